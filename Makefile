@@ -1,0 +1,74 @@
+# Two commands do all set-up on a fresh Debian or Ubuntu: `make demo` and `make test`.
+# Everything Python goes into .venv; p4runtime-shell, whose pins clash with ours, into .venv-shell.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+SHELL_VENV := .venv-shell
+TOPOLOGY ?= abilene
+TIME ?= virtual
+ADDR ?= 127.0.0.1:9559
+DEVICE ?= 1
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PIP_NO_PYTHON_VERSION_WARNING := 1
+
+.PHONY: help demo test check lint format types layers p4 p4-check unit shell clean
+
+help:
+	@echo "make demo    run the whole circle on Abilene (TIME=virtual|kernel, TOPOLOGY=file or name)"
+	@echo "make test    everything a reviewer would check: format, lint, types, layers, P4 build, tests"
+	@echo "make shell   a p4runtime-shell on a running switch (ADDR=$(ADDR) DEVICE=$(DEVICE))"
+	@echo "make p4      compile p4/ again (needs p4c-bm2-ss)"
+
+$(VENV)/.base: pyproject.toml
+	@./.ci/prepare $(PYTHON) $(VENV)
+	@echo "installing millrace into $(VENV)"
+	@$(BIN)/pip install --quiet --editable .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.base
+	@echo "installing the development tools into $(VENV)"
+	@$(BIN)/pip install --quiet --editable '.[dev]'
+	@touch $@
+
+$(SHELL_VENV)/.ready: .ci/prepare
+	@./.ci/prepare $(PYTHON) $(SHELL_VENV)
+	@echo "installing p4runtime-shell into $(SHELL_VENV)"
+	@$(SHELL_VENV)/bin/pip install --quiet 'p4runtime-shell==0.0.6' 'setuptools<81'
+	@touch $@
+
+demo: $(VENV)/.base
+	@$(BIN)/millrace demo --topology $(TOPOLOGY) --time $(TIME)
+
+test: $(VENV)/.dev $(SHELL_VENV)/.ready check unit
+
+check: lint types layers p4-check
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+format: $(VENV)/.dev
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+types: $(VENV)/.dev
+	$(BIN)/mypy
+
+layers: $(VENV)/.dev
+	$(BIN)/lint-imports
+
+p4-check: $(VENV)/.dev
+	$(BIN)/python -m dataplane.program.build_check
+
+p4: $(VENV)/.dev
+	$(BIN)/python -m dataplane.program.build_check --compile
+
+unit: $(VENV)/.dev
+	$(BIN)/python -m pytest
+
+shell: $(SHELL_VENV)/.ready
+	@$(SHELL_VENV)/bin/python -m p4runtime_sh --grpc-addr $(ADDR) --device-id $(DEVICE) --election-id 0,1
+
+clean:
+	rm -rf $(VENV) $(SHELL_VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache demo-out

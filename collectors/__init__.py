@@ -1,0 +1,1 @@
+"""Telemetry reports in, NetworkState out."""

@@ -1,0 +1,1 @@
+"""Deciders, the controller daemon and the command line."""

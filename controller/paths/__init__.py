@@ -1,0 +1,1 @@
+"""The path server: records, decides, explains."""

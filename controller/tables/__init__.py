@@ -1,0 +1,1 @@
+"""Intents to table entries; twin names with p4/."""

@@ -1,0 +1,41 @@
+"""Clocks: time is an argument, never looked up on the side."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Something that tells the time."""
+
+    def now_ns(self) -> int:
+        """Return nanoseconds since the clock's epoch; never decreases."""
+        ...
+
+
+@dataclass(slots=True)
+class VirtualClock:
+    """A clock that stands still until it is told to move (simulation, tests)."""
+
+    time_ns: int = 0
+
+    def now_ns(self) -> int:
+        """Return the time that was set last."""
+        return self.time_ns
+
+    def advance_to(self, time_ns: int) -> None:
+        """Move to `time_ns`; raise ValueError if that is in the past."""
+        if time_ns < self.time_ns:
+            raise ValueError(f"a clock cannot go back from {self.time_ns} ns to {time_ns} ns")
+        self.time_ns = time_ns
+
+
+@dataclass(frozen=True, slots=True)
+class MonotonicClock:
+    """The machine's monotonic clock, shared by every process and network namespace of one machine."""
+
+    def now_ns(self) -> int:
+        """Return nanoseconds since boot."""
+        return time.monotonic_ns()

@@ -1,0 +1,54 @@
+"""Every error that Millrace raises on purpose.
+
+MillraceError
+├── ConfigError            a settings, topology or matrix file: file, line and key
+├── WireError              bytes that are not what a header's specification says
+├── ProgramError           a bmv2 JSON or P4Info file that is wrong or not supported
+├── SwitchError            the switch cannot do what was asked
+│   └── PortError          a port is missing, busy, or without rights
+└── FabricError            a fabric cannot be built, run or torn down
+collectors/errors.py and controller/errors.py hang their own branches below MillraceError.
+"""
+
+from __future__ import annotations
+
+
+class MillraceError(Exception):
+    """The root: its text is one line that a user can act on."""
+
+
+class ConfigError(MillraceError):
+    """A file of the user's is wrong; the text names file, line and key."""
+
+    def __init__(self, problem: str, *, file: str, line: int | None = None, key: str | None = None) -> None:
+        self.problem, self.file, self.line, self.key = problem, file, line, key
+        where = file if line is None else f"{file}:{line}"
+        super().__init__(f"{where}: {key}: {problem}" if key else f"{where}: {problem}")
+
+
+class WireError(MillraceError):
+    """Bytes do not decode; the text names the header and the offset in bytes."""
+
+    def __init__(self, header: str, problem: str, *, offset: int = 0) -> None:
+        self.header, self.problem, self.offset = header, problem, offset
+        super().__init__(f"{header} at byte {offset}: {problem}")
+
+
+class ProgramError(MillraceError):
+    """A compiled P4 program is malformed or uses what is not supported; names file and construct."""
+
+    def __init__(self, problem: str, *, file: str = "<memory>", construct: str | None = None) -> None:
+        self.problem, self.file, self.construct = problem, file, construct
+        super().__init__(f"{file}: {construct}: {problem}" if construct else f"{file}: {problem}")
+
+
+class SwitchError(MillraceError):
+    """The switch cannot do what was asked."""
+
+
+class PortError(SwitchError):
+    """A switch port is missing, busy, or may not be opened."""
+
+
+class FabricError(MillraceError):
+    """A fabric cannot be built, run or torn down."""

@@ -1,0 +1,179 @@
+"""The topology: one frozen value that fabrics, collector, path server and controller all read.
+
+Loading and checking a file is `dataplane.fabric.topology_file`; parametric families are `dataplane.fabric.families`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+from ipaddress import IPv4Address, IPv6Address
+
+
+class DeviceKind(StrEnum):
+    """What computes in a host."""
+
+    CPU = "cpu"
+    GPU = "gpu"
+    TPU = "tpu"
+    NPU = "npu"
+    DPU = "dpu"
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A number of equal compute devices of one host; `memory_bytes` is per device."""
+
+    kind: DeviceKind
+    count: int
+    model: str = ""
+    memory_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a node stands, for pictures and for propagation delays; degrees."""
+
+    latitude: float
+    longitude: float
+    city: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchNode:
+    """A switch; `node_id` is its INT node id and its P4Runtime device id."""
+
+    name: str
+    node_id: int
+    place: Place | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HostNode:
+    """A host with one interface; `mac` is 48 bits."""
+
+    name: str
+    mac: int
+    ipv4: IPv4Address
+    ipv6: IPv6Address | None = None
+    place: Place | None = None
+    devices: tuple[Device, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Endpoint:
+    """One end of a link; switch ports count from 1, a host's only port is 0."""
+
+    node: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A full-duplex cable: the same rate (bit/s), propagation delay (ns) and output queue (frames) both ways."""
+
+    a: Endpoint
+    b: Endpoint
+    rate_bps: int
+    delay_ns: int
+    queue_frames: int
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class LinkKey:
+    """A directed link, by the names of its nodes; parallel links do not exist in a topology."""
+
+    src: str
+    dst: str
+
+    def __str__(self) -> str:
+        return f"{self.src}->{self.dst}"
+
+
+@dataclass(frozen=True, slots=True)
+class DirectedLink:
+    """One direction of a cable: frames leave at `tail` and arrive at `head`."""
+
+    tail: Endpoint
+    head: Endpoint
+    rate_bps: int
+    delay_ns: int
+    queue_frames: int
+
+    @property
+    def key(self) -> LinkKey:
+        """Its name."""
+        return LinkKey(self.tail.node, self.head.node)
+
+
+@dataclass(frozen=True, slots=True)
+class CollectorAddress:
+    """Where switches send their telemetry reports: a host of the topology and a UDP port."""
+
+    host: str
+    udp_port: int
+
+
+@dataclass(frozen=True)
+class Topology:
+    """Switches, hosts and cables; immutable, checked when it was loaded, lookups computed once."""
+
+    name: str
+    switches: tuple[SwitchNode, ...]
+    hosts: tuple[HostNode, ...]
+    links: tuple[Link, ...]
+    collector: CollectorAddress | None = None
+    synchronised_clocks: bool = field(default=True)
+
+    @cached_property
+    def switch(self) -> dict[str, SwitchNode]:
+        """Switches by name."""
+        return {node.name: node for node in self.switches}
+
+    @cached_property
+    def host(self) -> dict[str, HostNode]:
+        """Hosts by name."""
+        return {node.name: node for node in self.hosts}
+
+    @cached_property
+    def switch_by_id(self) -> dict[int, SwitchNode]:
+        """Switches by INT node id."""
+        return {node.node_id: node for node in self.switches}
+
+    @cached_property
+    def host_by_address(self) -> dict[IPv4Address | IPv6Address, HostNode]:
+        """Hosts by IPv4 and IPv6 address."""
+        found: dict[IPv4Address | IPv6Address, HostNode] = {node.ipv4: node for node in self.hosts}
+        found.update({node.ipv6: node for node in self.hosts if node.ipv6 is not None})
+        return found
+
+    @cached_property
+    def directed_links(self) -> dict[LinkKey, DirectedLink]:
+        """Both directions of every cable, by key, in the file's order."""
+        both = (
+            DirectedLink(tail, head, link.rate_bps, link.delay_ns, link.queue_frames)
+            for link in self.links
+            for tail, head in ((link.a, link.b), (link.b, link.a))
+        )
+        return {link.key: link for link in both}
+
+    @cached_property
+    def link_at(self) -> dict[Endpoint, DirectedLink]:
+        """The directed link that leaves at an endpoint."""
+        return {link.tail: link for link in self.directed_links.values()}
+
+    @cached_property
+    def attachment(self) -> dict[str, Endpoint]:
+        """The switch port that each host hangs on, by host name."""
+        return {
+            link.tail.node: link.head for link in self.directed_links.values() if link.tail.node in self.host
+        }
+
+    @cached_property
+    def neighbours(self) -> dict[str, dict[int, Endpoint]]:
+        """For each switch and host: its ports and what is at the other end."""
+        found: dict[str, dict[int, Endpoint]] = {node.name: {} for node in (*self.switches, *self.hosts)}
+        for link in self.directed_links.values():
+            found[link.tail.node][link.tail.port] = link.head
+        return found

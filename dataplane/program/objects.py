@@ -1,0 +1,103 @@
+"""The objects of a compiled program that tables and P4Runtime share: tables, actions, profiles, counters, registers.
+
+Names are the fully qualified ones that bmv2 JSON and P4Info agree on (`FabricIngress.ipv4_routes`). The executable part
+(parsers, expressions, pipelines) is `dataplane.program.model`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class MatchKind(StrEnum):
+    """How a key field is compared, in bmv2's words."""
+
+    EXACT = "exact"
+    LPM = "lpm"
+    TERNARY = "ternary"
+    RANGE = "range"
+    OPTIONAL = "optional"
+
+
+@dataclass(frozen=True, slots=True)
+class ActionSpec:
+    """An action by name, with its run-time parameters' names and widths in bits."""
+
+    name: str
+    parameters: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyField:
+    """One field of a table's key; `width` in bits."""
+
+    name: str
+    kind: MatchKind
+    width: int
+
+
+@dataclass(frozen=True, slots=True)
+class ActionCall:
+    """An action with its arguments, in parameter order."""
+
+    action: str
+    arguments: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ConstEntry:
+    """An entry that the program itself contains; values as `dataplane.switch.tables` keeps them, one per key field.
+
+    exact: value; lpm: (value, prefix length); ternary: (value, mask); range: (low, high); optional: value or None.
+    A larger `priority` wins, as in P4Runtime.
+    """
+
+    match: tuple[int | tuple[int, int] | None, ...]
+    priority: int
+    call: ActionCall
+
+
+@dataclass(frozen=True, slots=True)
+class TableSpec:
+    """A match-action table as the program declares it."""
+
+    name: str
+    keys: tuple[KeyField, ...]
+    actions: tuple[str, ...]
+    default: ActionCall
+    const_default: bool
+    size: int
+    profile: str | None = None
+    direct_counter: str | None = None
+    direct_meter: str | None = None
+    idle_timeout: bool = False
+    const_entries: tuple[ConstEntry, ...] = ()
+    is_const: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileSpec:
+    """An action profile; with `selector` it also has groups, chosen by hash."""
+
+    name: str
+    size: int
+    max_group_size: int
+    selector: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CounterSpec:
+    """An indirect counter array (packets and bytes are always both kept)."""
+
+    name: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterSpec:
+    """A register array of `size` cells of `width` bits."""
+
+    name: str
+    size: int
+    width: int

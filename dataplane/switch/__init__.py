@@ -1,0 +1,1 @@
+"""The switch: pipelines, tables, traffic manager, ports and the P4Runtime service."""

@@ -1,0 +1,1 @@
+"""The readable interpreter of bmv2 programs: the reference that every faster pipeline is compared with."""

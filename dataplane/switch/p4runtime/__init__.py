@@ -1,0 +1,1 @@
+"""The P4Runtime service of the built-in switch."""

@@ -1,0 +1,1 @@
+"""Headers: bytes to values and back, one header a file."""

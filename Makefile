@@ -9,6 +9,8 @@ TOPOLOGY ?= abilene
 TIME ?= virtual
 ADDR ?= 127.0.0.1:9559
 DEVICE ?= 1
+ELECTION ?= 0,1
+CONFIG ?=
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_PYTHON_VERSION_WARNING := 1
 
@@ -17,7 +19,7 @@ export PIP_NO_PYTHON_VERSION_WARNING := 1
 help:
 	@echo "make demo    run the whole circle on Abilene (TIME=virtual|kernel, TOPOLOGY=file or name)"
 	@echo "make test    everything a reviewer would check: format, lint, types, layers, P4 build, tests"
-	@echo "make shell   a p4runtime-shell on a running switch (ADDR=$(ADDR) DEVICE=$(DEVICE))"
+	@echo "make shell   a p4runtime-shell on a running switch (ADDR=$(ADDR) DEVICE=$(DEVICE); CONFIG=p4info,json to push)"
 	@echo "make p4      compile p4/ again (needs p4c-bm2-ss)"
 
 $(VENV)/.base: pyproject.toml
@@ -68,7 +70,7 @@ unit: $(VENV)/.dev
 	$(BIN)/python -m pytest
 
 shell: $(SHELL_VENV)/.ready
-	@$(SHELL_VENV)/bin/python -m p4runtime_sh --grpc-addr $(ADDR) --device-id $(DEVICE) --election-id 0,1
+	@$(SHELL_VENV)/bin/python -m p4runtime_sh --grpc-addr $(ADDR) --device-id $(DEVICE) --election-id $(ELECTION) $(if $(CONFIG),--config $(CONFIG))
 
 clean:
 	rm -rf $(VENV) $(SHELL_VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache demo-out

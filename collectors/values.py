@@ -23,7 +23,11 @@ class FlowKey:
 
 @dataclass(frozen=True, slots=True)
 class HopRecord:
-    """One hop of one measured packet: a row of the record table. Times in ns, None where the hop did not say."""
+    """One hop of one measured packet: a row of the record table. Times in ns, None where the hop did not say.
+
+    `hop_index` counts from 0 at the source; `hop_count` is None where a report does not tell the whole path, but for
+    the path's last hop; `packet_id` is equal in the records of one packet and tells the packets of a flow apart.
+    """
 
     received_ns: int
     flow: FlowKey
@@ -40,6 +44,7 @@ class HopRecord:
     ingress_timestamp_ns: int | None
     egress_timestamp_ns: int | None
     tx_bytes_per_window: int | None
+    packet_id: int = 0
 
 
 class DelaySource(StrEnum):
@@ -74,13 +79,18 @@ class LinkState:
 
 @dataclass(frozen=True, slots=True)
 class PathState:
-    """The switches that a flow's packets were last seen to cross, with delay (ns) and bottleneck (bit/s)."""
+    """The switches that a flow's packets were last seen to cross, with delay (ns) and bottleneck (bit/s).
+
+    `rate_bps` is what the flow sends, IP packets with their Ethernet framing, estimated from the packets that carried
+    telemetry; None while too few have.
+    """
 
     flow: FlowKey
     switches: tuple[str, ...]
     delay_ns: int
     bottleneck_bps: int
     age_ns: int
+    rate_bps: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,3 +114,12 @@ class Snapshot:
     links: Mapping[LinkKey, LinkState]
     paths: Mapping[FlowKey, PathState]
     reporters: Mapping[tuple[int, int], ReporterState]
+
+
+@dataclass(frozen=True, slots=True)
+class CollectorStatus:
+    """What the collector has counted, by name (see `collectors.counters`), and why the last bad report was refused."""
+
+    taken_ns: int
+    counters: Mapping[str, int]
+    last_problem: str | None

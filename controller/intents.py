@@ -1,4 +1,7 @@
-"""What deciders want, before anything knows how a table looks: frozen values that only controller/tables turns into entries."""
+"""What deciders want, before anything knows how a table looks.
+
+Frozen values that only controller/tables turns into entries.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,10 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class RouteSet:
-    """Every explicit route that is wanted now; `version` grows by one with each change; what is absent follows the base routes."""
+    """Every explicit route that is wanted now; what is absent follows the base routes.
+
+    `version` grows by one with each change.
+    """
 
     version: int
     routes: tuple[Route, ...]

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 import yaml
@@ -27,28 +29,52 @@ class Strict(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """Base of every settings value: frozen, slotted, unknown keys refused."""
 
 
+@dataclass(frozen=True, slots=True)
+class Document(Generic[T]):
+    """A value read from text, that still knows where in the text its parts stand."""
+
+    value: T
+    file: str
+    line_of: Callable[[str], int | None] = field(repr=False)
+
+    def error(self, problem: str, path: str) -> ConfigError:
+        """Return the error to raise for what stands at `path` (`links[3].rate`), whatever a schema cannot express."""
+        return ConfigError(problem, file=self.file, line=self.line_of(path), key=path)
+
+
 def load(path: Path, schema: type[T]) -> T:
     """Return the file's content as a `schema`; raise ConfigError with file, line and key."""
+    return load_document(path, schema).value
+
+
+def loads(text: str, schema: type[T], *, file: str = "<text>", toml: bool = False) -> T:
+    """Return YAML (or TOML) text as a `schema`; raise ConfigError with file, line and key."""
+    return loads_document(text, schema, file=file, toml=toml).value
+
+
+def load_document(path: Path, schema: type[T]) -> Document[T]:
+    """Return the file's content as a `schema` with its places; raise ConfigError with file, line and key."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise ConfigError(error.strerror or "cannot be read", file=str(path)) from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"is not UTF-8 text (byte {error.start})", file=str(path)) from error
-    return loads(text, schema, file=str(path), toml=path.suffix == ".toml")
+    return loads_document(text, schema, file=str(path), toml=path.suffix == ".toml")
 
 
-def loads(text: str, schema: type[T], *, file: str = "<text>", toml: bool = False) -> T:
-    """Return YAML (or TOML) text as a `schema`; raise ConfigError with file, line and key."""
+def loads_document(text: str, schema: type[T], *, file: str = "<text>", toml: bool = False) -> Document[T]:
+    """Return YAML (or TOML) text as a `schema` with its places; raise ConfigError with file, line and key."""
     root: yaml.Node | None = None
     if toml:
         raw = _parse_toml(text, file)
     else:
         root, raw = _parse_yaml(text, file)
     try:
-        return msgspec.convert(raw, type=schema, strict=True)
+        value = msgspec.convert(raw, type=schema, strict=True)
     except msgspec.ValidationError as error:
         raise _explain(str(error), root, file) from error
+    return Document(value, file, lambda path: _line_of(f"$.{path}", root))
 
 
 def _parse_toml(text: str, file: str) -> Any:  # noqa: ANN401 - a TOML document is any mapping
@@ -70,8 +96,15 @@ def _parse_yaml(text: str, file: str) -> tuple[yaml.Node | None, Any]:
         raise ConfigError(f"is not YAML: {str(error).splitlines()[0]}", file=file) from error
 
 
-def _refuse_repeated_keys(node: yaml.Node | None, file: str) -> None:
-    """YAML lets a later key silently win; here it is an error."""
+def _refuse_repeated_keys(node: yaml.Node | None, file: str, visited: set[int] | None = None) -> None:
+    """YAML lets a later key silently win; here it is an error.
+
+    What aliases share is visited once: a few lines of aliases can stand for more nodes than memory holds.
+    """
+    visited = set() if visited is None else visited
+    if id(node) in visited:
+        return
+    visited.add(id(node))
     if isinstance(node, yaml.MappingNode):
         seen: set[str] = set()
         for key, value in node.value:
@@ -79,10 +112,10 @@ def _refuse_repeated_keys(node: yaml.Node | None, file: str) -> None:
             if name in seen:
                 raise ConfigError("appears twice", file=file, line=key.start_mark.line + 1, key=name)
             seen.add(name)
-            _refuse_repeated_keys(value, file)
+            _refuse_repeated_keys(value, file, visited)
     elif isinstance(node, yaml.SequenceNode):
         for item in node.value:
-            _refuse_repeated_keys(item, file)
+            _refuse_repeated_keys(item, file, visited)
 
 
 def _explain(message: str, root: yaml.Node | None, file: str) -> ConfigError:

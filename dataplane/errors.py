@@ -5,12 +5,16 @@ MillraceError
 ├── WireError              bytes that are not what a header's specification says
 ├── ProgramError           a bmv2 JSON or P4Info file that is wrong or not supported
 ├── SwitchError            the switch cannot do what was asked
-│   └── PortError          a port is missing, busy, or without rights
+│   ├── PortError          a port is missing, busy, or without rights
+│   ├── EntryError         a table, group, counter or register entry cannot be written or read
+│   └── P4RuntimeError     a P4Runtime request is refused, with its gRPC code (dataplane/switch/p4runtime/errors.py)
 └── FabricError            a fabric cannot be built, run or torn down
 collectors/errors.py and controller/errors.py hang their own branches below MillraceError.
 """
 
 from __future__ import annotations
+
+from enum import Enum
 
 
 class MillraceError(Exception):
@@ -48,6 +52,26 @@ class SwitchError(MillraceError):
 
 class PortError(SwitchError):
     """A switch port is missing, busy, or may not be opened."""
+
+
+class EntryFault(Enum):
+    """Why an entry is refused; the P4Runtime service turns each into a canonical code of its own."""
+
+    INVALID = "invalid"
+    NOT_FOUND = "not found"
+    EXISTS = "exists already"
+    FULL = "full"
+    OUT_OF_RANGE = "out of range"
+    CONST = "const"
+    IN_USE = "in use"
+
+
+class EntryError(SwitchError):
+    """An entry of a table, profile, counter, register or group is refused; the text names the object."""
+
+    def __init__(self, fault: EntryFault, problem: str, *, where: str) -> None:
+        self.fault, self.problem, self.where = fault, problem, where
+        super().__init__(f"{where}: {problem}")
 
 
 class FabricError(MillraceError):

@@ -166,14 +166,12 @@ class Topology:
     @cached_property
     def attachment(self) -> dict[str, Endpoint]:
         """The switch port that each host hangs on, by host name."""
-        return {
-            link.tail.node: link.head for link in self.directed_links.values() if link.tail.node in self.host
-        }
+        return {link.tail.node: link.head for link in self.directed_links.values() if link.tail.node in self.host}
 
     @cached_property
     def neighbours(self) -> dict[str, dict[int, Endpoint]]:
         """For each switch and host: its ports and what is at the other end."""
-        found: dict[str, dict[int, Endpoint]] = {node.name: {} for node in (*self.switches, *self.hosts)}
+        found: dict[str, dict[int, Endpoint]] = {name: {} for name in (*self.switch, *self.host)}
         for link in self.directed_links.values():
             found[link.tail.node][link.tail.port] = link.head
         return found

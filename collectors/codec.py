@@ -1,0 +1,280 @@
+"""Values to bytes for the feed between processes: MessagePack of plain arrays, with a version in every message.
+
+A message is [version, body]. Addresses go as 4 or 16 bytes, mappings whose keys are values as lists of pairs. The
+version grows whenever a body's layout changes; a peer of another version is refused, never guessed at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from typing import Final, TypeVar
+
+import msgspec
+
+from collectors.errors import FeedError
+from collectors.values import (
+    CollectorStatus,
+    DelaySource,
+    FlowKey,
+    HopRecord,
+    LinkState,
+    PathState,
+    ReporterState,
+    Snapshot,
+)
+from dataplane.fabric.topology import LinkKey
+
+VERSION: Final = 1
+MAX_INTERVAL_NS: Final = 3_600_000_000_000
+
+T = TypeVar("T")
+
+
+class _Message(msgspec.Struct, array_like=True, frozen=True):
+    version: int
+    body: msgspec.Raw
+
+
+class _Flow(msgspec.Struct, array_like=True, frozen=True):
+    src: bytes
+    dst: bytes
+    protocol: int
+    src_port: int
+    dst_port: int
+
+
+class _Record(msgspec.Struct, array_like=True, frozen=True):
+    received_ns: int
+    flow: _Flow
+    reporter_id: int
+    sequence: int
+    hop_index: int
+    hop_count: int | None
+    node_id: int
+    ingress_port: int | None
+    egress_port: int | None
+    hop_latency_ns: int | None
+    queue_id: int | None
+    queue_occupancy_frames: int | None
+    ingress_timestamp_ns: int | None
+    egress_timestamp_ns: int | None
+    tx_bytes_per_window: int | None
+    packet_id: int
+
+
+class _Link(msgspec.Struct, array_like=True, frozen=True):
+    src: str
+    dst: str
+    rate_bps: int
+    delay_mean_ns: int
+    delay_p50_ns: int
+    delay_p99_ns: int
+    queue_occupancy_frames: float
+    utilisation: float
+    available_bps: int
+    loss: float | None
+    age_ns: int | None
+    samples: int
+    source: DelaySource
+
+
+class _Path(msgspec.Struct, array_like=True, frozen=True):
+    flow: _Flow
+    switches: tuple[str, ...]
+    delay_ns: int
+    bottleneck_bps: int
+    age_ns: int
+    rate_bps: int | None
+
+
+class _Reporter(msgspec.Struct, array_like=True, frozen=True):
+    node_id: int
+    hw_id: int
+    received: int
+    lost: int
+    late: int
+    duplicate: int
+    restarts: int
+
+
+class _Snapshot(msgspec.Struct, array_like=True, frozen=True):
+    taken_ns: int
+    links: list[_Link]
+    paths: list[_Path]
+    reporters: list[_Reporter]
+
+
+class _Status(msgspec.Struct, array_like=True, frozen=True):
+    taken_ns: int
+    counters: dict[str, int]
+    last_problem: str | None
+
+
+class _Watch(msgspec.Struct, array_like=True, frozen=True):
+    interval_ns: int
+
+
+def encode_snapshot(snapshot: Snapshot) -> bytes:
+    """Return a snapshot as a message."""
+    return _pack(
+        _Snapshot(
+            snapshot.taken_ns,
+            [_link_out(link) for link in snapshot.links.values()],
+            [_path_out(path) for path in snapshot.paths.values()],
+            [_reporter_out(state) for state in snapshot.reporters.values()],
+        )
+    )
+
+
+def decode_snapshot(message: bytes) -> Snapshot:
+    """Return the snapshot of a message; raise FeedError for another version or layout."""
+    body = _unpack(message, _Snapshot)
+    links = [_link_in(link) for link in body.links]
+    paths = [_path_in(path) for path in body.paths]
+    reporters = [ReporterState(*msgspec.structs.astuple(state)) for state in body.reporters]
+    return Snapshot(
+        body.taken_ns,
+        {link.link: link for link in links},
+        {path.flow: path for path in paths},
+        {(state.node_id, state.hw_id): state for state in reporters},
+    )
+
+
+def encode_records(records: Sequence[HopRecord]) -> bytes:
+    """Return a batch of hop records as a message."""
+    return _pack([_record_out(record) for record in records])
+
+
+def decode_records(message: bytes) -> tuple[HopRecord, ...]:
+    """Return the hop records of a message; raise FeedError for another version or layout."""
+    return tuple(_record_in(record) for record in _unpack(message, list[_Record]))
+
+
+def encode_status(status: CollectorStatus) -> bytes:
+    """Return the collector's status as a message."""
+    return _pack(_Status(status.taken_ns, dict(status.counters), status.last_problem))
+
+
+def decode_status(message: bytes) -> CollectorStatus:
+    """Return the status of a message; raise FeedError for another version or layout."""
+    body = _unpack(message, _Status)
+    return CollectorStatus(body.taken_ns, body.counters, body.last_problem)
+
+
+def encode_watch(interval_ns: int) -> bytes:
+    """Return the request for a snapshot every `interval_ns`."""
+    return _pack(_Watch(interval_ns))
+
+
+def decode_watch(message: bytes) -> int:
+    """Return a request's interval in ns; raise FeedError for another version or an interval out of range."""
+    interval_ns = _unpack(message, _Watch).interval_ns
+    if not 0 < interval_ns <= MAX_INTERVAL_NS:
+        raise FeedError(f"interval of {interval_ns} ns is not between 1 ns and one hour")
+    return interval_ns
+
+
+def encode_request() -> bytes:
+    """Return a request that asks for nothing in particular, only in this version."""
+    return _pack(None)
+
+
+def decode_request(message: bytes) -> None:
+    """Raise FeedError unless the request is of this version."""
+    _unpack(message, type(None))
+
+
+def _pack(body: object) -> bytes:
+    return msgspec.msgpack.encode((VERSION, body))
+
+
+def _unpack(message: bytes, schema: type[T]) -> T:
+    try:
+        outer = msgspec.msgpack.decode(message, type=_Message)
+        if outer.version != VERSION:
+            raise FeedError(f"the peer speaks version {outer.version}, this side {VERSION}: update one of the two")
+        return msgspec.msgpack.decode(outer.body, type=schema)
+    except msgspec.DecodeError as error:
+        raise FeedError(f"message does not decode: {error}") from error
+
+
+def _flow_out(flow: FlowKey) -> _Flow:
+    return _Flow(flow.src.packed, flow.dst.packed, flow.protocol, flow.src_port, flow.dst_port)
+
+
+def _flow_in(flow: _Flow) -> FlowKey:
+    return FlowKey(_address(flow.src), _address(flow.dst), flow.protocol, flow.src_port, flow.dst_port)
+
+
+def _address(packed: bytes) -> IPv4Address | IPv6Address:
+    try:
+        return ip_address(packed)
+    except ValueError as error:
+        raise FeedError(f"an address of {len(packed)} bytes is neither IPv4 nor IPv6") from error
+
+
+def _record_out(record: HopRecord) -> _Record:
+    return _Record(
+        record.received_ns,
+        _flow_out(record.flow),
+        record.reporter_id,
+        record.sequence,
+        record.hop_index,
+        record.hop_count,
+        record.node_id,
+        record.ingress_port,
+        record.egress_port,
+        record.hop_latency_ns,
+        record.queue_id,
+        record.queue_occupancy_frames,
+        record.ingress_timestamp_ns,
+        record.egress_timestamp_ns,
+        record.tx_bytes_per_window,
+        record.packet_id,
+    )
+
+
+def _record_in(record: _Record) -> HopRecord:
+    received_ns, flow, *rest = msgspec.structs.astuple(record)
+    return HopRecord(received_ns, _flow_in(flow), *rest)
+
+
+def _link_out(link: LinkState) -> _Link:
+    return _Link(
+        link.link.src,
+        link.link.dst,
+        link.rate_bps,
+        link.delay_mean_ns,
+        link.delay_p50_ns,
+        link.delay_p99_ns,
+        link.queue_occupancy_frames,
+        link.utilisation,
+        link.available_bps,
+        link.loss,
+        link.age_ns,
+        link.samples,
+        link.source,
+    )
+
+
+def _link_in(link: _Link) -> LinkState:
+    src, dst, *rest = msgspec.structs.astuple(link)
+    return LinkState(LinkKey(src, dst), *rest)
+
+
+def _path_out(path: PathState) -> _Path:
+    return _Path(
+        _flow_out(path.flow), path.switches, path.delay_ns, path.bottleneck_bps, path.age_ns, path.rate_bps
+    )
+
+
+def _path_in(path: _Path) -> PathState:
+    flow, *rest = msgspec.structs.astuple(path)
+    return PathState(_flow_in(flow), *rest)
+
+
+def _reporter_out(state: ReporterState) -> _Reporter:
+    return _Reporter(
+        state.node_id, state.hw_id, state.received, state.lost, state.late, state.duplicate, state.restarts
+    )

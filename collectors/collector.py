@@ -1,0 +1,102 @@
+"""The collector's core, without sockets: report payloads in, hop records and snapshots out, on any clock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from collectors import decode
+from collectors.counters import Count, Counters
+from collectors.decode import DecodedReport, MeasuredPacket
+from collectors.numbering import HopNumbering
+from collectors.sequence import Arrival, SequenceAccounting
+from collectors.settings import CollectorSettings
+from collectors.state import NetworkStateBuilder
+from collectors.values import CollectorStatus, HopRecord, Snapshot
+from dataplane.clock import Clock
+from dataplane.errors import WireError
+from dataplane.fabric.topology import Topology
+from dataplane.fabric.topology_schema import REPORT_UDP_PORT
+from dataplane.wire.inner import Marking
+from dataplane.wire.ipv4 import PROTOCOL_UDP
+
+RecordSink = Callable[[tuple[HopRecord, ...]], None]
+
+
+class Collector:
+    """Turns report payloads into the network's state; never raises on any payload, counts it by name instead."""
+
+    def __init__(self, topology: Topology, clock: Clock, settings: CollectorSettings | None = None) -> None:
+        settings = settings or CollectorSettings()
+        self._clock = clock
+        self._marking = Marking(settings.int_dscp, settings.int_udp_port)
+        known = topology.collector.udp_port if topology.collector else REPORT_UDP_PORT
+        self._report_udp_port = known if settings.report_udp_port is None else settings.report_udp_port
+        self._counters = Counters()
+        self._accounting = SequenceAccounting(settings.sequence, self._counters)
+        self._numbering = HopNumbering(topology, self._counters, settings.state.max_flows)
+        self._state = NetworkStateBuilder(topology, clock, settings.state, self._counters)
+        self._sinks: list[RecordSink] = []
+        self._last_problem: str | None = None
+
+    @property
+    def counters(self) -> Counters:
+        """The counters, live: receiver and feed count theirs here too."""
+        return self._counters
+
+    @property
+    def report_udp_port(self) -> int:
+        """The UDP port that reports are sent to."""
+        return self._report_udp_port
+
+    def receive(self, payload: bytes, source: object = None) -> None:
+        """Take one report's UDP payload; `source` (who sent it) only appears in the explanation of a refusal."""
+        self._counters[Count.REPORTS] += 1
+        try:
+            decoded = decode.decode(payload, self._marking)
+        except WireError as error:
+            self._refuse(error, source)
+            return
+        now_ns = self._clock.now_ns()
+        if self._accounting.observe(decoded.group, now_ns) in (Arrival.REPEATED, Arrival.TOO_OLD):
+            self._counters[Count.REPEATED] += 1
+            return
+        records = tuple(self._records(decoded, now_ns))
+        self._counters[Count.RECORDS] += len(records)
+        self._state.add(records)
+        for sink in self._sinks if records else ():
+            sink(records)
+
+    def subscribe(self, sink: RecordSink) -> Callable[[], None]:
+        """Call `sink` with each report's records, in travelling order; return what ends that."""
+        self._sinks.append(sink)
+        return lambda: self._sinks.remove(sink)
+
+    def snapshot(self) -> Snapshot:
+        """Return the network's state now."""
+        return self._state.snapshot(self._accounting.states())
+
+    def status(self) -> CollectorStatus:
+        """Return every counter that has counted, and why the last bad report was refused."""
+        counted = {str(name): count for name, count in self._counters.items() if count}
+        return CollectorStatus(self._clock.now_ns(), counted, self._last_problem)
+
+    def _refuse(self, error: WireError, source: object) -> None:
+        self._counters[Count.MALFORMED] += 1
+        self._counters[f"{Count.MALFORMED} {error.header}"] += 1
+        self._last_problem = str(error) if source is None else f"report from {source}: {error}"
+
+    def _records(self, decoded: DecodedReport, now_ns: int) -> list[HopRecord]:
+        self._counters[Count.NO_FLOW] += decoded.skipped
+        found: list[HopRecord] = []
+        for packet in decoded.packets:
+            if self._is_report(packet):
+                self._counters[Count.ABOUT_REPORTS] += 1
+                continue
+            self._counters[Count.PACKET_DROPPED] += packet.dropped
+            if packet.last_hop:
+                self._state.count(packet.flow, packet.ip_bytes)
+            found += self._numbering.records(decoded.group, packet, now_ns)
+        return found
+
+    def _is_report(self, packet: MeasuredPacket) -> bool:
+        return packet.flow.protocol == PROTOCOL_UDP and packet.flow.dst_port == self._report_udp_port

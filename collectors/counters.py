@@ -1,0 +1,70 @@
+"""The collector's counters by name: everything that came in, and everything that went no further with its reason."""
+
+from __future__ import annotations
+
+from collections import Counter
+from enum import StrEnum
+
+
+class Count(StrEnum):
+    """Names of the counters; reports that did not decode are counted as `malformed <header>` besides."""
+
+    REPORTS = "reports"
+    """Report packets received, whatever became of them."""
+
+    MALFORMED = "malformed"
+    """Report packets dropped because some of their bytes are not what the specification says."""
+
+    REPEATED = "repeated"
+    """Report packets dropped because their sequence number had come before, or too long ago to tell."""
+
+    RECORDS = "records"
+    """Hop records made."""
+
+    NO_FLOW = "no flow"
+    """Individual reports without a truncated IP packet: nothing to attribute them to."""
+
+    ABOUT_REPORTS = "about reports"
+    """Individual reports about report packets: there should be no INT on those."""
+
+    PACKET_DROPPED = "packet dropped"
+    """Individual reports that say that a switch dropped the packet; their records are used all the same."""
+
+    NO_NODE_ID = "no node id"
+    """Hops that do not say who they are: no record."""
+
+    UNKNOWN_NODE = "unknown node"
+    """Records of a node id that the topology lacks: not in the network's state."""
+
+    UNKNOWN_PORT = "unknown port"
+    """Records whose egress port has no link in the topology: not in the network's state."""
+
+    NOT_ADJACENT = "not adjacent"
+    """Pairs of successive hops that the topology does not link: no link delay from their stamps."""
+
+    IMPLAUSIBLE_STAMPS = "implausible stamps"
+    """Pairs of hops whose time stamps are reversed or too far apart: hop latency taken instead."""
+
+    LATE_SAMPLES = "late samples"
+    """Samples older than the window behind their node's newest: not in the network's state."""
+
+    INCOMPLETE_PACKETS = "incomplete packets"
+    """Packets given up before every hop had reported."""
+
+    FLOWS_FORGOTTEN = "flows forgotten"
+    """Flows that made room for others before they were old enough to go."""
+
+    REPORTERS_FORGOTTEN = "reporters forgotten"
+    """Sequence accounts that made room for others."""
+
+    RECEIVE_QUEUE_FULL = "receive queue full"
+    """Report packets dropped because the collector was behind."""
+
+    KERNEL_QUEUE_FULL = "kernel queue full"
+    """Report packets that the kernel dropped because the collector's socket was full (SO_RXQ_OVFL)."""
+
+    FEED_BATCHES_DROPPED = "feed batches dropped"
+    """Batches of records that a slow subscriber of the feed did not get."""
+
+
+Counters = Counter[str]

@@ -1,0 +1,116 @@
+"""The feed from the collector to other processes: gRPC with generic handlers, messages as `collectors.codec` has them.
+
+Service millrace.collector.v1.Feed: Watch (a snapshot at an interval, the first at once), Records (batches of hop
+records as they come), Status (once). A request of another version fails with FAILED_PRECONDITION. Nothing here
+authenticates: the address is a unix socket, guarded by its folder's rights, or loopback.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Final, TypeVar
+
+import grpc
+import grpc.aio
+
+from collectors import codec
+from collectors.collector import Collector
+from collectors.counters import Count
+from collectors.errors import CollectorError, FeedError
+from collectors.settings import Positive
+from collectors.values import HopRecord
+from dataplane.config import Strict
+
+SERVICE: Final = "millrace.collector.v1.Feed"
+
+T = TypeVar("T")
+_Context = grpc.aio.ServicerContext[bytes, bytes]
+
+
+class FeedSettings(Strict, frozen=True):
+    """Where the collector serves its feed, and how much it keeps for a slow subscriber."""
+
+    address: str = "unix:/tmp/millrace-collector.sock"
+    """A gRPC address: unix:PATH, or HOST:PORT with port 0 for a free one."""
+
+    queue_batches: Positive = 4096
+    """How many reports' records wait for one subscriber; those beyond are dropped and counted."""
+
+    batch_records: Positive = 1024
+    """About how many records go into one message."""
+
+    shortest_interval_ns: Positive = 1_000_000
+    """Snapshots are sent no more often than this, whatever a subscriber asks for."""
+
+
+class FeedServer:
+    """Serves a collector's snapshots and records; construct and use it inside a running event loop."""
+
+    def __init__(self, collector: Collector, settings: FeedSettings | None = None) -> None:
+        self._collector = collector
+        self._settings = settings or FeedSettings()
+        self._server = grpc.aio.server()
+        self._server.add_generic_rpc_handlers((self._handlers(),))
+        try:
+            port = self._server.add_insecure_port(self._settings.address)
+        except RuntimeError as error:
+            raise CollectorError(f"cannot serve the feed at {self._settings.address}: {error}") from error
+        is_unix = self._settings.address.startswith("unix:")
+        self.address = self._settings.address if is_unix else f"{self._settings.address.rpartition(':')[0]}:{port}"
+
+    def _handlers(self) -> grpc.GenericRpcHandler[bytes, bytes]:
+        methods = {
+            "Watch": grpc.unary_stream_rpc_method_handler(self._watch),
+            "Records": grpc.unary_stream_rpc_method_handler(self._records),
+            "Status": grpc.unary_unary_rpc_method_handler(self._status),
+        }
+        return grpc.method_handlers_generic_handler(SERVICE, methods)
+
+    async def start(self) -> None:
+        """Begin to serve."""
+        await self._server.start()
+
+    async def stop(self) -> None:
+        """End every stream and stop serving."""
+        await self._server.stop(grace=None)
+
+    async def _watch(self, request: bytes, context: _Context) -> AsyncIterator[bytes]:
+        interval_ns = await _checked(context, codec.decode_watch, request)
+        while True:
+            yield codec.encode_snapshot(self._collector.snapshot())
+            await asyncio.sleep(max(interval_ns, self._settings.shortest_interval_ns) / 1e9)
+
+    async def _records(self, request: bytes, context: _Context) -> AsyncIterator[bytes]:
+        await _checked(context, codec.decode_request, request)
+        queue: asyncio.Queue[tuple[HopRecord, ...]] = asyncio.Queue(self._settings.queue_batches)
+        unsubscribe = self._collector.subscribe(lambda records: self._queue(queue, records))
+        try:
+            # The first message, without records, says that the subscription stands.
+            yield codec.encode_records(())
+            while True:
+                batch = list(await queue.get())
+                while len(batch) < self._settings.batch_records and not queue.empty():
+                    batch += queue.get_nowait()
+                yield codec.encode_records(batch)
+        finally:
+            unsubscribe()
+
+    def _queue(self, queue: asyncio.Queue[tuple[HopRecord, ...]], records: tuple[HopRecord, ...]) -> None:
+        if queue.full():
+            self._collector.counters[Count.FEED_BATCHES_DROPPED] += 1
+        else:
+            queue.put_nowait(records)
+
+    async def _status(self, request: bytes, context: _Context) -> bytes:
+        await _checked(context, codec.decode_request, request)
+        return codec.encode_status(self._collector.status())
+
+
+async def _checked(context: _Context, decode: Callable[[bytes], T], request: bytes) -> T:
+    """Return the decoded request, or end the call with the reason."""
+    try:
+        return decode(request)
+    except FeedError as error:
+        await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
+        raise

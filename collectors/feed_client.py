@@ -1,0 +1,131 @@
+"""The other end of the feed: snapshots and records in another process, over restarts of the collector."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
+from types import TracebackType
+from typing import Final
+
+import grpc
+import grpc.aio
+
+from collectors import codec
+from collectors.errors import FeedError
+from collectors.feed import SERVICE
+from collectors.settings import Positive
+from collectors.values import CollectorStatus, HopRecord, Snapshot
+from dataplane.config import Strict
+
+_PERMANENT: Final = frozenset(
+    {grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.INVALID_ARGUMENT}
+)
+"""Codes that no waiting mends."""
+
+
+class FeedClientSettings(Strict, frozen=True):
+    """Where the collector's feed is, and how to wait for it."""
+
+    address: str = "unix:/tmp/millrace-collector.sock"
+    """The feed's gRPC address: unix:PATH or HOST:PORT."""
+
+    first_wait_ns: Positive = 100_000_000
+    """How long to wait before the first new try; each further wait is twice as long."""
+
+    longest_wait_ns: Positive = 5_000_000_000
+    """Waits grow no longer than this."""
+
+
+class FeedClient:
+    """Reads a collector's feed and comes back when the collector does; use it as an async context manager.
+
+    `on_wait` is told, before each wait, what is waited for and why. gRPC's flow control bounds what is underway: a slow
+    reader makes the server drop batches, and count them, never this side grow.
+    """
+
+    def __init__(
+        self,
+        settings: FeedClientSettings | None = None,
+        *,
+        rng: random.Random | None = None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        on_wait: Callable[[str], None] | None = None,
+    ) -> None:
+        self._settings = settings or FeedClientSettings()
+        self._rng = rng or random.Random()
+        self._sleep = sleep
+        self._on_wait = on_wait
+        self._channel: grpc.aio.Channel | None = None
+
+    async def __aenter__(self) -> FeedClient:
+        longest_ms = self._settings.longest_wait_ns // 1_000_000
+        options = [
+            ("grpc.max_receive_message_length", -1),
+            ("grpc.initial_reconnect_backoff_ms", 100),
+            ("grpc.min_reconnect_backoff_ms", 100),
+            ("grpc.max_reconnect_backoff_ms", max(longest_ms, 100)),
+        ]
+        self._channel = grpc.aio.insecure_channel(self._settings.address, options=options)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._channel is not None:
+            await self._channel.close(grace=None)
+            self._channel = None
+
+    async def snapshots(self, interval_ns: int) -> AsyncIterator[Snapshot]:
+        """Yield a snapshot at every interval, for ever; raise FeedError when the two sides speak different versions."""
+        async for message in self._stream("Watch", codec.encode_watch(interval_ns)):
+            yield codec.decode_snapshot(message)
+
+    async def records(self) -> AsyncIterator[tuple[HopRecord, ...]]:
+        """Yield batches of hop records, for ever; raise FeedError when the two sides speak different versions.
+
+        An empty batch says that a subscription begins: records before it may be missing.
+        """
+        async for message in self._stream("Records", codec.encode_request()):
+            yield codec.decode_records(message)
+
+    async def status(self) -> CollectorStatus:
+        """Return the collector's counters; raise FeedError when it cannot be reached."""
+        call = self._open().unary_unary(f"/{SERVICE}/Status", None, None)
+        try:
+            message: bytes = await call(codec.encode_request())
+        except grpc.aio.AioRpcError as error:
+            raise FeedError(f"collector at {self._settings.address}: {_reason(error)}") from error
+        return codec.decode_status(message)
+
+    async def _stream(self, method: str, request: bytes) -> AsyncIterator[bytes]:
+        """Yield the method's messages over as many calls as it takes."""
+        wait_ns = self._settings.first_wait_ns
+        while True:
+            reason = "the collector ended the stream"
+            try:
+                async for message in self._open().unary_stream(f"/{SERVICE}/{method}", None, None)(request):
+                    wait_ns = self._settings.first_wait_ns
+                    yield message
+            except grpc.aio.AioRpcError as error:
+                reason = _reason(error)
+                if error.code() in _PERMANENT:
+                    raise FeedError(f"collector at {self._settings.address}: {reason}") from error
+            await self._wait(wait_ns, reason)
+            wait_ns = min(2 * wait_ns, self._settings.longest_wait_ns)
+
+    async def _wait(self, wait_ns: int, reason: str) -> None:
+        # Between half the wait and all of it, so that many clients do not come back at once.
+        seconds = wait_ns * self._rng.uniform(0.5, 1.0) / 1e9
+        if self._on_wait is not None:
+            self._on_wait(f"waiting {seconds:.1f} s for the collector at {self._settings.address}: {reason}")
+        await self._sleep(seconds)
+
+    def _open(self) -> grpc.aio.Channel:
+        if self._channel is None:
+            raise FeedError("the client is used outside its `async with`")
+        return self._channel
+
+
+def _reason(error: grpc.aio.AioRpcError) -> str:
+    return f"{error.code().name}: {error.details()}"

@@ -1,0 +1,139 @@
+"""Report sequence numbers, 22 bits per node and hardware id: what is lost, late, repeated, or begins anew.
+
+For every tracker, between restarts: received + lost == numbers from the first to the newest. A number that is further
+behind than the window cannot be told late from repeated: it counts as late and changes nothing else.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from enum import Enum
+from typing import Final
+
+from collectors.counters import Count, Counters
+from collectors.settings import SequenceSettings
+from collectors.values import ReporterState
+from dataplane.wire.report_group import SEQUENCE_BITS, ReportGroup
+
+MODULUS: Final = 1 << SEQUENCE_BITS
+
+
+class Arrival(Enum):
+    """What a report's sequence number says about it."""
+
+    NEW = "new"
+    LATE = "late"
+    TOO_OLD = "too old"
+    REPEATED = "repeated"
+    RESTART = "restart"
+
+
+class SequenceTracker:
+    """Accounts one reporter's sequence numbers in constant memory; `first` and `newest` count on beyond the wrap."""
+
+    def __init__(self, settings: SequenceSettings, sequence: int, now_ns: int) -> None:
+        self._settings = settings
+        self.received = 0
+        self.lost = 0
+        self.late = 0
+        self.duplicate = 0
+        self.restarts = 0
+        self._begin(sequence, now_ns)
+
+    def _begin(self, sequence: int, now_ns: int) -> None:
+        self._first = self._newest = sequence
+        self._seen = 1  # bit i: number newest - i has come
+        self._last_repeat = -1
+        self._repeats = 0
+        self._heard_ns = now_ns
+        self.received += 1
+
+    def observe(self, sequence: int, now_ns: int) -> Arrival:
+        """Account a report that came at `now_ns`; numbers behind the window or repeated change no `received`."""
+        ahead = (sequence - self._newest + MODULUS // 2) % MODULUS - MODULUS // 2
+        silent_ns, self._heard_ns = now_ns - self._heard_ns, now_ns
+        if self._is_restart(sequence, ahead, silent_ns):
+            return self._restart(sequence, now_ns)
+        if ahead > 0:
+            self._repeats = 0
+            return self._advance(ahead)
+        behind = -ahead
+        if behind >= self._settings.window_reports:
+            self.late += 1
+            return Arrival.TOO_OLD
+        if self._seen >> behind & 1:
+            return self._repeat(sequence, now_ns)
+        self._repeats = 0
+        return self._fill(behind)
+
+    def _is_restart(self, sequence: int, ahead: int, silent_ns: int) -> bool:
+        """Tell a switch that begins again near 0 from a wrap, a loss or a repetition: by distance or by silence."""
+        if sequence >= self._settings.window_reports:
+            return False
+        if 0 < ahead <= self._settings.largest_gap_reports:
+            return False
+        far = ahead > 0 or -ahead >= self._settings.window_reports
+        return far or silent_ns > self._settings.silence_ns
+
+    def _restart(self, sequence: int, now_ns: int) -> Arrival:
+        self.restarts += 1
+        self._begin(sequence, now_ns)
+        return Arrival.RESTART
+
+    def _advance(self, ahead: int) -> Arrival:
+        self.lost += ahead - 1
+        self.received += 1
+        self._newest += ahead
+        window = self._settings.window_reports
+        self._seen = (self._seen << ahead | 1) & (1 << window) - 1 if ahead < window else 1
+        return Arrival.NEW
+
+    def _fill(self, behind: int) -> Arrival:
+        """Take a report whose number was passed over: lost until now, or ahead of the first that we heard."""
+        self._seen |= 1 << behind
+        self.received += 1
+        number = self._newest - behind
+        if number < self._first:
+            self.lost += self._first - number - 1
+            self._first = number
+            return Arrival.NEW
+        self.lost -= 1
+        self.late += 1
+        return Arrival.LATE
+
+    def _repeat(self, sequence: int, now_ns: int) -> Arrival:
+        self._repeats = self._repeats + 1 if sequence == (self._last_repeat + 1) % MODULUS else 1
+        self._last_repeat = sequence
+        if self._repeats >= self._settings.repeats_before_restart:
+            return self._restart(sequence, now_ns)
+        self.duplicate += 1
+        return Arrival.REPEATED
+
+
+class SequenceAccounting:
+    """The trackers of every reporter, bounded: the one unheard for longest goes first."""
+
+    def __init__(self, settings: SequenceSettings, counters: Counters) -> None:
+        self._settings = settings
+        self._counters = counters
+        self._trackers: OrderedDict[tuple[int, int], SequenceTracker] = OrderedDict()
+
+    def observe(self, group: ReportGroup, now_ns: int) -> Arrival:
+        """Account one report packet."""
+        key = (group.node_id, group.hw_id)
+        tracker = self._trackers.get(key)
+        if tracker is not None:
+            self._trackers.move_to_end(key)
+            return tracker.observe(group.sequence, now_ns)
+        self._trackers[key] = SequenceTracker(self._settings, group.sequence, now_ns)
+        if len(self._trackers) > self._settings.max_reporters:
+            self._trackers.popitem(last=False)
+            self._counters[Count.REPORTERS_FORGOTTEN] += 1
+        return Arrival.NEW
+
+    def states(self) -> dict[tuple[int, int], ReporterState]:
+        """Return every account, by node id and hardware id."""
+        return {
+            (node_id, hw_id): ReporterState(node_id, hw_id, t.received, t.lost, t.late, t.duplicate, t.restarts)
+            for (node_id, hw_id), t in self._trackers.items()
+        }

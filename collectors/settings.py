@@ -1,0 +1,85 @@
+"""The collector's settings, one sentence each; every default suits a fabric of some dozen switches."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from dataplane.config import Strict
+
+Positive = Annotated[int, Meta(ge=1)]
+Port = Annotated[int, Meta(ge=1, le=65535)]
+Dscp = Annotated[int, Meta(ge=0, le=63)]
+
+
+class SequenceSettings(Strict, frozen=True):
+    """How gaps in the reports' sequence numbers are judged."""
+
+    window_reports: Positive = 1024
+    """How far behind the newest a report may come and still be told late from repeated."""
+
+    largest_gap_reports: Positive = 65_536
+    """A longer jump ahead, down to a small number, is a restart of the switch and no loss."""
+
+    silence_ns: Positive = 1_000_000_000
+    """After so long without a report a small number is a restart of the switch and no repetition."""
+
+    repeats_before_restart: Positive = 16
+    """So many repeated numbers in ascending order, with nothing new between them, are a restart too."""
+
+    max_reporters: Positive = 4096
+    """How many (node, hardware) pairs are accounted; the one unheard for longest makes room for a new one."""
+
+
+class StateSettings(Strict, frozen=True):
+    """How hop records become the network's state."""
+
+    window_ns: Positive = 500_000_000
+    """The span, back from a link's newest sample, over which delay and queue are averaged."""
+
+    max_samples: Positive = 512
+    """How many samples of a link's window are kept; the oldest goes first."""
+
+    stale_after_ns: Positive = 3_000_000_000
+    """A link without news for so long has its nominal figures again."""
+
+    rate_window_ns: Positive = 2_000_000_000
+    """The span over which the bytes of a flow's measured packets make its rate."""
+
+    sample_every: Positive = 1
+    """Of this many packets of a flow one carries telemetry, as the controller's watch rules say; rates are multiplied."""
+
+    forget_path_after_ns: Positive = 10_000_000_000
+    """A flow without a report for so long is no longer listed with its path."""
+
+    max_flows: Positive = 8192
+    """How many flows' paths are kept; the one unheard for longest makes room for a new one."""
+
+    max_pending_packets: Positive = 4096
+    """How many packets may wait for the reports of their other hops; the oldest makes room."""
+
+    longest_link_delay_ns: Positive = 10_000_000_000
+    """Two hops' time stamps that are further apart, or in the wrong order, are not of one packet or one clock."""
+
+    tx_window_ns: Positive = 65_536_000
+    """The span whose bytes a switch reports as TX utilisation: 2**16 microseconds in our P4 program."""
+
+
+class CollectorSettings(Strict, frozen=True):
+    """Everything that a collector needs besides topology and clock."""
+
+    int_dscp: Dscp | None = 0x17
+    """The DSCP that marks INT packets, as the P4 program has it; null when a UDP port marks them."""
+
+    int_udp_port: Port | None = None
+    """The UDP destination port that marks INT packets; null when the DSCP does."""
+
+    report_udp_port: Port | None = None
+    """The reports' own UDP port, null for the topology's: reports about such packets are counted and go no further."""
+
+    sequence: SequenceSettings = SequenceSettings()
+    """How gaps in the reports' sequence numbers are judged."""
+
+    state: StateSettings = StateSettings()
+    """How hop records become the network's state."""

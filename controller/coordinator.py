@@ -1,0 +1,113 @@
+"""What every switch should hold, what it is known to hold, and what to write next; no session, no clock.
+
+Both drivers of it (the daemon over gRPC, the virtual controller in one process) do the same: hand over what they read
+from a switch, send what `connected` and `next_step` return, and report what became of it. Everything is level
+triggered: the next step follows from what is wanted and what is held now, whatever happened in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from controller.intents import RouteSet
+from controller.reconcile import apply, diff
+from controller.tables.base import WATCH_ALL, base_entities
+from controller.tables.entities import Batch, Entities, EntityKey, Kind, Update
+from controller.tables.flow_paths import FLOW_TABLES, flow_path_entities
+from controller.tables.int_watch import Watch
+from controller.update_plan import Step, UpdatePlan, plan, restorable
+from dataplane.fabric.topology import Topology
+
+_MAX_STRIKES = 2
+"""One refusal may come from a wrong belief about what the switch holds, which reading it again mends."""
+
+
+class Coordinator:
+    """The tables of a whole fabric, wanted and held."""
+
+    def __init__(self, topology: Topology, watches: Sequence[Watch] = WATCH_ALL) -> None:
+        self.topology = topology
+        self.base: dict[str, Entities] = base_entities(topology, watches)
+        self.routes: RouteSet | None = None
+        self._desired: dict[str, Entities] = {}
+        self._held: dict[str, Entities] = {}
+        self._live: set[str] = set()
+        self._strikes: dict[EntityKey, int] = {}
+
+    @property
+    def live(self) -> frozenset[str]:
+        """The switches whose tables are known and can be written."""
+        return frozenset(self._live)
+
+    @property
+    def refused(self) -> frozenset[EntityKey]:
+        """Flow entries that a switch refused repeatedly; they wait for other routes or for a switch that returns."""
+        return frozenset(key for key, strikes in self._strikes.items() if strikes >= _MAX_STRIKES)
+
+    def held(self, switch: str) -> Entities:
+        """Return what a switch is known to hold, nothing for one never seen."""
+        return self._held.get(switch, {})
+
+    def want(self, routes: RouteSet) -> None:
+        """Take the newest full set of routes; raise ControllerError, and change nothing, if one of them cannot be."""
+        self._desired = dict(flow_path_entities(self.topology, routes))
+        self.routes = routes
+        self._strikes.clear()
+
+    def connected(self, switch: str, actual: Entities) -> list[Batch]:
+        """Take what was read from a switch and return what makes it right, explicit paths included where that is safe.
+
+        Explicit paths whose way onward is not in place yet, and those that nobody wants any more, are left as they are:
+        the steps that follow change them in an order that is safe across switches.
+        """
+        self._held[switch] = dict(actual)
+        flows = {key: entity for key, entity in actual.items() if _is_flow(key)}
+        onward = restorable(self.topology, switch, self._desired, self._flows_held(self._live))
+        flows.update((key, entity) for key, entity in onward.items() if key not in self._strikes)
+        return diff({**self.base[switch], **flows}, actual)
+
+    def reconciled(self, switch: str) -> None:
+        """Note that all that `connected` returned is acknowledged: from now on steps may use the switch."""
+        self._live.add(switch)
+
+    def lost(self, switch: str) -> None:
+        """Note that a switch is gone, or that nobody knows what it holds."""
+        self._live.discard(switch)
+
+    def acknowledged(self, switch: str, updates: Iterable[Update]) -> None:
+        """Note that updates took effect."""
+        self._held[switch] = apply(self.held(switch), updates)
+
+    def refuse(self, updates: Sequence[Update]) -> bool:
+        """Note that a switch refused updates, and return whether all of them were about explicit paths.
+
+        After two refusals a flow stays as it is, on every switch.
+        """
+        flows = [update.key for update in updates if _is_flow(update.key)]
+        for key in flows:
+            self._strikes[key] = self._strikes.get(key, 0) + 1
+        return bool(updates) and len(flows) == len(updates)
+
+    def forgive(self) -> None:
+        """Let what was refused be tried again: a switch has returned, possibly with room or another program."""
+        self._strikes.clear()
+
+    def plan(self) -> UpdatePlan:
+        """Return the steps from here to the wanted routes; none as long as nobody has said which routes are wanted."""
+        if self.routes is None:
+            return UpdatePlan((), frozenset())
+        return plan(self.topology, self._desired, self._flows_held(self._held), self._live, self.refused)
+
+    def next_step(self) -> Step | None:
+        """Return what may be sent now, None when nothing is left that can be done."""
+        steps = self.plan().steps
+        return steps[0] if steps else None
+
+    def _flows_held(self, switches: Iterable[str]) -> Mapping[str, Entities]:
+        return {
+            switch: {key: entity for key, entity in self._held[switch].items() if _is_flow(key)} for switch in switches
+        }
+
+
+def _is_flow(key: EntityKey) -> bool:
+    return key.kind is Kind.ENTRY and key.table in FLOW_TABLES

@@ -1,0 +1,265 @@
+"""The controller daemon: one session a switch, tables as they should be, routes as the path server wants them.
+
+Three kinds of task share one `Coordinator` on one event loop: `_tend` keeps a switch connected and right, `_follow`
+takes the newest set of routes, `_steer` sends the steps that the plan allows. A switch that is gone holds up only the
+flows that need it. When the daemon ends, the switches keep their tables and traffic goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from controller.backoff import Backoff
+from controller.coordinator import Coordinator
+from controller.daemon_settings import RetrySettings
+from controller.errors import ControllerError, PathError, SessionError
+from controller.intents import RouteSet
+from controller.p4runtime.session import AsyncSession
+from controller.reconcile import MAX_BATCH
+from controller.tables.entities import Batch, Update
+from controller.update_plan import Phase, Step
+from dataplane.clock import Clock
+
+LOGGER = logging.getLogger("millrace.controller")
+
+
+class SwitchSession(AsyncSession, Protocol):
+    """An open session that can install the program and tells when it ends."""
+
+    async def install_pipeline(self) -> bool:
+        """Make the switch run the program; return whether it had to be sent."""
+        ...
+
+    async def wait_lost(self) -> SessionError:
+        """Return why the session ended, when it has."""
+        ...
+
+
+Connect = Callable[[str], AbstractAsyncContextManager[SwitchSession]]
+"""Opens a session to a switch by name, as primary controller; raises SessionError."""
+
+Sleep = Callable[[float], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class DaemonStatus:
+    """What the daemon is about: switches that are right, those that are not and why, and the routes in force."""
+
+    live: tuple[str, ...]
+    problems: Mapping[str, str]
+    wanted_version: int | None
+    pending_entries: int
+    settled: bool
+    rejected_route_sets: int
+    source_problem: str | None
+    writes: int
+
+
+@dataclass(slots=True)
+class _Switch:
+    """What the daemon keeps of a switch beside its tables."""
+
+    name: str
+    backoff: Backoff
+    session: SwitchSession | None = None
+    doubt: asyncio.Event = field(default_factory=asyncio.Event)
+    problem: str = "not connected yet"
+
+
+class Daemon:
+    """Keeps a fabric's tables right until its task is cancelled; make it inside a running event loop."""
+
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        connect: Connect,
+        routes: AsyncIterator[RouteSet],
+        clock: Clock,
+        *,
+        retry: RetrySettings,
+        rng: random.Random,
+        sleep: Sleep = asyncio.sleep,
+    ) -> None:
+        self.coordinator = coordinator
+        self._connect, self._routes, self._clock, self._retry, self._sleep = connect, routes, clock, retry, sleep
+        self._switches = {
+            node.name: _Switch(node.name, Backoff(retry.first_wait_ns, retry.longest_wait_ns, rng))
+            for node in coordinator.topology.switches
+        }
+        self._changed = asyncio.Event()
+        self._everybody_seen = asyncio.Event()
+        self._seen: set[str] = set()
+        self._made_ns: int | None = None
+        self._rejected = 0
+        self._source_problem: str | None = None
+        self._writes = 0
+        self._sending = False
+
+    async def run(self) -> None:
+        """Tend every switch and follow the routes until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for switch in self._switches.values():
+                group.create_task(self._tend(switch), name=f"tend {switch.name}")
+            group.create_task(self._follow(), name="follow routes")
+            group.create_task(self._steer(), name="steer")
+
+    def status(self) -> DaemonStatus:
+        """Return what is and what is not as it should be."""
+        plan = self.coordinator.plan()
+        routes = self.coordinator.routes
+        live = self.coordinator.live
+        return DaemonStatus(
+            tuple(sorted(live)),
+            {name: switch.problem for name, switch in self._switches.items() if name not in live},
+            None if routes is None else routes.version,
+            len(plan.pending),
+            len(live) == len(self._switches) and not plan.steps and not plan.pending and not self._sending,
+            self._rejected,
+            self._source_problem,
+            self._writes,
+        )
+
+    async def _tend(self, switch: _Switch) -> None:
+        """Connect, make right, wait for the end or for doubt; again and again, waiting longer while it fails."""
+        while True:
+            try:
+                async with self._connect(switch.name) as session:
+                    self.coordinator.forgive()
+                    await self._serve(switch, session)
+            except SessionError as error:
+                switch.problem = str(error)
+                LOGGER.warning("%s", error)
+            finally:
+                switch.session = None
+                self.coordinator.lost(switch.name)
+                self._changed.set()
+            await self._sleep(switch.backoff.next_s())
+
+    async def _serve(self, switch: _Switch, session: SwitchSession) -> None:
+        """Keep a connected switch right; raise SessionError when its session ends."""
+        if await session.install_pipeline():
+            LOGGER.info("switch %s: pipeline installed", switch.name)
+        ended = asyncio.create_task(session.wait_lost())
+        try:
+            while not ended.done():
+                switch.doubt.clear()
+                await self._reconcile(switch, session)
+                doubt = asyncio.create_task(switch.doubt.wait())
+                await asyncio.wait((ended, doubt), return_when=asyncio.FIRST_COMPLETED)
+                doubt.cancel()
+                self.coordinator.lost(switch.name)
+            raise ended.result()
+        finally:
+            ended.cancel()
+
+    async def _reconcile(self, switch: _Switch, session: SwitchSession) -> None:
+        batches = self.coordinator.connected(switch.name, await session.read())
+        for batch in batches:
+            try:
+                await session.write(batch)
+            except SessionError as error:
+                if not self.coordinator.refuse([batch[place] for place in error.refused]):
+                    raise
+                # A switch is not given up for a flow that it has no place for: look again, without that flow.
+                LOGGER.warning("%s", error)
+                switch.doubt.set()
+                return
+            self._writes += 1
+            self.coordinator.acknowledged(switch.name, batch)
+        switch.session, switch.problem = session, ""
+        switch.backoff.reset()
+        self.coordinator.reconciled(switch.name)
+        LOGGER.info("switch %s: right, after %d updates", switch.name, sum(map(len, batches)))
+        self._seen.add(switch.name)
+        if len(self._seen) == len(self._switches):
+            self._everybody_seen.set()
+        self._changed.set()
+
+    async def _follow(self) -> None:
+        """Take every set of routes that comes; without a source the switches keep the paths that they have."""
+        try:
+            async for routes in self._routes:
+                self._take(routes)
+        except PathError as error:
+            self._source_problem = str(error)
+            LOGGER.critical("no more routes: %s", error)
+
+    def _take(self, routes: RouteSet) -> None:
+        try:
+            self.coordinator.want(routes)
+        except ControllerError as error:
+            self._rejected += 1
+            LOGGER.warning("routes version %d are not taken: %s", routes.version, error)
+        else:
+            self._changed.set()
+
+    async def _steer(self) -> None:
+        """Send steps as long as there are any, then wait for a change."""
+        await self._meet_everybody()
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            while (step := self.coordinator.next_step()) is not None:
+                wait_ns = self._drain_ns(step)
+                if wait_ns > 0:
+                    # What is wanted may change meanwhile, so the step is worked out again afterwards.
+                    await self._sleep(wait_ns / 1e9)
+                    continue
+                await self._send(step)
+
+    async def _meet_everybody(self) -> None:
+        """Wait until every switch was read once, or the patience ends.
+
+        After a restart of the controller the switches hold paths that it does not know; judged by a part of them,
+        an entry might be removed while an unread switch still sends to it.
+        """
+        seen = asyncio.create_task(self._everybody_seen.wait())
+        patience = asyncio.ensure_future(self._sleep(self._retry.patience_ns / 1e9))
+        await asyncio.wait((seen, patience), return_when=asyncio.FIRST_COMPLETED)
+        for task in (seen, patience):
+            task.cancel()
+
+    def _drain_ns(self, step: Step) -> int:
+        if step.phase is Phase.MAKE or self._made_ns is None:
+            return 0
+        return self._made_ns + self._retry.drain_ns - self._clock.now_ns()
+
+    async def _send(self, step: Step) -> None:
+        """Write one step to its switches at the same time and wait for all of them."""
+        self._sending = True
+        try:
+            await asyncio.gather(*(self._write(self._switches[name], step.updates[name]) for name in step.updates))
+        finally:
+            self._sending = False
+        if step.phase is Phase.MAKE:
+            self._made_ns = self._clock.now_ns()
+
+    async def _write(self, switch: _Switch, updates: tuple[Update, ...]) -> None:
+        session = switch.session
+        for start in range(0, len(updates), MAX_BATCH):
+            batch: Batch = updates[start : start + MAX_BATCH]
+            try:
+                if session is None:
+                    raise SessionError(switch.name, "write", "the session has ended")
+                await session.write(batch)
+                self._writes += 1
+            except SessionError as error:
+                self._doubt(switch, session, batch, error)
+                return
+            if switch.session is session:
+                self.coordinator.acknowledged(switch.name, batch)
+
+    def _doubt(self, switch: _Switch, session: SwitchSession | None, batch: Batch, error: SessionError) -> None:
+        """Stop using a switch whose tables are no longer known for sure, and have them read again."""
+        LOGGER.warning("%s", error)
+        self.coordinator.refuse([batch[place] for place in error.refused])
+        if switch.session is session:
+            switch.problem = str(error)
+            self.coordinator.lost(switch.name)
+            switch.doubt.set()

@@ -1,0 +1,66 @@
+"""Settings of the controller daemon."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from controller.errors import ControllerError
+from controller.p4runtime.grpc_session import Target, TlsSettings
+from controller.p4runtime.session import ELECTION_ID
+from controller.tables.base import WATCH_ALL
+from controller.tables.int_watch import Watch
+from dataplane.config import Strict
+from dataplane.fabric.topology import Topology
+
+PositiveNs = Annotated[int, msgspec.Meta(ge=1)]
+DurationNs = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class RetrySettings(Strict, frozen=True):
+    """How the daemon waits."""
+
+    first_wait_ns: PositiveNs = 100_000_000
+    """Wait before a switch is tried again; doubled with each failure."""
+    longest_wait_ns: PositiveNs = 5_000_000_000
+    """The longest wait before a switch is tried again."""
+    timeout_ns: PositiveNs = 10_000_000_000
+    """The longest time that opening a session may take."""
+    patience_ns: DurationNs = 5_000_000_000
+    """After its start the daemon changes no paths before it has read every switch, or this long."""
+    drain_ns: DurationNs = 200_000_000
+    """From the last new entry to the first removal, for packets that are still on the old path."""
+
+
+class DaemonSettings(Strict, frozen=True):
+    """Everything that `millrace controller` reads from its file."""
+
+    topology: str
+    """The topology: a file, the name of one that comes along, or a family such as fat-tree:k=4."""
+    switches: dict[str, str]
+    """Every switch's P4Runtime address: 'unix:/path' or 'host:port'."""
+    path_server: str | None = None
+    """gRPC address of the path server; left out, all traffic follows the base routes."""
+    p4info: str | None = None
+    """P4Info of the program; left out, the fabric program that comes along."""
+    program: str | None = None
+    """bmv2 JSON of the program; left out, the fabric program that comes along."""
+    watches: tuple[Watch, ...] = WATCH_ALL
+    """Which flows carry telemetry, the first rule that matches; left out, all of UDP and TCP."""
+    election_id: Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)] = ELECTION_ID
+    """What the daemon bids for the primary role; of two daemons the higher one is primary."""
+    tls: TlsSettings | None = None
+    """TLS towards the switches; left out, connections are not encrypted."""
+    retry: RetrySettings = RetrySettings()
+    """How the daemon waits."""
+
+    def targets(self, topology: Topology) -> dict[str, Target]:
+        """Return every switch of the topology with its address; raise ControllerError for one too many or missing."""
+        for name in self.switches:
+            if name not in topology.switch:
+                raise ControllerError(f"switches.{name}: topology {topology.name} has no such switch")
+        for node in topology.switches:
+            if node.name not in self.switches:
+                raise ControllerError(f"switches: there is no address for switch {node.name} of {topology.name}")
+        return {node.name: Target(node.name, self.switches[node.name], node.node_id) for node in topology.switches}

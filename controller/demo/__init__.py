@@ -1,0 +1,1 @@
+"""`millrace demo`: the whole circle on a real topology with real demands."""

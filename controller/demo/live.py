@@ -1,0 +1,116 @@
+"""The live view: links with delay and load, decisions with reasons; plain lines where there is no terminal."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from types import TracebackType
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.panel import Panel
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from collectors.values import LinkState, Snapshot
+from dataplane.fabric.topology import LinkKey, Topology
+
+_SHOWN_DECISIONS = 8
+_NS_PER_MS = 1e6
+_BAR_WIDTH = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """The line above the tables: where the run is."""
+
+    time_s: float
+    end_s: float
+    phase: str
+    reports: int
+    lost_reports: int
+
+
+@dataclass
+class LiveView:
+    """Shows the newest snapshot; as a context manager it owns the screen while it runs."""
+
+    topology: Topology
+    console: Console
+    congested: LinkKey | None = None
+    decisions: deque[str] = field(default_factory=lambda: deque(maxlen=_SHOWN_DECISIONS))
+    _live: Live | None = None
+    _last_plain_s: int = -1
+
+    def __enter__(self) -> LiveView:
+        if self.console.is_terminal:
+            self._live = Live(console=self.console, auto_refresh=False, transient=True)
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def decided(self, line: str) -> None:
+        """Add one decision, newest last; without a terminal it is printed at once."""
+        self.decisions.append(line)
+        if self._live is None:
+            self.console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+    def show(self, status: Status, snapshot: Snapshot) -> None:
+        """Draw the state; without a terminal, one line a second of the run's own time."""
+        if self._live is not None:
+            self._live.update(self._render(status, snapshot), refresh=True)
+        elif int(status.time_s) > self._last_plain_s:
+            self._last_plain_s = int(status.time_s)
+            self.console.print(self._plain(status, snapshot), markup=False, highlight=False, soft_wrap=True)
+
+    def _plain(self, status: Status, snapshot: Snapshot) -> str:
+        worst = max(_core_links(self.topology, snapshot), key=lambda s: s.delay_mean_ns - _nominal_ns(self.topology, s))
+        return (
+            f"{status.time_s:6.1f} s  {status.phase:<10} reports {status.reports:6d} (lost {status.lost_reports})  "
+            f"worst queueing {worst.link} {worst.delay_mean_ns / _NS_PER_MS:.1f} ms, load {worst.utilisation:.0%}"
+        )
+
+    def _render(self, status: Status, snapshot: Snapshot) -> Group:
+        head = Text.assemble(
+            ("millrace demo  ", "bold"),
+            f"{status.time_s:5.1f} / {status.end_s:.0f} s   ",
+            (status.phase, "bold yellow"),
+            f"   reports {status.reports}, lost {status.lost_reports}",
+        )
+        decisions = Text("\n".join(self.decisions) or "none yet")
+        return Group(head, self._links(snapshot), Panel(decisions, title="decisions", title_align="left"))
+
+    def _links(self, snapshot: Snapshot) -> Table:
+        table = Table.grid(padding=(0, 1))
+        states = sorted(_core_links(self.topology, snapshot), key=lambda s: s.link)
+        half = (len(states) + 1) // 2
+        columns = [[self._cells(s) for s in part] for part in (states[:half], states[half:])]
+        for row in range(half):
+            table.add_row(*(cell for column in columns if row < len(column) for cell in column[row]))
+        return table
+
+    def _cells(self, state: LinkState) -> tuple[Text, Text, ProgressBar, Text]:
+        waiting_ms = (state.delay_mean_ns - _nominal_ns(self.topology, state)) / _NS_PER_MS
+        style = "bold red" if waiting_ms > 20 else "yellow" if waiting_ms > 5 else "green"
+        mark = "▶ " if state.link == self.congested else "  "
+        return (
+            Text(f"{mark}{state.link}", style="bold" if mark.strip() else ""),
+            Text(f"{state.delay_mean_ns / _NS_PER_MS:7.1f} ms", style=style),
+            ProgressBar(total=1.0, completed=min(state.utilisation, 1.0), width=_BAR_WIDTH),
+            Text(f"{state.utilisation:4.0%}" if state.age_ns is not None else "  - "),
+        )
+
+
+def _core_links(topology: Topology, snapshot: Snapshot) -> list[LinkState]:
+    return [s for s in snapshot.links.values() if s.link.src in topology.switch and s.link.dst in topology.switch]
+
+
+def _nominal_ns(topology: Topology, state: LinkState) -> int:
+    return topology.directed_links[state.link].delay_ns

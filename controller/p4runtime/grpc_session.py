@@ -1,0 +1,231 @@
+"""A session to a switch over gRPC, by finsy's client: one stream for arbitration, calls for everything else.
+
+A session lives once: from `connect` to its first failure, to the loss of the primary role or to `close`. Whoever wants
+the switch back opens another one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc
+import grpc.aio
+from finsy import GRPCCredentialsTLS, P4Client, P4ClientError, P4RuntimeVersion, P4Schema
+from finsy.grpcutil import GRPCStatusCode
+from finsy.pbutil import PBMessage
+from finsy.proto import p4r
+
+from controller.errors import SessionError
+from controller.p4runtime.session import ELECTION_ID, read_answer, read_request, write_request
+from controller.tables.entities import Batch, Entity, EntityKey
+from dataplane.config import Strict
+
+LOGGER = logging.getLogger("millrace.controller")
+
+_OK, _BACKUP, _NO_PRIMARY = GRPCStatusCode.OK, GRPCStatusCode.ALREADY_EXISTS, GRPCStatusCode.NOT_FOUND
+
+
+class TlsSettings(Strict, frozen=True):
+    """PEM files for TLS towards switches; certificate and key are for mutual TLS."""
+
+    ca: str
+    """Certificate of the authority that signed the switches' certificates."""
+    certificate: str | None = None
+    """The controller's own certificate."""
+    private_key: str | None = None
+    """The key of that certificate; a file, so that it stands on no command line."""
+    server_name: str = ""
+    """The name that switches' certificates are made out to, where it is not the address."""
+
+    def credentials(self) -> GRPCCredentialsTLS:
+        """Return what finsy wants; the files are read when a channel opens."""
+        return GRPCCredentialsTLS(
+            cacert=Path(self.ca),
+            cert=None if self.certificate is None else Path(self.certificate),
+            private_key=None if self.private_key is None else Path(self.private_key),
+            target_name_override=self.server_name,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A switch as a client finds it: `unix:/path` or `host:port`, and its P4Runtime device id."""
+
+    switch: str
+    address: str
+    device_id: int
+
+
+class GrpcSession:
+    """An `AsyncSession` as the switch's primary controller."""
+
+    def __init__(
+        self,
+        target: Target,
+        schema: P4Schema,
+        *,
+        tls: TlsSettings | None = None,
+        election_id: int = ELECTION_ID,
+        timeout_s: float = 10.0,
+    ) -> None:
+        self._target, self._schema, self._timeout_s = target, schema, timeout_s
+        self._election_id = election_id
+        self._client = P4Client(target.address, None if tls is None else tls.credentials(), wait_for_ready=False)
+        self._listener: asyncio.Task[None] | None = None
+        self.ignored_messages = 0
+
+    @property
+    def switch(self) -> str:
+        """The switch's name."""
+        return self._target.switch
+
+    async def connect(self) -> None:
+        """Open the stream and become primary, waiting as backup while another controller is; raise SessionError."""
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                await self._client.open(schema=self._schema, complete_request=self._complete)
+                await self._bid()
+                status = await self._arbitration()
+                reply = await self._client.request(p4r.CapabilitiesRequest())
+            self._schema.set_p4runtime_version(P4RuntimeVersion.parse(reply.p4runtime_api_version))
+            await self._await_primary(status)
+        except TimeoutError as error:
+            cause = f"no answer from {self._target.address} within {self._timeout_s:g} s"
+            raise SessionError(self.switch, "connect", cause) from error
+        except (P4ClientError, RuntimeError, ValueError, OSError) as error:
+            raise self._failure("connect", error) from error
+        self._listener = asyncio.create_task(self._listen())
+
+    async def wait_lost(self) -> SessionError:
+        """Return why the session ended, when it has."""
+        if self._listener is None:
+            return SessionError(self.switch, "listen", "the session was never connected")
+        try:
+            await asyncio.shield(self._listener)
+        except SessionError as error:
+            return error
+        return SessionError(self.switch, "listen", "the session was closed")
+
+    async def close(self) -> None:
+        """End the session; calling it again does nothing."""
+        if self._listener is not None:
+            self._listener.cancel()
+            await asyncio.gather(self._listener, return_exceptions=True)
+        await self._client.close()
+
+    async def install_pipeline(self) -> bool:
+        """Send the program unless the switch says that it runs it (same cookie); return whether it was sent."""
+        ask = p4r.GetForwardingPipelineConfigRequest(
+            device_id=self._target.device_id, response_type=p4r.GetForwardingPipelineConfigRequest.COOKIE_ONLY
+        )
+        commit = p4r.SetForwardingPipelineConfigRequest(
+            device_id=self._target.device_id,
+            action=p4r.SetForwardingPipelineConfigRequest.VERIFY_AND_COMMIT,
+            config=self._schema.get_pipeline_config(),
+        )
+        with self._failures("install pipeline"):
+            if await self._cookie(ask) == self._schema.p4cookie:
+                return False
+            await self._client.request(commit)
+        return True
+
+    async def read(self) -> dict[EntityKey, Entity]:
+        """Return all that the switch holds of what the controller may write."""
+        request = read_request(self._schema, self._target.device_id)
+        with self._failures("read"):
+            answers = [answer async for answer in self._client.request_iter(request)]
+        return read_answer(self._schema, self.switch, answers)
+
+    async def write(self, batch: Batch) -> None:
+        """Execute updates; raise SessionError that tells which were refused."""
+        request = write_request(self._schema, self.switch, self._target.device_id, batch)
+        with self._failures("write", batch):
+            await self._client.request(request)
+
+    async def _cookie(self, ask: p4r.GetForwardingPipelineConfigRequest) -> int | None:
+        try:
+            config = (await self._client.request(ask)).config
+        except P4ClientError as error:
+            if error.is_pipeline_missing:
+                return None
+            raise
+        return config.cookie.cookie if config.HasField("cookie") else None
+
+    def _complete(self, request: PBMessage) -> None:
+        """Sign what only a primary may send; finsy calls this for every request."""
+        if isinstance(request, p4r.WriteRequest | p4r.SetForwardingPipelineConfigRequest):
+            request.election_id.CopyFrom(self._bid_id())
+
+    def _bid_id(self) -> p4r.Uint128:
+        return p4r.Uint128(high=self._election_id >> 64, low=self._election_id & ((1 << 64) - 1))
+
+    async def _bid(self) -> None:
+        update = p4r.MasterArbitrationUpdate(device_id=self._target.device_id, election_id=self._bid_id())
+        await self._client.send(p4r.StreamMessageRequest(arbitration=update))
+
+    async def _arbitration(self) -> p4r.MasterArbitrationUpdate:
+        """Return the next arbitration update; whatever else comes is counted."""
+        while True:
+            message = await self._client.receive()
+            if message.WhichOneof("update") == "arbitration":
+                return message.arbitration
+            self.ignored_messages += 1
+
+    async def _await_primary(self, status: p4r.MasterArbitrationUpdate) -> None:
+        while status.status.code != _OK:
+            if status.status.code not in (_BACKUP, _NO_PRIMARY):
+                raise SessionError(self.switch, "become primary", status.status.message, code=str(status.status.code))
+            if status.status.code == _NO_PRIMARY:
+                # Nobody is primary, but somebody with a higher id was: the switch wants at least that id.
+                highest = status.election_id.high << 64 | status.election_id.low
+                self._election_id = max(self._election_id, highest)
+                await self._bid()
+            else:
+                LOGGER.warning("switch %s: another controller is primary; waiting as backup", self.switch)
+            status = await self._arbitration()
+
+    async def _listen(self) -> None:
+        """Raise SessionError when the stream ends or another controller takes over."""
+        while True:
+            try:
+                status = await self._arbitration()
+            except (P4ClientError, RuntimeError) as error:
+                raise self._failure("listen", error) from error
+            if status.status.code != _OK:
+                raise SessionError(self.switch, "listen", "another controller has become the primary")
+
+    @contextmanager
+    def _failures(self, doing: str, batch: Batch = ()) -> Iterator[None]:
+        """Turn whatever a call fails with into a SessionError, unless the caller itself is being cancelled."""
+        if self._client.channel is None:
+            raise SessionError(self.switch, doing, "the session is closed")
+        try:
+            yield
+        except P4ClientError as error:
+            raise self._refusal(doing, batch, error) from error
+        except grpc.aio.UsageError as error:
+            raise SessionError(self.switch, doing, str(error)) from error
+        except asyncio.CancelledError:
+            # gRPC cancels the calls of a channel that closes; only the task itself knows whether it was meant.
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            raise SessionError(self.switch, doing, "the session was closed") from None
+
+    def _refusal(self, doing: str, batch: Batch, error: P4ClientError) -> SessionError:
+        refused = tuple(sorted(place for place in error.details if place < len(batch)))
+        if not refused:
+            return self._failure(doing, error)
+        detail = error.details[refused[0]]
+        cause = f"{batch[refused[0]]}: {detail.message} ({len(refused)} of {len(batch)} updates refused)"
+        return SessionError(self.switch, doing, cause, code=detail.canonical_code.name, refused=refused)
+
+    def _failure(self, doing: str, error: Exception) -> SessionError:
+        if isinstance(error, P4ClientError):
+            return SessionError(self.switch, doing, error.message or "no reason given", code=error.code.name)
+        return SessionError(self.switch, doing, str(error) or type(error).__name__)

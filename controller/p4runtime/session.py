@@ -1,0 +1,169 @@
+"""What a session to one switch can do, and the messages that both kinds of session exchange with it.
+
+`Session` is the synchronous kind (in one process, virtual time); `AsyncSession` the same over gRPC.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from finsy import (
+    P4ActionProfileGroup,
+    P4ActionProfileMember,
+    P4CloneSessionEntry,
+    P4MulticastGroupEntry,
+    P4Schema,
+    P4TableAction,
+    P4TableEntry,
+)
+from finsy.p4entity import decode_entity
+from finsy.proto import p4r
+from google.protobuf import json_format, text_format
+from google.protobuf.message import DecodeError
+
+import dataplane
+from controller.errors import ControllerError, SessionError
+from controller.tables.entities import Batch, Entity, EntityKey, Update, Verb, index
+
+ELECTION_ID = 10
+"""What a controller bids with unless it is told otherwise."""
+
+_INSTALLED = Path(dataplane.__file__).parent / "program" / "build"
+_SOURCE = Path(dataplane.__file__).parents[1] / "p4" / "build"
+
+_TYPES = {Verb.INSERT: p4r.Update.INSERT, Verb.MODIFY: p4r.Update.MODIFY, Verb.DELETE: p4r.Update.DELETE}
+
+_PROGRAMS_OWN = "NoAction"
+"""A table whose default action is still the program's own reads back with this one."""
+
+
+class Session(Protocol):
+    """A P4Runtime session to one switch, as its primary controller; every failure is a SessionError."""
+
+    @property
+    def switch(self) -> str:
+        """The switch's name."""
+        ...
+
+    def install_pipeline(self) -> bool:
+        """Make the switch run the session's program; return whether it had to be sent (and tables are now empty)."""
+        ...
+
+    def read(self) -> dict[EntityKey, Entity]:
+        """Return all that the switch holds of what the controller may write."""
+        ...
+
+    def write(self, batch: Batch) -> None:
+        """Execute updates in any order; raise SessionError that tells which were refused."""
+        ...
+
+
+class AsyncSession(Protocol):
+    """A `Session` whose answers take time."""
+
+    @property
+    def switch(self) -> str:
+        """The switch's name."""
+        ...
+
+    async def read(self) -> dict[EntityKey, Entity]:
+        """Return all that the switch holds of what the controller may write."""
+        ...
+
+    async def write(self, batch: Batch) -> None:
+        """Execute updates in any order; raise SessionError that tells which were refused."""
+        ...
+
+
+def fabric_program() -> tuple[Path, Path]:
+    """Return P4Info and bmv2 JSON of the fabric program that comes with Millrace: the wheel's, else the checkout's."""
+    folder = _INSTALLED if _INSTALLED.is_dir() else _SOURCE
+    return folder / "fabric.p4info.txtpb", folder / "fabric.json"
+
+
+def load_schema(p4info: Path, program: Path) -> P4Schema:
+    """Return a compiled program as finsy wants it; raise ControllerError naming the file that is wrong."""
+    for file in (p4info, program):
+        if not file.is_file():
+            raise ControllerError(f"{file}: there is no such file; the P4 build is incomplete")
+    try:
+        schema = P4Schema(p4info, program.read_bytes())
+    except (text_format.ParseError, json_format.ParseError, DecodeError, ValueError, OSError) as error:
+        raise ControllerError(f"{p4info}: {_first_line(error)}") from error
+    if not len(schema.tables):
+        raise ControllerError(f"{p4info}: it describes no table")
+    return schema
+
+
+def check_schema(schema: P4Schema, entities: Iterable[Entity]) -> None:
+    """Raise ControllerError naming the first entity that the program has no place for."""
+    for entity in entities:
+        try:
+            entity.encode(schema)
+        except (ValueError, KeyError) as error:
+            raise ControllerError(f"program {schema.name or 'without a name'}: {_first_line(error)}") from error
+
+
+def write_request(schema: P4Schema, switch: str, device_id: int, batch: Batch) -> p4r.WriteRequest:
+    """Return a batch as a WriteRequest without election id; raise SessionError for what the program does not have."""
+    request = p4r.WriteRequest(device_id=device_id)
+    for update in batch:
+        try:
+            request.updates.append(p4r.Update(type=_TYPES[update.verb], entity=update.entity.encode(schema)))
+        except (ValueError, KeyError) as error:
+            raise SessionError(switch, f"encode {update}", _first_line(error)) from error
+    return request
+
+
+def read_request(schema: P4Schema, device_id: int) -> p4r.ReadRequest:
+    """Return the request for everything that the controller may write.
+
+    A wildcard does not select default actions (section 11.1), so those that may change are asked for one by one.
+    """
+    wanted: list[Entity] = [
+        P4TableEntry(),
+        P4ActionProfileMember(),
+        P4ActionProfileGroup(),
+        P4MulticastGroupEntry(),
+        P4CloneSessionEntry(),
+    ]
+    wanted.extend(
+        P4TableEntry(table.alias, is_default_action=True)
+        for table in schema.tables
+        if table.const_default_action is None and table.action_profile is None
+    )
+    return p4r.ReadRequest(device_id=device_id, entities=[entity.encode(schema) for entity in wanted])
+
+
+def read_answer(schema: P4Schema, switch: str, answers: Iterable[p4r.ReadResponse]) -> dict[EntityKey, Entity]:
+    """Return what a switch answered by key, without what nobody can or did write; raise SessionError if unreadable."""
+    try:
+        entities = [decode_entity(message, schema) for answer in answers for message in answer.entities]
+        return index(entity for entity in entities if _is_ours(entity))
+    except (ValueError, KeyError, ControllerError) as error:
+        raise SessionError(switch, "read", f"the answer does not decode: {_first_line(error)}") from error
+
+
+def refusals(batch: Batch, details: Sequence[p4r.Error]) -> tuple[tuple[int, ...], str]:
+    """Return the positions of refused updates and one line about the first; details come one an update, in order."""
+    failed = tuple(place for place, detail in enumerate(details) if detail.canonical_code and place < len(batch))
+    if not failed:
+        return (), ""
+    first: Update = batch[failed[0]]
+    return failed, f"{first}: {details[failed[0]].message} ({len(failed)} of {len(batch)} updates refused)"
+
+
+def _is_ours(entity: Entity) -> bool:
+    if not isinstance(entity, P4TableEntry):
+        return True
+    untouched = entity.action is None or (
+        isinstance(entity.action, P4TableAction) and entity.action.name == _PROGRAMS_OWN
+    )
+    return not entity.is_const and not (entity.is_default_action and untouched)
+
+
+def _first_line(error: Exception) -> str:
+    text = str(error) or type(error).__name__
+    return text.splitlines()[0]

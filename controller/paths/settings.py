@@ -1,0 +1,114 @@
+"""Settings of the path server: how it decides, what it records, where it listens."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import msgspec
+
+from controller.intents import FlowSpec
+from dataplane.config import Strict
+
+Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
+DurationNs = Annotated[int, msgspec.Meta(ge=0)]
+Positive = Annotated[int, msgspec.Meta(ge=1)]
+
+
+class Mode(StrEnum):
+    """What makes one path better than another (spec/offload.md, section 4)."""
+
+    LEAST_DELAY = "least-delay"
+    MOST_BANDWIDTH = "most-bandwidth"
+    BOTH = "both"
+
+
+class DecideSettings(Strict, frozen=True):
+    """How the decider chooses, and what keeps it calm."""
+
+    mode: Mode = Mode.LEAST_DELAY
+    """least-delay; most-bandwidth (the widest bottleneck); both: least delay among paths that are wide enough."""
+    widest_share: Share = 0.5
+    """In mode both: a path is wide enough with this share of the widest path's bottleneck."""
+    min_gain: Share = 0.1
+    """A flow moves only if the new path is better by this share of what it has."""
+    min_gain_ns: DurationNs = 100_000
+    """... and, where delay decides, by this much delay."""
+    min_gain_bps: Annotated[int, msgspec.Meta(ge=0)] = 100_000
+    """... and, where bandwidth decides, by this much bandwidth."""
+    headroom: Share = 0.1
+    """A path has room for a flow if its bottleneck exceeds the flow's own rate by this share."""
+    hold_down_ns: DurationNs = 2_000_000_000
+    """A flow that has moved stays where it is for this long, unless its path dies."""
+    settle_ns: DurationNs = 300_000_000
+    """After any move nobody else moves for this long, so that the next round sees what the move did."""
+    moves_per_round: Positive = 2
+    """Flows that may move in one round; the loads of links are predicted anew after each."""
+    candidates: Annotated[int, msgspec.Meta(ge=1, le=64)] = 8
+    """Shortest paths (by configured delay) that are compared for each flow, beside the best measured one."""
+    stale_after_ns: DurationNs = 1_000_000_000
+    """Telemetry of a link older than this is not believed: the link counts as empty, with its configured delay."""
+    dead_loss: Share = 0.9
+    """A link that loses this share of its frames is dead."""
+    dead_after_ns: DurationNs | None = None
+    """A link that was measured once and is silent for this long is dead; only for fabrics whose flows never pause."""
+    relieved_utilisation: Share = 0.8
+    """A link whose predicted utilisation falls below this by a move counts as empty for the rest of the round."""
+
+
+class ManagedFlow(Strict, frozen=True):
+    """A flow that the path server looks after."""
+
+    src: str
+    """Name of the sending host."""
+    dst: str
+    """Name of the receiving host."""
+    protocol: Annotated[int, msgspec.Meta(ge=0, le=255)] | None = None
+    """IP protocol; left out, all of them."""
+    src_port: Annotated[int, msgspec.Meta(ge=0, le=0xFFFF)] | None = None
+    """Source port; left out, all of them."""
+    dst_port: Annotated[int, msgspec.Meta(ge=0, le=0xFFFF)] | None = None
+    """Destination port; left out, all of them."""
+    rate_bps: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    """The rate it is known to send at; left out, its share of the load on its path is taken."""
+
+    @property
+    def spec(self) -> FlowSpec:
+        """The flow as deciders name it."""
+        return FlowSpec(self.src, self.dst, self.protocol, self.src_port, self.dst_port)
+
+
+class RecordSettings(Strict, frozen=True):
+    """The record table and the state that survives a restart."""
+
+    database: str = ":memory:"
+    """SQLite file (WAL); ':memory:' forgets everything at the end."""
+    max_records: Positive = 1_000_000
+    """Hop records kept; the oldest go first."""
+    max_decisions: Positive = 10_000
+    """Decisions kept; the oldest go first."""
+    batch_records: Positive = 2_000
+    """Hop records that are written in one transaction."""
+
+
+class PathServerSettings(Strict, frozen=True):
+    """Everything that `millrace paths` reads from its file."""
+
+    topology: str
+    """Path of the topology file, or its name among the bundled ones."""
+    feed: str
+    """gRPC address of the collector's feed: 'unix:/run/millrace/collector.sock' or 'host:port'."""
+    listen: str
+    """gRPC address on which routes and decisions are served."""
+    interval_ns: Positive = 100_000_000
+    """Time between two rounds of decisions."""
+    max_snapshot_age_ns: DurationNs = 2_000_000_000
+    """With no newer snapshot than this nothing is decided: the collector may be gone."""
+    max_flows: Positive = 4096
+    """Flows looked after at most; further ones are counted and follow the base routes."""
+    flows: tuple[ManagedFlow, ...] = ()
+    """The flows to look after; left out, every pair of hosts that telemetry shows."""
+    decide: DecideSettings = DecideSettings()
+    """How paths are chosen."""
+    records: RecordSettings = RecordSettings()
+    """What is kept."""

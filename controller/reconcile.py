@@ -1,0 +1,90 @@
+"""From what a switch holds to what it should hold, without a moment in which traffic that could flow does not.
+
+Make before break, in this order: members, groups, multicast groups and clone sessions, default actions, entries (table
+by table), then deletions in the opposite order. What is already right is not written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from finsy import P4TableEntry
+
+from controller.tables.base import FILL_ORDER
+from controller.tables.entities import Batch, Entities, Entity, EntityKey, Kind, Update, Verb, same
+
+MAX_BATCH = 500
+"""Updates in one WriteRequest: well below gRPC's 4 MiB."""
+
+_KINDS = (Kind.MEMBER, Kind.GROUP, Kind.MULTICAST, Kind.CLONE, Kind.DEFAULT, Kind.ENTRY)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class _Stage:
+    """Where an update stands in the order; updates of one stage may be executed in any order."""
+
+    breaks: bool
+    kind: int
+    table: int
+
+
+def diff(desired: Entities, actual: Entities, *, order: Sequence[str] = FILL_ORDER) -> list[Batch]:
+    """Return the batches that turn `actual` into `desired`, each to be sent when the one before is acknowledged."""
+    stages = {name: place for place, name in enumerate(order)}
+    staged = sorted(
+        ((_stage(update, stages), update) for update in _updates(desired, actual)),
+        key=lambda pair: (pair[0], pair[1].key),
+    )
+    batches: list[Batch] = []
+    for _, pairs in groupby(staged, key=lambda pair: pair[0]):
+        batches.extend(_chunks([update for _, update in pairs]))
+    return batches
+
+
+def apply(held: Entities, updates: Iterable[Update]) -> dict[EntityKey, Entity]:
+    """Return what a switch holds after it has acknowledged `updates`."""
+    result = dict(held)
+    for update in updates:
+        if update.verb is Verb.DELETE or is_reset(update.entity):
+            result.pop(update.key, None)
+        else:
+            result[update.key] = update.entity
+    return result
+
+
+def is_reset(entity: Entity) -> bool:
+    """Return whether an entity is a default action without an action: the program's own."""
+    return isinstance(entity, P4TableEntry) and entity.is_default_action and entity.action is None
+
+
+def _updates(desired: Entities, actual: Entities) -> Iterator[Update]:
+    for key, entity in desired.items():
+        held = actual.get(key)
+        if held is None:
+            yield Update(Verb.MODIFY if key.kind is Kind.DEFAULT else Verb.INSERT, key, entity)
+        elif not same(held, entity):
+            yield Update(Verb.MODIFY, key, entity)
+    for key, entity in actual.items():
+        if key not in desired and not is_reset(entity):
+            yield _removal(key, entity)
+
+
+def _removal(key: EntityKey, entity: Entity) -> Update:
+    """Return what undoes an entity: a default action without an action becomes the program's own (section 9.1.3)."""
+    if key.kind is Kind.DEFAULT:
+        return Update(Verb.MODIFY, key, P4TableEntry(key.table, is_default_action=True))
+    return Update(Verb.DELETE, key, entity)
+
+
+def _stage(update: Update, stages: dict[str, int]) -> _Stage:
+    breaks = update.verb is Verb.DELETE or is_reset(update.entity)
+    kind = _KINDS.index(update.key.kind)
+    table = stages.get(update.key.table, len(stages)) if update.key.kind in (Kind.ENTRY, Kind.DEFAULT) else 0
+    return _Stage(True, -kind, -table) if breaks else _Stage(False, kind, table)
+
+
+def _chunks(updates: list[Update]) -> Iterator[Batch]:
+    for start in range(0, len(updates), MAX_BATCH):
+        yield tuple(updates[start : start + MAX_BATCH])

@@ -1,0 +1,48 @@
+"""Everything that a topology alone implies for each switch's tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from controller.base_paths import next_hops
+from controller.tables.entities import Entities, Entity, index
+from controller.tables.int_watch import Watch, watchlist_entities
+from controller.tables.ports import port_entities
+from controller.tables.report import report_entities
+from controller.tables.routing import route_entities
+from dataplane.fabric.topology import Topology
+
+FILL_ORDER = (
+    "node",
+    "egress_ports",
+    "port_roles",
+    "report_target",
+    "ipv4_flow_paths",
+    "ipv6_flow_paths",
+    "ipv4_destination_paths",
+    "ipv6_destination_paths",
+    "ipv4_routes",
+    "ipv6_routes",
+    "ipv4_watchlist",
+    "ipv6_watchlist",
+)
+"""The order in which an empty switch is filled: who it is, then explicit paths (before routes, so that a flow never
+falls back to its base route on the way), then routes, and telemetry when reports can leave."""
+
+WATCH_ALL = (Watch(),)
+"""The default: every UDP and TCP packet carries telemetry."""
+
+
+def base_entities(topology: Topology, watches: Sequence[Watch] = WATCH_ALL) -> dict[str, Entities]:
+    """Return each switch's ports, routes, telemetry roles and report target, by switch name."""
+    hops = next_hops(topology)
+    edges = {edge.node for edge in topology.attachment.values()}
+
+    def of(switch: str) -> Iterator[Entity]:
+        yield from port_entities(topology, switch)
+        yield from report_entities(topology, hops, switch)
+        yield from route_entities(topology, hops, switch)
+        if topology.collector is not None and switch in edges:
+            yield from watchlist_entities(topology, watches)
+
+    return {node.name: index(of(node.name)) for node in topology.switches}

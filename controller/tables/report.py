@@ -1,0 +1,39 @@
+"""Where telemetry reports go: `report_target` and the clone session that carries them (p4/egress/report.p4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from finsy import P4CloneSessionEntry, P4TableAction, P4TableEntry
+
+from controller.base_paths import NextHops
+from controller.tables.entities import Entity
+from controller.tables.routing import ports_towards
+from dataplane.fabric.addressing import mac_at, switch_ipv4
+from dataplane.fabric.topology import Topology
+
+REPORT_SESSION = 250
+"""The clone session that the program sends reports through."""
+
+
+def report_entities(topology: Topology, hops: NextHops, switch: str) -> Iterator[Entity]:
+    """Yield the session and the addresses of a switch's reports; nothing without a collector in reach."""
+    if topology.collector is None:
+        return
+    ports = ports_towards(topology, hops, switch, topology.collector.host)
+    if not ports:
+        return
+    # One replica only: a second one on an equally good port would repeat every report.
+    port = ports[0]
+    peer = topology.neighbours[switch][port]
+    node_id = topology.switch[switch].node_id
+    yield P4CloneSessionEntry(REPORT_SESSION, replicas=(port,))
+    target = P4TableAction(
+        "set_report_target",
+        src_mac=mac_at(topology, switch, port),
+        dst_mac=mac_at(topology, peer.node, peer.port),
+        src_addr=int(switch_ipv4(node_id)),
+        dst_addr=int(topology.host[topology.collector.host].ipv4),
+        udp_port=topology.collector.udp_port,
+    )
+    yield P4TableEntry("report_target", action=target, is_default_action=True)

@@ -1,0 +1,126 @@
+"""Routes to every host by longest prefix, equal-cost next hops through an action selector (p4/ingress/routing.p4).
+
+A member is named after the port it forwards to, because the port decides all that it does; a group after the ports it
+spreads over. Ids so made stay the same while the topology grows, so that reconciling rewrites nothing that is right.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from finsy import (
+    P4ActionProfileGroup,
+    P4ActionProfileMember,
+    P4IndirectAction,
+    P4Member,
+    P4TableAction,
+    P4TableEntry,
+    P4TableMatch,
+)
+
+from controller.base_paths import NextHops
+from controller.tables.entities import Entity
+from dataplane.fabric.addressing import mac_at
+from dataplane.fabric.topology import Topology
+
+MAX_GROUP_SIZE = 32
+"""Equal-cost ports that a group spreads over: `@max_group_size` in the program."""
+
+_MAX_GROUP_ID = 0x7FFFFFFF
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """The tables of one IP family; `bits` is the length of a host's address."""
+
+    version: int
+    bits: int
+
+    @property
+    def routes(self) -> str:
+        """Its routing table."""
+        return f"ipv{self.version}_routes"
+
+    @property
+    def selector(self) -> str:
+        """The action selector of its routing table."""
+        return f"ipv{self.version}_ecmp"
+
+    @property
+    def flow_paths(self) -> str:
+        """Its table of explicit paths for flows."""
+        return f"ipv{self.version}_flow_paths"
+
+    @property
+    def watchlist(self) -> str:
+        """Its table of flows that get telemetry."""
+        return f"ipv{self.version}_watchlist"
+
+
+IPV4 = Family(4, 32)
+IPV6 = Family(6, 128)
+FAMILIES = (IPV4, IPV6)
+
+
+def host_addresses(topology: Topology, host: str) -> dict[Family, int]:
+    """Return a host's address in each family that it has one in."""
+    node = topology.host[host]
+    return {IPV4: int(node.ipv4)} | ({} if node.ipv6 is None else {IPV6: int(node.ipv6)})
+
+
+def forward(topology: Topology, switch: str, port: int) -> P4TableAction:
+    """Return the action that sends packets out of `port`, addressed to what is plugged in there."""
+    peer = topology.neighbours[switch][port]
+    return P4TableAction("forward", egress_port=port, dst_mac=mac_at(topology, peer.node, peer.port))
+
+
+def route_entities(topology: Topology, hops: NextHops, switch: str) -> Iterator[Entity]:
+    """Yield members, groups and a host route for every host that the switch can reach, in both families."""
+    for family in FAMILIES:
+        routes = {
+            address: ports
+            for host in topology.host
+            for address in (host_addresses(topology, host).get(family),)
+            if address is not None and (ports := ports_towards(topology, hops, switch, host))
+        }
+        groups = group_ids(routes.values())
+        yield from _members(topology, family, switch, routes.values())
+        for ports, group in groups.items():
+            members = [P4Member(port, weight=1) for port in ports]
+            # The size is fixed when a group is made (section 9.2.2), so it leaves room for every later change.
+            yield P4ActionProfileGroup(family.selector, group_id=group, max_size=MAX_GROUP_SIZE, members=members)
+        for address, ports in routes.items():
+            match = P4TableMatch(dst_addr=(address, family.bits))
+            yield P4TableEntry(family.routes, match=match, action=_through(ports, groups))
+
+
+def ports_towards(topology: Topology, hops: NextHops, switch: str, host: str) -> tuple[int, ...]:
+    """Return the ports by which a switch may send to a host, in order; empty if it cannot."""
+    edge = topology.attachment[host]
+    if edge.node == switch:
+        return (edge.port,)
+    return tuple(link.tail.port for link in hops[edge.node].get(switch, ())[:MAX_GROUP_SIZE])
+
+
+def group_ids(port_sets: Iterable[tuple[int, ...]]) -> dict[tuple[int, ...], int]:
+    """Return an id for every set of two or more ports: a hash of the set, moved on where two sets collide."""
+    found: dict[tuple[int, ...], int] = {}
+    taken: set[int] = set()
+    for ports in sorted({ports for ports in port_sets if len(ports) > 1}):
+        number = zlib.crc32(",".join(map(str, ports)).encode()) % _MAX_GROUP_ID + 1
+        while number in taken:
+            number = number % _MAX_GROUP_ID + 1
+        taken.add(number)
+        found[ports] = number
+    return found
+
+
+def _members(topology: Topology, family: Family, switch: str, port_sets: Iterable[tuple[int, ...]]) -> Iterator[Entity]:
+    for port in sorted({port for ports in port_sets for port in ports}):
+        yield P4ActionProfileMember(family.selector, member_id=port, action=forward(topology, switch, port))
+
+
+def _through(ports: tuple[int, ...], groups: dict[tuple[int, ...], int]) -> P4IndirectAction:
+    return P4IndirectAction(member_id=ports[0]) if len(ports) == 1 else P4IndirectAction(group_id=groups[ports])

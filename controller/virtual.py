@@ -1,0 +1,138 @@
+"""The controller in virtual time: sessions in one process, writes that take effect when the fabric's clock says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+import msgspec
+
+from controller.coordinator import Coordinator
+from controller.errors import ControllerError, SessionError
+from controller.intents import RouteSet
+from controller.p4runtime.in_process import InProcessSession
+from controller.reconcile import MAX_BATCH
+from controller.tables.base import WATCH_ALL
+from controller.tables.entities import Update, Verb
+from controller.tables.int_watch import Watch
+from controller.update_plan import Phase, Step
+from dataplane.clock import Clock
+from dataplane.config import Strict
+from dataplane.fabric.topology import Topology
+
+CallAt = Callable[[int, Callable[[], None]], object]
+"""Runs a function when the fabric's clock reaches a time in ns."""
+
+
+class WriteDelays(Strict, frozen=True):
+    """How long the control channel takes."""
+
+    write_delay_ns: Annotated[int, msgspec.Meta(ge=0)] = 1_000_000
+    """From sending a step to its effect in the tables and the next step's sending."""
+    drain_ns: Annotated[int, msgspec.Meta(ge=0)] = 0
+    """From the last new entry to the first removal, for packets that are still on the old path."""
+
+
+DEFAULT_DELAYS = WriteDelays()
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """A step that took effect, and when."""
+
+    time_ns: int
+    version: int
+    step: Step
+
+
+class VirtualController:
+    """Drives a fabric's switches by the same plans as the daemon; every failure is raised where it happens."""
+
+    def __init__(
+        self,
+        topology: Topology,
+        sessions: Mapping[str, InProcessSession],
+        clock: Clock,
+        call_at: CallAt,
+        *,
+        watches: Sequence[Watch] = WATCH_ALL,
+        delays: WriteDelays = DEFAULT_DELAYS,
+    ) -> None:
+        missing = [node.name for node in topology.switches if node.name not in sessions]
+        if missing:
+            raise ControllerError(f"topology {topology.name}: no session to switch {missing[0]}")
+        self.coordinator = Coordinator(topology, watches)
+        self.applied: list[Applied] = []
+        self._sessions, self._clock, self._call_at, self._delays = sessions, clock, call_at, delays
+        self._busy = False
+        self._made_ns: int | None = None
+
+    def start(self) -> None:
+        """Become primary everywhere and fill every switch at once, before traffic flows."""
+        for switch, session in self._sessions.items():
+            session.become_primary()
+            self.reconnect(switch)
+
+    def reconnect(self, switch: str) -> None:
+        """Make one switch right at once, whatever it holds: after a start or a restart."""
+        session = self._sessions[switch]
+        session.install_pipeline()
+        for batch in self.coordinator.connected(switch, session.read()):
+            session.write(batch)
+            self.coordinator.acknowledged(switch, batch)
+        self.coordinator.reconciled(switch)
+        self._schedule()
+
+    def lose(self, switch: str) -> None:
+        """Stop writing to a switch that has gone; `reconnect` takes it back."""
+        self.coordinator.lost(switch)
+        self._schedule()
+
+    def submit(self, routes: RouteSet) -> None:
+        """Want these routes from now on; the first step takes effect one write delay later."""
+        self.coordinator.want(routes)
+        self._schedule()
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing is left to be written."""
+        return not self._busy and self.coordinator.next_step() is None
+
+    def _schedule(self) -> None:
+        """Send the next step, unless one is on its way: then its effect decides what comes next."""
+        step = None if self._busy else self.coordinator.next_step()
+        if step is None:
+            return
+        now_ns = self._clock.now_ns()
+        if step.phase is Phase.BREAK and self._made_ns is not None:
+            now_ns = max(now_ns, self._made_ns + self._delays.drain_ns)
+        self._busy = True
+        self._call_at(now_ns + self._delays.write_delay_ns, lambda: self._take_effect(step))
+
+    def _take_effect(self, step: Step) -> None:
+        self._busy = False
+        for switch, updates in step.updates.items():
+            if switch in self.coordinator.live:
+                self._write(switch, tuple(update for update in updates if self._applies(switch, update)))
+        now_ns = self._clock.now_ns()
+        if step.phase is Phase.MAKE:
+            self._made_ns = now_ns
+        routes = self.coordinator.routes
+        self.applied.append(Applied(now_ns, 0 if routes is None else routes.version, step))
+        self._schedule()
+
+    def _applies(self, switch: str, update: Update) -> bool:
+        """Return whether an update still has something to do: the switch may have restarted since it was sent."""
+        return (update.key in self.coordinator.held(switch)) is (update.verb is not Verb.INSERT)
+
+    def _write(self, switch: str, updates: tuple[Update, ...]) -> None:
+        session = self._sessions[switch]
+        for start in range(0, len(updates), MAX_BATCH):
+            batch = updates[start : start + MAX_BATCH]
+            try:
+                session.write(batch)
+            except SessionError:
+                self.coordinator.lost(switch)
+                raise
+            self.coordinator.acknowledged(switch, batch)

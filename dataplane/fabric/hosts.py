@@ -1,0 +1,356 @@
+"""What hosts send and measure, without sockets or clocks: the same code runs in virtual time and in the kernel.
+
+A flow is a series of UDP datagrams whose payload begins with a probe (all numbers big-endian, 28 bytes):
+Magic64 'millrace' | Flow32 | Sequence64 | SentNs64, then zeros. Sequences count from 0; times are of the sender's
+clock, so one-way delay means something where both hosts read the same clock (as all of ours do).
+Rates and throughputs count whole frames, from the Ethernet header to the payload's end.
+"""
+
+from __future__ import annotations
+
+import random
+import struct
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from math import ceil
+from typing import Final
+
+from dataplane.errors import FabricError, WireError
+from dataplane.fabric.addressing import gateway_mac
+from dataplane.fabric.topology import Topology
+from dataplane.wire import ethernet, ipv4, ipv6, udp
+from dataplane.wire.fields import IpAddress
+from dataplane.wire.packet import decode_udp_frame, udp_frame
+
+MAGIC: Final = b"millrace"
+PROBE_BYTES: Final = 28
+FLOW_UDP_PORT: Final = 20000
+"""Flow n is sent from this port plus n modulo 10000 to the same port, so that flows differ in their 5-tuple."""
+KEEP_PACKETS: Final = 1 << 18
+"""How many packets of a flow a receiver remembers; older ones leave the measurements, not the totals."""
+MAX_FLOWS: Final = 1 << 16
+_REMEMBERED_GAPS: Final = 4096
+_PROBE: Final = struct.Struct("!8sIQQ")
+_NS_PER_S: Final = 1_000_000_000
+_FLOW_PORTS: Final = 10_000
+
+
+class Arrivals(StrEnum):
+    """When packets of a flow leave: at equal distances, or with exponentially distributed ones."""
+
+    CONSTANT = "constant"
+    POISSON = "poisson"
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """A series of UDP packets from one host to another, from `start_ns` until before `stop_ns` (None: for ever)."""
+
+    flow_id: int
+    src_mac: int
+    dst_mac: int
+    src: IpAddress
+    dst: IpAddress
+    rate_bps: int
+    frame_bytes: int = 1000
+    src_port: int = FLOW_UDP_PORT
+    dst_port: int = FLOW_UDP_PORT
+    arrivals: Arrivals = Arrivals.CONSTANT
+    start_ns: int = 0
+    stop_ns: int | None = None
+    dscp: int = 0
+
+    def __post_init__(self) -> None:
+        least = self.header_bytes + PROBE_BYTES
+        if not least <= self.frame_bytes <= ethernet.SIZE + 9000:
+            raise FabricError(f"flow {self.flow_id}: frames of {self.frame_bytes} bytes are not {least} to 9014")
+        if self.rate_bps <= 0:
+            raise FabricError(f"flow {self.flow_id}: a rate of {self.rate_bps} bit/s is not positive")
+        if not 0 <= self.flow_id < 1 << 32:
+            raise FabricError(f"flow {self.flow_id}: a flow's number has 32 bits")
+
+    @property
+    def header_bytes(self) -> int:
+        """Ethernet, IP and UDP headers."""
+        return ethernet.SIZE + (ipv4.MIN_SIZE if self.src.version == 4 else ipv6.SIZE) + udp.SIZE
+
+
+def flow_between(
+    topology: Topology,
+    flow_id: int,
+    src: str,
+    dst: str,
+    rate_bps: int,
+    *,
+    frame_bytes: int = 1000,
+    arrivals: Arrivals = Arrivals.CONSTANT,
+    start_ns: int = 0,
+    stop_ns: int | None = None,
+    dscp: int = 0,
+    ip_version: int = 4,
+) -> Flow:
+    """Return a flow from one host of a topology to another by way of the switch that the sender hangs on."""
+    for name in (src, dst):
+        if name not in topology.host:
+            raise FabricError(f"{topology.name}: there is no host {name!r}")
+    sender, receiver = topology.host[src], topology.host[dst]
+    addresses = (sender.ipv4, receiver.ipv4) if ip_version == 4 else (sender.ipv6, receiver.ipv6)
+    if addresses[0] is None or addresses[1] is None:
+        raise FabricError(f"{topology.name}: {src!r} or {dst!r} has no IPv{ip_version} address")
+    port = FLOW_UDP_PORT + flow_id % _FLOW_PORTS
+    return Flow(
+        flow_id,
+        sender.mac,
+        gateway_mac(topology, src),
+        addresses[0],
+        addresses[1],
+        rate_bps,
+        frame_bytes=frame_bytes,
+        src_port=port,
+        dst_port=port,
+        arrivals=arrivals,
+        start_ns=start_ns,
+        stop_ns=stop_ns,
+        dscp=dscp,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """What a packet of a flow says about itself."""
+
+    flow_id: int
+    sequence: int
+    sent_ns: int
+
+    def encode(self) -> bytes:
+        """Return the probe's 28 bytes."""
+        return _PROBE.pack(MAGIC, self.flow_id, self.sequence, self.sent_ns)
+
+
+def decode_probe(payload: bytes) -> Probe | None:
+    """Return the probe at the start of a UDP payload, or None if it holds something else."""
+    if len(payload) < PROBE_BYTES or not payload.startswith(MAGIC):
+        return None
+    _, flow_id, sequence, sent_ns = _PROBE.unpack_from(payload)
+    return Probe(flow_id, sequence, sent_ns)
+
+
+def find_probe(frame: bytes) -> Probe | None:
+    """Return the probe anywhere in a frame: behind an INT stack the payload does not stand where UDP says."""
+    place = frame.find(MAGIC)
+    return None if place < 0 else decode_probe(frame[place:])
+
+
+class Sender:
+    """Makes the packets of one flow; `rng` draws the gaps of Poisson arrivals.
+
+    The caller sends `frame(now_ns)` (or `payload`, through a UDP socket) whenever `next_send_ns()` has come; who is
+    late sends several at once and keeps the rate.
+    """
+
+    def __init__(self, flow: Flow, rng: random.Random) -> None:
+        self.flow = flow
+        self.sent_frames = 0
+        self._rng = rng
+        self._frame_bits = flow.frame_bytes * 8
+        self._padding = bytes(flow.frame_bytes - flow.header_bytes - PROBE_BYTES)
+        self._next_ns: int = flow.start_ns
+        if flow.arrivals is Arrivals.POISSON:
+            self._next_ns += self._gap_ns()
+
+    def next_send_ns(self) -> int | None:
+        """Return when the next packet is due, or None after the flow's end."""
+        stop_ns = self.flow.stop_ns
+        return None if stop_ns is not None and self._next_ns >= stop_ns else self._next_ns
+
+    def payload(self, now_ns: int) -> bytes:
+        """Return the next packet's UDP payload, stamped with the present time."""
+        probe = Probe(self.flow.flow_id, self.sent_frames, now_ns)
+        self.sent_frames += 1
+        if self.flow.arrivals is Arrivals.POISSON:
+            self._next_ns += self._gap_ns()
+        else:
+            # From the start and not from the last packet: rounding must not add up.
+            elapsed_ns = self.sent_frames * self._frame_bits * _NS_PER_S // self.flow.rate_bps
+            self._next_ns = self.flow.start_ns + elapsed_ns
+        return probe.encode() + self._padding
+
+    def frame(self, now_ns: int) -> bytes:
+        """Return the next packet as an Ethernet frame, stamped with the present time."""
+        flow = self.flow
+        return udp_frame(
+            src_mac=flow.src_mac,
+            dst_mac=flow.dst_mac,
+            src=flow.src,
+            dst=flow.dst,
+            src_port=flow.src_port,
+            dst_port=flow.dst_port,
+            payload=self.payload(now_ns),
+            dscp=flow.dscp,
+        )
+
+    def _gap_ns(self) -> int:
+        return round(self._rng.expovariate(self.flow.rate_bps / self._frame_bits) * _NS_PER_S)
+
+
+@dataclass(frozen=True, slots=True)
+class FlowMeasurement:
+    """What a receiver saw of a flow in [start_ns, end_ns); delays are None when nothing arrived.
+
+    `missing` counts sequence numbers that were jumped over, `late` those that came after a higher one (reordered, RFC
+    4737 section 3; each was counted missing before), `duplicates` those that came again.
+    """
+
+    flow_id: int
+    start_ns: int
+    end_ns: int
+    packets: int
+    bytes: int
+    missing: int
+    late: int
+    duplicates: int
+    delay_mean_ns: float | None
+    delay_p50_ns: int | None
+    delay_p99_ns: int | None
+    delay_max_ns: int | None
+
+    @property
+    def throughput_bps(self) -> float:
+        """Received bits over the time measured."""
+        return self.bytes * 8 * _NS_PER_S / (self.end_ns - self.start_ns)
+
+    @property
+    def lost(self) -> int:
+        """Packets that were jumped over and have not come since."""
+        return max(0, self.missing - self.late)
+
+    @property
+    def loss(self) -> float:
+        """Lost packets as a share of all that should have come, 0 to 1."""
+        due = self.packets - self.duplicates + self.lost
+        return self.lost / due if due else 0.0
+
+
+@dataclass(slots=True)
+class _Received:
+    """Packets of one flow, oldest first: when each came, its delay and size, and what it said about others."""
+
+    arrived_ns: array[int] = field(default_factory=lambda: array("q"))
+    delay_ns: array[int] = field(default_factory=lambda: array("q"))
+    size: array[int] = field(default_factory=lambda: array("L"))
+    missing: array[int] = field(default_factory=lambda: array("Q"))
+    late: array[int] = field(default_factory=lambda: array("B"))
+    duplicate: array[int] = field(default_factory=lambda: array("B"))
+    expected: int = 0
+    gaps: dict[int, None] = field(default_factory=dict)
+    total: int = 0
+
+    def add(self, probe: Probe, size: int, now_ns: int) -> None:
+        missing = late = duplicate = 0
+        if probe.sequence >= self.expected:
+            missing = probe.sequence - self.expected
+            self._remember_gap(probe.sequence)
+            self.expected = probe.sequence + 1
+        elif probe.sequence in self.gaps:
+            del self.gaps[probe.sequence]
+            late = 1
+        else:
+            duplicate = 1
+        self.total += 1
+        for column, value in (
+            (self.arrived_ns, now_ns),
+            (self.delay_ns, max(-(1 << 63), now_ns - probe.sent_ns)),
+            (self.size, size),
+            (self.missing, missing),
+            (self.late, late),
+            (self.duplicate, duplicate),
+        ):
+            column.append(value)
+            if len(column) > KEEP_PACKETS:
+                del column[: KEEP_PACKETS // 2]
+
+    def _remember_gap(self, sequence: int) -> None:
+        for number in range(max(self.expected, sequence - _REMEMBERED_GAPS), sequence):
+            self.gaps[number] = None
+        while len(self.gaps) > _REMEMBERED_GAPS:
+            del self.gaps[next(iter(self.gaps))]
+
+
+class Receiver:
+    """Measures the flows that arrive at one host; calls must come in the order of time.
+
+    `ignored` counts frames that are not ours, `malformed` those that break a header's rules, `corrupt` those whose
+    UDP checksum is wrong.
+    """
+
+    def __init__(self) -> None:
+        self.ignored = 0
+        self.malformed = 0
+        self.corrupt = 0
+        self._flows: dict[int, _Received] = {}
+
+    def receive(self, frame: bytes, now_ns: int) -> Probe | None:
+        """Take a frame from the network; return its probe, or None (counted) if it carries none."""
+        try:
+            datagram = decode_udp_frame(frame)
+        except WireError:
+            self.malformed += 1
+            return None
+        if datagram is not None and not datagram.checksum_ok:
+            self.corrupt += 1
+            return None
+        return self.receive_payload(b"" if datagram is None else datagram.payload, len(frame), now_ns)
+
+    def receive_payload(self, payload: bytes, frame_bytes: int, now_ns: int) -> Probe | None:
+        """Take the payload of a UDP socket, with the size of the frame that brought it; see `receive`."""
+        probe = decode_probe(payload)
+        if probe is None or (probe.flow_id not in self._flows and len(self._flows) >= MAX_FLOWS):
+            self.ignored += 1
+            return None
+        self._flows.setdefault(probe.flow_id, _Received()).add(probe, frame_bytes, now_ns)
+        return probe
+
+    @property
+    def flow_ids(self) -> tuple[int, ...]:
+        """The flows that were seen, first come first."""
+        return tuple(self._flows)
+
+    def received_frames(self, flow_id: int) -> int:
+        """Return how many packets of a flow have come since the start, duplicates included."""
+        received = self._flows.get(flow_id)
+        return 0 if received is None else received.total
+
+    def measure(self, flow_id: int, start_ns: int, end_ns: int) -> FlowMeasurement:
+        """Return what arrived of a flow in [start_ns, end_ns); a flow never seen measures as no packets."""
+        if end_ns <= start_ns:
+            raise FabricError(f"nothing can be measured from {start_ns} ns to {end_ns} ns")
+        seen = self._flows.get(flow_id, _Received())
+        part = slice(bisect_left(seen.arrived_ns, start_ns), bisect_left(seen.arrived_ns, end_ns))
+        delays = sorted(seen.delay_ns[part])
+        return FlowMeasurement(
+            flow_id,
+            start_ns,
+            end_ns,
+            packets=len(delays),
+            bytes=sum(seen.size[part]),
+            missing=sum(seen.missing[part]),
+            late=sum(seen.late[part]),
+            duplicates=sum(seen.duplicate[part]),
+            delay_mean_ns=sum(delays) / len(delays) if delays else None,
+            delay_p50_ns=_nearest_rank(delays, 0.50),
+            delay_p99_ns=_nearest_rank(delays, 0.99),
+            delay_max_ns=delays[-1] if delays else None,
+        )
+
+    def windows(self, flow_id: int, start_ns: int, end_ns: int, window_ns: int) -> Iterator[FlowMeasurement]:
+        """Yield `measure` for each whole window from `start_ns` that ends by `end_ns`."""
+        for begin_ns in range(start_ns, end_ns - window_ns + 1, window_ns):
+            yield self.measure(flow_id, begin_ns, begin_ns + window_ns)
+
+
+def _nearest_rank(ordered: Sequence[int], share: float) -> int | None:
+    return ordered[max(0, ceil(share * len(ordered)) - 1)] if ordered else None

@@ -1,0 +1,337 @@
+"""A topology built from namespaces, veth pairs and switch processes, and removed again whatever happens."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Any, NoReturn, TypeVar
+
+from dataplane.errors import FabricError
+from dataplane.fabric.addressing import gateway_mac, mac_at
+from dataplane.fabric.kernel import leftovers, links, namespaces
+from dataplane.fabric.kernel.leftovers import RUN_ROOT, Manifest, ProcessId
+from dataplane.fabric.kernel.namespaces import Stream
+from dataplane.fabric.topology import DirectedLink, Endpoint, Topology
+from dataplane.switch import bmv2
+from dataplane.switch.arguments import AttachedPort, SwitchSettings, command_line
+from dataplane.switch.engine import PortSettings
+
+T = TypeVar("T")
+
+HOST_DEVICE = "eth0"
+_POLL_S = 0.02
+_UNIX_PATH_BYTES = 107
+
+logger = logging.getLogger("millrace.fabric")
+
+
+class Target(StrEnum):
+    """Which switch runs: the built-in one, or simple_switch_grpc, whose cables have neither rate nor delay."""
+
+    MILLRACE = "millrace"
+    BMV2 = "bmv2"
+
+
+@dataclass(frozen=True, slots=True)
+class KernelSettings:
+    """How a topology is built in the kernel.
+
+    run_root: where each fabric has a folder with sockets, logs and manifest. switch_mtu: of switch ports, in bytes;
+    telemetry makes frames longer than hosts may send. stop_timeout_s: after which a process is killed.
+    """
+
+    target: Target = Target.MILLRACE
+    run_root: Path = RUN_ROOT
+    host_mtu: int = 1500
+    switch_mtu: int = 4000
+    stop_timeout_s: float = 3.0
+    log_level: str = "info"
+    seed: int = 0
+
+
+def switch_device(port: int) -> str:
+    """Return the name of a switch port's device in its namespace."""
+    return f"p{port}"
+
+
+class KernelFabric:
+    """A running topology while the `with` block lasts; raises FabricError if it cannot be built.
+
+    On entering, what dead fabrics left is removed, then namespaces, cables and switches are made; call `wait_ready`
+    before use. On leaving, by an exception or SIGTERM too, all of it is removed. After SIGKILL the switches stop by
+    themselves and the next fabric removes the rest.
+    """
+
+    def __init__(self, topology: Topology, settings: KernelSettings | None = None) -> None:
+        self.topology = topology
+        self.settings = settings or KernelSettings()
+        self.fabric_id = secrets.token_hex(3)
+        self.run_dir = self.settings.run_root / self.fabric_id
+        owner = ProcessId.of(os.getpid())
+        if owner is None:
+            raise FabricError("this process is not in /proc")
+        self._manifest = Manifest(self.fabric_id, owner)
+        self._switches: dict[str, subprocess.Popen[bytes]] = {}
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._lifeline: tuple[int, int] | None = None
+        self._sigterm: Any = None
+
+    def __enter__(self) -> KernelFabric:
+        _require_root()
+        leftovers.remove_leftovers(self.settings.run_root)
+        self._sigterm = _exit_on_sigterm()
+        try:
+            self._build()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End every process and remove every namespace; a second call does nothing."""
+        try:
+            if self._lifeline is not None:
+                for descriptor in self._lifeline:
+                    os.close(descriptor)
+                self._lifeline = None
+            leftovers.remove(self._manifest, self.run_dir, stop_timeout_s=self.settings.stop_timeout_s)
+            for process in (*self._processes, *self._switches.values()):
+                process.wait(self.settings.stop_timeout_s)
+            self._switches.clear()
+            self._processes.clear()
+        finally:
+            if self._sigterm is not None:
+                signal.signal(signal.SIGTERM, self._sigterm)
+                self._sigterm = None
+
+    def namespace(self, node: str) -> str:
+        """Return the name of a host's or switch's network namespace."""
+        return f"mr-{self.fabric_id}-{node}"
+
+    def p4runtime_address(self, switch: str) -> str:
+        """Return the gRPC address of a switch, reachable from any namespace."""
+        return f"unix:{self._file(switch, 'sock')}"
+
+    def wait_ready(self, timeout_s: float = 60.0) -> None:
+        """Return once every switch forwards and answers; raise FabricError naming those that failed or did not."""
+        deadline = time.monotonic() + timeout_s
+        waiting = set(self._switches)
+        while waiting:
+            self.check()
+            waiting = {name for name in waiting if not self._is_ready(name)}
+            if waiting and time.monotonic() > deadline:
+                raise FabricError(f"switches {', '.join(sorted(waiting))} are not ready after {timeout_s} s")
+            if waiting:
+                time.sleep(_POLL_S)
+
+    def check(self) -> None:
+        """Raise FabricError, with the last line of its log, if a switch has ended by itself."""
+        for name, process in self._switches.items():
+            if process.poll() is not None:
+                last = self._last_words(name)
+                raise FabricError(f"switch {name} ended with status {process.returncode}: {last}")
+
+    def start_switch(self, name: str) -> None:
+        """Start the process of a switch; raise FabricError if it runs already."""
+        running = self._switches.get(name)
+        if running is not None and running.poll() is None:
+            raise FabricError(f"switch {name} runs already")
+        self._file(name, "ready").unlink(missing_ok=True)
+        settings = self._switch_settings(name)
+        with self._file(name, "log").open("ab") as log:
+            process = namespaces.start(
+                self.namespace(name),
+                self._command(settings),
+                stdout=log,
+                stderr=log,
+                env=_environment(),
+                pass_fds=() if settings.lifeline_fd is None else (settings.lifeline_fd,),
+            )
+        self._switches[name] = process
+        self._record(process)
+
+    def stop_switch(self, name: str, *, kill: bool = False) -> None:
+        """End the process of a switch, with SIGKILL if `kill`; its namespace and cables stay."""
+        process = self._switches.pop(name, None)
+        if process is None:
+            raise FabricError(f"switch {name} does not run")
+        process.send_signal(signal.SIGKILL if kill else signal.SIGTERM)
+        try:
+            process.wait(self.settings.stop_timeout_s)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait(self.settings.stop_timeout_s)
+
+    def run_in(
+        self,
+        node: str,
+        argv: Sequence[str],
+        *,
+        stdin: Stream = subprocess.DEVNULL,
+        stdout: Stream = None,
+        stderr: Stream = None,
+        env: Mapping[str, str] | None = None,
+        pass_fds: Sequence[int] = (),
+    ) -> subprocess.Popen[bytes]:
+        """Start a process in a node's namespace; it ends with the fabric at the latest."""
+        self._require_node(node)
+        process = namespaces.start(
+            self.namespace(node), argv, stdin=stdin, stdout=stdout, stderr=stderr, env=env, pass_fds=pass_fds
+        )
+        self._processes.append(process)
+        self._record(process)
+        return process
+
+    def call_in(self, node: str, function: Callable[[], T]) -> T:
+        """Return what `function` returns inside a node's namespace: sockets that it opens stay there."""
+        self._require_node(node)
+        return namespaces.call(self.namespace(node), function)
+
+    def read_stats(self, switch: str) -> dict[str, Any]:
+        """Return the counters that a built-in switch wrote last; raise FabricError if there are none."""
+        path = self._file(switch, "stats.json")
+        try:
+            found: dict[str, Any] = json.loads(path.read_bytes())
+        except (OSError, ValueError) as error:
+            raise FabricError(f"switch {switch} has written no counters: {path}: {error}") from error
+        return found
+
+    def _build(self) -> None:
+        self._make_run_dir()
+        for host in self.topology.hosts:
+            namespaces.create(self.namespace(host.name))
+            links.prepare_host(self.namespace(host.name), host)
+        for switch in self.topology.switches:
+            namespaces.create(self.namespace(switch.name))
+            links.silence(self.namespace(switch.name))
+        for link in self.topology.links:
+            links.connect(self._cable_end(link.a), self._cable_end(link.b))
+        for name, ports in self.topology.neighbours.items():
+            links.bring_up(self.namespace(name), [self._device(Endpoint(name, port)) for port in ports])
+        for host in self.topology.hosts:
+            mac = gateway_mac(self.topology, host.name)
+            links.address_host(self.namespace(host.name), HOST_DEVICE, host, mac)
+        self._lifeline = os.pipe()
+        for switch in self.topology.switches:
+            self.start_switch(switch.name)
+
+    def _make_run_dir(self) -> None:
+        """Make the folder and write down what will be made, before anything is."""
+        longest = max((self._file(switch.name, "sock") for switch in self.topology.switches), key=_path_bytes)
+        if _path_bytes(longest) > _UNIX_PATH_BYTES:
+            raise FabricError(f"{longest} is longer than the {_UNIX_PATH_BYTES} bytes that a socket's path may have")
+        self._manifest.namespaces = [self.namespace(name) for name in self.topology.neighbours]
+        try:
+            self.run_dir.mkdir(parents=True, mode=0o755)
+            self._manifest.save(self.run_dir)
+        except OSError as error:
+            raise FabricError(f"{self.run_dir}: {error.strerror}") from error
+
+    def _record(self, process: subprocess.Popen[bytes]) -> None:
+        """Write a process down; one that has ended already needs no removal."""
+        identity = ProcessId.of(process.pid)
+        if identity is not None:
+            self._manifest.processes = [known for known in self._manifest.processes if known.is_alive()]
+            self._manifest.processes.append(identity)
+            self._manifest.save(self.run_dir)
+
+    def _switch_settings(self, name: str) -> SwitchSettings:
+        ports = [link for link in self.topology.directed_links.values() if link.tail.node == name]
+        return SwitchSettings(
+            ports=tuple(_attached_port(link) for link in sorted(ports, key=lambda link: link.tail)),
+            device_id=self.topology.switch[name].node_id,
+            grpc_address=self.p4runtime_address(name),
+            log_level=self.settings.log_level,
+            ready_file=self._file(name, "ready"),
+            stats_file=self._file(name, "stats.json"),
+            lifeline_fd=None if self._lifeline is None else self._lifeline[0],
+            seed=self.settings.seed,
+        )
+
+    def _command(self, settings: SwitchSettings) -> list[str]:
+        if self.settings.target is Target.BMV2:
+            logger.warning("simple_switch_grpc %d: its cables have neither rate nor delay", settings.device_id)
+            return bmv2.command(bmv2.without_cables(settings))
+        return [sys.executable, "-m", "dataplane.switch.process", *command_line(settings)]
+
+    def _is_ready(self, name: str) -> bool:
+        if self.settings.target is Target.BMV2:
+            return bmv2.is_listening(self.p4runtime_address(name))
+        return self._file(name, "ready").exists()
+
+    def _cable_end(self, end: Endpoint) -> links.CableEnd:
+        mtu = self.settings.host_mtu if end.node in self.topology.host else self.settings.switch_mtu
+        mac = mac_at(self.topology, end.node, end.port)
+        return links.CableEnd(self.namespace(end.node), self._device(end), mac, mtu)
+
+    def _device(self, end: Endpoint) -> str:
+        return HOST_DEVICE if end.node in self.topology.host else switch_device(end.port)
+
+    def _file(self, node: str, suffix: str) -> Path:
+        return self.run_dir / f"{node}.{suffix}"
+
+    def _require_node(self, node: str) -> None:
+        if node not in self.topology.host and node not in self.topology.switch:
+            raise FabricError(f"topology {self.topology.name} has no node {node}")
+
+    def _last_words(self, name: str) -> str:
+        with suppress(OSError):
+            lines = self._file(name, "log").read_text(encoding="utf-8", errors="replace").strip().splitlines()
+            return lines[-1] if lines else "it said nothing"
+        return "it left no log"
+
+
+def _attached_port(link: DirectedLink) -> AttachedPort:
+    settings = PortSettings(link.tail.port, link.rate_bps, link.queue_frames, link.delay_ns)
+    return AttachedPort(settings, switch_device(link.tail.port))
+
+
+def _environment() -> dict[str, str]:
+    """Return our environment with the folder of this very package first on the module path."""
+    source = str(Path(__file__).parents[3])
+    paths = [source, *filter(None, [os.environ.get("PYTHONPATH")])]
+    return dict(os.environ) | {"PYTHONPATH": os.pathsep.join(paths)}
+
+
+def _path_bytes(path: Path) -> int:
+    return len(os.fsencode(path))
+
+
+def _require_root() -> None:
+    if sys.platform != "linux":
+        raise FabricError("a kernel fabric needs Linux; virtual time runs anywhere")
+    if os.geteuid() != 0:
+        raise FabricError("a kernel fabric needs root (network namespaces); virtual time does not")
+
+
+def _exit_on_sigterm() -> Any:  # noqa: ANN401 - what signal.signal returns
+    """Let SIGTERM raise SystemExit, unless the program has its own plan; return what to put back, or None."""
+    if threading.current_thread() is not threading.main_thread():
+        return None
+    before = signal.getsignal(signal.SIGTERM)
+    if before is not signal.SIG_DFL:
+        return None
+
+    def leave(number: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG001 - the signal module's signature
+        raise SystemExit(128 + number)
+
+    signal.signal(signal.SIGTERM, leave)
+    return before

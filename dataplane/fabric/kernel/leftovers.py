@@ -1,0 +1,157 @@
+"""What a fabric has made is written down before it is made, so that anyone can remove it after a crash.
+
+`<run root>/<fabric id>/manifest.json` names the owner, the namespaces and the processes. A process is its number and
+its start time (proc(5), field 22 of stat): numbers are used again, pairs are not. What runs in a fabric's namespaces
+belongs to the fabric, recorded or not: its owner may have died between starting and recording it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from dataplane.errors import FabricError
+from dataplane.fabric.kernel import namespaces
+
+RUN_ROOT = Path("/run/millrace")
+MANIFEST = "manifest.json"
+_UNFINISHED_S = 60.0
+"""A folder without a manifest is younger than this, or its maker died before it made anything."""
+_POLL_S = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessId:
+    """A process, told from a later one with the same number by its start time (clock ticks since boot)."""
+
+    pid: int
+    start_time: int
+
+    @classmethod
+    def of(cls, pid: int) -> ProcessId | None:
+        """Return the process that has this number now, or None; one that is dead but not reaped counts as none."""
+        try:
+            stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return None
+        fields = stat.rpartition(")")[2].split()
+        return None if fields[0] in {"Z", "X"} else cls(pid, int(fields[19]))
+
+    def is_alive(self) -> bool:
+        """Return whether it still runs."""
+        return ProcessId.of(self.pid) == self
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal, to this process or to none."""
+        try:
+            descriptor = os.pidfd_open(self.pid)
+        except ProcessLookupError:
+            return
+        try:
+            if self.is_alive():
+                signal.pidfd_send_signal(descriptor, number)
+        except ProcessLookupError:
+            return
+        finally:
+            os.close(descriptor)
+
+
+@dataclass(slots=True)
+class Manifest:
+    """What one fabric owns; `save` after every change, before acting on it."""
+
+    fabric_id: str
+    owner: ProcessId
+    namespaces: list[str] = field(default_factory=list)
+    processes: list[ProcessId] = field(default_factory=list)
+
+    def save(self, run_dir: Path) -> None:
+        """Write it so that a reader sees the old text or the new one."""
+        draft = run_dir / f".{MANIFEST}"
+        draft.write_text(json.dumps(asdict(self)), encoding="utf-8")
+        draft.replace(run_dir / MANIFEST)
+
+    @staticmethod
+    def load(run_dir: Path) -> Manifest | None:
+        """Read it back, or return None if there is none; raise FabricError for what is no manifest."""
+        path = run_dir / MANIFEST
+        try:
+            return msgspec.json.decode(path.read_bytes(), type=Manifest)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise FabricError(f"{path}: {error.strerror}") from error
+        except msgspec.DecodeError as error:
+            raise FabricError(f"{path}: {error}") from error
+
+
+def remove_leftovers(run_root: Path = RUN_ROOT) -> list[str]:
+    """Remove every fabric whose owner is dead; return their ids. Living fabrics are not touched."""
+    removed = []
+    for run_dir in sorted(run_root.iterdir()) if run_root.is_dir() else ():
+        manifest = Manifest.load(run_dir)
+        if manifest is None:
+            _remove_unfinished(run_dir)
+        elif not manifest.owner.is_alive():
+            remove(manifest, run_dir)
+            removed.append(manifest.fabric_id)
+    return removed
+
+
+def _remove_unfinished(run_dir: Path) -> None:
+    """Remove a folder that never got its manifest; another process may be doing the same."""
+    with suppress(FileNotFoundError):
+        if time.time() - run_dir.stat().st_mtime > _UNFINISHED_S:
+            shutil.rmtree(run_dir, ignore_errors=True)
+
+
+def remove(manifest: Manifest, run_dir: Path, *, stop_timeout_s: float = 3.0) -> None:
+    """End a fabric's processes, then remove its namespaces and, if all went well, its folder; a second call is fine."""
+    end_processes([*manifest.processes, *_inside(manifest.namespaces)], stop_timeout_s)
+    end_processes(_inside(manifest.namespaces), stop_timeout_s)
+    for name in manifest.namespaces:
+        namespaces.remove(name)
+    shutil.rmtree(run_dir, ignore_errors=True)
+
+
+def end_processes(processes: Iterable[ProcessId], stop_timeout_s: float) -> None:
+    """Ask processes to stop, kill those that have not after `stop_timeout_s`; raise FabricError if one survives."""
+    left = {process for process in processes if process.is_alive()}
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        for process in left:
+            process.send(number)
+        deadline = time.monotonic() + stop_timeout_s
+        while left and time.monotonic() < deadline:
+            left = {process for process in left if process.is_alive()}
+            if left:
+                time.sleep(_POLL_S)
+    if left:
+        raise FabricError(f"processes {sorted(p.pid for p in left)} do not end, {stop_timeout_s} s after SIGKILL")
+
+
+def _inside(names: Iterable[str]) -> list[ProcessId]:
+    """Return the processes, ours excepted, that live in namespaces of these names."""
+    inodes = set()
+    for name in names:
+        with suppress(OSError):
+            status = (namespaces.RUN_NETNS / name).stat()
+            inodes.add((status.st_dev, status.st_ino))
+    found = []
+    for entry in Path("/proc").iterdir() if inodes else ():
+        if not entry.name.isdecimal() or int(entry.name) == os.getpid():
+            continue
+        with suppress(OSError):
+            status = (entry / "ns/net").stat()
+            process = ProcessId.of(int(entry.name))
+            if (status.st_dev, status.st_ino) in inodes and process is not None:
+                found.append(process)
+    return found

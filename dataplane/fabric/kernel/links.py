@@ -1,0 +1,133 @@
+"""Cables and addresses of a kernel fabric, through rtnetlink: no ARP, no router discovery, nothing offloaded.
+
+A host has its address alone (/32, /128) and sends everything to its gateway, the switch port, whose MAC address is a
+permanent neighbour; a switch port has no address at all, so that its kernel never says anything by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from socket import AF_INET, AF_INET6
+from typing import Any
+
+from pyroute2 import IPRoute
+from pyroute2.netlink.exceptions import NetlinkError
+
+from dataplane.errors import FabricError, PortError
+from dataplane.fabric.addressing import format_mac
+from dataplane.fabric.kernel import namespaces
+from dataplane.fabric.topology import HostNode
+from dataplane.switch.offloads import disable_offloads
+
+GATEWAY_IPV4 = "169.254.0.1"
+GATEWAY_IPV6 = "fe80::1"
+_NUD_PERMANENT = 0x80
+_RTNH_F_ONLINK = 4
+_IFA_F_NODAD = 2
+_QUIET_HOST = {"accept_dad": 0, "dad_transmits": 0, "accept_ra": 0, "autoconf": 0, "addr_gen_mode": 1}
+_SILENT = {"disable_ipv6": 1}
+
+
+@dataclass(frozen=True, slots=True)
+class CableEnd:
+    """One end of a veth pair: the device `device`, with a 48-bit MAC address, in a namespace."""
+
+    namespace: str
+    device: str
+    mac: int
+    mtu: int
+
+
+def silence(namespace: str) -> None:
+    """Let no device of a switch's namespace speak IPv6 by itself; call before there are any."""
+    namespaces.call(namespace, lambda: _set_ipv6(_SILENT))
+
+
+def prepare_host(namespace: str, host: HostNode) -> None:
+    """Keep duplicate detection, router discovery and link-local addresses from a host; call before it has a device."""
+    namespaces.call(namespace, lambda: _set_ipv6(_QUIET_HOST if host.ipv6 is not None else _SILENT))
+
+
+def connect(a: CableEnd, b: CableEnd) -> None:
+    """Make a veth pair with its ends in two namespaces; they stay down."""
+    with namespaces.open_namespace(a.namespace) as here, namespaces.open_namespace(b.namespace) as there:
+        try:
+            with IPRoute() as netlink:
+                netlink.link(
+                    "add",
+                    kind="veth",
+                    **_end(a, here.fileno()),
+                    peer=_end(b, there.fileno()),
+                )
+        except NetlinkError as error:
+            raise FabricError(f"cable {a.namespace} {a.device} - {b.namespace} {b.device}: {error}") from error
+
+
+def set_device(namespace: str, device: str, mac: int, mtu: int) -> None:
+    """Give a device that somebody else made its MAC address and MTU."""
+
+    def act() -> None:
+        with IPRoute() as netlink:
+            netlink.link("set", index=_index(netlink, device), address=format_mac(mac), mtu=mtu)
+
+    _in_namespace(namespace, act)
+
+
+def bring_up(namespace: str, devices: Iterable[str]) -> None:
+    """Switch the devices' offloads off and set them and the loopback up."""
+
+    def act() -> None:
+        with IPRoute() as netlink:
+            for device in devices:
+                disable_offloads(device)
+                netlink.link("set", index=_index(netlink, device), state="up")
+            netlink.link("set", index=_index(netlink, "lo"), state="up")
+
+    _in_namespace(namespace, act)
+
+
+def address_host(namespace: str, device: str, host: HostNode, gateway_mac: int) -> None:
+    """Give a host that is up its addresses, default routes and the gateway's MAC address."""
+
+    def act() -> None:
+        with IPRoute() as netlink:
+            index = _index(netlink, device)
+            netlink.addr("add", index=index, address=str(host.ipv4), prefixlen=32)
+            _add_gateway(netlink, index, AF_INET, GATEWAY_IPV4, gateway_mac)
+            if host.ipv6 is not None:
+                netlink.addr("add", index=index, address=str(host.ipv6), prefixlen=128, flags=_IFA_F_NODAD)
+                _add_gateway(netlink, index, AF_INET6, GATEWAY_IPV6, gateway_mac)
+
+    _in_namespace(namespace, act)
+
+
+def _end(end: CableEnd, descriptor: int) -> dict[str, Any]:  # pyroute2's attributes of a link
+    return {"ifname": end.device, "mtu": end.mtu, "address": format_mac(end.mac), "net_ns_fd": descriptor}
+
+
+def _add_gateway(netlink: Any, index: int, family: int, gateway: str, mac: int) -> None:  # noqa: ANN401 - untyped
+    netlink.neigh("add", ifindex=index, family=family, dst=gateway, lladdr=format_mac(mac), state=_NUD_PERMANENT)
+    netlink.route("add", family=family, dst="default", gateway=gateway, oif=index, flags=_RTNH_F_ONLINK)
+
+
+def _index(netlink: Any, device: str) -> int:  # noqa: ANN401 - pyroute2 is untyped
+    found: int = netlink.link_lookup(ifname=device)[0]
+    return found
+
+
+def _in_namespace(namespace: str, act: Any) -> None:  # noqa: ANN401
+    try:
+        namespaces.call(namespace, act)
+    except (NetlinkError, PortError) as error:
+        raise FabricError(f"{namespace}: {error}") from error
+
+
+def _set_ipv6(values: dict[str, int]) -> None:
+    """Set for the devices to come; where the kernel has no IPv6 there is nothing to keep quiet."""
+    folder = Path("/proc/sys/net/ipv6/conf/default")
+    if not folder.is_dir():
+        return
+    for name, value in values.items():
+        (folder / name).write_text(str(value), encoding="ascii")

@@ -1,0 +1,134 @@
+"""Topology files (YAML, see topologies/*.yaml) and topology names to checked `Topology` values, and back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from dataplane.config import Document, load_document, loads_document
+from dataplane.errors import ConfigError
+from dataplane.fabric import addressing, families
+from dataplane.fabric.topology import Device, Endpoint, HostNode, Link, Place, Topology
+from dataplane.fabric.topology_schema import REPORT_UDP_PORT, TopologySpec, resolve
+from dataplane.fabric.units import format_delay, format_rate
+
+_INSTALLED = Path(__file__).parent / "topologies"
+_SOURCE = Path(__file__).parents[2] / "topologies"
+
+
+def load_topology(spec: str | Path) -> Topology:
+    """Return the topology of a file (a Path, or text with / or .yaml), a bundled name or a family.
+
+    Bundled names are `bundled_topologies()`; a family reads 'leaf-spine:spines=2,leaves=4,hosts=2' or
+    'fat-tree:k=4'. Raises ConfigError.
+    """
+    if isinstance(spec, Path):
+        return load(spec)
+    if "/" in spec or spec.endswith((".yaml", ".yml")):
+        return load(Path(spec))
+    if ":" in spec:
+        return families.from_text(spec)
+    known = bundled_topologies()
+    if spec in known:
+        return load(known[spec])
+    if spec in families.FAMILIES:
+        return families.from_text(spec)
+    names = ", ".join((*known, *(f"{name}:..." for name in families.FAMILIES)))
+    raise ConfigError(f"is neither a file nor one of {names}", file=spec)
+
+
+def bundled_topologies() -> dict[str, Path]:
+    """Return the topology files that come with Millrace, by name; they also are in `topologies/` of the source."""
+    return {path.stem: path for path in sorted(topologies_folder().glob("*.yaml"))}
+
+
+def topologies_folder() -> Path:
+    """Return the folder of the bundled topologies and demand matrices: the wheel's, else the source checkout's."""
+    return _INSTALLED if _INSTALLED.is_dir() else _SOURCE
+
+
+def load(path: Path) -> Topology:
+    """Return the topology in a file; raise ConfigError with file, line and key."""
+    return _resolve(load_document(path, TopologySpec))
+
+
+def loads(text: str, *, file: str = "<text>") -> Topology:
+    """Return the topology in YAML text; raise ConfigError with file, line and key."""
+    return _resolve(loads_document(text, TopologySpec, file=file))
+
+
+def _resolve(document: Document[TopologySpec]) -> Topology:
+    return resolve(document.value, document.error)
+
+
+def dumps(topology: Topology) -> str:
+    """Return the topology as YAML text that `loads` reads back as an equal value; every default is spelt out."""
+    access = {link.a.node: link for link in topology.links if link.a.node in topology.host}
+    document: dict[str, Any] = {"millrace": 1, "name": topology.name}
+    if topology.collector is not None:
+        document["collector"] = {"host": topology.collector.host}
+        if topology.collector.udp_port != REPORT_UDP_PORT:
+            document["collector"]["udp_port"] = topology.collector.udp_port
+    document["synchronised_clocks"] = topology.synchronised_clocks
+    document["switches"] = [{"name": node.name, "id": node.node_id, **_place(node.place)} for node in topology.switches]
+    document["hosts"] = [_host(node, access[node.name]) for node in topology.hosts]
+    document["links"] = [_link(link) for link in topology.links if link.a.node in topology.switch]
+    return yaml.dump(document, Dumper=_FlowItems, sort_keys=False, allow_unicode=True, width=4096)
+
+
+def _host(node: HostNode, link: Link) -> dict[str, Any]:
+    return {
+        "name": node.name,
+        "switch": link.b.node,
+        "port": link.b.port,
+        "ipv4": str(node.ipv4),
+        **({} if node.ipv6 is None else {"ipv6": str(node.ipv6)}),
+        "mac": addressing.format_mac(node.mac),
+        **_capacity(link),
+        **_place(node.place),
+        **({"devices": [_device(device) for device in node.devices]} if node.devices else {}),
+    }
+
+
+def _device(device: Device) -> dict[str, Any]:
+    found: dict[str, Any] = {"kind": device.kind.value, "count": device.count}
+    if device.model:
+        found["model"] = device.model
+    if device.memory_bytes is not None:
+        found["memory_bytes"] = device.memory_bytes
+    return found
+
+
+def _link(link: Link) -> dict[str, Any]:
+    return {**_end("a", link.a), **_end("b", link.b), **_capacity(link)}
+
+
+def _end(side: str, end: Endpoint) -> dict[str, Any]:
+    return {side: end.node, f"{side}_port": end.port}
+
+
+def _capacity(link: Link) -> dict[str, Any]:
+    return {
+        "rate": format_rate(link.rate_bps),
+        "delay": format_delay(link.delay_ns),
+        "queue_frames": link.queue_frames,
+    }
+
+
+def _place(place: Place | None) -> dict[str, Any]:
+    if place is None:
+        return {}
+    found: dict[str, Any] = {"latitude": place.latitude, "longitude": place.longitude}
+    return {"place": {**found, "city": place.city} if place.city else found}
+
+
+class _FlowItems(yaml.SafeDumper):
+    """One switch, host or link a line."""
+
+    def represent_sequence(self, tag: str, sequence: Any, flow_style: bool | None = None) -> yaml.SequenceNode:  # noqa: ANN401 - PyYAML's
+        node = super().represent_sequence(tag, sequence, flow_style)
+        for item in node.value:
+            item.flow_style = True
+        return node

@@ -1,0 +1,395 @@
+"""The topology file's schema, and what turns it into a checked `Topology`.
+
+Order matters twice: switches without an `id` take the lowest free one from 1, and ports without a number the lowest
+free one from 1, hosts first, then links, both in the file's order.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from ipaddress import AddressValueError, IPv4Address, IPv6Address
+from itertools import count
+from typing import Literal, NoReturn, TypeVar
+
+import msgspec
+
+from dataplane.config import Strict
+from dataplane.errors import ConfigError
+from dataplane.fabric import addressing
+from dataplane.fabric.topology import (
+    CollectorAddress,
+    Device,
+    DeviceKind,
+    Endpoint,
+    HostNode,
+    Link,
+    Place,
+    SwitchNode,
+    Topology,
+)
+from dataplane.fabric.units import parse_delay_ns, parse_rate_bps
+
+CPU_PORT = 255
+"""A switch's port to its controller; no cable may use it."""
+MAX_PORT = 510
+"""v1model ports have nine bits, and 511 means drop."""
+MAX_QUEUE_FRAMES = 1_000_000
+REPORT_UDP_PORT = 32766
+"""The default port of the collector."""
+
+_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?")
+
+_Item = TypeVar("_Item")
+_Address = TypeVar("_Address", IPv4Address, IPv6Address)
+
+Fail = Callable[[str, str], ConfigError]
+"""Makes the error for a problem at a path such as `links[3].rate`."""
+
+
+class PlaceSpec(Strict, frozen=True):
+    """Where a node stands: degrees, north and east positive."""
+
+    latitude: float
+    longitude: float
+    city: str = ""
+
+
+class DeviceSpec(Strict, frozen=True):
+    """`count` equal devices of a host."""
+
+    kind: DeviceKind
+    count: int = 1
+    model: str = ""
+    memory_bytes: int | None = None
+
+
+class LinkDefaults(Strict, frozen=True):
+    """What a link has when it says nothing; rates and delays as text with a unit."""
+
+    rate: str = "10 Gbit/s"
+    delay: str = "10 us"
+    queue_frames: int = 256
+
+
+class DefaultsSpec(Strict, frozen=True):
+    """Defaults of links between switches, and of the access links of hosts."""
+
+    link: LinkDefaults = LinkDefaults()
+    access: LinkDefaults = LinkDefaults()
+
+
+class CollectorSpec(Strict, frozen=True):
+    """The host that takes telemetry reports."""
+
+    host: str
+    udp_port: int = REPORT_UDP_PORT
+
+
+class SwitchSpec(Strict, frozen=True):
+    """A switch; `id` is its INT node id and P4Runtime device id."""
+
+    name: str
+    id: int | None = None
+    place: PlaceSpec | None = None
+
+
+class HostSpec(Strict, frozen=True):
+    """A host and its access link; addresses that are not given follow `dataplane.fabric.addressing`."""
+
+    name: str
+    switch: str
+    port: int | None = None
+    ipv4: str | None = None
+    ipv6: str | None = None
+    mac: str | None = None
+    rate: str | None = None
+    delay: str | None = None
+    queue_frames: int | None = None
+    place: PlaceSpec | None = None
+    devices: list[DeviceSpec] = msgspec.field(default_factory=list)
+
+
+class LinkSpec(Strict, frozen=True):
+    """A cable between two switches, the same both ways."""
+
+    a: str
+    b: str
+    a_port: int | None = None
+    b_port: int | None = None
+    rate: str | None = None
+    delay: str | None = None
+    queue_frames: int | None = None
+
+
+class TopologySpec(Strict, frozen=True):
+    """A topology file; `millrace` is the version of the format."""
+
+    millrace: Literal[1]
+    name: str
+    switches: list[SwitchSpec]
+    hosts: list[HostSpec] = msgspec.field(default_factory=list)
+    links: list[LinkSpec] = msgspec.field(default_factory=list)
+    defaults: DefaultsSpec = DefaultsSpec()
+    collector: CollectorSpec | None = None
+    synchronised_clocks: bool = True
+
+
+def resolve(spec: TopologySpec, fail: Fail) -> Topology:
+    """Return the topology that `spec` describes; raise what `fail` makes of the first thing that is wrong."""
+    return _Resolver(spec, fail).topology()
+
+
+def resolve_generated(spec: TopologySpec) -> Topology:
+    """Return the topology of a spec that no file stands behind; errors name the topology and the key."""
+    return resolve(spec, lambda problem, path: ConfigError(problem, file=f"<{spec.name}>", key=path))
+
+
+@dataclass(slots=True)
+class _Resolver:
+    """One pass over a spec; everything that must be unique is remembered with the path that took it."""
+
+    spec: TopologySpec
+    fail: Fail
+    names: dict[str, str] = field(default_factory=dict)
+    ids: dict[str, int] = field(default_factory=dict)
+    ports: dict[Endpoint, str] = field(default_factory=dict)
+    addresses: dict[IPv4Address | IPv6Address, str] = field(default_factory=dict)
+    macs: dict[int, str] = field(default_factory=dict)
+    free_ports: dict[str, Iterator[int]] = field(default_factory=dict)
+
+    def topology(self) -> Topology:
+        spec = self.spec
+        self._check_name(spec.name, "name")
+        switches = self._switches()
+        self._claim_stated_ports()
+        hosts, access = self._hosts()
+        topology = Topology(
+            name=spec.name,
+            switches=switches,
+            hosts=hosts,
+            links=(*access, *self._links()),
+            collector=self._collector(),
+            synchronised_clocks=spec.synchronised_clocks,
+        )
+        self._check_connected(topology)
+        return topology
+
+    def _refuse(self, problem: str, path: str) -> NoReturn:
+        raise self.fail(problem, path)
+
+    def _check_name(self, name: str, path: str) -> None:
+        if not _NAME.fullmatch(name):
+            self._refuse(f"{name!r} is not 1 to 32 of a-z, 0-9 and -, with a letter or digit at both ends", path)
+
+    def _claim_name(self, name: str, path: str) -> None:
+        self._check_name(name, f"{path}.name")
+        if name in self.names:
+            self._refuse(f"name {name!r} is taken by {self.names[name]}", f"{path}.name")
+        self.names[name] = path
+
+    # switches
+
+    def _switches(self) -> tuple[SwitchNode, ...]:
+        if not self.spec.switches:
+            self._refuse("a topology has at least one switch", "switches")
+        taken: dict[int, str] = {}
+        for path, switch in _each("switches", self.spec.switches):
+            self._claim_name(switch.name, path)
+            if switch.id is not None:
+                self._in_range(switch.id, 1, addressing.MAX_NODE_ID, f"{path}.id")
+                if switch.id in taken:
+                    self._refuse(f"id {switch.id} is taken by {taken[switch.id]}", f"{path}.id")
+                taken[switch.id] = path
+        free = (node_id for node_id in count(1) if node_id not in taken)
+        found = []
+        for path, switch in _each("switches", self.spec.switches):
+            node_id = next(free) if switch.id is None else switch.id
+            self._in_range(node_id, 1, addressing.MAX_NODE_ID, f"{path}.id")
+            self.ids[switch.name] = node_id
+            self.addresses[addressing.switch_ipv4(node_id)] = path
+            found.append(SwitchNode(switch.name, node_id, self._place(switch.place, path)))
+        return tuple(found)
+
+    # ports
+
+    def _claim_stated_ports(self) -> None:
+        """Ports that the file numbers come first, so that automatic ones go around them."""
+        for path, host in _each("hosts", self.spec.hosts):
+            self._check_switch(host.switch, f"{path}.switch")
+            self._claim_port(host.switch, host.port, f"{path}.port")
+        for path, link in _each("links", self.spec.links):
+            self._check_switch(link.a, f"{path}.a")
+            self._check_switch(link.b, f"{path}.b")
+            self._claim_port(link.a, link.a_port, f"{path}.a_port")
+            self._claim_port(link.b, link.b_port, f"{path}.b_port")
+
+    def _check_switch(self, name: str, path: str) -> None:
+        if name not in self.ids:
+            self._refuse(f"there is no switch {name!r}", path)
+
+    def _claim_port(self, switch: str, port: int | None, path: str) -> None:
+        if port is None:
+            return
+        self._in_range(port, 1, MAX_PORT, path)
+        if port == CPU_PORT:
+            self._refuse(f"port {CPU_PORT} is the CPU port", path)
+        end = Endpoint(switch, port)
+        if end in self.ports:
+            self._refuse(f"port {port} of {switch!r} is taken by {self.ports[end]}", path)
+        self.ports[end] = path
+
+    def _port(self, switch: str, stated: int | None, path: str) -> Endpoint:
+        if stated is not None:
+            return Endpoint(switch, stated)
+        numbers = self.free_ports.setdefault(switch, iter(range(1, MAX_PORT + 1)))
+        ends = (Endpoint(switch, number) for number in numbers if number != CPU_PORT)
+        end = next((end for end in ends if end not in self.ports), None)
+        if end is None:
+            self._refuse(f"switch {switch!r} has no port left", path)
+        return end
+
+    # hosts
+
+    def _hosts(self) -> tuple[tuple[HostNode, ...], tuple[Link, ...]]:
+        nodes, cables = [], []
+        index: dict[str, int] = {}
+        for path, host in _each("hosts", self.spec.hosts):
+            self._claim_name(host.name, path)
+            index[host.switch] = index.get(host.switch, 0) + 1
+            nodes.append(self._host(host, index[host.switch], path))
+            edge = self._port(host.switch, host.port, f"{path}.port")
+            cables.append(self._cable(Endpoint(host.name, 0), edge, host, self.spec.defaults.access, path))
+        return tuple(nodes), tuple(cables)
+
+    def _host(self, host: HostSpec, index: int, path: str) -> HostNode:
+        node_id = self.ids[host.switch]
+        automatic = host.ipv4 is None or host.ipv6 is None or host.mac is None
+        if automatic and index > addressing.MAX_HOSTS_PER_SWITCH:
+            self._refuse(f"more than {addressing.MAX_HOSTS_PER_SWITCH} hosts on {host.switch!r} need addresses", path)
+        mac = addressing.host_mac(node_id, index) if host.mac is None else self._mac(host.mac, f"{path}.mac")
+        if mac in self.macs:
+            self._refuse(f"MAC address {addressing.format_mac(mac)} is taken by {self.macs[mac]}", f"{path}.mac")
+        self.macs[mac] = path
+        ipv4 = addressing.host_ipv4(node_id, index) if host.ipv4 is None else self._ipv4(host.ipv4, f"{path}.ipv4")
+        ipv6 = addressing.host_ipv6(node_id, index) if host.ipv6 is None else self._ipv6(host.ipv6, f"{path}.ipv6")
+        self._claim_address(ipv4, path, f"{path}.ipv4")
+        self._claim_address(ipv6, path, f"{path}.ipv6")
+        devices = tuple(self._device(item, where) for where, item in _each(f"{path}.devices", host.devices))
+        return HostNode(host.name, mac, ipv4, ipv6, self._place(host.place, path), devices)
+
+    def _claim_address(self, address: IPv4Address | IPv6Address, owner: str, path: str) -> None:
+        if address in self.addresses:
+            self._refuse(f"address {address} is taken by {self.addresses[address]}", path)
+        self.addresses[address] = owner
+
+    def _mac(self, text: str, path: str) -> int:
+        try:
+            return addressing.parse_mac(text)
+        except ValueError as error:
+            raise self.fail(str(error), path) from error
+
+    def _ipv4(self, text: str, path: str) -> IPv4Address:
+        try:
+            return _unicast(IPv4Address(text))
+        except (AddressValueError, ValueError) as error:
+            raise self.fail(f"{text!r} is not the IPv4 address of a host", path) from error
+
+    def _ipv6(self, text: str, path: str) -> IPv6Address:
+        try:
+            address = _unicast(IPv6Address(text))
+        except (AddressValueError, ValueError) as error:
+            raise self.fail(f"{text!r} is not the IPv6 address of a host", path) from error
+        if address.scope_id is not None:
+            self._refuse(f"{text!r} has a scope", path)
+        return address
+
+    def _device(self, device: DeviceSpec, path: str) -> Device:
+        self._in_range(device.count, 1, 1 << 16, f"{path}.count")
+        if device.memory_bytes is not None:
+            self._in_range(device.memory_bytes, 1, 1 << 60, f"{path}.memory_bytes")
+        return Device(device.kind, device.count, device.model, device.memory_bytes)
+
+    def _place(self, place: PlaceSpec | None, path: str) -> Place | None:
+        if place is None:
+            return None
+        if not -90 <= place.latitude <= 90:
+            self._refuse(f"{place.latitude} is not between -90 and 90", f"{path}.place.latitude")
+        if not -180 <= place.longitude <= 180:
+            self._refuse(f"{place.longitude} is not between -180 and 180", f"{path}.place.longitude")
+        return Place(place.latitude, place.longitude, place.city)
+
+    # links
+
+    def _links(self) -> Iterator[Link]:
+        cabled: dict[frozenset[str], str] = {}
+        for path, link in _each("links", self.spec.links):
+            if link.a == link.b:
+                self._refuse(f"{link.a!r} is linked with itself", path)
+            pair = frozenset((link.a, link.b))
+            if pair in cabled:
+                self._refuse(f"{link.a!r} and {link.b!r} are already linked by {cabled[pair]}", path)
+            cabled[pair] = path
+            a = self._port(link.a, link.a_port, f"{path}.a_port")
+            b = self._port(link.b, link.b_port, f"{path}.b_port")
+            yield self._cable(a, b, link, self.spec.defaults.link, path)
+
+    def _cable(self, a: Endpoint, b: Endpoint, stated: HostSpec | LinkSpec, default: LinkDefaults, path: str) -> Link:
+        group = "defaults.access" if isinstance(stated, HostSpec) else "defaults.link"
+        rate, rate_path = (default.rate, group) if stated.rate is None else (stated.rate, path)
+        delay, delay_path = (default.delay, group) if stated.delay is None else (stated.delay, path)
+        queue, queue_path = (
+            (default.queue_frames, group) if stated.queue_frames is None else (stated.queue_frames, path)
+        )
+        self._in_range(queue, 1, MAX_QUEUE_FRAMES, f"{queue_path}.queue_frames")
+        return Link(
+            a,
+            b,
+            rate_bps=self._quantity(parse_rate_bps, rate, f"{rate_path}.rate"),
+            delay_ns=self._quantity(parse_delay_ns, delay, f"{delay_path}.delay"),
+            queue_frames=queue,
+        )
+
+    def _quantity(self, parse: Callable[[str], int], text: str, path: str) -> int:
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise self.fail(str(error), path) from error
+
+    def _in_range(self, value: int, least: int, most: int, path: str) -> None:
+        if not least <= value <= most:
+            self._refuse(f"{value} is not between {least} and {most}", path)
+
+    # the whole
+
+    def _collector(self) -> CollectorAddress | None:
+        collector = self.spec.collector
+        if collector is None:
+            return None
+        if collector.host not in {host.name for host in self.spec.hosts}:
+            self._refuse(f"there is no host {collector.host!r}", "collector.host")
+        self._in_range(collector.udp_port, 1, 0xFFFF, "collector.udp_port")
+        return CollectorAddress(collector.host, collector.udp_port)
+
+    def _check_connected(self, topology: Topology) -> None:
+        start = topology.switches[0].name
+        reached, frontier = {start}, [start]
+        while frontier:
+            for end in topology.neighbours[frontier.pop()].values():
+                if end.node not in reached:
+                    reached.add(end.node)
+                    frontier.append(end.node)
+        for path, switch in _each("switches", self.spec.switches):
+            if switch.name not in reached:
+                self._refuse(f"no path from {start!r} to {switch.name!r}", path)
+
+
+def _each(name: str, items: list[_Item]) -> Iterator[tuple[str, _Item]]:
+    return ((f"{name}[{index}]", item) for index, item in enumerate(items))
+
+
+def _unicast(address: _Address) -> _Address:
+    if address.is_multicast or address.is_unspecified or address.is_loopback or address.is_link_local:
+        raise ValueError("not a host's address")
+    return address

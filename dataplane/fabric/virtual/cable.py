@@ -1,0 +1,58 @@
+"""One direction of a cable in virtual time: frames arrive after the propagation delay, unless the cable breaks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from dataplane.fabric.topology import DirectedLink
+from dataplane.fabric.virtual.events import EventQueue
+
+
+@dataclass(slots=True)
+class CableCounters:
+    """What entered a direction of a cable; all of it was delivered, is on its way, or was lost on a broken cable."""
+
+    frames: int = 0
+    bytes: int = 0
+    delivered: int = 0
+    lost_cable_down: int = 0
+
+    @property
+    def on_the_way(self) -> int:
+        """Frames between the sender's queue and the receiver."""
+        return self.frames - self.delivered - self.lost_cable_down
+
+
+@dataclass(slots=True)
+class Cable:
+    """Carries frames from `link.tail` to `link.head` and hands them to `deliver`."""
+
+    link: DirectedLink
+    events: EventQueue
+    deliver: Callable[[bytes], None]
+    up: bool = True
+    counters: CableCounters = field(default_factory=CableCounters)
+    _breaks: int = 0
+
+    def carry(self, frame: bytes, departs_ns: int) -> None:
+        """Take a frame whose last bit leaves at `departs_ns`, now or later."""
+        self.counters.frames += 1
+        self.counters.bytes += len(frame)
+        if not self.up:
+            self.counters.lost_cable_down += 1
+            return
+        self.events.at(departs_ns + self.link.delay_ns, self._arrive, frame, self._breaks)
+
+    def set_up(self, up: bool) -> None:
+        """Mend or break the cable; a break loses what is on it."""
+        if self.up and not up:
+            self._breaks += 1
+        self.up = up
+
+    def _arrive(self, frame: bytes, breaks: int) -> None:
+        if breaks != self._breaks:
+            self.counters.lost_cable_down += 1
+            return
+        self.counters.delivered += 1
+        self.deliver(frame)

@@ -1,0 +1,180 @@
+"""A topology in virtual time: switches, cables and hosts in one process, moved by one clock.
+
+Rates, queues and delays are exact to the nanosecond, the same seed gives the same run, no root is needed. The switches
+are `dataplane.switch.engine.Switch`; their P4Runtime service is answered in process by the code that answers gRPC.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+
+from dataplane.clock import VirtualClock
+from dataplane.errors import FabricError
+from dataplane.fabric.hosts import Flow, Sender
+from dataplane.fabric.topology import DirectedLink, LinkKey, SwitchNode, Topology
+from dataplane.fabric.virtual.cable import Cable
+from dataplane.fabric.virtual.events import EventQueue, Timer
+from dataplane.fabric.virtual.host import VirtualHost
+from dataplane.fabric.virtual.truth import HopRecorder
+from dataplane.switch.engine import PipelineFactory, PortSettings, Switch
+from dataplane.switch.p4runtime.core import P4RuntimeCore
+
+
+@dataclass(slots=True)
+class _Running:
+    """A switch, its P4Runtime service, its cables by port, and when it asked to be woken."""
+
+    name: str
+    switch: Switch
+    p4runtime: P4RuntimeCore
+    cables: dict[int, Cable]
+    wake_ns: int | None = None
+
+
+class VirtualFabric:
+    """A running topology; nothing moves but in `run_until`, and all of it belongs to one thread.
+
+    `seed` feeds the programs' and the flows' random numbers; with `record_hops` the true times of every probe at every
+    switch are kept in `hops`. `pipeline_factory` replaces the interpreter.
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        *,
+        seed: int = 0,
+        clock: VirtualClock | None = None,
+        record_hops: bool = False,
+        pipeline_factory: PipelineFactory | None = None,
+    ) -> None:
+        self.topology = topology
+        self.seed = seed
+        self.clock = clock or VirtualClock()
+        self.hops: HopRecorder | None = HopRecorder() if record_hops else None
+        self.events = EventQueue(self.clock)
+        self.cables: dict[LinkKey, Cable] = {}
+        self._hosts: dict[str, VirtualHost] = {}
+        self._switches: dict[str, _Running] = {}
+        for node in topology.switches:
+            self._switches[node.name] = self._make_switch(node, pipeline_factory)
+        for link in topology.directed_links.values():
+            self.cables[link.key] = self._make_cable(link)
+        for running in self._switches.values():
+            self._connect(running)
+        for host in topology.hosts:
+            uplink = self.cables[LinkKey(host.name, topology.attachment[host.name].node)]
+            self._hosts[host.name] = VirtualHost(host, self.events, uplink)
+
+    # parts
+
+    def host(self, name: str) -> VirtualHost:
+        """Return a host; raise FabricError if there is none of that name."""
+        if name not in self._hosts:
+            raise FabricError(f"{self.topology.name}: there is no host {name!r}")
+        return self._hosts[name]
+
+    def switch(self, name: str) -> Switch:
+        """Return a switch; raise FabricError if there is none of that name."""
+        return self._running(name).switch
+
+    def p4runtime(self, switch: str) -> P4RuntimeCore:
+        """Return a switch's P4Runtime service; raise FabricError if there is no switch of that name."""
+        return self._running(switch).p4runtime
+
+    # time
+
+    @property
+    def now_ns(self) -> int:
+        """The present time."""
+        return self.clock.time_ns
+
+    def call_at(self, time_ns: int, call: Callable[[], None]) -> Timer:
+        """Call at a time; raise FabricError if it has passed."""
+        return self.events.timer(time_ns, call)
+
+    def call_after(self, delay_ns: int, call: Callable[[], None]) -> Timer:
+        """Call after a delay."""
+        return self.events.timer(self.clock.time_ns + delay_ns, call)
+
+    def run_until(self, time_ns: int) -> int:
+        """Let everything happen that is due up to `time_ns`; return the number of events."""
+        return self.events.run_until(time_ns)
+
+    # what happens
+
+    def start_flow(self, host: str, flow: Flow) -> Sender:
+        """Send a flow's packets from a host; a start that has passed means now.
+
+        Equal seeds and flow numbers draw equal gaps.
+        """
+        flow = replace(flow, start_ns=max(flow.start_ns, self.clock.time_ns))
+        sender = Sender(flow, random.Random(f"{self.seed}/flow/{flow.flow_id}"))
+        self.host(host).run(sender)
+        return sender
+
+    def set_link(self, a: str, b: str, *, up: bool) -> None:
+        """Break or mend a cable, both ways; what is on it when it breaks is lost and counted."""
+        for key in (LinkKey(a, b), LinkKey(b, a)):
+            if key not in self.cables:
+                raise FabricError(f"{self.topology.name}: there is no cable between {a!r} and {b!r}")
+            self.cables[key].set_up(up)
+
+    # inside
+
+    def _running(self, name: str) -> _Running:
+        if name not in self._switches:
+            raise FabricError(f"{self.topology.name}: there is no switch {name!r}")
+        return self._switches[name]
+
+    def _make_switch(self, node: SwitchNode, pipeline_factory: PipelineFactory | None) -> _Running:
+        links = (self.topology.link_at[end] for end in self.topology.link_at if end.node == node.name)
+        ports = [PortSettings(link.tail.port, link.rate_bps, link.queue_frames, link.delay_ns) for link in links]
+        switch = Switch(node.node_id, ports, self.clock, seed=self.seed, pipeline_factory=pipeline_factory)
+        return _Running(node.name, switch, P4RuntimeCore(switch), {})
+
+    def _make_cable(self, link: DirectedLink) -> Cable:
+        if link.head.node in self._switches:
+            return Cable(link, self.events, partial(self._arrive, self._switches[link.head.node], link.head.port))
+        return Cable(link, self.events, partial(self._arrive_at_host, link.head.node))
+
+    def _connect(self, running: _Running) -> None:
+        running.cables = {
+            port: self.cables[LinkKey(running.name, end.node)]
+            for port, end in self.topology.neighbours[running.name].items()
+        }
+        running.switch.on_wakeup(partial(self._wake_at, running, None))
+
+    def _arrive(self, running: _Running, port: int, frame: bytes) -> None:
+        if self.hops is not None:
+            self.hops.arrived(running.name, port, frame, self.clock.time_ns)
+        running.switch.receive(port, (frame,))
+        self._poll(running)
+
+    def _arrive_at_host(self, name: str, frame: bytes) -> None:
+        self._hosts[name].receive(frame)
+
+    def _poll(self, running: _Running) -> None:
+        now_ns = self.clock.time_ns
+        for departure in running.switch.advance(now_ns):
+            if self.hops is not None:
+                self.hops.departed(running.name, departure.port, departure.data, now_ns, departure.departs_ns)
+            running.cables[departure.port].carry(departure.data, departure.departs_ns)
+        next_ns = running.switch.next_event_ns()
+        if next_ns is not None:
+            self._wake_at(running, next_ns)
+
+    def _wake_at(self, running: _Running, time_ns: int | None) -> None:
+        """Poll a switch at a time (None: now) unless it is going to be polled before."""
+        now_ns = self.clock.time_ns
+        time_ns = now_ns if time_ns is None else max(time_ns, now_ns)
+        if running.wake_ns is None or time_ns < running.wake_ns:
+            running.wake_ns = time_ns
+            self.events.at(time_ns, self._wake, running, time_ns)
+
+    def _wake(self, running: _Running, time_ns: int) -> None:
+        if running.wake_ns == time_ns:
+            running.wake_ns = None
+            self._poll(running)

@@ -1,0 +1,91 @@
+"""A host in virtual time: a serialising uplink with a bounded queue, and callbacks for what arrives."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from dataplane.fabric.hosts import Sender
+from dataplane.fabric.topology import HostNode
+from dataplane.fabric.virtual.cable import Cable
+from dataplane.fabric.virtual.events import EventQueue
+from dataplane.switch.traffic import WIRE_OVERHEAD_BYTES
+
+FrameReceiver = Callable[[bytes, int], object]
+"""Takes a frame and the time (ns) at which its last bit arrived; what it returns is not looked at."""
+
+_NS_PER_S = 1_000_000_000
+
+
+@dataclass(slots=True)
+class HostCounters:
+    """What a host sent and received; `uplink_full` are frames that its queue had no room for."""
+
+    tx_frames: int = 0
+    tx_bytes: int = 0
+    uplink_full: int = 0
+    rx_frames: int = 0
+    rx_bytes: int = 0
+
+
+@dataclass(slots=True)
+class VirtualHost:
+    """A host's one interface; frames leave at its link's rate, as those of a switch port do."""
+
+    node: HostNode
+    events: EventQueue
+    uplink: Cable
+    counters: HostCounters = field(default_factory=HostCounters)
+    _receivers: list[FrameReceiver] = field(default_factory=list)
+    _waiting: deque[int] = field(default_factory=deque)
+    _free_ns: int = 0
+    _carry: int = 0
+
+    @property
+    def name(self) -> str:
+        """The host's name."""
+        return self.node.name
+
+    def on_frame(self, receiver: FrameReceiver) -> None:
+        """Call `receiver(frame, now_ns)` for every frame that arrives, after those that were asked for before."""
+        self._receivers.append(receiver)
+
+    def send(self, frame: bytes) -> bool:
+        """Queue a frame for the uplink; return False, and count it, if the queue is full."""
+        now_ns = self.events.clock.time_ns
+        while self._waiting and self._waiting[0] <= now_ns:
+            self._waiting.popleft()
+        link = self.uplink.link
+        if len(self._waiting) >= link.queue_frames:
+            self.counters.uplink_full += 1
+            return False
+        if now_ns >= self._free_ns:
+            self._free_ns, self._carry = now_ns, 0
+        else:
+            self._waiting.append(self._free_ns)
+        self.counters.tx_frames += 1
+        self.counters.tx_bytes += len(frame)
+        bits = (len(frame) + WIRE_OVERHEAD_BYTES) * 8
+        duration_ns, self._carry = divmod(bits * _NS_PER_S + self._carry, link.rate_bps)
+        self._free_ns += duration_ns
+        self.uplink.carry(frame, self._free_ns)
+        return True
+
+    def run(self, sender: Sender) -> None:
+        """Send the packets of a flow when they are due, until its end."""
+        due_ns = sender.next_send_ns()
+        if due_ns is not None:
+            self.events.at(max(due_ns, self.events.clock.time_ns), self._send_due, sender)
+
+    def receive(self, frame: bytes) -> None:
+        """Take a frame from the cable."""
+        self.counters.rx_frames += 1
+        self.counters.rx_bytes += len(frame)
+        now_ns = self.events.clock.time_ns
+        for receiver in self._receivers:
+            receiver(frame, now_ns)
+
+    def _send_due(self, sender: Sender) -> None:
+        self.send(sender.frame(self.events.clock.time_ns))
+        self.run(sender)

@@ -1,0 +1,103 @@
+"""Whether p4/build is what p4/ compiles to: its digest file names the sources and outputs that belong together.
+
+Users need no p4c, since the compiler's output is committed. Whoever changes p4/ runs
+`python -m dataplane.program.build_check --compile` (`make p4`), which in the repository's root does
+
+    p4c-bm2-ss --arch v1model --p4runtime-files p4/build/fabric.p4info.txtpb -o p4/build/fabric.json p4/fabric.p4
+
+(relative, because the paths end up in the JSON) and records the digests. Without an argument it compares: silent, or
+one line about what changed on one side only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import shutil
+import subprocess
+from pathlib import Path
+
+from dataplane.errors import ProgramError
+
+P4_DIRECTORY = Path(__file__).resolve().parents[2] / "p4"
+DIGESTS = "fabric.sha256"
+OUTPUTS = ("fabric.json", "fabric.p4info.txtpb")
+COMPILER = "p4c-bm2-ss"
+RECOMPILE = "compile again: `make p4`"
+
+
+def digest_sources(p4_directory: Path = P4_DIRECTORY) -> str:
+    """Return the SHA-256, in hex, over the paths and bytes of all P4 files below the directory."""
+    digest = hashlib.sha256()
+    for path in sorted(p4_directory.rglob("*.p4")):
+        content = path.read_bytes()
+        digest.update(f"{path.relative_to(p4_directory).as_posix()} {len(content)}\n".encode())
+        digest.update(content)
+    return digest.hexdigest()
+
+
+def compile_program(p4_directory: Path = P4_DIRECTORY) -> None:
+    """Compile fabric.p4 into build/ and record the digests; raise `ProgramError` with p4c's own words if it fails."""
+    compiler = shutil.which(COMPILER)
+    if compiler is None:
+        raise ProgramError(f"{COMPILER} is not on the PATH: install p4c (p4.org)", file=str(p4_directory))
+    program, build = Path(p4_directory.name) / "fabric.p4", Path(p4_directory.name) / "build"
+    outputs = ["--p4runtime-files", str(build / OUTPUTS[1]), "-o", str(build / OUTPUTS[0])]
+    (p4_directory / "build").mkdir(exist_ok=True)
+    done = subprocess.run(  # noqa: S603 - the compiler that was found above, no shell
+        [compiler, "--arch", "v1model", *outputs, str(program)],
+        cwd=p4_directory.parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise ProgramError(done.stderr.strip() or f"{COMPILER} ended with {done.returncode}", file=str(program))
+    record_build(p4_directory)
+
+
+def record_build(p4_directory: Path = P4_DIRECTORY) -> None:
+    """Write the digest file for the sources and outputs as they are; to be called right after compiling."""
+    lines = [f"{digest} {name}\n" for name, digest in _digest_all(p4_directory).items()]
+    (p4_directory / "build" / DIGESTS).write_text("".join(lines))
+
+
+def check_build(p4_directory: Path = P4_DIRECTORY) -> None:
+    """Raise `ProgramError` unless sources and outputs are those that were recorded together."""
+    digest_file = p4_directory / "build" / DIGESTS
+    try:
+        lines = digest_file.read_text().splitlines()
+    except OSError as error:
+        raise ProgramError(f"{error.strerror}; {RECOMPILE}", file=str(digest_file)) from error
+    recorded = {name: digest for digest, _, name in (line.partition(" ") for line in lines)}
+    for name, digest in _digest_all(p4_directory).items():
+        if recorded.get(name) != digest:
+            raise ProgramError(f"changed since p4/build was recorded; {RECOMPILE}", file=str(p4_directory / name))
+
+
+def _digest_all(p4_directory: Path) -> dict[str, str]:
+    """Return digests by name relative to the directory; `*.p4` stands for all sources."""
+    digests = {"*.p4": digest_sources(p4_directory)}
+    for name in OUTPUTS:
+        path = p4_directory / "build" / name
+        try:
+            digests[f"build/{name}"] = hashlib.sha256(path.read_bytes()).hexdigest()
+        except OSError as error:
+            raise ProgramError(f"{error.strerror}; {RECOMPILE}", file=str(path)) from error
+    return digests
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Check the committed build, or compile it; exit with one line on stderr and status 1 if it is out of date."""
+    parser = argparse.ArgumentParser(prog="python -m dataplane.program.build_check", description=check_build.__doc__)
+    parser.add_argument("--compile", action="store_true", help=f"compile with {COMPILER} and record the result")
+    parser.add_argument("--p4", type=Path, default=P4_DIRECTORY, help="the folder of the P4 sources")
+    options = parser.parse_args(arguments)
+    try:
+        (compile_program if options.compile else check_build)(options.p4)
+    except ProgramError as error:
+        raise SystemExit(str(error)) from error
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,79 @@
+"""Reads calculations, selectors and checksums of a bmv2 JSON file."""
+
+from __future__ import annotations
+
+from dataplane.program.expressions import ExpressionReader
+from dataplane.program.model import (
+    Calculation,
+    CalculationInput,
+    Checksum,
+    FieldRef,
+    HeaderRef,
+    Payload,
+    SizedConstant,
+)
+from dataplane.program.raw import RawCalculation, RawChecksum, RawSelector, RawValue
+from dataplane.program.scope import Scope
+
+ALGORITHMS = (
+    "crc16",
+    "crc32",
+    "crcCCITT",
+    "crc16_custom",
+    "crc32_custom",
+    "csum16",
+    "cksum16",
+    "identity",
+    "xor16",
+    "xor32",
+)
+"""Hash algorithms by bmv2's names; the custom ones have the parameters that bmv2 starts with."""
+
+
+def read_calculation(raw: RawCalculation, scope: Scope, place: str) -> Calculation:
+    """Return a named calculation."""
+    return _calculation(raw.name, raw.algo, raw.input, scope, place)
+
+
+def read_selector(name: str, raw: RawSelector, scope: Scope, place: str) -> Calculation:
+    """Return the hash by which an action selector picks a member; its input are fields only."""
+    calculation = _calculation(name, raw.algo, raw.input, scope, place)
+    if not all(isinstance(item, FieldRef) for item in calculation.inputs):
+        raise scope.error(f"{place}.input", "the input of a selector are fields")
+    return calculation
+
+
+def read_checksum(raw: RawChecksum, scope: Scope, place: str) -> Checksum:
+    """Return a checksum with the condition under which it counts."""
+    if raw.type != "generic":
+        raise scope.unsupported(f"{place}.type", f"a checksum of type {raw.type!r}")
+    target = scope.field(raw.target, f"{place}.target")
+    if scope.spec(target).variable or target.field == "$valid$":
+        raise scope.error(f"{place}.target", "a checksum is a field of fixed width")
+    calculation = scope.named(scope.calculations, raw.calculation, "calculation", f"{place}.calculation")
+    reader = ExpressionReader(scope)
+    condition = None if raw.if_cond is None else reader.truth(raw.if_cond, f"{place}.if_cond")
+    return Checksum(raw.name, target, calculation, condition, raw.verify, raw.update)
+
+
+def _calculation(name: str, algorithm: str, raw: list[RawValue], scope: Scope, place: str) -> Calculation:
+    if algorithm not in ALGORITHMS:
+        raise scope.unsupported(f"{place}.algo", f"hash algorithm {algorithm!r}")
+    inputs = tuple(_input(item, scope, f"{place}.input[{index}]") for index, item in enumerate(raw))
+    if Payload() in inputs[:-1]:
+        raise scope.error(f"{place}.input", "the payload comes last")
+    return Calculation(name, algorithm, inputs)
+
+
+def _input(raw: RawValue, scope: Scope, place: str) -> CalculationInput:
+    match raw.type:
+        case "field":
+            return scope.field(raw.value, place)
+        case "hexstr":
+            width = scope.width(raw.bitwidth, place)
+            return SizedConstant(scope.hexstr(raw.value, place) & ((1 << width) - 1), width)
+        case "header":
+            return HeaderRef(scope.header(raw.value, place).name)
+        case "payload":
+            return Payload()
+    raise scope.unsupported(place, f"{raw.type!r} as input of a calculation")

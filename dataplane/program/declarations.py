@@ -1,0 +1,156 @@
+"""Reads the declarations of a bmv2 JSON file: header types, instances, stacks, errors, arrays, field lists."""
+
+from __future__ import annotations
+
+from dataplane.program.model import CORE_ERRORS, FieldRef, FieldSpec, Header, HeaderStack, HeaderType
+from dataplane.program.objects import CounterSpec, RegisterSpec
+from dataplane.program.raw import RawHeaderType, RawProgram, RawValue
+from dataplane.program.scope import Scope
+
+MAX_ARRAY_CELLS = 1 << 24
+"""The largest counter or register array that is accepted."""
+
+_ERROR_LIMIT = 2**31 - 1
+
+
+def read_declarations(raw: RawProgram, scope: Scope) -> None:
+    """Fill `scope` with everything that expressions and actions refer to."""
+    _refuse_unsupported(raw, scope)
+    for index, raw_type in enumerate(raw.header_types):
+        place = f"header_types[{index}]"
+        scope.insert(scope.header_types, raw_type.name, _header_type(raw_type, scope, place), place)
+    _read_headers(raw, scope)
+    _read_stacks(raw, scope)
+    _read_field_lists(raw, scope)
+    _read_arrays(raw, scope)
+
+
+def read_errors(raw: RawProgram, scope: Scope) -> dict[str, int]:
+    """Return the codes of all errors; those of the core library that the program leaves out are numbered as in bmv2."""
+    errors: dict[str, int] = {}
+    for index, (name, code) in enumerate(raw.errors):
+        place = f"errors[{index}]"
+        if not 0 <= code < _ERROR_LIMIT or code in errors.values():
+            raise scope.error(place, f"{code} is no code of its own below 2^31-1")
+        scope.insert(errors, name, code, place)
+    following = max(errors.values(), default=-1) + 1
+    for name in CORE_ERRORS:
+        if name not in errors:
+            errors[name] = following
+            following += 1
+    return errors
+
+
+def read_aliases(raw: RawProgram, scope: Scope) -> dict[str, FieldRef]:
+    """Return the fields behind the names by which bmv2 knows them."""
+    return {
+        name: scope.field(target, f"field_aliases[{index}]") for index, (name, target) in enumerate(raw.field_aliases)
+    }
+
+
+def _refuse_unsupported(raw: RawProgram, scope: Scope) -> None:
+    refused = {
+        "header_unions": ("header union", raw.header_unions),
+        "header_union_stacks": ("header union stack", raw.header_union_stacks),
+        "parse_vsets": ("parser value set", raw.parse_vsets),
+        "meter_arrays": ("meter", raw.meter_arrays),
+        "learn_lists": ("digest", raw.learn_lists),
+        "extern_instances": ("extern instance", raw.extern_instances),
+    }
+    for key, (what, items) in refused.items():
+        if items:
+            raise scope.unsupported(f"{key}[0]", f"{what} {items[0].name}")
+
+
+def _header_type(raw: RawHeaderType, scope: Scope, place: str) -> HeaderType:
+    if raw.length_exp is not None:
+        raise scope.unsupported(f"{place}.length_exp", "a length expression in a header type")
+    fixed: dict[str, FieldSpec | None] = {}
+    for index, item in enumerate(raw.fields):
+        where = f"{place}.fields[{index}]"
+        if len(item) not in {2, 3} or not isinstance(item[0], str):
+            raise scope.error(where, "a field is name, width and sign")
+        if len(item) == 3 and item[2] not in (0, 1):  # p4c writes the sign of a bool as a number
+            raise scope.error(where, "the sign of a field is true or false")
+        signed = len(item) == 3 and bool(item[2])
+        spec = None if item[1] == "*" else FieldSpec(item[0], scope.width(item[1], where), signed)
+        scope.insert(fixed, item[0], spec, where)
+    return HeaderType(raw.name, _with_varbit(raw, fixed, scope, place))
+
+
+def _with_varbit(
+    raw: RawHeaderType, fields: dict[str, FieldSpec | None], scope: Scope, place: str
+) -> tuple[FieldSpec, ...]:
+    variable = [name for name, spec in fields.items() if spec is None]
+    if len(variable) > 1:
+        raise scope.error(place, f"{raw.name} has more than one varbit")
+    fixed_bits = sum(spec.width_bits for spec in fields.values() if spec is not None)
+    room_bits = 8 * (raw.max_length or 0) - fixed_bits
+    if variable and not 0 < room_bits <= 1 << 16:
+        raise scope.error(f"{place}.max_length", f"leaves no room for the varbit {variable[0]}")
+    return tuple(spec or FieldSpec(name, room_bits, variable=True) for name, spec in fields.items())
+
+
+def _read_headers(raw: RawProgram, scope: Scope) -> None:
+    for index, item in enumerate(raw.headers):
+        place = f"headers[{index}]"
+        header_type = scope.named(scope.header_types, item.header_type, "header type", place)
+        if not item.metadata and header_type.fixed_bits % 8:
+            raise scope.error(place, f"{item.name} is not a whole number of bytes long")
+        scope.insert(scope.headers, item.name, Header(item.name, header_type, item.metadata), place)
+
+
+def _read_stacks(raw: RawProgram, scope: Scope) -> None:
+    names = {item.id: item.name for item in raw.headers}
+    if len(names) != len(raw.headers):
+        raise scope.error("headers", "have ids that are not their own")
+    for index, item in enumerate(raw.header_stacks):
+        place = f"header_stacks[{index}]"
+        header_type = scope.named(scope.header_types, item.header_type, "header type", place)
+        elements = [names.get(header_id) for header_id in item.header_ids]
+        found = tuple(name for name in elements if name is not None and scope.headers[name].type is header_type)
+        if not found or len(found) != len(elements) or len(set(found)) != len(found):
+            raise scope.error(f"{place}.header_ids", f"are not headers of type {header_type.name}, each once")
+        scope.insert(scope.stacks, item.name, HeaderStack(item.name, header_type, found), place)
+
+
+def _read_field_lists(raw: RawProgram, scope: Scope) -> None:
+    for index, item in enumerate(raw.field_lists):
+        place = f"field_lists[{index}]"
+        if item.id in scope.field_lists or not 0 <= item.id < 1 << 16:
+            raise scope.error(place, f"{item.id} is no id of its own below 2^16")
+        refs: list[FieldRef] = []
+        for position, element in enumerate(item.elements):
+            refs += _field_list_element(element, scope, f"{place}.elements[{position}]")
+        scope.field_lists[item.id] = tuple(refs)
+
+
+def _field_list_element(element: RawValue, scope: Scope, place: str) -> list[FieldRef]:
+    if element.type == "field":
+        return [scope.field(element.value, place)]
+    if element.type == "header":
+        header = scope.header(element.value, place)
+        return [FieldRef(header.name, spec.name) for spec in header.type.fields]
+    raise scope.unsupported(place, f"{element.type!r} in a field list")
+
+
+def _read_arrays(raw: RawProgram, scope: Scope) -> None:
+    for index, item in enumerate(raw.counter_arrays):
+        place = f"counter_arrays[{index}]"
+        if item.is_direct:
+            if item.binding is None:
+                raise scope.error(place, f"direct counter {item.name} has no table")
+            scope.insert(scope.direct_counters, item.binding, item.name, place)
+        else:
+            counter = CounterSpec(item.name, _array_size(item.size, scope, place))
+            scope.insert(scope.counters, item.name, counter, place)
+    for index, register in enumerate(raw.register_arrays):
+        place = f"register_arrays[{index}]"
+        size, width = _array_size(register.size, scope, place), scope.width(register.bitwidth, place)
+        scope.insert(scope.registers, register.name, RegisterSpec(register.name, size, width), place)
+
+
+def _array_size(size: int | None, scope: Scope, place: str) -> int:
+    if size is None or not 0 <= size <= MAX_ARRAY_CELLS:
+        raise scope.error(place, f"an array of {size} cells is not possible")
+    return size

@@ -1,0 +1,236 @@
+"""Reads bmv2 JSON's type-value objects and expressions; each is checked to yield what its place wants."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, TypeAlias
+
+from dataplane.program.model import (
+    VALID,
+    AnyHeaderRef,
+    ArgumentRef,
+    Binary,
+    BinaryOp,
+    Choice,
+    Constant,
+    ElementFieldRef,
+    ElementRef,
+    Expression,
+    FieldRef,
+    HeaderRef,
+    HeadersEqual,
+    LastFieldRef,
+    LValue,
+    StackRef,
+    Truth,
+    Unary,
+    UnaryOp,
+)
+from dataplane.program.scope import Scope
+
+MAX_DEPTH = 120
+"""How deep expressions may be nested."""
+
+_COMPARISONS = {BinaryOp.GT, BinaryOp.GE, BinaryOp.LT, BinaryOp.LE}
+_EQUALITIES = {BinaryOp.EQ, BinaryOp.NE}
+_LOGICAL = {BinaryOp.LOGICAL_AND, BinaryOp.LOGICAL_OR}
+_CASTS = {BinaryOp.TWO_COMP_MOD, BinaryOp.USAT_CAST, BinaryOp.SAT_CAST}
+_UNIONS = {"valid_union", "access_union_header", "dereference_union_stack"}
+
+
+class Kind(StrEnum):
+    """What an expression yields."""
+
+    DATA = "data"
+    BOOL = "a truth value"
+    HEADER = "a header"
+    STACK = "a header stack"
+
+
+Operand: TypeAlias = Expression | HeaderRef | ElementRef | StackRef
+
+
+@dataclass(frozen=True, slots=True)
+class ExpressionReader:
+    """Reads expressions in one context: `parameters` are those of the enclosing action, none outside of one."""
+
+    scope: Scope
+    parameters: int = 0
+
+    def data(self, raw: object, place: str) -> Expression:
+        """Return an expression that yields an integer."""
+        node, kind = self._read(raw, place, 0)
+        if kind is not Kind.DATA or isinstance(node, HeaderRef | ElementRef | StackRef):
+            raise self.scope.error(place, f"is {kind} where data is wanted")
+        return node
+
+    def truth(self, raw: object, place: str) -> Expression:
+        """Return an expression that yields a truth value."""
+        node, kind = self._read(raw, place, 0)
+        if kind is not Kind.BOOL or isinstance(node, HeaderRef | ElementRef | StackRef):
+            raise self.scope.error(place, f"is {kind} where a truth value is wanted")
+        return node
+
+    def header(self, raw: object, place: str) -> AnyHeaderRef:
+        """Return a header, at a fixed or a run-time place."""
+        node, kind = self._read(raw, place, 0)
+        if not isinstance(node, HeaderRef | ElementRef):
+            raise self.scope.error(place, f"is {kind} where a header is wanted")
+        return node
+
+    def stack(self, raw: object, place: str) -> StackRef:
+        """Return a header stack."""
+        node, kind = self._read(raw, place, 0)
+        if not isinstance(node, StackRef):
+            raise self.scope.error(place, f"is {kind} where a header stack is wanted")
+        return node
+
+    def lvalue(self, raw: object, place: str) -> LValue:
+        """Return a field that can be written to."""
+        node, _ = self._read(raw, place, 0)
+        if not isinstance(node, FieldRef | ElementFieldRef | LastFieldRef):
+            raise self.scope.error(place, "cannot be assigned to")
+        if isinstance(node, FieldRef):
+            self._fixed(node, place)
+        if node.field == VALID:
+            raise self.scope.error(place, "the valid bit of a header cannot be assigned to")
+        return node
+
+    def constant(self, raw: object, place: str) -> int:
+        """Return the value of an expression that has to be a constant."""
+        node = self.data(raw, place)
+        if not isinstance(node, Constant):
+            raise self.scope.unsupported(place, "a value that is not a constant")
+        return node.value
+
+    def _read(self, raw: object, place: str, depth: int) -> tuple[Operand, Kind]:
+        if depth > MAX_DEPTH:
+            raise self.scope.error(place, f"is nested more than {MAX_DEPTH} deep")
+        if not isinstance(raw, dict):
+            raise self.scope.error(place, "is not an object with type and value")
+        kind, value = raw.get("type"), raw.get("value")
+        if kind == "expression" or (kind is None and "op" in raw):
+            return self._operator(value if kind else raw, f"{place}.value", depth)
+        return self._leaf(kind, value, place)
+
+    def _leaf(self, kind: object, value: Any, place: str) -> tuple[Operand, Kind]:  # noqa: ANN401 - any JSON value
+        scope = self.scope
+        match kind:
+            case "field":
+                return scope.field(value, place), Kind.DATA
+            case "hexstr":
+                return Constant(scope.hexstr(value, place)), Kind.DATA
+            case "bool":
+                if not isinstance(value, bool):
+                    raise scope.error(place, f"{value!r} is neither true nor false")
+                return Truth(value), Kind.BOOL
+            case "local" | "runtime_data":
+                return ArgumentRef(self._argument(value, place)), Kind.DATA
+            case "header":
+                return HeaderRef(scope.header(value, place).name), Kind.HEADER
+            case "header_stack":
+                return StackRef(scope.stack(value, place).name), Kind.STACK
+            case "stack_field":
+                return self._last_field(value, place), Kind.DATA
+        raise scope.unsupported(place, f"a value of type {kind!r}")
+
+    def _fixed(self, ref: FieldRef, place: str) -> FieldRef:
+        if self.scope.spec(ref).variable:
+            raise self.scope.error(place, f"{ref.header}.{ref.field} is a varbit, which is only assigned to as a whole")
+        return ref
+
+    def _argument(self, value: object, place: str) -> int:
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < self.parameters:
+            raise self.scope.error(place, f"the action has no parameter {value!r}")
+        return value
+
+    def _last_field(self, value: object, place: str) -> LastFieldRef:
+        if not isinstance(value, list) or len(value) != 2:
+            raise self.scope.error(place, "a stack field is a pair of stack and field name")
+        stack = self.scope.stack(value[0], place)
+        return LastFieldRef(stack.name, self._stack_field(stack.elements[0], value[1], place))
+
+    def _stack_field(self, header: str, name: object, place: str) -> str:
+        return self._fixed(self.scope.field([header, name], place), place).field
+
+    def _operator(self, raw: object, place: str, depth: int) -> tuple[Operand, Kind]:
+        if not isinstance(raw, dict):
+            raise self.scope.error(place, "is not an expression")
+        if "op" not in raw:
+            return self._read(raw, place, depth + 1)
+        op = raw["op"]
+        if not isinstance(op, str):
+            raise self.scope.error(place, f"{op!r} is no operator")
+        if op in UnaryOp.__members__.values():
+            return self._unary(UnaryOp(op), raw, place, depth)
+        if op in BinaryOp.__members__.values():
+            return self._binary(BinaryOp(op), raw, place, depth)
+        match op:
+            case "?":
+                return self._choice(raw, place, depth)
+            case "dereference_header_stack":
+                return self._element(raw, place, depth), Kind.HEADER
+            case "access_field":
+                return self._element_field(raw, place, depth)
+        if op in _UNIONS:
+            raise self.scope.unsupported(place, f"header unions ({op})")
+        raise self.scope.unsupported(place, f"operator {op!r}")
+
+    def _operand(self, raw: dict[str, Any], side: str, wanted: Kind, place: str, depth: int) -> Any:  # noqa: ANN401
+        node, kind = self._read(raw.get(side), f"{place}.{side}", depth + 1)
+        if kind is not wanted:
+            raise self.scope.error(f"{place}.{side}", f"is {kind} where {wanted} is wanted")
+        return node
+
+    def _unary(self, op: UnaryOp, raw: dict[str, Any], place: str, depth: int) -> tuple[Operand, Kind]:
+        wanted, result = {
+            UnaryOp.NOT: (Kind.BOOL, Kind.BOOL),
+            UnaryOp.COMPLEMENT: (Kind.DATA, Kind.DATA),
+            UnaryOp.VALID: (Kind.HEADER, Kind.BOOL),
+            UnaryOp.DATA_TO_BOOL: (Kind.DATA, Kind.BOOL),
+            UnaryOp.BOOL_TO_DATA: (Kind.BOOL, Kind.DATA),
+            UnaryOp.LAST_STACK_INDEX: (Kind.STACK, Kind.DATA),
+            UnaryOp.SIZE_STACK: (Kind.STACK, Kind.DATA),
+        }[op]
+        return Unary(op, self._operand(raw, "right", wanted, place, depth)), result
+
+    def _binary(self, op: BinaryOp, raw: dict[str, Any], place: str, depth: int) -> tuple[Operand, Kind]:
+        left, left_kind = self._read(raw.get("left"), f"{place}.left", depth + 1)
+        right, right_kind = self._read(raw.get("right"), f"{place}.right", depth + 1)
+        if left_kind is not right_kind:
+            raise self.scope.error(place, f"{op.value} of {left_kind} and {right_kind}")
+        if op in _EQUALITIES and isinstance(left, HeaderRef | ElementRef) and isinstance(right, HeaderRef | ElementRef):
+            return HeadersEqual(left, right, negated=op is BinaryOp.NE), Kind.BOOL
+        wanted = left_kind if op in _EQUALITIES else Kind.BOOL if op in _LOGICAL else Kind.DATA
+        if left_kind is not wanted or isinstance(left, _NOT_VALUES) or isinstance(right, _NOT_VALUES):
+            raise self.scope.error(place, f"{op.value} of {left_kind}")
+        if op in _CASTS and not (isinstance(right, Constant) and 0 < right.value <= 1 << 16):
+            raise self.scope.error(f"{place}.right", "the width of a cast is a constant from 1")
+        result = Kind.BOOL if op in _EQUALITIES | _COMPARISONS | _LOGICAL else Kind.DATA
+        return Binary(op, left, right), result
+
+    def _choice(self, raw: dict[str, Any], place: str, depth: int) -> tuple[Operand, Kind]:
+        condition = self._operand(raw, "cond", Kind.BOOL, place, depth)
+        left, left_kind = self._read(raw.get("left"), f"{place}.left", depth + 1)
+        right, right_kind = self._read(raw.get("right"), f"{place}.right", depth + 1)
+        if left_kind is not right_kind or isinstance(left, _NOT_VALUES) or isinstance(right, _NOT_VALUES):
+            raise self.scope.error(place, f"? between {left_kind} and {right_kind}")
+        return Choice(condition, left, right), left_kind
+
+    def _element(self, raw: dict[str, Any], place: str, depth: int) -> ElementRef:
+        stack = self._operand(raw, "left", Kind.STACK, place, depth)
+        return ElementRef(stack.name, self._operand(raw, "right", Kind.DATA, place, depth))
+
+    def _element_field(self, raw: dict[str, Any], place: str, depth: int) -> tuple[Operand, Kind]:
+        header = self._operand(raw, "left", Kind.HEADER, place, depth)
+        scope, offset = self.scope, raw.get("right")
+        first = header.name if isinstance(header, HeaderRef) else scope.stacks[header.stack].elements[0]
+        names = [*(spec.name for spec in scope.headers[first].type.fields), VALID]
+        if not isinstance(offset, int) or isinstance(offset, bool) or not 0 <= offset < len(names):
+            raise scope.error(f"{place}.right", f"header {first} has no field at {offset!r}")
+        ref = self._fixed(FieldRef(first, names[offset]), place)
+        return (ref if isinstance(header, HeaderRef) else ElementFieldRef(header, ref.field)), Kind.DATA
+
+
+_NOT_VALUES = (HeaderRef, ElementRef, StackRef)

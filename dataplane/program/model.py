@@ -1,0 +1,690 @@
+"""A compiled P4 program as typed values, read from bmv2 JSON and P4Info by `dataplane.program.loader`.
+
+Everything is checked when it is loaded: names exist, expressions have the kind their place wants, control flow has no
+circle. What executes a program (the interpreter, a compiler) may rely on that. Section names follow bmv2's
+docs/JSON_format.md, version 2.23.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TypeAlias
+
+from finsy.proto import p4i
+
+from dataplane.program.objects import ActionSpec, CounterSpec, ProfileSpec, RegisterSpec, TableSpec
+
+VALID = "$valid$"
+"""The hidden one-bit field of every header that says whether the header is valid."""
+
+CORE_ERRORS = (
+    "NoError",
+    "PacketTooShort",
+    "NoMatch",
+    "StackOutOfBounds",
+    "HeaderTooShort",
+    "ParserTimeout",
+    "ParserInvalidArgument",
+)
+"""The errors of P4's core library, in the order in which bmv2 numbers those that a program leaves out."""
+
+
+# ---- headers
+
+
+@dataclass(frozen=True, slots=True)
+class FieldSpec:
+    """A field of a header type; `width_bits` is the greatest width where the field is a varbit."""
+
+    name: str
+    width_bits: int
+    signed: bool = False
+    variable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderType:
+    """The fields of a header or metadata struct, in wire order; `fixed_bits` leaves out a varbit."""
+
+    name: str
+    fields: tuple[FieldSpec, ...]
+
+    @property
+    def fixed_bits(self) -> int:
+        """Return the width of all fields but the varbit."""
+        return sum(spec.width_bits for spec in self.fields if not spec.variable)
+
+    @property
+    def varbit(self) -> FieldSpec | None:
+        """Return the variable-length field, of which there is at most one."""
+        return next((spec for spec in self.fields if spec.variable), None)
+
+    def field(self, name: str) -> FieldSpec | None:
+        """Return the field of that name; the hidden valid bit is one."""
+        if name == VALID:
+            return FieldSpec(VALID, 1)
+        return next((spec for spec in self.fields if spec.name == name), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """A header instance; metadata are always valid and never on the wire."""
+
+    name: str
+    type: HeaderType
+    metadata: bool
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderStack:
+    """A header stack and the instances it consists of, lowest index first."""
+
+    name: str
+    type: HeaderType
+    elements: tuple[str, ...]
+
+
+# ---- expressions: each node yields data (an integer), a truth value, a header or a stack
+
+
+class UnaryOp(StrEnum):
+    """Operators with one operand, as bmv2 JSON spells them."""
+
+    NOT = "not"
+    COMPLEMENT = "~"
+    VALID = "valid"
+    DATA_TO_BOOL = "d2b"
+    BOOL_TO_DATA = "b2d"
+    LAST_STACK_INDEX = "last_stack_index"
+    SIZE_STACK = "size_stack"
+
+
+class BinaryOp(StrEnum):
+    """Operators with two operands, as bmv2 JSON spells them."""
+
+    ADD = "+"
+    SUB = "-"
+    MUL = "*"
+    DIV = "/"
+    MOD = "%"
+    SHIFT_LEFT = "<<"
+    SHIFT_RIGHT = ">>"
+    AND = "&"
+    OR = "|"
+    XOR = "^"
+    EQ = "=="
+    NE = "!="
+    GT = ">"
+    GE = ">="
+    LT = "<"
+    LE = "<="
+    LOGICAL_AND = "and"
+    LOGICAL_OR = "or"
+    TWO_COMP_MOD = "two_comp_mod"
+    USAT_CAST = "usat_cast"
+    SAT_CAST = "sat_cast"
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """An integer of any size and sign."""
+
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """A literal truth value."""
+
+    value: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FieldRef:
+    """A field of a header instance, or its `$valid$` bit."""
+
+    header: str
+    field: str
+
+
+@dataclass(frozen=True, slots=True)
+class LastFieldRef:
+    """A field of the element of a stack that was extracted last."""
+
+    stack: str
+    field: str
+
+
+@dataclass(frozen=True, slots=True)
+class ArgumentRef:
+    """The run-time argument at `index` of the action that is running."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderRef:
+    """A header instance."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ElementRef:
+    """The header at a run-time index of a stack."""
+
+    stack: str
+    index: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class ElementFieldRef:
+    """A field of the header at a run-time index of a stack."""
+
+    element: ElementRef
+    field: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unary:
+    """An operator with its operand: data, truth value, header or stack, as the operator wants."""
+
+    op: UnaryOp
+    operand: Expression | AnyHeaderRef | StackRef
+
+
+@dataclass(frozen=True, slots=True)
+class Binary:
+    """An operator with its operands, data or truth values."""
+
+    op: BinaryOp
+    left: Expression
+    right: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class HeadersEqual:
+    """True if both headers are valid and every field is equal (or not so, if `negated`)."""
+
+    left: AnyHeaderRef
+    right: AnyHeaderRef
+    negated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The ternary operator."""
+
+    condition: Expression
+    left: Expression
+    right: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class StackRef:
+    """A header stack."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lookahead:
+    """Bits ahead of the parser's cursor; only in a parser's set operations and keys."""
+
+    offset_bits: int
+    width_bits: int
+
+
+AnyHeaderRef: TypeAlias = HeaderRef | ElementRef
+LValue: TypeAlias = FieldRef | ElementFieldRef | LastFieldRef
+Expression: TypeAlias = Constant | Truth | LValue | ArgumentRef | Unary | Binary | HeadersEqual | Choice
+
+
+# ---- primitives
+
+
+@dataclass(frozen=True, slots=True)
+class Assign:
+    """Set a field to data, cut to the field's width."""
+
+    target: LValue
+    value: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class AssignVariable:
+    """Copy a varbit field with its length."""
+
+    target: FieldRef
+    source: FieldRef
+
+
+@dataclass(frozen=True, slots=True)
+class AssignHeader:
+    """Copy a header with its validity."""
+
+    target: AnyHeaderRef
+    source: AnyHeaderRef
+
+
+@dataclass(frozen=True, slots=True)
+class AssignStack:
+    """Copy a header stack, element by element."""
+
+    target: StackRef
+    source: StackRef
+
+
+@dataclass(frozen=True, slots=True)
+class AddHeader:
+    """Make a header valid; one that was not has all fields set to zero."""
+
+    header: AnyHeaderRef
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveHeader:
+    """Make a header invalid."""
+
+    header: AnyHeaderRef
+
+
+@dataclass(frozen=True, slots=True)
+class Push:
+    """Move a stack's elements up by `count`; the first ones become invalid."""
+
+    stack: StackRef
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pop:
+    """Move a stack's elements down by `count`; the last ones become invalid."""
+
+    stack: StackRef
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """Count the packet in an indirect counter."""
+
+    counter: str
+    index: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterRead:
+    """Copy a register cell to a field; an index out of range leaves the field alone."""
+
+    target: LValue
+    register: str
+    index: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterWrite:
+    """Set a register cell; an index out of range does nothing."""
+
+    register: str
+    index: Expression
+    value: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Hash:
+    """Set a field to `base + hash % size`."""
+
+    target: LValue
+    base: Expression
+    calculation: Calculation
+    size: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Random:
+    """Set a field to a random value from `low` to `high`, both included."""
+
+    target: LValue
+    low: Expression
+    high: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class MarkToDrop:
+    """Set a standard_metadata_t's egress_spec to the drop port and its multicast group to zero."""
+
+    header: str
+
+
+@dataclass(frozen=True, slots=True)
+class Clone:
+    """Ask for a clone to the mirror session at the end of this pipeline, keeping the fields of a list."""
+
+    session: Expression
+    field_list: int
+
+
+@dataclass(frozen=True, slots=True)
+class Resubmit:
+    """Ask that the packet goes through ingress again as it came in."""
+
+    field_list: int
+
+
+@dataclass(frozen=True, slots=True)
+class Recirculate:
+    """Ask that the packet goes through ingress again as it leaves egress."""
+
+    field_list: int
+
+
+@dataclass(frozen=True, slots=True)
+class Truncate:
+    """Cut the packet that leaves to a length in bytes."""
+
+    length_bytes: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class LogMessage:
+    """Log a text in which each `{}` stands for a value."""
+
+    text: str
+    values: tuple[Expression, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """P4's assert or assume: the packet cannot go on where the condition is zero."""
+
+    condition: Expression
+    assume: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """End the pipeline when the current table or call is done."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoOp:
+    """Do nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Jump:
+    """Go on with the primitive at `target`."""
+
+    target: int
+
+
+@dataclass(frozen=True, slots=True)
+class JumpIfZero:
+    """Go on with the primitive at `target` if the condition is zero."""
+
+    condition: Expression
+    target: int
+
+
+Primitive: TypeAlias = (
+    Assign
+    | AssignVariable
+    | AssignHeader
+    | AssignStack
+    | AddHeader
+    | RemoveHeader
+    | Push
+    | Pop
+    | Count
+    | RegisterRead
+    | RegisterWrite
+    | Hash
+    | Random
+    | MarkToDrop
+    | Clone
+    | Resubmit
+    | Recirculate
+    | Truncate
+    | LogMessage
+    | Check
+    | Exit
+    | NoOp
+    | Jump
+    | JumpIfZero
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """An action with its body; p4c may compile one P4 action into several with the same name."""
+
+    spec: ActionSpec
+    primitives: tuple[Primitive, ...]
+
+    @property
+    def name(self) -> str:
+        """Return the fully qualified name."""
+        return self.spec.name
+
+
+# ---- calculations and checksums
+
+
+@dataclass(frozen=True, slots=True)
+class SizedConstant:
+    """A constant of a calculation's input."""
+
+    value: int
+    width_bits: int
+
+
+@dataclass(frozen=True, slots=True)
+class Payload:
+    """All bytes behind the parsed headers, as a calculation's input."""
+
+
+CalculationInput: TypeAlias = FieldRef | HeaderRef | SizedConstant | Payload
+
+
+@dataclass(frozen=True, slots=True)
+class Calculation:
+    """A hash or checksum algorithm over fields laid bit by bit one behind the other; invalid headers are left out."""
+
+    name: str
+    algorithm: str
+    inputs: tuple[CalculationInput, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Checksum:
+    """A field that is compared with a calculation after parsing, or set by it before deparsing."""
+
+    name: str
+    target: FieldRef
+    calculation: Calculation
+    condition: Expression | None
+    verify: bool
+    update: bool
+
+
+# ---- parsers and deparsers
+
+
+@dataclass(frozen=True, slots=True)
+class Extract:
+    """Extract a header, or the next element of a stack; `varbit_bits` is the length of its varbit."""
+
+    target: HeaderRef | StackRef
+    varbit_bits: Expression | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ParserSet:
+    """Set a field in the parser."""
+
+    target: LValue
+    value: Expression | Lookahead
+
+
+@dataclass(frozen=True, slots=True)
+class Verify:
+    """End parsing with an error code where the condition does not hold."""
+
+    condition: Expression
+    error: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Advance:
+    """Move the cursor by a number of bits, which has to be a multiple of 8."""
+
+    bits: Expression
+
+
+ParserOp: TypeAlias = Extract | ParserSet | Verify | Advance | Primitive
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """One case of a select: key and value agree in the bits of `mask` (all of them if None)."""
+
+    value: int
+    mask: int | None
+    next_state: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPart:
+    """A part of a select's key, padded to whole bytes."""
+
+    source: LValue | Lookahead
+    width_bits: int
+
+
+@dataclass(frozen=True, slots=True)
+class ParserState:
+    """Operations, then a select: the first transition that matches, else `default` (None: parsing is done)."""
+
+    name: str
+    operations: tuple[ParserOp, ...]
+    key: tuple[KeyPart, ...]
+    transitions: tuple[Transition, ...]
+    default: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Parser:
+    """A state machine by state name."""
+
+    name: str
+    initial: str | None
+    states: Mapping[str, ParserState]
+
+
+@dataclass(frozen=True, slots=True)
+class Deparser:
+    """Headers in the order in which the valid ones are written, and primitives that run before."""
+
+    name: str
+    order: tuple[str, ...]
+    primitives: tuple[Primitive, ...] = ()
+
+
+# ---- control flow
+
+
+@dataclass(frozen=True, slots=True)
+class KeySource:
+    """Where a table's key field is read; bits outside `mask` count as zero."""
+
+    source: FieldRef
+    mask: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TableNode:
+    """The application of a table; what comes next depends on hit or miss and on the action that ran."""
+
+    name: str
+    keys: tuple[KeySource, ...]
+    actions: Mapping[str, Action]
+    hit_next: Mapping[str, str | None]
+    miss_next: Mapping[str, str | None]
+    selector: Calculation | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConditionNode:
+    """A branch."""
+
+    name: str
+    condition: Expression
+    true_next: str | None
+    false_next: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class CallNode:
+    """A call of an action with fixed arguments, outside any table that the control plane can see."""
+
+    name: str
+    action: Action
+    arguments: tuple[int, ...]
+    next_node: str | None
+
+
+Node: TypeAlias = TableNode | ConditionNode | CallNode
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """A top control block: nodes by name, free of circles."""
+
+    name: str
+    initial: str | None
+    nodes: Mapping[str, Node]
+
+
+# ---- the whole
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A v1model program as compiled for bmv2; `digest` is the SHA-256 over JSON and P4Info, in hex.
+
+    `tables` holds what has entries: every table of the P4Info and those that the compiler made with constant entries.
+    `actions` holds every action of the P4Info by name.
+    """
+
+    name: str
+    digest: str
+    tables: Mapping[str, TableSpec]
+    actions: Mapping[str, ActionSpec]
+    profiles: Mapping[str, ProfileSpec]
+    counters: Mapping[str, CounterSpec]
+    registers: Mapping[str, RegisterSpec]
+    p4info: p4i.P4Info = field(compare=False)
+    headers: Mapping[str, Header]
+    stacks: Mapping[str, HeaderStack]
+    errors: Mapping[str, int]
+    aliases: Mapping[str, FieldRef]
+    field_lists: Mapping[int, tuple[FieldRef, ...]]
+    parser: Parser
+    ingress: Pipeline
+    egress: Pipeline
+    deparser: Deparser
+    checksums: tuple[Checksum, ...]
+
+    def find_field(self, name: str) -> FieldRef | None:
+        """Return the field behind an alias or a dotted name such as `standard_metadata.egress_spec`, if any."""
+        alias = self.aliases.get(name)
+        if alias is not None:
+            return alias
+        header_name, _, field_name = name.partition(".")
+        header = self.headers.get(header_name)
+        if header is None or header.type.field(field_name) is None:
+            return None
+        return FieldRef(header_name, field_name)

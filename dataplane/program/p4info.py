@@ -1,0 +1,115 @@
+"""Reads P4Info (p4runtime.proto's p4.config.v1.P4Info) as text or binary, and says what a table should look like."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from finsy.proto import p4i
+from google.protobuf import text_format
+from google.protobuf.message import DecodeError
+
+from dataplane.errors import ProgramError
+from dataplane.program.objects import ActionCall, ActionSpec, KeyField, MatchKind
+
+_KINDS = {
+    p4i.MatchField.EXACT: MatchKind.EXACT,
+    p4i.MatchField.LPM: MatchKind.LPM,
+    p4i.MatchField.TERNARY: MatchKind.TERNARY,
+    p4i.MatchField.RANGE: MatchKind.RANGE,
+    p4i.MatchField.OPTIONAL: MatchKind.OPTIONAL,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredTable:
+    """A table as the P4Info declares it; a key field of width 0 is an enum or error, whose width the JSON knows."""
+
+    name: str
+    keys: tuple[KeyField, ...]
+    actions: tuple[str, ...]
+    size: int
+    is_const: bool
+    default: ActionCall | None
+    idle_timeout: bool
+
+
+def read_p4info(data: bytes, file: str) -> p4i.P4Info:
+    """Return the P4Info in `data`, text or binary; raise ProgramError if it is neither, or not supported."""
+    info = p4i.P4Info()
+    try:
+        text_format.Parse(data.decode("utf-8"), info)
+    except (UnicodeDecodeError, text_format.ParseError) as text_error:
+        try:
+            info = p4i.P4Info.FromString(data)
+        except DecodeError:
+            raise ProgramError(f"is no P4Info: {str(text_error).splitlines()[0]}", file=file) from text_error
+    except RecursionError as error:
+        raise ProgramError("is no P4Info: nested too deeply", file=file) from error
+    _refuse_unsupported(info, file)
+    return info
+
+
+def declared_actions(info: p4i.P4Info) -> dict[int, ActionSpec]:
+    """Return the actions of a P4Info by id."""
+    return {
+        action.preamble.id: ActionSpec(
+            action.preamble.name, tuple((parameter.name, parameter.bitwidth) for parameter in action.params)
+        )
+        for action in info.actions
+    }
+
+
+def declared_tables(info: p4i.P4Info, file: str) -> dict[str, DeclaredTable]:
+    """Return the tables of a P4Info by name; raise ProgramError where an id or a match kind is not known."""
+    actions = declared_actions(info)
+    tables: dict[str, DeclaredTable] = {}
+    for table in info.tables:
+        name = table.preamble.name
+        if name in tables:
+            raise ProgramError("is declared twice", file=file, construct=f"table {name}")
+        unknown = [ref.id for ref in table.action_refs if ref.id not in actions]
+        if unknown:
+            raise ProgramError(f"has no action with id {unknown[0]}", file=file, construct=f"table {name}")
+        tables[name] = DeclaredTable(
+            name,
+            tuple(_key(field, f"table {name}", file) for field in table.match_fields),
+            tuple(actions[ref.id].name for ref in table.action_refs),
+            table.size,
+            table.is_const_table,
+            _default(table, actions),
+            table.idle_timeout_behavior == p4i.Table.NOTIFY_CONTROL,
+        )
+    return tables
+
+
+def _key(field: p4i.MatchField, place: str, file: str) -> KeyField:
+    kind = _KINDS.get(field.match_type)
+    if kind is None:
+        raise ProgramError(f"match type of {field.name} is not supported", file=file, construct=place)
+    if field.bitwidth == 0 and field.type_name.name:
+        raise ProgramError(
+            f"{field.name} is translated to a string, which is not supported", file=file, construct=place
+        )
+    return KeyField(field.name, kind, field.bitwidth)
+
+
+def _default(table: p4i.Table, actions: dict[int, ActionSpec]) -> ActionCall | None:
+    initial = table.initial_default_action
+    action = actions.get(initial.action_id or table.const_default_action_id)
+    if action is None or (action.parameters and not initial.arguments):
+        return None
+    return ActionCall(action.name, tuple(int.from_bytes(argument.value, "big") for argument in initial.arguments))
+
+
+def _refuse_unsupported(info: p4i.P4Info, file: str) -> None:
+    refused = {
+        "meter": [item.preamble.name for item in info.meters],
+        "direct meter": [item.preamble.name for item in info.direct_meters],
+        "digest": [item.preamble.name for item in info.digests],
+        "parser value set": [item.preamble.name for item in info.value_sets],
+    }
+    for what, names in refused.items():
+        if names:
+            raise ProgramError(f"a {what} is not supported", file=file, construct=names[0])
+    for extern in info.externs:
+        raise ProgramError("an extern is not supported", file=file, construct=extern.extern_type_name)

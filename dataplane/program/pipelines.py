@@ -1,0 +1,329 @@
+"""Reads the control flow of a bmv2 JSON file: tables, branches and calls, and the tables' entries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from dataplane.program.calculations import read_selector
+from dataplane.program.expressions import ExpressionReader
+from dataplane.program.model import (
+    VALID,
+    Action,
+    Calculation,
+    CallNode,
+    ConditionNode,
+    FieldRef,
+    KeySource,
+    Node,
+    Pipeline,
+    TableNode,
+)
+from dataplane.program.objects import ActionCall, ConstEntry, KeyField, MatchKind, ProfileSpec, TableSpec
+from dataplane.program.p4info import DeclaredTable
+from dataplane.program.raw import RawDefault, RawEntry, RawKey, RawMatch, RawPipeline, RawTable
+from dataplane.program.scope import Scope
+
+_PRIORITIZED = {MatchKind.TERNARY, MatchKind.RANGE, MatchKind.OPTIONAL}
+_TYPES = {"simple", "indirect", "indirect_ws"}
+
+
+@dataclass(slots=True)
+class PipelineReader:
+    """Reads both pipelines and gathers their tables and profiles; `declared` is None where there is no P4Info."""
+
+    scope: Scope
+    declared: Mapping[str, DeclaredTable] | None
+    group_sizes: Mapping[str, int]
+    tables: dict[str, TableSpec] = field(default_factory=dict)
+    profiles: dict[str, ProfileSpec] = field(default_factory=dict)
+    selectors: dict[str, Calculation] = field(default_factory=dict)
+
+    def pipeline(self, raw: RawPipeline, place: str) -> Pipeline:
+        """Return a pipeline whose nodes all lead somewhere and never in a circle."""
+        self._read_profiles(raw, place)
+        nodes: dict[str, Node] = {}
+        reader = ExpressionReader(self.scope)
+        for index, table in enumerate(raw.tables):
+            where = f"{place}.tables[{index}]"
+            self.scope.insert(nodes, table.name, self._table(table, where), where)
+        for index, item in enumerate(raw.conditionals):
+            where = f"{place}.conditionals[{index}]"
+            condition = reader.truth(item.expression, f"{where}.expression")
+            node = ConditionNode(item.name, condition, item.true_next, item.false_next)
+            self.scope.insert(nodes, item.name, node, where)
+        for index, call in enumerate(raw.action_calls):
+            where = f"{place}.action_calls[{index}]"
+            action = self._action(call.action_id, where)
+            self._check_arguments(action, 0, where)
+            self.scope.insert(nodes, call.name, CallNode(call.name, action, (), call.next_node), where)
+        pipeline = Pipeline(raw.name, raw.init_table, nodes)
+        self._check_flow(pipeline, place)
+        return pipeline
+
+    def _read_profiles(self, raw: RawPipeline, place: str) -> None:
+        for index, item in enumerate(raw.action_profiles):
+            where = f"{place}.action_profiles[{index}]"
+            size = self.group_sizes.get(item.name, 0)
+            spec = ProfileSpec(item.name, item.max_size, size, item.selector is not None)
+            self.scope.insert(self.profiles, item.name, spec, where)
+            if item.selector is not None:
+                self.selectors[item.name] = read_selector(item.name, item.selector, self.scope, f"{where}.selector")
+
+    def _action(self, action_id: int, place: str) -> Action:
+        action = self.scope.actions.get(action_id)
+        if action is None:
+            raise self.scope.error(place, f"no action has the id {action_id}")
+        return action
+
+    def _check_arguments(self, action: Action, count: int, place: str) -> None:
+        if len(action.spec.parameters) != count:
+            raise self.scope.error(place, f"{action.name} takes {len(action.spec.parameters)} arguments, not {count}")
+
+    def _table(self, raw: RawTable, place: str) -> Node:
+        declared = None if self.declared is None else self.declared.get(raw.name)
+        actions = self._table_actions(raw, place)
+        self._refuse_unsupported(raw, place)
+        default = raw.default_entry
+        fixed = default is not None and (default.action_const or default.action_entry_const)
+        if declared is None and not raw.key and raw.type == "simple" and default is not None and fixed:
+            call = self._call(default.action_id, default.action_data, actions, f"{place}.default_entry")
+            return CallNode(
+                raw.name, actions[call.action], call.arguments, self._next(raw, call.action, place, hit=False)
+            )
+        if self.declared is not None and declared is None and not raw.entries:
+            raise self.scope.error(place, f"table {raw.name} is not in the P4Info")
+        keys = self._keys(raw, declared, place)
+        spec = self._spec(raw, declared, keys, actions, place)
+        self.scope.insert(self.tables, raw.name, spec, place)
+        return TableNode(
+            raw.name,
+            tuple(self._key_source(key, f"{place}.key[{index}]") for index, key in enumerate(raw.key)),
+            actions,
+            {name: self._next(raw, name, place, hit=True) for name in actions},
+            {name: self._next(raw, name, place, hit=False) for name in actions},
+            self.selectors.get(raw.action_profile or ""),
+        )
+
+    def _refuse_unsupported(self, raw: RawTable, place: str) -> None:
+        if raw.direct_meters is not None:
+            raise self.scope.unsupported(f"{place}.direct_meters", f"direct meter {raw.direct_meters}")
+        if raw.type not in _TYPES:
+            raise self.scope.unsupported(f"{place}.type", f"a table of type {raw.type!r}")
+        if (raw.type == "simple") is not (raw.action_profile is None):
+            raise self.scope.error(f"{place}.action_profile", f"does not go with a table of type {raw.type}")
+        if raw.action_profile is not None:
+            profile = self.scope.named(self.profiles, raw.action_profile, "action profile", f"{place}.action_profile")
+            if profile.selector is not (raw.type == "indirect_ws"):
+                raise self.scope.error(f"{place}.action_profile", f"{profile.name} does not go with {raw.type}")
+
+    def _table_actions(self, raw: RawTable, place: str) -> dict[str, Action]:
+        actions: dict[str, Action] = {}
+        for index, action_id in enumerate(raw.action_ids):
+            where = f"{place}.action_ids[{index}]"
+            action = self._action(action_id, where)
+            self.scope.insert(actions, action.name, action, where)
+        return actions
+
+    def _next(self, raw: RawTable, action: str, place: str, *, hit: bool) -> str | None:
+        outcome = "__HIT__" if hit else "__MISS__"
+        if outcome in raw.next_tables:
+            return raw.next_tables[outcome]
+        if action in raw.next_tables:
+            return raw.next_tables[action]
+        if "__HIT__" in raw.next_tables or "__MISS__" in raw.next_tables:
+            return raw.base_default_next
+        raise self.scope.error(f"{place}.next_tables", f"does not say what follows {action}")
+
+    # ---- keys
+
+    def _keys(self, raw: RawTable, declared: DeclaredTable | None, place: str) -> tuple[KeyField, ...]:
+        keys = tuple(self._key(key, f"{place}.key[{index}]") for index, key in enumerate(raw.key))
+        if sum(key.kind is MatchKind.LPM for key in keys) > 1:
+            raise self.scope.error(f"{place}.key", "has more than one lpm field")
+        if declared is None:
+            return keys
+        if len(keys) != len(declared.keys):
+            raise self.scope.error(f"{place}.key", f"the P4Info gives {raw.name} {len(declared.keys)} key fields")
+        wanted = {key.name: key for key in declared.keys}
+        return tuple(
+            self._declared_key(key, wanted.get(key.name), f"{place}.key[{index}]") for index, key in enumerate(keys)
+        )
+
+    def _declared_key(self, key: KeyField, declared: KeyField | None, place: str) -> KeyField:
+        if declared is None:
+            raise self.scope.error(place, f"key field {key.name} is not in the P4Info")
+        same_kind = declared.kind is key.kind or (declared.kind, key.kind) == (MatchKind.OPTIONAL, MatchKind.TERNARY)
+        if not same_kind or declared.width not in {0, key.width}:
+            mine, theirs = f"{key.kind} of {key.width} bits", f"{declared.kind} of {declared.width} bits"
+            raise self.scope.error(place, f"key field {key.name} is {mine}, in the P4Info {theirs}")
+        return KeyField(key.name, declared.kind, key.width)
+
+    def _key(self, raw: RawKey, place: str) -> KeyField:
+        source = self._key_source(raw, place).source
+        kind = "exact" if raw.match_type == "valid" else raw.match_type
+        if kind not in MatchKind.__members__.values():
+            raise self.scope.unsupported(place, f"match type {raw.match_type!r}")
+        name = raw.name or f"{source.header}.{source.field}"
+        return KeyField(name, MatchKind(kind), self.scope.spec(source).width_bits)
+
+    def _key_source(self, raw: RawKey, place: str) -> KeySource:
+        if raw.match_type == "valid":
+            return KeySource(FieldRef(self.scope.header(raw.target, place).name, VALID))
+        source = self.scope.field(raw.target, place)
+        spec = self.scope.spec(source)
+        if spec.variable:
+            raise self.scope.unsupported(place, "a varbit in a table's key")
+        mask = None if raw.mask is None else self.scope.unsigned(raw.mask, spec.width_bits, f"{place}.mask")
+        return KeySource(source, mask)
+
+    # ---- the table's value
+
+    def _spec(
+        self,
+        raw: RawTable,
+        declared: DeclaredTable | None,
+        keys: tuple[KeyField, ...],
+        actions: dict[str, Action],
+        place: str,
+    ) -> TableSpec:
+        names = tuple(actions)
+        if declared is not None and set(declared.actions) != set(names):
+            wrong = sorted(set(declared.actions) ^ set(names))[0]
+            raise self.scope.error(f"{place}.actions", f"only one of JSON and P4Info has the action {wrong}")
+        counter = self.scope.direct_counters.get(raw.name)
+        if raw.with_counters is not (counter is not None):
+            raise self.scope.error(f"{place}.with_counters", "does not agree with counter_arrays")
+        if not 0 <= raw.max_size <= 1 << 31:
+            raise self.scope.error(f"{place}.max_size", f"a table of {raw.max_size} entries is not possible")
+        return TableSpec(
+            name=raw.name,
+            keys=keys,
+            actions=names,
+            default=self._default(raw, declared, actions, place),
+            const_default=raw.default_entry is not None and raw.default_entry.action_const,
+            size=(declared.size if declared else 0) or raw.max_size,
+            profile=raw.action_profile,
+            direct_counter=counter,
+            idle_timeout=raw.support_timeout or (declared is not None and declared.idle_timeout),
+            const_entries=self._entries(raw, keys, actions, place),
+            is_const=declared.is_const if declared is not None else bool(raw.entries),
+        )
+
+    def _default(
+        self, raw: RawTable, declared: DeclaredTable | None, actions: dict[str, Action], place: str
+    ) -> ActionCall:
+        entry: RawDefault | None = raw.default_entry
+        if entry is not None:
+            return self._call(entry.action_id, entry.action_data, actions, f"{place}.default_entry")
+        call = declared.default if declared is not None and declared.default is not None else ActionCall("NoAction")
+        if call.action not in actions:
+            raise self.scope.error(place, f"table {raw.name} has no default action")
+        self._check_arguments(actions[call.action], len(call.arguments), place)
+        return call
+
+    def _call(self, action_id: int, data: list[str], actions: dict[str, Action], place: str) -> ActionCall:
+        action = self._action(action_id, place)
+        if actions.get(action.name) is not action:
+            raise self.scope.error(place, f"{action.name} is not an action of the table")
+        self._check_arguments(action, len(data), place)
+        arguments = tuple(
+            self.scope.unsigned(text, width, f"{place}.action_data[{index}]")
+            for index, (text, (_, width)) in enumerate(zip(data, action.spec.parameters, strict=True))
+        )
+        return ActionCall(action.name, arguments)
+
+    # ---- constant entries
+
+    def _entries(
+        self, raw: RawTable, keys: tuple[KeyField, ...], actions: dict[str, Action], place: str
+    ) -> tuple[ConstEntry, ...]:
+        if raw.entries and raw.type != "simple":
+            raise self.scope.unsupported(f"{place}.entries", "constant entries of an indirect table")
+        prioritized = any(key.kind in _PRIORITIZED for key in keys)
+        last = max((entry.priority for entry in raw.entries), default=0)
+        entries: list[ConstEntry] = []
+        for index, entry in enumerate(raw.entries):
+            where = f"{place}.entries[{index}]"
+            priority = last + 1 - entry.priority if prioritized else 0
+            entries.append(self._entry(entry, keys, actions, priority, where))
+        return tuple(entries)
+
+    def _entry(
+        self, raw: RawEntry, keys: tuple[KeyField, ...], actions: dict[str, Action], priority: int, place: str
+    ) -> ConstEntry:
+        if len(raw.match_key) != len(keys):
+            raise self.scope.error(f"{place}.match_key", f"has {len(raw.match_key)} fields, the table {len(keys)}")
+        match = tuple(
+            self._match(part, key, f"{place}.match_key[{index}]")
+            for index, (part, key) in enumerate(zip(raw.match_key, keys, strict=True))
+        )
+        action = raw.action_entry
+        call = self._call(action.action_id, action.action_data, actions, f"{place}.action_entry")
+        return ConstEntry(match, priority, call)
+
+    def _match(self, raw: RawMatch, key: KeyField, place: str) -> int | tuple[int, int] | None:
+        kinds = {key.kind.value, "ternary"} if key.kind is MatchKind.OPTIONAL else {key.kind.value}
+        if raw.match_type == "valid" and key.kind is MatchKind.EXACT and isinstance(raw.key, bool):
+            return int(raw.key)
+        if raw.match_type not in kinds:
+            raise self.scope.error(place, f"is {raw.match_type} where {key.kind} is wanted")
+        if key.kind is MatchKind.RANGE:
+            low, high = (self.scope.unsigned(text, key.width, place) for text in (raw.start, raw.end))
+            return low, high
+        value = self.scope.unsigned(raw.key, key.width, place)
+        match key.kind:
+            case MatchKind.LPM:
+                if raw.prefix_length is None or not 0 <= raw.prefix_length <= key.width:
+                    raise self.scope.error(place, f"{raw.prefix_length} is no prefix length")
+                host_bits = key.width - raw.prefix_length
+                return value >> host_bits << host_bits, raw.prefix_length
+            case MatchKind.TERNARY:
+                mask = self.scope.unsigned(raw.mask, key.width, place)
+                return value & mask, mask
+            case MatchKind.OPTIONAL:
+                return self._optional(raw, value, key, place)
+        return value
+
+    def _optional(self, raw: RawMatch, value: int, key: KeyField, place: str) -> int | None:
+        everything = (1 << key.width) - 1
+        mask = everything if raw.mask is None else self.scope.unsigned(raw.mask, key.width, place)
+        if mask not in {0, everything}:
+            raise self.scope.error(place, "an optional field matches the whole value or any")
+        return value if mask else None
+
+    # ---- control flow
+
+    def _check_flow(self, pipeline: Pipeline, place: str) -> None:
+        """Raise unless every node exists and none can follow itself (a depth-first search without recursion)."""
+        done: set[str] = set()
+        path: list[str] = []
+        stack: list[tuple[str, bool]] = [] if pipeline.initial is None else [(pipeline.initial, False)]
+        on_path: set[str] = set()
+        while stack:
+            name, leaving = stack.pop()
+            if leaving:
+                on_path.discard(path.pop())
+                done.add(name)
+                continue
+            if name in on_path:
+                raise self.scope.error(place, f"{name} follows itself")
+            if name in done:
+                continue
+            if name not in pipeline.nodes:
+                raise self.scope.error(place, f"no table, branch or call is named {name!r}")
+            on_path.add(name)
+            path.append(name)
+            stack.append((name, True))
+            stack.extend((following, False) for following in successors(pipeline.nodes[name]) if following is not None)
+
+
+def successors(node: Node) -> tuple[str | None, ...]:
+    """Return the names of the nodes that may follow a node; None is the end of the pipeline."""
+    match node:
+        case CallNode():
+            return (node.next_node,)
+        case ConditionNode():
+            return node.true_next, node.false_next
+        case TableNode():
+            return *node.hit_next.values(), *node.miss_next.values()

@@ -1,0 +1,291 @@
+"""The shape of a bmv2 JSON file (docs/JSON_format.md of p4lang/behavioral-model, version 2.23), decoded strictly.
+
+Only shapes are checked here; `dataplane.program.loader` gives them meaning. Keys that carry no meaning for a switch
+(source_info, pragmas, ids that nothing refers to) are left unread, as bmv2 leaves them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+
+class RawValue(msgspec.Struct, frozen=True, kw_only=True):
+    """bmv2's type-value object; the type of `value` depends on `type`."""
+
+    type: str
+    value: Any = None
+    bitwidth: int | None = None
+
+
+class RawHeaderType(msgspec.Struct, frozen=True, kw_only=True):
+    """A header type; a field is [name, width or "*"] or [name, width, signed]."""
+
+    name: str
+    fields: list[list[str | int | bool]]
+    length_exp: Any = None
+    max_length: int | None = None
+
+
+class RawHeader(msgspec.Struct, frozen=True, kw_only=True):
+    """A header instance."""
+
+    name: str
+    id: int
+    header_type: str
+    metadata: bool
+
+
+class RawStack(msgspec.Struct, frozen=True, kw_only=True):
+    """A header stack."""
+
+    name: str
+    header_type: str
+    header_ids: list[int]
+
+
+class RawNamed(msgspec.Struct, frozen=True, kw_only=True):
+    """An object of which only the name matters, to refuse it by."""
+
+    name: str
+
+
+class RawFieldList(msgspec.Struct, frozen=True, kw_only=True):
+    """A list of fields that a clone, a resubmitted or a recirculated packet keeps."""
+
+    name: str
+    id: int
+    elements: list[RawValue]
+
+
+class RawCall(msgspec.Struct, frozen=True, kw_only=True):
+    """A primitive, or a parser operation, with its parameters."""
+
+    op: str
+    parameters: list[Any] = []
+
+
+class RawTransition(msgspec.Struct, frozen=True, kw_only=True):
+    """A case of a select; old files have the value "default" and no type on the default case."""
+
+    type: str = "hexstr"
+    value: str | None = None
+    mask: str | None = None
+    next_state: str | None = None
+
+
+class RawState(msgspec.Struct, frozen=True, kw_only=True):
+    """A parse state."""
+
+    name: str
+    parser_ops: list[RawCall]
+    transitions: list[RawTransition]
+    transition_key: list[RawValue]
+
+
+class RawParser(msgspec.Struct, frozen=True, kw_only=True):
+    """A parser."""
+
+    name: str
+    init_state: str | None
+    parse_states: list[RawState]
+
+
+class RawDeparser(msgspec.Struct, frozen=True, kw_only=True):
+    """A deparser."""
+
+    name: str
+    order: list[str]
+    primitives: list[RawCall] = []
+
+
+class RawCounter(msgspec.Struct, frozen=True, kw_only=True):
+    """A counter array; a direct one has the table's name in `binding`."""
+
+    name: str
+    is_direct: bool = False
+    size: int | None = None
+    binding: str | None = None
+
+
+class RawRegister(msgspec.Struct, frozen=True, kw_only=True):
+    """A register array."""
+
+    name: str
+    size: int
+    bitwidth: int
+
+
+class RawCalculation(msgspec.Struct, frozen=True, kw_only=True):
+    """A named calculation."""
+
+    name: str
+    algo: str
+    input: list[RawValue]
+
+
+class RawParameter(msgspec.Struct, frozen=True, kw_only=True):
+    """A run-time parameter of an action."""
+
+    name: str
+    bitwidth: int
+
+
+class RawAction(msgspec.Struct, frozen=True, kw_only=True):
+    """An action."""
+
+    name: str
+    id: int
+    runtime_data: list[RawParameter]
+    primitives: list[RawCall]
+
+
+class RawKey(msgspec.Struct, frozen=True, kw_only=True):
+    """A field of a table's key."""
+
+    match_type: str
+    target: list[str] | str
+    mask: str | None = None
+    name: str | None = None
+
+
+class RawDefault(msgspec.Struct, frozen=True, kw_only=True):
+    """A default entry."""
+
+    action_id: int
+    action_const: bool = False
+    action_data: list[str] = []
+    action_entry_const: bool = False
+
+
+class RawMatch(msgspec.Struct, frozen=True, kw_only=True):
+    """One field of a constant entry's match."""
+
+    match_type: str
+    key: str | bool | None = None
+    mask: str | None = None
+    prefix_length: int | None = None
+    start: str | None = None
+    end: str | None = None
+
+
+class RawActionEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """The action of a constant entry."""
+
+    action_id: int
+    action_data: list[str]
+
+
+class RawEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """A constant entry; a smaller priority wins."""
+
+    match_key: list[RawMatch]
+    action_entry: RawActionEntry
+    priority: int = 0
+
+
+class RawTable(msgspec.Struct, frozen=True, kw_only=True):
+    """A table."""
+
+    name: str
+    key: list[RawKey]
+    type: str
+    max_size: int
+    action_ids: list[int]
+    next_tables: dict[str, str | None]
+    action_profile: str | None = None
+    with_counters: bool = False
+    support_timeout: bool = False
+    direct_meters: str | None = None
+    base_default_next: str | None = None
+    default_entry: RawDefault | None = None
+    entries: list[RawEntry] = []
+
+
+class RawSelector(msgspec.Struct, frozen=True, kw_only=True):
+    """The hash of an action selector."""
+
+    algo: str
+    input: list[RawValue]
+
+
+class RawProfile(msgspec.Struct, frozen=True, kw_only=True):
+    """An action profile."""
+
+    name: str
+    max_size: int
+    selector: RawSelector | None = None
+
+
+class RawConditional(msgspec.Struct, frozen=True, kw_only=True):
+    """A branch."""
+
+    name: str
+    expression: Any
+    true_next: str | None = None
+    false_next: str | None = None
+
+
+class RawActionCall(msgspec.Struct, frozen=True, kw_only=True):
+    """A direct call of an action without parameters."""
+
+    name: str
+    action_id: int
+    next_node: str | None = None
+
+
+class RawPipeline(msgspec.Struct, frozen=True, kw_only=True):
+    """A top control block."""
+
+    name: str
+    init_table: str | None
+    tables: list[RawTable]
+    action_profiles: list[RawProfile] = []
+    conditionals: list[RawConditional] = []
+    action_calls: list[RawActionCall] = []
+
+
+class RawChecksum(msgspec.Struct, frozen=True, kw_only=True):
+    """A checksum."""
+
+    name: str
+    target: list[str]
+    type: str
+    calculation: str
+    update: bool = True
+    verify: bool = True
+    if_cond: Any = None
+
+
+class RawMeta(msgspec.Struct, frozen=True, kw_only=True):
+    """The file's version."""
+
+    version: list[int]
+
+
+class RawProgram(msgspec.Struct, frozen=True, kw_only=True):
+    """A whole file."""
+
+    meta: RawMeta | None = msgspec.field(name="__meta__", default=None)
+    program: str = ""
+    header_types: list[RawHeaderType]
+    headers: list[RawHeader]
+    header_stacks: list[RawStack] = []
+    header_unions: list[RawNamed] = []
+    header_union_stacks: list[RawNamed] = []
+    field_lists: list[RawFieldList] = []
+    errors: list[tuple[str, int]] = []
+    parsers: list[RawParser]
+    parse_vsets: list[RawNamed] = []
+    deparsers: list[RawDeparser]
+    meter_arrays: list[RawNamed] = []
+    counter_arrays: list[RawCounter] = []
+    register_arrays: list[RawRegister] = []
+    calculations: list[RawCalculation] = []
+    learn_lists: list[RawNamed] = []
+    actions: list[RawAction]
+    pipelines: list[RawPipeline]
+    checksums: list[RawChecksum] = []
+    extern_instances: list[RawNamed] = []
+    field_aliases: list[tuple[str, list[str]]] = []

@@ -1,0 +1,105 @@
+"""What is declared so far while a program is read: names to values, and errors that name the place."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from dataplane.errors import ProgramError
+from dataplane.program.model import Action, Calculation, FieldRef, FieldSpec, Header, HeaderStack, HeaderType
+from dataplane.program.objects import CounterSpec, RegisterSpec
+
+V = TypeVar("V")
+
+MAX_WIDTH_BITS = 1 << 16
+"""The widest field and the longest constant that is accepted."""
+
+_HEX = re.compile(r"(-?)(?:0x)?([0-9a-fA-F]+)")
+
+
+@dataclass(slots=True)
+class Scope:
+    """Names that the rest of a file may refer to; `error` makes the exception for a place such as `actions[3]`."""
+
+    file: str
+    header_types: dict[str, HeaderType] = field(default_factory=dict)
+    headers: dict[str, Header] = field(default_factory=dict)
+    stacks: dict[str, HeaderStack] = field(default_factory=dict)
+    field_lists: dict[int, tuple[FieldRef, ...]] = field(default_factory=dict)
+    counters: dict[str, CounterSpec] = field(default_factory=dict)
+    direct_counters: dict[str, str] = field(default_factory=dict)
+    registers: dict[str, RegisterSpec] = field(default_factory=dict)
+    calculations: dict[str, Calculation] = field(default_factory=dict)
+    actions: dict[int, Action] = field(default_factory=dict)
+
+    def error(self, place: str, problem: str) -> ProgramError:
+        """Return the error to raise for `problem` at a JSON place."""
+        return ProgramError(problem, file=self.file, construct=place)
+
+    def unsupported(self, place: str, construct: str) -> ProgramError:
+        """Return the error to raise for a construct that this switch does not execute."""
+        return self.error(place, f"{construct} is not supported")
+
+    def header(self, name: object, place: str) -> Header:
+        """Return the header instance of that name."""
+        header = self.headers.get(name) if isinstance(name, str) else None
+        if header is None:
+            raise self.error(place, f"no header is called {name!r}")
+        return header
+
+    def stack(self, name: object, place: str) -> HeaderStack:
+        """Return the header stack of that name."""
+        stack = self.stacks.get(name) if isinstance(name, str) else None
+        if stack is None:
+            raise self.error(place, f"no header stack is called {name!r}")
+        return stack
+
+    def field(self, pair: object, place: str) -> FieldRef:
+        """Return the field that a [header, field] pair names."""
+        if not isinstance(pair, list) or len(pair) != 2:
+            raise self.error(place, "a field is a pair of header and field name")
+        header = self.header(pair[0], place)
+        if not isinstance(pair[1], str) or header.type.field(pair[1]) is None:
+            raise self.error(place, f"header {header.name} has no field {pair[1]!r}")
+        return FieldRef(header.name, pair[1])
+
+    def spec(self, ref: FieldRef) -> FieldSpec:
+        """Return width and sign of a field that `field` has returned."""
+        spec = self.headers[ref.header].type.field(ref.field)
+        assert spec is not None
+        return spec
+
+    def hexstr(self, text: object, place: str) -> int:
+        """Return the integer that a hexadecimal string stands for."""
+        match = _HEX.fullmatch(text) if isinstance(text, str) else None
+        if match is None or len(match[2]) * 4 > MAX_WIDTH_BITS:
+            raise self.error(place, f"{text!r} is not a hexadecimal string")
+        value = int(match[2], 16)
+        return -value if match[1] else value
+
+    def unsigned(self, text: object, width_bits: int, place: str) -> int:
+        """Return the integer that a hexadecimal string stands for, which has to fit `width_bits`."""
+        value = self.hexstr(text, place)
+        if not 0 <= value < 1 << width_bits:
+            raise self.error(place, f"{text} does not fit {width_bits} bits")
+        return value
+
+    def width(self, value: object, place: str) -> int:
+        """Return a width in bits that is within reason."""
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 < value <= MAX_WIDTH_BITS:
+            raise self.error(place, f"a width of {value!r} bits is not possible")
+        return value
+
+    def insert(self, table: dict[str, V], name: str, value: V, place: str) -> None:
+        """Add a name that must not be there yet."""
+        if name in table:
+            raise self.error(place, f"{name!r} is declared twice")
+        table[name] = value
+
+    def named(self, table: Mapping[str, V], name: object, what: str, place: str) -> V:
+        """Return what a name stands for."""
+        if not isinstance(name, str) or name not in table:
+            raise self.error(place, f"no {what} is called {name!r}")
+        return table[name]

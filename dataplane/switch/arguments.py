@@ -1,0 +1,264 @@
+"""The command line of `millrace switch`: simple_switch_grpc's, so that scripts written for it start ours, and our own.
+
+simple_switch_grpc wants its target's options behind `--`; here every option may stand on either side of it.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from dataplane.errors import ConfigError, SwitchError
+from dataplane.switch.engine import DEFAULT_CPU_PORT, PortSettings
+from dataplane.switch.p4runtime.tls import TlsFiles
+
+COMMAND_LINE = "command line"
+"""What errors name in place of a file."""
+DEFAULT_GRPC_ADDRESS = "127.0.0.1:9559"
+"""bmv2 listens on every interface; whoever reaches this port owns the switch, so here that has to be asked for."""
+DROP_PORT = 511
+
+LOG_LEVELS = ("trace", "debug", "info", "warn", "error", "off")
+_WITHOUT_MEANING = (
+    "--thrift-port",
+    "--nanolog",
+    "--notifications-addr",
+    "--max-port-count",
+    "--log-file-max-size",
+    "--log-file-max-files",
+    "--dump-packet-data",
+    "--max-mc-groups",
+    "--max-l1-entries",
+    "--max-l2-entries",
+)
+_FLAGS_WITHOUT_MEANING = ("--log-console", "--log-flush", "--disable-swap")
+
+
+@dataclass(frozen=True, slots=True)
+class AttachedPort:
+    """A switch port and the network device behind it."""
+
+    settings: PortSettings
+    device: str
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchSettings:
+    """Everything that a switch process is told when it starts.
+
+    `program` and `p4info` are both given or both None (the controller pushes the program). `ready_file` appears once
+    the switch answers; `stats_file` holds all counters as JSON and is replaced about once a second; the process stops
+    when the other end of the pipe `lifeline_fd` is closed, so that no switch outlives what started it.
+    """
+
+    ports: tuple[AttachedPort, ...]
+    device_id: int = 0
+    program: Path | None = None
+    p4info: Path | None = None
+    grpc_address: str = DEFAULT_GRPC_ADDRESS
+    tls: TlsFiles | None = None
+    cpu_port: int = DEFAULT_CPU_PORT
+    log_level: str = "info"
+    log_file: Path | None = None
+    ready_file: Path | None = None
+    stats_file: Path | None = None
+    lifeline_fd: int | None = None
+    seed: int = 0
+
+
+def parse_arguments(argv: Sequence[str]) -> SwitchSettings:
+    """Return the settings that a command line (without the command's name) asks for; raise ConfigError."""
+    words = list(argv)
+    if "--" in words:
+        words.remove("--")
+    found = _make_parser().parse_args(words)
+    if found.drop_port != DROP_PORT:
+        raise _wrong("--drop-port", f"only {DROP_PORT} is supported")
+    program, p4info = _find_program(found)
+    try:
+        ports = _join_ports(found)
+    except SwitchError as error:
+        raise ConfigError(str(error), file=COMMAND_LINE) from error
+    if any(port.settings.number == found.cpu_port for port in ports):
+        raise _wrong("--cpu-port", f"port {found.cpu_port} has an interface already")
+    return SwitchSettings(
+        ports=ports,
+        device_id=found.device_id,
+        program=program,
+        p4info=p4info,
+        grpc_address=found.grpc_server_addr,
+        tls=_find_tls(found),
+        cpu_port=found.cpu_port,
+        log_level=found.log_level,
+        log_file=found.log_file,
+        ready_file=found.ready_file,
+        stats_file=found.stats_file,
+        lifeline_fd=found.lifeline_fd,
+        seed=found.seed,
+    )
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        """Raise where argparse would print its usage and exit."""
+        raise ConfigError(message, file=COMMAND_LINE)
+
+
+def _make_parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="millrace switch", allow_abbrev=False, description=__doc__)
+    add = parser.add_argument
+    add("program", nargs="?", type=Path, help="bmv2 JSON of a compiled program")
+    add("--p4info", type=Path, help="its P4Info; default: beside it, as PROGRAM.p4info.txtpb")
+    add("--no-p4", action="store_true", help="start empty; the controller pushes a program")
+    add("-i", "--interface", action="append", default=[], type=_interface, metavar="PORT@DEVICE")
+    add("--device-id", type=_non_negative, default=0)
+    add("--port-rate", action="append", default=[], type=_pair, metavar="PORT:BIT/S", help="default: infinite")
+    add("--port-delay", action="append", default=[], type=_pair, metavar="PORT:NS", help="default: 0")
+    add("--port-queue", action="append", default=[], type=_pair, metavar="PORT:FRAMES", help="default: 64")
+    add("-L", "--log-level", choices=LOG_LEVELS, default="info")
+    add("--log-file", type=Path)
+    add("--ready-file", type=Path, help="is made when the switch is ready")
+    add("--stats-file", type=Path, help="counters as JSON, once a second")
+    add("--lifeline-fd", type=_non_negative, help="stop when this pipe is closed at its other end")
+    add("--seed", type=int, default=0, help="of the program's random numbers")
+    _add_target_options(parser)
+    return parser
+
+
+def _add_target_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--grpc-server-addr", default=DEFAULT_GRPC_ADDRESS, help=f"default: {DEFAULT_GRPC_ADDRESS}")
+    add("--grpc-server-ssl", action="store_true")
+    add("--grpc-server-cacert", type=Path)
+    add("--grpc-server-cert", type=Path)
+    add("--grpc-server-key", type=Path)
+    add("--grpc-server-with-client-auth", action="store_true")
+    add("--cpu-port", type=_non_negative, default=DEFAULT_CPU_PORT, help=f"default: {DEFAULT_CPU_PORT}")
+    add("--drop-port", type=_non_negative, default=DROP_PORT)
+    add("--priority-queues", type=_non_negative, help="accepted; there are always eight")
+    for name in _WITHOUT_MEANING:
+        add(name, help=argparse.SUPPRESS)
+    for name in _FLAGS_WITHOUT_MEANING:
+        add(name, action="store_true", help=argparse.SUPPRESS)
+
+
+def _find_program(found: argparse.Namespace) -> tuple[Path | None, Path | None]:
+    program: Path | None = found.program
+    p4info: Path | None = found.p4info
+    if found.no_p4:
+        return None, None
+    if program is None:
+        raise _wrong("program", "name a bmv2 JSON file, or start with --no-p4")
+    if p4info is None:
+        beside = [program.with_suffix(suffix) for suffix in (".p4info.txtpb", ".p4info.txt")]
+        p4info = next((path for path in beside if path.is_file()), None)
+    if p4info is None:
+        raise _wrong("--p4info", f"no P4Info beside {program}: name it, or use --no-p4 and push by P4Runtime")
+    return program, p4info
+
+
+def _join_ports(found: argparse.Namespace) -> tuple[AttachedPort, ...]:
+    devices: dict[int, str] = {}
+    for number, device in found.interface:
+        if number in devices:
+            raise _wrong("--interface", f"port {number} appears twice")
+        devices[number] = device
+    rates = _by_port("--port-rate", found.port_rate, devices)
+    delays = _by_port("--port-delay", found.port_delay, devices)
+    queues = _by_port("--port-queue", found.port_queue, devices)
+    return tuple(
+        AttachedPort(PortSettings(number, rates.get(number), queues.get(number, 64), delays.get(number, 0)), device)
+        for number, device in devices.items()
+    )
+
+
+def _by_port(option: str, pairs: Sequence[tuple[int, int]], devices: dict[int, str]) -> dict[int, int]:
+    found: dict[int, int] = {}
+    for number, value in pairs:
+        if number not in devices:
+            raise _wrong(option, f"port {number} has no interface")
+        if number in found:
+            raise _wrong(option, f"port {number} appears twice")
+        found[number] = value
+    return found
+
+
+def _find_tls(found: argparse.Namespace) -> TlsFiles | None:
+    if not found.grpc_server_ssl:
+        if found.grpc_server_with_client_auth or found.grpc_server_cert or found.grpc_server_key:
+            raise _wrong("--grpc-server-ssl", "certificates are given, but TLS is not asked for")
+        return None
+    for option in ("grpc_server_cert", "grpc_server_key"):
+        if getattr(found, option) is None:
+            raise _wrong(f"--{option.replace('_', '-')}", "--grpc-server-ssl needs it")
+    if found.grpc_server_with_client_auth and found.grpc_server_cacert is None:
+        raise _wrong("--grpc-server-cacert", "--grpc-server-with-client-auth needs it")
+    return TlsFiles(
+        certificate=found.grpc_server_cert,
+        private_key=found.grpc_server_key,
+        client_ca=found.grpc_server_cacert if found.grpc_server_with_client_auth else None,
+    )
+
+
+def _interface(text: str) -> tuple[int, str]:
+    number, separator, device = text.partition("@")
+    if not separator or not device or not number.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not PORT@DEVICE, as in 1@veth0")
+    return int(number), device
+
+
+def _pair(text: str) -> tuple[int, int]:
+    number, separator, value = text.partition(":")
+    if not separator or not number.isdecimal() or not value.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not PORT:NUMBER, as in 1:10000000")
+    return int(number), int(value)
+
+
+def _non_negative(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 0 or more")
+    return int(text)
+
+
+def _wrong(option: str, problem: str) -> ConfigError:
+    return ConfigError(problem, file=COMMAND_LINE, key=option)
+
+
+def command_line(settings: SwitchSettings) -> list[str]:
+    """Return the arguments that `parse_arguments` reads these settings from."""
+    words = bmv2_command_line(settings)
+    own: list[str] = []
+    for port in settings.ports:
+        number = port.settings.number
+        if port.settings.rate_bps is not None:
+            own += ["--port-rate", f"{number}:{port.settings.rate_bps}"]
+        own += ["--port-delay", f"{number}:{port.settings.delay_ns}"]
+        own += ["--port-queue", f"{number}:{port.settings.queue_frames}"]
+    files = {"--p4info": settings.p4info, "--ready-file": settings.ready_file, "--stats-file": settings.stats_file}
+    for option, path in files.items():
+        if path is not None:
+            own += [option, str(path)]
+    if settings.lifeline_fd is not None:
+        own += ["--lifeline-fd", str(settings.lifeline_fd)]
+    return [*own, "--seed", str(settings.seed), *words]
+
+
+def bmv2_command_line(settings: SwitchSettings) -> list[str]:
+    """Return the part of the settings that simple_switch_grpc knows, as its arguments."""
+    words = ["--device-id", str(settings.device_id), "--log-level", settings.log_level]
+    if settings.log_file is not None:
+        words += ["--log-file", str(settings.log_file)]
+    for port in settings.ports:
+        words += ["-i", f"{port.settings.number}@{port.device}"]
+    words += ["--no-p4"] if settings.program is None else [str(settings.program)]
+    words += ["--", "--grpc-server-addr", settings.grpc_address, "--cpu-port", str(settings.cpu_port)]
+    tls = settings.tls
+    if tls is not None:
+        words += ["--grpc-server-ssl", "--grpc-server-cert", str(tls.certificate)]
+        words += ["--grpc-server-key", str(tls.private_key)]
+        if tls.client_ca is not None:
+            words += ["--grpc-server-cacert", str(tls.client_ca), "--grpc-server-with-client-auth"]
+    return words

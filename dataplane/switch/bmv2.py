@@ -1,0 +1,108 @@
+"""The other target: bmv2's simple_switch_grpc as a process, started with the settings of our own switch."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from types import TracebackType
+
+from dataplane.errors import SwitchError
+from dataplane.switch.arguments import AttachedPort, SwitchSettings, bmv2_command_line
+from dataplane.switch.engine import PortSettings
+
+EXECUTABLE = "simple_switch_grpc"
+_POLL_S = 0.02
+
+
+def is_installed() -> bool:
+    """Return whether simple_switch_grpc is on the PATH."""
+    return shutil.which(EXECUTABLE) is not None
+
+
+def command(settings: SwitchSettings) -> list[str]:
+    """Return the command that starts bmv2; raise SwitchError if it is not installed or cannot do what is asked.
+
+    bmv2 limits packets a second, not bits, and knows no delay: ports with a rate or delay are refused (see
+    `without_cables`). It has eight priorities, as ours.
+    """
+    path = shutil.which(EXECUTABLE)
+    if path is None:
+        raise SwitchError(f"{EXECUTABLE} is not on the PATH: install bmv2, or use the built-in switch")
+    for port in settings.ports:
+        if port.settings.rate_bps is not None or port.settings.delay_ns:
+            raise SwitchError(f"port {port.settings.number}: {EXECUTABLE} has no rate in bit/s and no delay")
+    return [path, *bmv2_command_line(settings), "--priority-queues", "8"]
+
+
+def without_cables(settings: SwitchSettings) -> SwitchSettings:
+    """Return the settings without rates, delays and queue lengths, and with a log level that bmv2 takes."""
+    ports = tuple(AttachedPort(PortSettings(port.settings.number), port.device) for port in settings.ports)
+    return replace(settings, ports=ports)
+
+
+class Bmv2Process:
+    """simple_switch_grpc while the `with` block lasts; its output goes to the log file of the settings."""
+
+    def __init__(self, settings: SwitchSettings) -> None:
+        self.settings = settings
+        self._command = command(settings)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Bmv2Process:
+        self._process = subprocess.Popen(  # noqa: S603 - the command above, no shell
+            self._command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        return self
+
+    def wait_ready(self, timeout_s: float = 20.0) -> None:
+        """Return once P4Runtime answers; raise SwitchError if bmv2 ends or does not in time."""
+        process = self._process
+        if process is None:
+            raise SwitchError(f"{EXECUTABLE} has not been started")
+        wait_listening(self.settings.grpc_address, timeout_s, lambda: process.poll() is None)
+
+    def stop(self, timeout_s: float = 5.0) -> None:
+        """End it, with force after `timeout_s`; a second call does nothing."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.terminate()
+        try:
+            process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait(timeout_s)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+def wait_listening(address: str, timeout_s: float, is_alive: Callable[[], bool]) -> None:
+    """Return once a server accepts at 'host:port' or 'unix:path'; raise SwitchError if its process ends first."""
+    deadline = time.monotonic() + timeout_s
+    while not is_listening(address):
+        if not is_alive():
+            raise SwitchError(f"{EXECUTABLE} ended before it answered on {address}")
+        if time.monotonic() > deadline:
+            raise SwitchError(f"{EXECUTABLE} does not answer on {address} after {timeout_s} s")
+        time.sleep(_POLL_S)
+
+
+def is_listening(address: str) -> bool:
+    """Return whether a server accepts connections at 'host:port' or 'unix:path'."""
+    try:
+        if address.startswith("unix:"):
+            with socket.socket(socket.AF_UNIX) as client:
+                client.connect(address.removeprefix("unix:"))
+        else:
+            host, _, port = address.rpartition(":")
+            socket.create_connection((host.strip("[]"), int(port)), timeout=1.0).close()
+    except OSError:
+        return False
+    return True

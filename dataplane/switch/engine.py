@@ -1,0 +1,294 @@
+"""The switch: ports, traffic manager and a P4 pipeline around one clock; no sockets, no threads of its own.
+
+Frames go in with `receive`, time moves with `advance`, departures come out of it. The process (kernel) and the virtual
+fabric drive the same object; the P4Runtime service reaches it through `commit`, `state`, `packet_out` and
+`on_packet_in`, possibly from another thread. Every frame is accounted for: what was received and what the pipeline
+made of it (clones, replicas) was sent, waits in a queue, or was dropped and counted under a name.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from dataplane.clock import Clock
+from dataplane.errors import SwitchError
+from dataplane.program.model import Program
+from dataplane.switch.interpreter import InterpretedPipeline
+from dataplane.switch.pipeline import EgressResult, Frame, Output, Pipeline, Placement
+from dataplane.switch.tables import ForwardingState
+from dataplane.switch.traffic import NO_SUCH_PORT, PortSettings, TrafficManager
+
+__all__ = [
+    "DEFAULT_CPU_PORT",
+    "MAX_FRAME_BYTES",
+    "Departure",
+    "PipelineFactory",
+    "PortCounters",
+    "PortSettings",
+    "Switch",
+    "SwitchCounters",
+]
+
+DEFAULT_CPU_PORT = 255
+MAX_FRAME_BYTES = 9_238
+"""A jumbo payload of 9,216 bytes behind Ethernet and two VLAN tags; what is longer is dropped as `oversize`."""
+CPU_QUEUE_FRAMES = 256
+
+OVERSIZE = "oversize"
+NO_PROGRAM = "no_program"
+NO_PACKET_IN_RECEIVER = "no_packet_in_receiver"
+ENDLESS_LOOP = "endless_loop"
+
+_ROUNDS_AT_ONE_INSTANT = 4_096
+"""Egress rounds without a nanosecond between them after which copies are dropped: a P4 program that clones its clones
+or recirculates for ever over ports of infinite rate would otherwise stop the clock."""
+
+PipelineFactory = Callable[[Program, ForwardingState, random.Random], Pipeline]
+
+
+@dataclass(frozen=True, slots=True)
+class Departure:
+    """A frame whose last bit leaves the port at `departs_ns`; the cable's delay comes on top."""
+
+    port: int
+    data: bytes
+    departs_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class PortCounters:
+    """What a port has received, sent and dropped (by name) since the switch was made."""
+
+    rx_frames: int
+    rx_bytes: int
+    tx_frames: int
+    tx_bytes: int
+    queued_frames: int
+    drops: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchCounters:
+    """Counters of every port (the CPU port too), and drops that belong to none: the pipeline's, by its own names."""
+
+    ports: Mapping[int, PortCounters]
+    drops: Mapping[str, int]
+
+
+@dataclass(slots=True)
+class _Tally:
+    rx_frames: int = 0
+    rx_bytes: int = 0
+    tx_frames: int = 0
+    tx_bytes: int = 0
+    drops: dict[str, int] = field(default_factory=dict)
+
+
+class Switch:
+    """One switch; `receive` and `advance` belong to one thread, everything else may be called from any.
+
+    The CPU port is a port of infinite rate that the switch adds itself. `seed` feeds the program's random numbers.
+    """
+
+    def __init__(
+        self,
+        device_id: int,
+        ports: Iterable[PortSettings],
+        clock: Clock,
+        *,
+        cpu_port: int = DEFAULT_CPU_PORT,
+        seed: int = 0,
+        pipeline_factory: PipelineFactory | None = None,
+    ) -> None:
+        self.device_id = device_id
+        self.cpu_port = cpu_port
+        self.ports = tuple(ports)
+        if any(port.number == cpu_port for port in self.ports):
+            raise SwitchError(f"switch {device_id}: port {cpu_port} is the CPU port")
+        every = (*self.ports, PortSettings(cpu_port, queue_frames=CPU_QUEUE_FRAMES))
+        self._traffic = TrafficManager(every)
+        self._tallies = {port.number: _Tally() for port in every}
+        self._drops: dict[str, int] = {}
+        self._clock = clock
+        self._seed = seed
+        self._make_pipeline = pipeline_factory or _interpreted
+        self._program: Program | None = None
+        self._state: ForwardingState | None = None
+        self._pipeline: Pipeline | None = None
+        self._lock = threading.RLock()
+        self._latest_ns = 0
+        self._departures: list[Departure] = []
+        self._packets_in: list[bytes] = []
+        self._packet_in_receiver: Callable[[bytes], None] | None = None
+        self._wake: Callable[[], None] | None = None
+
+    @property
+    def program(self) -> Program | None:
+        """The program that runs, or None before the first `commit`."""
+        return self._program
+
+    @property
+    def state(self) -> ForwardingState | None:
+        """The running program's tables; None before the first `commit`."""
+        return self._state
+
+    def on_packet_in(self, receiver: Callable[[bytes], None]) -> None:
+        """Hand frames that leave by the CPU port to `receiver`, on the thread that calls `advance`."""
+        self._packet_in_receiver = receiver
+
+    def on_wakeup(self, wake: Callable[[], None]) -> None:
+        """Call `wake` after another thread gave the switch something to do, so that its own thread can advance it."""
+        self._wake = wake
+
+    def commit(self, program: Program) -> ForwardingState:
+        """Replace program and tables at once and return the fresh, empty state.
+
+        Packets that still wait were shaped by the old program: they are dropped and counted as `program_replaced`.
+        Raises ProgramError, and changes nothing, if the program cannot be executed.
+        """
+        state = ForwardingState(program)
+        rng = random.Random(f"{self._seed}/{self.device_id}")
+        pipeline = self._make_pipeline(program, state, rng)
+        with self._burst():
+            if self._pipeline is not None:
+                _add(self._drops, self._pipeline.drops)
+            self._traffic.clear()
+            self._program, self._state, self._pipeline, self._lock = program, state, pipeline, state.lock
+        return state
+
+    def receive(self, port: int, frames: Sequence[bytes]) -> None:
+        """Take frames in at a port at the clock's present time; raise SwitchError if there is no such port."""
+        tally = self._tallies.get(port)
+        if tally is None:
+            raise SwitchError(f"switch {self.device_id} has no port {port}")
+        with self._burst():
+            now_ns = max(self._clock.now_ns(), self._latest_ns)
+            self._run_until(now_ns)
+            tally.rx_frames += len(frames)
+            tally.rx_bytes += sum(map(len, frames))
+            self._ingress(port, frames, tally, now_ns)
+
+    def packet_out(self, payload: bytes) -> None:
+        """Receive a frame, with its packet-out header, on the CPU port."""
+        self.receive(self.cpu_port, (payload,))
+        if self._wake is not None:
+            self._wake()
+
+    def advance(self, now_ns: int) -> list[Departure]:
+        """Do everything that is due up to `now_ns`; return what was sent since the last call, oldest first.
+
+        Events keep their own times however late the call comes, so a late caller changes no reading and no rate.
+        """
+        with self._burst():
+            self._run_until(max(now_ns, self._latest_ns))
+            departures, self._departures = self._departures, []
+            packets_in, self._packets_in = self._packets_in, []
+        self._deliver(packets_in)
+        return departures
+
+    def next_event_ns(self) -> int | None:
+        """Return when `advance` next has something to do, or None while nothing waits; the past means: now."""
+        with self._burst():
+            if self._departures or self._packets_in:
+                return self._latest_ns
+            return self._traffic.next_event_ns()
+
+    def counters(self) -> SwitchCounters:
+        """Return all counters as they are now."""
+        with self._burst():
+            drops = dict(self._drops)
+            _add(drops, self._traffic.drops)
+            if self._pipeline is not None:
+                _add(drops, self._pipeline.drops)
+            ports = {number: self._read_port(number, tally) for number, tally in self._tallies.items()}
+        return SwitchCounters(ports, drops)
+
+    def occupancy(self, port: int) -> tuple[int, ...]:
+        """Return how many frames wait at a port, by priority 0 to 7; raise SwitchError if there is no such port."""
+        if port not in self._tallies:
+            raise SwitchError(f"switch {self.device_id} has no port {port}")
+        with self._burst():
+            return self._traffic.occupancy(port)
+
+    def _ingress(self, port: int, frames: Sequence[bytes], tally: _Tally, now_ns: int) -> None:
+        pipeline = self._pipeline
+        if pipeline is None:
+            _count(tally.drops, NO_PROGRAM, len(frames))
+            return
+        accepted = [Frame(port, data) for data in frames if len(data) <= MAX_FRAME_BYTES]
+        if len(accepted) < len(frames):
+            _count(tally.drops, OVERSIZE, len(frames) - len(accepted))
+        for placement in pipeline.ingress(accepted, now_ns // 1000):
+            self._traffic.enqueue(placement, now_ns)
+
+    def _run_until(self, now_ns: int) -> None:
+        self._latest_ns = now_ns
+        instant_ns, rounds = -1, 0
+        while (burst := self._traffic.dequeue(now_ns)) is not None and self._pipeline is not None:
+            rounds = rounds + 1 if burst.start_ns == instant_ns else 0
+            instant_ns = burst.start_ns
+            result = self._pipeline.egress(burst.packets, instant_ns // 1000)
+            if rounds >= _ROUNDS_AT_ONE_INSTANT and result.placements:
+                _count(self._drops, ENDLESS_LOOP, len(result.placements))
+                result = EgressResult(result.outputs)
+            self._emit(result.outputs, instant_ns)
+            self._queue(result.placements, instant_ns)
+
+    def _emit(self, outputs: Sequence[Output], start_ns: int) -> None:
+        for output in outputs:
+            tally = self._tallies.get(output.port)
+            if tally is None:
+                _count(self._drops, NO_SUCH_PORT, 1)
+                continue
+            if output.port == self.cpu_port and self._packet_in_receiver is None:
+                _count(tally.drops, NO_PACKET_IN_RECEIVER, 1)
+                continue
+            tally.tx_frames += 1
+            tally.tx_bytes += len(output.data)
+            if output.port == self.cpu_port:
+                self._packets_in.append(output.data)
+            else:
+                departs_ns = self._traffic.occupy(output.port, len(output.data), start_ns)
+                self._departures.append(Departure(output.port, output.data, departs_ns))
+
+    def _queue(self, placements: Sequence[Placement], start_ns: int) -> None:
+        for placement in placements:
+            self._traffic.enqueue(placement, start_ns)
+
+    def _deliver(self, packets_in: Sequence[bytes]) -> None:
+        if self._packet_in_receiver is not None:
+            for payload in packets_in:
+                self._packet_in_receiver(payload)
+
+    def _read_port(self, number: int, tally: _Tally) -> PortCounters:
+        drops = dict(tally.drops)
+        _add(drops, self._traffic.port_drops(number))
+        queued = sum(self._traffic.occupancy(number))
+        return PortCounters(tally.rx_frames, tally.rx_bytes, tally.tx_frames, tally.tx_bytes, queued, drops)
+
+    @contextmanager
+    def _burst(self) -> Iterator[None]:
+        """Hold the running state's lock; a `commit` that came in between brought another lock, so look again."""
+        while True:
+            lock = self._lock
+            with lock:
+                if lock is self._lock:
+                    yield
+                    return
+
+
+def _interpreted(program: Program, state: ForwardingState, rng: random.Random) -> Pipeline:
+    return InterpretedPipeline(program, state, rng=rng)
+
+
+def _add(drops: dict[str, int], more: Mapping[str, int]) -> None:
+    for name, number in more.items():
+        _count(drops, name, number)
+
+
+def _count(drops: dict[str, int], name: str, number: int) -> None:
+    drops[name] = drops.get(name, 0) + number

@@ -1,0 +1,68 @@
+"""Between sockets and switch: takes bursts from ports, advances the switch, holds frames for their cable's delay."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from heapq import heappop, heappush
+
+from dataplane.clock import Clock
+from dataplane.switch.engine import Departure, Switch
+from dataplane.switch.ports import Port
+
+BURST_FRAMES = 32
+"""Frames taken from a port before the next one has its turn."""
+IN_FLIGHT_FRAMES = 65_536
+"""Frames that all cables of a switch hold together; what comes then is dropped as `cable_full`."""
+
+
+class Forwarder:
+    """A switch with its ports; `step` never waits, `next_due_ns` says until when the caller may."""
+
+    def __init__(self, switch: Switch, ports: Mapping[int, Port], clock: Clock) -> None:
+        self.switch = switch
+        self.ports = dict(ports)
+        self.cable_full = 0
+        self.clock = clock
+        self._delays = {port.number: port.delay_ns for port in switch.ports}
+        # Time of arrival, a running number that keeps equal times in order, port, frame.
+        self._in_flight: list[tuple[int, int, int, bytes]] = []
+        self._serial = 0
+
+    def step(self, readable: Iterable[int]) -> None:
+        """Receive a burst from each port of `readable`, advance the switch to now, send what has crossed its cable."""
+        for number in readable:
+            frames = self.ports[number].receive(BURST_FRAMES)
+            if frames:
+                self.switch.receive(number, frames)
+        now_ns = self.clock.now_ns()
+        for departure in self.switch.advance(now_ns):
+            self._hold(departure)
+        self._send_arrived(now_ns)
+
+    def next_due_ns(self) -> int | None:
+        """Return when `step` next has something to do without a frame coming in, or None."""
+        event_ns = self.switch.next_event_ns()
+        if not self._in_flight:
+            return event_ns
+        return self._in_flight[0][0] if event_ns is None else min(event_ns, self._in_flight[0][0])
+
+    @property
+    def in_flight(self) -> int:
+        """Frames on the cables."""
+        return len(self._in_flight)
+
+    def _hold(self, departure: Departure) -> None:
+        if len(self._in_flight) >= IN_FLIGHT_FRAMES:
+            self.cable_full += 1
+            return
+        arrives_ns = departure.departs_ns + self._delays[departure.port]
+        self._serial += 1
+        heappush(self._in_flight, (arrives_ns, self._serial, departure.port, departure.data))
+
+    def _send_arrived(self, now_ns: int) -> None:
+        arrived: dict[int, list[bytes]] = {}
+        while self._in_flight and self._in_flight[0][0] <= now_ns:
+            _, _, number, data = heappop(self._in_flight)
+            arrived.setdefault(number, []).append(data)
+        for number, frames in arrived.items():
+            self.ports[number].send(frames)

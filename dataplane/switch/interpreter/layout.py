@@ -1,0 +1,128 @@
+"""Where everything of a packet lives in one flat list of integers, so that a copy of the list is a copy of the packet.
+
+First come the packet registers (what bmv2 keeps beside its headers), then metadata, then headers and stacks. A header
+takes one slot per field, then its valid bit, then the length of its varbit in bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from dataplane.program.model import VALID, AnyHeaderRef, FieldRef, FieldSpec, Header, HeaderRef, Program
+
+Fields: TypeAlias = list[int]
+"""The state of one packet."""
+
+# The packet registers; CLONE_SESSION holds the session with bit 15 set, so that session 0 differs from none.
+CLONE_SESSION, CLONE_LIST, RESUBMIT, RECIRCULATE, EXIT, TRUNCATE, PACKET_LENGTH, INGRESS_LENGTH = range(8)
+REGISTERS = 8
+PER_PACKET = slice(CLONE_SESSION, TRUNCATE + 1)
+"""The registers that a clone does not inherit."""
+
+UNLIMITED = 1 << 62
+SESSION_VALID = 1 << 15
+
+
+class PacketFault(Exception):  # noqa: N818 - not an error of the switch: it ends one packet's way
+    """A packet cannot go on; `reason` is the counter it is dropped under."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(reason)
+
+
+class StackFault(PacketFault):
+    """A header stack has no such element; in a parser this is the error StackOutOfBounds."""
+
+    def __init__(self) -> None:
+        super().__init__("stack_out_of_bounds")
+
+
+class HeaderSlots:
+    """The slots of one header instance: fields from `base` on, then the valid bit, then the varbit's length in bits.
+
+    `content` are all of them; `fixed_bytes` is the length on the wire without the varbit.
+    """
+
+    __slots__ = ("base", "by_name", "content", "end", "fixed_bytes", "has_varbit", "header", "length", "valid")
+
+    def __init__(self, header: Header, base: int) -> None:
+        self.header, self.base = header, base
+        self.has_varbit = header.type.varbit is not None
+        self.fixed_bytes = header.type.fixed_bits // 8
+        self.valid = base + len(header.type.fields)
+        self.length = self.valid + 1
+        self.end = self.valid + (2 if self.has_varbit else 1)
+        self.content = slice(base, self.end)
+        self.by_name = {spec.name: base + offset for offset, spec in enumerate(header.type.fields)}
+        self.by_name[VALID] = self.valid
+
+    def slot(self, name: str) -> int:
+        """Return the slot of a field or of the valid bit."""
+        return self.by_name[name]
+
+
+class Layout:
+    """The slots of a program; `template` is the state of a packet before anything is known about it."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.headers: dict[str, HeaderSlots] = {}
+        self.next_index: dict[str, int] = {}
+        self._specs: dict[FieldRef, FieldSpec] = {}
+        self.template: Fields = [0] * REGISTERS
+        self.template[TRUNCATE] = UNLIMITED
+        headers = list(program.headers.values())
+        for header in headers:
+            if header.metadata:
+                slots = self._add(header)
+                self.template[slots.valid] = 1
+        self.metadata = slice(REGISTERS, len(self.template))
+        for header in self._stack_order(headers):
+            self._add(header)
+        for name in program.stacks:
+            self.next_index[name] = len(self.template)
+            self.template.append(0)
+
+    def _add(self, header: Header) -> HeaderSlots:
+        self.headers[header.name] = slots = HeaderSlots(header, len(self.template))
+        self.template += [0] * (slots.end - slots.base)
+        return slots
+
+    def _stack_order(self, headers: Sequence[Header]) -> list[Header]:
+        """Return the headers that are no metadata, each stack's elements one behind the other."""
+        stacked = [name for stack in self.program.stacks.values() for name in stack.elements]
+        alone = [item for item in headers if not item.metadata and item.name not in stacked]
+        return alone + [self.program.headers[name] for name in dict.fromkeys(stacked)]
+
+    def spec(self, ref: FieldRef) -> FieldSpec:
+        """Return width and sign of a field."""
+        spec = self._specs.get(ref)
+        if spec is None:
+            spec = self.program.headers[ref.header].type.field(ref.field)
+            assert spec is not None
+            self._specs[ref] = spec
+        return spec
+
+    def slot(self, ref: FieldRef) -> int:
+        """Return the slot of a field."""
+        return self.headers[ref.header].slot(ref.field)
+
+    def find(self, name: str) -> int | None:
+        """Return the slot of a field by dotted name or alias; None where the program has no such field."""
+        ref = self.program.find_field(name)
+        return None if ref is None else self.slot(ref)
+
+    def elements(self, stack: str) -> tuple[HeaderSlots, ...]:
+        """Return the slots of a stack's elements."""
+        return tuple(self.headers[name] for name in self.program.stacks[stack].elements)
+
+    def headers_of(self, ref: AnyHeaderRef) -> tuple[HeaderSlots, ...]:
+        """Return the headers that a reference may mean."""
+        return (self.headers[ref.name],) if isinstance(ref, HeaderRef) else self.elements(ref.stack)
+
+
+def reset_metadata(fields: Fields, layout: Layout) -> None:
+    """Set all metadata to zero."""
+    fields[layout.metadata] = layout.template[layout.metadata]

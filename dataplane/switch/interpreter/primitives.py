@@ -1,0 +1,371 @@
+"""Binds primitives and actions: each becomes a closure (fields, arguments) that changes the packet's state."""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol, TypeAlias
+
+from dataplane.program.model import (
+    Action,
+    AddHeader,
+    Assign,
+    AssignHeader,
+    AssignStack,
+    AssignVariable,
+    Check,
+    Clone,
+    Count,
+    Exit,
+    Hash,
+    Jump,
+    JumpIfZero,
+    LogMessage,
+    MarkToDrop,
+    NoOp,
+    Pop,
+    Primitive,
+    Push,
+    Random,
+    Recirculate,
+    RegisterRead,
+    RegisterWrite,
+    RemoveHeader,
+    Resubmit,
+    Truncate,
+)
+from dataplane.switch.interpreter.calculations import bind_calculation
+from dataplane.switch.interpreter.expressions import Arguments, bind, bind_header, bind_store
+from dataplane.switch.interpreter.layout import (
+    CLONE_LIST,
+    CLONE_SESSION,
+    EXIT,
+    INGRESS_LENGTH,
+    PACKET_LENGTH,
+    RECIRCULATE,
+    RESUBMIT,
+    SESSION_VALID,
+    TRUNCATE,
+    Fields,
+    HeaderSlots,
+    Layout,
+    PacketFault,
+)
+
+Step: TypeAlias = Callable[[Fields, Arguments], None]
+
+DROP_PORT = 511
+"""The egress_spec of a packet that is to be dropped, as in simple_switch."""
+
+MAX_BLOCKS = 1 << 16
+"""A packet is dropped when an action jumps as often as that."""
+
+_UINT64 = (1 << 64) - 1
+_SESSION = SESSION_VALID - 1
+
+log = logging.getLogger("millrace.p4")
+
+
+class CounterCells(Protocol):
+    """An indirect counter."""
+
+    def count(self, index: int, nbytes: int) -> None:
+        """Count one packet of `nbytes` bytes at `index`; an index out of range counts nothing."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Binder:
+    """Binds primitives to the state that the control plane shares; `failed_checks` counts assert and assume."""
+
+    layout: Layout
+    counters: Mapping[str, CounterCells]
+    registers: Mapping[str, list[int]]
+    rng: random.Random
+    failed_checks: Counter[str] = field(default_factory=Counter)
+
+    def action(self, action: Action) -> Step:
+        """Return a closure that runs an action."""
+        primitives = action.primitives
+        if not any(isinstance(primitive, Jump | JumpIfZero) for primitive in primitives):
+            return _sequence([self.step(primitive) for primitive in primitives if not isinstance(primitive, NoOp)])
+        return self._jumping(primitives)
+
+    def step(self, primitive: Primitive) -> Step:
+        """Return a closure that runs one primitive."""
+        match primitive:
+            case Assign() | AssignVariable() | AssignHeader() | AssignStack():
+                return self._assignment(primitive)
+            case AddHeader() | RemoveHeader() | Push() | Pop():
+                return self._header_change(primitive)
+            case Count() | RegisterRead() | RegisterWrite():
+                return self._stateful(primitive)
+            case Hash():
+                return self._hash(primitive)
+            case Random():
+                return self._random(primitive)
+            case MarkToDrop(header):
+                return self._mark_to_drop(header)
+            case LogMessage():
+                return self._log_message(primitive)
+            case Check():
+                return self._check(primitive)
+            case _:
+                return self._request(primitive)
+
+    # ---- jumps
+
+    def _jumping(self, primitives: tuple[Primitive, ...]) -> Step:
+        """Return a closure over basic blocks: what runs in a row, the condition at its end, and what comes next."""
+        starts = {0, len(primitives)}
+        for index, primitive in enumerate(primitives):
+            if isinstance(primitive, Jump | JumpIfZero):
+                starts |= {primitive.target, index + 1}
+        order = sorted(starts)
+        numbers = {start: number for number, start in enumerate(order)}
+        blocks = []
+        for start, end in zip(order, [*order[1:], len(primitives)], strict=True):
+            body = primitives[start:end]
+            last = body[-1] if body else NoOp()
+            run = _sequence([self.step(item) for item in body if not isinstance(item, Jump | JumpIfZero)])
+            following = numbers[last.target] if isinstance(last, Jump) else numbers[end]
+            condition = bind(last.condition, self.layout) if isinstance(last, JumpIfZero) else None
+            other = numbers[last.target] if isinstance(last, JumpIfZero) else following
+            blocks.append((run, condition, following, other))
+        finish = numbers[len(primitives)]
+
+        def run_blocks(fields: Fields, arguments: Arguments) -> None:
+            number = 0
+            for _ in range(MAX_BLOCKS):
+                if number == finish:
+                    return
+                run, condition, following, other = blocks[number]
+                run(fields, arguments)
+                number = following if condition is None or condition(fields, arguments) else other
+            raise PacketFault("action_too_long")
+
+        return run_blocks
+
+    # ---- assignment
+
+    def _assignment(self, primitive: Assign | AssignVariable | AssignHeader | AssignStack) -> Step:
+        layout = self.layout
+        match primitive:
+            case Assign(target, value):
+                evaluate, store = bind(value, layout), bind_store(target, layout)
+                return lambda fields, arguments: store(fields, arguments, evaluate(fields, arguments))
+            case AssignVariable(target_field, source_field):
+                pairs = [
+                    (layout.slot(target_field), layout.slot(source_field)),
+                    (layout.headers[target_field.header].length, layout.headers[source_field.header].length),
+                ]
+                return lambda fields, _arguments: _copy(fields, pairs)
+            case AssignHeader(target_header, source_header):
+                locate, origin = bind_header(target_header, layout), bind_header(source_header, layout)
+                return lambda fields, arguments: _copy_header(
+                    fields, locate(fields, arguments), origin(fields, arguments)
+                )
+        targets, sources = layout.elements(primitive.target.name), layout.elements(primitive.source.name)
+        moved = (layout.next_index[primitive.target.name], layout.next_index[primitive.source.name])
+
+        def assign_stack(fields: Fields, _arguments: Arguments) -> None:
+            fields[moved[0]] = fields[moved[1]]
+            for target, source in zip(targets, sources, strict=True):
+                _copy_header(fields, target, source)
+
+        return assign_stack
+
+    # ---- headers and stacks
+
+    def _header_change(self, primitive: AddHeader | RemoveHeader | Push | Pop) -> Step:
+        layout = self.layout
+        match primitive:
+            case AddHeader(header):
+                locate = bind_header(header, layout)
+                return lambda fields, arguments: _add_header(fields, locate(fields, arguments))
+            case RemoveHeader(header):
+                locate = bind_header(header, layout)
+                return lambda fields, arguments: _remove_header(fields, locate(fields, arguments))
+            case Push(stack, count):
+                elements, following = layout.elements(stack.name), layout.next_index[stack.name]
+                return lambda fields, _arguments: _push(fields, elements, following, count)
+        elements, following = layout.elements(primitive.stack.name), layout.next_index[primitive.stack.name]
+        dropped = primitive.count
+        return lambda fields, _arguments: _pop(fields, elements, following, dropped)
+
+    # ---- counters, registers, hashes, random numbers
+
+    def _stateful(self, primitive: Count | RegisterRead | RegisterWrite) -> Step:
+        index = bind(primitive.index, self.layout)
+        if isinstance(primitive, Count):
+            counter = self.counters[primitive.counter]
+            return lambda fields, arguments: counter.count(index(fields, arguments), fields[INGRESS_LENGTH])
+        cells = self.registers[primitive.register]
+        if isinstance(primitive, RegisterRead):
+            store = bind_store(primitive.target, self.layout)
+
+            def read(fields: Fields, arguments: Arguments) -> None:
+                position = index(fields, arguments)
+                if 0 <= position < len(cells):
+                    store(fields, arguments, cells[position])
+
+            return read
+        value = bind(primitive.value, self.layout)
+        mask = (1 << self.layout.program.registers[primitive.register].width) - 1
+
+        def write(fields: Fields, arguments: Arguments) -> None:
+            position = index(fields, arguments)
+            if 0 <= position < len(cells):
+                cells[position] = value(fields, arguments) & mask
+
+        return write
+
+    def _hash(self, primitive: Hash) -> Step:
+        store, compute = bind_store(primitive.target, self.layout), bind_calculation(primitive.calculation, self.layout)
+        base, size = bind(primitive.base, self.layout), bind(primitive.size, self.layout)
+
+        def run(fields: Fields, arguments: Arguments) -> None:
+            modulus = size(fields, arguments) & _UINT64 or 1
+            start = base(fields, arguments) & _UINT64
+            store(fields, arguments, (compute(fields, b"") % modulus + start) & _UINT64)
+
+        return run
+
+    def _random(self, primitive: Random) -> Step:
+        store, rng = bind_store(primitive.target, self.layout), self.rng
+        low, high = bind(primitive.low, self.layout), bind(primitive.high, self.layout)
+
+        def run(fields: Fields, arguments: Arguments) -> None:
+            first, last = low(fields, arguments) & _UINT64, high(fields, arguments) & _UINT64
+            if first <= last:
+                store(fields, arguments, rng.randint(first, last))
+
+        return run
+
+    # ---- what is asked of the switch
+
+    def _mark_to_drop(self, header: str) -> Step:
+        slots = self.layout.headers[header]
+        egress_spec = slots.slot("egress_spec")
+        group = slots.slot("mcast_grp") if slots.header.type.field("mcast_grp") else None
+
+        def drop(fields: Fields, _arguments: Arguments) -> None:
+            fields[egress_spec] = DROP_PORT
+            if group is not None:
+                fields[group] = 0
+
+        return drop
+
+    def _request(self, primitive: Primitive) -> Step:
+        match primitive:
+            case Clone(session, field_list):
+                evaluate = bind(session, self.layout)
+                return lambda fields, arguments: _set(
+                    fields,
+                    {CLONE_SESSION: evaluate(fields, arguments) & _SESSION | SESSION_VALID, CLONE_LIST: field_list},
+                )
+            case Resubmit(field_list):
+                return lambda fields, _arguments: _set(fields, {RESUBMIT: field_list})
+            case Recirculate(field_list):
+                return lambda fields, _arguments: _set(fields, {RECIRCULATE: field_list})
+            case Truncate(length):
+                evaluate = bind(length, self.layout)
+                return lambda fields, arguments: _set(
+                    fields, {TRUNCATE: min(fields[TRUNCATE], evaluate(fields, arguments) & _UINT64)}
+                )
+            case Exit():
+                return lambda fields, _arguments: _set(fields, {EXIT: 1})
+        return lambda _fields, _arguments: None
+
+    def _log_message(self, primitive: LogMessage) -> Step:
+        values = [bind(value, self.layout) for value in primitive.values]
+        pieces = primitive.text.split("{}")
+
+        def run(fields: Fields, arguments: Arguments) -> None:
+            if log.isEnabledFor(logging.INFO):
+                texts = [str(value(fields, arguments)) for value in values]
+                log.info("".join(piece + text for piece, text in zip(pieces, [*texts, ""], strict=True)))
+
+        return run
+
+    def _check(self, primitive: Check) -> Step:
+        condition, name = bind(primitive.condition, self.layout), "assume" if primitive.assume else "assert"
+
+        def run(fields: Fields, arguments: Arguments) -> None:
+            if not condition(fields, arguments):
+                self.failed_checks[name] += 1
+                raise PacketFault(f"{name}_failed")
+
+        return run
+
+
+def _sequence(steps: list[Step]) -> Step:
+    if len(steps) == 1:
+        return steps[0]
+    fixed = tuple(steps)
+
+    def run(fields: Fields, arguments: Arguments) -> None:
+        for step in fixed:
+            step(fields, arguments)
+
+    return run
+
+
+def _set(fields: Fields, values: Mapping[int, int]) -> None:
+    for slot, value in values.items():
+        fields[slot] = value
+
+
+def _copy(fields: Fields, pairs: list[tuple[int, int]]) -> None:
+    for target, source in pairs:
+        fields[target] = fields[source]
+
+
+def _copy_header(fields: Fields, target: HeaderSlots, source: HeaderSlots) -> None:
+    if fields[source.valid]:
+        fields[target.content] = fields[source.content]
+    elif not target.header.metadata:
+        fields[target.valid] = 0
+
+
+def header_bytes(fields: Fields, slots: HeaderSlots) -> int:
+    """Return how long a header is on the wire, its varbit included."""
+    return slots.fixed_bytes + fields[slots.length] // 8 if slots.has_varbit else slots.fixed_bytes
+
+
+def _add_header(fields: Fields, slots: HeaderSlots) -> None:
+    if not fields[slots.valid]:
+        fields[slots.content] = [0] * (slots.end - slots.base)
+        fields[slots.valid] = 1
+        fields[PACKET_LENGTH] += header_bytes(fields, slots)
+
+
+def _remove_header(fields: Fields, slots: HeaderSlots) -> None:
+    if fields[slots.valid]:
+        fields[slots.valid] = 0
+        fields[PACKET_LENGTH] -= header_bytes(fields, slots)
+
+
+def _push(fields: Fields, elements: tuple[HeaderSlots, ...], following: int, count: int) -> None:
+    size = len(elements)
+    fields[following] = min(size, fields[following] + count)
+    for position in range(size - 1, count - 1, -1):
+        _swap(fields, elements[position], elements[position - count])
+    for slots in elements[:count]:
+        fields[slots.valid] = 0
+
+
+def _pop(fields: Fields, elements: tuple[HeaderSlots, ...], following: int, count: int) -> None:
+    size = len(elements)
+    fields[following] = max(0, fields[following] - count)
+    for position in range(size - count):
+        _swap(fields, elements[position], elements[position + count])
+    for slots in elements[max(0, size - count) :]:
+        fields[slots.valid] = 0
+
+
+def _swap(fields: Fields, one: HeaderSlots, other: HeaderSlots) -> None:
+    fields[one.content], fields[other.content] = fields[other.content], fields[one.content]

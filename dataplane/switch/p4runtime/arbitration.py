@@ -1,0 +1,160 @@
+"""Who may write: election ids, roles, and who is told of a change (specification, section 5).
+
+For each role the client with the highest election id ever seen is primary. When it leaves there is none, whatever the
+backups' ids are, until a client asks again with at least that id: so the specification wants it, unlike bmv2, which
+promotes the next one by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from finsy.proto import p4r
+
+from dataplane.switch.p4runtime.errors import Code, P4RuntimeError, invalid
+
+MAX_CLIENTS = 64
+"""Open streams that one role may have."""
+
+MAX_ROLES = 64
+"""Roles that the switch remembers."""
+
+Send = Callable[[p4r.StreamMessageResponse], None]
+
+
+@dataclass(eq=False, slots=True)
+class Client:
+    """One stream that has taken part in arbitration; `election_id` None never becomes primary."""
+
+    send: Send
+    role: str
+    election_id: int | None
+
+
+@dataclass(slots=True)
+class _Role:
+    """What the switch remembers of a role: its clients, its primary and the highest election id ever seen."""
+
+    name: str
+    clients: list[Client] = field(default_factory=list)
+    primary: Client | None = None
+    highest: int | None = None
+
+
+def decode_id(message: p4r.Uint128) -> int:
+    """Return an election id as one number."""
+    return message.high << 64 | message.low
+
+
+class Arbitration:
+    """The clients of one device, by role."""
+
+    def __init__(self, device_id: int) -> None:
+        self._device_id = device_id
+        self._roles: dict[str, _Role] = {}
+
+    def join(self, send: Send, update: p4r.MasterArbitrationUpdate) -> Client:
+        """Admit a stream by its first update, and notify whom that concerns; raise P4RuntimeError to end the stream."""
+        if update.device_id != self._device_id:
+            raise P4RuntimeError(Code.NOT_FOUND, f"there is no device {update.device_id} here")
+        name, election_id = _role_name(update), _election_id(update)
+        role = self._roles.get(name) or _Role(name)
+        self._check_unused(role, election_id, None)
+        if len(role.clients) >= MAX_CLIENTS:
+            raise P4RuntimeError(Code.RESOURCE_EXHAUSTED, f"{MAX_CLIENTS} streams are open for this role")
+        if name not in self._roles and len(self._roles) >= MAX_ROLES:
+            raise P4RuntimeError(Code.RESOURCE_EXHAUSTED, f"there are {MAX_ROLES} roles already")
+        self._roles[name] = role
+        client = Client(send, name, election_id)
+        role.clients.append(client)
+        self._elect(role, client)
+        return client
+
+    def update(self, client: Client, update: p4r.MasterArbitrationUpdate) -> None:
+        """Take a later update of a client; raise P4RuntimeError to end the stream."""
+        if update.device_id != self._device_id:
+            raise P4RuntimeError(Code.FAILED_PRECONDITION, f"the stream is for device {self._device_id}")
+        if _role_name(update) != client.role:
+            raise P4RuntimeError(Code.FAILED_PRECONDITION, f"the stream is for role {client.role!r}")
+        role, election_id = self._roles[client.role], _election_id(update)
+        self._check_unused(role, election_id, client)
+        client.election_id = election_id
+        self._elect(role, client)
+
+    def leave(self, client: Client) -> None:
+        """Forget a client whose stream ended; where it was primary the others are told that there is none."""
+        role = self._roles[client.role]
+        role.clients.remove(client)
+        if role.primary is client:
+            role.primary = None
+            self._notify(role, role.clients)
+
+    def check_primary(self, role_name: str, election_id: int | None) -> None:
+        """Raise NOT_FOUND for an unknown role, PERMISSION_DENIED unless the id is the role's primary's."""
+        role = self._roles.get(role_name)
+        if role is None and role_name:
+            raise P4RuntimeError(Code.NOT_FOUND, f"there is no role {role_name!r}")
+        primary = None if role is None else role.primary
+        if primary is None or election_id is None or primary.election_id != election_id:
+            who = "a client without election id" if election_id is None else f"election id {election_id}"
+            raise P4RuntimeError(Code.PERMISSION_DENIED, f"{who} is not the primary")
+
+    def is_primary(self, client: Client) -> bool:
+        """Say whether the client is its role's primary."""
+        return self._roles[client.role].primary is client
+
+    def primaries(self) -> list[Client]:
+        """Return every role's primary."""
+        return [role.primary for role in self._roles.values() if role.primary is not None]
+
+    def _elect(self, role: _Role, client: Client) -> None:
+        """Decide what the client's id makes of it and notify: specification, section 5.3, rules 3 and 4."""
+        was_primary = role.primary is client
+        if client.election_id is not None and client.election_id >= (role.highest or 0):
+            role.primary, role.highest = client, client.election_id
+            self._notify(role, [other for other in role.clients if other is not client])
+            self._notify(role, [client])
+        elif was_primary:
+            role.primary = None
+            self._notify(role, role.clients)
+        else:
+            self._notify(role, [client])
+
+    def _notify(self, role: _Role, clients: list[Client]) -> None:
+        for client in clients:
+            client.send(p4r.StreamMessageResponse(arbitration=self._advice(role, client)))
+
+    def _advice(self, role: _Role, client: Client) -> p4r.MasterArbitrationUpdate:
+        advice = p4r.MasterArbitrationUpdate(device_id=self._device_id)
+        if role.name:
+            advice.role.name = role.name
+        if role.highest is not None:
+            advice.election_id.high, advice.election_id.low = role.highest >> 64, role.highest & ((1 << 64) - 1)
+        if role.primary is client:
+            advice.status.code, advice.status.message = Code.OK, "Is primary"
+        elif role.primary is not None:
+            advice.status.code, advice.status.message = Code.ALREADY_EXISTS, "Is backup"
+        else:
+            advice.status.code, advice.status.message = Code.NOT_FOUND, "Is backup; there is no primary"
+        return advice
+
+    @staticmethod
+    def _check_unused(role: _Role, election_id: int | None, owner: Client | None) -> None:
+        if election_id is None:
+            return
+        if any(client.election_id == election_id for client in role.clients if client is not owner):
+            raise invalid("Election id already exists")
+
+
+def _role_name(update: p4r.MasterArbitrationUpdate) -> str:
+    """Return the role's name, empty for the default role; no scheme of role configurations is agreed upon."""
+    if update.role.HasField("config"):
+        raise invalid("role configurations are not supported: every role has full access")
+    if update.role.id and not update.role.name:
+        raise invalid("numbers of roles are withdrawn: name the role")
+    return update.role.name
+
+
+def _election_id(update: p4r.MasterArbitrationUpdate) -> int | None:
+    return decode_id(update.election_id) if update.HasField("election_id") else None

@@ -1,0 +1,209 @@
+"""Match fields, actions and counts: P4Runtime's messages to the tables' values and back (section 9.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from finsy.proto import p4i, p4r
+
+from dataplane.program.objects import ActionCall, KeyField, MatchKind
+from dataplane.switch.p4runtime import bytestrings
+from dataplane.switch.p4runtime.catalog import ActionInfo, Catalog, TableInfo
+from dataplane.switch.p4runtime.errors import Code, P4RuntimeError, invalid, unimplemented
+from dataplane.switch.tables import ActionSet, Tally, WeightedAction
+from dataplane.switch.tables.match import FieldMatch, Match, all_ones, any_value, prefix_mask
+
+_MAX_INT64 = (1 << 63) - 1
+_ONEOFS = {
+    MatchKind.EXACT: "exact",
+    MatchKind.LPM: "lpm",
+    MatchKind.TERNARY: "ternary",
+    MatchKind.RANGE: "range",
+    MatchKind.OPTIONAL: "optional",
+}
+
+
+def decode_match(table: TableInfo, fields: Iterable[p4r.FieldMatch]) -> Match:
+    """Return the match value of each key field; a field that is left out matches anything.
+
+    Raises INVALID_ARGUMENT for unknown, repeated, missing exact or malformed fields, "don't care" values that are not
+    left out and bits outside a mask; OUT_OF_RANGE for values that are too wide.
+    """
+    given: dict[int, p4r.FieldMatch] = {}
+    for field in fields:
+        if field.field_id in given:
+            raise invalid(f"{table.spec.name}: match field id {field.field_id} is given twice")
+        given[field.field_id] = field
+    match: list[FieldMatch] = []
+    for field_id, key in zip(table.field_ids, table.spec.keys, strict=True):
+        where = f"{table.spec.name}: {key.name}"
+        present = given.pop(field_id, None)
+        if present is not None:
+            match.append(_decode_field(key, present, where))
+        elif key.kind is MatchKind.EXACT:
+            raise invalid(f"{where}: an exact match field cannot be left out")
+        else:
+            match.append(any_value(key))
+    if given:
+        raise invalid(f"{table.spec.name}: there is no match field id {min(given)}")
+    return tuple(match)
+
+
+def _decode_field(key: KeyField, field: p4r.FieldMatch, where: str) -> FieldMatch:
+    if field.WhichOneof("field_match_type") != _ONEOFS[key.kind]:
+        raise invalid(f"{where}: {key.kind} match expected")
+    match key.kind:
+        case MatchKind.EXACT:
+            return bytestrings.decode(field.exact.value, key.width, where)
+        case MatchKind.OPTIONAL:
+            return bytestrings.decode(field.optional.value, key.width, where)
+        case MatchKind.LPM:
+            return _decode_lpm(key, field.lpm, where)
+        case MatchKind.TERNARY:
+            return _decode_ternary(key, field.ternary, where)
+        case MatchKind.RANGE:
+            return _decode_range(key, field.range, where)
+
+
+def _decode_lpm(key: KeyField, lpm: p4r.FieldMatch.LPM, where: str) -> FieldMatch:
+    value = bytestrings.decode(lpm.value, key.width, where)
+    if not 1 <= lpm.prefix_len <= key.width:
+        raise invalid(f"{where}: prefix length {lpm.prefix_len} is not in 1..{key.width}; leave the field out for any")
+    if value & ~prefix_mask(key.width, lpm.prefix_len):
+        raise invalid(f"{where}: the value has bits after the first {lpm.prefix_len}")
+    return value, lpm.prefix_len
+
+
+def _decode_ternary(key: KeyField, ternary: p4r.FieldMatch.Ternary, where: str) -> FieldMatch:
+    value = bytestrings.decode(ternary.value, key.width, where)
+    mask = bytestrings.decode(ternary.mask, key.width, where)
+    if not mask:
+        raise invalid(f"{where}: the mask is zero; leave the field out for any")
+    if value & ~mask:
+        raise invalid(f"{where}: the value has bits outside its mask")
+    return value, mask
+
+
+def _decode_range(key: KeyField, bounds: p4r.FieldMatch.Range, where: str) -> FieldMatch:
+    low = bytestrings.decode(bounds.low, key.width, where)
+    high = bytestrings.decode(bounds.high, key.width, where)
+    if low > high:
+        raise invalid(f"{where}: {low} is above {high}")
+    if (low, high) == (0, all_ones(key.width)):
+        raise invalid(f"{where}: the range holds every value; leave the field out for any")
+    return low, high
+
+
+def encode_match(table: TableInfo, match: Match) -> Iterator[p4r.FieldMatch]:
+    """Yield the fields of a match in canonical form, leaving out those that match anything."""
+    for field_id, key, value in zip(table.field_ids, table.spec.keys, match, strict=True):
+        if key.kind is not MatchKind.EXACT and value == any_value(key):
+            continue
+        field = p4r.FieldMatch(field_id=field_id)
+        match key.kind, value:
+            case MatchKind.EXACT, int() as exact:
+                field.exact.value = bytestrings.encode(exact)
+            case MatchKind.OPTIONAL, int() as exact:
+                field.optional.value = bytestrings.encode(exact)
+            case MatchKind.LPM, (prefix, length):
+                field.lpm.value, field.lpm.prefix_len = bytestrings.encode(prefix), length
+            case MatchKind.TERNARY, (bits, mask):
+                field.ternary.value, field.ternary.mask = bytestrings.encode(bits), bytestrings.encode(mask)
+            case MatchKind.RANGE, (low, high):
+                field.range.low, field.range.high = bytestrings.encode(low), bytestrings.encode(high)
+        yield field
+
+
+def decode_action(catalog: Catalog, action: p4r.Action, where: str) -> ActionCall:
+    """Return an action with its arguments; raise INVALID_ARGUMENT or OUT_OF_RANGE for what is malformed."""
+    info = catalog.actions.get(action.action_id)
+    if info is None:
+        raise invalid(f"{where}: there is no action id {action.action_id:#010x}")
+    given: dict[int, bytes] = {}
+    for param in action.params:
+        if param.param_id in given:
+            raise invalid(f"{where}: {info.spec.name}: parameter id {param.param_id} is given twice")
+        given[param.param_id] = param.value
+    arguments = tuple(_arguments(info, given, where))
+    if given:
+        raise invalid(f"{where}: {info.spec.name}: there is no parameter id {min(given)}")
+    return ActionCall(info.spec.name, arguments)
+
+
+def _arguments(info: ActionInfo, given: dict[int, bytes], where: str) -> Iterator[int]:
+    for param_id, (name, width) in zip(info.parameter_ids, info.spec.parameters, strict=True):
+        place = f"{where}: {info.spec.name}.{name}"
+        if param_id not in given:
+            raise invalid(f"{place}: the parameter is missing")
+        yield bytestrings.decode(given.pop(param_id), width, place)
+
+
+def decode_table_action(catalog: Catalog, table: TableInfo, action: p4r.Action, *, default: bool) -> ActionCall:
+    """Return an action of `table`; also raise PERMISSION_DENIED where its scope forbids this place."""
+    scope = table.scopes.get(action.action_id)
+    if scope is None:
+        raise invalid(f"{table.spec.name}: action id {action.action_id:#010x} is not one of its actions")
+    if scope == (p4i.ActionRef.TABLE_ONLY if default else p4i.ActionRef.DEFAULT_ONLY):
+        place = "the default entry" if default else "entries"
+        message = f"{table.spec.name}: action id {action.action_id:#010x} is not for {place}"
+        raise P4RuntimeError(Code.PERMISSION_DENIED, message)
+    return decode_action(catalog, action, table.spec.name)
+
+
+def encode_action(catalog: Catalog, call: ActionCall) -> p4r.Action | None:
+    """Return the canonical message; None for an action that the compiler keeps to itself (not in the P4Info)."""
+    action_id = catalog.action_ids.get(call.action)
+    if action_id is None:
+        return None
+    action = p4r.Action(action_id=action_id)
+    for param_id, value in zip(catalog.actions[action_id].parameter_ids, call.arguments, strict=True):
+        action.params.add(param_id=param_id, value=bytestrings.encode(value))
+    return action
+
+
+def action_name(catalog: Catalog, action: p4r.TableAction, where: str) -> str:
+    """Return the name of the action that a read filters by; its parameters do not matter."""
+    if action.WhichOneof("type") != "action":
+        raise invalid(f"{where}: reads filter by action id only")
+    info = catalog.actions.get(action.action.action_id)
+    if info is None:
+        raise invalid(f"{where}: there is no action id {action.action.action_id:#010x}")
+    return info.spec.name
+
+
+def decode_action_set(catalog: Catalog, table: TableInfo, message: p4r.ActionProfileActionSet) -> ActionSet:
+    """Return a one-shot action set; raise UNIMPLEMENTED for watch ports and per-group selection modes."""
+    if message.action_selection_mode or message.size_semantics:
+        raise unimplemented(f"{table.spec.name}: an action selection mode or size semantics of its own")
+    actions = []
+    for item in message.action_profile_actions:
+        check_no_watch(item, table.spec.name)
+        call = decode_table_action(catalog, table, item.action, default=False)
+        actions.append(WeightedAction(call, item.weight))
+    return ActionSet(tuple(actions))
+
+
+def encode_action_set(catalog: Catalog, action_set: ActionSet) -> p4r.ActionProfileActionSet:
+    """Return the message as it was written."""
+    message = p4r.ActionProfileActionSet()
+    for item in action_set.actions:
+        message.action_profile_actions.add(action=encode_action(catalog, item.call), weight=item.weight)
+    return message
+
+
+def check_no_watch(item: p4r.ActionProfileAction | p4r.ActionProfileGroup.Member, where: str) -> None:
+    """Raise UNIMPLEMENTED if a member of a group watches a port."""
+    if item.WhichOneof("watch_kind") is not None and (item.watch or item.watch_port):
+        raise unimplemented(f"{where}: watch ports")
+
+
+def decode_tally(data: p4r.CounterData, where: str) -> Tally:
+    """Return packets and bytes; raise INVALID_ARGUMENT if one is negative."""
+    if data.packet_count < 0 or data.byte_count < 0:
+        raise invalid(f"{where}: a count cannot be negative")
+    return Tally(data.packet_count, data.byte_count)
+
+
+def encode_tally(packets: int, nbytes: int) -> p4r.CounterData:
+    """Return the message; counts wrap at 2^63, the largest number that it holds."""
+    return p4r.CounterData(packet_count=packets & _MAX_INT64, byte_count=nbytes & _MAX_INT64)

@@ -1,0 +1,94 @@
+"""CounterEntry and RegisterEntry: cells that always exist (specification, sections 9.3.2 and 9.7)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from finsy.proto import p4d, p4r
+
+from dataplane.switch.p4runtime import bytestrings, codec
+from dataplane.switch.p4runtime.catalog import RegisterInfo
+from dataplane.switch.p4runtime.context import Context, UpdateKind, require_modify
+from dataplane.switch.p4runtime.errors import Code, P4RuntimeError, invalid
+
+
+def write_counter(context: Context, kind: UpdateKind, message: p4r.CounterEntry) -> None:
+    """Set one cell, or every cell where no index is given; without data nothing changes."""
+    spec = context.catalog.counter(message.counter_id).spec
+    require_modify(kind, f"{spec.name}: a counter")
+    indices = _indices(message, spec.size, spec.name)
+    if not message.HasField("data"):
+        return
+    tally = codec.decode_tally(message.data, spec.name)
+    counter = context.state.counters[spec.name]
+    for index in indices:
+        counter.write(index, tally.packets, tally.bytes)
+
+
+def read_counter(context: Context, message: p4r.CounterEntry) -> Iterator[p4r.Entity]:
+    """Return one cell, an array's cells, or every array's."""
+    catalog = context.catalog
+    infos = [catalog.counter(message.counter_id)] if message.counter_id else list(catalog.counters.values())
+    if not message.counter_id and message.HasField("index"):
+        raise invalid("a read of every counter cannot name an index")
+    cells = [(info, index) for info in infos for index in _indices(message, info.spec.size, info.spec.name)]
+
+    def encode() -> Iterator[p4r.Entity]:
+        for info, index in cells:
+            counter = context.state.counters[info.spec.name]
+            data = codec.encode_tally(counter.packets[index], counter.bytes[index])
+            entry = p4r.CounterEntry(counter_id=info.counter_id, index=p4r.Index(index=index), data=data)
+            yield p4r.Entity(counter_entry=entry)
+
+    return encode()
+
+
+def write_register(context: Context, kind: UpdateKind, message: p4r.RegisterEntry) -> None:
+    """Set one cell, or every cell where no index is given."""
+    info = context.catalog.register(message.register_id)
+    require_modify(kind, f"{info.spec.name}: a register")
+    indices = _indices(message, info.spec.size, info.spec.name)
+    value = _decode(info, message)
+    for index in indices:
+        context.state.write_register(info.spec.name, index, value)
+
+
+def read_register(context: Context, message: p4r.RegisterEntry) -> Iterator[p4r.Entity]:
+    """Return one cell, an array's cells, or every array's."""
+    catalog = context.catalog
+    infos = [catalog.register(message.register_id)] if message.register_id else list(catalog.registers.values())
+    if not message.register_id and message.HasField("index"):
+        raise invalid("a read of every register cannot name an index")
+    cells = [(info, index) for info in infos for index in _indices(message, info.spec.size, info.spec.name)]
+
+    def encode() -> Iterator[p4r.Entity]:
+        for info, index in cells:
+            data = _encode(info, context.state.registers[info.spec.name][index])
+            entry = p4r.RegisterEntry(register_id=info.register_id, index=p4r.Index(index=index), data=data)
+            yield p4r.Entity(register_entry=entry)
+
+    return encode()
+
+
+def _decode(info: RegisterInfo, message: p4r.RegisterEntry) -> int:
+    if message.data.WhichOneof("data") != "bitstring":
+        raise invalid(f"{info.spec.name}: the data is not a bitstring")
+    decode = bytestrings.decode_signed if info.signed else bytestrings.decode
+    return decode(message.data.bitstring, info.spec.width, info.spec.name)
+
+
+def _encode(info: RegisterInfo, value: int) -> p4d.P4Data:
+    if info.signed:
+        return p4d.P4Data(bitstring=bytestrings.encode_signed(value, info.spec.width))
+    return p4d.P4Data(bitstring=bytestrings.encode(value))
+
+
+def _indices(message: p4r.CounterEntry | p4r.RegisterEntry, size: int, where: str) -> range:
+    if not message.HasField("index"):
+        return range(size)
+    index = message.index.index
+    if index < 0:
+        raise invalid(f"{where}: index {index} is negative")
+    if index >= size:
+        raise P4RuntimeError(Code.OUT_OF_RANGE, f"{where}: index {index} is not below {size}")
+    return range(index, index + 1)

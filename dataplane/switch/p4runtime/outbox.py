@@ -1,0 +1,59 @@
+"""Messages on their way to one client: filled from any thread, emptied by the stream's own task."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+
+from finsy.proto import p4r
+
+PACKETS = 1024
+"""Messages that may wait before packets and stream errors are dropped."""
+
+MESSAGES = 2 * PACKETS
+"""Messages that may wait before the stream is given up: arbitration news are never dropped."""
+
+
+class Outbox:
+    """A bounded queue; a client that does not read loses packets first, and then its stream."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.dropped = 0
+        self.overflowed = False
+        self._loop = loop
+        self._lock = threading.Lock()
+        self._messages: deque[p4r.StreamMessageResponse] = deque()
+        self._closed = False
+        self._ready = asyncio.Event()
+
+    def send(self, message: p4r.StreamMessageResponse) -> None:
+        """Queue a message; after `close` it is dropped, as the client is gone."""
+        with self._lock:
+            waiting = len(self._messages)
+            urgent = message.WhichOneof("update") == "arbitration"
+            if self._closed or waiting >= (MESSAGES if urgent else PACKETS):
+                self.dropped += 1
+                self.overflowed = self.overflowed or (urgent and not self._closed)
+                return
+            self._messages.append(message)
+            if not waiting:
+                self._loop.call_soon_threadsafe(self._ready.set)
+
+    def close(self) -> None:
+        """Take no more messages; `get` returns those that wait, then None."""
+        with self._lock:
+            if not self._closed:
+                self._closed = True
+                self._loop.call_soon_threadsafe(self._ready.set)
+
+    async def get(self) -> p4r.StreamMessageResponse | None:
+        """Wait for the next message; None after the last."""
+        while True:
+            with self._lock:
+                if self._messages:
+                    return self._messages.popleft()
+                if self._closed:
+                    return None
+                self._ready.clear()
+            await self._ready.wait()

@@ -1,0 +1,56 @@
+"""Packet-in and packet-out headers: P4Info's metadata fields, packed bit by bit in front of the payload."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from finsy.proto import p4i, p4r
+
+from dataplane.errors import ProgramError
+from dataplane.switch.p4runtime import bytestrings
+from dataplane.switch.p4runtime.errors import invalid
+
+
+class PacketHeader:
+    """One controller header, a multiple of 8 bits wide; fields are in P4Info's order, most significant bit first."""
+
+    def __init__(self, info: p4i.ControllerPacketMetadata) -> None:
+        self.name = info.preamble.name
+        self._fields = [(field.id, field.name, field.bitwidth) for field in info.metadata]
+        self._bits = sum(width for _, _, width in self._fields)
+        if self._bits % 8 or any(width <= 0 for _, _, width in self._fields):
+            raise ProgramError(f"{self._bits} bits are not whole bytes", construct=self.name)
+        self.length_bytes = self._bits // 8
+
+    @classmethod
+    def none(cls, name: str) -> PacketHeader:
+        """Return the header of a program that declares none: no fields, no bytes."""
+        return cls(p4i.ControllerPacketMetadata(preamble=p4i.Preamble(name=name)))
+
+    def pack(self, metadata: Iterable[p4r.PacketMetadata]) -> bytes:
+        """Return the header's bytes; raise P4RuntimeError unless every field is given exactly once."""
+        given: dict[int, bytes] = {}
+        for item in metadata:
+            if item.metadata_id in given:
+                raise invalid(f"{self.name}: metadata id {item.metadata_id} is given twice")
+            given[item.metadata_id] = item.value
+        header = 0
+        for field_id, name, width in self._fields:
+            if field_id not in given:
+                raise invalid(f"{self.name}: metadata {name} (id {field_id}) is missing")
+            header = header << width | bytestrings.decode(given.pop(field_id), width, f"{self.name}.{name}")
+        if given:
+            raise invalid(f"{self.name}: there is no metadata id {min(given)}")
+        return header.to_bytes(self.length_bytes, "big")
+
+    def unpack(self, data: bytes) -> p4r.PacketIn | None:
+        """Split a frame into metadata and payload; None if it is shorter than the header."""
+        if len(data) < self.length_bytes:
+            return None
+        packet = p4r.PacketIn(payload=data[self.length_bytes :])
+        header, shift = int.from_bytes(data[: self.length_bytes], "big"), self._bits
+        for field_id, _, width in self._fields:
+            shift -= width
+            value = header >> shift & ((1 << width) - 1)
+            packet.metadata.add(metadata_id=field_id, value=bytestrings.encode(value))
+        return packet

@@ -1,0 +1,135 @@
+"""A P4Runtime server in a thread of its own, so that whoever runs the switch need not know asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+import stat
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+
+import grpc
+from finsy.proto import p4r_grpc
+
+from dataplane.errors import SwitchError
+from dataplane.switch.p4runtime.core import P4RuntimeCore
+from dataplane.switch.p4runtime.service import P4RuntimeService
+from dataplane.switch.p4runtime.tls import TlsFiles, server_credentials
+
+MAX_MESSAGE_BYTES = 128 << 20
+"""The largest request, as the specification suggests: pipelines are large (appendix, "Guidelines")."""
+
+GRACE_S = 0.5
+"""How long calls in progress may take once the server stops."""
+
+START_S = 30.0
+"""How long a start may take; it fails rather than blocks for ever."""
+
+_UNIX = "unix:"
+_UNIX_PATH_BYTES = 107
+_OPTIONS = [
+    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.so_reuseport", 0),  # two switches on one port is a mistake, not a load balancer
+]
+
+
+class P4RuntimeServer:
+    """Serves one core on TCP addresses (`host:port`, port 0 for any) and UNIX sockets (`unix:PATH`).
+
+    Use it as a context manager, or call `start` and `stop`; each works once.
+    """
+
+    def __init__(self, core: P4RuntimeCore, addresses: Sequence[str], tls: TlsFiles | None = None) -> None:
+        self.ports: tuple[int, ...] = ()
+        self._core = core
+        self._addresses = tuple(addresses)
+        self._tls = tls
+        self._thread = threading.Thread(target=self._run, name="p4runtime", daemon=True)
+        self._started = threading.Event()
+        self._failure: Exception | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stopping: asyncio.Event | None = None
+
+    def start(self) -> None:
+        """Bind and serve; return when clients can connect. `ports` then holds each address's TCP port.
+
+        Raises ConfigError for bad TLS files and SwitchError for an address that cannot be bound; neither leaves
+        anything running.
+        """
+        credentials = None if self._tls is None else server_credentials(self._tls)
+        for address in self._addresses:
+            _check_address(address)
+        self._credentials = credentials
+        self._thread.start()
+        if not self._started.wait(START_S):
+            raise SwitchError(f"the P4Runtime server did not start within {START_S:.0f} s")
+        if self._failure is not None:
+            self._thread.join()
+            raise self._failure
+
+    def stop(self) -> None:
+        """End every call and stream, and return when the thread is gone; do nothing if it does not run."""
+        if self._loop is not None and self._stopping is not None and self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._stopping.set)
+            self._thread.join()
+
+    def __enter__(self) -> P4RuntimeServer:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._serve())
+        except SwitchError as error:
+            self._failure = error
+        finally:
+            self._started.set()
+
+    async def _serve(self) -> None:
+        self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
+        server = grpc.aio.server(options=_OPTIONS)
+        p4r_grpc.add_P4RuntimeServicer_to_server(P4RuntimeService(self._core), server)
+        try:
+            self.ports = tuple(self._bind(server, address) for address in self._addresses)
+            await server.start()
+            self._started.set()
+            await self._stopping.wait()
+        finally:
+            await server.stop(GRACE_S)
+            _remove_sockets(self._addresses)
+
+    def _bind(self, server: grpc.aio.Server, address: str) -> int:
+        try:
+            if self._credentials is None:
+                return server.add_insecure_port(address)
+            return server.add_secure_port(address, self._credentials)
+        except RuntimeError as error:
+            raise SwitchError(f"cannot listen on {address}: is it taken, or not an address of this machine?") from error
+
+
+def _check_address(address: str) -> None:
+    if not address.startswith(_UNIX):
+        host, colon, port = address.rpartition(":")
+        if not (colon and host and port.isdigit() and int(port) <= 0xFFFF):
+            raise SwitchError(f"{address!r} is not host:port with a port in 0..65535, nor unix:PATH")
+        return
+    path = Path(address.removeprefix(_UNIX))
+    if len(str(path).encode()) > _UNIX_PATH_BYTES:
+        raise SwitchError(f"{address}: a UNIX socket's path has at most {_UNIX_PATH_BYTES} bytes")
+    if not path.parent.is_dir():
+        raise SwitchError(f"{address}: there is no folder {path.parent}")
+    if path.exists() and not stat.S_ISSOCK(path.stat().st_mode):
+        raise SwitchError(f"{address}: the file exists and is not a socket")
+
+
+def _remove_sockets(addresses: Sequence[str]) -> None:
+    for address in addresses:
+        if address.startswith(_UNIX):
+            Path(address.removeprefix(_UNIX)).unlink(missing_ok=True)

@@ -1,0 +1,244 @@
+"""The switch as a process: network devices, the forwarding loop, and the P4Runtime server in a thread of its own.
+
+`millrace switch` and `python -m dataplane.switch.process` end up here.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from types import FrameType
+
+from dataplane.clock import MonotonicClock
+from dataplane.errors import MillraceError, SwitchError
+from dataplane.program.loader import load_program
+from dataplane.switch.arguments import SwitchSettings, parse_arguments
+from dataplane.switch.engine import Switch
+from dataplane.switch.forwarding import Forwarder
+from dataplane.switch.p4runtime.core import P4RuntimeCore
+from dataplane.switch.p4runtime.server import P4RuntimeServer
+from dataplane.switch.ports import PacketPort, Port
+from dataplane.switch.waiting import Waiter
+
+__all__ = ["SwitchSettings", "main", "parse_arguments", "run"]
+
+STATS_PERIOD_NS = 1_000_000_000
+
+_LEVELS = {
+    "trace": logging.DEBUG,
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warn": logging.WARNING,
+    "error": logging.ERROR,
+    "off": logging.CRITICAL + 1,
+}
+
+logger = logging.getLogger("millrace.switch")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a switch from a command line; return the exit status: 0 stopped, 1 failed, with one line on stderr."""
+    try:
+        run(parse_arguments(sys.argv[1:] if argv is None else argv))
+    except MillraceError as error:
+        sys.stderr.write(f"millrace switch: {error}\n")
+        return 1
+    return 0
+
+
+def run(settings: SwitchSettings) -> None:
+    """Forward until SIGTERM, SIGINT or the end of the lifeline; raise MillraceError if it cannot start."""
+    clock = MonotonicClock()
+    switch = Switch(
+        settings.device_id,
+        [port.settings for port in settings.ports],
+        clock,
+        cpu_port=settings.cpu_port,
+        seed=settings.seed,
+    )
+    with ExitStack() as stack:
+        stack.enter_context(_logging(settings))
+        if settings.program is not None and settings.p4info is not None:
+            switch.commit(load_program(settings.program, settings.p4info))
+        waiter = stack.enter_context(Waiter())
+        ports = {port.settings.number: _open_port(stack, port.device) for port in settings.ports}
+        switch.on_wakeup(waiter.wake)
+        core = P4RuntimeCore(switch)
+        loop = _Loop(Forwarder(switch, ports, clock), core, waiter, settings)
+        stack.enter_context(_stopped_by_signals(loop.stop))
+        stack.enter_context(P4RuntimeServer(core, [settings.grpc_address], settings.tls))
+        # Whoever sees the ready file finds statistics beside it.
+        loop.write_stats()
+        stack.enter_context(_ready(switch, settings))
+        loop.run()
+
+
+class _Loop:
+    """Waits for frames, due events and the time to write statistics; everything else is the forwarder's."""
+
+    def __init__(self, forwarder: Forwarder, core: P4RuntimeCore, waiter: Waiter, settings: SwitchSettings) -> None:
+        self._forwarder = forwarder
+        self._core = core
+        self._waiter = waiter
+        self._clock = forwarder.clock
+        self._stats_file = settings.stats_file
+        self._lifeline = settings.lifeline_fd
+        self._stats_ns = self._clock.now_ns()
+        self._numbers = {port.fileno(): number for number, port in forwarder.ports.items()}
+        self._down: set[int] = set()
+        self._stopped = False
+        for descriptor in self._numbers:
+            waiter.watch(descriptor)
+        if self._lifeline is not None:
+            waiter.watch(self._lifeline)
+
+    def stop(self) -> None:
+        """Let `run` return; may be called from a signal handler or another thread."""
+        self._stopped = True
+        self._waiter.wake()
+
+    def run(self) -> None:
+        """Forward until `stop`."""
+        while not self._stopped:
+            ready = self._waiter.wait(self._next_due_ns(), self._clock.now_ns())
+            if self._lifeline in ready:
+                logger.info("what started this switch is gone: stopping")
+                return
+            self._forwarder.step([self._numbers[descriptor] for descriptor in ready])
+            self._note_ports()
+            self.write_stats()
+        self.write_stats(last=True)
+
+    def _next_due_ns(self) -> int | None:
+        due_ns = self._forwarder.next_due_ns()
+        if self._stats_file is None:
+            return due_ns
+        return self._stats_ns if due_ns is None else min(due_ns, self._stats_ns)
+
+    def _note_ports(self) -> None:
+        """Say once that a port went down, and once that it came back."""
+        for number, port in self._forwarder.ports.items():
+            if port.is_down and number not in self._down:
+                self._down.add(number)
+                logger.warning("port %d (%s) is down; the others go on", number, port.name)
+            elif not port.is_down and number in self._down:
+                self._down.discard(number)
+                logger.info("port %d (%s) is up again", number, port.name)
+
+    def write_stats(self, *, last: bool = False) -> None:
+        """Replace the statistics file if it is time, or if this is the last time."""
+        now_ns = self._clock.now_ns()
+        if self._stats_file is None or (now_ns < self._stats_ns and not last):
+            return
+        self._stats_ns = now_ns + STATS_PERIOD_NS
+        text = json.dumps(read_stats(self._forwarder, self._core.drops, now_ns), sort_keys=True)
+        try:
+            _replace(self._stats_file, text)
+        except OSError as error:
+            logger.warning("no more statistics: %s: %s", self._stats_file, error.strerror)
+            self._stats_file = None
+
+
+def read_stats(forwarder: Forwarder, control_drops: Mapping[str, int], now_ns: int) -> dict[str, object]:
+    """Return every counter of switch and ports as JSON-ready values; `time_ns` is on the machine's monotonic clock."""
+    counters = forwarder.switch.counters()
+    devices = {
+        str(number): {"device": port.name, "down": port.is_down} | asdict(port.read_counters())
+        for number, port in forwarder.ports.items()
+    }
+    return {
+        "time_ns": now_ns,
+        "device_id": forwarder.switch.device_id,
+        "ports": {str(number): asdict(port) for number, port in counters.ports.items()},
+        "drops": {**counters.drops, **control_drops, "cable_full": forwarder.cable_full},
+        "in_flight": forwarder.in_flight,
+        "devices": devices,
+    }
+
+
+def _open_port(stack: ExitStack, device: str) -> Port:
+    port = PacketPort(device)
+    stack.callback(port.close)
+    return port
+
+
+@contextmanager
+def _stopped_by_signals(stop: Callable[[], None]) -> Iterator[None]:
+    def handle(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - the signal module's signature
+        stop()
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _ready(switch: Switch, settings: SwitchSettings) -> Iterator[None]:
+    """Announce the switch while it runs: a line in the log, and the ready file."""
+    ports = " ".join(f"{port.settings.number}@{port.device}" for port in settings.ports)
+    program = switch.program.name if switch.program is not None else "none yet"
+    logger.info(
+        "switch %d ready: P4Runtime on %s, ports %s, program %s",
+        switch.device_id,
+        settings.grpc_address,
+        ports or "none",
+        program,
+    )
+    if settings.ready_file is None:
+        yield
+        return
+    try:
+        _replace(settings.ready_file, f"{os.getpid()}\n")
+    except OSError as error:
+        raise SwitchError(f"{settings.ready_file}: {error.strerror}") from error
+    try:
+        yield
+    finally:
+        settings.ready_file.unlink(missing_ok=True)
+
+
+@contextmanager
+def _logging(settings: SwitchSettings) -> Iterator[None]:
+    """Send our log to stderr or to the file of the settings, and leave logging as it was found."""
+    handler: logging.Handler = logging.StreamHandler(sys.stderr)
+    if settings.log_file is not None:
+        try:
+            handler = logging.FileHandler(settings.log_file)
+        except OSError as error:
+            raise SwitchError(f"{settings.log_file}: {error.strerror}") from error
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    root = logging.getLogger("millrace")
+    level_before = root.level
+    root.addHandler(handler)
+    root.setLevel(_LEVELS[settings.log_level])
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)
+        root.setLevel(level_before)
+        handler.close()
+
+
+def _replace(path: Path, text: str) -> None:
+    """Write a file so that a reader sees the old text or the new one, never a part."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft.write_text(text, encoding="utf-8")
+    draft.replace(path)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

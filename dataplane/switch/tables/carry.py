@@ -1,0 +1,87 @@
+"""Carrying entries over from one program's state to another's, where both programs have what the entries need."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dataplane.errors import EntryError, EntryFault
+from dataplane.program.objects import ActionCall, ActionSpec
+from dataplane.switch.tables.entry import TableEntry
+from dataplane.switch.tables.profile import Profile
+from dataplane.switch.tables.state import ForwardingState
+from dataplane.switch.tables.table import Table
+
+
+def carry_over(
+    source: ForwardingState,
+    target: ForwardingState,
+    source_actions: Mapping[str, ActionSpec],
+    target_actions: Mapping[str, ActionSpec],
+) -> None:
+    """Insert everything that `source` holds, counts included, into the fresh `target`.
+
+    Raises EntryError naming the object that `target`'s program cannot hold: a table or profile with entries that is
+    gone or has another key, an action with other parameters. `target` is then to be thrown away.
+    """
+    changed = {name for name, spec in source_actions.items() if target_actions.get(name) != spec}
+    for name, profile in source.profiles.items():
+        _carry_profile(profile, target.profiles.get(name), changed)
+    for name, table in source.tables.items():
+        _carry_table(table, target.tables.get(name), changed)
+    _carry_arrays(source, target)
+    target.multicast_groups.update(source.multicast_groups)
+    target.clone_sessions.update(source.clone_sessions)
+    target.replication_notes.update(source.replication_notes)
+
+
+def _carry_profile(source: Profile, target: Profile | None, changed: set[str]) -> None:
+    name = source.spec.name
+    if not source.members and not source.groups:
+        return
+    if target is None:
+        raise EntryError(EntryFault.INVALID, "the new program has no such action profile", where=name)
+    for member_id, call in source.members.items():
+        _check_action(call, changed, name)
+        target.insert_member(member_id, call)
+    for group in source.groups.values():
+        target.insert_group(group)
+
+
+def _carry_table(source: Table, target: Table | None, changed: set[str]) -> None:
+    name = source.spec.name
+    own = [entry for entry in source if not entry.is_const]
+    if not own and not source.spec.const_entries and source.default == source.spec.default:
+        return
+    if target is None or target.spec.keys != source.spec.keys or target.spec.profile != source.spec.profile:
+        raise EntryError(EntryFault.INVALID, "the new program has no such table with the same key", where=name)
+    for entry in [entry for entry in target if not entry.is_const]:
+        target.delete(entry.match, entry.priority)
+    for entry in own:
+        for call in _calls(entry):
+            _check_action(call, changed, name)
+        target.insert(entry)
+    if source.default != source.spec.default:
+        _check_action(source.default, changed, name)
+        target.set_default(source.default, source.default_metadata, source.default_cookie)
+
+
+def _carry_arrays(source: ForwardingState, target: ForwardingState) -> None:
+    """Copy counters and registers of the same shape; others start at zero, as nothing refers to them."""
+    for name, counter in source.counters.items():
+        new = target.counters.get(name)
+        if new is not None and new.spec == counter.spec:
+            new.packets[:], new.bytes[:] = counter.packets, counter.bytes
+    for name, cells in source.registers.items():
+        if source.register_spec(name) == target.register_spec(name):
+            target.registers[name][:] = cells
+
+
+def _calls(entry: TableEntry) -> tuple[ActionCall, ...]:
+    if entry.action_set is not None:
+        return tuple(action.call for action in entry.action_set.actions)
+    return () if entry.call is None else (entry.call,)
+
+
+def _check_action(call: ActionCall, changed: set[str], where: str) -> None:
+    if call.action in changed:
+        raise EntryError(EntryFault.INVALID, f"the new program has another action {call.action}", where=where)

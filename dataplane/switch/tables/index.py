@@ -1,0 +1,259 @@
+"""The indices that tables look packets up in: one dictionary, one a prefix length, or one a mask.
+
+Each is tested against `reference.LinearIndex`. The mask index is tuple space search (Srinivasan, Suri, Varghese,
+"Packet classification using tuple space search", SIGCOMM 1999) with the tuples ordered by their best priority.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from dataplane.program.objects import KeyField, MatchKind
+from dataplane.switch.tables.entry import TableEntry
+from dataplane.switch.tables.match import Match, all_ones, needs_priority, prefix_mask
+
+Key = tuple[int, ...]
+
+
+class Index(Protocol):
+    """Entries of one table by match and priority, and the one that a packet hits."""
+
+    def __len__(self) -> int: ...
+    def __iter__(self) -> Iterator[TableEntry]: ...
+    def get(self, match: Match, priority: int) -> TableEntry | None:
+        """Return the entry with exactly this match and priority."""
+        ...
+
+    def put(self, entry: TableEntry) -> None:
+        """Insert `entry`, or put it in the place of the one with the same match and priority."""
+        ...
+
+    def remove(self, match: Match, priority: int) -> None:
+        """Remove the entry with exactly this match and priority, which must be present."""
+        ...
+
+    def lookup(self, key: Key) -> TableEntry | None:
+        """Return the entry that a packet with these key values hits, or None."""
+        ...
+
+
+def index_for(keys: tuple[KeyField, ...]) -> Index:
+    """Return the quickest index that is right for tables over `keys`, of which at most one is lpm."""
+    if needs_priority(keys):
+        return MaskIndex(keys)
+    if any(key.kind is MatchKind.LPM for key in keys):
+        return PrefixIndex(keys)
+    return ExactIndex()
+
+
+class ExactIndex:
+    """One dictionary from key to entry, for tables whose fields are all exact (or that have none)."""
+
+    def __init__(self) -> None:
+        self._entries: dict[Match, TableEntry] = {}
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[TableEntry]:
+        return iter(self._entries.values())
+
+    def get(self, match: Match, priority: int) -> TableEntry | None:  # noqa: ARG002 (keys cannot overlap)
+        """Return the entry with exactly this match."""
+        return self._entries.get(match)
+
+    def put(self, entry: TableEntry) -> None:
+        """Insert or replace."""
+        self._entries[entry.match] = entry
+
+    def remove(self, match: Match, priority: int) -> None:  # noqa: ARG002 (keys cannot overlap)
+        """Remove the entry with exactly this match."""
+        del self._entries[match]
+
+    def lookup(self, key: Key) -> TableEntry | None:
+        """Return the entry with these values."""
+        return self._entries.get(key)
+
+
+class PrefixIndex:
+    """One dictionary a prefix length, the longest tried first; the other fields are exact."""
+
+    def __init__(self, keys: tuple[KeyField, ...]) -> None:
+        self._position = next(i for i, key in enumerate(keys) if key.kind is MatchKind.LPM)
+        self._width = keys[self._position].width
+        self._entries: dict[Match, TableEntry] = {}
+        self._by_length: dict[int, dict[Key, TableEntry]] = {}
+        self._search: list[tuple[int, dict[Key, TableEntry]]] = []  # (mask, entries), longest prefix first
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[TableEntry]:
+        return iter(self._entries.values())
+
+    def get(self, match: Match, priority: int) -> TableEntry | None:  # noqa: ARG002 (the length decides)
+        """Return the entry with exactly this match."""
+        return self._entries.get(match)
+
+    def put(self, entry: TableEntry) -> None:
+        """Insert or replace."""
+        length, key = self._split(entry.match)
+        self._entries[entry.match] = entry
+        if length not in self._by_length:
+            self._by_length[length] = {}
+            self._order()
+        self._by_length[length][key] = entry
+
+    def remove(self, match: Match, priority: int) -> None:  # noqa: ARG002 (the length decides)
+        """Remove the entry with exactly this match."""
+        length, key = self._split(match)
+        del self._entries[match]
+        del self._by_length[length][key]
+        if not self._by_length[length]:
+            del self._by_length[length]
+            self._order()
+
+    def lookup(self, key: Key) -> TableEntry | None:
+        """Return the entry with the longest prefix that covers the key."""
+        position = self._position
+        before, value, after = key[:position], key[position], key[position + 1 :]
+        for mask, entries in self._search:
+            entry = entries.get((*before, value & mask, *after))
+            if entry is not None:
+                return entry
+        return None
+
+    def _order(self) -> None:
+        lengths = sorted(self._by_length, reverse=True)
+        self._search = [(prefix_mask(self._width, length), self._by_length[length]) for length in lengths]
+
+    def _split(self, match: Match) -> tuple[int, Key]:
+        prefix = match[self._position]
+        assert isinstance(prefix, tuple)
+        key = (*match[: self._position], prefix[0], *match[self._position + 1 :])
+        return prefix[1], key  # type: ignore[return-value]  # the other fields are exact: checked by Table
+
+
+@dataclass(slots=True)
+class _Ranked:
+    """An entry with its place in the order: priority, then age (the older wins); and its ranges, by key position."""
+
+    order: tuple[int, int]  # (-priority, sequence number): smaller is better
+    entry: TableEntry
+    ranges: tuple[tuple[int, int, int], ...]
+
+    def __lt__(self, other: _Ranked) -> bool:
+        return self.order < other.order
+
+
+@dataclass(slots=True)
+class _Space:
+    """The entries that share one mask; `masks` holds (key position, mask) of the fields that the mask looks at."""
+
+    masks: tuple[tuple[int, int], ...]
+    buckets: dict[Key, list[_Ranked]] = field(default_factory=dict)
+    priorities: dict[int, int] = field(default_factory=dict)  # priority -> entries that have it
+    best_priority: int = 0
+
+    def masked(self, key: Key) -> Key:
+        """Return the bits of `key` that this space looks at."""
+        return tuple([key[position] & mask for position, mask in self.masks])
+
+
+class MaskIndex:
+    """Tuple space search: a dictionary for each combination of masks; ranges are compared inside the bucket."""
+
+    def __init__(self, keys: tuple[KeyField, ...]) -> None:
+        self._keys = keys
+        self._entries: dict[tuple[Match, int], _Ranked] = {}
+        self._spaces: dict[tuple[tuple[int, int], ...], _Space] = {}
+        self._search: list[_Space] = []  # best priority first
+        self._sequence = 0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[TableEntry]:
+        return (ranked.entry for ranked in self._entries.values())
+
+    def get(self, match: Match, priority: int) -> TableEntry | None:
+        """Return the entry with exactly this match and priority."""
+        ranked = self._entries.get((match, priority))
+        return None if ranked is None else ranked.entry
+
+    def put(self, entry: TableEntry) -> None:
+        """Insert or replace; an entry that is replaced keeps its age."""
+        present = self._entries.get((entry.match, entry.priority))
+        if present is not None:
+            present.entry = entry
+            return
+        masks, values, ranges = self._split(entry.match)
+        self._sequence += 1
+        ranked = _Ranked((-entry.priority, self._sequence), entry, ranges)
+        self._entries[entry.match, entry.priority] = ranked
+        space = self._spaces.setdefault(masks, _Space(masks))
+        insort(space.buckets.setdefault(values, []), ranked)
+        space.priorities[entry.priority] = space.priorities.get(entry.priority, 0) + 1
+        self._order(space)
+
+    def remove(self, match: Match, priority: int) -> None:
+        """Remove the entry with exactly this match and priority."""
+        ranked = self._entries.pop((match, priority))
+        masks, values, _ = self._split(match)
+        space = self._spaces[masks]
+        bucket = space.buckets[values]
+        bucket.remove(ranked)
+        if not bucket:
+            del space.buckets[values]
+        space.priorities[priority] -= 1
+        if not space.priorities[priority]:
+            del space.priorities[priority]
+        if not space.buckets:
+            del self._spaces[masks]
+        self._order(space)
+
+    def lookup(self, key: Key) -> TableEntry | None:
+        """Return the entry of the largest priority that covers the key; among equals, the oldest."""
+        best: _Ranked | None = None
+        for space in self._search:
+            if best is not None and -best.order[0] > space.best_priority:
+                break
+            for ranked in space.buckets.get(space.masked(key), ()):
+                if all(low <= key[position] <= high for position, low, high in ranked.ranges):
+                    if best is None or ranked < best:
+                        best = ranked
+                    break
+        return None if best is None else best.entry
+
+    def _order(self, changed: _Space) -> None:
+        """Bring the search order up to date after a change in one space."""
+        best = max(changed.priorities, default=0)
+        if best == changed.best_priority and len(self._search) == len(self._spaces):
+            return
+        changed.best_priority = best
+        self._search = sorted(self._spaces.values(), key=lambda space: -space.best_priority)
+
+    def _split(self, match: Match) -> tuple[tuple[tuple[int, int], ...], Key, tuple[tuple[int, int, int], ...]]:
+        """Split a match into masks by position, the masked values, and ranges by position."""
+        masks: list[tuple[int, int]] = []
+        values: list[int] = []
+        ranges: list[tuple[int, int, int]] = []
+        for position, (key, part) in enumerate(zip(self._keys, match, strict=True)):
+            ones = all_ones(key.width)
+            if part is None:
+                continue
+            if isinstance(part, int):
+                value, mask = part, ones
+            elif key.kind is MatchKind.RANGE:
+                if part != (0, ones):
+                    ranges.append((position, *part))
+                continue
+            else:
+                value, mask = part[0], prefix_mask(key.width, part[1]) if key.kind is MatchKind.LPM else part[1]
+            if mask:
+                masks.append((position, mask))
+                values.append(value)
+        return tuple(masks), tuple(values), tuple(ranges)

@@ -1,0 +1,198 @@
+"""Action profiles: members (actions with arguments) and groups of them, from which a hash chooses."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from dataplane.errors import EntryError, EntryFault
+from dataplane.program.objects import ActionCall, ProfileSpec
+from dataplane.switch.tables.entry import ActionSet, TableEntry, WeightedAction
+
+CallCheck = Callable[[ActionCall], None]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMember:
+    """A member's place in a group; it takes `weight` places in the hash range."""
+
+    member: int
+    weight: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Members that share the traffic of the entries that point at the group.
+
+    `max_size` limits the sum of their weights for as long as the group exists; 0 sets no limit of its own.
+    """
+
+    group_id: int
+    members: tuple[GroupMember, ...] = ()
+    max_size: int = 0
+
+
+class Profile:
+    """The members and groups of one action profile, and the action that an entry and a hash value lead to.
+
+    A group's members are ordered by id; each takes as many places as its weight, and the hash value modulo the sum of
+    weights chooses. What is pointed at cannot be deleted. A profile is used through members and groups or through
+    one-shot action sets, never both (P4Runtime, section 9.2.3). Its size limits members, and the sum of weights.
+    """
+
+    def __init__(self, spec: ProfileSpec, check_call: CallCheck) -> None:
+        self.spec = spec
+        self.members: dict[int, ActionCall] = {}
+        self.groups: dict[int, Group] = {}
+        self._check_call = check_call
+        self._choices: dict[int, ActionSet] = {}
+        self._member_uses: Counter[int] = Counter()
+        self._group_uses: Counter[int] = Counter()
+        self._weight = 0
+        self._one_shots = 0
+
+    def resolve(self, entry: TableEntry, hash_value: int) -> ActionCall | None:
+        """Return the action for a packet that hit `entry`; None where its group or action set is empty."""
+        if entry.member is not None:
+            return self.members[entry.member]
+        choice = entry.action_set if entry.group is None else self._choices[entry.group]
+        return None if choice is None else choice.pick(hash_value)
+
+    def insert_member(self, member_id: int, call: ActionCall) -> None:
+        """Add a member; raise EntryError if it exists, is malformed, or does not fit."""
+        self._check_call(call)
+        if self._one_shots:
+            raise self._error(EntryFault.INVALID, "its tables hold one-shot action sets, so it cannot have members")
+        if member_id in self.members:
+            raise self._error(EntryFault.EXISTS, f"member {member_id} exists already")
+        if 0 < self.spec.size <= len(self.members):
+            raise self._error(EntryFault.FULL, f"full: {self.spec.size} members")
+        self.members[member_id] = call
+
+    def modify_member(self, member_id: int, call: ActionCall) -> None:
+        """Change a member's action, in every group that has it."""
+        self._check_member(member_id)
+        self._check_call(call)
+        self.members[member_id] = call
+        for group in self.groups.values():
+            if any(place.member == member_id for place in group.members):
+                self._choices[group.group_id] = self._choice(group)
+
+    def delete_member(self, member_id: int) -> None:
+        """Remove a member that no group and no entry points at."""
+        self._check_member(member_id)
+        if self._member_uses[member_id]:
+            raise self._error(EntryFault.IN_USE, f"member {member_id} is in use")
+        del self.members[member_id]
+
+    def insert_group(self, group: Group) -> None:
+        """Add a group; raise EntryError if it exists, names unknown members, or does not fit."""
+        if not self.spec.selector:
+            raise self._error(EntryFault.INVALID, "groups need an action selector")
+        if group.group_id in self.groups:
+            raise self._error(EntryFault.EXISTS, f"group {group.group_id} exists already")
+        largest = self.spec.max_group_size
+        if group.max_size < 0 or (largest > 0 and not 1 <= group.max_size <= largest):
+            wanted = f"in 1..{largest}" if largest > 0 else "at least 0"
+            raise self._error(EntryFault.INVALID, f"group {group.group_id}: max_size {group.max_size} is not {wanted}")
+        self._put_group(group, Group(group.group_id))
+
+    def modify_group(self, group: Group) -> None:
+        """Replace a group's members at once; its `max_size` cannot change."""
+        present = self._present_group(group.group_id)
+        if group.max_size != present.max_size:
+            problem = f"group {group.group_id}: max_size is {present.max_size} for as long as the group exists"
+            raise self._error(EntryFault.INVALID, problem)
+        self._put_group(group, present)
+
+    def delete_group(self, group_id: int) -> None:
+        """Remove a group that no entry points at."""
+        present = self._present_group(group_id)
+        if self._group_uses[group_id]:
+            raise self._error(EntryFault.IN_USE, f"group {group_id} is in use")
+        self._member_uses.subtract(place.member for place in present.members)
+        self._weight -= _weight(present.members)
+        del self.groups[group_id]
+        del self._choices[group_id]
+
+    def take(self, entry: TableEntry) -> None:
+        """Note that a table entry points here; raise EntryError if what it points at does not exist or fit."""
+        if entry.member is not None:
+            self._check_member(entry.member)
+            self._member_uses[entry.member] += 1
+        elif entry.group is not None:
+            self._present_group(entry.group)
+            self._group_uses[entry.group] += 1
+        elif entry.action_set is not None:
+            self._check_action_set(entry.action_set)
+            self._one_shots += 1
+            self._weight += _weight(entry.action_set.actions)
+
+    def release(self, entry: TableEntry) -> None:
+        """Note that a table entry no longer points here."""
+        if entry.member is not None:
+            self._member_uses[entry.member] -= 1
+        elif entry.group is not None:
+            self._group_uses[entry.group] -= 1
+        elif entry.action_set is not None:
+            self._one_shots -= 1
+            self._weight -= _weight(entry.action_set.actions)
+
+    def _put_group(self, group: Group, present: Group) -> None:
+        for place in group.members:
+            self._check_member(place.member)
+        if len({place.member for place in group.members}) != len(group.members):
+            raise self._error(EntryFault.INVALID, f"group {group.group_id} names a member twice")
+        where = f"group {group.group_id}"
+        if 0 < group.max_size < self._checked_weight(group.members, where):
+            raise self._error(EntryFault.FULL, f"{where}: the weights add up to more than max_size {group.max_size}")
+        self._check_room(_weight(group.members) - _weight(present.members), where)
+        self._weight += _weight(group.members) - _weight(present.members)
+        self._member_uses.subtract(place.member for place in present.members)
+        self._member_uses.update(place.member for place in group.members)
+        self.groups[group.group_id] = group
+        self._choices[group.group_id] = self._choice(group)
+
+    def _choice(self, group: Group) -> ActionSet:
+        places = sorted(group.members, key=lambda place: place.member)
+        return ActionSet(tuple(WeightedAction(self.members[place.member], place.weight) for place in places))
+
+    def _check_action_set(self, action_set: ActionSet) -> None:
+        if not self.spec.selector:
+            raise self._error(EntryFault.INVALID, "action sets need an action selector")
+        if self.members or self.groups:
+            raise self._error(EntryFault.INVALID, "it has members or groups, so its tables cannot hold action sets")
+        for action in action_set.actions:
+            self._check_call(action.call)
+        weight = self._checked_weight(action_set.actions, "the action set")
+        if 0 < self.spec.max_group_size < weight:
+            problem = f"the action set's weights add up to {weight}, more than {self.spec.max_group_size}"
+            raise self._error(EntryFault.INVALID, problem)
+        self._check_room(weight, "the action set")
+
+    def _checked_weight(self, places: Sequence[WeightedAction | GroupMember], where: str) -> int:
+        if any(place.weight <= 0 for place in places):
+            raise self._error(EntryFault.INVALID, f"{where}: a weight is at least 1")
+        return _weight(places)
+
+    def _check_room(self, more_weight: int, where: str) -> None:
+        if 0 < self.spec.size < self._weight + more_weight and more_weight > 0:
+            raise self._error(EntryFault.FULL, f"{where}: all weights would add up to more than size {self.spec.size}")
+
+    def _check_member(self, member_id: int) -> None:
+        if member_id not in self.members:
+            raise self._error(EntryFault.NOT_FOUND, f"no member {member_id}")
+
+    def _present_group(self, group_id: int) -> Group:
+        group = self.groups.get(group_id)
+        if group is None:
+            raise self._error(EntryFault.NOT_FOUND, f"no group {group_id}")
+        return group
+
+    def _error(self, fault: EntryFault, problem: str) -> EntryError:
+        return EntryError(fault, problem, where=self.spec.name)
+
+
+def _weight(places: Sequence[WeightedAction | GroupMember]) -> int:
+    return sum(place.weight for place in places)

@@ -1,0 +1,146 @@
+"""A match-action table at run time: its entries, its default action, and what the program says about both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from dataplane.errors import EntryError, EntryFault, ProgramError
+from dataplane.program.objects import ActionCall, ActionSpec, MatchKind, TableSpec
+from dataplane.switch.tables.entry import TableEntry, Tally
+from dataplane.switch.tables.index import index_for
+from dataplane.switch.tables.match import Match, all_ones, check_match, needs_priority
+from dataplane.switch.tables.profile import Profile
+
+
+def check_call(call: ActionCall, actions: Mapping[str, ActionSpec], allowed: tuple[str, ...], *, where: str) -> None:
+    """Raise EntryError unless `call` names an allowed action and its arguments fit the parameters."""
+    if call.action not in allowed or call.action not in actions:
+        raise EntryError(EntryFault.INVALID, f"action {call.action} is not one of its actions", where=where)
+    parameters = actions[call.action].parameters
+    if len(call.arguments) != len(parameters):
+        problem = f"action {call.action} takes {len(parameters)} arguments, not {len(call.arguments)}"
+        raise EntryError(EntryFault.INVALID, problem, where=where)
+    for (name, width), value in zip(parameters, call.arguments, strict=True):
+        if not 0 <= value <= all_ones(width):
+            problem = f"argument {name} of {call.action}: {value:#x} does not fit {width} bits"
+            raise EntryError(EntryFault.INVALID, problem, where=where)
+
+
+class Table:
+    """The entries of one table, matched by kind of key; every change is checked first and happens at once or not."""
+
+    def __init__(self, spec: TableSpec, actions: Mapping[str, ActionSpec], profile: Profile | None = None) -> None:
+        if sum(key.kind is MatchKind.LPM for key in spec.keys) > 1:
+            raise ProgramError("a table's key has at most one lpm field", construct=spec.name)
+        self.spec = spec
+        self.profile = profile
+        self.default = spec.default
+        self.default_metadata = b""
+        self.default_cookie = 0
+        self.needs_priority = needs_priority(spec.keys)
+        self._actions = actions
+        self._index = index_for(spec.keys)
+        self.lookup = self._index.lookup  # bound once: called for every packet
+        for const in spec.const_entries:
+            priority = const.priority if self.needs_priority else 0
+            self._index.put(TableEntry(const.match, priority, call=const.call, is_const=spec.is_const))
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+    def __iter__(self) -> Iterator[TableEntry]:
+        """Iterate over the entries, the oldest first."""
+        return iter(self._index)
+
+    def get(self, match: Match, priority: int = 0) -> TableEntry | None:
+        """Return the entry with exactly this match and priority, or None."""
+        return self._index.get(match, priority)
+
+    def insert(self, entry: TableEntry) -> None:
+        """Add an entry; raise EntryError if it exists, is malformed, or does not fit."""
+        self._check_writable()
+        self._check_entry(entry)
+        if self.get(entry.match, entry.priority) is not None:
+            raise self._error(EntryFault.EXISTS, "the entry exists already")
+        if 0 < self.spec.size <= len(self):
+            raise self._error(EntryFault.FULL, f"full: {self.spec.size} entries")
+        self._take(entry)
+        self._index.put(entry)
+
+    def modify(self, entry: TableEntry) -> None:
+        """Replace the entry with the same match and priority; its direct counter goes on counting."""
+        present = self._writable(entry.match, entry.priority)
+        self._check_entry(entry)
+        self._exchange(present, entry)
+        self._index.put(replace(entry, tally=present.tally))
+
+    def delete(self, match: Match, priority: int = 0) -> None:
+        """Remove the entry with exactly this match and priority; raise EntryError if there is none."""
+        present = self._writable(match, priority)
+        self._index.remove(match, priority)
+        self._release(present)
+
+    def set_default(self, call: ActionCall | None, metadata: bytes = b"", cookie: int = 0) -> None:
+        """Change the default action (None: back to the program's own); raise EntryError where it is const."""
+        if self.spec.const_default:
+            raise self._error(EntryFault.CONST, "the default action is const")
+        if call is not None:
+            check_call(call, self._actions, self.spec.actions, where=self.spec.name)
+        self.default = self.spec.default if call is None else call
+        self.default_metadata, self.default_cookie = metadata, cookie
+
+    def reset_tally(self, match: Match, priority: int, tally: Tally) -> None:
+        """Set the direct counter of an entry; raise EntryError if the entry does not exist."""
+        present = self._present(match, priority)
+        present.tally.packets, present.tally.bytes = tally.packets, tally.bytes
+
+    def _present(self, match: Match, priority: int) -> TableEntry:
+        entry = self.get(match, priority)
+        if entry is None:
+            raise self._error(EntryFault.NOT_FOUND, "no such entry")
+        return entry
+
+    def _writable(self, match: Match, priority: int) -> TableEntry:
+        self._check_writable()
+        present = self._present(match, priority)
+        if present.is_const:
+            raise self._error(EntryFault.CONST, "the entry is const")
+        return present
+
+    def _check_writable(self) -> None:
+        if self.spec.is_const:
+            raise self._error(EntryFault.CONST, "the table's entries are const")
+
+    def _check_entry(self, entry: TableEntry) -> None:
+        if not self.spec.keys:
+            raise self._error(EntryFault.INVALID, "a table without key has a default action only")
+        check_match(self.spec.keys, entry.match, self.spec.name)
+        if (entry.priority > 0) is not self.needs_priority:
+            wanted = "a priority above 0" if self.needs_priority else "no priority"
+            raise self._error(EntryFault.INVALID, f"priority {entry.priority}: the table's entries have {wanted}")
+        indirect = entry.member is not None or entry.group is not None or entry.action_set is not None
+        if (entry.call is None) is not indirect or indirect is not (self.profile is not None):
+            wanted = "an action" if self.profile is None else "a member, group or action set"
+            raise self._error(EntryFault.INVALID, f"entries of this table have {wanted}")
+        if entry.call is not None:
+            check_call(entry.call, self._actions, self.spec.actions, where=self.spec.name)
+
+    def _exchange(self, old: TableEntry, new: TableEntry) -> None:
+        self._release(old)
+        try:
+            self._take(new)
+        except EntryError:
+            self._take(old)
+            raise
+
+    def _take(self, entry: TableEntry) -> None:
+        if self.profile is not None:
+            self.profile.take(entry)
+
+    def _release(self, entry: TableEntry) -> None:
+        if self.profile is not None:
+            self.profile.release(entry)
+
+    def _error(self, fault: EntryFault, problem: str) -> EntryError:
+        return EntryError(fault, problem, where=self.spec.name)

@@ -1,0 +1,200 @@
+"""The traffic manager: bounded strict-priority queues before ports of a given rate; sans-IO, integer nanoseconds.
+
+A packet waits in the queue of its port and priority until the port is free, leaves it, runs egress, and then occupies
+the port for as long as its bits take on the wire. As in bmv2 with priority queues, 7 is served first, each priority of
+a port has its own queue, and a full queue drops the newcomer. Equal times are served in the order of port numbers.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from heapq import heappop, heappush, heapreplace
+
+from dataplane.errors import SwitchError
+from dataplane.switch.pipeline import Dequeued, Placement
+
+PRIORITIES = 8
+WIRE_OVERHEAD_BYTES = 24
+"""Preamble with start delimiter (8), frame check sequence (4) and inter-frame gap (12), IEEE 802.3."""
+
+QUEUE_FULL = "queue_full"
+NO_SUCH_PORT = "no_such_port"
+PRIORITY_OUT_OF_RANGE = "priority_out_of_range"
+PROGRAM_REPLACED = "program_replaced"
+
+_NS_PER_S = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class PortSettings:
+    """A switch port: rate in bit/s (None: infinite), frames per priority queue, propagation delay of its cable."""
+
+    number: int
+    rate_bps: int | None = None
+    queue_frames: int = 64
+    delay_ns: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.number <= 511:
+            raise SwitchError(f"port {self.number}: port numbers go from 0 to 511")
+        if self.rate_bps is not None and self.rate_bps <= 0:
+            raise SwitchError(f"port {self.number}: a rate of {self.rate_bps} bit/s is not positive")
+        if self.queue_frames <= 0:
+            raise SwitchError(f"port {self.number}: a queue of {self.queue_frames} frames holds nothing")
+        if self.delay_ns < 0:
+            raise SwitchError(f"port {self.number}: a delay of {self.delay_ns} ns is negative")
+
+
+@dataclass(slots=True)
+class Burst:
+    """Packets that leave their queues at the same instant, in the order of their ports."""
+
+    start_ns: int
+    packets: list[Dequeued]
+
+
+@dataclass(slots=True)
+class _Waiting:
+    placement: Placement
+    enqueued_ns: int
+    depth: int
+
+
+@dataclass(slots=True)
+class _Port:
+    settings: PortSettings
+    queues: tuple[deque[_Waiting], ...] = field(default_factory=lambda: tuple(deque() for _ in range(PRIORITIES)))
+    waiting: int = 0
+    free_ns: int = 0
+    carry: int = 0
+    """What whole nanoseconds leave of the last frame's time on the wire, in 1/rate ns: no rate drifts by rounding."""
+    drops: dict[str, int] = field(default_factory=dict)
+
+    def pop(self, now_ns: int) -> Dequeued:
+        queue = next(queue for queue in reversed(self.queues) if queue)
+        waiting = queue.popleft()
+        self.waiting -= 1
+        placement = waiting.placement
+        enqueued_us = waiting.enqueued_ns // 1000
+        return Dequeued(
+            packet=placement.packet,
+            port=placement.port,
+            priority=placement.priority,
+            enq_timestamp_us=enqueued_us,
+            enq_qdepth=waiting.depth,
+            deq_timedelta_us=now_ns // 1000 - enqueued_us,
+            deq_qdepth=len(queue),
+        )
+
+
+class TrafficManager:
+    """Queues and port times of one switch; whoever holds it calls `dequeue` until nothing is due, then waits.
+
+    `drops` counts, under a name, what has no port; `port_drops` what a port refused.
+    """
+
+    def __init__(self, ports: Iterable[PortSettings]) -> None:
+        self._ports: dict[int, _Port] = {}
+        for settings in ports:
+            if settings.number in self._ports:
+                raise SwitchError(f"port {settings.number} appears twice")
+            self._ports[settings.number] = _Port(settings)
+        # One pair (time, port) for each port that has packets waiting; the time may be too early, never too late.
+        self._due: list[tuple[int, int]] = []
+        self.drops: dict[str, int] = {}
+
+    def enqueue(self, placement: Placement, now_ns: int) -> bool:
+        """Queue a packet, or drop and count it and return False; depth is what was found waiting at its priority."""
+        port = self._ports.get(placement.port)
+        if port is None:
+            return self._drop(self.drops, NO_SUCH_PORT)
+        if not 0 <= placement.priority < PRIORITIES:
+            return self._drop(port.drops, PRIORITY_OUT_OF_RANGE)
+        queue = port.queues[placement.priority]
+        depth = len(queue)
+        if depth >= port.settings.queue_frames:
+            return self._drop(port.drops, QUEUE_FULL)
+        queue.append(_Waiting(placement, now_ns, depth))
+        port.waiting += 1
+        if port.waiting == 1:
+            heappush(self._due, (max(now_ns, port.free_ns), placement.port))
+        return True
+
+    def dequeue(self, until_ns: int) -> Burst | None:
+        """Return what leaves its queue at the earliest instant up to `until_ns`, or None if nothing does.
+
+        A port of finite rate gives one packet; one of infinite rate gives all it has. The caller runs egress at
+        `start_ns`, then calls `occupy` for what is sent: a packet that egress drops takes no time on its port.
+        """
+        start_ns = self.next_event_ns()
+        if start_ns is None or start_ns > until_ns:
+            return None
+        packets: list[Dequeued] = []
+        again: list[int] = []
+        while (upcoming := self.next_event_ns()) == start_ns and upcoming is not None:
+            number = heappop(self._due)[1]
+            port = self._ports[number]
+            packets.append(port.pop(start_ns))
+            while port.waiting and port.settings.rate_bps is None:
+                packets.append(port.pop(start_ns))
+            if port.waiting:
+                again.append(number)
+        for number in again:
+            heappush(self._due, (start_ns, number))
+        return Burst(start_ns, packets)
+
+    def occupy(self, number: int, length_bytes: int, start_ns: int) -> int:
+        """Keep a port busy with a frame from `start_ns` on; return when its last bit (and gap) has left."""
+        port = self._ports[number]
+        rate_bps = port.settings.rate_bps
+        if rate_bps is None:
+            return start_ns
+        if start_ns > port.free_ns:
+            port.free_ns, port.carry = start_ns, 0
+        bits = (length_bytes + WIRE_OVERHEAD_BYTES) * 8
+        duration_ns, port.carry = divmod(bits * _NS_PER_S + port.carry, rate_bps)
+        port.free_ns += duration_ns
+        return port.free_ns
+
+    def next_event_ns(self) -> int | None:
+        """Return the earliest instant at which a waiting packet can leave its queue, or None if all are empty."""
+        while self._due:
+            due_ns, number = self._due[0]
+            free_ns = self._ports[number].free_ns
+            if free_ns <= due_ns:
+                return due_ns
+            heapreplace(self._due, (free_ns, number))
+        return None
+
+    def occupancy(self, number: int) -> tuple[int, ...]:
+        """Return the frames that wait at a port, by priority."""
+        return tuple(len(queue) for queue in self._ports[number].queues)
+
+    def queued(self) -> int:
+        """Return the frames that wait at all ports together."""
+        return sum(port.waiting for port in self._ports.values())
+
+    def port_drops(self, number: int) -> dict[str, int]:
+        """Return a copy of a port's drop counters by name."""
+        return dict(self._ports[number].drops)
+
+    def has_port(self, number: int) -> bool:
+        """Return whether a port of that number exists."""
+        return number in self._ports
+
+    def clear(self) -> None:
+        """Empty every queue and count each packet as `program_replaced` at its port; port times go on."""
+        for port in self._ports.values():
+            if port.waiting:
+                port.drops[PROGRAM_REPLACED] = port.drops.get(PROGRAM_REPLACED, 0) + port.waiting
+            for queue in port.queues:
+                queue.clear()
+            port.waiting = 0
+        self._due.clear()
+
+    @staticmethod
+    def _drop(drops: dict[str, int], name: str) -> bool:
+        drops[name] = drops.get(name, 0) + 1
+        return False

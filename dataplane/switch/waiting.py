@@ -1,0 +1,81 @@
+"""Waits for descriptors or for an instant: epoll, whose own timeout knows only milliseconds, and a timerfd."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import select
+from collections.abc import Sequence
+from types import TracebackType
+
+_CLOCK_MONOTONIC = 1
+_NONBLOCK_CLOEXEC = 0o2004000
+_ABSOLUTE = 1
+
+
+class _Instant(ctypes.Structure):
+    """struct itimerspec: interval and value, each in seconds and nanoseconds."""
+
+    _fields_ = [(name, ctypes.c_long) for name in ("interval_s", "interval_ns", "value_s", "value_ns")]
+
+
+class Waiter:
+    """Watches descriptors and one timer on the monotonic clock; `wake` may be called from any thread or signal."""
+
+    def __init__(self) -> None:
+        self._libc = ctypes.CDLL(None, use_errno=True)
+        self._timer = self._libc.timerfd_create(_CLOCK_MONOTONIC, _NONBLOCK_CLOEXEC)
+        if self._timer < 0:
+            raise OSError(ctypes.get_errno(), "timerfd_create")
+        self._event = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._epoll = select.epoll()
+        self._armed_ns = 0
+        for descriptor in (self._timer, self._event):
+            self._epoll.register(descriptor, select.EPOLLIN)
+
+    def watch(self, descriptor: int) -> None:
+        """Return from `wait` also when this descriptor is readable, closed at its other end, or in error."""
+        self._epoll.register(descriptor, select.EPOLLIN)
+
+    def forget(self, descriptor: int) -> None:
+        """Stop watching a descriptor."""
+        self._epoll.unregister(descriptor)
+
+    def wake(self) -> None:
+        """Make the present or the next `wait` return."""
+        os.eventfd_write(self._event, 1)
+
+    def wait(self, until_ns: int | None, now_ns: int) -> Sequence[int]:
+        """Return the watched descriptors that are ready, at `until_ns` (None: never) at the latest."""
+        due = until_ns is not None and until_ns <= now_ns
+        if not due and until_ns is not None and until_ns != self._armed_ns:
+            self._arm(until_ns)
+        ready = [descriptor for descriptor, _ in self._epoll.poll(0 if due else -1)]
+        if self._timer in ready:
+            ready.remove(self._timer)
+            os.read(self._timer, 8)
+            self._armed_ns = 0
+        if self._event in ready:
+            ready.remove(self._event)
+            os.eventfd_read(self._event)
+        return ready
+
+    def _arm(self, until_ns: int) -> None:
+        instant = _Instant(0, 0, *divmod(until_ns, 1_000_000_000))
+        if self._libc.timerfd_settime(self._timer, _ABSOLUTE, ctypes.byref(instant), None) != 0:
+            raise OSError(ctypes.get_errno(), "timerfd_settime")
+        self._armed_ns = until_ns
+
+    def close(self) -> None:
+        """Close the waiter's own descriptors."""
+        self._epoll.close()
+        os.close(self._timer)
+        os.close(self._event)
+
+    def __enter__(self) -> Waiter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,22 @@
+// What this hop knows about the packet's passage, kept for the stack and for a report's clone alike.
+#ifndef P4_EGRESS_HOP_READINGS_P4
+#define P4_EGRESS_HOP_READINGS_P4
+
+#include "../shared/metadata.p4"
+
+control HopReadings(in bit<32> transmitted_bytes, inout metadata_t meta, in standard_metadata_t standard_metadata) {
+    apply {
+        meta.hop_ingress_port = standard_metadata.ingress_port;
+        meta.hop_egress_port = standard_metadata.egress_port;
+        meta.hop_queue_id = standard_metadata.priority;
+        meta.hop_queue_occupancy = standard_metadata.enq_qdepth;
+        meta.hop_ingress_time_ns = (bit<64>) standard_metadata.ingress_global_timestamp * NANOS_PER_MICRO;
+        meta.hop_egress_time_ns = (bit<64>) standard_metadata.egress_global_timestamp * NANOS_PER_MICRO;
+        bit<64> latency_ns = meta.hop_egress_time_ns - meta.hop_ingress_time_ns;
+        // What 32 bits cannot hold (4.29 s) is INT's "not available": all ones.
+        meta.hop_latency_ns = (latency_ns > 0xffffffff) ? 0xffffffff : (bit<32>) latency_ns;
+        meta.hop_transmitted_bytes = transmitted_bytes;
+    }
+}
+
+#endif

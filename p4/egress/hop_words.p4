@@ -1,0 +1,63 @@
+// Readings to metadata: instruction bits 1 to 7, which a stack and a report lay out alike.
+#ifndef P4_EGRESS_HOP_WORDS_P4
+#define P4_EGRESS_HOP_WORDS_P4
+
+#include "../shared/headers.p4"
+#include "../shared/metadata.p4"
+
+// `sum` grows by what the words add to a checksum; a field's place among 16 bits is all that counts modulo 0xffff.
+control HopWords(
+    in bit<16> instructions,
+    in metadata_t meta,
+    inout level1_word_t level1,
+    inout latency_word_t latency,
+    inout queue_word_t queue,
+    inout timestamp_words_t ingress_time,
+    inout timestamp_words_t egress_time,
+    inout level2_words_t level2,
+    inout utilization_word_t utilization,
+    inout bit<64> sum
+) {
+    apply {
+        if (instructions[14:14] == 1) {
+            level1.setValid();
+            level1.ingress_port = (bit<16>) meta.hop_ingress_port;
+            level1.egress_port = (bit<16>) meta.hop_egress_port;
+            sum = sum + (bit<64>) meta.hop_ingress_port + (bit<64>) meta.hop_egress_port;
+        }
+        if (instructions[13:13] == 1) {
+            latency.setValid();
+            latency.latency_ns = meta.hop_latency_ns;
+            sum = sum + (bit<64>) meta.hop_latency_ns;
+        }
+        if (instructions[12:12] == 1) {
+            queue.setValid();
+            queue.queue_id = (bit<8>) meta.hop_queue_id;
+            queue.occupancy = (bit<24>) meta.hop_queue_occupancy;
+            sum = sum + ((bit<64>) meta.hop_queue_id << 8) + (bit<64>) meta.hop_queue_occupancy;
+        }
+        if (instructions[11:11] == 1) {
+            ingress_time.setValid();
+            ingress_time.timestamp_ns = meta.hop_ingress_time_ns;
+            sum = sum + meta.hop_ingress_time_ns;
+        }
+        if (instructions[10:10] == 1) {
+            egress_time.setValid();
+            egress_time.timestamp_ns = meta.hop_egress_time_ns;
+            sum = sum + meta.hop_egress_time_ns;
+        }
+        if (instructions[9:9] == 1) {
+            level2.setValid();
+            level2.ingress_port = (bit<32>) meta.hop_ingress_port;
+            level2.egress_port = (bit<32>) meta.hop_egress_port;
+            sum = sum + (bit<64>) meta.hop_ingress_port + (bit<64>) meta.hop_egress_port;
+        }
+        if (instructions[8:8] == 1) {
+            utilization.setValid();
+            utilization.transmitted_bytes = meta.hop_transmitted_bytes;
+            sum = sum + (bit<64>) meta.hop_transmitted_bytes;
+        }
+    }
+}
+
+#endif

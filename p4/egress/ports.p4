@@ -1,0 +1,31 @@
+// What a port adds to a routed frame, and whether it leaves the INT domain there.
+#ifndef P4_EGRESS_PORTS_P4
+#define P4_EGRESS_PORTS_P4
+
+#include "../shared/headers.p4"
+#include "../shared/metadata.p4"
+
+control EgressPorts(inout headers_t hdr, inout metadata_t meta, in standard_metadata_t standard_metadata) {
+    action set_egress_port(@name("src_mac") mac_t src_mac, @name("edge") bit<1> edge) {
+        hdr.ethernet.src_addr = src_mac;
+        meta.to_edge = edge;
+    }
+
+    table egress_ports {
+        key = {
+            standard_metadata.egress_port: exact @name("egress_port");
+        }
+        actions = {
+            set_egress_port;
+            @defaultonly NoAction;
+        }
+        const default_action = NoAction();
+        size = 512;
+    }
+
+    apply {
+        egress_ports.apply();
+    }
+}
+
+#endif

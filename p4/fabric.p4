@@ -1,0 +1,109 @@
+// Millrace's fabric switch for v1model: routing with explicit paths, and in-band telemetry (INT-MD v2.1).
+//
+// This file is the pipeline's table of contents; each stage is a control in a file of its own.
+
+#include <core.p4>
+#include <v1model.p4>
+
+#include "shared/constants.p4"
+#include "shared/headers.p4"
+#include "shared/metadata.p4"
+#include "shared/instructions.p4"
+
+#include "parse/parser.p4"
+#include "parse/verify_checksums.p4"
+
+#include "ingress/packet_out.p4"
+#include "ingress/port_roles.p4"
+#include "ingress/punt.p4"
+#include "ingress/validation.p4"
+#include "ingress/routing.p4"
+#include "ingress/int_watch.p4"
+
+#include "egress/ports.p4"
+#include "egress/node.p4"
+#include "egress/tx_utilization.p4"
+#include "egress/hop_readings.p4"
+#include "egress/int_source.p4"
+#include "egress/int_transit.p4"
+#include "egress/int_sink.p4"
+#include "egress/report.p4"
+#include "egress/l4_update.p4"
+
+#include "parse/compute_checksums.p4"
+#include "parse/deparser.p4"
+
+control FabricIngress(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
+    PacketOut() to_port;
+    PortRoles() port_roles;
+    Punt() punt;
+    Validation() validation;
+    Routing() routing;
+    IntWatch() int_watch;
+
+    apply {
+        if (hdr.packet_out.isValid()) {
+            to_port.apply(hdr, standard_metadata);
+        } else {
+            port_roles.apply(meta, standard_metadata);
+            punt.apply(hdr, meta, standard_metadata);
+            if (!hdr.packet_in.isValid()) {
+                validation.apply(hdr, meta, standard_metadata);
+                routing.apply(hdr, meta, standard_metadata);
+                if (meta.from_edge == 1) {
+                    int_watch.apply(hdr, meta);
+                }
+            }
+        }
+    }
+}
+
+control FabricEgress(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
+    EgressPorts() ports;
+    Node() node;
+    TxUtilization() tx_utilization;
+    HopReadings() hop_readings;
+    IntSource() int_source;
+    IntTransit() int_transit;
+    IntSink() int_sink;
+    Report() report;
+    L4Update() l4_update;
+
+    bit<32> bytes = standard_metadata.packet_length;
+    bit<32> transmitted_bytes;
+
+    apply {
+        node.apply(meta);
+        if (standard_metadata.instance_type == INSTANCE_EGRESS_CLONE) {
+            report.apply(hdr, meta, standard_metadata, bytes);
+        } else if (hdr.ethernet.isValid() && !hdr.packet_in.isValid()) {
+            ports.apply(hdr, meta, standard_metadata);
+        }
+        tx_utilization.apply(bytes, standard_metadata, transmitted_bytes);
+        if (standard_metadata.instance_type != INSTANCE_EGRESS_CLONE) {
+            if (meta.int_start == 1) {
+                int_source.apply(hdr, meta);
+            }
+            if (hdr.int_md.isValid() && !hdr.packet_in.isValid()) {
+                hop_readings.apply(transmitted_bytes, meta, standard_metadata);
+                if (meta.to_edge == 1) {
+                    int_sink.apply(hdr, meta, standard_metadata);
+                } else {
+                    int_transit.apply(hdr, meta);
+                }
+            }
+        }
+        if (meta.int_growth_bytes != 0 || meta.int_sum != 0) {
+            l4_update.apply(hdr, meta);
+        }
+    }
+}
+
+V1Switch(
+    FabricParser(),
+    FabricVerifyChecksums(),
+    FabricIngress(),
+    FabricEgress(),
+    FabricComputeChecksums(),
+    FabricDeparser()
+) main;

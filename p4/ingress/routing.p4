@@ -1,0 +1,142 @@
+// Where a packet goes: an explicit path for its flow, else one for its destination, else the routes with ECMP.
+#ifndef P4_INGRESS_ROUTING_P4
+#define P4_INGRESS_ROUTING_P4
+
+#include "../shared/headers.p4"
+#include "../shared/metadata.p4"
+
+control Routing(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
+    counter(1, CounterType.packets_and_bytes) drop_no_route;
+
+    @max_group_size(32)
+    action_selector(HashAlgorithm.crc32, 1024, 32) ipv4_ecmp;
+    @max_group_size(32)
+    action_selector(HashAlgorithm.crc32, 1024, 32) ipv6_ecmp;
+
+    action forward(@name("egress_port") port_t egress_port, @name("dst_mac") mac_t dst_mac) {
+        standard_metadata.egress_spec = egress_port;
+        hdr.ethernet.dst_addr = dst_mac;
+        meta.routed = 1;
+    }
+
+    table ipv4_flow_paths {
+        key = {
+            hdr.ipv4.src_addr: ternary @name("src_addr");
+            hdr.ipv4.dst_addr: ternary @name("dst_addr");
+            hdr.ipv4.protocol: ternary @name("protocol");
+            meta.l4_src_port: ternary @name("src_port");
+            meta.l4_dst_port: ternary @name("dst_port");
+        }
+        actions = {
+            forward;
+            @defaultonly NoAction;
+        }
+        const default_action = NoAction();
+        size = 4096;
+    }
+
+    table ipv4_destination_paths {
+        key = {
+            hdr.ipv4.dst_addr: lpm @name("dst_addr");
+        }
+        actions = {
+            forward;
+            @defaultonly NoAction;
+        }
+        const default_action = NoAction();
+        size = 4096;
+    }
+
+    table ipv4_routes {
+        key = {
+            hdr.ipv4.dst_addr: lpm @name("dst_addr");
+            hdr.ipv4.src_addr: selector;
+            hdr.ipv4.dst_addr: selector;
+            hdr.ipv4.protocol: selector;
+            meta.l4_src_port: selector;
+            meta.l4_dst_port: selector;
+        }
+        actions = {
+            forward;
+            @defaultonly NoAction;
+        }
+        implementation = ipv4_ecmp;
+        size = 4096;
+    }
+
+    table ipv6_flow_paths {
+        key = {
+            hdr.ipv6.src_addr: ternary @name("src_addr");
+            hdr.ipv6.dst_addr: ternary @name("dst_addr");
+            hdr.ipv6.next_header: ternary @name("protocol");
+            meta.l4_src_port: ternary @name("src_port");
+            meta.l4_dst_port: ternary @name("dst_port");
+        }
+        actions = {
+            forward;
+            @defaultonly NoAction;
+        }
+        const default_action = NoAction();
+        size = 4096;
+    }
+
+    table ipv6_destination_paths {
+        key = {
+            hdr.ipv6.dst_addr: lpm @name("dst_addr");
+        }
+        actions = {
+            forward;
+            @defaultonly NoAction;
+        }
+        const default_action = NoAction();
+        size = 4096;
+    }
+
+    table ipv6_routes {
+        key = {
+            hdr.ipv6.dst_addr: lpm @name("dst_addr");
+            hdr.ipv6.src_addr: selector;
+            hdr.ipv6.dst_addr: selector;
+            hdr.ipv6.next_header: selector;
+            meta.l4_src_port: selector;
+            meta.l4_dst_port: selector;
+        }
+        actions = {
+            forward;
+            @defaultonly NoAction;
+        }
+        implementation = ipv6_ecmp;
+        size = 4096;
+    }
+
+    @hidden
+    action drop() {
+        mark_to_drop(standard_metadata);
+        exit;
+    }
+
+    apply {
+        if (hdr.ipv4.isValid()) {
+            hdr.ipv4.ttl = hdr.ipv4.ttl - 1;
+            if (!ipv4_flow_paths.apply().hit) {
+                if (!ipv4_destination_paths.apply().hit) {
+                    ipv4_routes.apply();
+                }
+            }
+        } else {
+            hdr.ipv6.hop_limit = hdr.ipv6.hop_limit - 1;
+            if (!ipv6_flow_paths.apply().hit) {
+                if (!ipv6_destination_paths.apply().hit) {
+                    ipv6_routes.apply();
+                }
+            }
+        }
+        // Not the last table's miss: a route whose group has lost its last member leads nowhere either.
+        if (meta.routed == 0) {
+            drop_no_route.count(0);
+            drop();
+        }
+    }
+}
+
+#endif

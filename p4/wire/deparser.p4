@@ -1,0 +1,48 @@
+// Headers to bytes: a report in front, then the packet, with this hop's words on top of the INT stack.
+#ifndef P4_PARSE_DEPARSER_P4
+#define P4_PARSE_DEPARSER_P4
+
+#include "../shared/headers.p4"
+
+control FabricDeparser(packet_out packet, in headers_t hdr) {
+    apply {
+        packet.emit(hdr.packet_in);
+
+        packet.emit(hdr.report_ethernet);
+        packet.emit(hdr.report_ipv4);
+        packet.emit(hdr.report_udp);
+        packet.emit(hdr.report_group);
+        packet.emit(hdr.report);
+        packet.emit(hdr.report_level1);
+        packet.emit(hdr.report_latency);
+        packet.emit(hdr.report_queue);
+        packet.emit(hdr.report_ingress_time);
+        packet.emit(hdr.report_egress_time);
+        packet.emit(hdr.report_level2);
+        packet.emit(hdr.report_utilization);
+
+        packet.emit(hdr.ethernet);
+        packet.emit(hdr.vlan);
+        packet.emit(hdr.ipv4);
+        packet.emit(hdr.ipv4_options);
+        packet.emit(hdr.ipv6);
+        packet.emit(hdr.tcp);
+        packet.emit(hdr.tcp_options);
+        packet.emit(hdr.udp);
+
+        packet.emit(hdr.int_shim);
+        packet.emit(hdr.int_md);
+        packet.emit(hdr.hop_node);
+        packet.emit(hdr.hop_level1);
+        packet.emit(hdr.hop_latency);
+        packet.emit(hdr.hop_queue);
+        packet.emit(hdr.hop_ingress_time);
+        packet.emit(hdr.hop_egress_time);
+        packet.emit(hdr.hop_level2);
+        packet.emit(hdr.hop_utilization);
+        packet.emit(hdr.hop_unavailable);
+        packet.emit(hdr.int_stack);
+    }
+}
+
+#endif

@@ -1,0 +1,108 @@
+"""Feed messages: every value survives, other versions and damage are clear errors."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from collectors import codec
+from collectors.errors import FeedError
+from collectors.values import (
+    CollectorStatus,
+    DelaySource,
+    FlowKey,
+    HopRecord,
+    LinkState,
+    PathState,
+    ReporterState,
+    Snapshot,
+)
+from dataplane.fabric.topology import LinkKey
+
+NUMBER = st.integers(0, 2**63 - 1)
+SMALL = st.integers(0, 65535)
+MAYBE = st.none() | NUMBER
+FLOWS = st.builds(FlowKey, st.ip_addresses(), st.ip_addresses(), st.integers(0, 255), SMALL, SMALL)
+KEYS = st.builds(LinkKey, st.text(max_size=5), st.text(max_size=5))
+RATIO = st.floats(0, 1)
+LINKS = st.builds(
+    LinkState, KEYS, *[NUMBER] * 4, RATIO, RATIO, NUMBER, st.none() | RATIO, MAYBE, NUMBER, st.sampled_from(DelaySource)
+)
+PATHS = st.builds(PathState, FLOWS, st.lists(st.text(max_size=4), max_size=4).map(tuple), NUMBER, NUMBER, NUMBER)
+REPORTERS = st.builds(ReporterState, *[NUMBER] * 7)
+RECORDS = st.builds(HopRecord, NUMBER, FLOWS, NUMBER, NUMBER, SMALL, MAYBE, NUMBER, *[MAYBE] * 8, NUMBER)
+
+
+@given(st.lists(RECORDS, max_size=5))
+def test_records_survive(records: list[HopRecord]) -> None:
+    assert codec.decode_records(codec.encode_records(records)) == tuple(records)
+
+
+@given(NUMBER, st.lists(LINKS, max_size=4), st.lists(PATHS, max_size=4), st.lists(REPORTERS, max_size=4))
+def test_snapshots_survive(
+    taken_ns: int, links: list[LinkState], paths: list[PathState], reporters: list[ReporterState]
+) -> None:
+    snapshot = Snapshot(
+        taken_ns,
+        {link.link: link for link in links},
+        {path.flow: path for path in paths},
+        {(state.node_id, state.hw_id): state for state in reporters},
+    )
+    assert codec.decode_snapshot(codec.encode_snapshot(snapshot)) == snapshot
+
+
+@given(NUMBER, st.dictionaries(st.text(max_size=9), NUMBER, max_size=4), st.none() | st.text(max_size=9))
+def test_status_survives(taken_ns: int, counters: dict[str, int], problem: str | None) -> None:
+    status = CollectorStatus(taken_ns, counters, problem)
+    assert codec.decode_status(codec.encode_status(status)) == status
+
+
+def test_every_field_of_a_value_is_in_its_message() -> None:
+    """A field added to a shared value must come with a new layout and version."""
+    for value, row in (
+        (HopRecord, codec._Record),
+        (PathState, codec._Path),
+        (ReporterState, codec._Reporter),
+        (CollectorStatus, codec._Status),
+        (Snapshot, codec._Snapshot),
+    ):
+        assert [field.name for field in fields(value)] == list(row.__struct_fields__)
+    assert [field.name for field in fields(LinkState)][1:] == list(codec._Link.__struct_fields__)[2:]
+
+
+def test_requests_survive_and_intervals_have_bounds() -> None:
+    codec.decode_request(codec.encode_request())
+    assert codec.decode_watch(codec.encode_watch(5)) == 5
+    for interval_ns in (0, -1, 3_600_000_000_001):
+        with pytest.raises(FeedError, match="interval"):
+            codec.decode_watch(codec.encode_watch(interval_ns))
+
+
+def test_another_version_is_a_clear_error_whatever_its_body() -> None:
+    message = msgspec.msgpack.encode((2, {"a": [1]}))
+    for decode in (codec.decode_snapshot, codec.decode_records, codec.decode_status, codec.decode_watch):
+        with pytest.raises(FeedError, match="the peer speaks version 2, this side 1: update one of the two"):
+            decode(message)
+
+
+def test_an_address_of_odd_length_is_a_clear_error() -> None:
+    message = msgspec.msgpack.encode((1, (0, [], [((b"abc", b"abcd", 1, 2, 3), [], 1, 2, 3, None)], [])))
+    with pytest.raises(FeedError, match="3 bytes is neither IPv4 nor IPv6"):
+        codec.decode_snapshot(message)
+
+
+@given(junk=st.binary(max_size=60), at=st.integers(0, 200), flip=st.integers(1, 255))
+def test_any_bytes_decode_or_raise_feed_error(junk: bytes, at: int, flip: int) -> None:
+    snapshot = Snapshot(1, {}, {}, {(1, 2): ReporterState(1, 2, 3, 4, 5, 6, 7)})
+    damaged = bytearray(codec.encode_snapshot(snapshot))
+    damaged[at % len(damaged)] ^= flip
+    for message in (junk, bytes(damaged)):
+        for decode in (codec.decode_snapshot, codec.decode_records, codec.decode_status, codec.decode_watch):
+            try:
+                decode(message)
+            except FeedError:
+                continue

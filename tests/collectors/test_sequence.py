@@ -1,0 +1,179 @@
+"""Sequence accounting against a model that keeps everything, and restarts, wraps and bounds one by one."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from collectors.counters import Count, Counters
+from collectors.sequence import MODULUS, Arrival, SequenceAccounting, SequenceTracker
+from collectors.settings import SequenceSettings
+from collectors.values import ReporterState
+from dataplane.wire.report_group import ReportGroup
+
+SETTINGS = SequenceSettings(window_reports=8, largest_gap_reports=100, silence_ns=1000, repeats_before_restart=4)
+
+
+def account(numbers: list[int], settings: SequenceSettings = SETTINGS) -> tuple[SequenceTracker, list[Arrival]]:
+    tracker = SequenceTracker(settings, numbers[0] % MODULUS, 0)
+    return tracker, [tracker.observe(number % MODULUS, 0) for number in numbers[1:]]
+
+
+def figures(tracker: SequenceTracker) -> tuple[int, int, int, int, int]:
+    return tracker.received, tracker.lost, tracker.late, tracker.duplicate, tracker.restarts
+
+
+@pytest.mark.parametrize(
+    ("numbers", "expected"),
+    [
+        ([5], (1, 0, 0, 0, 0)),
+        ([5, 6, 7], (3, 0, 0, 0, 0)),
+        ([5, 8], (2, 2, 0, 0, 0)),
+        ([5, 8, 6], (3, 1, 1, 0, 0)),
+        ([5, 8, 6, 7], (4, 0, 2, 0, 0)),
+        ([5, 6, 6, 5], (2, 0, 0, 2, 0)),
+        ([5, 8, 6, 6], (3, 1, 1, 1, 0)),
+        ([5, 4, 3], (3, 0, 0, 0, 0)),  # the first that we hear need not be the first that was sent
+        ([5, 2], (2, 2, 0, 0, 0)),
+        ([5, 2, 3], (3, 1, 1, 0, 0)),
+        ([MODULUS - 2, MODULUS - 1, 0, 1], (4, 0, 0, 0, 0)),
+        ([MODULUS - 2, 1], (2, 2, 0, 0, 0)),
+        ([MODULUS - 2, 1, MODULUS - 1], (3, 1, 1, 0, 0)),
+        ([50, 70, 60], (2, 19, 1, 0, 0)),  # 60 is behind the window: late or repeated, nobody can tell
+    ],
+)
+def test_gaps_late_reports_and_repeats(numbers: list[int], expected: tuple[int, int, int, int, int]) -> None:
+    tracker, _ = account(numbers)
+    assert figures(tracker) == expected
+
+
+def test_each_arrival_is_called_by_its_name() -> None:
+    _, arrivals = account([50, 51, 53, 52, 52, 70, 60])
+    new, late, repeated, old = Arrival.NEW, Arrival.LATE, Arrival.REPEATED, Arrival.TOO_OLD
+    assert arrivals == [new, new, late, repeated, new, old]
+
+
+class Model:
+    """Remembers every number: the truth, as long as nothing restarts and nothing is behind the window."""
+
+    def __init__(self, first: int) -> None:
+        self.seen = {first}
+        self.lost_then_came = 0
+        self.repeated = 0
+        self.too_old = 0
+
+    def observe(self, number: int, window: int) -> None:
+        if max(self.seen) - number >= window:
+            self.too_old += 1
+        elif number in self.seen:
+            self.repeated += 1
+        else:
+            self.lost_then_came += min(self.seen) < number < max(self.seen)
+            self.seen.add(number)
+
+    def figures(self) -> tuple[int, int, int, int, int]:
+        expected = max(self.seen) - min(self.seen) + 1
+        return len(self.seen), expected - len(self.seen), self.lost_then_came + self.too_old, self.repeated, 0
+
+
+@given(
+    start=st.integers(0, 3 * MODULUS),
+    steps=st.lists(st.integers(-12, 12), max_size=60),
+)
+@example(start=MODULUS - 4, steps=[1, 1, 1, 1, 1, 1, -3, 5, -2])
+def test_the_account_equals_the_model_that_keeps_everything(start: int, steps: list[int]) -> None:
+    # Far from 0 no restart is seen in it; repeats never restart.
+    settings = SequenceSettings(window_reports=8, largest_gap_reports=100, repeats_before_restart=1_000_000)
+    start = start % MODULUS + MODULUS
+    number, numbers = start, [start]
+    for step in steps:
+        number = max(number + step, start - 7)
+        numbers.append(number)
+    # Small numbers are where restarts are looked for: leave them to the tests below.
+    if any(n % MODULUS < 8 and max(numbers[: i + 1]) - n >= 8 for i, n in enumerate(numbers)):
+        return
+    model = Model(start)
+    for n in numbers[1:]:
+        model.observe(n, 8)
+    tracker, _ = account(numbers, settings)
+    assert figures(tracker) == model.figures()
+
+
+@pytest.mark.parametrize("first", [0, 1, 7])
+def test_small_numbers_far_from_the_newest_are_a_restart(first: int) -> None:
+    for newest in (5000, MODULUS // 2 + 50, MODULUS - 5000):
+        tracker, arrivals = account([newest, first, first + 1])
+        assert arrivals == [Arrival.RESTART, Arrival.NEW]
+        assert figures(tracker) == (3, 0, 0, 0, 1)
+
+
+def test_a_small_number_after_silence_is_a_restart_and_without_it_a_repeat() -> None:
+    quick, slow = SequenceTracker(SETTINGS, 0, 0), SequenceTracker(SETTINGS, 0, 0)
+    for number in range(1, 6):
+        quick.observe(number, 0)
+        slow.observe(number, 0)
+    assert quick.observe(0, 1000) is Arrival.REPEATED
+    assert slow.observe(0, 1001) is Arrival.RESTART
+    assert figures(slow) == (7, 0, 0, 0, 1)
+
+
+def test_silence_before_the_next_number_is_no_restart() -> None:
+    tracker = SequenceTracker(SETTINGS, 0, 0)
+    assert tracker.observe(1, 10_000) is Arrival.NEW
+    assert tracker.observe(4, 20_000) is Arrival.NEW
+    assert figures(tracker) == (3, 2, 0, 0, 0)
+
+
+def test_a_run_of_repeats_in_order_is_a_restart() -> None:
+    tracker, arrivals = account([0, 1, 2, 3, 4, 5, 6, 0, 1, 2, 3, 4])
+    assert arrivals[-5:] == [Arrival.REPEATED] * 3 + [Arrival.RESTART, Arrival.NEW]
+    assert figures(tracker) == (9, 0, 0, 3, 1)
+
+
+def test_a_network_that_doubles_every_packet_restarts_nothing() -> None:
+    tracker, _ = account([n // 2 for n in range(100)])
+    assert figures(tracker) == (50, 0, 0, 50, 0)
+
+
+def test_a_long_outage_is_a_loss_unless_the_number_is_small() -> None:
+    tracker, _ = account([5, 5000])
+    assert figures(tracker) == (2, 4994, 0, 0, 0)
+
+
+@given(st.lists(st.tuples(st.integers(0, MODULUS - 1), st.integers(0, 5000)), min_size=1, max_size=50))
+def test_any_numbers_leave_sane_figures(events: list[tuple[int, int]]) -> None:
+    tracker = SequenceTracker(SETTINGS, events[0][0], 0)
+    now_ns = 0
+    for number, pause_ns in events[1:]:
+        now_ns += pause_ns
+        tracker.observe(number, now_ns)
+    received, lost, late, duplicate, restarts = figures(tracker)
+    assert min(received, lost, late, duplicate, restarts) >= 0
+    # Every report is new to the account, repeated, or too old to say; some that are new came late.
+    assert received + duplicate <= len(events) <= received + duplicate + late
+
+
+def test_accounts_are_per_node_and_hardware_and_bounded() -> None:
+    counters = Counters()
+    accounting = SequenceAccounting(SequenceSettings(max_reporters=2), counters)
+    for node_id, hw_id, sequence in ((1, 0, 5), (1, 1, 9), (1, 0, 7), (2, 0, 1)):
+        accounting.observe(ReportGroup(hw_id, sequence, node_id), 0)
+    assert accounting.states() == {
+        (1, 0): ReporterState(1, 0, 2, 1, 0, 0, 0),
+        (2, 0): ReporterState(2, 0, 1, 0, 0, 0, 0),
+    }
+    assert counters[Count.REPORTERS_FORGOTTEN] == 1
+
+
+def test_the_wrap_is_exhaustively_like_any_other_place() -> None:
+    for offset in range(-9, 2):
+        shapes = [
+            [0, 1, 2, 3, 4, 5, 6, 7, 8, 9],
+            [0, 2, 1, 4, 3, 7, 9, 8],
+            [0, 3, 3, 1, 9, 2, 5],
+        ]
+        for shape in shapes:
+            near, _ = account([n + offset + 2 * MODULUS for n in shape])
+            far, _ = account([n + 500_000 for n in shape])
+            assert figures(near) == figures(far), (offset, shape)

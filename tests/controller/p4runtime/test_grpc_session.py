@@ -1,0 +1,148 @@
+"""The asynchronous session against the built-in switch's P4Runtime server on a UNIX socket."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from finsy import P4TableAction, P4TableEntry, P4TableMatch
+
+from controller.errors import SessionError
+from controller.p4runtime.grpc_session import GrpcSession, Target
+from controller.p4runtime.session import fabric_program, load_schema
+from controller.reconcile import diff
+from controller.tables.base import base_entities
+from controller.tables.entities import Update, Verb, key_of
+from dataplane.clock import VirtualClock
+from dataplane.fabric.topology import Topology
+from dataplane.switch.engine import PortSettings, Switch
+from dataplane.switch.p4runtime.core import P4RuntimeCore
+from dataplane.switch.p4runtime.server import P4RuntimeServer
+
+BOUND_S = 20.0
+
+
+@pytest.fixture
+def address(tmp_path: Path) -> Iterator[str]:
+    """Return the address of an empty switch with device id 1."""
+    switch = Switch(1, [PortSettings(number) for number in range(1, 5)], VirtualClock())
+    address = f"unix:{tmp_path}/p4rt.sock"
+    with P4RuntimeServer(P4RuntimeCore(switch), [address]):
+        yield address
+
+
+def session(address: str, *, election_id: int = 10, device_id: int = 1) -> GrpcSession:
+    """Return a session that is not yet connected."""
+    schema = load_schema(*fabric_program())
+    return GrpcSession(Target("a", address, device_id), schema, election_id=election_id, timeout_s=BOUND_S)
+
+
+def test_what_is_written_reads_back_the_same(address: str, diamond: Topology) -> None:
+    async def run() -> None:
+        one = session(address)
+        await one.connect()
+        try:
+            assert await one.install_pipeline()
+            assert not await one.install_pipeline()
+            desired = base_entities(diamond)["a"]
+            for batch in diff(desired, await one.read()):
+                await one.write(batch)
+            assert diff(desired, await one.read()) == []
+            assert (await one.read()).keys() == desired.keys()
+        finally:
+            await one.close()
+
+    asyncio.run(asyncio.wait_for(run(), BOUND_S))
+
+
+def test_a_refused_update_is_named(address: str) -> None:
+    async def run() -> None:
+        one = session(address)
+        await one.connect()
+        await one.install_pipeline()
+        entry = P4TableEntry("port_roles", match=P4TableMatch(ingress_port=1), action=P4TableAction("set_edge_port"))
+        update = Update(Verb.INSERT, key_of(entry), entry)
+        await one.write((update,))
+        with pytest.raises(SessionError) as caught:
+            await one.write((update,))
+        assert caught.value.refused == (0,)
+        assert str(caught.value).startswith(
+            "switch a: write: ALREADY_EXISTS: insert entry port_roles ingress_port=0x1: "
+        )
+        await one.close()
+        with pytest.raises(SessionError, match="switch a: write: the session is closed"):
+            await one.write((update,))
+
+    asyncio.run(asyncio.wait_for(run(), BOUND_S))
+
+
+def test_nobody_at_the_address_is_an_error_that_names_the_switch(tmp_path: Path) -> None:
+    async def run() -> None:
+        one = session(f"unix:{tmp_path}/nobody.sock")
+        with pytest.raises(SessionError, match="switch a: connect: UNAVAILABLE: "):
+            await one.connect()
+        await one.close()
+
+    asyncio.run(asyncio.wait_for(run(), BOUND_S))
+
+
+def test_another_device_id_is_refused(address: str) -> None:
+    async def run() -> None:
+        one = session(address, device_id=9)
+        with pytest.raises(SessionError, match="switch a: connect: NOT_FOUND: there is no device 9 here"):
+            await one.connect()
+        await one.close()
+
+    asyncio.run(asyncio.wait_for(run(), BOUND_S))
+
+
+def test_a_higher_bid_takes_over_and_the_loser_returns_as_backup(address: str) -> None:
+    async def run() -> None:
+        low, high = session(address, election_id=1), session(address, election_id=2)
+        await low.connect()
+        await high.connect()
+        assert str(await low.wait_lost()) == "switch a: listen: another controller has become the primary"
+        await low.close()
+        backup = session(address, election_id=1)
+        waiting = asyncio.create_task(backup.connect())
+        done, _ = await asyncio.wait((waiting,), timeout=0.05)
+        assert not done
+        await high.close()
+        await waiting
+        await backup.install_pipeline()
+        await backup.close()
+
+    asyncio.run(asyncio.wait_for(run(), BOUND_S))
+
+
+def test_a_switch_that_stops_ends_the_session(tmp_path: Path) -> None:
+    async def run() -> None:
+        address = f"unix:{tmp_path}/p4rt.sock"
+        server = P4RuntimeServer(P4RuntimeCore(Switch(1, [PortSettings(1)], VirtualClock())), [address])
+        server.start()
+        one = session(address)
+        await one.connect()
+        await one.install_pipeline()
+        await asyncio.to_thread(server.stop)
+        assert (await one.wait_lost()).switch == "a"
+        with pytest.raises(SessionError, match="switch a: read: "):
+            await one.read()
+        await one.close()
+
+    asyncio.run(asyncio.wait_for(run(), BOUND_S))
+
+
+def test_closing_in_the_middle_of_a_call_is_an_error_not_a_cancellation(address: str) -> None:
+    async def run() -> None:
+        one = session(address)
+        await one.connect()
+        await one.install_pipeline()
+        reading = asyncio.create_task(one.read())
+        await asyncio.sleep(0)
+        await one.close()
+        with pytest.raises(SessionError, match="switch a: read: "):
+            await reading
+
+    asyncio.run(asyncio.wait_for(run(), BOUND_S))

@@ -1,0 +1,281 @@
+"""Topologies in the kernel: real frames through real switch processes, and nothing left behind, whatever happens."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import finsy as fy
+import pytest
+
+from dataplane.errors import FabricError
+from dataplane.fabric.addressing import mac_at
+from dataplane.fabric.kernel import KernelFabric, KernelSettings, Target, remove_leftovers
+from dataplane.fabric.kernel.namespaces import RUN_NETNS
+from dataplane.fabric.topology import Topology
+from dataplane.fabric.topology_file import loads
+from dataplane.switch import bmv2
+
+ROOT = Path(__file__).parents[4]
+BUILD = ROOT / "p4" / "build"
+WAIT_S = 30.0
+TOPOLOGY = """
+millrace: 1
+name: pair
+defaults: {access: {rate: 100 Mbit/s, delay: 10 us, queue_frames: 64}, link: {queue_frames: 64}}
+switches: [{name: s1}, {name: s2}]
+hosts: [{name: h1, switch: s1}, {name: h2, switch: s2}]
+links: [{a: s1, b: s2, rate: 10 Mbit/s, delay: 2 ms}]
+"""
+
+
+@pytest.fixture(scope="module")
+def topology() -> Topology:
+    return loads(TOPOLOGY)
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> KernelSettings:
+    if os.geteuid() != 0:
+        pytest.skip("needs root")
+    return KernelSettings(run_root=tmp_path / "run")
+
+
+@pytest.fixture
+def fabric(topology: Topology, settings: KernelSettings) -> Iterator[KernelFabric]:
+    with KernelFabric(topology, settings) as running:
+        running.wait_ready(WAIT_S)
+        yield running
+
+
+def traces(fabric_id: str) -> list[str]:
+    """What a fabric has left: namespaces and processes whose environment or arguments name it."""
+    namespaces = [path.name for path in RUN_NETNS.glob(f"mr-{fabric_id}-*")]
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            try:
+                if fabric_id.encode() in (entry / "cmdline").read_bytes():
+                    found.append(entry.name)
+            except OSError:
+                continue
+    return namespaces + found
+
+
+def install_paths(fabric: KernelFabric) -> None:
+    """Push the program to both switches and send every host's packets along the chain of the two."""
+    asyncio.run(asyncio.wait_for(_install_paths(fabric), WAIT_S))
+
+
+async def _install_paths(fabric: KernelFabric) -> None:
+    topology = fabric.topology
+    for node in topology.switches:
+        options = fy.SwitchOptions(
+            p4info=BUILD / "fabric.p4info.txtpb", p4blob=BUILD / "fabric.json", device_id=node.node_id
+        )
+        async with fy.Switch(node.name, fabric.p4runtime_address(node.name), options) as switch:
+            for port, far in topology.neighbours[node.name].items():
+                mac = mac_at(topology, node.name, port)
+                edge = int(far.node in topology.host)
+                action = fy.P4TableAction("set_egress_port", src_mac=mac, edge=edge)
+                await switch.write(
+                    [+fy.P4TableEntry("egress_ports", match=fy.P4TableMatch(egress_port=port), action=action)]
+                )
+            for host in topology.hosts:
+                direct = topology.attachment[host.name].node == node.name
+                port = 1 if direct else 2
+                far = topology.neighbours[node.name][port]
+                action = fy.P4TableAction("forward", egress_port=port, dst_mac=mac_at(topology, far.node, far.port))
+                for table, address in (("ipv4", host.ipv4), ("ipv6", host.ipv6)):
+                    match = fy.P4TableMatch(dst_addr=str(address))
+                    await switch.write([+fy.P4TableEntry(f"{table}_destination_paths", match=match, action=action)])
+
+
+def open_udp(fabric: KernelFabric, host: str, family: int = socket.AF_INET) -> socket.socket:
+    def make() -> socket.socket:
+        opened = socket.socket(family, socket.SOCK_DGRAM)
+        opened.bind(("::" if family == socket.AF_INET6 else "0.0.0.0", 7000))
+        opened.settimeout(5.0)
+        return opened
+
+    return fabric.call_in(host, make)
+
+
+@pytest.mark.root
+def test_datagrams_cross_two_switches_and_wait_in_the_slow_ones_queue(fabric: KernelFabric) -> None:
+    install_paths(fabric)
+    target = str(fabric.topology.host["h2"].ipv4)
+    payload = bytes(range(256)) * 4
+    with open_udp(fabric, "h1") as sender, open_udp(fabric, "h2") as receiver:
+        sender.sendto(b"first", (target, 7000))
+        assert receiver.recv(2000) == b"first"
+        started_ns = time.monotonic_ns()
+        for index in range(40):
+            sender.sendto(index.to_bytes(2, "big") + payload, (target, 7000))
+        received = [receiver.recv(2000) for _ in range(40)]
+        took_ns = time.monotonic_ns() - started_ns
+    assert received == [index.to_bytes(2, "big") + payload for index in range(40)]
+    # No frame overtakes the rate of the middle link: 1068 bytes and 24 of overhead at 10 Mbit/s, then 2 ms of cable.
+    assert took_ns >= 40 * (1068 + 24) * 8 * 100 + 2_000_000
+
+
+@pytest.mark.root
+def test_ipv6_crosses_too_and_the_counters_say_so(fabric: KernelFabric) -> None:
+    install_paths(fabric)
+    target = str(fabric.topology.host["h1"].ipv6)
+    with (
+        open_udp(fabric, "h2", socket.AF_INET6) as sender,
+        open_udp(fabric, "h1", socket.AF_INET6) as receiver,
+    ):
+        sender.sendto(b"six", (target, 7000))
+        assert receiver.recv(100) == b"six"
+    fabric.stop_switch("s1")
+    ports = fabric.read_stats("s1")["ports"]
+    assert (ports["2"]["rx_frames"], ports["1"]["tx_frames"]) == (1, 1)
+
+
+@pytest.mark.root
+@pytest.mark.bmv2
+def test_the_same_topology_runs_on_bmv2(topology: Topology, settings: KernelSettings) -> None:
+    if not bmv2.is_installed():
+        pytest.skip("needs simple_switch_grpc on the PATH")
+    with KernelFabric(topology, replace(settings, target=Target.BMV2, log_level="off")) as fabric:
+        fabric.wait_ready(WAIT_S)
+        install_paths(fabric)
+        with open_udp(fabric, "h1") as sender, open_udp(fabric, "h2") as receiver:
+            sender.sendto(b"bmv2", (str(topology.host["h2"].ipv4), 7000))
+            assert receiver.recv(2000) == b"bmv2"
+
+
+@pytest.mark.root
+def test_a_switch_that_dies_is_named_and_can_be_started_again(fabric: KernelFabric) -> None:
+    process = fabric._switches["s2"]
+    process.kill()
+    process.wait(5)
+    with pytest.raises(FabricError, match="switch s2 ended with status -9"):
+        fabric.check()
+    fabric.start_switch("s2")
+    with pytest.raises(FabricError, match="switch s2 runs already"):
+        fabric.start_switch("s2")
+    fabric.wait_ready(WAIT_S)
+    install_paths(fabric)
+    fabric.stop_switch("s2", kill=True)
+    with pytest.raises(FabricError, match="switch s2 does not run"):
+        fabric.stop_switch("s2")
+
+
+@pytest.mark.root
+def test_processes_run_where_they_should_and_end_with_the_fabric(topology: Topology, settings: KernelSettings) -> None:
+    with KernelFabric(topology, settings) as fabric:
+        process = fabric.run_in("h1", ["/bin/sleep", "100"])
+        inode = (RUN_NETNS / fabric.namespace("h1")).stat().st_ino
+        assert Path(f"/proc/{process.pid}/ns/net").stat().st_ino == inode
+        own = Path("/proc/self/ns/net").stat().st_ino
+        with pytest.raises(FabricError, match="no node h9"):
+            fabric.run_in("h9", ["/bin/true"])
+        with pytest.raises(FabricError, match="/nowhere cannot be started"):
+            fabric.run_in("h1", ["/nowhere"])
+        assert Path("/proc/self/ns/net").stat().st_ino == own
+    assert process.returncode is not None
+    assert traces(fabric.fabric_id) == []
+    assert not fabric.run_dir.exists()
+
+
+@pytest.mark.root
+def test_an_exception_leaves_nothing(topology: Topology, settings: KernelSettings) -> None:
+    fabric = KernelFabric(topology, settings)
+    with pytest.raises(ZeroDivisionError), fabric:
+        raise ZeroDivisionError
+    assert traces(fabric.fabric_id) == []
+    assert list(settings.run_root.iterdir()) == []
+
+
+@pytest.mark.root
+def test_a_fabric_that_cannot_be_built_leaves_nothing(
+    topology: Topology, settings: KernelSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fabric = KernelFabric(topology, settings)
+
+    def fail(name: str) -> None:
+        raise FabricError(f"{name} fails")
+
+    monkeypatch.setattr(fabric, "start_switch", fail)
+    with pytest.raises(FabricError, match="s1 fails"):
+        fabric.__enter__()
+    assert traces(fabric.fabric_id) == []
+
+
+@pytest.mark.root
+def test_waiting_for_what_does_not_come_names_it(fabric: KernelFabric) -> None:
+    (fabric.run_dir / "s1.ready").unlink()
+    with pytest.raises(FabricError, match=r"switches s1 are not ready after 0\.1 s"):
+        fabric.wait_ready(0.1)
+
+
+SCRIPT = """
+import sys, time
+from pathlib import Path
+from dataplane.fabric.kernel import KernelFabric, KernelSettings
+from dataplane.fabric.topology_file import loads
+from dataplane.switch import bmv2
+
+with KernelFabric(loads(sys.argv[2]), KernelSettings(run_root=Path(sys.argv[1]))) as fabric:
+    fabric.wait_ready(30)
+    print(fabric.fabric_id, flush=True)
+    time.sleep(100)
+"""
+
+
+def run_elsewhere(settings: KernelSettings) -> tuple[subprocess.Popen[bytes], str]:
+    """Build the fabric in another process; return it and the fabric's id."""
+    argv = [sys.executable, "-c", SCRIPT, str(settings.run_root), TOPOLOGY]
+    process = subprocess.Popen(argv, stdout=subprocess.PIPE, cwd=ROOT)
+    assert process.stdout is not None
+    return process, process.stdout.readline().decode().strip()
+
+
+def wait_until(condition: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + 10.0
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.02)
+
+
+@pytest.mark.root
+def test_sigterm_removes_everything(settings: KernelSettings) -> None:
+    process, fabric_id = run_elsewhere(settings)
+    assert len(fabric_id) == 6
+    with process:
+        process.terminate()
+        assert process.wait(20) == 128 + signal.SIGTERM
+    assert traces(fabric_id) == []
+
+
+@pytest.mark.root
+def test_after_sigkill_the_switches_stop_and_the_next_start_removes_the_rest(
+    topology: Topology, settings: KernelSettings
+) -> None:
+    process, fabric_id = run_elsewhere(settings)
+    with process:
+        assert remove_leftovers(settings.run_root) == []
+        process.kill()
+        process.wait(20)
+    wait_until(lambda: not any(trace.isdecimal() for trace in traces(fabric_id)), "the switches go on")
+    assert len(traces(fabric_id)) == 4
+    with KernelFabric(topology, settings) as fabric:
+        assert traces(fabric_id) == []
+        assert [path.name for path in settings.run_root.iterdir()] == [fabric.fabric_id]
+
+
+def test_without_root_the_error_is_one_clear_line(topology: Topology, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(FabricError, match="needs root"):
+        KernelFabric(topology).__enter__()

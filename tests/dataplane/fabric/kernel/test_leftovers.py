@@ -1,0 +1,119 @@
+"""Manifests and processes of dead fabrics: what may be removed, what must not be touched; no root needed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from dataplane.errors import FabricError
+from dataplane.fabric.kernel import leftovers
+from dataplane.fabric.kernel.leftovers import Manifest, ProcessId, end_processes, remove_leftovers
+
+
+def this_process() -> ProcessId:
+    found = ProcessId.of(os.getpid())
+    assert found is not None
+    return found
+
+
+def start(*argv: str) -> tuple[subprocess.Popen[bytes], ProcessId]:
+    process = subprocess.Popen(argv)
+    found = ProcessId.of(process.pid)
+    assert found is not None
+    return process, found
+
+
+def test_a_process_is_its_number_and_its_start() -> None:
+    own = this_process()
+    assert own.is_alive()
+    assert not ProcessId(own.pid, own.start_time + 1).is_alive()
+    process, found = start("/bin/sleep", "60")
+    process.kill()
+    # Not reaped yet, and dead all the same.
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    assert not found.is_alive()
+    process.wait()
+    assert ProcessId.of(process.pid) is None
+
+
+def test_signals_reach_the_process_that_was_meant_or_none() -> None:
+    process, found = start("/bin/sleep", "60")
+    ProcessId(found.pid, found.start_time - 1).send(signal.SIGKILL)
+    assert process.poll() is None
+    found.send(signal.SIGKILL)
+    assert process.wait(10) == -signal.SIGKILL
+    found.send(signal.SIGKILL)
+
+
+def test_what_ignores_sigterm_is_killed() -> None:
+    argv = ["/bin/sh", "-c", "trap '' TERM; echo; while :; do sleep 0.05; done"]
+    process = subprocess.Popen(argv, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"\n"
+    process.stdout.close()
+    found = ProcessId.of(process.pid)
+    assert found is not None
+    polite, second = start("/bin/sleep", "60")
+    end_processes([found, second], 0.3)
+    assert process.wait(10) == -signal.SIGKILL
+    assert polite.wait(10) == -signal.SIGTERM
+
+
+def test_a_manifest_reads_back(tmp_path: Path) -> None:
+    manifest = Manifest("abc123", this_process(), ["mr-abc123-s1"], [ProcessId(5, 7)])
+    manifest.save(tmp_path)
+    assert Manifest.load(tmp_path) == manifest
+    assert Manifest.load(tmp_path / "elsewhere") is None
+    assert [path.name for path in tmp_path.iterdir()] == ["manifest.json"]
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"fabric_id": 1, "owner": {"pid": 1, "start_time": 2}}'])
+def test_a_manifest_that_is_none_names_its_file(tmp_path: Path, text: str) -> None:
+    (tmp_path / "manifest.json").write_text(text)
+    with pytest.raises(FabricError, match=r"manifest\.json: "):
+        Manifest.load(tmp_path)
+
+
+def test_only_the_fabrics_of_the_dead_are_removed(tmp_path: Path) -> None:
+    process, running = start("/bin/sleep", "60")
+    for name, owner in (("alive", this_process()), ("dead", ProcessId(this_process().pid, 1))):
+        (tmp_path / name).mkdir()
+        Manifest(name, owner, [], [running] if name == "dead" else []).save(tmp_path / name)
+    assert remove_leftovers(tmp_path) == ["dead"]
+    assert process.wait(10) == -signal.SIGTERM
+    assert [path.name for path in tmp_path.iterdir()] == ["alive"]
+    assert remove_leftovers(tmp_path) == []
+
+
+def test_a_folder_without_a_manifest_goes_when_it_is_old(tmp_path: Path) -> None:
+    for name in ("new", "old"):
+        (tmp_path / name).mkdir()
+    os.utime(tmp_path / "old", (0, 0))
+    assert remove_leftovers(tmp_path) == []
+    assert [path.name for path in tmp_path.iterdir()] == ["new"]
+
+
+def test_a_run_root_that_does_not_exist_holds_nothing(tmp_path: Path) -> None:
+    assert remove_leftovers(tmp_path / "none") == []
+
+
+def test_one_that_survives_sigkill_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Immortal:
+        pid = 4
+
+        def is_alive(self) -> bool:
+            return True
+
+        def send(self, number: signal.Signals) -> None:
+            return
+
+    with pytest.raises(FabricError, match=r"processes \[4\] do not end"):
+        end_processes([Immortal()], 0.01)  # type: ignore[list-item]
+
+
+def test_the_run_root_is_where_the_system_forgets_at_boot() -> None:
+    assert leftovers.RUN_ROOT.parts[1] == "run"

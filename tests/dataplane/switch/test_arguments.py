@@ -1,0 +1,132 @@
+"""The command line: simple_switch_grpc's own examples, our options, every refusal with the option's name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from dataplane.errors import ConfigError
+from dataplane.switch.arguments import AttachedPort, SwitchSettings, command_line, parse_arguments
+from dataplane.switch.engine import PortSettings
+from dataplane.switch.p4runtime.tls import TlsFiles
+
+
+def test_the_documented_command_line() -> None:
+    line = "-i 1@veth0 -i 2@veth1 --device-id 3 --no-p4 -- --grpc-server-addr 127.0.0.1:9560 --cpu-port 254"
+    assert parse_arguments(line.split()) == SwitchSettings(
+        ports=(AttachedPort(PortSettings(1), "veth0"), AttachedPort(PortSettings(2), "veth1")),
+        device_id=3,
+        grpc_address="127.0.0.1:9560",
+        cpu_port=254,
+    )
+
+
+def test_options_without_meaning_here_are_accepted() -> None:
+    line = "--no-p4 --thrift-port 9090 --log-console -L warn --nanolog ipc://x --max-port-count 8 -- --disable-swap"
+    assert parse_arguments(line.split()).log_level == "warn"
+
+
+def test_rates_delays_and_queues_go_to_their_ports() -> None:
+    line = "--no-p4 -i 1@a -i 7@b --port-rate 7:10000000 --port-delay 7:500000 --port-queue 1:9"
+    assert [port.settings for port in parse_arguments(line.split()).ports] == [
+        PortSettings(1, None, 9, 0),
+        PortSettings(7, 10_000_000, 64, 500_000),
+    ]
+
+
+def test_the_p4info_beside_a_program_is_found(tmp_path: Path) -> None:
+    program = tmp_path / "fabric.json"
+    with pytest.raises(ConfigError, match="--p4info: no P4Info beside"):
+        parse_arguments([str(program)])
+    beside = tmp_path / "fabric.p4info.txtpb"
+    beside.touch()
+    settings = parse_arguments([str(program)])
+    assert (settings.program, settings.p4info) == (program, beside)
+    other = tmp_path / "other"
+    assert parse_arguments([str(program), "--p4info", str(other)]).p4info == other
+
+
+def test_tls() -> None:
+    line = "--no-p4 -- --grpc-server-ssl --grpc-server-cert c --grpc-server-key k --grpc-server-cacert a"
+    assert parse_arguments(line.split()).tls == TlsFiles(Path("c"), Path("k"))
+    mutual = parse_arguments([*line.split(), "--grpc-server-with-client-auth"]).tls
+    assert mutual == TlsFiles(Path("c"), Path("k"), Path("a"))
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("", "program: name a bmv2 JSON file"),
+        ("--no-p4 -i veth0", "'veth0' is not PORT@DEVICE"),
+        ("--no-p4 -i @veth0", "is not PORT@DEVICE"),
+        ("--no-p4 -i 1@", "is not PORT@DEVICE"),
+        ("--no-p4 -i 1@a -i 1@b", "--interface: port 1 appears twice"),
+        ("--no-p4 -i 512@a", "port 512: port numbers go from 0 to 511"),
+        ("--no-p4 -i 255@a", "--cpu-port: port 255 has an interface"),
+        ("--no-p4 -i 1@a --port-rate 2:5", "--port-rate: port 2 has no interface"),
+        ("--no-p4 -i 1@a --port-rate 1:5 --port-rate 1:6", "--port-rate: port 1 appears twice"),
+        ("--no-p4 -i 1@a --port-rate 1:0", "a rate of 0 bit/s"),
+        ("--no-p4 -i 1@a --port-delay 1:-5", "is not PORT:NUMBER"),
+        ("--no-p4 -i 1@a --port-queue 1", "is not PORT:NUMBER"),
+        ("--no-p4 --device-id x", "is not a whole number"),
+        ("--no-p4 --drop-port 3", "--drop-port: only 511"),
+        ("--no-p4 --log-level loud", "invalid choice"),
+        ("--no-p4 --grpc-server-cert c", "TLS is not asked for"),
+        ("--no-p4 --grpc-server-ssl --grpc-server-key k", "--grpc-server-cert: --grpc-server-ssl needs it"),
+        ("--no-p4 --grpc-server-ssl --grpc-server-cert c", "--grpc-server-key: --grpc-server-ssl needs it"),
+        (
+            "--no-p4 --grpc-server-ssl --grpc-server-cert c --grpc-server-key k --grpc-server-with-client-auth",
+            "--grpc-server-cacert: --grpc-server-with-client-auth needs it",
+        ),
+        ("--no-p4 --unheard-of", "unrecognized arguments"),
+        ("--no-p4 --dev 5", "unrecognized arguments"),
+    ],
+)
+def test_refusals_name_the_place(line: str, problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem) as caught:
+        parse_arguments(line.split())
+    assert "\n" not in str(caught.value)
+    assert caught.value.file == "command line"
+
+
+PORT = st.builds(
+    AttachedPort,
+    st.builds(
+        PortSettings,
+        st.integers(0, 254),
+        st.none() | st.integers(1, 10**12),
+        st.integers(1, 10**6),
+        st.integers(0, 10**10),
+    ),
+    st.sampled_from(["veth0", "p1", "s1-eth1"]),
+)
+PATH = st.none() | st.just(Path("/tmp/x y.json"))
+SETTINGS = st.builds(
+    SwitchSettings,
+    ports=st.lists(PORT, max_size=4, unique_by=lambda port: port.settings.number).map(tuple),
+    device_id=st.integers(0, 1 << 32),
+    grpc_address=st.sampled_from(["[::1]:9559", "unix:/run/x/s1.sock"]),
+    tls=st.none() | st.builds(TlsFiles, st.just(Path("c")), st.just(Path("k")), st.none() | st.just(Path("a"))),
+    cpu_port=st.integers(255, 510),
+    log_level=st.sampled_from(["trace", "off"]),
+    log_file=PATH,
+    ready_file=PATH,
+    stats_file=PATH,
+    lifeline_fd=st.none() | st.integers(3, 9),
+    seed=st.integers(0, 9),
+)
+
+
+@hypothesis_settings(deadline=None)
+@given(SETTINGS)
+def test_a_command_line_reads_back_as_the_same_settings(settings: SwitchSettings) -> None:
+    assert parse_arguments(command_line(settings)) == settings
+
+
+def test_a_program_reads_back_too() -> None:
+    settings = SwitchSettings(ports=(), program=Path("a.json"), p4info=Path("b.txtpb"))
+    assert parse_arguments(command_line(settings)) == settings

@@ -1,0 +1,173 @@
+"""AF_PACKET ports on veth pairs in a namespace of their own: exact bytes, VLAN tags, checksums, failures."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import select
+import socket
+import struct
+import time
+from collections.abc import Iterator
+
+import pytest
+from pyroute2 import IPRoute
+
+from dataplane.errors import PortError
+from dataplane.fabric.kernel import namespaces
+from dataplane.switch.offloads import disable_offloads
+from dataplane.switch.ports import PacketPort, restore_vlan_tag
+
+MACS = bytes.fromhex("020000000002 020000000001")
+FRAME = MACS + b"\x88\xb5" + bytes(range(46))
+TAGGED = MACS + bytes.fromhex("8100 6005") + b"\x88\xb5" + bytes(range(46))
+SERVICE_TAGGED = MACS + bytes.fromhex("88a8 0003 8100 0004") + b"\x88\xb5" + bytes(range(46))
+
+
+def test_a_vlan_tag_goes_back_behind_the_addresses() -> None:
+    assert restore_vlan_tag(FRAME, 0x6005, 0x8100) == TAGGED
+
+
+@pytest.fixture
+def namespace() -> Iterator[str]:
+    """A namespace with a pair `here` - `there`, both up, IPv6 silent."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root")
+    name = f"mr-test-{secrets.token_hex(3)}"
+    namespaces.create(name)
+    try:
+        namespaces.call(name, _make_pair)
+        yield name
+    finally:
+        namespaces.remove(name)
+
+
+def _make_pair() -> None:
+    with open("/proc/sys/net/ipv6/conf/default/disable_ipv6", "w") as file:  # noqa: PTH123
+        file.write("1")
+    with IPRoute() as netlink:
+        netlink.link("add", ifname="here", kind="veth", mtu=2000, peer={"ifname": "there", "mtu": 2000})
+        for device in ("here", "there"):
+            netlink.link("set", index=netlink.link_lookup(ifname=device)[0], state="up")
+
+
+def _set(name: str, device: str, **change: str) -> None:
+    def act() -> None:
+        with IPRoute() as netlink:
+            netlink.link(change.pop("command", "set"), index=netlink.link_lookup(ifname=device)[0], **change)
+
+    namespaces.call(name, act)
+
+
+def open_port(name: str, device: str) -> PacketPort:
+    return namespaces.call(name, lambda: PacketPort(device))
+
+
+def receive(port: PacketPort, count: int) -> list[bytes]:
+    """Wait, two seconds at most, for so many frames."""
+    frames: list[bytes] = []
+    while len(frames) < count and select.select([port], [], [], 2.0)[0]:
+        frames += port.receive(8)
+    return frames
+
+
+@pytest.mark.root
+def test_frames_cross_to_the_byte_and_own_ones_do_not_come_back(namespace: str) -> None:
+    # The kernel takes the outermost tag out of every frame that it receives (skb_vlan_untag).
+    here, there = open_port(namespace, "here"), open_port(namespace, "there")
+    frames = [FRAME, TAGGED, SERVICE_TAGGED, MACS + b"\x08\x00" + bytes(2000)]
+    assert here.send(frames) == 4
+    assert receive(there, 4) == frames
+    assert here.receive(8) == []
+    sent, received = here.read_counters(), there.read_counters()
+    assert (sent.tx_frames, sent.tx_bytes, sent.rx_frames) == (4, sum(map(len, frames)), 0)
+    assert (received.rx_frames, received.rx_bytes, received.drops) == (4, sum(map(len, frames)), {})
+    here.close()
+    there.close()
+
+
+@pytest.mark.root
+def test_checksums_are_on_the_wire_once_offloads_are_off(namespace: str) -> None:
+    there = open_port(namespace, "there")
+
+    def send_datagram() -> None:
+        with IPRoute() as netlink:
+            index = netlink.link_lookup(ifname="here")[0]
+            if not netlink.get_addr(index=index):
+                netlink.addr("add", index=index, address="192.0.2.1", prefixlen=24)
+                netlink.neigh("add", ifindex=index, dst="192.0.2.2", lladdr="02:00:00:00:00:02", state=0x80)
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
+            udp.sendto(b"payload!", ("192.0.2.2", 9))
+
+    namespaces.call(namespace, lambda: disable_offloads("here"))
+    namespaces.call(namespace, send_datagram)
+    (frame,) = [frame for frame in receive(there, 1) if frame[12:14] == b"\x08\x00"]
+    pseudo = frame[26:34] + struct.pack("!HH", 17, len(frame) - 34)
+    total = sum(struct.unpack(f"!{(len(pseudo) + len(frame) - 34) // 2}H", pseudo + frame[34:]))
+    while total >> 16:
+        total = (total & 0xFFFF) + (total >> 16)
+    assert total == 0xFFFF
+    assert there.read_counters().checksum_not_ready == 0
+    there.close()
+
+
+@pytest.mark.root
+def test_what_cannot_be_sent_is_counted_by_cause_and_the_port_comes_back(namespace: str) -> None:
+    here, there = open_port(namespace, "here"), open_port(namespace, "there")
+    assert here.send([bytes(3000), b"short", FRAME]) == 1
+    assert here.read_counters().drops == {"too_long": 1, "send_refused": 1}
+    _set(namespace, "here", state="down")
+    assert (here.send([FRAME]), here.is_down) == (0, True)
+    assert here.read_counters().drops["port_down"] == 1
+    _set(namespace, "here", state="up")
+    # The kernel lets frames through up to a second later (linkwatch).
+    deadline = time.monotonic() + 10.0
+    while not (there.send([FRAME]) and FRAME in here.receive(8)):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    assert not here.is_down
+    here.close()
+    there.close()
+
+
+@pytest.mark.root
+def test_a_device_that_vanishes_does_not_raise(namespace: str) -> None:
+    here = open_port(namespace, "here")
+    _set(namespace, "here", command="del")
+    assert receive(here, 1) == []
+    assert here.is_down
+    assert here.send([FRAME]) == 0
+    assert here.receive(8) == []
+    here.close()
+    here.close()
+
+
+@pytest.mark.root
+def test_frames_that_the_process_was_too_slow_for_are_counted(namespace: str) -> None:
+    here, there = open_port(namespace, "here"), open_port(namespace, "there")
+    there._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    assert here.send([FRAME] * 200) == 200
+    received = len(receive(there, 1)) + len(there.receive(500))
+    reading = there.read_counters()
+    assert reading.drops == {"socket_full": 200 - received}
+    assert there.read_counters() == reading
+    here.close()
+    there.close()
+
+
+@pytest.mark.root
+def test_missing_and_down_devices_are_refused_in_one_line(namespace: str) -> None:
+    with pytest.raises(PortError, match="interface nowhere: no such device"):
+        open_port(namespace, "nowhere")
+    _set(namespace, "here", state="down")
+    with pytest.raises(PortError, match="interface here: is down"):
+        open_port(namespace, "here")
+
+
+def test_without_rights_the_error_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(socket, "socket", refuse)
+    with pytest.raises(PortError, match="interface lo: raw sockets need root"):
+        PacketPort("lo")

@@ -1,0 +1,201 @@
+"""`millrace switch` as a process: starts, forwards, tells, survives a lost port, and stops when it should."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import grpc
+import pytest
+from finsy.proto import p4r, p4r_grpc
+from pyroute2 import IPRoute
+
+from dataplane.fabric.kernel import namespaces
+from dataplane.switch.ports import PacketPort
+from dataplane.switch.process import main
+from dataplane.switch.waiting import Waiter
+
+ROOT = Path(__file__).parents[3]
+BUILD = ROOT / "p4" / "build"
+DEADLINE_S = 20.0
+
+
+def wait_until(condition: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def namespace() -> Iterator[str]:
+    """A namespace with pairs a1-b1 and a2-b2: the switch has the a, tests the b."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root")
+    name = f"mr-test-{secrets.token_hex(3)}"
+    namespaces.create(name)
+    try:
+        namespaces.call(name, _make_pairs)
+        yield name
+    finally:
+        namespaces.remove(name)
+
+
+def _make_pairs() -> None:
+    Path("/proc/sys/net/ipv6/conf/default/disable_ipv6").write_text("1")
+    with IPRoute() as netlink:
+        for number in (1, 2):
+            netlink.link("add", ifname=f"a{number}", kind="veth", peer={"ifname": f"b{number}"})
+            for device in (f"a{number}", f"b{number}"):
+                netlink.link("set", index=netlink.link_lookup(ifname=device)[0], state="up")
+
+
+class Running:
+    """A switch process in a namespace with everything that it writes."""
+
+    def __init__(self, namespace: str, folder: Path, *arguments: str) -> None:
+        self.ready, self.stats, self.socket = folder / "ready", folder / "stats.json", folder / "p4.sock"
+        self.log = folder / "log"
+        read_end, self.lifeline = os.pipe()
+        argv = [sys.executable, "-m", "dataplane.switch.process", "-i", "1@a1", "-i", "2@a2", "--device-id", "5"]
+        argv += ["--ready-file", str(self.ready), "--stats-file", str(self.stats), "--lifeline-fd", str(read_end)]
+        argv += [*arguments, "--", "--grpc-server-addr", f"unix:{self.socket}", "--cpu-port", "255"]
+        with self.log.open("wb") as log:
+            self.process = namespaces.start(
+                namespace, argv, stderr=log, env=dict(os.environ) | {"PYTHONPATH": str(ROOT)}, pass_fds=(read_end,)
+            )
+        os.close(read_end)
+
+    def wait_ready(self) -> None:
+        wait_until(lambda: self.ready.exists() or self.process.poll() is not None, "never ready")
+        assert self.process.poll() is None, self.log.read_text()
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait(DEADLINE_S)
+        os.close(self.lifeline)
+
+
+@pytest.fixture
+def switch(namespace: str, tmp_path: Path) -> Iterator[Running]:
+    running = Running(namespace, tmp_path, str(BUILD / "fabric.json"))
+    try:
+        running.wait_ready()
+        yield running
+    finally:
+        running.close()
+
+
+@pytest.mark.root
+def test_it_says_once_that_it_is_ready_and_sigterm_ends_it_cleanly(switch: Running) -> None:
+    switch.process.send_signal(signal.SIGTERM)
+    assert switch.process.wait(DEADLINE_S) == 0
+    (line,) = switch.log.read_text().splitlines()
+    assert "switch 5 ready: P4Runtime on unix:" in line
+    assert "ports 1@a1 2@a2" in line
+    assert not switch.ready.exists()
+    assert not switch.socket.exists()
+    stats = json.loads(switch.stats.read_text())
+    assert stats["device_id"] == 5
+    assert set(stats["ports"]) == {"1", "2", "255"}
+    assert stats["devices"]["1"]["device"] == "a1"
+
+
+@pytest.mark.root
+def test_it_answers_p4runtime(switch: Running) -> None:
+    with grpc.insecure_channel(f"unix:{switch.socket}") as channel:
+        stub = p4r_grpc.P4RuntimeStub(channel)
+        answer = stub.Capabilities(p4r.CapabilitiesRequest(), timeout=DEADLINE_S)
+    assert answer.p4runtime_api_version.startswith("1.")
+
+
+@pytest.mark.root
+def test_it_ends_when_what_started_it_is_gone(switch: Running) -> None:
+    os.close(switch.lifeline)
+    assert switch.process.wait(DEADLINE_S) == 0
+    switch.lifeline = os.open(os.devnull, os.O_RDONLY)
+    assert "stopping" in switch.log.read_text()
+
+
+@pytest.mark.root
+def test_a_lost_port_is_told_once_and_the_other_goes_on(switch: Running, namespace: str) -> None:
+    def drop_first() -> None:
+        with IPRoute() as netlink:
+            netlink.link("del", index=netlink.link_lookup(ifname="a1")[0])
+
+    namespaces.call(namespace, drop_first)
+    wait_until(lambda: "port 1 (a1) is down" in switch.log.read_text(), "the loss is not told")
+    other = namespaces.call(namespace, lambda: PacketPort("b2"))
+    frame = bytes.fromhex("0201000500020200000000028899") + bytes(50)
+    assert other.send([frame] * 3) == 3
+    other.close()
+    wait_until(lambda: json.loads(switch.stats.read_text())["ports"]["2"]["rx_frames"] >= 3, "port 2 does not receive")
+    assert switch.log.read_text().count("is down") == 1
+    assert switch.process.poll() is None
+
+
+@pytest.mark.root
+def test_an_idle_switch_does_not_spin(switch: Running) -> None:
+    def ticks() -> int:
+        fields = Path(f"/proc/{switch.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return int(fields[11]) + int(fields[12])
+
+    first = json.loads(switch.stats.read_text())["time_ns"]
+    before = ticks()
+    wait_until(lambda: json.loads(switch.stats.read_text())["time_ns"] > first + 10**9, "no statistics")
+    # A busy loop would have used a hundred ticks a second.
+    assert ticks() - before < 30
+
+
+@pytest.mark.root
+def test_what_cannot_start_says_why_in_one_line(namespace: str, tmp_path: Path) -> None:
+    for arguments, problem in (
+        (["--no-p4", "-i", "3@nowhere"], "interface nowhere: no such device"),
+        (["missing.json", "--p4info", "missing.txtpb"], "missing.json: No such file"),
+        (["--no-p4", "--port-rate", "9:5"], "command line: --port-rate: port 9 has no interface"),
+    ):
+        running = Running(namespace, tmp_path, *arguments)
+        assert running.process.wait(DEADLINE_S) == 1
+        running.close()
+        (line,) = running.log.read_text().splitlines()
+        assert line.startswith("millrace switch: ")
+        assert problem in line
+
+
+def test_main_returns_a_status_instead_of_raising(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--no-p4", "-i", "1@no-such-device"]) == 1
+    assert "interface no-such-device" in capsys.readouterr().err
+    assert main([]) == 1
+
+
+def test_help_names_the_options() -> None:
+    argv = [sys.executable, "-m", "dataplane.switch.process", "--help"]
+    shown = subprocess.run(argv, capture_output=True, text=True, check=True, cwd=ROOT, timeout=DEADLINE_S).stdout
+    assert "--port-rate" in shown
+    assert "--grpc-server-addr" in shown
+
+
+def test_a_waiter_wakes_for_instants_descriptors_and_calls() -> None:
+    read_end, write_end = os.pipe()
+    with Waiter() as waiter:
+        waiter.watch(read_end)
+        now = time.monotonic_ns()
+        assert waiter.wait(now - 1, now) == []
+        assert waiter.wait(now + 3_000_000, now) == []
+        assert time.monotonic_ns() >= now + 3_000_000
+        waiter.wake()
+        assert waiter.wait(None, now) == []
+        os.write(write_end, b"x")
+        assert waiter.wait(None, now) == [read_end]
+        waiter.forget(read_end)
+        assert waiter.wait(now, now) == []
+    os.close(read_end)
+    os.close(write_end)

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from dataplane.config import Strict, load, load_document, loads, loads_document
+from dataplane.errors import ConfigError
+
+
+class Inner(Strict, frozen=True):
+    """A part."""
+
+    size: int = 1
+
+
+class Settings(Strict, frozen=True):
+    """A whole."""
+
+    name: str
+    parts: list[Inner] = msgspec.field(default_factory=list)
+
+
+TEXT = "# a comment\nname: x\nparts:\n  - size: 2\n  - {size: 3}\n"
+
+
+def test_yaml_and_toml_give_the_same_value() -> None:
+    value = Settings(name="x", parts=[Inner(size=2), Inner(size=3)])
+    assert loads(TEXT, Settings) == value
+    assert loads('name = "x"\nparts = [{size = 2}, {size = 3}]\n', Settings, toml=True) == value
+
+
+def test_a_document_knows_where_its_parts_stand() -> None:
+    document = loads_document(TEXT, Settings, file="f.yaml")
+    assert document.value == loads(TEXT, Settings)
+    error = document.error("is odd", "parts[1].size")
+    assert (error.file, error.line, error.key) == ("f.yaml", 5, "parts[1].size")
+    assert str(error) == "f.yaml:5: parts[1].size: is odd"
+
+
+@pytest.mark.parametrize(("path", "line"), [("name", 2), ("parts", 3), ("parts[0].size", 4), ("parts[9].size", 3)])
+def test_a_part_that_is_not_there_has_the_line_of_what_holds_it(path: str, line: int) -> None:
+    assert loads_document(TEXT, Settings).error("is odd", path).line == line
+
+
+def test_toml_has_no_lines() -> None:
+    assert loads_document('name = "x"\n', Settings, toml=True).error("is odd", "name").line is None
+
+
+def test_files_are_read_by_their_ending(tmp_path: Path) -> None:
+    yaml_file, toml_file = tmp_path / "a.yaml", tmp_path / "a.toml"
+    yaml_file.write_text("name: x\n")
+    toml_file.write_text('name = "x"\n')
+    assert load(yaml_file, Settings) == load_document(toml_file, Settings).value == Settings(name="x")
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "key"),
+    [
+        ("name: x\nparts: [{sise: 1}]\n", 2, "parts[0].sise"),
+        ("name: x\nparts: [{size: big}]\n", 2, "parts[0].size"),
+        ("name: x\nname: y\n", 2, "name"),
+        ("name: x\nparts:\n  - {size: 1, size: 2}\n", 3, "size"),
+        ("name: [x\n", 2, None),
+    ],
+)
+def test_errors_name_line_and_key(text: str, line: int, key: str | None) -> None:
+    with pytest.raises(ConfigError) as caught:
+        loads(text, Settings, file="f.yaml")
+    assert (caught.value.file, caught.value.line, caught.value.key) == ("f.yaml", line, key)
+
+
+def test_aliases_that_stand_for_more_than_memory_holds_are_no_trouble() -> None:
+    lines = ["a0: &a0 [x, x]"] + [f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]" for n in range(1, 100)]
+    with pytest.raises(ConfigError):
+        loads("\n".join(lines), Settings)

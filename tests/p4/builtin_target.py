@@ -1,0 +1,107 @@
+"""The built-in switch with its reference interpreter, in virtual time, its tables written directly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from dataplane.clock import VirtualClock
+from dataplane.program.loader import load_program
+from dataplane.program.objects import ActionCall
+from dataplane.switch.engine import PortSettings, Switch
+from dataplane.switch.tables import CloneSession, ForwardingState, Group, GroupMember, Replica, TableEntry
+from tests.p4.entries import (
+    COLLECTOR_PORT,
+    CPU_PORT,
+    DOWN_PORT,
+    HOST_PORT,
+    REPORT_SESSION,
+    UP_PORT,
+    CloneTo,
+    DefaultAction,
+    Entry,
+    Item,
+    Match,
+    Spread,
+)
+from tests.p4.targets import P4INFO, PROGRAM, Sent
+
+_PORTS = (HOST_PORT, UP_PORT, DOWN_PORT, COLLECTOR_PORT)
+_STEP_NS = 1_000_000
+
+
+class BuiltinTarget:
+    """A switch whose clock moves by a millisecond before each `send`; ports are infinitely fast by default."""
+
+    name = "builtin"
+    shortest_frame = 0
+
+    def __init__(self, ports: Iterable[PortSettings] | None = None) -> None:
+        self.clock = VirtualClock(1_000_000_000)
+        self._program = load_program(PROGRAM, P4INFO)
+        self._names = {name.rpartition(".")[2]: name for name in (*self._program.tables, *self._program.actions)}
+        self.switch = Switch(1, ports or [PortSettings(number) for number in _PORTS], self.clock)
+        self._packets_in: list[bytes] = []
+        self.switch.on_packet_in(self._packets_in.append)
+        self.reset()
+
+    @property
+    def state(self) -> ForwardingState:
+        """The tables of the loaded program."""
+        assert self.switch.state is not None
+        return self.switch.state
+
+    def reset(self) -> None:
+        self.switch.commit(self._program)
+
+    def write(self, items: Iterable[Item]) -> None:
+        for item in items:
+            match item:
+                case Entry(table, match, action, arguments, priority):
+                    self._insert(table, match, priority, call=self._call(action, arguments))
+                case DefaultAction(table, action, arguments):
+                    self.state.tables[self._names[table]].set_default(self._call(action, arguments))
+                case Spread():
+                    self._spread(item)
+                case CloneTo(port):
+                    self.state.clone_sessions[REPORT_SESSION] = CloneSession((Replica(port),))
+
+    def send(self, port: int, *frames: bytes, expect: int) -> Sent:
+        self.clock.advance_to(self.clock.now_ns() + _STEP_NS)
+        self.switch.receive(port, frames)
+        return self.run()
+
+    def packet_out(self, payload: bytes, *, expect: int) -> Sent:
+        self.switch.packet_out(payload)
+        return self.run()
+
+    def run(self) -> Sent:
+        """Let time pass until nothing waits; return what left."""
+        sent = [(departure.port, departure.data) for departure in self.switch.advance(self.clock.now_ns())]
+        while (next_ns := self.switch.next_event_ns()) is not None:
+            self.clock.advance_to(max(next_ns, self.clock.now_ns()))
+            sent += [(departure.port, departure.data) for departure in self.switch.advance(self.clock.now_ns())]
+        sent += [(CPU_PORT, data) for data in self._packets_in]
+        self._packets_in.clear()
+        return sorted(sent, key=lambda frame: frame[0])
+
+    def count(self, counter: str) -> int:
+        return next(array.packets[0] for name, array in self.state.counters.items() if name.endswith(f".{counter}"))
+
+    def _call(self, action: str, arguments: tuple[int, ...]) -> ActionCall:
+        return ActionCall(self._names[action], arguments)
+
+    def _insert(
+        self, table: str, match: Match, priority: int = 0, *, call: ActionCall | None = None, group: int | None = None
+    ) -> None:
+        entries = self.state.tables[self._names[table]]
+        key = tuple(match.get(field.name, (0, 0)) for field in entries.spec.keys)
+        entries.insert(TableEntry(key, priority, call=call, group=group))
+
+    def _spread(self, item: Spread) -> None:
+        profile = next(profile for name, profile in self.state.profiles.items() if name.endswith(f".{item.selector}"))
+        numbers = range(1, len(item.next_hops) + 1)
+        for number, next_hop in zip(numbers, item.next_hops, strict=True):
+            profile.insert_member(number, self._call("forward", next_hop))
+        members = tuple(GroupMember(number) for number in numbers)
+        profile.insert_group(Group(item.group, members, max_size=32))
+        self._insert(item.table, item.match, group=item.group)

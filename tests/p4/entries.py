@@ -1,0 +1,126 @@
+"""What tests write into a switch: values that every target turns into its own form."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+Match: TypeAlias = Mapping[str, int | tuple[int, int]]
+"""exact: value; lpm: (value, prefix length); ternary: (value, mask). Ternary fields that are absent match all."""
+
+REPORT_SESSION = 250
+CPU_PORT = 255
+
+HOST_PORT, UP_PORT, DOWN_PORT, COLLECTOR_PORT = 1, 2, 3, 4
+"""A switch under test: hosts at 1 (the edge port), other switches at 2 and 3, the way to the collector at 4."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A table entry; `arguments` in the order of the action's parameters."""
+
+    table: str
+    match: Match
+    action: str
+    arguments: tuple[int, ...] = ()
+    priority: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DefaultAction:
+    """A table's default action."""
+
+    table: str
+    action: str
+    arguments: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """A route over a group of next hops, each the arguments of `forward`; it makes its members 1, 2, ... itself."""
+
+    table: str
+    selector: str
+    match: Match
+    group: int
+    next_hops: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CloneTo:
+    """Clone session 250, the reports', to one port."""
+
+    port: int
+
+
+Item: TypeAlias = Entry | DefaultAction | Spread | CloneTo
+
+
+def mac(number: int) -> int:
+    """Return a locally administered address."""
+    return 0x02_00_00_00_00_00 | number
+
+
+NEXT_HOP_MAC, SWITCH_MAC = mac(0xA1), mac(0xB1)
+REPORT_TARGET = (mac(0xC1), mac(0xC2), 0x0AFF0001, 0x0AFF00FE, 32766)
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """Arguments of `watch`, and the protocol that it looks for (0: any)."""
+
+    instructions: int = 0xFF00
+    sample_every: int = 1
+    max_hops: int = 8
+    hop_by_hop: int = 0
+    watch_id: int = 7
+    protocol: int = 0
+
+    def entries(self) -> list[Entry]:
+        """Return one entry in each family's watchlist."""
+        arguments = (self.watch_id, self.sample_every, self.instructions, self.max_hops, self.hop_by_hop)
+        match = {"protocol": (self.protocol, 0xFF)} if self.protocol else {"src_port": (0, 0), "dst_port": (0, 0)}
+        return [Entry(f"ipv{version}_watchlist", match, "watch", arguments, priority=1) for version in (4, 6)]
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """How a switch under test is set up: everything routed from anywhere goes to `out_port`."""
+
+    node_id: int
+    out_port: int
+    out_is_edge: bool = False
+    watch: Watch | None = None
+    reports: bool = True
+    extra: tuple[Item, ...] = field(default=())
+
+    def items(self) -> list[Item]:
+        """Return everything that makes the switch that."""
+        items: list[Item] = [
+            DefaultAction("node", "set_node", (self.node_id,)),
+            Entry("port_roles", {"ingress_port": HOST_PORT}, "set_edge_port"),
+            Entry("egress_ports", {"egress_port": self.out_port}, "set_egress_port", (SWITCH_MAC, self.out_is_edge)),
+            Spread("ipv4_routes", "ipv4_ecmp", {"dst_addr": (0x0A000000, 8)}, 1, ((self.out_port, NEXT_HOP_MAC),)),
+            Spread("ipv6_routes", "ipv6_ecmp", {"dst_addr": (0xFC << 120, 8)}, 1, ((self.out_port, NEXT_HOP_MAC),)),
+        ]
+        if self.reports:
+            items += [DefaultAction("report_target", "set_report_target", REPORT_TARGET), CloneTo(COLLECTOR_PORT)]
+        if self.watch is not None:
+            items += self.watch.entries()
+        return [*items, *self.extra]
+
+
+def source(watch: Watch, node_id: int = 101) -> Role:
+    """Return the first switch of a path: from the host at port 1 to port 3."""
+    return Role(node_id, DOWN_PORT, watch=watch)
+
+
+def transit(node_id: int = 102) -> Role:
+    """Return a switch in the middle."""
+    return Role(node_id, DOWN_PORT)
+
+
+def sink(node_id: int = 103) -> Role:
+    """Return the last switch: to the host at port 1."""
+    return Role(node_id, HOST_PORT, out_is_edge=True)

@@ -151,8 +151,10 @@ class Daemon:
                 switch.doubt.clear()
                 await self._reconcile(switch, session)
                 doubt = asyncio.create_task(switch.doubt.wait())
-                await asyncio.wait((ended, doubt), return_when=asyncio.FIRST_COMPLETED)
-                doubt.cancel()
+                try:
+                    await asyncio.wait((ended, doubt), return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    doubt.cancel()
                 self.coordinator.lost(switch.name)
             raise ended.result()
         finally:
@@ -221,9 +223,11 @@ class Daemon:
         """
         seen = asyncio.create_task(self._everybody_seen.wait())
         patience = asyncio.ensure_future(self._sleep(self._retry.patience_ns / 1e9))
-        await asyncio.wait((seen, patience), return_when=asyncio.FIRST_COMPLETED)
-        for task in (seen, patience):
-            task.cancel()
+        try:
+            await asyncio.wait((seen, patience), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            seen.cancel()
+            patience.cancel()
 
     def _drain_ns(self, step: Step) -> int:
         if step.phase is Phase.MAKE or self._made_ns is None:

@@ -10,8 +10,8 @@
 #include "shared/metadata.p4"
 #include "shared/instructions.p4"
 
-#include "parse/parser.p4"
-#include "parse/verify_checksums.p4"
+#include "wire/parser.p4"
+#include "wire/verify_checksums.p4"
 
 #include "ingress/packet_out.p4"
 #include "ingress/port_roles.p4"
@@ -30,8 +30,8 @@
 #include "egress/report.p4"
 #include "egress/l4_update.p4"
 
-#include "parse/compute_checksums.p4"
-#include "parse/deparser.p4"
+#include "wire/compute_checksums.p4"
+#include "wire/deparser.p4"
 
 control FabricIngress(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
     PacketOut() to_port;

@@ -14,7 +14,6 @@ from dataplane.fabric.hosts import FlowMeasurement, Receiver
 
 _NS_PER_MS = 1e6
 _BPS_PER_KBPS = 1e3
-_LEAST_AFTER_NS = 2_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,15 +60,12 @@ class Outcome:
 
     @property
     def phases(self) -> tuple[Phase, ...]:
-        """Before, during and after; 'after' begins when what waited behind the last move has drained."""
+        """Before the surge, while the path server reacts to it, and the end, when it should have."""
         scenario = self.scenario
-        last_move_ns = max((move.time_ns for move in self.moves), default=scenario.end_ns)
-        after_ns = min(last_move_ns + scenario.settle_ns, scenario.end_ns - _LEAST_AFTER_NS)
-        after_ns = max(after_ns, scenario.congest_ns + 1)
         return (
             Phase("before", scenario.warm_up_ns, scenario.congest_ns),
-            Phase("during", scenario.congest_ns, after_ns),
-            Phase("after", after_ns, scenario.end_ns),
+            Phase("during", scenario.congest_ns, scenario.after_ns),
+            Phase("after", scenario.after_ns, scenario.end_ns),
         )
 
     @property

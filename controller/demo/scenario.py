@@ -7,9 +7,11 @@ busiest link, so large that the link can no longer carry what the base routes pu
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Annotated
 
+import msgspec
 import networkx as nx
 
 from controller.base_paths import base_paths, next_hops
@@ -17,27 +19,39 @@ from controller.intents import FlowSpec
 from dataplane.config import Strict
 from dataplane.errors import FabricError
 from dataplane.fabric.hosts import Arrivals, Flow, flow_between
-from dataplane.fabric.topology import LinkKey, Topology
+from dataplane.fabric.topology import Link, LinkKey, Topology
 
 NS_PER_S = 1_000_000_000
+_LEAST_QUEUE_FRAMES = 8
+
+Positive = Annotated[float, msgspec.Meta(gt=0)]
+Share = Annotated[float, msgspec.Meta(gt=0, lt=1)]
 
 
 class ScenarioSettings(Strict, frozen=True):
     """The run's shape; times are seconds of the fabric's own clock."""
 
-    rate_divisor: int = 5_000
-    """Links and demands are this many times slower than the topology says, so that packets can be told apart."""
-    frame_bytes: int = 1000
+    rate_divisor: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    """Links and demands are this many times slower than the topology says; left out, what `hops_per_s` needs."""
+    hops_per_s: Positive = 1200.0
+    """Frames times switches that the background makes a second: what a Python switch can follow on one core."""
+    peak_utilisation: Share = 0.4
+    """Demands are stretched so that the busiest link between switches carries this share of its rate."""
+    matrix: Annotated[int, msgspec.Meta(ge=0)] = 0
+    """Which matrix of a file that holds several."""
+    frame_bytes: Annotated[int, msgspec.Meta(ge=100, le=1400)] = 1000
     """Length of a data frame, Ethernet header included."""
-    warm_up_s: float = 2.0
+    buffer_s: Positive = 0.15
+    """Queues hold what a link sends in this time: slower links need fewer frames for the same delay."""
+    warm_up_s: Positive = 2.0
     """Time before the first figure counts: queues and windows fill."""
-    before_s: float = 5.0
+    before_s: Positive = 5.0
     """Time with the demand matrix alone."""
-    congested_s: float = 14.0
-    """Time with the surge."""
-    settle_s: float = 1.0
-    """After the last move, what waited in the old queue drains; then 'after' begins."""
-    overload: float = 1.2
+    during_s: Positive = 7.0
+    """Time with the surge in which the path server reacts and queues drain."""
+    after_s: Positive = 6.0
+    """Time with the surge after that."""
+    overload: Positive = 1.2
     """The load on the congested link, as a share of its rate, if nothing moved."""
 
 
@@ -61,8 +75,8 @@ class Scenario:
     congested: LinkKey
     warm_up_ns: int
     congest_ns: int
+    after_ns: int
     end_ns: int
-    settle_ns: int
     frame_bytes: int
 
     def packet_flows(self) -> tuple[Flow, ...]:
@@ -88,10 +102,12 @@ def plan(topology: Topology, demands_bps: Mapping[tuple[str, str], float], setti
 
     `demands_bps` is by (source host, destination host). Raises FabricError if no link has a way around it.
     """
+    topology = _with_buffers(topology, settings)
     load = base_load_bps(topology, demands_bps)
     congested = _busiest_with_a_way_around(topology, load)
     congest_ns = round((settings.warm_up_s + settings.before_s) * NS_PER_S)
-    end_ns = congest_ns + round(settings.congested_s * NS_PER_S)
+    after_ns = congest_ns + round(settings.during_s * NS_PER_S)
+    end_ns = after_ns + round(settings.after_s * NS_PER_S)
     flows = [
         PlannedFlow(FlowSpec(src, dst), rate_bps, 0, end_ns)
         for (src, dst), rate_bps in sorted(demands_bps.items())
@@ -107,10 +123,17 @@ def plan(topology: Topology, demands_bps: Mapping[tuple[str, str], float], setti
         congested=congested,
         warm_up_ns=round(settings.warm_up_s * NS_PER_S),
         congest_ns=congest_ns,
+        after_ns=after_ns,
         end_ns=end_ns,
-        settle_ns=round(settings.settle_s * NS_PER_S),
         frame_bytes=settings.frame_bytes,
     )
+
+
+def _with_buffers(topology: Topology, settings: ScenarioSettings) -> Topology:
+    def frames(link: Link) -> int:
+        return max(_LEAST_QUEUE_FRAMES, round(link.rate_bps * settings.buffer_s / (8 * settings.frame_bytes)))
+
+    return replace(topology, links=tuple(replace(link, queue_frames=frames(link)) for link in topology.links))
 
 
 def base_load_bps(topology: Topology, demands_bps: Mapping[tuple[str, str], float]) -> dict[LinkKey, float]:

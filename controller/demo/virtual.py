@@ -4,41 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated
-
-import msgspec
 
 from collectors.collector import Collector
-from collectors.values import Snapshot
+from collectors.values import HopRecord, Snapshot
 from controller.demo.live import LiveView, Status
+from controller.demo.moves import describe, new_links, phase_name
 from controller.demo.outcome import Move, Outcome
 from controller.demo.scenario import NS_PER_S, Scenario
+from controller.demo.settings import DemoSettings
 from controller.intents import RouteSet
 from controller.p4runtime.in_process import InProcessSession
 from controller.p4runtime.session import fabric_program, load_schema
-from controller.paths.core import PathServer
-from controller.paths.settings import PathServerSettings
-from controller.tables.int_watch import Watch
+from controller.paths.core import PathServerCore
+from controller.paths.recorder import Recorder
 from controller.virtual import VirtualController, WriteDelays
-from dataplane.config import Strict
 from dataplane.errors import FabricError
 from dataplane.fabric.hosts import Receiver
 from dataplane.fabric.virtual.fabric import VirtualFabric
 from dataplane.wire.packet import decode_udp_frame
 
 _VIEW_INTERVAL_NS = 100_000_000
-_DelayNs = Annotated[int, msgspec.Meta(ge=0)]
-
-
-class LoopDelays(Strict, frozen=True):
-    """What the control loop's own parts take, on the fabric's clock; the network's delays come on top."""
-
-    report_ns: _DelayNs = 200_000
-    """From a report's arrival at the collector's host to its figures in the state."""
-    decision_ns: _DelayNs = 2_000_000
-    """From a snapshot to the routes that were decided on it."""
-    write_ns: _DelayNs = 1_000_000
-    """From sending a batch of table writes to its effect and acknowledgement."""
 
 
 @dataclass
@@ -46,10 +31,9 @@ class VirtualRun:
     """One run of the scenario; `run` returns what it showed."""
 
     scenario: Scenario
-    settings: PathServerSettings
-    delays: LoopDelays
-    watches: tuple[Watch, ...]
+    settings: DemoSettings
     view: LiveView
+    recorder: Recorder
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -57,11 +41,12 @@ class VirtualRun:
         if topology.collector is None:
             raise FabricError(f"topology {topology.name}: has no collector; the demo needs one")
         self.fabric = VirtualFabric(topology, seed=self.seed, record_hops=True)
-        self.collector = Collector(topology, self.fabric.clock)
-        self.paths = PathServer(topology, self.settings)
+        self.collector = Collector(topology, self.fabric.clock, self.settings.collector())
+        self.paths = PathServerCore(topology, self.settings.decide)
         self.receivers = {host.name: Receiver() for host in topology.hosts}
         self.snapshots: list[tuple[str, Snapshot]] = []
         self.moves: list[Move] = []
+        self._records: list[HopRecord] = []
         self._collector_host = topology.collector.host
         self._controller = self._connect()
 
@@ -70,7 +55,7 @@ class VirtualRun:
         self._controller.start()
         self._attach_hosts()
         fabric, scenario = self.fabric, self.scenario
-        self._every(self.settings.interval_ns, self._decide)
+        self._every(self.settings.decision_interval_ns, self._decide)
         self._every(_VIEW_INTERVAL_NS, self._show)
         fabric.call_at(scenario.congest_ns - 1, lambda: self._keep("before"))
         for number, (planned, flow) in enumerate(zip(scenario.flows, scenario.packet_flows(), strict=True)):
@@ -78,7 +63,7 @@ class VirtualRun:
             fabric.start_flow(planned.flow.src_host, flow)
         fabric.run_until(scenario.end_ns)
         self._keep("after")
-        self.paths.close()
+        self._write_records()
         return Outcome(
             scenario=scenario,
             receivers=self.receivers,
@@ -102,38 +87,44 @@ class VirtualRun:
             sessions,
             self.fabric.clock,
             self.fabric.call_at,
-            watches=self.watches,
-            delays=WriteDelays(write_delay_ns=self.delays.write_ns),
+            watches=(self.settings.watch,),
+            delays=WriteDelays(write_delay_ns=self.settings.delays.write_ns, drain_ns=self.settings.delays.drain_ns),
         )
 
     def _attach_hosts(self) -> None:
         for name, receiver in self.receivers.items():
-            self.fabric.host(name).on_frame(lambda frame, now_ns, r=receiver: r.receive(frame, now_ns))
+            self.fabric.host(name).on_frame(_measuring(receiver))
         self.fabric.host(self._collector_host).on_frame(self._report_arrives)
-        self.collector.subscribe(self.paths.record)
+        self.collector.subscribe(self._records.extend)
 
     def _report_arrives(self, frame: bytes, _now_ns: int) -> None:
         datagram = decode_udp_frame(frame)
         if datagram is not None and datagram.dst_port == self.collector.report_udp_port:
             payload = datagram.payload
-            self.fabric.call_after(self.delays.report_ns, lambda: self.collector.receive(payload))
+            self.fabric.call_after(self.settings.delays.report_ns, lambda: self.collector.receive(payload))
 
     def _decide(self) -> None:
+        self._write_records()
         snapshot = self.collector.snapshot()
-        before = len(self.paths.decisions)
         routes = self.paths.step(snapshot, self.fabric.now_ns)
         if routes is None:
             return
         if not self.moves:
             self._keep("during")
-        for decision in self.paths.decisions[before:]:
+        for decision in self.paths.decisions:
+            if decision.time_ns < self.fabric.now_ns:
+                continue
             move = Move(decision.time_ns, decision.flow, decision.old_path, decision.new_path, decision.reason)
             self.moves.append(move)
             self.view.decided(describe(move))
-        self.fabric.call_after(self.delays.decision_ns, lambda: self._submit(routes))
+        self.fabric.call_after(self.settings.delays.decision_ns, lambda: self._submit(routes))
 
     def _submit(self, routes: RouteSet) -> None:
         self._controller.submit(routes)
+
+    def _write_records(self) -> None:
+        records, self._records = self._records, []
+        self.recorder.record(records)
 
     # watching
 
@@ -177,25 +168,13 @@ class VirtualRun:
             if move is None or hop.started_ns < move.time_ns or hop.switch not in move.new:
                 continue
             onward = neighbours[hop.switch][hop.out_port].node
-            if (hop.switch, onward) in _new_links(move) and (best is None or hop.started_ns < best):
+            if (hop.switch, onward) in new_links(move) and (best is None or hop.started_ns < best):
                 best = hop.started_ns
         return best
 
 
-def describe(move: Move) -> str:
-    """Return a move as the line that the live view and the log show."""
-    return (
-        f"{move.time_ns / NS_PER_S:7.3f} s  {move.flow.src_host} → {move.flow.dst_host}: "
-        f"{'-'.join(move.old)} ⇒ {'-'.join(move.new)}: {move.reason}"
-    )
+def _measuring(receiver: Receiver) -> Callable[[bytes, int], None]:
+    def measure(frame: bytes, now_ns: int) -> None:
+        receiver.receive(frame, now_ns)
 
-
-def phase_name(scenario: Scenario, now_ns: int, *, moved: bool) -> str:
-    """Return what is going on at a time of the run, in one word."""
-    if now_ns < scenario.congest_ns:
-        return "warm-up" if now_ns < scenario.warm_up_ns else "before"
-    return "rerouted" if moved else "congested"
-
-
-def _new_links(move: Move) -> set[tuple[str, str]]:
-    return set(zip(move.new, move.new[1:], strict=False)) - set(zip(move.old, move.old[1:], strict=False))
+    return measure

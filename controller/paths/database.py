@@ -18,7 +18,8 @@ _SCHEMA = """
 CREATE TABLE IF NOT EXISTS records (
     id INTEGER PRIMARY KEY,
     received_ns INTEGER NOT NULL,
-    src BLOB NOT NULL, dst BLOB NOT NULL, protocol INTEGER NOT NULL, src_port INTEGER NOT NULL, dst_port INTEGER NOT NULL,
+    src BLOB NOT NULL, dst BLOB NOT NULL,
+    protocol INTEGER NOT NULL, src_port INTEGER NOT NULL, dst_port INTEGER NOT NULL,
     reporter_id INTEGER NOT NULL, sequence INTEGER NOT NULL, hop_index INTEGER NOT NULL, hop_count INTEGER,
     node_id INTEGER NOT NULL, ingress_port INTEGER, egress_port INTEGER, hop_latency_ns INTEGER, queue_id INTEGER,
     queue_occupancy_frames INTEGER, ingress_timestamp_ns INTEGER, egress_timestamp_ns INTEGER,
@@ -32,7 +33,9 @@ CREATE TABLE IF NOT EXISTS decisions (
     time_ns INTEGER NOT NULL, flow BLOB NOT NULL, decision BLOB NOT NULL
 );
 CREATE INDEX IF NOT EXISTS decisions_by_flow ON decisions (flow, id);
-CREATE TABLE IF NOT EXISTS routes (flow BLOB PRIMARY KEY, switches BLOB NOT NULL, since_ns INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS routes (
+    flow BLOB PRIMARY KEY, switches BLOB NOT NULL, since_ns INTEGER NOT NULL
+) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS versions (only INTEGER PRIMARY KEY CHECK (only = 0), version INTEGER NOT NULL);
 """
 

@@ -1,10 +1,11 @@
 """Which flows should move where: a pure function of snapshot, present paths and settings.
 
-A round judges every flow against the measured network and moves the one that gains most, predicts what that does to
-the links, and judges again, up to the round's number of moves. What keeps it calm: a gain must exceed a relative and an
-absolute margin, a flow that moved is held down, after any move the network settles first, and a path must have room for
-the flow. Only a dead path is left at once. Of equally good paths the one with fewer hops wins, and among equal hops
-the one with less delay (spec/offload.md, section 4).
+A round judges every flow against the measured network and moves the one whose traffic gains most (gain times rate: one
+large flow that finds room relieves a link as much as many small ones), predicts what that does to the links, and judges
+again, up to the round's number of moves. What keeps it calm: a gain must exceed a relative and an absolute margin, a
+flow that moved is held down, after any move the network settles first, and a path must have room for the flow. Only a
+dead path is left at once. Of equally good paths the one with fewer hops wins, and among equal hops the one with less
+delay (spec/offload.md, section 4).
 """
 
 from __future__ import annotations
@@ -77,18 +78,20 @@ def decide(
     placed = dict(current)
     settling = _settling(current.values(), settings, now_ns)
     decisions: list[Decision] = []
+    moved: set[FlowSpec] = set()
     for _ in range(settings.moves_per_round):
         count = crossings(assignment.path for assignment in placed.values())
         verdicts = (
             _judge(graph, flow, placed[flow], count)
-            for flow in sorted(placed, key=_order)
+            for flow in sorted(placed.keys() - moved, key=_order)
             if _may_move(graph, placed[flow], settings, now_ns, settling=settling)
         )
-        best = max((verdict for verdict in verdicts if verdict.moves), key=lambda verdict: verdict.gain, default=None)
+        best = max((verdict for verdict in verdicts if verdict.moves), key=_benefit, default=None)
         if best is None:
             break
         old, new = best.present.switches, best.best.switches
         graph.move(best.rate_bps, old, new)
+        moved.add(best.flow)
         placed[best.flow] = Assignment(new, now_ns, placed[best.flow].rate_bps)
         decisions.append(Decision(now_ns, best.flow, old, new, best.candidates, best.reason))
     return decisions
@@ -112,6 +115,11 @@ def explain(
         return verdict
     why = "the network settles after a move" if settling else "held down since it last moved"
     return replace(verdict, best=verdict.present, gain=0.0, reason=f"{why}, although {verdict.reason}")
+
+
+def _benefit(verdict: Verdict) -> tuple[bool, float]:
+    """Rank moves: off dead links first, then by gain times rate, so that few flows move and the round helps most."""
+    return verdict.present.dead_link is not None, verdict.gain * max(verdict.rate_bps, 1)
 
 
 def _may_move(
@@ -141,15 +149,14 @@ def _judge(
     if rate_bps is None:
         rate_bps = estimated_rate_bps(graph, assignment.path, crossing)
     own = Own(rate_bps, frozenset(links_of(assignment.path)))
-    room_bps = math.ceil(rate_bps * (1 + graph.settings.headroom))
     present = graph.figures(assignment.path, own)
     floor_bps = _floor_bps(graph, src, dst, own)
     paths = {assignment.path: None} | dict.fromkeys(graph.network.candidates(src, dst, graph.settings.candidates))
-    measured = graph.least_delay(src, dst, own, max(floor_bps, room_bps))
+    measured = graph.least_delay(src, dst, own, floor_bps)
     if measured is not None:
         paths[measured] = None
     candidates = tuple(graph.figures(path, own) for path in paths)
-    best, gain, reason = _choose(present, candidates, graph.settings, room_bps, floor_bps)
+    best, gain, reason = _choose(present, candidates, graph.settings, rate_bps, floor_bps)
     return Verdict(flow, present, best, candidates, rate_bps, gain, reason)
 
 
@@ -168,11 +175,11 @@ def _choose(
     present: PathFigures,
     candidates: tuple[PathFigures, ...],
     settings: DecideSettings,
-    room_bps: int,
+    rate_bps: int,
     floor_bps: int,
 ) -> Choice:
     others = [figures for figures in candidates if figures.alive and figures.switches != present.switches]
-    roomy = [figures for figures in others if figures.bottleneck_bps >= max(room_bps, floor_bps)]
+    roomy = [figures for figures in others if figures.room_bps >= rate_bps and figures.bottleneck_bps >= floor_bps]
     if present.dead_link is not None:
         return _leave_dead(present, roomy or others, settings.mode)
     if settings.mode is Mode.MOST_BANDWIDTH:

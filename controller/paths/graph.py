@@ -1,5 +1,8 @@
 """The network as the decider sees it: measured links between switches, and what a path through them is worth.
 
+A measured delay holds more than propagation: the frame's own length, the switch's work. A link that was not measured is
+given as much of that as the least loaded measured one shows, or it would look better than it is for not being watched.
+
 A flow loads the path it is on, so a flow's own rate is given back to the links of its path before they are compared:
 every figure says what the path offers *this* flow. The rate is the configured one, else the flow's equal share of the
 load on the emptiest link of its path, which can only be too high.
@@ -10,6 +13,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import islice, pairwise
 
 import networkx as nx
@@ -24,14 +28,21 @@ Path = tuple[str, ...]
 _HOP = 1 << 40
 """Scales delays so that hops, added as 1, only break ties."""
 
+_LONGEST_IDLE_BITS = 2 * 1538 * 8
+"""Two Ethernet frames of the usual greatest length, gap included: a link that takes longer than that has a queue."""
+
 
 @dataclass(frozen=True, slots=True)
 class PathFigures:
-    """What a path is worth to one flow: delay between its first and last switch, and bandwidth open to the flow."""
+    """What a path is worth to one flow: delay between its first and last switch, and bandwidth open to the flow.
+
+    `room_bps` is the bandwidth without what the settings keep free on every link.
+    """
 
     switches: Path
     delay_ns: int
     bottleneck_bps: int
+    room_bps: int
     dead_link: LinkKey | None
 
     @property
@@ -97,19 +108,35 @@ class Network:
 
 
 @dataclass(slots=True)
+class _LinkView:
+    """A link in one round: what is believed of it, worked out once; `load_bps` follows the predicted moves."""
+
+    rate_bps: int
+    headroom_bps: int
+    delay_ns: int
+    nominal_ns: int
+    load_bps: int
+    dead: bool
+
+
+@dataclass(slots=True)
 class StateGraph:
     """One snapshot laid over a network; `move` predicts what moved flows change."""
 
     network: Network
     states: Mapping[LinkKey, LinkState]
     settings: DecideSettings
-    shifted_bps: dict[LinkKey, int] = field(default_factory=dict)
+    views: dict[LinkKey, _LinkView] = field(default_factory=dict)
     relieved: set[LinkKey] = field(default_factory=set)
 
     @classmethod
     def of(cls, network: Network, snapshot: Snapshot, settings: DecideSettings) -> StateGraph:
         """Return a snapshot's graph; links without believable telemetry have their configured figures."""
-        return cls(network, snapshot.links, settings)
+        graph = cls(network, snapshot.links, settings)
+        idle = graph._idle_excess_ns()
+        for key, link in network.links.items():
+            graph.views[key] = graph._view(key, link, _nominal_ns(link, idle))
+        return graph
 
     def fresh(self, key: LinkKey) -> LinkState | None:
         """Return a link's state if it is believable, None if the configured figures must do."""
@@ -120,53 +147,57 @@ class StateGraph:
 
     def is_dead(self, key: LinkKey) -> bool:
         """Return whether telemetry says that a link no longer carries traffic."""
-        state = self.states.get(key)
-        if state is None or state.age_ns is None:
-            return False
-        if self.settings.dead_after_ns is not None and state.age_ns > self.settings.dead_after_ns:
-            return True
-        return self.fresh(key) is not None and state.loss is not None and state.loss >= self.settings.dead_loss
+        return self.views[key].dead
 
-    def delay_ns(self, key: LinkKey) -> int:
-        """Return a link's delay, queue included."""
-        state = None if key in self.relieved else self.fresh(key)
-        return self.network.links[key].delay_ns if state is None else state.delay_mean_ns
+    def delay_ns(self, key: LinkKey, own: Own) -> int:
+        """Return a link's delay, queue included; a relieved link's queue is gone for those who stay, not for comers."""
+        view = self.views[key]
+        return view.nominal_ns if self.relieved and key in self.relieved and key in own.links else view.delay_ns
 
     def used_bps(self, key: LinkKey) -> int:
         """Return a link's load, predicted moves included."""
-        state = self.fresh(key)
-        measured = 0 if state is None else self.network.links[key].rate_bps - state.available_bps
-        return max(0, measured + self.shifted_bps.get(key, 0))
+        return max(0, self.views[key].load_bps)
 
     def available_bps(self, key: LinkKey, own: Own) -> int:
         """Return what a link offers a flow: what is free, and what the flow itself takes."""
-        rate_bps = self.network.links[key].rate_bps
+        view = self.views[key]
         given_back = own.rate_bps if key in own.links else 0
-        return max(0, min(rate_bps, rate_bps - self.used_bps(key) + given_back))
+        return max(0, min(view.rate_bps, view.rate_bps - max(0, view.load_bps) + given_back))
+
+    def room_bps(self, key: LinkKey, own: Own) -> int:
+        """Return what a link offers a flow when its headroom stays free."""
+        return max(0, self.available_bps(key, own) - self.views[key].headroom_bps)
 
     def figures(self, path: Path, own: Own) -> PathFigures:
         """Return what a path is worth to a flow; a path within one switch has no delay and no limit."""
         links = links_of(path)
         return PathFigures(
             path,
-            sum(self.delay_ns(key) for key in links),
+            sum(self.delay_ns(key, own) for key in links),
             min((self.available_bps(key, own) for key in links), default=_UNLIMITED_BPS),
+            min((self.room_bps(key, own) for key in links), default=_UNLIMITED_BPS),
             next((key for key in links if self.is_dead(key)), None),
         )
 
-    def least_delay(self, src: str, dst: str, own: Own, room_bps: int) -> Path | None:
-        """Return the path of least measured delay over live links with room, fewer hops on ties; None if none."""
+    def least_delay(self, src: str, dst: str, own: Own, floor_bps: int) -> Path | None:
+        """Return the path of least measured delay over live links that have room and `floor_bps`; None if none.
+
+        Fewer hops on ties.
+        """
 
         def weight(tail: str, head: str, _: object) -> int | None:
             key = LinkKey(tail, head)
-            if self.is_dead(key) or self.available_bps(key, own) < room_bps:
+            if self.is_dead(key) or not self._takes(key, own, floor_bps):
                 return None
-            return self.delay_ns(key) * _HOP + 1
+            return self.delay_ns(key, own) * _HOP + 1
 
         try:
             return tuple(nx.dijkstra_path(self.network.graph, src, dst, weight))
         except nx.NetworkXNoPath:
             return None
+
+    def _takes(self, key: LinkKey, own: Own, floor_bps: int) -> bool:
+        return self.room_bps(key, own) >= own.rate_bps and self.available_bps(key, own) >= floor_bps
 
     def widest_bps(self, src: str, dst: str, own: Own) -> int:
         """Return the greatest bottleneck of any live path (Dijkstra on maximal minima), 0 if there is no path."""
@@ -189,17 +220,57 @@ class StateGraph:
         """Predict what a flow's move does to the loads of links, and which queues it lets drain."""
         left, entered = set(links_of(old)), set(links_of(new))
         for key in left - entered:
-            self.shifted_bps[key] = self.shifted_bps.get(key, 0) - rate_bps
-            if self.used_bps(key) < self.settings.relieved_utilisation * self.network.links[key].rate_bps:
+            view = self.views[key]
+            view.load_bps -= rate_bps
+            if self.used_bps(key) < self.settings.relieved_utilisation * view.rate_bps:
                 self.relieved.add(key)
         for key in entered - left:
-            self.shifted_bps[key] = self.shifted_bps.get(key, 0) + rate_bps
+            self.views[key].load_bps += rate_bps
+
+    def _view(self, key: LinkKey, link: DirectedLink, nominal_ns: int) -> _LinkView:
+        state = self.fresh(key)
+        return _LinkView(
+            rate_bps=link.rate_bps,
+            headroom_bps=round(link.rate_bps * self.settings.headroom),
+            delay_ns=nominal_ns if state is None else state.delay_mean_ns,
+            nominal_ns=nominal_ns,
+            load_bps=0 if state is None else link.rate_bps - state.available_bps,
+            dead=self._is_dead(state, self.states.get(key)),
+        )
+
+    def _is_dead(self, fresh: LinkState | None, known: LinkState | None) -> bool:
+        silent_ns = None if known is None else known.age_ns
+        if (
+            silent_ns is not None
+            and self.settings.dead_after_ns is not None
+            and silent_ns > self.settings.dead_after_ns
+        ):
+            return True
+        return fresh is not None and fresh.loss is not None and fresh.loss >= self.settings.dead_loss
+
+    def _idle_excess_ns(self) -> dict[int, int]:
+        """Return, by rate, the least that any measured link takes beside propagation."""
+        found: dict[int, int] = {}
+        for key, link in self.network.links.items():
+            state = self.fresh(key)
+            if state is not None:
+                excess_ns = max(0, state.delay_mean_ns - link.delay_ns)
+                found[link.rate_bps] = min(excess_ns, found.get(link.rate_bps, excess_ns))
+        return found
+
+
+def _nominal_ns(link: DirectedLink, idle_excess_ns: Mapping[int, int]) -> int:
+    """Return the delay of a link without a queue: propagation, and what the measured links show on top of it."""
+    scaled = (excess * max(rate_bps, link.rate_bps) // link.rate_bps for rate_bps, excess in idle_excess_ns.items())
+    most_ns = _LONGEST_IDLE_BITS * 1_000_000_000 // link.rate_bps
+    return link.delay_ns + min(min(scaled, default=0), most_ns)
 
 
 _UNLIMITED_BPS = 1 << 62
 
 
-def links_of(path: Iterable[str]) -> tuple[LinkKey, ...]:
+@lru_cache(maxsize=65_536)
+def links_of(path: Path) -> tuple[LinkKey, ...]:
     """Return the directed links between a path's switches."""
     return tuple(LinkKey(tail, head) for tail, head in pairwise(path))
 

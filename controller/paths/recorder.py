@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import astuple
+from dataclasses import fields
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from itertools import islice
+from operator import attrgetter
 from typing import Any
 
 from collectors.values import FlowKey, HopRecord
@@ -33,7 +34,7 @@ class Recorder:
         self.written = 0
 
     def record(self, records: Iterable[HopRecord]) -> None:
-        """Write records, a transaction a batch, and let the oldest go; raise PathError if the file does not take them."""
+        """Write records, a transaction a batch, and let the oldest go; raise PathError if the file refuses."""
         source = iter(records)
         while batch := list(islice(source, self._batch_records)):
             rows = [_row(record) for record in batch]
@@ -53,12 +54,14 @@ class Recorder:
             limit,
         )
 
-    def between(self, src: IPv4Address | IPv6Address, dst: IPv4Address | IPv6Address, limit: int = 100) -> list[HopRecord]:
+    def between(
+        self, src: IPv4Address | IPv6Address, dst: IPv4Address | IPv6Address, limit: int = 100
+    ) -> list[HopRecord]:
         """Return the newest records of all flows between two addresses, newest first."""
         return self._select("WHERE src = ? AND dst = ?", (src.packed, dst.packed), limit)
 
     def of_link(self, topology: Topology, link: LinkKey, limit: int = 100) -> list[HopRecord]:
-        """Return the newest records of hops that sent onto a link, newest first; raise PathError for an unknown link."""
+        """Return the newest records of hops that sent onto a link, newest first; PathError for an unknown link."""
         directed = topology.directed_links.get(link)
         if directed is None or directed.tail.node not in topology.switch:
             raise PathError(f"topology {topology.name} has no link {link} that a switch sends onto")
@@ -81,6 +84,7 @@ class Recorder:
         return [_record(row) for row in self._database.query(statement, (*parameters, limit))]
 
 
+_rest_of = attrgetter(*(field.name for field in fields(HopRecord)[2:]))
 _SIGNED = 1 << 63
 _SPAN = 1 << 64
 
@@ -88,13 +92,13 @@ _SPAN = 1 << 64
 def _row(record: HopRecord) -> tuple[object, ...]:
     flow = record.flow
     key = (flow.src.packed, flow.dst.packed, flow.protocol, flow.src_port, flow.dst_port)
-    rest = astuple(record)[2:]
-    return (record.received_ns, *key, *(_to_signed(value) for value in rest))
+    return (record.received_ns, *key, *(_to_signed(value) for value in _rest_of(record)))
 
 
 def _record(row: Sequence[Any]) -> HopRecord:
     flow = FlowKey(ip_address(row[1]), ip_address(row[2]), row[3], row[4], row[5])
-    return HopRecord(row[0], flow, *(_to_unsigned(value) for value in row[6:]))
+    rest: list[Any] = [_to_unsigned(value) for value in row[6:]]
+    return HopRecord(row[0], flow, *rest)
 
 
 def _to_signed(value: int | None) -> int | None:

@@ -36,8 +36,8 @@ class DecideSettings(Strict, frozen=True):
     """... and, where delay decides, by this much delay."""
     min_gain_bps: Annotated[int, msgspec.Meta(ge=0)] = 100_000
     """... and, where bandwidth decides, by this much bandwidth."""
-    headroom: Share = 0.1
-    """A path has room for a flow if its bottleneck exceeds the flow's own rate by this share."""
+    headroom: Share = 0.2
+    """A path has room for a flow if, with the flow on it, each of its links keeps this share of its rate free."""
     hold_down_ns: DurationNs = 2_000_000_000
     """A flow that has moved stays where it is for this long, unless its path dies."""
     settle_ns: DurationNs = 300_000_000
@@ -53,7 +53,7 @@ class DecideSettings(Strict, frozen=True):
     dead_after_ns: DurationNs | None = None
     """A link that was measured once and is silent for this long is dead; only for fabrics whose flows never pause."""
     relieved_utilisation: Share = 0.8
-    """A link whose predicted utilisation falls below this by a move counts as empty for the rest of the round."""
+    """A link whose predicted utilisation falls below this by a move has no queue, for those on it, in this round."""
 
 
 class ManagedFlow(Strict, frozen=True):
@@ -104,6 +104,8 @@ class PathServerSettings(Strict, frozen=True):
     """Time between two rounds of decisions."""
     max_snapshot_age_ns: DurationNs = 2_000_000_000
     """With no newer snapshot than this nothing is decided: the collector may be gone."""
+    forget_after_ns: DurationNs = 60_000_000_000
+    """A flow that telemetry has not shown for this long loses its explicit path; those listed in `flows` never do."""
     max_flows: Positive = 4096
     """Flows looked after at most; further ones are counted and follow the base routes."""
     flows: tuple[ManagedFlow, ...] = ()

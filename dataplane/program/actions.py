@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from dataplane.program.expressions import ExpressionReader
-from dataplane.program.model import (
-    Action,
+from dataplane.program.model import Action, Header
+from dataplane.program.objects import ActionSpec
+from dataplane.program.operations import (
     AddHeader,
     AnyHeaderRef,
     Assign,
@@ -22,7 +23,6 @@ from dataplane.program.model import (
     Exit,
     FieldRef,
     Hash,
-    Header,
     HeaderRef,
     Jump,
     JumpIfZero,
@@ -42,7 +42,6 @@ from dataplane.program.model import (
     StackRef,
     Truncate,
 )
-from dataplane.program.objects import ActionSpec
 from dataplane.program.raw import RawAction, RawCall
 from dataplane.program.scope import Scope
 

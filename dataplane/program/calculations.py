@@ -3,15 +3,8 @@
 from __future__ import annotations
 
 from dataplane.program.expressions import ExpressionReader
-from dataplane.program.model import (
-    Calculation,
-    CalculationInput,
-    Checksum,
-    FieldRef,
-    HeaderRef,
-    Payload,
-    SizedConstant,
-)
+from dataplane.program.model import Checksum
+from dataplane.program.operations import Calculation, CalculationInput, FieldRef, HeaderRef, Payload, SizedConstant
 from dataplane.program.raw import RawCalculation, RawChecksum, RawSelector, RawValue
 from dataplane.program.scope import Scope
 

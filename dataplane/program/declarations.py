@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataplane.program.model import CORE_ERRORS, FieldRef, FieldSpec, Header, HeaderStack, HeaderType
+from dataplane.program.model import CORE_ERRORS, FieldSpec, Header, HeaderStack, HeaderType, HeaderUnion
 from dataplane.program.objects import CounterSpec, RegisterSpec
+from dataplane.program.operations import FieldRef
 from dataplane.program.raw import RawHeaderType, RawProgram, RawValue
 from dataplane.program.scope import Scope
 
@@ -21,6 +22,7 @@ def read_declarations(raw: RawProgram, scope: Scope) -> None:
         scope.insert(scope.header_types, raw_type.name, _header_type(raw_type, scope, place), place)
     _read_headers(raw, scope)
     _read_stacks(raw, scope)
+    _read_unions(raw, scope)
     _read_field_lists(raw, scope)
     _read_arrays(raw, scope)
 
@@ -50,8 +52,6 @@ def read_aliases(raw: RawProgram, scope: Scope) -> dict[str, FieldRef]:
 
 def _refuse_unsupported(raw: RawProgram, scope: Scope) -> None:
     refused = {
-        "header_unions": ("header union", raw.header_unions),
-        "header_union_stacks": ("header union stack", raw.header_union_stacks),
         "parse_vsets": ("parser value set", raw.parse_vsets),
         "meter_arrays": ("meter", raw.meter_arrays),
         "learn_lists": ("digest", raw.learn_lists),
@@ -112,6 +112,19 @@ def _read_stacks(raw: RawProgram, scope: Scope) -> None:
         if not found or len(found) != len(elements) or len(set(found)) != len(found):
             raise scope.error(f"{place}.header_ids", f"are not headers of type {header_type.name}, each once")
         scope.insert(scope.stacks, item.name, HeaderStack(item.name, header_type, found), place)
+
+
+def _read_unions(raw: RawProgram, scope: Scope) -> None:
+    names = {item.id: item.name for item in raw.headers}
+    taken = {name for stack in scope.stacks.values() for name in stack.elements}
+    for index, item in enumerate(raw.header_unions):
+        place = f"header_unions[{index}]"
+        members = tuple(names.get(header_id, "") for header_id in item.header_ids)
+        wrong = [name for name in members if name in taken or name not in scope.headers or scope.headers[name].metadata]
+        if wrong or not members or len(set(members)) != len(members):
+            raise scope.error(f"{place}.header_ids", "are not headers of this union only, each once")
+        taken.update(members)
+        scope.insert(scope.unions, item.name, HeaderUnion(item.name, members), place)
 
 
 def _read_field_lists(raw: RawProgram, scope: Scope) -> None:

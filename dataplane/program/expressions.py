@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TypeAlias
 
-from dataplane.program.model import (
-    VALID,
+from dataplane.program.model import VALID
+from dataplane.program.operations import (
     AnyHeaderRef,
     ArgumentRef,
     Binary,
@@ -36,7 +36,7 @@ _COMPARISONS = {BinaryOp.GT, BinaryOp.GE, BinaryOp.LT, BinaryOp.LE}
 _EQUALITIES = {BinaryOp.EQ, BinaryOp.NE}
 _LOGICAL = {BinaryOp.LOGICAL_AND, BinaryOp.LOGICAL_OR}
 _CASTS = {BinaryOp.TWO_COMP_MOD, BinaryOp.USAT_CAST, BinaryOp.SAT_CAST}
-_UNIONS = {"valid_union", "access_union_header", "dereference_union_stack"}
+_UNION_STACKS = {"access_union_header", "dereference_union_stack"}
 
 
 class Kind(StrEnum):
@@ -173,8 +173,10 @@ class ExpressionReader:
                 return self._element(raw, place, depth), Kind.HEADER
             case "access_field":
                 return self._element_field(raw, place, depth)
-        if op in _UNIONS:
-            raise self.scope.unsupported(place, f"header unions ({op})")
+            case "valid_union":
+                return self._valid_union(raw.get("right"), f"{place}.right"), Kind.BOOL
+        if op in _UNION_STACKS:
+            raise self.scope.unsupported(place, f"a header union chosen at run time ({op})")
         raise self.scope.unsupported(place, f"operator {op!r}")
 
     def _operand(self, raw: dict[str, Any], side: str, wanted: Kind, place: str, depth: int) -> Any:  # noqa: ANN401
@@ -217,6 +219,15 @@ class ExpressionReader:
         if left_kind is not right_kind or isinstance(left, _NOT_VALUES) or isinstance(right, _NOT_VALUES):
             raise self.scope.error(place, f"? between {left_kind} and {right_kind}")
         return Choice(condition, left, right), left_kind
+
+    def _valid_union(self, raw: object, place: str) -> Expression:
+        """Return the expression that is true if any header of a union is valid."""
+        name = raw.get("value") if isinstance(raw, dict) and raw.get("type") == "header_union" else None
+        union = self.scope.named(self.scope.unions, name, "header union", place)
+        valid: Expression = Truth(value=False)
+        for member in union.members:
+            valid = Binary(BinaryOp.LOGICAL_OR, valid, Unary(UnaryOp.VALID, HeaderRef(member)))
+        return valid
 
     def _element(self, raw: dict[str, Any], place: str, depth: int) -> ElementRef:
         stack = self._operand(raw, "left", Kind.STACK, place, depth)

@@ -108,6 +108,7 @@ class _Assembly:
             p4info=self.info,
             headers=scope.headers,
             stacks=scope.stacks,
+            unions=scope.unions,
             errors=read_errors(raw, scope),
             aliases=read_aliases(raw, scope),
             field_lists=scope.field_lists,
@@ -155,7 +156,7 @@ class _Assembly:
                 keys=table.keys,
                 actions=table.actions,
                 default=table.default or ActionCall("NoAction"),
-                const_default=False,
+                const_default=table.const_default,
                 size=table.size,
                 is_const=table.is_const,
             )

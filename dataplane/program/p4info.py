@@ -30,6 +30,7 @@ class DeclaredTable:
     size: int
     is_const: bool
     default: ActionCall | None
+    const_default: bool
     idle_timeout: bool
 
 
@@ -77,6 +78,7 @@ def declared_tables(info: p4i.P4Info, file: str) -> dict[str, DeclaredTable]:
             table.size,
             table.is_const_table,
             _default(table, actions),
+            table.const_default_action_id != 0,
             table.idle_timeout_behavior == p4i.Table.NOTIFY_CONTROL,
         )
     return tables

@@ -6,24 +6,26 @@ from dataplane.program.actions import Call, read_primitive, read_primitives
 from dataplane.program.expressions import ExpressionReader
 from dataplane.program.model import (
     Advance,
-    Constant,
     Deparser,
-    Expression,
     Extract,
-    FieldRef,
-    HeaderRef,
-    Jump,
-    JumpIfZero,
     KeyPart,
-    LastFieldRef,
-    Lookahead,
     Parser,
     ParserOp,
     ParserSet,
     ParserState,
-    StackRef,
     Transition,
     Verify,
+)
+from dataplane.program.operations import (
+    Constant,
+    Expression,
+    FieldRef,
+    HeaderRef,
+    Jump,
+    JumpIfZero,
+    LastFieldRef,
+    Lookahead,
+    StackRef,
 )
 from dataplane.program.raw import RawCall, RawDeparser, RawParser, RawState, RawTransition, RawValue
 from dataplane.program.scope import MAX_WIDTH_BITS, Scope

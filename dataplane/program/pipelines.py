@@ -7,19 +7,9 @@ from dataclasses import dataclass, field
 
 from dataplane.program.calculations import read_selector
 from dataplane.program.expressions import ExpressionReader
-from dataplane.program.model import (
-    VALID,
-    Action,
-    Calculation,
-    CallNode,
-    ConditionNode,
-    FieldRef,
-    KeySource,
-    Node,
-    Pipeline,
-    TableNode,
-)
+from dataplane.program.model import VALID, Action, CallNode, ConditionNode, KeySource, Node, Pipeline, TableNode
 from dataplane.program.objects import ActionCall, ConstEntry, KeyField, MatchKind, ProfileSpec, TableSpec
+from dataplane.program.operations import Calculation, FieldRef
 from dataplane.program.p4info import DeclaredTable
 from dataplane.program.raw import RawDefault, RawEntry, RawKey, RawMatch, RawPipeline, RawTable
 from dataplane.program.scope import Scope
@@ -201,7 +191,9 @@ class PipelineReader:
             keys=keys,
             actions=names,
             default=self._default(raw, declared, actions, place),
-            const_default=raw.default_entry is not None and raw.default_entry.action_const,
+            const_default=raw.default_entry.action_const
+            if raw.default_entry
+            else bool(declared and declared.const_default),
             size=(declared.size if declared else 0) or raw.max_size,
             profile=raw.action_profile,
             direct_counter=counter,

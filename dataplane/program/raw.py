@@ -45,6 +45,13 @@ class RawStack(msgspec.Struct, frozen=True, kw_only=True):
     header_ids: list[int]
 
 
+class RawUnion(msgspec.Struct, frozen=True, kw_only=True):
+    """A header union; stacks of unions need no reading, since p4c refers to their headers one by one."""
+
+    name: str
+    header_ids: list[int]
+
+
 class RawNamed(msgspec.Struct, frozen=True, kw_only=True):
     """An object of which only the name matters, to refuse it by."""
 
@@ -272,8 +279,7 @@ class RawProgram(msgspec.Struct, frozen=True, kw_only=True):
     header_types: list[RawHeaderType]
     headers: list[RawHeader]
     header_stacks: list[RawStack] = []
-    header_unions: list[RawNamed] = []
-    header_union_stacks: list[RawNamed] = []
+    header_unions: list[RawUnion] = []
     field_lists: list[RawFieldList] = []
     errors: list[tuple[str, int]] = []
     parsers: list[RawParser]

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from dataplane.errors import ProgramError
-from dataplane.program.model import Action, Calculation, FieldRef, FieldSpec, Header, HeaderStack, HeaderType
+from dataplane.program.model import Action, FieldSpec, Header, HeaderStack, HeaderType, HeaderUnion
 from dataplane.program.objects import CounterSpec, RegisterSpec
+from dataplane.program.operations import Calculation, FieldRef
 
 V = TypeVar("V")
 
@@ -27,6 +28,7 @@ class Scope:
     header_types: dict[str, HeaderType] = field(default_factory=dict)
     headers: dict[str, Header] = field(default_factory=dict)
     stacks: dict[str, HeaderStack] = field(default_factory=dict)
+    unions: dict[str, HeaderUnion] = field(default_factory=dict)
     field_lists: dict[int, tuple[FieldRef, ...]] = field(default_factory=dict)
     counters: dict[str, CounterSpec] = field(default_factory=dict)
     direct_counters: dict[str, str] = field(default_factory=dict)

@@ -37,17 +37,17 @@ control IntTransit(inout headers_t hdr, inout metadata_t meta) {
     }
 
     @hidden
-    action push_unavailable(in bit<16> instructions) {
-        // Buffer metadata, reserved bits and the checksum complement: v1model has none, or does not need it. All ones add
+    action push_unavailable(in bit<16> bits) {
+        // Buffer metadata, reserved bits, checksum complement: what v1model has not, or does not need. All ones add
         // nothing to a checksum.
-        if (instructions[7:7] == 1) { hdr.hop_unavailable[0].setValid(); hdr.hop_unavailable[0].all_ones = 0xffffffff; }
-        if (instructions[6:6] == 1) { hdr.hop_unavailable[1].setValid(); hdr.hop_unavailable[1].all_ones = 0xffffffff; }
-        if (instructions[5:5] == 1) { hdr.hop_unavailable[2].setValid(); hdr.hop_unavailable[2].all_ones = 0xffffffff; }
-        if (instructions[4:4] == 1) { hdr.hop_unavailable[3].setValid(); hdr.hop_unavailable[3].all_ones = 0xffffffff; }
-        if (instructions[3:3] == 1) { hdr.hop_unavailable[4].setValid(); hdr.hop_unavailable[4].all_ones = 0xffffffff; }
-        if (instructions[2:2] == 1) { hdr.hop_unavailable[5].setValid(); hdr.hop_unavailable[5].all_ones = 0xffffffff; }
-        if (instructions[1:1] == 1) { hdr.hop_unavailable[6].setValid(); hdr.hop_unavailable[6].all_ones = 0xffffffff; }
-        if (instructions[0:0] == 1) { hdr.hop_unavailable[7].setValid(); hdr.hop_unavailable[7].all_ones = 0xffffffff; }
+        if (bits[7:7] == 1) { hdr.hop_unavailable[0].setValid(); hdr.hop_unavailable[0].all_ones = 0xffffffff; }
+        if (bits[6:6] == 1) { hdr.hop_unavailable[1].setValid(); hdr.hop_unavailable[1].all_ones = 0xffffffff; }
+        if (bits[5:5] == 1) { hdr.hop_unavailable[2].setValid(); hdr.hop_unavailable[2].all_ones = 0xffffffff; }
+        if (bits[4:4] == 1) { hdr.hop_unavailable[3].setValid(); hdr.hop_unavailable[3].all_ones = 0xffffffff; }
+        if (bits[3:3] == 1) { hdr.hop_unavailable[4].setValid(); hdr.hop_unavailable[4].all_ones = 0xffffffff; }
+        if (bits[2:2] == 1) { hdr.hop_unavailable[5].setValid(); hdr.hop_unavailable[5].all_ones = 0xffffffff; }
+        if (bits[1:1] == 1) { hdr.hop_unavailable[6].setValid(); hdr.hop_unavailable[6].all_ones = 0xffffffff; }
+        if (bits[0:0] == 1) { hdr.hop_unavailable[7].setValid(); hdr.hop_unavailable[7].all_ones = 0xffffffff; }
     }
 
     @hidden

@@ -19,7 +19,6 @@ control Report(
     HopWords() hop_words;
 
     bit<8> metadata_words;
-    bit<16> inner_words;
     bit<16> report_words;
     bit<64> unused_sum = 0;
 
@@ -78,7 +77,7 @@ control Report(
     @hidden
     action measure() {
         metadata_words = count_report_words(hdr.int_md.instructions);
-        inner_words = hdr.ipv4.isValid() ? (bit<16>) hdr.ipv4.ihl : 16w10;
+        bit<16> inner_words = hdr.ipv4.isValid() ? (bit<16>) hdr.ipv4.ihl : 16w10;
         inner_words = inner_words + (hdr.tcp.isValid() ? (bit<16>) hdr.tcp.data_offset : 16w2);
         inner_words = inner_words + 1 + (bit<16>) hdr.int_shim.length;
         report_words = REPORT_MAIN_WORDS + (bit<16>) metadata_words + inner_words;

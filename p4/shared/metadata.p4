@@ -26,8 +26,8 @@ struct metadata_t {
     bit<1>  to_edge;
     bit<32> node_id;
 
-    // How INT headers change the L4 payload: bytes more (two's complement), and what they add to its checksum. The sum is
-    // a plain one of whole words, congruent to the checksum's modulo 0xffff, so that carries need no care.
+    // How INT headers change the L4 payload: bytes more (two's complement), and what they add to its checksum. That
+    // is a plain sum, congruent to the checksum's modulo 0xffff, so that carries need no care.
     bit<16> int_growth_bytes;
     bit<64> int_sum;
 

@@ -1,6 +1,6 @@
 // IPv4's header checksum on the way out, of the packet and of a report's outer header.
-#ifndef P4_PARSE_COMPUTE_CHECKSUMS_P4
-#define P4_PARSE_COMPUTE_CHECKSUMS_P4
+#ifndef P4_WIRE_COMPUTE_CHECKSUMS_P4
+#define P4_WIRE_COMPUTE_CHECKSUMS_P4
 
 #include "../shared/headers.p4"
 #include "../shared/metadata.p4"

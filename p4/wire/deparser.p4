@@ -1,6 +1,6 @@
 // Headers to bytes: a report in front, then the packet, with this hop's words on top of the INT stack.
-#ifndef P4_PARSE_DEPARSER_P4
-#define P4_PARSE_DEPARSER_P4
+#ifndef P4_WIRE_DEPARSER_P4
+#define P4_WIRE_DEPARSER_P4
 
 #include "../shared/headers.p4"
 

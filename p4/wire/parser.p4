@@ -1,6 +1,6 @@
 // Bytes to headers, as far as the pipeline understands them; the rest is payload.
-#ifndef P4_PARSE_PARSER_P4
-#define P4_PARSE_PARSER_P4
+#ifndef P4_WIRE_PARSER_P4
+#define P4_WIRE_PARSER_P4
 
 #include "../shared/headers.p4"
 #include "../shared/metadata.p4"

@@ -1,6 +1,6 @@
 // IPv4's header checksum on arrival. L4 checksums are the hosts' to verify: here they are only carried along.
-#ifndef P4_PARSE_VERIFY_CHECKSUMS_P4
-#define P4_PARSE_VERIFY_CHECKSUMS_P4
+#ifndef P4_WIRE_VERIFY_CHECKSUMS_P4
+#define P4_WIRE_VERIFY_CHECKSUMS_P4
 
 #include "../shared/headers.p4"
 #include "../shared/metadata.p4"

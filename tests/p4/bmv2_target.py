@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import subprocess
 import tempfile
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from pathlib import Path
+from typing import TypeAlias
 
 import finsy
 import grpc
@@ -35,6 +36,12 @@ _DEVICE = 1
 _ELECTION = p4r.Uint128(low=1)
 _TIMEOUT_S = 5.0
 _SETTLE_S = 0.03
+_BETWEEN_FRAMES_S = 0.001
+"""bmv2 receives through libpcap, whose ring holds 32 frames and loses more without a word."""
+
+Entity: TypeAlias = (
+    finsy.P4TableEntry | finsy.P4ActionProfileMember | finsy.P4ActionProfileGroup | finsy.P4CloneSessionEntry
+)
 
 
 class Bmv2Target:
@@ -45,41 +52,30 @@ class Bmv2Target:
 
     def __init__(self) -> None:
         self._schema = finsy.P4Schema(P4INFO, PROGRAM)
-        self._directory = tempfile.TemporaryDirectory(prefix="millrace-p4-")
-        self._namespace = Namespace(unique_name(), PORTS)
         self._written: list[p4r.Entity] = []
         self._baseline: dict[str, int] = {}
         self._requests: queue.SimpleQueue[p4r.StreamMessageRequest | None] = queue.SimpleQueue()
         self._packets_in: queue.SimpleQueue[bytes] = queue.SimpleQueue()
 
     def __enter__(self) -> Bmv2Target:
-        self._namespace.__enter__()
-        self._sockets = self._namespace.open_sockets()
-        address = f"unix:{Path(self._directory.name) / 'grpc'}"
-        ports = [word for port in PORTS for word in ("-i", f"{port}@s{port}")]
-        switch = ["simple_switch_grpc", "--no-p4", "--device-id", str(_DEVICE), *ports, "--"]
-        self._process = subprocess.Popen(
-            ["ip", "netns", "exec", self._namespace.name, *switch, "--grpc-server-addr", address, "--cpu-port", "255"],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        self._channel = grpc.insecure_channel(address)
-        grpc.channel_ready_future(self._channel).result(timeout=20)
-        self._stub = p4r_grpc.P4RuntimeStub(self._channel)
-        self._become_primary()
-        self._load()
+        with contextlib.ExitStack() as stack:
+            directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="millrace-p4-"))
+            namespace = stack.enter_context(Namespace(unique_name(), PORTS))
+            self._sockets = namespace.open_sockets()
+            for packet_socket in self._sockets.values():
+                stack.callback(packet_socket.close)
+            address = f"unix:{directory}/grpc"
+            self._start(stack, namespace, address)
+            channel = stack.enter_context(grpc.insecure_channel(address))
+            grpc.channel_ready_future(channel).result(timeout=20)
+            self._stub = p4r_grpc.P4RuntimeStub(channel)
+            self._become_primary(stack)
+            self._load()
+            self._stack = stack.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._requests.put(None)
-        self._reader.join(timeout=5)
-        self._channel.close()
-        self._process.terminate()
-        self._process.wait(timeout=10)
-        for packet_socket in self._sockets.values():
-            packet_socket.close()
-        self._namespace.__exit__()
-        self._directory.cleanup()
+        self._stack.close()
 
     def reset(self) -> None:
         defaults = [entity for entity in self._written if entity.table_entry.is_default_action]
@@ -102,6 +98,7 @@ class Bmv2Target:
     def send(self, port: int, *frames: bytes, expect: int) -> Sent:
         for frame in frames:
             self._sockets[port].send(frame)
+            time.sleep(_BETWEEN_FRAMES_S)
         return self._collect(expect)
 
     def packet_out(self, payload: bytes, *, expect: int) -> Sent:
@@ -112,13 +109,28 @@ class Bmv2Target:
     def count(self, counter: str) -> int:
         return self._counts()[counter] - self._baseline[counter]
 
-    def _become_primary(self) -> None:
+    @staticmethod
+    def _start(stack: contextlib.ExitStack, namespace: Namespace, address: str) -> None:
+        ports = [word for port in PORTS for word in ("-i", f"{port}@s{port}")]
+        switch = ["simple_switch_grpc", "--no-p4", "--device-id", str(_DEVICE), *ports, "--"]
+        process = stack.enter_context(
+            subprocess.Popen(
+                ["ip", "netns", "exec", namespace.name, *switch, "--grpc-server-addr", address, "--cpu-port", "255"],
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
+        )
+        stack.callback(process.terminate)
+
+    def _become_primary(self, stack: contextlib.ExitStack) -> None:
         arbitration = p4r.MasterArbitrationUpdate(device_id=_DEVICE, election_id=_ELECTION)
         self._requests.put(p4r.StreamMessageRequest(arbitration=arbitration))
-        responses = self._stub.StreamChannel(iter(self._requests.get, None))
+        responses = iter(self._stub.StreamChannel(iter(self._requests.get, None)))
         assert next(responses).arbitration.status.code == 0
-        self._reader = threading.Thread(target=self._read, args=(responses,))
-        self._reader.start()
+        reader = threading.Thread(target=self._read, args=(responses,))
+        reader.start()
+        stack.callback(reader.join, timeout=5)
+        stack.callback(self._requests.put, None)
 
     def _read(self, responses: Iterator[p4r.StreamMessageResponse]) -> None:
         for response in responses:
@@ -167,7 +179,7 @@ class Bmv2Target:
         return sent
 
 
-def _entities(item: Item) -> list[finsy.P4Entity]:
+def _entities(item: Item) -> list[Entity]:
     match item:
         case Entry(table, match, action, arguments, priority):
             key = finsy.P4TableMatch({name: value for name, value in match.items() if value != (0, 0)})
@@ -180,7 +192,7 @@ def _entities(item: Item) -> list[finsy.P4Entity]:
             return [finsy.P4CloneSessionEntry(REPORT_SESSION, replicas=[port])]
 
 
-def _spread_entities(item: Spread) -> list[finsy.P4Entity]:
+def _spread_entities(item: Spread) -> list[Entity]:
     numbers = range(1, len(item.next_hops) + 1)
     return [
         *(

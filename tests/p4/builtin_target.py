@@ -27,6 +27,7 @@ from tests.p4.targets import P4INFO, PROGRAM, Sent
 
 _PORTS = (HOST_PORT, UP_PORT, DOWN_PORT, COLLECTOR_PORT)
 _STEP_NS = 1_000_000
+_QUEUE_FRAMES = 1024
 
 
 class BuiltinTarget:
@@ -39,7 +40,9 @@ class BuiltinTarget:
         self.clock = VirtualClock(1_000_000_000)
         self._program = load_program(PROGRAM, P4INFO)
         self._names = {name.rpartition(".")[2]: name for name in (*self._program.tables, *self._program.actions)}
-        self.switch = Switch(1, ports or [PortSettings(number) for number in _PORTS], self.clock)
+        self.switch = Switch(
+            1, ports or [PortSettings(number, queue_frames=_QUEUE_FRAMES) for number in _PORTS], self.clock
+        )
         self._packets_in: list[bytes] = []
         self.switch.on_packet_in(self._packets_in.append)
         self.reset()

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.p4.builtin_target import BuiltinTarget
 from tests.p4.bmv2_target import Bmv2Target
+from tests.p4.builtin_target import BuiltinTarget
 from tests.p4.targets import Target
 
 
@@ -36,4 +36,3 @@ def target(request: pytest.FixtureRequest) -> Target:
     switch: Target = request.getfixturevalue(request.param)
     switch.reset()
     return switch
-

@@ -60,8 +60,8 @@ def build(shape: Shape = Shape(), *, src_port: int = 4000, dst_port: int = 5000,
         frame /= Dot1Q(vlan=42, prio=5)
     tos = shape.dscp << 2 | 1
     if shape.version == 4:
-        options = [IPOption(b"\x94\x04\x00\x00")] if shape.ip_options else []
-        frame /= IP(src=SRC4, dst=DST4, tos=tos, ttl=ttl, id=0x1234, options=options)
+        ip_options = [IPOption(b"\x94\x04\x00\x00")] if shape.ip_options else []
+        frame /= IP(src=SRC4, dst=DST4, tos=tos, ttl=ttl, id=0x1234, options=ip_options)
     else:
         frame /= IPv6(src=SRC6, dst=DST6, tc=tos, hlim=ttl, fl=0x12345)
     if shape.l4 == "tcp":

@@ -70,7 +70,8 @@ class IntHeaders:
     def hops(self) -> list[dict[int, int]]:
         """Return each hop's metadata by instruction bit, the newest first."""
         size = 4 * hop_words(self.instructions)
-        assert size and len(self.stack) % size == 0
+        assert size
+        assert len(self.stack) % size == 0
         starts = range(0, len(self.stack), size)
         return [split_words(self.instructions, self.stack[at : at + size]) for at in starts]
 
@@ -79,7 +80,7 @@ def decode_int(data: bytes) -> tuple[IntHeaders, bytes]:
     """Return the INT headers at the start of an L4 payload, and what follows them; reserved bits must be zero."""
     kind, length, zero, dscp = struct.unpack_from("!BBBB", data)
     first, instructions, domain_id, domain_instructions, domain_flags = struct.unpack_from("!IHHHH", data, 4)
-    assert kind & 3 == 0 and zero == 0 and dscp & 3 == 0, "reserved bits of the shim"
+    assert (kind & 3, zero, dscp & 3) == (0, 0, 0), "reserved bits of the shim"
     assert first >> 13 & 0xFFF == 0, "reserved bits of the MD header"
     end = 4 + 4 * length
     assert len(data) >= end, "the stack is cut off"
@@ -105,7 +106,8 @@ def decode_int(data: bytes) -> tuple[IntHeaders, bytes]:
 
 def l4_of(packet: Packet) -> Packet:
     """Return the UDP or TCP layer."""
-    return packet[TCP] if packet.haslayer(TCP) else packet[UDP]
+    l4: Packet = packet[TCP] if packet.haslayer(TCP) else packet[UDP]
+    return l4
 
 
 def read_int(frame: bytes) -> IntHeaders:
@@ -175,15 +177,16 @@ DROPPED, CONGESTED, TRACKED, INTERMEDIATE = 8, 4, 2, 1
 def decode_report(frame: bytes) -> Report:
     """Return a report; asserts what every report has in common: lengths, outer headers, reserved bits."""
     packet = Ether(frame)
-    assert packet[IP].len == len(frame) - 14 and packet[UDP].len == len(frame) - 34
-    assert packet[UDP].chksum == 0 and packet[IP].flags == "DF" and packet[IP].ttl == 64 and packet[IP].tos == 0
+    assert (packet[IP].len, packet[UDP].len, packet[UDP].chksum) == (len(frame) - 14, len(frame) - 34, 0)
+    assert (packet[IP].flags, packet[IP].ttl, packet[IP].tos) == ("DF", 64, 0)
     assert raw(IP(raw(packet[IP]))) == raw(packet[IP])
     data = frame[OUTER_BYTES:]
     group, node_id, types, report_words, metadata_words, flags = struct.unpack_from("!IIBBBB", data)
     metadata_bits, domain_id, domain_metadata_bits, domain_status = struct.unpack_from("!HHHH", data, 12)
     metadata_end = 20 + 4 * metadata_words
     words = (len(data) - 12) // 4
-    assert (len(data) - 12) % 4 == 0 and report_words == min(words, 0xFF)
+    assert (len(data) - 12) % 4 == 0
+    assert report_words == min(words, 0xFF)
     assert flags & 0xF == 0
     return Report(
         outer=frame[:OUTER_BYTES],

@@ -6,8 +6,18 @@ from dataclasses import replace
 
 import pytest
 
-from tests.p4.entries import COLLECTOR_PORT, DOWN_PORT, HOST_PORT, NEXT_HOP_MAC, SWITCH_MAC, UP_PORT, Watch
-from tests.p4.entries import sink, source, transit
+from tests.p4.entries import (
+    COLLECTOR_PORT,
+    DOWN_PORT,
+    HOST_PORT,
+    NEXT_HOP_MAC,
+    SWITCH_MAC,
+    UP_PORT,
+    Watch,
+    sink,
+    source,
+    transit,
+)
 from tests.p4.frames import PAYLOAD, Shape, build, routed
 from tests.p4.targets import Target, frame_on, pass_through
 from tests.p4.telemetry import (
@@ -38,9 +48,7 @@ def assert_report(report: Report, *, node_id: int, ports: tuple[int, int], statu
     assert report.metadata[5] - report.metadata[4] == report.metadata[2]
 
 
-@pytest.mark.parametrize(
-    "shape", [Shape(), Shape(l4="tcp", l4_options=True, vlan=True), Shape(version=6)], ids=str
-)
+@pytest.mark.parametrize("shape", [Shape(), Shape(l4="tcp", l4_options=True, vlan=True), Shape(version=6)], ids=str)
 def test_path_of_three_switches(target: Target, shape: Shape) -> None:
     original = build(shape)
     sent = pass_through(target, source(Watch(hop_by_hop=1)), HOST_PORT, original, expect=2)

@@ -55,7 +55,8 @@ def test_path_of_three_switches(target: Target, shape: Shape) -> None:
     assert_good(after_transit)
     second = read_int(after_transit)
     assert after_transit.hex() == with_int(after_hops(original, 2), IntHeaders(INSTRUCTIONS, 6, second.stack)).hex()
-    assert second.stack.endswith(first.stack) and len(second.hops()) == 2
+    assert second.stack.endswith(first.stack)
+    assert len(second.hops()) == 2
     assert_hop(second.hops()[0], node_id=102, in_port=UP_PORT, out_port=DOWN_PORT)
 
     sent = pass_through(target, sink(), UP_PORT, after_transit, expect=2)
@@ -98,7 +99,7 @@ def test_source_and_sink_in_one_switch(target: Target, shape: Shape, hop_by_hop:
     assert frame_on(sent, HOST_PORT).hex() == after_hops(original, 1).hex()
     report = decode_report(frame_on(sent, COLLECTOR_PORT))
     assert report.node_id == 104
-    assert report.inner_int().stack == b"" and report.inner_int().remaining_hops == 5
+    assert (report.inner_int().stack, report.inner_int().remaining_hops) == (b"", 5)
     assert report.domain_status == (0xC004 if hop_by_hop else 0)
     inserted = with_int(after_hops(original, 1), report.inner_int())
     assert inserted.endswith(PAYLOAD)

@@ -94,19 +94,3 @@ def test_utilization_is_a_ports_own() -> None:
     switch.reset()
     switch.write(source(Watch(0x0100)).items())
     assert read_int(frame_on(switch.send(HOST_PORT, build(), expect=1), DOWN_PORT)).hops()[0][UTILIZATION] == 0
-
-
-GOLDEN_REPORT = ""
-
-
-def test_golden_bytes() -> None:
-    """One packet over three switches at known times, byte by byte."""
-    switch = BuiltinTarget()
-    frame = bytes.fromhex(GOLDEN[0])
-    for role, port, out_port, expected in zip(
-        (source(Watch()), transit(), sink()), (HOST_PORT, UP_PORT, UP_PORT), (DOWN_PORT, DOWN_PORT, HOST_PORT), GOLDEN[1:4], strict=True
-    ):
-        sent = pass_through(switch, role, port, frame, expect=1)
-        frame = frame_on(sent, out_port)
-        assert frame.hex() == expected
-    assert frame_on(sent, COLLECTOR_PORT).hex() == GOLDEN[4]

@@ -22,7 +22,7 @@ from tests.p4.entries import (
     sink,
 )
 from tests.p4.frames import Shape, build, routed
-from tests.p4.targets import Target, frame_on, pass_through
+from tests.p4.targets import Target, frame_on
 from tests.p4.telemetry import IntHeaders, with_int
 
 TO_2, TO_3, TO_4 = ((port, mac(port)) for port in (2, 3, 4))
@@ -74,7 +74,9 @@ def test_the_longest_prefix_wins(target: Target, version: int) -> None:
 @pytest.mark.parametrize("shape", [Shape(), Shape(version=6), Shape(l4="tcp", vlan=True)], ids=str)
 def test_a_routed_frame_changes_in_nothing_but_addresses_and_hops(target: Target, shape: Shape) -> None:
     target.reset()
-    target.write([route(shape.version, 8, TO_3), Entry("egress_ports", {"egress_port": 3}, "set_egress_port", (SWITCH_MAC, 0))])
+    target.write(
+        [route(shape.version, 8, TO_3), Entry("egress_ports", {"egress_port": 3}, "set_egress_port", (SWITCH_MAC, 0))]
+    )
     sent = frame_on(target.send(UP_PORT, build(shape), expect=1), 3)
     assert sent.hex() == routed(build(shape), src_mac=SWITCH_MAC, dst_mac=mac(3)).hex()
 
@@ -91,7 +93,8 @@ def test_ecmp_keeps_a_flow_together_and_spreads_flows(target: Target, version: i
     again = [target.send(HOST_PORT, flow, expect=1)[0][0] for flow in flows[:10]]
     assert once == again
     shares = Counter(port for port, _ in target.send(HOST_PORT, *flows, expect=len(flows)))
-    assert set(shares) == {2, 3, 4} and min(shares.values()) >= 8, shares
+    assert set(shares) == {2, 3, 4}
+    assert min(shares.values()) >= 8, shares
 
 
 def test_telemetry_does_not_move_a_flow(target: Target) -> None:
@@ -114,16 +117,22 @@ def test_a_group_without_members_is_no_route(target: Target) -> None:
     assert target.count("drop_no_route") == 1
 
 
-@pytest.mark.parametrize("tag", [b"", b"\x81\x00\x00\x2a"])
+@pytest.mark.parametrize("tag", [b"", b"\x81\x00\x00\x2a"], ids=["untagged", "vlan"])
 def test_punted_frames_reach_the_controller_whole(target: Target, tag: bytes) -> None:
     lldp = bytes.fromhex("0180c200000e020000000001") + tag + b"\x88\xcc" + bytes(range(50))
     target.reset()
     target.write([Entry("punt", {"ether_type": 0x88CC}, "send_to_cpu")])
     sent = target.send(DOWN_PORT, lldp, expect=1)
-    assert [(port, data.hex()) for port, data in sent] == [(CPU_PORT, ((DOWN_PORT << 7).to_bytes(2, "big") + lldp).hex())]
+    assert [(port, data.hex()) for port, data in sent] == [
+        (CPU_PORT, ((DOWN_PORT << 7).to_bytes(2, "big") + lldp).hex())
+    ]
 
 
-@pytest.mark.parametrize("frame", [build(), bytes(60), b"\x01" * 9, with_int(build(), IntHeaders())])
+@pytest.mark.parametrize(
+    "frame",
+    [build(), bytes(60), b"\x01" * 9, with_int(build(), IntHeaders())],
+    ids=["udp", "zeros", "nine-bytes", "marked"],
+)
 def test_packet_out_leaves_as_it_is(target: Target, frame: bytes) -> None:
     if len(frame) < target.shortest_frame:
         pytest.skip(f"a frame of {len(frame)} bytes cannot leave {target.name}")

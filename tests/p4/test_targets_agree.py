@@ -30,9 +30,6 @@ pytestmark = [pytest.mark.bmv2, pytest.mark.root]
 TIMELESS = 0xC2FF
 """The instructions whose answers do not depend on a clock or on what else was sent."""
 
-AT_ONCE = 16
-"""bmv2 receives through libpcap, whose ring holds 32 frames and loses more without a word."""
-
 STACK = bytes(range(1, 61))
 MARKED = IntHeaders(TIMELESS, 5, STACK)
 HOP_BY_HOP = IntHeaders(TIMELESS, 5, domain_id=HOP_BY_HOP_DOMAIN, domain_flags=HOP_BY_HOP_FLAG)
@@ -52,7 +49,10 @@ SCENARIOS: dict[str, tuple[Role, int, list[bytes]]] = {
 def without_sequence(sent: Sent) -> list[tuple[int, str]]:
     """Return frames by port as hex; the number in a report, which outlives a reset in bmv2, is blanked."""
     return [
-        (port, (data[:42] + bytes([data[42] & 0xFF, 0, 0, 0]) + data[46:]).hex() if port == COLLECTOR_PORT else data.hex())
+        (
+            port,
+            (data[:42] + bytes([data[42] & 0xFF, 0, 0, 0]) + data[46:]).hex() if port == COLLECTOR_PORT else data.hex(),
+        )
         for port, data in sent
     ]
 
@@ -64,14 +64,8 @@ def run_both(
     for target in (builtin, bmv2):
         target.reset()
         target.write(items)
-    ours: Sent = []
-    theirs: Sent = []
-    for start in range(0, len(frames), AT_ONCE):
-        some = frames[start : start + AT_ONCE]
-        expected = builtin.send(port, *some, expect=0)
-        ours += expected
-        theirs += bmv2.send(port, *some, expect=len(expected))
-    return ours, theirs
+    ours = builtin.send(port, *frames, expect=0)
+    return ours, bmv2.send(port, *frames, expect=len(ours))
 
 
 @pytest.mark.parametrize(("role", "port", "frames"), SCENARIOS.values(), ids=SCENARIOS.keys())
@@ -96,7 +90,9 @@ def damaged(frame: bytes, rng: random.Random) -> bytes:
     data = bytearray(frame)
     for _ in range(rng.randint(1, 3)):
         data[rng.randrange(12, min(len(data), 90))] = rng.randrange(256)
-    return bytes(data[: rng.choice([len(data), len(data), rng.randrange(14, len(data))])])
+    return bytes(
+        data[: rng.choice([len(data), len(data), rng.randrange(20, len(data))])]
+    )  # the kernel eats a tag with nothing behind
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import socket
 import struct
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
+
+from pyroute2 import netns
 
 _ETH_P_ALL = 3
 _SOL_PACKET, _PACKET_AUXDATA, _PACKET_OUTGOING = 263, 8, 4
 _AUXDATA = struct.Struct("=IIIHHHH")
 _VLAN_VALID = 1 << 4
+_PREFIX = "millrace-p4-"
 
 
 class Namespace:
@@ -22,7 +27,7 @@ class Namespace:
         self.name, self.ports = name, ports
 
     def __enter__(self) -> Namespace:
-        self.__exit__()
+        _remove_leftovers()
         _run("ip", "netns", "add", self.name)
         for knob in ("all", "default"):
             self.run("sysctl", "-qw", f"net.ipv6.conf.{knob}.disable_ipv6=1")
@@ -33,7 +38,7 @@ class Namespace:
         return self
 
     def __exit__(self, *_: object) -> None:
-        subprocess.run(["ip", "netns", "del", self.name], capture_output=True, check=False)
+        _remove(self.name)
 
     def run(self, *command: str) -> None:
         _run("ip", "netns", "exec", self.name, *command)
@@ -45,8 +50,6 @@ class Namespace:
 
     @contextlib.contextmanager
     def _inside(self) -> Iterator[None]:
-        from pyroute2 import netns
-
         netns.pushns(self.name)
         try:
             yield
@@ -87,4 +90,19 @@ def _run(*command: str) -> None:
 
 def unique_name() -> str:
     """Return a namespace name that no other test run has."""
-    return f"millrace-p4-{os.getpid()}"
+    return f"{_PREFIX}{os.getpid()}"
+
+
+def _remove_leftovers() -> None:
+    """Remove the namespaces, and the switches in them, of test runs that were killed."""
+    for path in Path("/run/netns").glob(f"{_PREFIX}*"):
+        if not Path("/proc", path.name.removeprefix(_PREFIX)).exists():
+            _remove(path.name)
+
+
+def _remove(name: str) -> None:
+    pids = subprocess.run(["ip", "netns", "pids", name], capture_output=True, text=True, check=False).stdout
+    for pid in pids.split():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(int(pid), signal.SIGKILL)
+    subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-from dataplane.program.model import Calculation, CalculationInput, Checksum, FieldRef, HeaderRef, Payload, SizedConstant
+from dataplane.program.model import Checksum
+from dataplane.program.operations import Calculation, CalculationInput, FieldRef, HeaderRef, Payload, SizedConstant
 from dataplane.switch.interpreter.expressions import Evaluate, bind, cutter
 from dataplane.switch.interpreter.hashes import HASHES
 from dataplane.switch.interpreter.layout import Fields, HeaderSlots, Layout

@@ -7,11 +7,11 @@ from typing import TypeAlias
 
 from dataplane.program.model import Program
 from dataplane.switch.interpreter.calculations import bind_update
-from dataplane.switch.interpreter.layout import Fields, HeaderSlots, Layout
+from dataplane.switch.interpreter.layout import TRUNCATE, Fields, HeaderSlots, Layout
 from dataplane.switch.interpreter.primitives import Binder, header_bytes
 
 Deparse: TypeAlias = Callable[[Fields, bytes], bytes]
-"""(fields, payload) -> headers and payload."""
+"""(fields, payload) -> headers and payload; a truncated packet's checksums cover what will be left of its payload."""
 Write: TypeAlias = Callable[[Fields], bytes]
 
 
@@ -22,7 +22,8 @@ def bind_deparser(program: Program, layout: Layout, binder: Binder) -> Deparse:
     writers = [(layout.headers[name].valid, _writer(layout.headers[name])) for name in program.deparser.order]
 
     def deparse(fields: Fields, payload: bytes) -> bytes:
-        update(fields, payload)
+        limit = fields[TRUNCATE]
+        update(fields, payload if limit >= len(payload) else payload[:limit])
         for step in steps:
             step(fields, ())
         parts = [write(fields) for valid, write in writers if fields[valid]]

@@ -9,7 +9,7 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from dataplane.program.model import (
+from dataplane.program.operations import (
     AnyHeaderRef,
     ArgumentRef,
     Binary,
@@ -42,11 +42,9 @@ MAX_SHIFT = 1 << 17
 _SIZE_T = (1 << 64) - 1
 
 _PLAIN: dict[BinaryOp, Callable[[int, int], int]] = {
-    BinaryOp.ADD: operator.add,
     BinaryOp.SUB: operator.sub,
     BinaryOp.MUL: operator.mul,
     BinaryOp.AND: operator.and_,
-    BinaryOp.OR: operator.or_,
     BinaryOp.XOR: operator.xor,
     BinaryOp.EQ: operator.eq,
     BinaryOp.NE: operator.ne,
@@ -209,6 +207,10 @@ def _bind_binary(node: Binary, layout: Layout) -> Evaluate:
         case BinaryOp.TWO_COMP_MOD | BinaryOp.USAT_CAST | BinaryOp.SAT_CAST:
             assert isinstance(node.right, Constant)
             return _bind_cast(node.op, left, node.right.value)
+        case BinaryOp.ADD:
+            return lambda fields, arguments: left(fields, arguments) + right(fields, arguments)
+        case BinaryOp.OR:
+            return lambda fields, arguments: left(fields, arguments) | right(fields, arguments)
     apply = _PLAIN[node.op]
     if isinstance(node.right, Constant):
         constant = node.right.value
@@ -226,6 +228,10 @@ def _bind_mask(node: Expression, mask: int, layout: Layout) -> Evaluate:
         return lambda fields, _arguments: fields[slot] & mask
     if isinstance(node, Binary) and node.op is BinaryOp.AND and isinstance(node.right, Constant):
         return _bind_mask(node.left, node.right.value & mask, layout)
+    match node:
+        case Binary(BinaryOp.SHIFT_RIGHT, FieldRef() as ref, Constant(bits)) if 0 <= bits <= MAX_SHIFT:
+            sliced = layout.slot(ref)
+            return lambda fields, _arguments: fields[sliced] >> bits & mask
     inner = bind(node, layout)
     return lambda fields, arguments: inner(fields, arguments) & mask
 

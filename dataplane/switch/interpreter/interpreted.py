@@ -229,12 +229,11 @@ class InterpretedPipeline:
         if fields[self._egress_spec] == DROP_PORT:
             self.drops["egress_drop"] += 1
             return
-        limit = fields[TRUNCATE]
-        data = self._deparse(fields, packet.payload if limit >= len(packet.payload) else packet.payload[:limit])
-        if fields[RECIRCULATE]:
+        data = self._deparse(fields, packet.payload)
+        if fields[RECIRCULATE]:  # whole: in bmv2, too, truncation ends with the packet that it was asked of
             self._recirculate(packet, data, result.placements)
         else:
-            result.outputs.append(Output(port, data[:limit]))
+            result.outputs.append(Output(port, data[: fields[TRUNCATE]]))
 
     def _recirculate(self, packet: Packet, data: bytes, placements: list[Placement]) -> None:
         fields = self._layout.template.copy()

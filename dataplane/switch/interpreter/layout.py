@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from dataplane.program.model import VALID, AnyHeaderRef, FieldRef, FieldSpec, Header, HeaderRef, Program
+from dataplane.program.model import VALID, FieldSpec, Header, Program
+from dataplane.program.operations import AnyHeaderRef, FieldRef, HeaderRef
 
 Fields: TypeAlias = list[int]
 """The state of one packet."""
@@ -42,10 +43,22 @@ class StackFault(PacketFault):
 class HeaderSlots:
     """The slots of one header instance: fields from `base` on, then the valid bit, then the varbit's length in bits.
 
-    `content` are all of them; `fixed_bytes` is the length on the wire without the varbit.
+    `content` are all of them; `fixed_bytes` is the length on the wire without the varbit; `rivals` are the valid bits
+    of the other headers of the same union.
     """
 
-    __slots__ = ("base", "by_name", "content", "end", "fixed_bytes", "has_varbit", "header", "length", "valid")
+    __slots__ = (
+        "base",
+        "by_name",
+        "content",
+        "end",
+        "fixed_bytes",
+        "has_varbit",
+        "header",
+        "length",
+        "rivals",
+        "valid",
+    )
 
     def __init__(self, header: Header, base: int) -> None:
         self.header, self.base = header, base
@@ -57,6 +70,13 @@ class HeaderSlots:
         self.content = slice(base, self.end)
         self.by_name = {spec.name: base + offset for offset, spec in enumerate(header.type.fields)}
         self.by_name[VALID] = self.valid
+        self.rivals: tuple[int, ...] = ()
+
+    def make_valid(self, fields: Fields) -> None:
+        """Set the valid bit; the other headers of a union become invalid."""
+        fields[self.valid] = 1
+        for rival in self.rivals:
+            fields[rival] = 0
 
     def slot(self, name: str) -> int:
         """Return the slot of a field or of the valid bit."""
@@ -81,6 +101,10 @@ class Layout:
         self.metadata = slice(REGISTERS, len(self.template))
         for header in self._stack_order(headers):
             self._add(header)
+        for union in program.unions.values():
+            members = [self.headers[name] for name in union.members]
+            for slots in members:
+                slots.rivals = tuple(other.valid for other in members if other is not slots)
         for name in program.stacks:
             self.next_index[name] = len(self.template)
             self.template.append(0)

@@ -9,15 +9,14 @@ from dataplane.program.model import (
     Advance,
     Extract,
     FieldSpec,
-    HeaderRef,
     KeyPart,
-    Lookahead,
     ParserOp,
     ParserSet,
     ParserState,
     Program,
     Verify,
 )
+from dataplane.program.operations import HeaderRef, Lookahead
 from dataplane.switch.interpreter.expressions import Evaluate, bind, bind_store
 from dataplane.switch.interpreter.layout import Fields, HeaderSlots, Layout, StackFault
 from dataplane.switch.interpreter.primitives import Binder
@@ -125,7 +124,7 @@ class _StateBinder:
     def _extract_header(self, slots: HeaderSlots, varbit: Evaluate | None) -> Operation:
         if varbit is not None:
             return self._extract_variable(slots, varbit)
-        size, valid, too_short = slots.fixed_bytes, slots.valid, self.too_short
+        size, make_valid, too_short = slots.fixed_bytes, slots.make_valid, self.too_short
         parts = _shifts(slots)
         signed = [(slots.slot(spec.name), _sign(spec)) for spec in slots.header.type.fields if spec.signed]
 
@@ -138,7 +137,7 @@ class _StateBinder:
                 fields[slot] = value >> shift & mask
             for slot, sign in signed:
                 fields[slot] = (fields[slot] ^ sign) - sign
-            fields[valid] = 1
+            make_valid(fields)
             return end
 
         return extract
@@ -164,7 +163,8 @@ class _StateBinder:
                 shift -= width
                 part = value >> shift & ((1 << width) - 1)
                 fields[slot] = (part ^ _sign(spec)) - _sign(spec) if spec.signed else part
-            fields[slots.length], fields[slots.valid] = bits, 1
+            fields[slots.length] = bits
+            slots.make_valid(fields)
             return cursor + size
 
         return extract

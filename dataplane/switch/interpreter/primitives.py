@@ -9,21 +9,27 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
-from dataplane.program.model import (
-    Action,
+from dataplane.program.model import Action
+from dataplane.program.operations import (
     AddHeader,
     Assign,
     AssignHeader,
     AssignStack,
     AssignVariable,
+    Binary,
+    BinaryOp,
     Check,
     Clone,
+    Constant,
     Count,
     Exit,
+    Expression,
+    FieldRef,
     Hash,
     Jump,
     JumpIfZero,
     LogMessage,
+    LValue,
     MarkToDrop,
     NoOp,
     Pop,
@@ -36,6 +42,8 @@ from dataplane.program.model import (
     RemoveHeader,
     Resubmit,
     Truncate,
+    Unary,
+    UnaryOp,
 )
 from dataplane.switch.interpreter.calculations import bind_calculation
 from dataplane.switch.interpreter.expressions import Arguments, bind, bind_header, bind_store
@@ -155,8 +163,7 @@ class Binder:
         layout = self.layout
         match primitive:
             case Assign(target, value):
-                evaluate, store = bind(value, layout), bind_store(target, layout)
-                return lambda fields, arguments: store(fields, arguments, evaluate(fields, arguments))
+                return _bind_assign(target, value, layout)
             case AssignVariable(target_field, source_field):
                 pairs = [
                     (layout.slot(target_field), layout.slot(source_field)),
@@ -302,6 +309,47 @@ class Binder:
         return run
 
 
+def _bind_assign(target: LValue, value: Expression, layout: Layout) -> Step:
+    """Return a closure for the commonest primitive; what is known to fit the field is not cut to it again."""
+    if not isinstance(target, FieldRef) or layout.spec(target).signed:
+        evaluate, store_value = bind(value, layout), bind_store(target, layout)
+        return lambda fields, arguments: store_value(fields, arguments, evaluate(fields, arguments))
+    slot, mask = layout.slot(target), (1 << layout.spec(target).width_bits) - 1
+    if isinstance(value, FieldRef) and _fits(value, mask, layout):
+        return _bind_copy(slot, layout.slot(value))
+    evaluate = bind(value, layout)
+
+    def store(fields: Fields, arguments: Arguments) -> None:
+        fields[slot] = evaluate(fields, arguments)
+
+    def store_cut(fields: Fields, arguments: Arguments) -> None:
+        fields[slot] = evaluate(fields, arguments) & mask
+
+    return store if _fits(value, mask, layout) else store_cut
+
+
+def _bind_copy(target: int, source: int) -> Step:
+    def copy(fields: Fields, _arguments: Arguments) -> None:
+        fields[target] = fields[source]
+
+    return copy
+
+
+def _fits(value: Expression, mask: int, layout: Layout) -> bool:
+    """Return whether a value lies between 0 and `mask` whatever the packet holds."""
+    match value:
+        case Constant(number):
+            return 0 <= number <= mask
+        case FieldRef():
+            spec = layout.spec(value)
+            return not spec.signed and (1 << spec.width_bits) - 1 <= mask
+        case Binary(BinaryOp.AND, _, Constant(number)):
+            return 0 <= number <= mask
+        case Unary(UnaryOp.BOOL_TO_DATA, _):
+            return True
+    return False
+
+
 def _sequence(steps: list[Step]) -> Step:
     if len(steps) == 1:
         return steps[0]
@@ -327,6 +375,7 @@ def _copy(fields: Fields, pairs: list[tuple[int, int]]) -> None:
 def _copy_header(fields: Fields, target: HeaderSlots, source: HeaderSlots) -> None:
     if fields[source.valid]:
         fields[target.content] = fields[source.content]
+        target.make_valid(fields)
     elif not target.header.metadata:
         fields[target.valid] = 0
 
@@ -339,7 +388,7 @@ def header_bytes(fields: Fields, slots: HeaderSlots) -> int:
 def _add_header(fields: Fields, slots: HeaderSlots) -> None:
     if not fields[slots.valid]:
         fields[slots.content] = [0] * (slots.end - slots.base)
-        fields[slots.valid] = 1
+        slots.make_valid(fields)
         fields[PACKET_LENGTH] += header_bytes(fields, slots)
 
 

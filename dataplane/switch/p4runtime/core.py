@@ -23,6 +23,10 @@ API_VERSION = "1.5.0"
 """The version of the P4Runtime API that is implemented."""
 
 
+DROPS = ("packet_in_too_short", "packet_in_no_primary", "packet_in_slow_client", "packet_out_refused")
+"""Why packets between controller and switch are dropped: the names in `P4RuntimeCore.drops`."""
+
+
 class P4RuntimeCore:
     """One switch's P4Runtime service."""
 
@@ -31,7 +35,7 @@ class P4RuntimeCore:
         self._lock = threading.RLock()
         self._arbitration = Arbitration(switch.device_id)
         self._pipelines = PipelineStore(switch)
-        self.drops = {"packet_in_too_short": 0, "packet_in_no_primary": 0, "packet_out_refused": 0}
+        self.drops = dict.fromkeys(DROPS, 0)
         switch.on_packet_in(self._packet_in)
 
     def capabilities(self, request: p4r.CapabilitiesRequest | None = None) -> p4r.CapabilitiesResponse:
@@ -99,11 +103,16 @@ class P4RuntimeCore:
                 header = self._context(running=True).catalog.packet_out.pack(packet.metadata)
             self._switch.packet_out(header + packet.payload)
         except P4RuntimeError:
-            self.drops["packet_out_refused"] += 1
+            self.count_drop("packet_out_refused")
             raise
         except SwitchError as error:
-            self.drops["packet_out_refused"] += 1
+            self.count_drop("packet_out_refused")
             raise P4RuntimeError(Code.INTERNAL, str(error)) from error
+
+    def count_drop(self, name: str) -> None:
+        """Count one packet that was dropped, under one of `DROPS`."""
+        with self._lock:
+            self.drops[name] += 1
 
     def _packet_in(self, frame: bytes) -> None:
         with self._lock:
@@ -111,9 +120,9 @@ class P4RuntimeCore:
             primaries = self._arbitration.primaries()
         packet = None if running is None else running.context.catalog.packet_in.unpack(frame)
         if packet is None:
-            self.drops["packet_in_too_short"] += 1
+            self.count_drop("packet_in_too_short")
         elif not primaries:
-            self.drops["packet_in_no_primary"] += 1
+            self.count_drop("packet_in_no_primary")
         else:
             for client in primaries:
                 client.send(p4r.StreamMessageResponse(packet=packet))

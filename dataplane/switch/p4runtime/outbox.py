@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
+from collections.abc import Callable
 
 from finsy.proto import p4r
+
+from dataplane.switch.p4runtime.errors import Code, P4RuntimeError
 
 PACKETS = 1024
 """Messages that may wait before packets and stream errors are dropped."""
@@ -16,12 +19,12 @@ MESSAGES = 2 * PACKETS
 
 
 class Outbox:
-    """A bounded queue; a client that does not read loses packets first, and then its stream."""
+    """A bounded queue; a client that does not read loses packets first (`count_drop` is called), then its stream."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.dropped = 0
-        self.overflowed = False
+    def __init__(self, loop: asyncio.AbstractEventLoop, count_drop: Callable[[], None]) -> None:
+        self.failure: P4RuntimeError | None = None
         self._loop = loop
+        self._count_drop = count_drop
         self._lock = threading.Lock()
         self._messages: deque[p4r.StreamMessageResponse] = deque()
         self._closed = False
@@ -29,16 +32,20 @@ class Outbox:
 
     def send(self, message: p4r.StreamMessageResponse) -> None:
         """Queue a message; after `close` it is dropped, as the client is gone."""
+        urgent = message.WhichOneof("update") == "arbitration"
+        if self._append(message, MESSAGES if urgent else PACKETS):
+            return
+        if urgent:
+            self.fail(P4RuntimeError(Code.RESOURCE_EXHAUSTED, "the client does not read its stream"))
+        else:
+            self._count_drop()
+
+    def fail(self, failure: P4RuntimeError) -> None:
+        """End the stream with an error, unless it has ended already."""
         with self._lock:
-            waiting = len(self._messages)
-            urgent = message.WhichOneof("update") == "arbitration"
-            if self._closed or waiting >= (MESSAGES if urgent else PACKETS):
-                self.dropped += 1
-                self.overflowed = self.overflowed or (urgent and not self._closed)
-                return
-            self._messages.append(message)
-            if not waiting:
-                self._loop.call_soon_threadsafe(self._ready.set)
+            if not self._closed:
+                self.failure = failure
+        self.close()
 
     def close(self) -> None:
         """Take no more messages; `get` returns those that wait, then None."""
@@ -57,3 +64,13 @@ class Outbox:
                     return None
                 self._ready.clear()
             await self._ready.wait()
+
+    def _append(self, message: p4r.StreamMessageResponse, limit: int) -> bool:
+        with self._lock:
+            waiting = len(self._messages)
+            if self._closed or waiting >= limit:
+                return False
+            self._messages.append(message)
+            if not waiting:
+                self._loop.call_soon_threadsafe(self._ready.set)
+            return True

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import stat
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
@@ -95,13 +97,15 @@ class P4RuntimeServer:
     async def _serve(self) -> None:
         self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
         server = grpc.aio.server(options=_OPTIONS)
-        p4r_grpc.add_P4RuntimeServicer_to_server(P4RuntimeService(self._core), server)
+        service = P4RuntimeService(self._core)
+        p4r_grpc.add_P4RuntimeServicer_to_server(service, server)
         try:
             self.ports = tuple(self._bind(server, address) for address in self._addresses)
             await server.start()
             self._started.set()
             await self._stopping.wait()
         finally:
+            service.end_streams()
             await server.stop(GRACE_S)
             _remove_sockets(self._addresses)
 
@@ -115,18 +119,35 @@ class P4RuntimeServer:
 
 
 def _check_address(address: str) -> None:
-    if not address.startswith(_UNIX):
-        host, colon, port = address.rpartition(":")
-        if not (colon and host and port.isdigit() and int(port) <= 0xFFFF):
-            raise SwitchError(f"{address!r} is not host:port with a port in 0..65535, nor unix:PATH")
+    """Raise SwitchError if gRPC could not listen there; it would say so only in its own log."""
+    if address.startswith(_UNIX):
+        _check_unix(address, Path(address.removeprefix(_UNIX)))
         return
-    path = Path(address.removeprefix(_UNIX))
+    host, colon, port = address.rpartition(":")
+    if not (colon and host and port.isdecimal() and int(port) <= 0xFFFF):
+        raise SwitchError(f"{address!r} is not host:port with a port in 0..65535, nor unix:PATH")
+    try:
+        found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
+        family, kind, protocol, _, where = found[0]
+        with socket.socket(family, kind, protocol) as trial:
+            trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            trial.bind(where)
+    except (OSError, UnicodeError) as error:
+        raise SwitchError(f"cannot listen on {address}: {getattr(error, 'strerror', None) or error}") from error
+
+
+def _check_unix(address: str, path: Path) -> None:
     if len(str(path).encode()) > _UNIX_PATH_BYTES:
         raise SwitchError(f"{address}: a UNIX socket's path has at most {_UNIX_PATH_BYTES} bytes")
     if not path.parent.is_dir():
         raise SwitchError(f"{address}: there is no folder {path.parent}")
-    if path.exists() and not stat.S_ISSOCK(path.stat().st_mode):
+    if not path.exists():
+        return
+    if not stat.S_ISSOCK(path.stat().st_mode):
         raise SwitchError(f"{address}: the file exists and is not a socket")
+    with socket.socket(socket.AF_UNIX) as trial, suppress(OSError):  # refused: left behind by a dead process
+        trial.connect(str(path))
+        raise SwitchError(f"{address}: another process listens there")
 
 
 def _remove_sockets(addresses: Sequence[str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any, TypeVar
 
 import grpc
@@ -25,7 +26,7 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
 
     def __init__(self, core: P4RuntimeCore) -> None:
         self._core = core
-        self.packets_in_dropped = 0
+        self._outboxes: set[Outbox] = set()
 
     async def Write(self, request: p4r.WriteRequest, context: Context) -> p4r.WriteResponse:  # noqa: N802
         """Apply a batch."""
@@ -63,24 +64,31 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
         self, requests: AsyncIterator[p4r.StreamMessageRequest], context: Context
     ) -> AsyncIterator[p4r.StreamMessageResponse]:
         """Carry arbitration and packets until the client ends the stream or breaks a rule."""
-        outbox = Outbox(asyncio.get_running_loop())
+        outbox = Outbox(asyncio.get_running_loop(), partial(self._core.count_drop, "packet_in_slow_client"))
+        self._outboxes.add(outbox)
         session = self._core.open_stream(outbox.send)
         reader = asyncio.create_task(_consume(requests, session, outbox))
         try:
             while (message := await outbox.get()) is not None:
                 yield message
-                if outbox.overflowed:
-                    raise P4RuntimeError(Code.RESOURCE_EXHAUSTED, "the client does not read its stream")
-            await reader
+            if outbox.failure is None:
+                await reader
+            else:
+                await _abort(context, outbox.failure)
         except P4RuntimeError as error:
             await _abort(context, error)
         finally:
             session.close()
             outbox.close()
-            self.packets_in_dropped += outbox.dropped
+            self._outboxes.discard(outbox)
             reader.cancel()
             with suppress(asyncio.CancelledError, P4RuntimeError):
                 await reader
+
+    def end_streams(self) -> None:
+        """End every stream with UNAVAILABLE, so that a server that stops need not cancel them."""
+        for outbox in self._outboxes:
+            outbox.fail(P4RuntimeError(Code.UNAVAILABLE, "the switch stops"))
 
 
 async def _consume(requests: AsyncIterator[p4r.StreamMessageRequest], session: StreamSession, outbox: Outbox) -> None:

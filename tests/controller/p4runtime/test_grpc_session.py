@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import datetime
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 from finsy import P4TableAction, P4TableEntry, P4TableMatch
 
 from controller.errors import SessionError
-from controller.p4runtime.grpc_session import GrpcSession, Target
+from controller.p4runtime.grpc_session import GrpcSession, Target, TlsSettings
 from controller.p4runtime.session import fabric_program, load_schema
 from controller.reconcile import diff
 from controller.tables.base import base_entities
@@ -20,6 +25,7 @@ from dataplane.fabric.topology import Topology
 from dataplane.switch.engine import PortSettings, Switch
 from dataplane.switch.p4runtime.core import P4RuntimeCore
 from dataplane.switch.p4runtime.server import P4RuntimeServer
+from dataplane.switch.p4runtime.tls import TlsFiles
 
 BOUND_S = 20.0
 
@@ -146,3 +152,55 @@ def test_closing_in_the_middle_of_a_call_is_an_error_not_a_cancellation(address:
             await reading
 
     asyncio.run(asyncio.wait_for(run(), BOUND_S))
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> tuple[Path, Path]:
+    """Return a self-signed certificate for localhost and its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+    now = datetime.datetime.now(datetime.UTC)
+    signed = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(hours=1))
+        .not_valid_after(now + datetime.timedelta(hours=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    files = tmp_path / "cert.pem", tmp_path / "key.pem"
+    files[0].write_bytes(signed.public_bytes(serialization.Encoding.PEM))
+    files[1].write_bytes(
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    )
+    return files
+
+
+def test_mutual_tls_works_and_everything_less_is_an_error(tmp_path: Path, certificate: tuple[Path, Path]) -> None:
+    public, private = certificate
+    core = P4RuntimeCore(Switch(1, [PortSettings(1)], VirtualClock()))
+    both = TlsSettings(ca=str(public), certificate=str(public), private_key=str(private), server_name="localhost")
+    anonymous = TlsSettings(ca=str(public), server_name="localhost")
+    unreadable = TlsSettings(ca=str(tmp_path / "nothing.pem"))
+
+    async def connect(address: str, tls: TlsSettings | None) -> None:
+        one = GrpcSession(Target("a", address, 1), load_schema(*fabric_program()), tls=tls, timeout_s=2.0)
+        try:
+            await one.connect()
+        finally:
+            await one.close()
+
+    async def run(address: str) -> None:
+        await connect(address, both)
+        for less in (anonymous, None):
+            with pytest.raises(SessionError, match="switch a: connect: "):
+                await connect(address, less)
+        with pytest.raises(SessionError, match=r"switch a: connect: .*nothing\.pem"):
+            await connect(address, unreadable)
+
+    address = f"unix:{tmp_path}/tls.sock"
+    with P4RuntimeServer(core, [address], TlsFiles(public, private, client_ca=public)):
+        asyncio.run(asyncio.wait_for(run(address), BOUND_S))

@@ -69,7 +69,7 @@ def moves(network: Network, taken: Snapshot, current: Mapping[FlowSpec, Assignme
 
 
 def test_a_congested_link_is_left_and_the_reason_names_both_paths(network: Network) -> None:
-    taken = snapshot(link_state(network, "ab", queue_ns=30 * MS, used=1.0))
+    taken = snapshot(link_state(network, "ab", queue_ns=30 * MS, used=1.0), link_state(network, "ba"))
     [decision] = decide(taken, network, on("abd", rate_bps=RATE_BPS // 4), SETTINGS, now_ns=7)
     assert (decision.time_ns, decision.flow) == (7, AD)
     assert (decision.old_path, decision.new_path) == (("a", "b", "d"), ("a", "c", "d"))
@@ -90,7 +90,7 @@ def test_nothing_is_decided_without_telemetry(network: Network) -> None:
 
 @pytest.mark.parametrize(("queue_ns", "expected"), [(5 * MS - 1, []), (6 * MS, ["acd"])])
 def test_both_margins_must_be_met(network: Network, queue_ns: int, expected: list[str]) -> None:
-    taken = snapshot(link_state(network, "ab", queue_ns=queue_ns))
+    taken = snapshot(link_state(network, "ab", queue_ns=queue_ns), link_state(network, "ba"))
     assert moves(network, taken, on("abd"), min_gain=0.0) == (["acd"] if queue_ns >= 5 * MS else [])
     assert moves(network, taken, on("abd"), min_gain=0.12) == expected
 
@@ -104,9 +104,9 @@ def test_stale_telemetry_counts_as_the_configured_delay(network: Network) -> Non
 def test_a_path_without_room_is_not_taken(network: Network) -> None:
     crowded = link_state(network, "cd", used=0.8)
     slow = link_state(network, "ab", queue_ns=50 * MS, used=0.9)
-    taken = snapshot(slow, crowded, link_state(network, "cb", used=0.9))
-    assert moves(network, taken, on("abd", rate_bps=RATE_BPS // 4)) == []
-    assert moves(network, taken, on("abd", rate_bps=RATE_BPS // 6)) == ["acd"]
+    taken = snapshot(slow, crowded, link_state(network, "cb", used=0.9), link_state(network, "ba"))
+    assert moves(network, taken, on("abd", rate_bps=RATE_BPS // 6), headroom=0.1) == []
+    assert moves(network, taken, on("abd", rate_bps=RATE_BPS // 12), headroom=0.1) == ["acd"]
     verdict = explain(taken, network, on("abd", rate_bps=RATE_BPS), SETTINGS, now_ns=0, flow=AD)
     assert (verdict.moves, verdict.reason) == (False, "no other path has room")
 
@@ -296,3 +296,25 @@ def test_a_steady_overload_is_spread_once_and_then_left_alone(network: Network) 
     assert loads.links[LinkKey("a", "b")].utilisation < 0.97
     assert loads.links[LinkKey("a", "c")].utilisation < 0.97
     assert fluid.history[-1][0] < 3000 * MS
+
+
+def test_a_flow_moves_once_a_round_and_a_drained_queue_draws_nobody_in(network: Network) -> None:
+    taken = snapshot(link_state(network, "ab", queue_ns=40 * MS, used=0.9))
+    how = DecideSettings(moves_per_round=4, min_gain_ns=MS, hold_down_ns=0, settle_ns=0)
+    flows = {
+        AD: Assignment(("a", "b", "d"), rate_bps=5_000_000),
+        FlowSpec("ha", "hd", 17): Assignment(("a", "c", "d"), rate_bps=1_000_000),
+    }
+    decided = decide(taken, network, flows, how, now_ns=0)
+    assert [(decision.flow, decision.new_path) for decision in decided] == [(AD, ("a", "c", "d"))]
+
+
+def test_a_link_is_not_better_for_not_being_measured(network: Network) -> None:
+    """What the least loaded measured link takes beside propagation the others take, too, up to two frames."""
+    taken = snapshot(link_state(network, "ab", queue_ns=9 * MS), link_state(network, "bd", queue_ns=2 * MS))
+    graph = StateGraph.of(network, taken, SETTINGS)
+    assert graph.figures(("a", "c", "d"), NOBODY).delay_ns == 18 * MS
+    assert graph.figures(("a", "b", "d"), NOBODY).delay_ns == 21 * MS
+    queued = StateGraph.of(network, snapshot(link_state(network, "ab", queue_ns=90 * MS)), SETTINGS)
+    two_frames_ns = 2 * 1538 * 8 * 1_000_000_000 // RATE_BPS
+    assert queued.figures(("a", "c", "d"), NOBODY).delay_ns == 14 * MS + 2 * two_frames_ns

@@ -161,6 +161,11 @@ def test_truncation_counts_the_headers_of_egress(bench: Bench) -> None:
     assert len(bench.send(9, order(5, 0, 200))[0][1]) == 33 + SEEN.size
 
 
+def test_recirculated_packet_is_whole_again_after_truncation(bench: Bench) -> None:
+    [(_, rest)] = [read(item) for item in bench.send(9, order(5, 2, 9))]
+    assert rest == order(5, 2, 9)
+
+
 @pytest.mark.parametrize("priority", range(8))
 def test_priority(bench: Bench, priority: int) -> None:
     bench.send(9, order(6, 0, priority))

@@ -16,7 +16,9 @@ ROUTES, ECMP, REASONS = "Inbound.routes", "Inbound.ecmp", "Inbound.reasons"
 UDP, TCP = 17, 6
 
 # Ethernet; IPv4 10.0.0.1 -> 10.1.2.3, UDP, TTL 64, right checksum; 4 bytes of payload
-GOLDEN = bytes.fromhex("0200000000020200000000010800" + "45000018000100004011" + "64d0" + "0a0000010a010203" + "deadbeef")
+GOLDEN = bytes.fromhex(
+    "0200000000020200000000010800" + "45000018000100004011" + "64d0" + "0a0000010a010203" + "deadbeef"
+)
 
 
 def ipv4(src: int = 0x0A000001, dst: int = 0x0A010203, protocol: int = UDP, ttl: int = 64) -> bytes:

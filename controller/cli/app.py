@@ -1,0 +1,84 @@
+"""The commands of `millrace`. Each imports what it needs when it runs, so that `millrace --help` stays quick."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from controller.cli.common import SettingsFile, log_to_stderr, ready
+from controller.cli.paths import paths
+from controller.cli.topology import topology
+
+app = typer.Typer(
+    name="millrace",
+    help="A network data plane that measures itself and moves its traffic.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.add_typer(paths)
+app.add_typer(topology)
+
+
+@app.command()
+def demo(  # noqa: PLR0917 - a command line's options
+    topology_spec: Annotated[
+        str,
+        typer.Option("--topology", metavar="FILE", help="A file, a name, or a family: fat-tree:k=4."),
+    ] = "abilene",
+    time: Annotated[str, typer.Option(metavar="virtual|kernel", help="One process, or namespaces (root).")] = "virtual",
+    demands: Annotated[
+        Path | None,
+        typer.Option(metavar="CSV", help="Demand matrix; left out, the topology's own."),
+    ] = None,
+    settings: Annotated[
+        Path | None, typer.Option("--settings", "-s", metavar="FILE", help="Scenario, delays and decision settings.")
+    ] = None,
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Where picture and figures go.")] = Path("demo-out"),
+    seed: Annotated[int, typer.Option(help="Seed of arrivals and of the P4 programs' random numbers.")] = 1,
+) -> None:
+    """Run the whole circle: congest a link, watch telemetry, decisions and the traffic that moves."""
+    from controller.demo.command import DemoOptions, run  # noqa: PLC0415
+
+    run(DemoOptions(topology_spec, time, demands, settings, out, seed))
+
+
+@app.command(
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
+    add_help_option=False,
+)
+def switch(context: typer.Context) -> None:
+    """Run a switch; takes the arguments of simple_switch_grpc (`millrace switch --help` lists them)."""
+    from dataplane.switch import process  # noqa: PLC0415
+
+    raise typer.Exit(process.main(context.args))
+
+
+@app.command()
+def collector(settings: SettingsFile) -> None:
+    """Run the collector: telemetry reports in by UDP, the network's state out by its feed."""
+    from collectors import process  # noqa: PLC0415
+
+    process.run(
+        process.load_settings(settings), lambda line: typer.echo(f"millrace collector: ready: {line}", err=True)
+    )
+
+
+@app.command()
+def controller(settings: SettingsFile) -> None:
+    """Run the controller daemon: one P4Runtime session a switch, tables kept as they should be."""
+    from controller import process  # noqa: PLC0415
+
+    log_to_stderr("controller")
+    process.run(process.load_settings(settings), ready("controller"))
+
+
+@app.command()
+def clean() -> None:
+    """Remove namespaces and processes that a killed kernel fabric left behind (root)."""
+    from dataplane.fabric.kernel.leftovers import remove_leftovers  # noqa: PLC0415
+
+    removed = remove_leftovers()
+    typer.echo("\n".join(removed) if removed else "nothing was left behind")

@@ -1,0 +1,24 @@
+"""What the daemons' commands share: the settings option, the ready line, the log."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+SettingsFile = Annotated[
+    Path, typer.Option("--settings", "-s", metavar="FILE", help="TOML or YAML; unknown keys are errors.")
+]
+
+
+def ready(daemon: str) -> Callable[[str], None]:
+    """Return what prints a daemon's ready line."""
+    return lambda line: typer.echo(f"millrace {daemon}: ready: {line}", err=True)
+
+
+def log_to_stderr(daemon: str) -> None:
+    """Send the daemon's log to stderr, one line a record."""
+    logging.basicConfig(format=f"millrace {daemon}: %(message)s", level=logging.INFO)

@@ -1,0 +1,52 @@
+"""`millrace topology`: check and show topology files."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+topology = typer.Typer(name="topology", help="Check and show topologies.", no_args_is_help=True)
+
+Spec = Annotated[str, typer.Argument(help="A file, a bundled name, or a family such as leaf-spine:spines=2,leaves=4.")]
+
+
+@topology.command("list")
+def list_bundled() -> None:
+    """List the topologies that come along."""
+    from dataplane.fabric.topology_file import bundled_topologies  # noqa: PLC0415
+
+    for name in sorted(bundled_topologies()):
+        typer.echo(name)
+
+
+@topology.command()
+def check(spec: Spec) -> None:
+    """Check a topology; the first error is named with file, line and key."""
+    from dataplane.fabric.topology_file import load_topology  # noqa: PLC0415
+
+    found = load_topology(spec)
+    typer.echo(f"{found.name}: {len(found.switches)} switches, {len(found.hosts)} hosts, {len(found.links)} links")
+
+
+@topology.command()
+def show(spec: Spec) -> None:
+    """Show a topology's links with ports, rates and delays."""
+    from dataplane.fabric.topology_file import load_topology  # noqa: PLC0415
+    from dataplane.fabric.units import format_delay, format_rate  # noqa: PLC0415
+
+    found = load_topology(spec)
+    table = Table("a", "port", "b", "port", "rate", "delay", "queue")
+    for link in found.links:
+        table.add_row(
+            link.a.node,
+            str(link.a.port),
+            link.b.node,
+            str(link.b.port),
+            format_rate(link.rate_bps),
+            format_delay(link.delay_ns),
+            str(link.queue_frames),
+        )
+    Console().print(table)

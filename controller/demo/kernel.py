@@ -1,0 +1,281 @@
+"""The demo with real packets: namespaces, a process for every switch, host, collector, path server and controller.
+
+This process builds the fabric, starts the daemons with settings files of the kind that a user would write, and then
+only watches: the collector's feed for the view, the path server's decisions, and at the end the hosts' own logs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+import yaml
+
+from collectors.feed import FeedSettings
+from collectors.feed_client import FeedClient, FeedClientSettings
+from collectors.process import CollectorProcessSettings
+from collectors.values import HopRecord, Snapshot
+from controller.daemon_settings import DaemonSettings
+from controller.demo.live import LiveView, Status
+from controller.demo.moves import describe, first_on_new_path_ns, phase_name
+from controller.demo.outcome import Move, Outcome
+from controller.demo.scenario import NS_PER_S, Scenario
+from controller.demo.settings import DemoSettings
+from controller.paths.client import RouteClient, RouteClientSettings
+from controller.paths.codec import RecordQuery
+from controller.paths.settings import PathServerSettings, RecordSettings
+from dataplane.clock import MonotonicClock
+from dataplane.config import Strict
+from dataplane.errors import FabricError
+from dataplane.fabric.hosts import Receiver
+from dataplane.fabric.kernel.agent import AgentPlan, plan_flow, replay
+from dataplane.fabric.kernel.fabric import KernelFabric, KernelSettings
+from dataplane.fabric.topology_file import dumps
+
+_VIEW_INTERVAL_NS = 200_000_000
+_READY_S = 60.0
+_POLL_S = 0.05
+_AGENTS_START_S = 4.0
+_AFTER_END_S = 5.0
+_MAX_RECORDS = 20_000
+
+
+@dataclass
+class KernelRun:
+    """One run of the scenario between namespaces; `run` returns what it showed. Needs root."""
+
+    scenario: Scenario
+    settings: DemoSettings
+    view: LiveView
+    out: Path
+    seed: int = 0
+    _moves: list[Move] = field(default_factory=list)
+    _snapshots: list[tuple[str, Snapshot]] = field(default_factory=list)
+    _latest: Snapshot | None = None
+    _origin_ns: int = 0
+
+    def __post_init__(self) -> None:
+        if self.scenario.topology.collector is None:
+            raise FabricError(f"topology {self.scenario.topology.name}: has no collector; the demo needs one")
+        self._collector_host = self.scenario.topology.collector.host
+        self._clock = MonotonicClock()
+
+    def run(self) -> Outcome:
+        """Build, run from zero to the scenario's end, and remove everything again."""
+        with KernelFabric(self.scenario.topology, KernelSettings(seed=self.seed)) as fabric:
+            fabric.wait_ready()
+            return asyncio.run(self._run(fabric))
+
+    async def _run(self, fabric: KernelFabric) -> Outcome:
+        self._start_daemons(fabric)
+        switches = len(self.scenario.topology.switches)
+        await _until(
+            lambda: _count(fabric.run_dir / "controller.log", ": right, ") >= switches, "the controller", fabric
+        )
+        self._origin_ns = self._clock.now_ns() + round(_AGENTS_START_S * NS_PER_S)
+        agents = self._start_agents(fabric)
+        feed = FeedClientSettings(address=_address(fabric, "collector"))
+        routes = RouteClientSettings(address=_address(fabric, "paths"))
+        async with FeedClient(feed) as collector, RouteClient(routes) as paths:
+            watching = [asyncio.create_task(self._watch(collector)), asyncio.create_task(self._listen(paths))]
+            try:
+                await self._until_end(fabric, agents)
+            finally:
+                for task in watching:
+                    task.cancel()
+            for task in watching:
+                with suppress(asyncio.CancelledError):
+                    await task
+            records = await self._records_of_moves(paths)
+        return self._outcome(fabric, records)
+
+    # the processes
+
+    def _start_daemons(self, fabric: KernelFabric) -> None:
+        """Start collector, path server and controller in the collector's namespace; their sockets are files."""
+        topology = fabric.run_dir / "topology.yaml"
+        topology.write_text(dumps(self.scenario.topology), encoding="utf-8")
+        database = self.out.resolve() / "records.sqlite"
+        for suffix in ("", "-wal", "-shm"):
+            Path(f"{database}{suffix}").unlink(missing_ok=True)
+        switches = {node.name: fabric.p4runtime_address(node.name) for node in self.scenario.topology.switches}
+        collector = CollectorProcessSettings(
+            topology=str(topology),
+            feed=FeedSettings(address=_address(fabric, "collector")),
+            collector=self.settings.collector(),
+        )
+        paths = PathServerSettings(
+            topology=str(topology),
+            feed=_address(fabric, "collector"),
+            listen=_address(fabric, "paths"),
+            interval_ns=self.settings.decision_interval_ns,
+            decide=self.settings.decide,
+            records=RecordSettings(database=str(database)),
+        )
+        daemon = DaemonSettings(
+            topology=str(topology),
+            switches=switches,
+            path_server=_address(fabric, "paths"),
+            watches=(self.settings.watch,),
+        )
+        for name, command, settings in (
+            ("collector", ["collector"], collector),
+            ("paths", ["paths", "serve"], paths),
+            ("controller", ["controller"], daemon),
+        ):
+            file = fabric.run_dir / f"{name}.yaml"
+            _write(file, settings)
+            self._start(fabric, self._collector_host, name, ["-m", "controller.cli", *command, "--settings", str(file)])
+
+    def _start_agents(self, fabric: KernelFabric) -> dict[str, subprocess.Popen[bytes]]:
+        started: dict[str, subprocess.Popen[bytes]] = {}
+        flows = self.scenario.packet_flows()
+        ends = [planned.flow for planned in self.scenario.flows]
+        for host in self.scenario.topology.hosts:
+            send = tuple(plan_flow(f) for f in flows if ends[f.flow_id].src_host == host.name)
+            ports = tuple(f.dst_port for f in flows if ends[f.flow_id].dst_host == host.name)
+            if not send and not ports:
+                continue
+            plan = AgentPlan(
+                origin_ns=self._origin_ns,
+                end_ns=self.scenario.end_ns + NS_PER_S,
+                seed=self.seed,
+                log=str(fabric.run_dir / f"{host.name}.flows"),
+                send=send,
+                receive_ports=ports,
+            )
+            file = fabric.run_dir / f"{host.name}.yaml"
+            _write(file, plan)
+            name = f"agent-{host.name}"
+            started[host.name] = self._start(
+                fabric, host.name, name, ["-m", "dataplane.fabric.kernel.agent", str(file)]
+            )
+        return started
+
+    @staticmethod
+    def _start(fabric: KernelFabric, node: str, name: str, arguments: list[str]) -> subprocess.Popen[bytes]:
+        root = str(Path(__file__).parents[2])
+        inherited = os.environ.get("PYTHONPATH", "")
+        environment = {**os.environ, "PYTHONPATH": f"{root}:{inherited}" if inherited else root}
+        with (fabric.run_dir / f"{name}.log").open("wb") as log:
+            return fabric.run_in(node, [sys.executable, *arguments], stdout=log, stderr=log, env=environment)
+
+    # watching
+
+    async def _watch(self, collector: FeedClient) -> None:
+        async for snapshot in collector.snapshots(_VIEW_INTERVAL_NS):
+            now_ns = self._clock.now_ns() - self._origin_ns
+            if (
+                self._latest is not None
+                and self._latest.taken_ns - self._origin_ns < self.scenario.congest_ns <= now_ns
+            ):
+                self._snapshots.append(("before", self._latest))
+            self._latest = snapshot
+            if now_ns < 0:
+                continue
+            self.view.congested = self.scenario.congested if now_ns >= self.scenario.congest_ns else None
+            status = Status(
+                time_s=now_ns / NS_PER_S,
+                end_s=self.scenario.end_ns / NS_PER_S,
+                phase=phase_name(self.scenario, now_ns, moved=bool(self._moves)),
+                reports=sum(state.received for state in snapshot.reporters.values()),
+                lost_reports=sum(state.lost for state in snapshot.reporters.values()),
+            )
+            self.view.show(status, snapshot)
+
+    async def _listen(self, paths: RouteClient) -> None:
+        async for decision in paths.decisions(recent=0):
+            time_ns = decision.time_ns - self._origin_ns
+            move = Move(time_ns, decision.flow, decision.old_path, decision.new_path, decision.reason)
+            if not self._moves and self._latest is not None:
+                self._snapshots.append(("during", self._latest))
+            self._moves.append(move)
+            self.view.decided(describe(move))
+
+    async def _until_end(self, fabric: KernelFabric, agents: dict[str, subprocess.Popen[bytes]]) -> None:
+        """Wait for every agent's end; raise FabricError, with its last words, for one that failed or a dead switch."""
+        deadline_ns = self._origin_ns + self.scenario.end_ns + round((1 + _AFTER_END_S) * NS_PER_S)
+        kept = False
+        while any(agent.poll() is None for agent in agents.values()):
+            fabric.check()
+            now_ns = self._clock.now_ns()
+            if now_ns > deadline_ns:
+                late = sorted(name for name, agent in agents.items() if agent.poll() is None)
+                raise FabricError(f"hosts {', '.join(late)} have not ended {_AFTER_END_S:.0f} s after their flows")
+            if not kept and now_ns - self._origin_ns >= self.scenario.end_ns and self._latest is not None:
+                self._snapshots.append(("after", self._latest))
+                kept = True
+            await asyncio.sleep(_POLL_S)
+        for name, agent in agents.items():
+            if agent.returncode:
+                raise FabricError(f"host {name}: {_last_line(fabric.run_dir / f'agent-{name}.log')}")
+
+    # what it showed
+
+    async def _records_of_moves(self, paths: RouteClient) -> list[HopRecord]:
+        found: list[HopRecord] = []
+        hosts = self.scenario.topology.host
+        for flow in {move.flow for move in self._moves}:
+            query = RecordQuery(
+                src=str(hosts[flow.src_host].ipv4),
+                dst=str(hosts[flow.dst_host].ipv4),
+                limit=_MAX_RECORDS,
+            )
+            found += await paths.records(query)
+        return found
+
+    def _outcome(self, fabric: KernelFabric, records: list[HopRecord]) -> Outcome:
+        receivers = {
+            host.name: replay(log)
+            for host in self.scenario.topology.hosts
+            if (log := fabric.run_dir / f"{host.name}.flows").exists()
+        }
+        reporters = {} if self._latest is None else self._latest.reporters
+        first_ns = first_on_new_path_ns(self.scenario.topology, self._moves, records, self._origin_ns)
+        return Outcome(
+            scenario=self.scenario,
+            receivers={host.name: receivers.get(host.name, Receiver()) for host in self.scenario.topology.hosts},
+            moves=tuple(self._moves),
+            snapshots=tuple(self._snapshots),
+            reports=sum(state.received for state in reporters.values()),
+            lost_reports=sum(state.lost for state in reporters.values()),
+            first_on_new_path_ns=first_ns,
+        )
+
+
+def _address(fabric: KernelFabric, name: str) -> str:
+    # Not "<name>.sock": a topology's node may have the name of a daemon.
+    return f"unix:{fabric.run_dir}/daemon-{name}.sock"
+
+
+def _write(file: Path, settings: Strict) -> None:
+    file.write_text(yaml.safe_dump(msgspec.to_builtins(settings), sort_keys=False), encoding="utf-8")
+
+
+def _count(log: Path, text: str) -> int:
+    with suppress(FileNotFoundError):
+        return log.read_text(encoding="utf-8", errors="replace").count(text)
+    return 0
+
+
+def _last_line(log: Path) -> str:
+    lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    return lines[-1] if lines else "it said nothing"
+
+
+async def _until(condition: Callable[[], bool], who: str, fabric: KernelFabric) -> None:
+    """Wait for a condition; raise FabricError, with the last line of the log, when it takes too long."""
+    for _ in range(math.ceil(_READY_S / _POLL_S)):
+        if condition():
+            return
+        fabric.check()
+        await asyncio.sleep(_POLL_S)
+    raise FabricError(f"{who} is not ready after {_READY_S:.0f} s: {_last_line(fabric.run_dir / 'controller.log')}")

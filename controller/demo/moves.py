@@ -1,0 +1,54 @@
+"""Moves as the demo tells them, and when the first packet took a new path."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+from collectors.values import HopRecord
+from controller.demo.outcome import Move
+from controller.demo.scenario import NS_PER_S, Scenario
+from dataplane.fabric.topology import Topology
+
+_NS_PER_US = 1_000
+
+
+def describe(move: Move) -> str:
+    """Return a move as the line that the live view and the log show."""
+    return f"{move.time_ns / NS_PER_S:7.3f} s  {move.flow.src_host} → {move.flow.dst_host} moves: {move.reason}"
+
+
+def phase_name(scenario: Scenario, now_ns: int, *, moved: bool) -> str:
+    """Return what is going on at a time of the run, in one word."""
+    if now_ns < scenario.congest_ns:
+        return "warm-up" if now_ns < scenario.warm_up_ns else "before"
+    return "rerouted" if moved else "congested"
+
+
+def new_links(move: Move) -> set[tuple[str, str]]:
+    """Return the links of a move's new path that the old one did not have."""
+    return set(pairwise(move.new)) - set(pairwise(move.old))
+
+
+def first_on_new_path_ns(
+    topology: Topology, moves: Sequence[Move], records: Iterable[HopRecord], origin_ns: int
+) -> int | None:
+    """Return when telemetry first saw a moved flow on a new link, as run time; None if it never did.
+
+    The stamp is the switch's, at the packet's arrival; switches share the machine's clock. Packets without telemetry
+    may have been earlier by up to the sampling distance.
+    """
+    hosts = topology.host_by_address
+    by_flow = {(move.flow.src_host, move.flow.dst_host): move for move in reversed(moves)}
+    seen: list[int] = []
+    for record in records:
+        src, dst = hosts.get(record.flow.src), hosts.get(record.flow.dst)
+        move = by_flow.get((src.name, dst.name)) if src and dst else None
+        switch = topology.switch_by_id.get(record.node_id)
+        if move is None or switch is None or record.egress_port is None or record.ingress_timestamp_ns is None:
+            continue
+        peer = topology.neighbours[switch.name].get(record.egress_port)
+        stamp_ns = record.ingress_timestamp_ns - origin_ns
+        if peer is not None and (switch.name, peer.node) in new_links(move) and stamp_ns >= move.time_ns - _NS_PER_US:
+            seen.append(stamp_ns)
+    return min(seen, default=None)

@@ -1,0 +1,96 @@
+"""From what a user asks for (a topology, a matrix, settings) to a scenario of a size that can be watched."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from controller.base_paths import base_paths, next_hops
+from controller.demo.scenario import Scenario, ScenarioSettings, base_load_bps, plan
+from dataplane.errors import ConfigError, FabricError
+from dataplane.fabric.demands import load_demands, load_yates
+from dataplane.fabric.scaling import scaled
+from dataplane.fabric.topology import Topology
+from dataplane.fabric.topology_file import load_topology, topologies_folder
+
+Demands = Mapping[tuple[str, str], float]
+"""bit/s by (source host, destination host)."""
+
+_REAL_MATRICES = "yates_abilene_hourly.txt"
+_YATES_SUFFIX = ".txt"
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A scenario and where its demands came from."""
+
+    scenario: Scenario
+    demands_from: str
+    rate_divisor: int
+
+
+def prepare(spec: str, demands_file: Path | None, settings: ScenarioSettings) -> Prepared:
+    """Return the scenario for a topology and a matrix; raise ConfigError or FabricError naming what is wrong."""
+    topology = load_topology(spec)
+    demands, source = _demands(topology, demands_file, settings)
+    demands = normalised(topology, demands, settings.peak_utilisation)
+    divisor = settings.rate_divisor or _divisor(topology, demands, settings)
+    small = {pair: rate_bps / divisor for pair, rate_bps in demands.items()}
+    return Prepared(plan(scaled(topology, divisor), small, settings), source, divisor)
+
+
+def normalised(topology: Topology, demands: Demands, peak_utilisation: float) -> dict[tuple[str, str], float]:
+    """Return demands in the same proportions that load the busiest link between switches to `peak_utilisation`."""
+    load = base_load_bps(topology, demands)
+    peak = max((load[key] / topology.directed_links[key].rate_bps for key in load), default=0.0)
+    if not peak:
+        raise FabricError(f"topology {topology.name}: the demands cross no link between switches")
+    return {pair: rate_bps * peak_utilisation / peak for pair, rate_bps in demands.items()}
+
+
+def _demands(topology: Topology, file: Path | None, settings: ScenarioSettings) -> tuple[Demands, str]:
+    hosts = senders(topology)
+    file = file or _default_file(topology)
+    if file is None:
+        return {(src, dst): 1.0 for src in hosts for dst in hosts if src != dst}, "equal demands between all hosts"
+    if file.suffix == _YATES_SUFFIX:
+        matrices = load_yates(file, hosts)
+        if not 0 <= settings.matrix < len(matrices):
+            raise ConfigError(f"has {len(matrices)} matrices, from 0; there is no {settings.matrix}", file=str(file))
+        matrix, source = matrices[settings.matrix], f"{file.name}, matrix {settings.matrix}"
+    else:
+        matrix, source = load_demands(file, hosts), file.name
+    return {(src, dst): float(rate_bps) for src, dst, rate_bps in matrix.pairs()}, source
+
+
+def senders(topology: Topology) -> tuple[str, ...]:
+    """Return the hosts that send and receive: all but the collector's, in the order of their switches' ids."""
+    collector = topology.collector.host if topology.collector else None
+    ids = {node.name: node.node_id for node in topology.switches}
+    hosts = [host.name for host in topology.hosts if host.name != collector]
+    return tuple(sorted(hosts, key=lambda name: (ids[topology.attachment[name].node], hosts.index(name))))
+
+
+def _default_file(topology: Topology) -> Path | None:
+    """Return the measured matrices beside a checkout if they are there, else the bundled file, else None."""
+    bundled = topologies_folder() / f"{topology.name}-demands.csv"
+    measured = topologies_folder().parent.parent / "shared" / "data" / _REAL_MATRICES
+    if topology.name == "abilene" and measured.is_file():
+        return measured
+    return bundled if bundled.is_file() else None
+
+
+def _divisor(topology: Topology, demands: Demands, settings: ScenarioSettings) -> int:
+    """Return the divisor, of two significant digits, that makes the background `hops_per_s` frames times switches."""
+    hops = next_hops(topology)
+    bit_hops = 0.0
+    for (src, dst), rate_bps in demands.items():
+        path = next(base_paths(hops, topology.attachment[src].node, topology.attachment[dst].node))
+        bit_hops += rate_bps * len(path)
+    exact = bit_hops / (8 * settings.frame_bytes) / settings.hops_per_s
+    if exact <= 1:
+        return 1
+    step: int = 10 ** max(0, math.floor(math.log10(exact)) - 1)
+    return math.ceil(exact / step) * step

@@ -1,0 +1,49 @@
+"""Everything about the demo that a settings file can change."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from collectors.settings import CollectorSettings, StateSettings
+from controller.demo.scenario import ScenarioSettings
+from controller.paths.settings import DecideSettings
+from controller.tables.int_watch import Watch
+from dataplane.config import Strict
+
+_DelayNs = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class LoopDelays(Strict, frozen=True):
+    """What the control loop's own parts take in virtual time; the network's delays come on top."""
+
+    report_ns: _DelayNs = 200_000
+    """From a report's arrival at the collector's host to its figures in the state."""
+    decision_ns: _DelayNs = 2_000_000
+    """From a snapshot to the routes that were decided on it."""
+    write_ns: _DelayNs = 1_000_000
+    """From sending a batch of table writes to its effect and acknowledgement."""
+    drain_ns: _DelayNs = 500_000_000
+    """From the last new entry to the first removal, for packets that are still on the old path."""
+
+
+class DemoSettings(Strict, frozen=True):
+    """A demo settings file (TOML or YAML)."""
+
+    scenario: ScenarioSettings = ScenarioSettings()
+    """Flows, rates and times."""
+    delays: LoopDelays = LoopDelays()
+    """The control loop's delays in virtual time; in the kernel they are what they are."""
+    decide: DecideSettings = DecideSettings(
+        min_gain=0.25, min_gain_ns=30_000_000, hold_down_ns=10_000_000_000, settle_ns=1_000_000_000
+    )
+    """How the path server chooses; margins suit links on which one frame takes milliseconds."""
+    decision_interval_ns: Annotated[int, msgspec.Meta(ge=1)] = 100_000_000
+    """Time between two rounds of decisions."""
+    watch: Watch = Watch(sample_every=2, instructions=(0, 1, 2, 3, 4, 7))
+    """Which packets carry telemetry, and which."""
+
+    def collector(self) -> CollectorSettings:
+        """Return the collector's settings that go with the watch rule."""
+        return CollectorSettings(state=StateSettings(sample_every=self.watch.sample_every))

@@ -1,0 +1,115 @@
+"""Values of the path server to bytes and back: MessagePack, with a version in front of everything that is sent.
+
+Sent messages are [version, body]; what is stored has no version of its own, the database's layout covers it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+import msgspec
+
+from controller.errors import PathError
+from controller.intents import FlowSpec
+from controller.paths.decide import Decision
+from controller.paths.graph import Path, PathFigures
+from dataplane.fabric.topology import LinkKey
+
+VERSION: Final = 1
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What the path server thinks of a flow: its path and the candidates now, why it is there, and its last moves."""
+
+    flow: FlowSpec
+    present: PathFigures
+    candidates: tuple[PathFigures, ...]
+    rate_bps: int
+    reason: str
+    moves: tuple[Decision, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordQuery:
+    """Which hop records are wanted: between two addresses (of one flow, with protocol and ports), of a link or a time.
+
+    Addresses are text; the span of time is from `start_ns` on and before `end_ns`.
+    """
+
+    src: str | None = None
+    dst: str | None = None
+    protocol: int | None = None
+    src_port: int | None = None
+    dst_port: int | None = None
+    link: LinkKey | None = None
+    start_ns: int | None = None
+    end_ns: int | None = None
+    limit: int = 100
+
+
+@dataclass(frozen=True, slots=True)
+class PathServerStatus:
+    """The path server's counters: what it keeps, does and drops."""
+
+    version: int
+    flows: int
+    explicit_routes: int
+    last_step_ns: int | None
+    snapshot_age_ns: int | None
+    counters: dict[str, int]
+    last_problem: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class RecentDecisions:
+    """The request for a stream of decisions that begins with the last `recent` ones."""
+
+    recent: int = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Assigned:
+    """An explicit path and the time at which the flow moved there."""
+
+    path: Path
+    since_ns: int
+
+
+class _Message(msgspec.Struct, array_like=True, frozen=True):
+    version: int
+    body: msgspec.Raw
+
+
+def pack(body: object) -> bytes:
+    """Return a value as a message."""
+    return msgspec.msgpack.encode((VERSION, body))
+
+
+def unpack(message: bytes, schema: type[T]) -> T:
+    """Return the value of a message; raise PathError for another version or layout."""
+    try:
+        outer = msgspec.msgpack.decode(message, type=_Message)
+        if outer.version != VERSION:
+            raise PathError(f"the peer speaks version {outer.version}, this side {VERSION}: update one of the two")
+        return msgspec.msgpack.decode(outer.body, type=schema)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise PathError(f"a message does not decode as {schema.__name__}: {error}") from error
+
+
+def freeze(value: object) -> bytes:
+    """Return a value as it is stored."""
+    return msgspec.msgpack.encode(value)
+
+
+def thaw(data: object, schema: type[T]) -> T:
+    """Return a stored value; raise PathError if it is not what it should be."""
+    if not isinstance(data, bytes):
+        raise PathError(f"a stored {schema.__name__} is a {type(data).__name__}, not bytes")
+    try:
+        return msgspec.msgpack.decode(data, type=schema)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise PathError(f"a stored {schema.__name__} does not decode: {error}") from error

@@ -1,0 +1,220 @@
+"""The path server without process, feed or clock: snapshots in, sets of routes out, decisions kept and explained."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+
+from collectors.values import FlowKey, Snapshot
+from controller.errors import ControllerError, PathError
+from controller.intents import FlowSpec, Route, RouteSet
+from controller.paths.codec import Assigned, Explanation
+from controller.paths.decide import Assignment, Decision, decide, explain
+from controller.paths.graph import Network, Path
+from controller.paths.settings import DecideSettings, ManagedFlow
+from controller.paths.store import PathStore
+from controller.tables.flow_paths import check
+from dataplane.fabric.topology import Topology
+
+RECENT_DECISIONS = 1000
+"""Decisions that are kept in memory; the store keeps more."""
+
+_EXPLAINED_MOVES = 10
+
+
+class PathServerCore:
+    """Steps the decider and remembers what it did; the same object serves virtual time and the process."""
+
+    def __init__(
+        self,
+        topology: Topology,
+        settings: DecideSettings,
+        *,
+        flows: tuple[ManagedFlow, ...] = (),
+        store: PathStore | None = None,
+        max_flows: int = 4096,
+        forget_after_ns: int = 60_000_000_000,
+    ) -> None:
+        self.network = Network(topology)
+        self.settings = settings
+        self.decisions: deque[Decision] = deque(maxlen=RECENT_DECISIONS)
+        self.counters: Counter[str] = Counter()
+        self.last_problem: str | None = None
+        self._store = store
+        self._max_flows, self._forget_after_ns = max_flows, forget_after_ns
+        self._rates = {flow.spec: flow.rate_bps for flow in flows}
+        self._seen_ns: dict[FlowSpec, int] = {}
+        self._assigned: dict[FlowSpec, Assigned] = {}
+        self._moved_ns: dict[FlowSpec, int] = {}
+        self._snapshot: Snapshot | None = None
+        self._check_flows()
+        version = self._restore()
+        self.routes = RouteSet(version, self._routes())
+
+    @property
+    def flows(self) -> int:
+        """How many flows are looked after."""
+        return len(self._rates) if self._rates else len(self._seen_ns)
+
+    def step(self, snapshot: Snapshot, now_ns: int) -> RouteSet | None:
+        """Decide one round; return the new set of routes, None where it stays as it is."""
+        self._snapshot = snapshot
+        self._discover(snapshot, now_ns)
+        forgotten = self._forget(now_ns)
+        decisions = decide(snapshot, self.network, self.current(snapshot, now_ns), self.settings, now_ns=now_ns)
+        for decision in decisions:
+            self._apply(decision)
+        if not decisions and not forgotten:
+            return None
+        self.counters["moves"] += len(decisions)
+        self.decisions.extend(decisions)
+        self.routes = RouteSet(self.routes.version + 1, self._routes())
+        self._save(decisions)
+        return self.routes
+
+    def current(self, snapshot: Snapshot, now_ns: int) -> dict[FlowSpec, Assignment]:
+        """Return every flow looked after with the path that it is on, as far as anybody can know."""
+        measured = self._measured(snapshot)
+        rates = self._measured_rates_bps(snapshot)
+        found: dict[FlowSpec, Assignment] = {}
+        for flow in self._rates or self._seen_ns:
+            path = self._path(flow, measured)
+            if path is not None and len(path) > 1:
+                since_ns = self._moved_ns.get(flow)
+                # A time in the future is from before the clock's machine restarted.
+                since_ns = None if since_ns is None or since_ns > now_ns else since_ns
+                rate_bps = self._rates.get(flow)
+                found[flow] = Assignment(path, since_ns, rates.get(flow) if rate_bps is None else rate_bps)
+        return found
+
+    def why(self, flow: FlowSpec, now_ns: int) -> Explanation:
+        """Explain a flow's present path by the last snapshot; raise PathError for a flow not looked after."""
+        snapshot = self._snapshot
+        if snapshot is None:
+            raise PathError("nothing can be explained before the first snapshot")
+        current = self.current(snapshot, now_ns)
+        if flow not in current:
+            raise PathError(f"flow {flow.src_host}->{flow.dst_host} is not looked after, or stays within one switch")
+        verdict = explain(snapshot, self.network, current, self.settings, now_ns=now_ns, flow=flow)
+        moves = [decision for decision in reversed(self.decisions) if decision.flow == flow][:_EXPLAINED_MOVES]
+        return Explanation(flow, verdict.present, verdict.candidates, verdict.rate_bps, verdict.reason, tuple(moves))
+
+    def _save(self, decisions: Sequence[Decision]) -> None:
+        """Save what must survive; traffic is moved even while the file does not take it, which is counted and told."""
+        if self._store is None:
+            return
+        try:
+            self._store.save(self.routes.version, self._assigned, decisions)
+        except PathError as error:
+            self.counters["saves_failed"] += 1
+            self.last_problem = str(error)
+
+    def _check_flows(self) -> None:
+        for flow in self._rates:
+            for host in (flow.src_host, flow.dst_host):
+                if host not in self.network.topology.attachment:
+                    raise PathError(f"flows: topology {self.network.topology.name} has no host {host!r}")
+
+    def _restore(self) -> int:
+        """Take up the saved paths that the topology still has; return the version to go on from."""
+        if self._store is None:
+            return 0
+        version, assigned = self._store.load()
+        for flow, entry in assigned.items():
+            try:
+                check(self.network.topology, Route(flow, entry.path))
+            except ControllerError:
+                self.counters["saved_routes_dropped"] += 1
+                continue
+            self._assigned[flow] = entry
+            self._moved_ns[flow] = entry.since_ns
+            if not self._rates:
+                self._seen_ns[flow] = entry.since_ns
+        self.decisions.extend(reversed(self._store.decisions(limit=RECENT_DECISIONS)))
+        # What is served may differ from what was saved, and a version never stands for two sets.
+        return version + (len(self._assigned) != len(assigned))
+
+    def _discover(self, snapshot: Snapshot, now_ns: int) -> None:
+        """Take note of the pairs of hosts that telemetry shows, unless the flows are listed in the settings."""
+        if self._rates:
+            return
+        for flow in {spec for key in snapshot.paths if (spec := self._host_pair(key)) is not None}:
+            if flow not in self._seen_ns and len(self._seen_ns) >= self._max_flows:
+                self.counters["flows_over_limit"] += 1
+            else:
+                self._seen_ns[flow] = now_ns
+
+    def _forget(self, now_ns: int) -> bool:
+        """Drop flows not seen for long; return whether an explicit path went with one."""
+        old = [flow for flow, seen_ns in self._seen_ns.items() if now_ns - seen_ns > self._forget_after_ns]
+        for flow in old:
+            del self._seen_ns[flow]
+            self._moved_ns.pop(flow, None)
+        routed = [flow for flow in old if flow in self._assigned]
+        for flow in routed:
+            del self._assigned[flow]
+        return bool(routed)
+
+    def _host_pair(self, key: FlowKey) -> FlowSpec | None:
+        hosts = self.network.topology.host_by_address
+        src, dst = hosts.get(key.src), hosts.get(key.dst)
+        return None if src is None or dst is None or src is dst else FlowSpec(src.name, dst.name)
+
+    def _measured(self, snapshot: Snapshot) -> Mapping[FlowSpec, Path]:
+        """Return the path that each flow was last seen on."""
+        newest: dict[FlowSpec, tuple[int, Path]] = {}
+        for key, state in snapshot.paths.items():
+            for flow in self._specs_of(key):
+                if flow not in newest or state.age_ns < newest[flow][0]:
+                    newest[flow] = state.age_ns, state.switches
+        return {flow: path for flow, (_, path) in newest.items()}
+
+    def _measured_rates_bps(self, snapshot: Snapshot) -> Mapping[FlowSpec, int]:
+        """Return what telemetry says that each flow sends; flows between the same hosts add up."""
+        rates: Counter[FlowSpec] = Counter()
+        for key, state in snapshot.paths.items():
+            for flow in self._specs_of(key) if state.rate_bps is not None else ():
+                rates[flow] += state.rate_bps or 0
+        return rates
+
+    def _specs_of(self, key: FlowKey) -> Iterator[FlowSpec]:
+        """Yield the names by which a measured flow may be looked after: its hosts alone, and its whole 5-tuple."""
+        pair = self._host_pair(key)
+        if pair is not None:
+            yield pair
+            yield FlowSpec(pair.src_host, pair.dst_host, key.protocol, key.src_port, key.dst_port)
+
+    def _path(self, flow: FlowSpec, measured: Mapping[FlowSpec, Path]) -> Path | None:
+        """Return the assigned path, else the only base path, else the one it was seen on, else the first base path."""
+        if flow in self._assigned:
+            return self._assigned[flow].path
+        src, dst = self.network.ends(flow.src_host, flow.dst_host)
+        base = self.network.base(src, dst)
+        if base is None or base[1]:
+            return None if base is None else base[0]
+        seen = measured.get(flow)
+        return seen if seen is not None and self._is_path(seen, src, dst) else base[0]
+
+    def _is_path(self, path: Path, src: str, dst: str) -> bool:
+        return (
+            bool(path)
+            and (path[0], path[-1]) == (src, dst)
+            and all(pair in self.network.graph.edges for pair in pairwise(path))
+        )
+
+    def _apply(self, decision: Decision) -> None:
+        self._moved_ns[decision.flow] = decision.time_ns
+        base = self.network.base(decision.new_path[0], decision.new_path[-1])
+        if base == (decision.new_path, True):
+            self._assigned.pop(decision.flow, None)
+        else:
+            self._assigned[decision.flow] = Assigned(decision.new_path, decision.time_ns)
+
+    def _routes(self) -> tuple[Route, ...]:
+        return tuple(Route(flow, entry.path) for flow, entry in sorted(self._assigned.items(), key=_route_order))
+
+
+def _route_order(item: tuple[FlowSpec, Assigned]) -> tuple[str, ...]:
+    flow = item[0]
+    return tuple(map(str, (flow.src_host, flow.dst_host, flow.protocol, flow.src_port, flow.dst_port)))

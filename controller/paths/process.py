@@ -1,0 +1,77 @@
+"""What `millrace paths` runs: the path server until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+from collectors.feed_client import FeedClient, FeedClientSettings
+from controller.paths.core import PathServerCore
+from controller.paths.database import Database
+from controller.paths.recorder import Recorder
+from controller.paths.server import Feed, PathServer
+from controller.paths.settings import PathServerSettings
+from controller.paths.store import PathStore
+from controller.running import run_until
+from dataplane.clock import Clock, MonotonicClock
+from dataplane.config import load
+from dataplane.fabric.topology import Topology
+from dataplane.fabric.topology_file import load_topology
+
+LOGGER = logging.getLogger("millrace.paths")
+
+
+def load_settings(path: Path) -> PathServerSettings:
+    """Return a settings file's content; raise ConfigError with file, line and key."""
+    return load(path, PathServerSettings)
+
+
+def run(settings: PathServerSettings, on_ready: Callable[[str], None] | None = None) -> None:
+    """Decide until SIGINT or SIGTERM; `on_ready` gets one line: where routes are served."""
+    topology = load_topology(settings.topology)
+    asyncio.run(_until_signalled(settings, topology, on_ready))
+
+
+async def _until_signalled(
+    settings: PathServerSettings, topology: Topology, on_ready: Callable[[str], None] | None
+) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    async with FeedClient(FeedClientSettings(address=settings.feed), on_wait=LOGGER.warning) as feed:
+        await serve(settings, topology, feed, MonotonicClock(), stop, on_ready=on_ready)
+
+
+async def serve(
+    settings: PathServerSettings,
+    topology: Topology,
+    feed: Feed,
+    clock: Clock,
+    stop: asyncio.Event,
+    *,
+    on_ready: Callable[[str], None] | None = None,
+) -> None:
+    """Decide until `stop` is set; raise PathError for a database or an address that cannot be had, FeedError."""
+    records = settings.records
+    database = Database(records.database)
+    try:
+        store = PathStore(database, max_decisions=records.max_decisions)
+        core = PathServerCore(
+            topology,
+            settings.decide,
+            flows=settings.flows,
+            store=store,
+            max_flows=settings.max_flows,
+            forget_after_ns=settings.forget_after_ns,
+        )
+        recorder = Recorder(database, max_records=records.max_records, batch_records=records.batch_records)
+        server = PathServer(core, recorder, settings, clock)
+        if on_ready is not None:
+            on_ready(f"routes at {server.address}")
+        await run_until(server.run(feed), stop)
+    finally:
+        database.close()

@@ -1,0 +1,36 @@
+"""From a query to the recorder's answer."""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+
+from collectors.values import FlowKey, HopRecord
+from controller.errors import PathError
+from controller.paths.codec import RecordQuery
+from controller.paths.recorder import Recorder
+from dataplane.fabric.topology import Topology
+
+
+def answer(recorder: Recorder, topology: Topology, query: RecordQuery) -> list[HopRecord]:
+    """Return what a query selects, newest first; raise PathError unless it names exactly one thing."""
+    chosen = [part for part in (query.src, query.link, query.start_ns) if part is not None]
+    if len(chosen) != 1:
+        raise PathError("a query names two addresses, a link or a span of time, and only one of them")
+    if query.link is not None:
+        return recorder.of_link(topology, query.link, query.limit)
+    if query.start_ns is not None:
+        if query.end_ns is None:
+            raise PathError("a span of time has a start and an end")
+        return recorder.in_time(query.start_ns, query.end_ns, query.limit)
+    return _by_addresses(recorder, query)
+
+
+def _by_addresses(recorder: Recorder, query: RecordQuery) -> list[HopRecord]:
+    try:
+        src, dst = ip_address(query.src or ""), ip_address(query.dst or "")
+    except ValueError as error:
+        raise PathError(f"a query by addresses: {error}") from error
+    if query.protocol is None:
+        return recorder.between(src, dst, query.limit)
+    key = FlowKey(src, dst, query.protocol, query.src_port or 0, query.dst_port or 0)
+    return recorder.of_flow(key, query.limit)

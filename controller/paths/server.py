@@ -1,0 +1,244 @@
+"""The path server's process: the collector's feed in, routes, decisions and answers out (spec/offload.md, section 4).
+
+Service millrace.paths.v1.Paths over gRPC with generic handlers: Routes (the full set at once, then each new one),
+Decisions (the last ones, then each as it is made), Why, Records, Status (once each). Everything that touches the
+database runs in one thread of its own, so that a slow disk delays neither feed nor answers of others. Nothing here
+authenticates: the address is a unix socket, guarded by its folder's rights, or loopback.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, Protocol, TypeVar
+
+import grpc
+import grpc.aio
+
+from collectors import codec as collector_codec
+from collectors.values import HopRecord, Snapshot
+from controller.errors import PathError
+from controller.intents import FlowSpec, RouteSet
+from controller.paths.codec import (
+    PathServerStatus,
+    RecentDecisions,
+    RecordQuery,
+    pack,
+    unpack,
+)
+from controller.paths.core import RECENT_DECISIONS, PathServerCore
+from controller.paths.decide import Decision
+from controller.paths.queries import answer
+from controller.paths.recorder import Recorder
+from controller.paths.settings import PathServerSettings
+from dataplane.clock import Clock
+
+LOGGER = logging.getLogger("millrace.paths")
+
+SERVICE: Final = "millrace.paths.v1.Paths"
+MAX_PENDING_BATCHES = 64
+"""Batches of records that wait for the database before more are dropped and counted."""
+MAX_PENDING_DECISIONS = 1024
+"""Decisions that wait for one subscriber before more are dropped and counted."""
+
+T = TypeVar("T")
+_Context = grpc.aio.ServicerContext[bytes, bytes]
+
+
+class Feed(Protocol):
+    """Where snapshots and records come from: `collectors.feed_client.FeedClient`."""
+
+    def snapshots(self, interval_ns: int) -> AsyncIterator[Snapshot]:
+        """Yield a snapshot at every interval."""
+        ...
+
+    def records(self) -> AsyncIterator[tuple[HopRecord, ...]]:
+        """Yield batches of hop records."""
+        ...
+
+
+class PathServer:
+    """Runs a core on a feed and serves it; construct it inside a running event loop."""
+
+    def __init__(self, core: PathServerCore, recorder: Recorder, settings: PathServerSettings, clock: Clock) -> None:
+        self._core, self._recorder, self._settings, self._clock = core, recorder, settings, clock
+        self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="paths")
+        self._pending: asyncio.Queue[tuple[HopRecord, ...]] = asyncio.Queue(MAX_PENDING_BATCHES)
+        self._subscribers: set[asyncio.Queue[Decision]] = set()
+        self._routes = core.routes
+        self._recent = deque(core.decisions, maxlen=RECENT_DECISIONS)
+        self._news = asyncio.Condition()
+        self._newest: tuple[Snapshot, int] | None = None
+        self._arrived = asyncio.Event()
+        self._last_step_ns: int | None = None
+        self._last_snapshot_ns: int | None = None
+        self.counters: dict[str, int] = dict.fromkeys(
+            ("records", "record_batches_dropped", "records_failed", "decisions_dropped", "stale_snapshots"), 0
+        )
+        self._server = grpc.aio.server()
+        self._server.add_generic_rpc_handlers((self._handlers(),))
+        try:
+            port = self._server.add_insecure_port(settings.listen)
+        except RuntimeError as error:
+            raise PathError(f"cannot serve routes at {settings.listen}: {error}") from error
+        is_unix = settings.listen.startswith("unix:")
+        self.address = settings.listen if is_unix else f"{settings.listen.rpartition(':')[0]}:{port}"
+
+    async def run(self, feed: Feed) -> None:
+        """Serve, record and decide until cancelled; a failure of the feed for good is raised."""
+        await self._server.start()
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._watch(feed), name="watch")
+                group.create_task(self._decide(), name="decide")
+                group.create_task(self._receive(feed), name="receive records")
+                group.create_task(self._record(), name="record")
+        finally:
+            await self._server.stop(grace=None)
+            self._worker.shutdown(wait=True, cancel_futures=True)
+
+    async def step(self, snapshot: Snapshot, arrived_ns: int) -> None:
+        """Decide on a snapshot and publish what comes of it; one that waited too long is counted and not used."""
+        now_ns = self._clock.now_ns()
+        if now_ns - arrived_ns > self._settings.max_snapshot_age_ns:
+            self.counters["stale_snapshots"] += 1
+            return
+        routes, decisions = await self._in_worker(lambda: self._round(snapshot, now_ns))
+        self._last_step_ns, self._last_snapshot_ns = now_ns, arrived_ns
+        if routes is not None:
+            await self._publish(routes, decisions)
+
+    def _round(self, snapshot: Snapshot, now_ns: int) -> tuple[RouteSet | None, tuple[Decision, ...]]:
+        """Step the core in the worker's thread; return the new routes and the decisions behind them."""
+        before = self._core.counters["moves"]
+        routes = self._core.step(snapshot, now_ns)
+        moves = self._core.counters["moves"] - before
+        return routes, tuple(self._core.decisions)[len(self._core.decisions) - moves :]
+
+    async def _watch(self, feed: Feed) -> None:
+        """Keep the newest snapshot only: a round that takes long must not leave a queue of old ones behind."""
+        async for snapshot in feed.snapshots(self._settings.interval_ns):
+            self._newest = snapshot, self._clock.now_ns()
+            self._arrived.set()
+
+    async def _decide(self) -> None:
+        while True:
+            await self._arrived.wait()
+            self._arrived.clear()
+            if self._newest is not None:
+                await self.step(*self._newest)
+
+    async def _receive(self, feed: Feed) -> None:
+        async for records in feed.records():
+            if self._pending.full():
+                self.counters["record_batches_dropped"] += 1
+            elif records:
+                self._pending.put_nowait(records)
+
+    async def _record(self) -> None:
+        while True:
+            records = await self._pending.get()
+            try:
+                await self._in_worker(lambda batch=records: self._recorder.record(batch))  # type: ignore[misc]
+                self.counters["records"] += len(records)
+            except PathError as error:
+                self.counters["records_failed"] += len(records)
+                LOGGER.warning("%s", error)
+
+    async def _publish(self, routes: RouteSet, decisions: tuple[Decision, ...]) -> None:
+        self._recent.extend(decisions)
+        for decision in decisions:
+            LOGGER.info("%s->%s: %s", decision.flow.src_host, decision.flow.dst_host, decision.reason)
+            for queue in self._subscribers:
+                if queue.full():
+                    self.counters["decisions_dropped"] += 1
+                else:
+                    queue.put_nowait(decision)
+        async with self._news:
+            self._routes = routes
+            self._news.notify_all()
+
+    async def _in_worker(self, call: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._worker, call)
+
+    def _handlers(self) -> grpc.GenericRpcHandler[Any, Any]:
+        return grpc.method_handlers_generic_handler(
+            SERVICE,
+            {
+                "Routes": grpc.unary_stream_rpc_method_handler(self._serve_routes),
+                "Decisions": grpc.unary_stream_rpc_method_handler(self._serve_decisions),
+                "Why": grpc.unary_unary_rpc_method_handler(self._serve_why),
+                "Records": grpc.unary_unary_rpc_method_handler(self._serve_records),
+                "Status": grpc.unary_unary_rpc_method_handler(self._serve_status),
+            },
+        )
+
+    async def _serve_routes(self, request: bytes, context: _Context) -> AsyncIterator[bytes]:
+        """Send the set in force, then always the newest; sets that a slow reader missed are skipped."""
+        await _checked(context, request, type(None))
+        sent = self._routes
+        yield pack(sent)
+        while True:
+            async with self._news:
+                while self._routes is sent:
+                    await self._news.wait()
+                sent = self._routes
+            yield pack(sent)
+
+    async def _serve_decisions(self, request: bytes, context: _Context) -> AsyncIterator[bytes]:
+        wanted = await _checked(context, request, RecentDecisions)
+        queue: asyncio.Queue[Decision] = asyncio.Queue(MAX_PENDING_DECISIONS)
+        recent = list(self._recent)
+        self._subscribers.add(queue)
+        try:
+            for decision in recent[max(0, len(recent) - max(0, wanted.recent)) :]:
+                yield pack(decision)
+            while True:
+                yield pack(await queue.get())
+        finally:
+            self._subscribers.discard(queue)
+
+    async def _serve_why(self, request: bytes, context: _Context) -> bytes:
+        flow = await _checked(context, request, FlowSpec)
+        return pack(await self._answer(context, lambda: self._core.why(flow, self._clock.now_ns())))
+
+    async def _serve_records(self, request: bytes, context: _Context) -> bytes:
+        query = await _checked(context, request, RecordQuery)
+        topology = self._core.network.topology
+        records = await self._answer(context, lambda: answer(self._recorder, topology, query))
+        return collector_codec.encode_records(records)
+
+    async def _serve_status(self, request: bytes, context: _Context) -> bytes:
+        await _checked(context, request, type(None))
+        age_ns = None if self._last_snapshot_ns is None else self._clock.now_ns() - self._last_snapshot_ns
+        core = self._core
+        counters = {**self.counters, **core.counters}
+        status = PathServerStatus(
+            core.routes.version,
+            core.flows,
+            len(core.routes.routes),
+            self._last_step_ns,
+            age_ns,
+            counters,
+            core.last_problem,
+        )
+        return pack(status)
+
+    async def _answer(self, context: _Context, call: Callable[[], T]) -> T:
+        """Return what a call in the worker gives, or end the request with its error."""
+        try:
+            return await self._in_worker(call)
+        except PathError as error:
+            await context.abort(grpc.StatusCode.NOT_FOUND, str(error))
+            raise
+
+
+async def _checked(context: _Context, request: bytes, schema: type[T]) -> T:
+    try:
+        return unpack(request, schema)
+    except PathError as error:
+        await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
+        raise

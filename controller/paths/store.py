@@ -1,0 +1,51 @@
+"""What the path server must not forget: the explicit paths in force, their version, and its decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from controller.intents import FlowSpec
+from controller.paths.codec import Assigned, freeze, thaw
+from controller.paths.database import Database
+from controller.paths.decide import Decision
+from controller.paths.graph import Path
+
+
+class PathStore:
+    """Routes and decisions in the path server's database."""
+
+    def __init__(self, database: Database, *, max_decisions: int) -> None:
+        self._database, self._max_decisions = database, max_decisions
+
+    def load(self) -> tuple[int, dict[FlowSpec, Assigned]]:
+        """Return the version and the explicit paths that were saved last, 0 and none in a new file."""
+        versions = self._database.query("SELECT version FROM versions")
+        rows = self._database.query("SELECT flow, switches, since_ns FROM routes ORDER BY flow")
+        assigned = {thaw(flow, FlowSpec): Assigned(thaw(path, Path), int(str(since))) for flow, path, since in rows}
+        return (int(str(versions[0][0])) if versions else 0), assigned
+
+    def save(self, version: int, assigned: Mapping[FlowSpec, Assigned], decisions: Sequence[Decision]) -> None:
+        """Replace the saved paths and add decisions, all or nothing; the oldest decisions go."""
+        with self._database.transaction() as connection:
+            connection.execute("INSERT OR REPLACE INTO versions VALUES (0, ?)", (version,))
+            connection.execute("DELETE FROM routes")
+            connection.executemany(
+                "INSERT INTO routes VALUES (?, ?, ?)",
+                [(freeze(flow), freeze(entry.path), entry.since_ns) for flow, entry in assigned.items()],
+            )
+            connection.executemany(
+                "INSERT INTO decisions (time_ns, flow, decision) VALUES (?, ?, ?)",
+                [(decision.time_ns, freeze(decision.flow), freeze(decision)) for decision in decisions],
+            )
+            connection.execute(
+                "DELETE FROM decisions WHERE id <= (SELECT max(id) FROM decisions) - ?", (self._max_decisions,)
+            )
+
+    def decisions(self, flow: FlowSpec | None = None, limit: int = 20) -> list[Decision]:
+        """Return the newest decisions, of one flow or of all, newest first."""
+        where, parameters = ("", ()) if flow is None else ("WHERE flow = ? ", (freeze(flow),))
+        rows = self._database.query(
+            f"SELECT decision FROM decisions {where}ORDER BY id DESC LIMIT ?",  # noqa: S608 - constants only
+            (*parameters, limit),
+        )
+        return [thaw(row[0], Decision) for row in rows]

@@ -1,0 +1,118 @@
+"""What `millrace controller` runs: the daemon over gRPC until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import signal
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+from controller.coordinator import Coordinator
+from controller.daemon import Connect, Daemon, SwitchSession
+from controller.daemon_settings import DaemonSettings
+from controller.intents import RouteSet
+from controller.p4runtime.grpc_session import GrpcSession
+from controller.p4runtime.session import check_schema, fabric_program, load_schema
+from controller.paths.client import RouteClient, RouteClientSettings
+from controller.running import run_until
+from dataplane.clock import Clock, MonotonicClock
+from dataplane.config import load
+from dataplane.fabric.topology import Topology
+from dataplane.fabric.topology_file import load_topology
+
+LOGGER = logging.getLogger("millrace.controller")
+
+
+def load_settings(path: Path) -> DaemonSettings:
+    """Return a settings file's content; raise ConfigError with file, line and key."""
+    return load(path, DaemonSettings)
+
+
+def run(settings: DaemonSettings, on_ready: Callable[[str], None] | None = None) -> None:
+    """Control until SIGINT or SIGTERM; `on_ready` gets one line. The switches keep their tables afterwards."""
+    topology = load_topology(settings.topology)
+    asyncio.run(_until_signalled(settings, topology, on_ready))
+
+
+async def _until_signalled(
+    settings: DaemonSettings, topology: Topology, on_ready: Callable[[str], None] | None
+) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    await serve(settings, topology, MonotonicClock(), stop, on_ready=on_ready)
+
+
+async def serve(
+    settings: DaemonSettings,
+    topology: Topology,
+    clock: Clock,
+    stop: asyncio.Event,
+    *,
+    on_ready: Callable[[str], None] | None = None,
+    on_daemon: Callable[[Daemon], None] | None = None,
+) -> None:
+    """Control until `stop` is set; raise ControllerError for settings, topology and program that do not fit together.
+
+    `on_daemon` gets the daemon before it starts, for whoever wants to watch its status.
+    """
+    coordinator = Coordinator(topology, settings.watches)
+    files = program_files(settings)
+    for entities in coordinator.base.values():
+        check_schema(load_schema(*files), entities.values())
+        break
+    async with AsyncExitStack() as stack:
+        routes = nothing()
+        if settings.path_server is not None:
+            client = RouteClient(RouteClientSettings(address=settings.path_server), on_wait=LOGGER.warning)
+            routes = (await stack.enter_async_context(client)).routes()
+        daemon = Daemon(
+            coordinator, connector(settings, topology), routes, clock, retry=settings.retry, rng=random.Random()
+        )
+        if on_daemon is not None:
+            on_daemon(daemon)
+        if on_ready is not None:
+            on_ready(f"controlling {len(topology.switches)} switches of {topology.name}")
+        await run_until(daemon.run(), stop)
+
+
+def program_files(settings: DaemonSettings) -> tuple[Path, Path]:
+    """Return P4Info and JSON of the program that the switches are to run."""
+    p4info, program = fabric_program()
+    return (
+        p4info if settings.p4info is None else Path(settings.p4info),
+        program if settings.program is None else Path(settings.program),
+    )
+
+
+def connector(settings: DaemonSettings, topology: Topology) -> Connect:
+    """Return what opens a session to a switch by name; raise ControllerError for a switch without an address."""
+    targets = settings.targets(topology)
+    files = program_files(settings)
+
+    @asynccontextmanager
+    async def connect(switch: str) -> AsyncIterator[SwitchSession]:
+        # A schema of its own for each session: it remembers which version the switch speaks.
+        session = GrpcSession(
+            targets[switch],
+            load_schema(*files),
+            tls=settings.tls,
+            election_id=settings.election_id,
+            timeout_s=settings.retry.timeout_ns / 1e9,
+        )
+        try:
+            await session.connect()
+            yield session
+        finally:
+            await session.close()
+
+    return connect
+
+
+async def nothing() -> AsyncIterator[RouteSet]:
+    """Yield one empty set: without a path server all traffic follows the base routes."""
+    yield RouteSet(0, ())

@@ -1,0 +1,22 @@
+"""Running a process's work until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+
+
+async def run_until(work: Coroutine[object, object, None], stop: asyncio.Event) -> None:
+    """Run until `stop` is set or the work fails, whose error is then raised (the first, of a group)."""
+    working, stopping = asyncio.create_task(work), asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in (working, stopping):
+            task.cancel()
+        await asyncio.gather(working, stopping, return_exceptions=True)
+    error = None if working.cancelled() else working.exception()
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    if error is not None:
+        raise error

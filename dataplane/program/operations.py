@@ -1,0 +1,405 @@
+"""What a program computes: expressions, primitives and calculations, as they stand in bmv2 JSON."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeAlias
+
+# ---- expressions: each node yields data (an integer), a truth value, a header or a stack
+
+
+class UnaryOp(StrEnum):
+    """Operators with one operand, as bmv2 JSON spells them."""
+
+    NOT = "not"
+    COMPLEMENT = "~"
+    VALID = "valid"
+    DATA_TO_BOOL = "d2b"
+    BOOL_TO_DATA = "b2d"
+    LAST_STACK_INDEX = "last_stack_index"
+    SIZE_STACK = "size_stack"
+
+
+class BinaryOp(StrEnum):
+    """Operators with two operands, as bmv2 JSON spells them."""
+
+    ADD = "+"
+    SUB = "-"
+    MUL = "*"
+    DIV = "/"
+    MOD = "%"
+    SHIFT_LEFT = "<<"
+    SHIFT_RIGHT = ">>"
+    AND = "&"
+    OR = "|"
+    XOR = "^"
+    EQ = "=="
+    NE = "!="
+    GT = ">"
+    GE = ">="
+    LT = "<"
+    LE = "<="
+    LOGICAL_AND = "and"
+    LOGICAL_OR = "or"
+    TWO_COMP_MOD = "two_comp_mod"
+    USAT_CAST = "usat_cast"
+    SAT_CAST = "sat_cast"
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """An integer of any size and sign."""
+
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """A literal truth value."""
+
+    value: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FieldRef:
+    """A field of a header instance, or its `$valid$` bit."""
+
+    header: str
+    field: str
+
+
+@dataclass(frozen=True, slots=True)
+class LastFieldRef:
+    """A field of the element of a stack that was extracted last."""
+
+    stack: str
+    field: str
+
+
+@dataclass(frozen=True, slots=True)
+class ArgumentRef:
+    """The run-time argument at `index` of the action that is running."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderRef:
+    """A header instance."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ElementRef:
+    """The header at a run-time index of a stack."""
+
+    stack: str
+    index: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class ElementFieldRef:
+    """A field of the header at a run-time index of a stack."""
+
+    element: ElementRef
+    field: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unary:
+    """An operator with its operand: data, truth value, header or stack, as the operator wants."""
+
+    op: UnaryOp
+    operand: Expression | AnyHeaderRef | StackRef
+
+
+@dataclass(frozen=True, slots=True)
+class Binary:
+    """An operator with its operands, data or truth values."""
+
+    op: BinaryOp
+    left: Expression
+    right: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class HeadersEqual:
+    """True if both headers are valid and every field is equal (or not so, if `negated`)."""
+
+    left: AnyHeaderRef
+    right: AnyHeaderRef
+    negated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The ternary operator."""
+
+    condition: Expression
+    left: Expression
+    right: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class StackRef:
+    """A header stack."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lookahead:
+    """Bits ahead of the parser's cursor; only in a parser's set operations and keys."""
+
+    offset_bits: int
+    width_bits: int
+
+
+AnyHeaderRef: TypeAlias = HeaderRef | ElementRef
+LValue: TypeAlias = FieldRef | ElementFieldRef | LastFieldRef
+Expression: TypeAlias = Constant | Truth | LValue | ArgumentRef | Unary | Binary | HeadersEqual | Choice
+
+
+# ---- primitives
+
+
+@dataclass(frozen=True, slots=True)
+class Assign:
+    """Set a field to data, cut to the field's width."""
+
+    target: LValue
+    value: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class AssignVariable:
+    """Copy a varbit field with its length."""
+
+    target: FieldRef
+    source: FieldRef
+
+
+@dataclass(frozen=True, slots=True)
+class AssignHeader:
+    """Copy a header with its validity."""
+
+    target: AnyHeaderRef
+    source: AnyHeaderRef
+
+
+@dataclass(frozen=True, slots=True)
+class AssignStack:
+    """Copy a header stack, element by element."""
+
+    target: StackRef
+    source: StackRef
+
+
+@dataclass(frozen=True, slots=True)
+class AddHeader:
+    """Make a header valid; one that was not has all fields set to zero."""
+
+    header: AnyHeaderRef
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveHeader:
+    """Make a header invalid."""
+
+    header: AnyHeaderRef
+
+
+@dataclass(frozen=True, slots=True)
+class Push:
+    """Move a stack's elements up by `count`; the first ones become invalid."""
+
+    stack: StackRef
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pop:
+    """Move a stack's elements down by `count`; the last ones become invalid."""
+
+    stack: StackRef
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """Count the packet in an indirect counter."""
+
+    counter: str
+    index: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterRead:
+    """Copy a register cell to a field; an index out of range leaves the field alone."""
+
+    target: LValue
+    register: str
+    index: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterWrite:
+    """Set a register cell; an index out of range does nothing."""
+
+    register: str
+    index: Expression
+    value: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Hash:
+    """Set a field to `base + hash % size`."""
+
+    target: LValue
+    base: Expression
+    calculation: Calculation
+    size: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Random:
+    """Set a field to a random value from `low` to `high`, both included."""
+
+    target: LValue
+    low: Expression
+    high: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class MarkToDrop:
+    """Set a standard_metadata_t's egress_spec to the drop port and its multicast group to zero."""
+
+    header: str
+
+
+@dataclass(frozen=True, slots=True)
+class Clone:
+    """Ask for a clone to the mirror session at the end of this pipeline, keeping the fields of a list."""
+
+    session: Expression
+    field_list: int
+
+
+@dataclass(frozen=True, slots=True)
+class Resubmit:
+    """Ask that the packet goes through ingress again as it came in."""
+
+    field_list: int
+
+
+@dataclass(frozen=True, slots=True)
+class Recirculate:
+    """Ask that the packet goes through ingress again as it leaves egress."""
+
+    field_list: int
+
+
+@dataclass(frozen=True, slots=True)
+class Truncate:
+    """Cut the packet that leaves to a length in bytes."""
+
+    length_bytes: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class LogMessage:
+    """Log a text in which each `{}` stands for a value."""
+
+    text: str
+    values: tuple[Expression, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """P4's assert or assume: the packet cannot go on where the condition is zero."""
+
+    condition: Expression
+    assume: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """End the pipeline when the current table or call is done."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoOp:
+    """Do nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Jump:
+    """Go on with the primitive at `target`."""
+
+    target: int
+
+
+@dataclass(frozen=True, slots=True)
+class JumpIfZero:
+    """Go on with the primitive at `target` if the condition is zero."""
+
+    condition: Expression
+    target: int
+
+
+Primitive: TypeAlias = (
+    Assign
+    | AssignVariable
+    | AssignHeader
+    | AssignStack
+    | AddHeader
+    | RemoveHeader
+    | Push
+    | Pop
+    | Count
+    | RegisterRead
+    | RegisterWrite
+    | Hash
+    | Random
+    | MarkToDrop
+    | Clone
+    | Resubmit
+    | Recirculate
+    | Truncate
+    | LogMessage
+    | Check
+    | Exit
+    | NoOp
+    | Jump
+    | JumpIfZero
+)
+
+
+# ---- calculations
+
+
+@dataclass(frozen=True, slots=True)
+class SizedConstant:
+    """A constant of a calculation's input."""
+
+    value: int
+    width_bits: int
+
+
+@dataclass(frozen=True, slots=True)
+class Payload:
+    """All bytes behind the parsed headers, as a calculation's input."""
+
+
+CalculationInput: TypeAlias = FieldRef | HeaderRef | SizedConstant | Payload
+
+
+@dataclass(frozen=True, slots=True)
+class Calculation:
+    """A hash or checksum algorithm over fields laid bit by bit one behind the other; invalid headers are left out."""
+
+    name: str
+    algorithm: str
+    inputs: tuple[CalculationInput, ...]

@@ -1,0 +1,155 @@
+"""The path server's core: what it looks after, what it remembers, what it explains."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from ipaddress import IPv4Address
+from pathlib import Path
+
+import pytest
+
+from collectors.values import DelaySource, FlowKey, LinkState, PathState, Snapshot
+from controller.errors import PathError
+from controller.intents import FlowSpec, Route
+from controller.paths.core import PathServerCore
+from controller.paths.database import Database
+from controller.paths.settings import DecideSettings, ManagedFlow
+from controller.paths.store import PathStore
+from dataplane.fabric.topology import LinkKey, Topology
+
+MakeTopology = Callable[..., Topology]
+
+MS = 1_000_000
+AD = FlowSpec("ha", "hd")
+SETTINGS = DecideSettings(hold_down_ns=1000 * MS, settle_ns=0, min_gain_ns=MS)
+MANAGED = (ManagedFlow(src="ha", dst="hd", rate_bps=1_000_000),)
+
+
+@pytest.fixture(scope="module")
+def topology(diamond_of: MakeTopology) -> Topology:
+    """Return the diamond where a-b-d is the only base path from a to d."""
+    return diamond_of((5 * MS, 7 * MS, 5 * MS, 7 * MS, 20 * MS))
+
+
+def snapshot(topology: Topology, *, queues: dict[str, int] | None = None, paths: tuple[str, ...] = ()) -> Snapshot:
+    """Return a snapshot with queues (ms) on links such as 'ab' and flows from ha to hd on paths such as 'abd'."""
+    links = {}
+    for name, queue_ms in (queues or {}).items():
+        link = topology.directed_links[LinkKey(*name)]
+        delay = link.delay_ns + queue_ms * MS
+        links[link.key] = LinkState(
+            link.key, link.rate_bps, delay, delay, delay, 0.0, 0.5, link.rate_bps // 2, None, 0, 9, DelaySource.STAMPS
+        )
+    seen = {}
+    for port, path in enumerate(paths, 1):
+        key = FlowKey(IPv4Address("10.0.1.1"), IPv4Address("10.0.4.1"), 17, port, 9)
+        seen[key] = PathState(key, tuple(path), 1, 1, port)
+    return Snapshot(0, links, seen, {})
+
+
+def test_a_move_and_the_way_back_are_versions_of_the_route_set(topology: Topology) -> None:
+    core = PathServerCore(topology, SETTINGS, flows=MANAGED)
+    assert core.step(snapshot(topology), 0) is None
+    moved = core.step(snapshot(topology, queues={"ab": 40}), 100 * MS)
+    assert moved is not None
+    assert (moved.version, moved.routes) == (1, (Route(AD, ("a", "c", "d")),))
+    assert core.step(snapshot(topology), 200 * MS) is None
+    back = core.step(snapshot(topology), 1100 * MS)
+    assert back is not None
+    assert (back.version, back.routes) == (2, ())
+    assert [decision.new_path for decision in core.decisions] == [("a", "c", "d"), ("a", "b", "d")]
+    assert core.step(snapshot(topology, queues={"ab": 40}), 1200 * MS) is None  # held down on the base path, too
+
+
+def test_flows_are_discovered_from_telemetry_and_forgotten(topology: Topology) -> None:
+    core = PathServerCore(topology, SETTINGS, forget_after_ns=500 * MS)
+    assert core.step(snapshot(topology, queues={"ab": 40}), 0) is None
+    assert core.step(snapshot(topology, queues={"ab": 40}, paths=("abd",)), 1 * MS) is not None
+    assert core.flows == 1
+    assert core.step(snapshot(topology), 501 * MS) is None
+    gone = core.step(snapshot(topology), 502 * MS)
+    assert gone is not None
+    assert (gone.version, gone.routes, core.flows) == (2, (), 0)
+
+
+def test_where_base_paths_are_equal_telemetry_says_which_one_is_taken(diamond_of: MakeTopology) -> None:
+    topology = diamond_of((5 * MS, 5 * MS, 5 * MS, 5 * MS, 20 * MS))
+    core = PathServerCore(topology, SETTINGS)
+    core.step(snapshot(topology, paths=("acd",)), 0)
+    assert core.current(snapshot(topology, paths=("acd", "abd")), 0)[AD].path == ("a", "c", "d")
+    assert core.current(snapshot(topology, paths=("abd", "acd")), 0)[AD].path == ("a", "b", "d")
+    assert core.current(snapshot(topology, paths=("ab",)), 0)[AD].path == ("a", "b", "d")
+
+
+def test_more_flows_than_allowed_are_counted_and_left_alone(topology: Topology) -> None:
+    core = PathServerCore(topology, SETTINGS, max_flows=0)
+    assert core.step(snapshot(topology, queues={"ab": 40}, paths=("abd",)), 0) is None
+    assert core.counters["flows_over_limit"] == 1
+
+
+def test_routes_and_decisions_survive_a_restart(topology: Topology, tmp_path: Path) -> None:
+    path = str(tmp_path / "paths.db")
+    database = Database(path)
+    core = PathServerCore(topology, SETTINGS, flows=MANAGED, store=PathStore(database, max_decisions=9))
+    core.step(snapshot(topology, queues={"ab": 40}), 100 * MS)
+    database.close()
+    again = PathServerCore(topology, SETTINGS, flows=MANAGED, store=PathStore(Database(path), max_decisions=9))
+    assert again.routes == core.routes
+    assert list(again.decisions) == list(core.decisions)
+    assert again.step(snapshot(topology), 1000 * MS) is None  # still held down
+    assert again.step(snapshot(topology), 1100 * MS) is not None
+
+
+def test_a_saved_route_that_the_topology_lost_is_dropped_under_a_new_version(
+    topology: Topology, tmp_path: Path
+) -> None:
+    store = PathStore(Database(str(tmp_path / "paths.db")), max_decisions=9)
+    core = PathServerCore(topology, SETTINGS, flows=MANAGED, store=store)
+    core.step(snapshot(topology, queues={"ab": 40}), 0)
+    smaller = Topology(
+        "smaller",
+        topology.switches,
+        topology.hosts,
+        tuple(link for link in topology.links if {link.a.node, link.b.node} != {"c", "d"}),
+    )
+    again = PathServerCore(smaller, SETTINGS, flows=MANAGED, store=store)
+    assert (again.routes.version, again.routes.routes) == (2, ())
+    assert again.counters["saved_routes_dropped"] == 1
+
+
+def test_the_oldest_decisions_go(topology: Topology) -> None:
+    store = PathStore(Database(":memory:"), max_decisions=3)
+    core = PathServerCore(topology, SETTINGS, flows=MANAGED, store=store)
+    for turn in range(5):
+        core.step(snapshot(topology, queues={"ab": 40} if turn % 2 == 0 else {}), turn * 1000 * MS)
+    assert [decision.time_ns // MS for decision in store.decisions()] == [4000, 3000, 2000]
+    assert store.decisions(FlowSpec("hd", "ha")) == []
+    assert len(store.decisions(AD, limit=2)) == 2
+
+
+def test_traffic_is_moved_even_when_the_file_takes_nothing_more(topology: Topology) -> None:
+    database = Database(":memory:")
+    core = PathServerCore(topology, SETTINGS, flows=MANAGED, store=PathStore(database, max_decisions=3))
+    database.close()
+    assert core.step(snapshot(topology, queues={"ab": 40}), 0) is not None
+    assert core.counters["saves_failed"] == 1
+    assert core.last_problem is not None
+    assert "closed database" in core.last_problem
+
+
+def test_why_tells_the_present_state_and_the_last_moves(topology: Topology) -> None:
+    core = PathServerCore(topology, SETTINGS, flows=MANAGED)
+    with pytest.raises(PathError, match="before the first snapshot"):
+        core.why(AD, 0)
+    core.step(snapshot(topology, queues={"ab": 40}), 0)
+    told = core.why(AD, 1 * MS)
+    assert (told.present.switches, told.rate_bps) == (("a", "c", "d"), 1_000_000)
+    assert told.reason.endswith("has the least delay")
+    assert [decision.new_path for decision in told.moves] == [("a", "c", "d")]
+    with pytest.raises(PathError, match="flow hd->ha is not looked after"):
+        core.why(FlowSpec("hd", "ha"), 0)
+
+
+def test_settings_that_name_an_unknown_host_are_refused(topology: Topology) -> None:
+    with pytest.raises(PathError, match="topology diamond has no host 'nobody'"):
+        PathServerCore(topology, SETTINGS, flows=(ManagedFlow(src="nobody", dst="hd"),))

@@ -1,0 +1,138 @@
+"""The record table."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import replace
+from ipaddress import IPv4Address, IPv6Address
+from pathlib import Path
+
+import pytest
+
+from collectors.values import FlowKey, HopRecord
+from controller.errors import PathError
+from controller.paths.codec import RecordQuery
+from controller.paths.database import Database
+from controller.paths.queries import answer
+from controller.paths.recorder import Recorder
+from dataplane.fabric.topology import LinkKey, Topology
+
+FOUR = FlowKey(IPv4Address("10.0.1.1"), IPv4Address("10.0.4.1"), 17, 5000, 6000)
+SIX = FlowKey(IPv6Address("fd00::1"), IPv6Address("fd00::2"), 6, 1, 2)
+
+
+def record(time_ns: int, flow: FlowKey = FOUR, *, node_id: int = 1, port: int | None = 2) -> HopRecord:
+    """Return a hop record; its stamps use all 64 bits."""
+    return HopRecord(
+        received_ns=time_ns,
+        flow=flow,
+        reporter_id=4,
+        sequence=0xFFFFFFFF,
+        hop_index=0,
+        hop_count=None,
+        node_id=node_id,
+        ingress_port=1,
+        egress_port=port,
+        hop_latency_ns=1000,
+        queue_id=0,
+        queue_occupancy_frames=7,
+        ingress_timestamp_ns=(1 << 64) - 1,
+        egress_timestamp_ns=1 << 63,
+        tx_bytes_per_window=None,
+        packet_id=99,
+    )
+
+
+@pytest.fixture
+def recorder(tmp_path: Path) -> Recorder:
+    """Return a recorder that keeps ten rows."""
+    return Recorder(Database(str(tmp_path / "paths.db")), max_records=10, batch_records=3)
+
+
+def test_what_is_recorded_comes_back_equal_and_newest_first(recorder: Recorder) -> None:
+    records = [record(1), record(3, SIX), record(2)]
+    recorder.record(records)
+    assert recorder.of_flow(FOUR) == [records[2], records[0]]
+    assert recorder.of_flow(SIX) == [records[1]]
+    assert recorder.between(SIX.src, SIX.dst) == [records[1]]
+    assert recorder.in_time(2, 3) == [records[2]]
+
+
+def test_the_oldest_records_go(recorder: Recorder) -> None:
+    recorder.record(record(time_ns) for time_ns in range(25))
+    assert recorder.count() == 10
+    assert [found.received_ns for found in recorder.of_flow(FOUR)] == list(range(24, 14, -1))
+    assert recorder.written == 25
+
+
+def test_records_of_a_link_are_those_of_its_port(recorder: Recorder, diamond: Topology) -> None:
+    recorder.record([record(1), record(2, port=3), record(3, node_id=2), record(4, port=None)])
+    assert [found.received_ns for found in recorder.of_link(diamond, LinkKey("a", "b"))] == [1]
+    with pytest.raises(PathError, match="has no link a->d"):
+        recorder.of_link(diamond, LinkKey("a", "d"))
+    with pytest.raises(PathError, match="has no link ha->a"):
+        recorder.of_link(diamond, LinkKey("ha", "a"))
+
+
+def test_a_query_names_exactly_one_thing(recorder: Recorder, diamond: Topology) -> None:
+    recorder.record([record(5)])
+    between = RecordQuery(src="10.0.1.1", dst="10.0.4.1")
+    assert len(answer(recorder, diamond, between)) == 1
+    assert len(answer(recorder, diamond, replace(between, protocol=17, src_port=5000, dst_port=6000))) == 1
+    assert len(answer(recorder, diamond, replace(between, protocol=6))) == 0
+    assert len(answer(recorder, diamond, RecordQuery(link=LinkKey("a", "b")))) == 1
+    assert len(answer(recorder, diamond, RecordQuery(start_ns=0, end_ns=9))) == 1
+    wrong = (
+        (RecordQuery(), "only one of them"),
+        (replace(between, link=LinkKey("a", "b")), "only one of them"),
+        (RecordQuery(start_ns=1), "a start and an end"),
+        (RecordQuery(src="ha", dst="hb"), "'ha' does not appear to be an IPv4 or IPv6 address"),
+    )
+    for query, problem in wrong:
+        with pytest.raises(PathError, match=problem):
+            answer(recorder, diamond, query)
+    with pytest.raises(PathError, match="a limit of 0 records"):
+        recorder.of_flow(FOUR, 0)
+
+
+def test_a_batch_that_fails_leaves_nothing_behind(recorder: Recorder) -> None:
+    broken = record(2)
+    object.__setattr__(broken, "node_id", None)
+    with pytest.raises(PathError, match=r"paths\.db: cannot write"):
+        recorder.record([record(1), broken])
+    assert recorder.count() == 0
+
+
+def test_records_survive(tmp_path: Path) -> None:
+    path = str(tmp_path / "paths.db")
+    database = Database(path)
+    Recorder(database, max_records=10).record([record(1)])
+    database.close()
+    assert Recorder(Database(path), max_records=10).of_flow(FOUR) == [record(1)]
+
+
+def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "paths.db"
+    path.write_bytes(b"this is not SQLite" * 100)
+    with pytest.raises(PathError, match=r"paths\.db: cannot open the path server's database: file is not a database"):
+        Database(str(path))
+    with pytest.raises(PathError, match="unable to open database file"):
+        Database(str(tmp_path / "nowhere" / "paths.db"))
+
+
+def test_a_database_of_another_layout_is_refused(tmp_path: Path) -> None:
+    path = str(tmp_path / "paths.db")
+    Database(path).close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA user_version=7")
+    connection.close()
+    with pytest.raises(PathError, match="has layout 7, this version wants 1"):
+        Database(path)
+
+
+def test_a_locked_database_is_an_error_not_a_hang(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("controller.paths.database.BUSY_S", 0.01)
+    path = str(tmp_path / "paths.db")
+    holder, other = Database(path), Database(path)
+    with holder.transaction(), pytest.raises(PathError, match="database is locked"):
+        Recorder(other, max_records=1).record([record(1)])

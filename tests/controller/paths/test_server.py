@@ -1,0 +1,242 @@
+"""The path server behind gRPC, on a UNIX socket, with a feed made of queues."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from ipaddress import IPv4Address
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from collectors.values import DelaySource, FlowKey, HopRecord, LinkState, Snapshot
+from controller.errors import PathError
+from controller.intents import FlowSpec, Route, RouteSet
+from controller.paths.client import RouteClient, RouteClientSettings
+from controller.paths.codec import RecordQuery, freeze, pack, thaw, unpack
+from controller.paths.core import PathServerCore
+from controller.paths.database import Database
+from controller.paths.decide import Decision
+from controller.paths.process import serve
+from controller.paths.recorder import Recorder
+from controller.paths.server import PathServer
+from controller.paths.settings import DecideSettings, ManagedFlow, PathServerSettings, RecordSettings
+from dataplane.clock import VirtualClock
+from dataplane.fabric.topology import LinkKey, Topology
+
+MakeTopology = Callable[..., Topology]
+
+MS = 1_000_000
+AD = FlowSpec("ha", "hd")
+BOUND_S = 20.0
+
+
+@pytest.fixture(scope="module")
+def topology(diamond_of: MakeTopology) -> Topology:
+    """Return the diamond where a-b-d is the only base path from a to d."""
+    return diamond_of((5 * MS, 7 * MS, 5 * MS, 7 * MS, 20 * MS))
+
+
+@dataclass
+class FakeFeed:
+    """A feed that is fed by the test."""
+
+    waiting: asyncio.Queue[Snapshot] = field(default_factory=asyncio.Queue)
+    batches: asyncio.Queue[tuple[HopRecord, ...]] = field(default_factory=asyncio.Queue)
+
+    async def snapshots(self, interval_ns: int) -> AsyncIterator[Snapshot]:
+        assert interval_ns == 100 * MS
+        while True:
+            yield await self.waiting.get()
+
+    async def records(self) -> AsyncIterator[tuple[HopRecord, ...]]:
+        yield ()
+        while True:
+            yield await self.batches.get()
+
+
+def congested(topology: Topology) -> Snapshot:
+    """Return a snapshot with a long queue on a->b."""
+    link = topology.directed_links[LinkKey("a", "b")]
+    state = LinkState(
+        link.key, link.rate_bps, 60 * MS, 60 * MS, 60 * MS, 9.0, 0.5, 5_000_000, None, 0, 9, DelaySource.STAMPS
+    )
+    return Snapshot(0, {link.key: state}, {}, {})
+
+
+@dataclass
+class Bench:
+    """A running path server, its feed and a client."""
+
+    feed: FakeFeed
+    client: RouteClient
+    settings: PathServerSettings
+    clock: VirtualClock
+
+
+@asynccontextmanager
+async def running(topology: Topology, folder: Path) -> AsyncIterator[Bench]:
+    """Run a path server that looks after ha->hd."""
+    settings = PathServerSettings(
+        topology="unused",
+        feed="unused",
+        listen=f"unix:{folder}/paths.sock",
+        flows=(ManagedFlow(src="ha", dst="hd", rate_bps=1_000_000),),
+        decide=DecideSettings(settle_ns=0, hold_down_ns=0),
+        records=RecordSettings(database=str(folder / "paths.db")),
+    )
+    feed, clock, stop, ready = FakeFeed(), VirtualClock(), asyncio.Event(), asyncio.Event()
+    task = asyncio.create_task(serve(settings, topology, feed, clock, stop, on_ready=lambda _line: ready.set()))
+    await ready.wait()
+    client_settings = RouteClientSettings(address=settings.listen, first_wait_ns=MS, longest_wait_ns=10 * MS)
+    try:
+        async with RouteClient(client_settings, rng=random.Random(1)) as client:
+            yield Bench(feed, client, settings, clock)
+    finally:
+        stop.set()
+        await task
+
+
+def play(scene: Awaitable[None]) -> None:
+    """Run a scene on an event loop of its own, for a bounded time."""
+
+    async def whole() -> None:
+        await asyncio.wait_for(scene, BOUND_S)
+
+    asyncio.run(whole())
+
+
+def hop(time_ns: int) -> HopRecord:
+    """Return a hop record from ha to hd."""
+    flow = FlowKey(IPv4Address("10.0.1.1"), IPv4Address("10.0.4.1"), 17, 1, 2)
+    return HopRecord(time_ns, flow, 4, 1, 0, 3, 1, 1, 2, 10, 0, 0, 5, 6, 7, 8)
+
+
+def test_routes_decisions_and_reasons_reach_a_client(topology: Topology, tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with running(topology, tmp_path) as bench:
+            routes, decisions = bench.client.routes(), bench.client.decisions()
+            assert await anext(routes) == RouteSet(0, ())
+            bench.feed.waiting.put_nowait(congested(topology))
+            assert await anext(routes) == RouteSet(1, (Route(AD, ("a", "c", "d")),))
+            decision = await anext(decisions)
+            assert (decision.flow, decision.old_path, decision.new_path) == (AD, ("a", "b", "d"), ("a", "c", "d"))
+            told = await bench.client.why(AD)
+            assert told.present.switches == ("a", "c", "d")
+            assert told.moves == (decision,)
+            with pytest.raises(PathError, match="NOT_FOUND: flow hd->ha is not looked after"):
+                await bench.client.why(FlowSpec("hd", "ha"))
+            await routes.aclose()  # type: ignore[attr-defined]
+            await decisions.aclose()  # type: ignore[attr-defined]
+
+    play(scene())
+
+
+def test_records_are_kept_and_found(topology: Topology, tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with running(topology, tmp_path) as bench:
+            bench.feed.batches.put_nowait((hop(1), hop(2)))
+            query = RecordQuery(link=LinkKey("a", "b"))
+            while len(found := await bench.client.records(query)) < 2:
+                await asyncio.sleep(0)
+            assert found == (hop(2), hop(1))
+            assert (await bench.client.status()).counters["records"] == 2
+            with pytest.raises(PathError, match="only one of them"):
+                await bench.client.records(RecordQuery())
+
+    play(scene())
+
+
+def test_a_client_outlives_a_restart_and_gets_the_same_routes_again(topology: Topology, tmp_path: Path) -> None:
+    async def scene() -> None:
+        address = f"unix:{tmp_path}/paths.sock"
+        settings = RouteClientSettings(address=address, first_wait_ns=MS, longest_wait_ns=10 * MS)
+        waits: list[str] = []
+        async with RouteClient(settings, on_wait=waits.append) as client:
+            routes = client.routes()
+            async with running(topology, tmp_path) as bench:
+                assert (await anext(routes)).version == 0
+                bench.feed.waiting.put_nowait(congested(topology))
+                moved = await anext(routes)
+            async with running(topology, tmp_path):
+                assert await anext(routes) == moved
+            await routes.aclose()  # type: ignore[attr-defined]
+        assert waits
+        assert address in waits[0]
+
+    play(scene())
+
+
+def test_an_old_snapshot_is_counted_and_moves_nothing(topology: Topology, tmp_path: Path) -> None:
+    async def scene() -> None:
+        settings = PathServerSettings(topology="", feed="", listen=f"unix:{tmp_path}/x.sock", max_snapshot_age_ns=5)
+        core = PathServerCore(topology, DecideSettings(), flows=(ManagedFlow(src="ha", dst="hd"),))
+        database = Database(":memory:")
+        server = PathServer(core, Recorder(database, max_records=1), settings, VirtualClock(100))
+        await server.step(congested(topology), arrived_ns=94)
+        assert (server.counters["stale_snapshots"], core.routes.version) == (1, 0)
+        await server.step(congested(topology), arrived_ns=95)
+        assert core.routes.version == 1
+        database.close()
+
+    play(scene())
+
+
+def test_an_address_that_cannot_be_had_is_named(topology: Topology, tmp_path: Path) -> None:
+    async def scene() -> None:
+        settings = PathServerSettings(topology="", feed="", listen="unix:/nowhere/at/all/x.sock")
+        with pytest.raises(PathError, match="cannot serve routes at unix:/nowhere"):
+            await serve(settings, topology, FakeFeed(), VirtualClock(), asyncio.Event())
+
+    play(scene())
+
+
+def test_a_feed_that_fails_for_good_ends_the_server_with_its_reason(topology: Topology, tmp_path: Path) -> None:
+    class Broken(FakeFeed):
+        async def snapshots(self, interval_ns: int) -> AsyncIterator[Snapshot]:
+            if interval_ns:
+                raise PathError("another version")
+            yield Snapshot(0, {}, {}, {})
+
+    async def scene() -> None:
+        settings = PathServerSettings(topology="", feed="", listen=f"unix:{tmp_path}/x.sock")
+        with pytest.raises(PathError, match="another version"):
+            await serve(settings, topology, Broken(), VirtualClock(), asyncio.Event())
+
+    play(scene())
+
+
+def test_a_question_to_nobody_is_an_error(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with RouteClient(RouteClientSettings(address=f"unix:{tmp_path}/no.sock")) as client:
+            with pytest.raises(PathError, match=r"path server at unix:.*no\.sock: UNAVAILABLE"):
+                await client.status()
+        with pytest.raises(PathError, match="outside its `async with`"):
+            await client.status()
+
+    play(scene())
+
+
+@given(st.binary(max_size=60))
+def test_no_bytes_do_more_than_fail_to_decode(message: bytes) -> None:
+    for schema in (RouteSet, Decision, FlowSpec, RecordQuery):
+        for decode in (unpack, thaw):
+            try:
+                decode(message, schema)
+            except PathError:
+                continue
+
+
+def test_every_truncation_is_refused() -> None:
+    whole = pack(RouteSet(3, (Route(FlowSpec("ha", "hd", 17, 1, 2), ("a", "b")),)))
+    assert unpack(whole, RouteSet).version == 3
+    for length in range(len(whole)):
+        with pytest.raises(PathError):
+            unpack(whole[:length], RouteSet)
+    with pytest.raises(PathError, match="speaks version 9"):
+        unpack(freeze((9, None)), RouteSet)

@@ -1,0 +1,194 @@
+"""The daemon over gRPC against both kinds of switch: what dies and returns is right again, and nothing is doubled."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+from controller.daemon import Daemon
+from controller.daemon_settings import DaemonSettings, RetrySettings
+from controller.errors import ControllerError
+from controller.intents import FlowSpec, Route, RouteSet
+from controller.p4runtime.grpc_session import GrpcSession, Target
+from controller.p4runtime.session import fabric_program, load_schema
+from controller.process import serve
+from controller.reconcile import diff
+from controller.tables.base import base_entities
+from controller.tables.flow_paths import flow_path_entities
+from dataplane.clock import MonotonicClock, VirtualClock
+from dataplane.fabric.topology import Topology
+from dataplane.switch.engine import PortSettings, Switch
+from dataplane.switch.p4runtime.core import P4RuntimeCore
+from dataplane.switch.p4runtime.server import P4RuntimeServer
+
+MS = 1_000_000
+BOUND_S = 60.0
+ROUTES = RouteSet(1, (Route(FlowSpec("ha", "hd"), ("a", "b", "d")),))
+RETRY = RetrySettings(first_wait_ns=10 * MS, longest_wait_ns=100 * MS, drain_ns=0)
+
+
+class Machine(Protocol):
+    """A switch that can be switched on and off; off, it forgets everything."""
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+
+class BuiltIn:
+    """The built-in switch's control side, in a thread."""
+
+    def __init__(self, device_id: int, address: str) -> None:
+        self.device_id, self.address = device_id, address
+        self._server: P4RuntimeServer | None = None
+
+    def start(self) -> None:
+        switch = Switch(self.device_id, [PortSettings(number) for number in range(1, 5)], VirtualClock())
+        self._server = P4RuntimeServer(P4RuntimeCore(switch), [self.address])
+        self._server.start()
+
+    def stop(self) -> None:
+        if self._server is not None:
+            self._server.stop()
+
+
+class Bmv2:
+    """simple_switch_grpc without ports, as a process."""
+
+    def __init__(self, device_id: int, address: str) -> None:
+        self._command = ["simple_switch_grpc", "--no-p4", "--device-id", str(device_id), "--log-level", "off", "--"]
+        self._command += ["--grpc-server-addr", address, "--cpu-port", "255"]
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        self._process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+
+MachineMaker = Callable[[int, str], Machine]
+
+
+@pytest.fixture(params=[BuiltIn, pytest.param(Bmv2, marks=pytest.mark.bmv2)])
+def machines(request: pytest.FixtureRequest, diamond: Topology, tmp_path: Path) -> Iterator[dict[str, Machine]]:
+    """Return the diamond's switches, switched on."""
+    if request.param is Bmv2 and shutil.which("simple_switch_grpc") is None:
+        pytest.skip("simple_switch_grpc is not on the PATH")
+    made = {node.name: request.param(node.node_id, address(tmp_path, node.name)) for node in diamond.switches}
+    for machine in made.values():
+        machine.start()
+    yield made
+    for machine in made.values():
+        machine.stop()
+
+
+def address(folder: Path, name: str) -> str:
+    """Return where a switch is to be found."""
+    return f"unix:{folder}/{name}.sock"
+
+
+class Control:
+    """A running daemon without a path server; its routes come from the test."""
+
+    def __init__(self, topology: Topology, folder: Path) -> None:
+        self._topology = topology
+        self._settings = DaemonSettings(
+            topology="unused",
+            switches={node.name: address(folder, node.name) for node in topology.switches},
+            retry=RETRY,
+        )
+        self._stop = asyncio.Event()
+        self.daemon: Daemon | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Control:
+        running = serve(self._settings, self._topology, MonotonicClock(), self._stop, on_daemon=self._take)
+        self._task = asyncio.create_task(running)
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        self._stop.set()
+        assert self._task is not None
+        await self._task
+
+    def _take(self, daemon: Daemon) -> None:
+        self.daemon = daemon
+        daemon._take(ROUTES)
+
+        daemon._routes = _Nothing()
+
+    async def until(self, condition: Callable[[Daemon], bool]) -> Daemon:
+        """Wait for real processes until something is so."""
+        async with asyncio.timeout(BOUND_S):
+            while self.daemon is None or not condition(self.daemon):
+                await asyncio.sleep(0.01)
+        return self.daemon
+
+
+class _Nothing:
+    """No further routes."""
+
+    def __aiter__(self) -> _Nothing:
+        return self
+
+    async def __anext__(self) -> RouteSet:
+        raise StopAsyncIteration
+
+
+async def differences(topology: Topology, folder: Path, name: str) -> list[object]:
+    """Return what a switch holds too much or too little, read after the daemon has gone."""
+    session = GrpcSession(
+        Target(name, address(folder, name), topology.switch[name].node_id), load_schema(*fabric_program())
+    )
+    await session.connect()
+    try:
+        desired = {**base_entities(topology)[name], **flow_path_entities(topology, ROUTES)[name]}
+        return list(diff(desired, await session.read()))
+    finally:
+        await session.close()
+
+
+def test_switches_and_daemon_come_and_go(machines: dict[str, Machine], diamond: Topology, tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with Control(diamond, tmp_path) as control:
+            daemon = await control.until(lambda daemon: daemon.status().settled)
+            machines["b"].stop()
+            await control.until(lambda daemon: "b" not in daemon.status().live)
+            before = daemon.status().writes
+            machines["b"].start()
+            await control.until(lambda daemon: daemon.status().settled)
+            assert daemon.status().writes > before
+        async with Control(diamond, tmp_path) as control:
+            daemon = await control.until(lambda daemon: daemon.status().settled)
+            assert daemon.status().writes == 0
+        for name in machines:
+            assert await differences(diamond, tmp_path, name) == []
+
+    asyncio.run(asyncio.wait_for(scene(), BOUND_S))
+
+
+def test_a_program_that_does_not_fit_is_refused_before_any_switch_is_touched(diamond: Topology, tmp_path: Path) -> None:
+    p4info, program = fabric_program()
+    other = tmp_path / "other.p4info.txtpb"
+    other.write_text(p4info.read_text().replace("egress_ports", "outgoing_ports"))
+    settings = DaemonSettings(
+        topology="unused",
+        switches={node.name: address(tmp_path, node.name) for node in diamond.switches},
+        p4info=str(other),
+        program=str(program),
+    )
+
+    async def scene() -> None:
+        with pytest.raises(ControllerError, match="no P4Table named 'egress_ports'"):
+            await serve(settings, diamond, MonotonicClock(), asyncio.Event())
+
+    asyncio.run(scene())

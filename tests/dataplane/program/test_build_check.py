@@ -1,0 +1,87 @@
+"""The committed build belongs to the committed sources, and the check notices when it does not."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from dataplane.errors import ProgramError
+from dataplane.program import build_check
+from dataplane.program.build_check import P4_DIRECTORY, check_build, compile_program, digest_sources, main, record_build
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """Return a folder with sources and a build that belong together."""
+    folder = tmp_path / "p4"
+    (folder / "build").mkdir(parents=True)
+    (folder / "shared").mkdir()
+    (folder / "fabric.p4").write_text('#include "shared/a.p4"\n')
+    (folder / "shared" / "a.p4").write_text("// a\n")
+    for name in build_check.OUTPUTS:
+        (folder / "build" / name).write_text(name)
+    record_build(folder)
+    return folder
+
+
+def test_the_committed_build_is_up_to_date() -> None:
+    check_build()
+    main([])
+
+
+def test_what_was_recorded_together_passes(tree: Path) -> None:
+    check_build(tree)
+
+
+@pytest.mark.parametrize("changed", ["fabric.p4", "shared/a.p4", "build/fabric.json", "build/fabric.p4info.txtpb"])
+def test_a_change_on_one_side_is_named(tree: Path, changed: str) -> None:
+    with (tree / changed).open("a") as file:
+        file.write(" ")
+    with pytest.raises(ProgramError, match="changed since"):
+        check_build(tree)
+    with pytest.raises(SystemExit) as exit_info:
+        main(["--p4", str(tree)])
+    line = str(exit_info.value)
+    assert "make p4" in line
+    assert "\n" not in line
+    assert (changed if changed.startswith("build") else "*.p4") in line
+
+
+@pytest.mark.parametrize("missing", ["build/fabric.json", "build/fabric.p4info.txtpb", "build/fabric.sha256"])
+def test_a_missing_file_is_named(tree: Path, missing: str) -> None:
+    (tree / missing).unlink()
+    with pytest.raises(ProgramError, match=missing):
+        check_build(tree)
+
+
+def test_moving_a_line_between_files_changes_the_digest(tree: Path) -> None:
+    before = digest_sources(tree)
+    (tree / "shared" / "a.p4").rename(tree / "shared" / "b.p4")
+    assert digest_sources(tree) != before
+
+
+def test_without_a_compiler_it_says_so(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tree))
+    with pytest.raises(ProgramError, match="not on the PATH"):
+        compile_program(tree)
+
+
+@pytest.mark.p4c
+@pytest.mark.skipif(shutil.which(build_check.COMPILER) is None, reason="p4c-bm2-ss is not on the PATH")
+def test_compiling_anywhere_gives_the_committed_output(tmp_path: Path) -> None:
+    """No path of the machine ends up in the JSON; a p4c of another version may differ, and then `make p4` is due."""
+    folder = tmp_path / "p4"
+    shutil.copytree(P4_DIRECTORY, folder, ignore=shutil.ignore_patterns("build"))
+    compile_program(folder)
+    check_build(folder)
+    for name in (*build_check.OUTPUTS, build_check.DIGESTS):
+        assert (folder / "build" / name).read_bytes() == (P4_DIRECTORY / "build" / name).read_bytes()
+
+
+@pytest.mark.p4c
+@pytest.mark.skipif(shutil.which(build_check.COMPILER) is None, reason="p4c-bm2-ss is not on the PATH")
+def test_the_compilers_complaint_is_passed_on(tree: Path) -> None:
+    with pytest.raises(ProgramError, match=r"fabric\.p4"):
+        compile_program(tree)

@@ -1,0 +1,22 @@
+"""The compiled programs that tests use are what p4c makes of their sources."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.dataplane.program.mutation import PROGRAMS
+
+
+@pytest.mark.p4c
+@pytest.mark.skipif(shutil.which("p4c-bm2-ss") is None, reason="p4c-bm2-ss is not on the PATH")
+@pytest.mark.parametrize("name", ["forwarding", "parsing", "copies", "arithmetic", "unions"])
+def test_committed_output_is_up_to_date(name: str, tmp_path: Path) -> None:
+    json, info = tmp_path / f"{name}.json", tmp_path / f"{name}.p4info.txtpb"
+    command = ["p4c-bm2-ss", f"{name}.p4", "-o", str(json), "--p4runtime-files", str(info)]
+    subprocess.run(command, cwd=PROGRAMS, check=True, capture_output=True)
+    for made in (json, info):
+        assert made.read_bytes() == (PROGRAMS / made.name).read_bytes()

@@ -1,0 +1,156 @@
+"""Runs the examples of docs/*.md, so that a page cannot say what is not so.
+
+A fenced block is run when the line before it is `<!-- run -->`:
+- python: the blocks of a page share one namespace and run in order; what they print is the ```text block that follows.
+- console: `$ command` lines with their output; a command that speaks on stderr is one that fails.
+`<!-- file: NAME -->` before a block writes it to NAME in the folder that the page's examples run in, a fresh one.
+Expected output may leave parts open with `...`, as doctest's ELLIPSIS.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import doctest
+import io
+import re
+import shlex
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controller.cli import main
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted((ROOT / "docs").glob("*.md"))
+SHOWN_ELSEWHERE = {"demo.md": ROOT / "tests/integration/test_demo.py"}
+"""Pages whose example is a test of its own, with that test."""
+
+_BLOCK = re.compile(
+    r"(?:^<!-- (?P<mark>run|file: (?P<file>[\w.-]+)) -->\n)?"
+    r"^```(?P<language>\w*)\n(?P<text>.*?)^```$"
+    r"(?:\n\n?```text\n(?P<output>.*?)^```$)?",
+    re.MULTILINE | re.DOTALL,
+)
+_MARK = re.compile(r"^<!--.*-->$", re.MULTILINE)
+_LINK = re.compile(r"\]\((?!https?://)(?P<target>[^)#]+)(?:#[^)]*)?\)")
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A marked block: to be run, or to be written to `file`; `output` is what follows it as ```text."""
+
+    line: int
+    language: str
+    text: str
+    output: str
+    file: str | None
+
+
+def examples_of(text: str) -> Iterator[Example]:
+    for found in _BLOCK.finditer(text):
+        if found["mark"]:
+            line = text.count("\n", 0, found.start("text")) + 1
+            yield Example(line, found["language"], found["text"], found["output"] or "", found["file"])
+
+
+def links_of(page: Path) -> set[str]:
+    text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    return {found["target"] for found in _LINK.finditer(text)}
+
+
+def matches(want: str, got: str) -> bool:
+    return doctest.OutputChecker().check_output(want, got, doctest.ELLIPSIS)
+
+
+def run_python(example: Example, page: Path, namespace: dict[str, Any]) -> None:
+    # As many empty lines in front as the page has, so that a traceback names the page's own line.
+    code = compile("\n" * (example.line - 1) + example.text, str(page), "exec")
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(code, namespace)
+    assert matches(example.output, printed.getvalue()), f"{page.name}:{example.line} prints:\n{printed.getvalue()}"
+
+
+def run_console(example: Example, page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for part in re.split(r"^\$ ", example.text, flags=re.MULTILINE)[1:]:
+        command, _, want = part.partition("\n")
+        words = shlex.split(command)
+        assert words[0] == "millrace", f"{page.name}:{example.line}: only millrace is run, not {words[0]}"
+        monkeypatch.setattr(sys, "argv", words)
+        said, complained = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(complained):
+            status = exit_status_of(main)
+        got = said.getvalue() + complained.getvalue()
+        assert matches(want, got), f"{page.name}:{example.line}: {command!r} says:\n{got}"
+        assert bool(status) == bool(complained.getvalue()), f"{command!r} ended with {status}"
+
+
+def exit_status_of(call: Callable[[], None]) -> int | str | None:
+    try:
+        call()
+    except SystemExit as end:
+        return end.code
+    return None
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_examples_of_a_page_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if page.name in SHOWN_ELSEWHERE:
+        pytest.skip(f"its example is {SHOWN_ELSEWHERE[page.name].relative_to(ROOT)}")
+    monkeypatch.chdir(tmp_path)
+    # What an example starts must find the packages from here, and fold its lines as a page does.
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("COLUMNS", "120")
+    threads = set(threading.enumerate())
+    namespace: dict[str, Any] = {"__name__": f"docs.{page.stem}"}
+    for example in examples_of(page.read_text(encoding="utf-8")):
+        if example.file is not None:
+            Path(example.file).write_text(example.text, encoding="utf-8")
+        elif example.language == "python":
+            run_python(example, page, namespace)
+        elif example.language == "console":
+            run_console(example, page, monkeypatch)
+        else:
+            pytest.fail(f"{page.name}:{example.line}: a block of {example.language or 'no language'} cannot be run")
+    left = {thread for thread in set(threading.enumerate()) - threads if not thread.daemon}
+    assert not left, f"{page.name} leaves threads behind: {left}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_page_has_an_example_that_runs(page: Path) -> None:
+    if page.name in SHOWN_ELSEWHERE:
+        assert SHOWN_ELSEWHERE[page.name].is_file()
+    else:
+        assert any(example.file is None for example in examples_of(page.read_text(encoding="utf-8")))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_mark_stands_before_a_block(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert len(_MARK.findall(text)) == len(list(examples_of(text)))
+
+
+@pytest.mark.parametrize(
+    "page", [ROOT / "README.md", ROOT / "topologies/README.md", *PAGES], ids=lambda page: page.name
+)
+def test_links_lead_somewhere(page: Path) -> None:
+    assert {target for target in links_of(page) if not (page.parent / target).exists()} == set()
+
+
+def test_readme_links_every_page() -> None:
+    assert {f"docs/{page.name}" for page in PAGES} <= links_of(ROOT / "README.md")
+
+
+def test_wrong_output_is_told() -> None:
+    (example,) = examples_of("<!-- run -->\n```python\nprint(1)\n```\n\n```text\n2\n```\n")
+    with pytest.raises(AssertionError, match=r"page\.md:3 prints:\s+1\s"):
+        run_python(example, Path("page.md"), {})
+
+
+def test_a_block_without_mark_is_not_run() -> None:
+    assert list(examples_of("```python\n1 / 0\n```\n")) == []

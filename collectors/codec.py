@@ -264,9 +264,7 @@ def _link_in(link: _Link) -> LinkState:
 
 
 def _path_out(path: PathState) -> _Path:
-    return _Path(
-        _flow_out(path.flow), path.switches, path.delay_ns, path.bottleneck_bps, path.age_ns, path.rate_bps
-    )
+    return _Path(_flow_out(path.flow), path.switches, path.delay_ns, path.bottleneck_bps, path.age_ns, path.rate_bps)
 
 
 def _path_in(path: _Path) -> PathState:

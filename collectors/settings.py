@@ -48,7 +48,7 @@ class StateSettings(Strict, frozen=True):
     """The span over which the bytes of a flow's measured packets make its rate."""
 
     sample_every: Positive = 1
-    """Of this many packets of a flow one carries telemetry, as the controller's watch rules say; rates are multiplied."""
+    """Of this many packets of a flow one carries telemetry, as the controller's watch rules say; rates grow by it."""
 
     forget_path_after_ns: Positive = 10_000_000_000
     """A flow without a report for so long is no longer listed with its path."""

@@ -160,5 +160,3 @@ def _nominal(link: DirectedLink, age_ns: int | None) -> LinkState:
         samples=0,
         source=DelaySource.NOMINAL,
     )
-
-

@@ -41,7 +41,7 @@ def run(options: DemoOptions) -> Outcome:
     if options.time not in ("virtual", "kernel"):
         raise MillraceError(f"--time {options.time}: is neither virtual nor kernel")
     settings = load(options.settings, DemoSettings) if options.settings else DemoSettings()
-    prepared = prepare(options.topology, options.demands, settings.scenario)
+    prepared = prepare(options.topology, options.demands, settings.scenario, kernel=options.time == "kernel")
     console = _console()
     console.print(_introduction(prepared, options), highlight=False, soft_wrap=True)
     options.out.mkdir(parents=True, exist_ok=True)

@@ -33,7 +33,7 @@ class Panel:
 def draw(topology: Topology, panels: Sequence[Panel], stem: Path) -> tuple[Path, Path]:
     """Write `stem`.png and `stem`.svg with one map a panel; return both paths."""
     mpl.rcParams["svg.hashsalt"] = "millrace"
-    figure = Figure(figsize=(6.4 * len(panels), 5.0), layout="constrained")
+    figure = Figure(figsize=(7.0 * len(panels), 4.6), layout="constrained")
     positions = positions_of(topology)
     norm = _delay_scale(topology, panels)
     axes = figure.subplots(1, len(panels), squeeze=False)[0]
@@ -54,7 +54,9 @@ def draw(topology: Topology, panels: Sequence[Panel], stem: Path) -> tuple[Path,
 def positions_of(topology: Topology) -> dict[str, tuple[float, float]]:
     """Return where each switch is drawn: its place if all have one, else a layout that is the same every time."""
     if all(node.place for node in topology.switches):
-        return {node.name: (node.place.longitude, node.place.latitude) for node in topology.switches if node.place}
+        return _apart(
+            {node.name: (node.place.longitude, node.place.latitude) for node in topology.switches if node.place}
+        )
     graph = nx.Graph(
         (link.a.node, link.b.node)
         for link in topology.links
@@ -63,6 +65,18 @@ def positions_of(topology: Topology) -> dict[str, tuple[float, float]]:
     graph.add_nodes_from(topology.switch)
     layout: Mapping[str, Sequence[float]] = nx.kamada_kawai_layout(graph)
     return {name: (float(x), float(y)) for name, (x, y) in layout.items()}
+
+
+def _apart(positions: dict[str, tuple[float, float]]) -> dict[str, tuple[float, float]]:
+    """Move nodes of one place (two routers in one city) apart, so that both and their link can be seen."""
+    width = max(x for x, _ in positions.values()) - min(x for x, _ in positions.values())
+    step = max(0.04 * width, 1e-3)
+    taken: dict[tuple[float, float], int] = {}
+    found: dict[str, tuple[float, float]] = {}
+    for name, (x, y) in positions.items():
+        number = taken[x, y] = taken.get((x, y), -1) + 1
+        found[name] = (x + number * step, y - number * step)
+    return found
 
 
 def _switch_links(topology: Topology, snapshot: Snapshot) -> list[LinkState]:
@@ -106,7 +120,7 @@ def _draw_panel(
             )
     for name, (x, y) in positions.items():
         axis.plot(x, y, "o", color="white", markeredgecolor="black", markersize=9, zorder=4)
-        axis.annotate(name, (x, y), xytext=(0, 8), textcoords="offset points", ha="center", fontsize=8, zorder=5)
+        axis.annotate(name, (x, y), xytext=(0, 8), textcoords="offset points", ha="center", fontsize=9, zorder=7)
     axis.set_title(panel.title, fontsize=10)
     axis.margins(0.08, 0.12)
     axis.set_axis_off()
@@ -146,7 +160,7 @@ def _label(axis: Axes, tail: tuple[float, float], head: tuple[float, float], tex
         middle,
         ha="center",
         va="center",
-        fontsize=7,
+        fontsize=8,
         color=colour,
         zorder=6,
         bbox={"boxstyle": "round,pad=0.15", "facecolor": "white", "edgecolor": "none", "alpha": 0.8},

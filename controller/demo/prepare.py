@@ -20,6 +20,8 @@ Demands = Mapping[tuple[str, str], float]
 
 _REAL_MATRICES = "yates_abilene_hourly.txt"
 _YATES_SUFFIX = ".txt"
+_VIRTUAL_HOPS_PER_S = 4000.0
+_KERNEL_HOPS_PER_S = 1200.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +33,12 @@ class Prepared:
     rate_divisor: int
 
 
-def prepare(spec: str, demands_file: Path | None, settings: ScenarioSettings) -> Prepared:
+def prepare(spec: str, demands_file: Path | None, settings: ScenarioSettings, *, kernel: bool = False) -> Prepared:
     """Return the scenario for a topology and a matrix; raise ConfigError or FabricError naming what is wrong."""
     topology = load_topology(spec)
     demands, source = _demands(topology, demands_file, settings)
     demands = normalised(topology, demands, settings.peak_utilisation)
-    divisor = settings.rate_divisor or _divisor(topology, demands, settings)
+    divisor = settings.rate_divisor or _divisor(topology, demands, settings, kernel=kernel)
     small = {pair: rate_bps / divisor for pair, rate_bps in demands.items()}
     return Prepared(plan(scaled(topology, divisor), small, settings), source, divisor)
 
@@ -82,14 +84,15 @@ def _default_file(topology: Topology) -> Path | None:
     return bundled if bundled.is_file() else None
 
 
-def _divisor(topology: Topology, demands: Demands, settings: ScenarioSettings) -> int:
+def _divisor(topology: Topology, demands: Demands, settings: ScenarioSettings, *, kernel: bool) -> int:
     """Return the divisor, of two significant digits, that makes the background `hops_per_s` frames times switches."""
     hops = next_hops(topology)
     bit_hops = 0.0
     for (src, dst), rate_bps in demands.items():
         path = next(base_paths(hops, topology.attachment[src].node, topology.attachment[dst].node))
         bit_hops += rate_bps * len(path)
-    exact = bit_hops / (8 * settings.frame_bytes) / settings.hops_per_s
+    hops_per_s = settings.hops_per_s or (_KERNEL_HOPS_PER_S if kernel else _VIRTUAL_HOPS_PER_S)
+    exact = bit_hops / (8 * settings.frame_bytes) / hops_per_s
     if exact <= 1:
         return 1
     step: int = 10 ** max(0, math.floor(math.log10(exact)) - 1)

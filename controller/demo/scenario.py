@@ -33,9 +33,10 @@ class ScenarioSettings(Strict, frozen=True):
 
     rate_divisor: Annotated[int, msgspec.Meta(ge=1)] | None = None
     """Links and demands are this many times slower than the topology says; left out, what `hops_per_s` needs."""
-    hops_per_s: Positive = 1200.0
-    """Frames times switches that the background makes a second: what a Python switch can follow on one core."""
-    peak_utilisation: Share = 0.4
+    hops_per_s: Positive | None = None
+    """Frames times switches that the background makes a second; left out, what the simulator (4000), or processes that
+    share a few cores (1200), can follow."""
+    peak_utilisation: Share = 0.3
     """Demands are stretched so that the busiest link between switches carries this share of its rate."""
     matrix: Annotated[int, msgspec.Meta(ge=0)] = 0
     """Which matrix of a file that holds several."""
@@ -51,7 +52,7 @@ class ScenarioSettings(Strict, frozen=True):
     """Time with the surge in which the path server reacts and queues drain."""
     after_s: Positive = 6.0
     """Time with the surge after that."""
-    overload: Positive = 1.2
+    overload: Positive = 1.1
     """The load on the congested link, as a share of its rate, if nothing moved."""
 
 

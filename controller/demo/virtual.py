@@ -95,7 +95,7 @@ class VirtualRun:
         for name, receiver in self.receivers.items():
             self.fabric.host(name).on_frame(_measuring(receiver))
         self.fabric.host(self._collector_host).on_frame(self._report_arrives)
-        self.collector.subscribe(self._records.extend)
+        self.collector.subscribe(self._note)
 
     def _report_arrives(self, frame: bytes, _now_ns: int) -> None:
         datagram = decode_udp_frame(frame)
@@ -121,6 +121,9 @@ class VirtualRun:
 
     def _submit(self, routes: RouteSet) -> None:
         self._controller.submit(routes)
+
+    def _note(self, records: tuple[HopRecord, ...]) -> None:
+        self._records += records
 
     def _write_records(self) -> None:
         records, self._records = self._records, []

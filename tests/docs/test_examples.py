@@ -14,6 +14,7 @@ import doctest
 import io
 import re
 import shlex
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -98,6 +99,24 @@ def exit_status_of(call: Callable[[], None]) -> int | str | None:
     return None
 
 
+@contextlib.contextmanager
+def nothing_left_behind(namespace: dict[str, Any]) -> Iterator[None]:
+    """End the processes that examples hold in their namespace; fail for those, and for threads, if all else is well."""
+    before = set(threading.enumerate())
+    running: list[subprocess.Popen[str]] = []
+    try:
+        yield
+    finally:
+        processes = [value for value in namespace.values() if isinstance(value, subprocess.Popen)]
+        running += [process for process in processes if process.poll() is None]
+        for process in running:
+            process.kill()
+            process.communicate()
+    assert not running, f"still running: {[process.args for process in running]}"
+    threads = {thread for thread in set(threading.enumerate()) - before if not thread.daemon}
+    assert not threads, f"threads left behind: {threads}"
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_examples_of_a_page_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if page.name in SHOWN_ELSEWHERE:
@@ -106,19 +125,17 @@ def test_examples_of_a_page_run(page: Path, tmp_path: Path, monkeypatch: pytest.
     # What an example starts must find the packages from here, and fold its lines as a page does.
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setenv("COLUMNS", "120")
-    threads = set(threading.enumerate())
     namespace: dict[str, Any] = {"__name__": f"docs.{page.stem}"}
-    for example in examples_of(page.read_text(encoding="utf-8")):
-        if example.file is not None:
-            Path(example.file).write_text(example.text, encoding="utf-8")
-        elif example.language == "python":
-            run_python(example, page, namespace)
-        elif example.language == "console":
-            run_console(example, page, monkeypatch)
-        else:
-            pytest.fail(f"{page.name}:{example.line}: a block of {example.language or 'no language'} cannot be run")
-    left = {thread for thread in set(threading.enumerate()) - threads if not thread.daemon}
-    assert not left, f"{page.name} leaves threads behind: {left}"
+    with nothing_left_behind(namespace):
+        for example in examples_of(page.read_text(encoding="utf-8")):
+            if example.file is not None:
+                Path(example.file).write_text(example.text, encoding="utf-8")
+            elif example.language == "python":
+                run_python(example, page, namespace)
+            elif example.language == "console":
+                run_console(example, page, monkeypatch)
+            else:
+                pytest.fail(f"{page.name}:{example.line}: a block of {example.language or 'no language'} cannot be run")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

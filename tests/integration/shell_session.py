@@ -7,18 +7,20 @@ import json
 import sys
 
 import p4runtime_sh.shell as sh
+from p4runtime_sh.p4runtime import P4RuntimeWriteException
 
 
 def main(address: str, p4info: str, program: str) -> None:
     """Push the program, write routes, groups and a counter read; leave a trace of each answer."""
-    sh.setup(device_id=1, grpc_addr=address, election_id=(0, 1), config=sh.FwdPipeConfig(p4info, program), verbose=False)
+    config = sh.FwdPipeConfig(p4info, program)
+    sh.setup(device_id=1, grpc_addr=address, election_id=(0, 1), config=config, verbose=False)
     seen: dict[str, object] = {}
 
     member = sh.ActionProfileMember("ipv4_ecmp")(member_id=1, action="forward")
     member.action["egress_port"] = "2"
     member.action["dst_mac"] = "02:00:00:00:00:02"
     member.insert()
-    group = sh.ActionProfileGroup("ipv4_ecmp")(group_id=1)
+    group = sh.ActionProfileGroup("ipv4_ecmp")(group_id=1, max_size=32)
     group.add(1)
     group.insert()
     route = sh.TableEntry("ipv4_routes")
@@ -36,10 +38,10 @@ def main(address: str, p4info: str, program: str) -> None:
     flow.action["egress_port"] = "4"
     flow.modify()
     seen["routes"] = [str(entry.match["dst_addr"].lpm.prefix_len) for entry in sh.TableEntry("ipv4_routes").read()]
-    seen["flow_ports"] = [int.from_bytes(e.action["egress_port"].value, "big") if hasattr(e.action["egress_port"], "value") else str(e.action["egress_port"]) for e in flow.read()]
+    seen["flow_ports"] = [int.from_bytes(entry.action["egress_port"].value, "big") for entry in flow.read()]
     try:
         route.insert()
-    except sh.P4RuntimeException as error:
+    except P4RuntimeWriteException as error:
         seen["second_insert"] = str(error)
     flow.delete()
     seen["flows_left"] = len(list(sh.TableEntry("ipv4_flow_paths").read()))
@@ -48,9 +50,12 @@ def main(address: str, p4info: str, program: str) -> None:
     clone.add(2, 1)
     clone.insert()
     seen["clones"] = [entry.session_id for entry in sh.CloneSessionEntry(250).read()]
-    sh.teardown()
     print(json.dumps(seen))
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:4])
+    try:
+        main(*sys.argv[1:4])
+    finally:
+        # Without this the session's thread keeps the process alive after an error.
+        sh.teardown()

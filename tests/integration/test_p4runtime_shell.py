@@ -22,9 +22,8 @@ def switch_address() -> Iterator[str]:
         probe.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{probe.getsockname()[1]}"
     command = [sys.executable, "-m", "dataplane.switch.process", "--no-p4", "--device-id", "1"]
-    with subprocess.Popen(
-        [*command, "--", "--grpc-server-addr", address, "--cpu-port", "255"], cwd=ROOT, stderr=subprocess.PIPE, text=True
-    ) as process:
+    command += ["--", "--grpc-server-addr", address, "--cpu-port", "255"]
+    with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         for line in process.stderr:
             if "ready" in line:

@@ -22,6 +22,7 @@ from dataplane.errors import FabricError, WireError
 from dataplane.fabric.addressing import gateway_mac
 from dataplane.fabric.topology import Topology
 from dataplane.wire import ethernet, ipv4, ipv6, udp
+from dataplane.wire.checksum import update
 from dataplane.wire.fields import IpAddress
 from dataplane.wire.packet import decode_udp_frame, udp_frame
 
@@ -158,6 +159,7 @@ class Sender:
         self._rng = rng
         self._frame_bits = flow.frame_bytes * 8
         self._padding = bytes(flow.frame_bytes - flow.header_bytes - PROBE_BYTES)
+        self._headers: bytes | None = None
         self._next_ns: int = flow.start_ns
         if flow.arrivals is Arrivals.POISSON:
             self._next_ns += self._gap_ns()
@@ -181,17 +183,28 @@ class Sender:
 
     def frame(self, now_ns: int) -> bytes:
         """Return the next packet as an Ethernet frame, stamped with the present time."""
+        payload = self.payload(now_ns)
+        if self._headers is None:
+            self._headers = self._make_headers(len(payload))
+        # All but the checksum is the same in every packet of a flow.
+        headers = self._headers
+        checksum = update(int.from_bytes(headers[-2:], "big"), b"", payload) or 0xFFFF
+        return b"".join((headers[:-2], checksum.to_bytes(2, "big"), payload))
+
+    def _make_headers(self, payload_bytes: int) -> bytes:
+        """Return the headers of a packet whose payload is all zeros; they end with UDP's checksum."""
         flow = self.flow
-        return udp_frame(
+        frame = udp_frame(
             src_mac=flow.src_mac,
             dst_mac=flow.dst_mac,
             src=flow.src,
             dst=flow.dst,
             src_port=flow.src_port,
             dst_port=flow.dst_port,
-            payload=self.payload(now_ns),
+            payload=bytes(payload_bytes),
             dscp=flow.dscp,
         )
+        return frame[: flow.header_bytes]
 
     def _gap_ns(self) -> int:
         return round(self._rng.expovariate(self.flow.rate_bps / self._frame_bits) * _NS_PER_S)

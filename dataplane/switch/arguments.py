@@ -84,6 +84,8 @@ def parse_arguments(argv: Sequence[str]) -> SwitchSettings:
         raise ConfigError(str(error), file=COMMAND_LINE) from error
     if any(port.settings.number == found.cpu_port for port in ports):
         raise _wrong("--cpu-port", f"port {found.cpu_port} has an interface already")
+    if DROP_PORT in {found.cpu_port, *(port.settings.number for port in ports)}:
+        raise _wrong("--drop-port", f"port {DROP_PORT} drops packets: it can be neither an interface nor the CPU port")
     return SwitchSettings(
         ports=ports,
         device_id=found.device_id,
@@ -114,7 +116,7 @@ def _make_parser() -> argparse.ArgumentParser:
     add("--p4info", type=Path, help="its P4Info; default: beside it, as PROGRAM.p4info.txtpb")
     add("--no-p4", action="store_true", help="start empty; the controller pushes a program")
     add("-i", "--interface", action="append", default=[], type=_interface, metavar="PORT@DEVICE")
-    add("--device-id", type=_non_negative, default=0)
+    add("--device-id", type=_device_id, default=0)
     add("--port-rate", action="append", default=[], type=_pair, metavar="PORT:BIT/S", help="default: infinite")
     add("--port-delay", action="append", default=[], type=_pair, metavar="PORT:NS", help="default: 0")
     add("--port-queue", action="append", default=[], type=_pair, metavar="PORT:FRAMES", help="default: 64")
@@ -215,6 +217,13 @@ def _pair(text: str) -> tuple[int, int]:
     if not separator or not number.isdecimal() or not value.isdecimal():
         raise argparse.ArgumentTypeError(f"{text!r} is not PORT:NUMBER, as in 1:10000000")
     return int(number), int(value)
+
+
+def _device_id(text: str) -> int:
+    number = _non_negative(text)
+    if number >= 1 << 64:
+        raise argparse.ArgumentTypeError(f"{text} does not fit P4Runtime's 64 bits")
+    return number
 
 
 def _non_negative(text: str) -> int:

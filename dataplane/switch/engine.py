@@ -144,13 +144,16 @@ class Switch:
         """Call `wake` after another thread gave the switch something to do, so that its own thread can advance it."""
         self._wake = wake
 
-    def commit(self, program: Program) -> ForwardingState:
-        """Replace program and tables at once and return the fresh, empty state.
+    def commit(self, program: Program, fill: Callable[[ForwardingState], None] | None = None) -> ForwardingState:
+        """Replace program and tables at once and return the fresh state, empty but for what `fill` puts into it.
 
-        Packets that still wait were shaped by the old program: they are dropped and counted as `program_replaced`.
-        Raises ProgramError, and changes nothing, if the program cannot be executed.
+        No packet sees the state before it is filled. Packets that still wait were shaped by the old program: they are
+        dropped and counted as `program_replaced`. Raises ProgramError if the program cannot be executed, or what
+        `fill` raises, and changes nothing.
         """
         state = ForwardingState(program)
+        if fill is not None:
+            fill(state)
         rng = random.Random(f"{self._seed}/{self.device_id}")
         pipeline = self._make_pipeline(program, state, rng)
         with self._burst():

@@ -124,7 +124,7 @@ class PacketPort:
     def receive(self, max_frames: int) -> list[bytes]:
         """Return up to `max_frames` frames, VLAN tags back in their place; none if nothing has arrived.
 
-        A device that fails is down until a frame comes: whoever holds the port says so, and the other ports go on.
+        A device that fails is down until a frame passes again: whoever holds the port says so, and the others go on.
         """
         frames: list[bytes] = []
         while len(frames) < max_frames:
@@ -154,6 +154,7 @@ class PacketPort:
                 self._down = self._down or name == PORT_DOWN
                 continue
             sent += 1
+            self._down = False
             self._tx_bytes += len(frame)
         self._tx_frames += sent
         return sent

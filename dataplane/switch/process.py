@@ -12,13 +12,13 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from types import FrameType
 
 from dataplane.clock import MonotonicClock
-from dataplane.errors import MillraceError, SwitchError
+from dataplane.errors import MillraceError, ProgramError, SwitchError
 from dataplane.program.loader import load_program
 from dataplane.switch.arguments import SwitchSettings, parse_arguments
 from dataplane.switch.engine import Switch
@@ -45,12 +45,14 @@ logger = logging.getLogger("millrace.switch")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a switch from a command line; return the exit status: 0 stopped, 1 failed, with one line on stderr."""
+    """Run a switch from a command line; return the exit status: 0 stopped, 1 failed (one line on stderr), 130 by ^C."""
     try:
         run(parse_arguments(sys.argv[1:] if argv is None else argv))
     except MillraceError as error:
         sys.stderr.write(f"millrace switch: {error}\n")
         return 1
+    except KeyboardInterrupt:  # before `run` listens to signals itself
+        return 130
     return 0
 
 
@@ -71,12 +73,12 @@ def run(settings: SwitchSettings) -> None:
         waiter = stack.enter_context(Waiter())
         ports = {port.settings.number: _open_port(stack, port.device) for port in settings.ports}
         switch.on_wakeup(waiter.wake)
-        core = P4RuntimeCore(switch)
+        core = _make_core(switch, settings)
         loop = _Loop(Forwarder(switch, ports, clock), core, waiter, settings)
         stack.enter_context(_stopped_by_signals(loop.stop))
         stack.enter_context(P4RuntimeServer(core, [settings.grpc_address], settings.tls))
         # Whoever sees the ready file finds statistics beside it.
-        loop.write_stats()
+        loop.start_stats()
         stack.enter_context(_ready(switch, settings))
         loop.run()
 
@@ -98,7 +100,7 @@ class _Loop:
         for descriptor in self._numbers:
             waiter.watch(descriptor)
         if self._lifeline is not None:
-            waiter.watch(self._lifeline)
+            _watch_lifeline(waiter, self._lifeline)
 
     def stop(self) -> None:
         """Let `run` return; may be called from a signal handler or another thread."""
@@ -133,18 +135,25 @@ class _Loop:
                 self._down.discard(number)
                 logger.info("port %d (%s) is up again", number, port.name)
 
+    def start_stats(self) -> None:
+        """Write the statistics file for the first time; raise SwitchError if it cannot be written."""
+        if self._stats_file is not None:
+            self._replace_stats(self._stats_file)
+
     def write_stats(self, *, last: bool = False) -> None:
-        """Replace the statistics file if it is time, or if this is the last time."""
-        now_ns = self._clock.now_ns()
-        if self._stats_file is None or (now_ns < self._stats_ns and not last):
+        """Replace the statistics file if it is time, or if this is the last time; give it up once that fails."""
+        if self._stats_file is None or (self._clock.now_ns() < self._stats_ns and not last):
             return
-        self._stats_ns = now_ns + STATS_PERIOD_NS
-        text = json.dumps(read_stats(self._forwarder, self._core.drops, now_ns), sort_keys=True)
         try:
-            _replace(self._stats_file, text)
-        except OSError as error:
-            logger.warning("no more statistics: %s: %s", self._stats_file, error.strerror)
+            self._replace_stats(self._stats_file)
+        except SwitchError as error:
+            logger.warning("no more statistics: %s", error)
             self._stats_file = None
+
+    def _replace_stats(self, path: Path) -> None:
+        now_ns = self._clock.now_ns()
+        self._stats_ns = now_ns + STATS_PERIOD_NS
+        _replace(path, json.dumps(read_stats(self._forwarder, self._core.drops, now_ns), sort_keys=True))
 
 
 def read_stats(forwarder: Forwarder, control_drops: Mapping[str, int], now_ns: int) -> dict[str, object]:
@@ -162,6 +171,20 @@ def read_stats(forwarder: Forwarder, control_drops: Mapping[str, int], now_ns: i
         "in_flight": forwarder.in_flight,
         "devices": devices,
     }
+
+
+def _make_core(switch: Switch, settings: SwitchSettings) -> P4RuntimeCore:
+    try:
+        return P4RuntimeCore(switch)
+    except ProgramError as error:  # what the loader accepts, but P4Runtime cannot serve
+        raise ProgramError(error.problem, file=str(settings.p4info), construct=error.construct) from error
+
+
+def _watch_lifeline(waiter: Waiter, descriptor: int) -> None:
+    try:
+        waiter.watch(descriptor)
+    except OSError as error:
+        raise SwitchError(f"--lifeline-fd {descriptor} is no pipe that can be watched: {error.strerror}") from error
 
 
 def _open_port(stack: ExitStack, device: str) -> Port:
@@ -188,7 +211,9 @@ def _stopped_by_signals(stop: Callable[[], None]) -> Iterator[None]:
 
 @contextmanager
 def _ready(switch: Switch, settings: SwitchSettings) -> Iterator[None]:
-    """Announce the switch while it runs: a line in the log, and the ready file."""
+    """Announce the switch while it runs: the ready file, and a line in the log."""
+    if settings.ready_file is not None:
+        _replace(settings.ready_file, f"{os.getpid()}\n")
     ports = " ".join(f"{port.settings.number}@{port.device}" for port in settings.ports)
     program = switch.program.name if switch.program is not None else "none yet"
     logger.info(
@@ -198,17 +223,11 @@ def _ready(switch: Switch, settings: SwitchSettings) -> Iterator[None]:
         ports or "none",
         program,
     )
-    if settings.ready_file is None:
-        yield
-        return
-    try:
-        _replace(settings.ready_file, f"{os.getpid()}\n")
-    except OSError as error:
-        raise SwitchError(f"{settings.ready_file}: {error.strerror}") from error
     try:
         yield
     finally:
-        settings.ready_file.unlink(missing_ok=True)
+        if settings.ready_file is not None:
+            settings.ready_file.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -234,10 +253,15 @@ def _logging(settings: SwitchSettings) -> Iterator[None]:
 
 
 def _replace(path: Path, text: str) -> None:
-    """Write a file so that a reader sees the old text or the new one, never a part."""
+    """Write a file so that a reader sees the old text or the new one, never a part; raise SwitchError."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
-    draft.write_text(text, encoding="utf-8")
-    draft.replace(path)
+    try:
+        draft.write_text(text, encoding="utf-8")
+        draft.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)
+        raise SwitchError(f"{path}: {error.strerror}") from error
 
 
 if __name__ == "__main__":

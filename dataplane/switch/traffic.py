@@ -180,10 +180,6 @@ class TrafficManager:
         """Return a copy of a port's drop counters by name."""
         return dict(self._ports[number].drops)
 
-    def has_port(self, number: int) -> bool:
-        """Return whether a port of that number exists."""
-        return number in self._ports
-
     def clear(self) -> None:
         """Empty every queue and count each packet as `program_replaced` at its port; port times go on."""
         for port in self._ports.values():

@@ -29,8 +29,9 @@ class Namespace:
     def __enter__(self) -> Namespace:
         _remove_leftovers()
         _run("ip", "netns", "add", self.name)
-        for knob in ("all", "default"):
-            self.run("sysctl", "-qw", f"net.ipv6.conf.{knob}.disable_ipv6=1")
+        with self._inside():
+            for knob in ("all", "default"):
+                Path(f"/proc/sys/net/ipv6/conf/{knob}/disable_ipv6").write_text("1", encoding="ascii")
         for port in self.ports:
             self.run("ip", "link", "add", f"s{port}", "type", "veth", "peer", "name", f"h{port}")
             for device in (f"s{port}", f"h{port}"):

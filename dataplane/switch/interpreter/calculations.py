@@ -95,6 +95,7 @@ def _fields_part(slots: HeaderSlots, refs: list[FieldRef], layout: Layout) -> Pa
     specs = [layout.spec(ref) for ref in refs]
     widths = [(layout.slot(ref), spec.width_bits, spec.variable) for ref, spec in zip(refs, specs, strict=True)]
     valid, length = slots.valid, slots.length
+    plain = not any(spec.variable or spec.signed for spec in specs)
 
     def part(fields: Fields) -> tuple[int, int]:
         if not fields[valid]:
@@ -106,19 +107,18 @@ def _fields_part(slots: HeaderSlots, refs: list[FieldRef], layout: Layout) -> Pa
             width_bits += bits
         return total, width_bits
 
-    shifts: list[tuple[int, int, int]] = []
-    shift = 0
+    shifts: list[tuple[int, int]] = []
+    total_bits = 0
     for slot, width, _ in reversed(widths):
-        shifts.append((slot, shift, (1 << width) - 1))
-        shift += width
-    total_bits = shift
+        shifts.append((slot, total_bits))
+        total_bits += width
 
-    def fixed_part(fields: Fields) -> tuple[int, int]:
+    def plain_part(fields: Fields) -> tuple[int, int]:
         if not fields[valid]:
             return 0, 0
         total = 0
-        for slot, offset, mask in shifts:
-            total |= (fields[slot] & mask) << offset
+        for slot, offset in shifts:  # an unsigned field never holds more than its width
+            total |= fields[slot] << offset
         return total, total_bits
 
-    return part if any(spec.variable for spec in specs) else fixed_part
+    return plain_part if plain else part

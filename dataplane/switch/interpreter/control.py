@@ -7,6 +7,7 @@ from typing import Protocol, TypeAlias
 
 from dataplane.program.model import CallNode, ConditionNode, Node, Pipeline, TableNode
 from dataplane.program.objects import ActionCall, TableSpec
+from dataplane.program.operations import FieldRef, Unary, UnaryOp
 from dataplane.program.pipelines import successors
 from dataplane.switch.interpreter.calculations import Compute, bind_calculation
 from dataplane.switch.interpreter.expressions import bind
@@ -36,6 +37,13 @@ def bind_pipeline(pipeline: Pipeline, state: ForwardingState, layout: Layout, bi
             node = node(fields)
 
     return apply
+
+
+def _bind_branch_on_field(slot: int, if_set: BoundNode | None, if_zero: BoundNode | None) -> BoundNode:
+    def branch(fields: Fields, /) -> BoundNode | None:
+        return if_set if fields[slot] else if_zero
+
+    return branch
 
 
 class _PipelineBinder:
@@ -81,8 +89,11 @@ class _PipelineBinder:
         return call
 
     def _condition(self, node: ConditionNode) -> BoundNode:
-        condition = bind(node.condition, self.layout)
         if_true, if_false = self._following(node.true_next), self._following(node.false_next)
+        match node.condition:
+            case Unary(UnaryOp.DATA_TO_BOOL, FieldRef() as ref):  # isValid, above all
+                return _bind_branch_on_field(self.layout.slot(ref), if_true, if_false)
+        condition = bind(node.condition, self.layout)
 
         def branch(fields: Fields, /) -> BoundNode | None:
             return if_true if condition(fields, ()) else if_false

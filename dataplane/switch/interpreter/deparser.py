@@ -40,25 +40,25 @@ def emitted_bytes(program: Program, layout: Layout) -> Callable[[Fields], int]:
 
 
 def _writer(slots: HeaderSlots) -> Write:
-    if slots.has_varbit:
-        return _variable_writer(slots)
+    if any(spec.variable or spec.signed for spec in slots.header.type.fields):
+        return _general_writer(slots)
     size = slots.fixed_bytes
-    parts: list[tuple[int, int, int]] = []
+    parts: list[tuple[int, int]] = []
     shift = slots.header.type.fixed_bits
     for spec in slots.header.type.fields:
         shift -= spec.width_bits
-        parts.append((slots.slot(spec.name), shift, (1 << spec.width_bits) - 1))
+        parts.append((slots.slot(spec.name), shift))
 
     def write(fields: Fields) -> bytes:
         value = 0
-        for slot, offset, mask in parts:
-            value |= (fields[slot] & mask) << offset
+        for slot, offset in parts:  # an unsigned field never holds more than its width
+            value |= fields[slot] << offset
         return value.to_bytes(size, "big")
 
     return write
 
 
-def _variable_writer(slots: HeaderSlots) -> Write:
+def _general_writer(slots: HeaderSlots) -> Write:
     specs = [(slots.slot(spec.name), spec.width_bits, spec.variable) for spec in slots.header.type.fields]
 
     def write(fields: Fields) -> bytes:

@@ -177,6 +177,9 @@ def _bind_unary(node: Unary, layout: Layout) -> Evaluate:
     if isinstance(operand, HeaderRef | ElementRef):
         locate = bind_header(operand, layout)
         return lambda fields, arguments: fields[locate(fields, arguments).valid]
+    if node.op is UnaryOp.DATA_TO_BOOL and isinstance(operand, FieldRef):
+        slot = layout.slot(operand)
+        return lambda fields, _arguments: fields[slot] != 0
     inner = bind(operand, layout)
     match node.op:
         case UnaryOp.NOT:
@@ -232,8 +235,37 @@ def _bind_mask(node: Expression, mask: int, layout: Layout) -> Evaluate:
         case Binary(BinaryOp.SHIFT_RIGHT, FieldRef() as ref, Constant(bits)) if 0 <= bits <= MAX_SHIFT:
             sliced = layout.slot(ref)
             return lambda fields, _arguments: fields[sliced] >> bits & mask
+        case Binary(BinaryOp.ADD) if not mask & (mask + 1):
+            return _bind_sum(_terms(node, mask), mask, layout)
     inner = bind(node, layout)
     return lambda fields, arguments: inner(fields, arguments) & mask
+
+
+def _terms(node: Expression, mask: int) -> list[Expression]:
+    """Return the terms of a sum modulo `mask` + 1, a power of two: cuts to that width or a greater change nothing."""
+    match node:
+        case Binary(BinaryOp.AND, inner, Constant(cut)) if cut & mask == mask:
+            return _terms(inner, mask)
+        case Binary(BinaryOp.ADD, left, right):
+            return _terms(left, mask) + _terms(right, mask)
+    return [node]
+
+
+def _bind_sum(terms: list[Expression], mask: int, layout: Layout) -> Evaluate:
+    """Return a closure for a sum modulo `mask` + 1; programs add long chains, cut after every step."""
+    constant = sum(term.value for term in terms if isinstance(term, Constant))
+    parts = tuple(bind(term, layout) for term in terms if not isinstance(term, Constant))
+    if len(parts) == 1:
+        only = parts[0]
+        return lambda fields, arguments: only(fields, arguments) + constant & mask
+
+    def total(fields: Fields, arguments: Arguments) -> int:
+        result = constant
+        for part in parts:
+            result += part(fields, arguments)
+        return result & mask
+
+    return total
 
 
 def _bind_shift(node: Binary, left: Evaluate, right: Evaluate) -> Evaluate:

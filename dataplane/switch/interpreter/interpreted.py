@@ -68,7 +68,7 @@ class InterpretedPipeline:
     """Runs a program against a `ForwardingState`; never raises on a frame, whatever its bytes.
 
     `drops` counts packets that ended here, by reason; `parser_errors` counts packets by error, most of which go on as
-    the program decides; `failed_checks` counts asserts and assumes that did not hold.
+    the program decides.
     """
 
     def __init__(self, program: Program, state: ForwardingState, *, rng: random.Random) -> None:
@@ -77,7 +77,6 @@ class InterpretedPipeline:
         self._program, self._state = program, state
         self._layout = layout = Layout(program)
         binder = Binder(layout, state.counters, state.registers, rng)
-        self.failed_checks: dict[str, int] = binder.failed_checks
         self._parse = bind_parser(program, layout, binder)
         self._verify = bind_verify(program.checksums, layout)
         self._ingress = bind_pipeline(program.ingress, state, layout, binder)

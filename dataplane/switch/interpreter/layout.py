@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from dataplane.program.model import VALID, FieldSpec, Header, Program
-from dataplane.program.operations import AnyHeaderRef, FieldRef, HeaderRef
+from dataplane.program.operations import FieldRef
 
 Fields: TypeAlias = list[int]
 """The state of one packet."""
@@ -141,10 +141,6 @@ class Layout:
     def elements(self, stack: str) -> tuple[HeaderSlots, ...]:
         """Return the slots of a stack's elements."""
         return tuple(self.headers[name] for name in self.program.stacks[stack].elements)
-
-    def headers_of(self, ref: AnyHeaderRef) -> tuple[HeaderSlots, ...]:
-        """Return the headers that a reference may mean."""
-        return (self.headers[ref.name],) if isinstance(ref, HeaderRef) else self.elements(ref.stack)
 
 
 def reset_metadata(fields: Fields, layout: Layout) -> None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import logging
 import random
-from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from dataplane.program.model import Action
@@ -87,13 +86,12 @@ class CounterCells(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Binder:
-    """Binds primitives to the state that the control plane shares; `failed_checks` counts assert and assume."""
+    """Binds primitives to the state that the control plane shares."""
 
     layout: Layout
     counters: Mapping[str, CounterCells]
     registers: Mapping[str, list[int]]
     rng: random.Random
-    failed_checks: Counter[str] = field(default_factory=Counter)
 
     def action(self, action: Action) -> Step:
         """Return a closure that runs an action."""
@@ -303,7 +301,6 @@ class Binder:
 
         def run(fields: Fields, arguments: Arguments) -> None:
             if not condition(fields, arguments):
-                self.failed_checks[name] += 1
                 raise PacketFault(f"{name}_failed")
 
         return run
@@ -317,6 +314,8 @@ def _bind_assign(target: LValue, value: Expression, layout: Layout) -> Step:
     slot, mask = layout.slot(target), (1 << layout.spec(target).width_bits) - 1
     if isinstance(value, FieldRef) and _fits(value, mask, layout):
         return _bind_copy(slot, layout.slot(value))
+    if isinstance(value, Constant):
+        return _bind_constant(slot, value.value & mask)
     evaluate = bind(value, layout)
 
     def store(fields: Fields, arguments: Arguments) -> None:
@@ -326,6 +325,13 @@ def _bind_assign(target: LValue, value: Expression, layout: Layout) -> Step:
         fields[slot] = evaluate(fields, arguments) & mask
 
     return store if _fits(value, mask, layout) else store_cut
+
+
+def _bind_constant(target: int, value: int) -> Step:
+    def put(fields: Fields, _arguments: Arguments) -> None:
+        fields[target] = value
+
+    return put
 
 
 def _bind_copy(target: int, source: int) -> Step:

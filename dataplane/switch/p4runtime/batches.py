@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, islice
 from typing import Any
 
 from finsy.proto import p4r
@@ -11,6 +12,7 @@ from dataplane.errors import EntryError
 from dataplane.switch.p4runtime.context import Context, UpdateKind
 from dataplane.switch.p4runtime.entities import arrays, profiles, replication, tables
 from dataplane.switch.p4runtime.errors import Code, P4RuntimeError, from_entry_error, invalid, unimplemented
+from dataplane.switch.tables import ForwardingState
 
 CHUNK_ENTITIES = 256
 """Entities that one ReadResponse holds at most."""
@@ -70,7 +72,8 @@ def _write_one(context: Context, update: p4r.Update) -> None:
 def read(context: Context, entities: Iterable[p4r.Entity]) -> Iterator[p4r.ReadResponse]:
     """Return what the entities of a request select, in chunks; after the last raise UNKNOWN if some were refused.
 
-    What is selected is settled under the state's lock before this returns; counts are those of when they are encoded.
+    What is selected is settled under the state's lock before this returns; the counts of a chunk are those of one
+    instant, when it is encoded.
     """
     errors: list[p4r.Error] = []
     found: list[Iterator[p4r.Entity]] = []
@@ -81,19 +84,18 @@ def read(context: Context, entities: Iterable[p4r.Entity]) -> Iterator[p4r.ReadR
                 errors.append(p4r.Error())
             except P4RuntimeError as error:
                 errors.append(error.to_error())
-    return _stream(found, errors)
+    return _stream(context.state, chain.from_iterable(found), errors)
 
 
-def _stream(found: list[Iterator[p4r.Entity]], errors: list[p4r.Error]) -> Iterator[p4r.ReadResponse]:
-    response = p4r.ReadResponse()
-    for entities in found:
-        for entity in entities:
-            response.entities.append(entity)
-            if len(response.entities) == CHUNK_ENTITIES:
-                yield response
-                response = p4r.ReadResponse()
-    if response.entities:
-        yield response
+def _stream(
+    state: ForwardingState, entities: Iterator[p4r.Entity], errors: list[p4r.Error]
+) -> Iterator[p4r.ReadResponse]:
+    while True:
+        with state.lock:
+            chunk = list(islice(entities, CHUNK_ENTITIES))
+        if not chunk:
+            break
+        yield p4r.ReadResponse(entities=chunk)
     _raise_failures(errors, "read")
 
 

@@ -42,6 +42,7 @@ class PipelineStore:
         self._control = control
         self._saved: Pipeline | None = None
         self._running: Pipeline | None = None
+        self._read_control()
 
     @property
     def current(self) -> Pipeline | None:
@@ -51,13 +52,17 @@ class PipelineStore:
     @property
     def running(self) -> Pipeline | None:
         """The pipeline that packets see; one that the switch was started with counts if its P4Info is known."""
+        self._read_control()
+        return self._running
+
+    def _read_control(self) -> None:
+        """Notice a program that the switch took by itself; raise ProgramError if its P4Info makes no sense."""
         state, program = self._control.state, self._control.program
         if self._running is None or self._running.context.state is not state:
             self._running = None
             if program is not None and state is not None and program.p4info.ByteSize():
                 config = p4r.ForwardingPipelineConfig(p4info=program.p4info)
                 self._running = Pipeline(config, Context(Catalog(program), state))
-        return self._running
 
     def apply(self, request: p4r.SetForwardingPipelineConfigRequest) -> None:
         """Do what the request's action says, wholly or not at all; raise P4RuntimeError."""
@@ -118,40 +123,30 @@ class PipelineStore:
         if running is not None and _program(running).digest == _program(pipeline).digest:
             self._running, self._saved = Pipeline(pipeline.config, running.context), None
             return
-        if running is not None:
-            _carry(running.context, pipeline.context)
         self._commit(pipeline, carry=None if running is None else running.context)
 
     def _commit(self, pipeline: Pipeline, *, carry: Context | None) -> None:
         """Make the switch run the program over fresh state, with the entries of `carry` in it."""
         program = _program(pipeline)
-        if carry is not None:
-            with carry.state.lock:
-                state = self._start(program)
-                fresh = Context(pipeline.context.catalog, state)
-                with state.lock:
-                    _carry(carry, fresh)
-        else:
-            fresh = Context(pipeline.context.catalog, self._start(program))
-        self._running, self._saved = Pipeline(pipeline.config, fresh), None
-
-    def _start(self, program: Program) -> ForwardingState:
         try:
-            return self._control.commit(program)
+            if carry is None:
+                state = self._control.commit(program)
+            else:
+                with carry.state.lock:  # no packet may be counted between the copy and the exchange
+                    state = self._control.commit(program, lambda fresh: _carry(carry, program, fresh))
         except ProgramError as error:
             raise invalid(f"the pipeline is refused: {error}") from error
+        except EntryError as error:
+            raise invalid(f"the forwarding state cannot be kept: {error}") from error
+        self._running, self._saved = Pipeline(pipeline.config, Context(pipeline.context.catalog, state)), None
 
 
 def _program(pipeline: Pipeline) -> Program:
     return pipeline.context.catalog.program
 
 
-def _carry(source: Context, target: Context) -> None:
-    try:
-        with source.state.lock:
-            carry_over(source.state, target.state, source.catalog.program.actions, target.catalog.program.actions)
-    except EntryError as error:
-        raise invalid(f"the forwarding state cannot be kept: {error}") from error
+def _carry(source: Context, program: Program, fresh: ForwardingState) -> None:
+    carry_over(source.state, fresh, source.catalog.program.actions, program.actions)
 
 
 def _device_json(data: bytes) -> bytes:

@@ -27,8 +27,11 @@ class SwitchControl(Protocol):
         """Return the running program's state, or None before the first `commit`."""
         ...
 
-    def commit(self, program: Program) -> ForwardingState:
-        """Replace program and state at once and return the fresh state; raise ProgramError and change nothing."""
+    def commit(self, program: Program, fill: Callable[[ForwardingState], None] | None = None) -> ForwardingState:
+        """Replace program and state at once and return the fresh state, filled before any packet sees it.
+
+        Raises ProgramError, or what `fill` raises, and changes nothing.
+        """
         ...
 
     def packet_out(self, payload: bytes) -> None:

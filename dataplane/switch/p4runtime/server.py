@@ -91,6 +91,8 @@ class P4RuntimeServer:
             asyncio.run(self._serve())
         except SwitchError as error:
             self._failure = error
+        except (OSError, RuntimeError) as error:  # no descriptors left, no thread can be started
+            self._failure = SwitchError(f"the P4Runtime server cannot run: {error}")
         finally:
             self._started.set()
 

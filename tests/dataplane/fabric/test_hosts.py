@@ -21,7 +21,7 @@ from dataplane.fabric.hosts import (
     flow_between,
 )
 from dataplane.fabric.topology_file import load_topology
-from dataplane.wire.packet import decode_udp_frame
+from dataplane.wire.packet import decode_udp_frame, udp_frame
 
 TOPOLOGY = load_topology("abilene")
 SECOND = 1_000_000_000
@@ -87,6 +87,24 @@ def test_frames_are_what_the_flow_says() -> None:
     assert datagram.ip.dscp == 10
     assert (datagram.src_port, datagram.dst_port) == (20007, 20007)
     assert decode_probe(datagram.payload) == Probe(7, 0, 99)
+
+
+@settings(deadline=None)
+@given(st.integers(0, (1 << 64) - 2), st.sampled_from([4, 6]), st.integers(100, 200), st.integers(0, 63))
+def test_every_frame_of_a_flow_is_what_udp_frame_makes(now_ns: int, version: int, frame_bytes: int, dscp: int) -> None:
+    a_flow = flow_between(TOPOLOGY, 3, "h-losa", "h-nycm", 1000, frame_bytes=frame_bytes, dscp=dscp, ip_version=version)
+    sender, twin = Sender(a_flow, random.Random(0)), Sender(a_flow, random.Random(0))
+    for time_ns in (now_ns, now_ns + 1):
+        assert sender.frame(time_ns) == udp_frame(
+            src_mac=a_flow.src_mac,
+            dst_mac=a_flow.dst_mac,
+            src=a_flow.src,
+            dst=a_flow.dst,
+            src_port=a_flow.src_port,
+            dst_port=a_flow.dst_port,
+            payload=twin.payload(time_ns),
+            dscp=dscp,
+        )
 
 
 def test_ipv6_frames_have_the_same_size() -> None:

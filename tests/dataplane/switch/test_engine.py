@@ -225,6 +225,32 @@ def test_a_program_that_cannot_be_executed_changes_nothing() -> None:
     assert len(bench.advance(10**9)) == 2
 
 
+def test_a_state_that_cannot_be_filled_changes_nothing() -> None:
+    bench = Bench()
+    old = bench.switch.state
+
+    def refuse(state: ForwardingState) -> None:
+        raise SwitchError("no")
+
+    with pytest.raises(SwitchError, match="no"):
+        bench.switch.commit(PROGRAM, refuse)
+    assert bench.switch.state is old
+
+
+def test_a_state_is_filled_before_a_packet_can_see_it() -> None:
+    bench = Bench()
+    old = bench.switch.state
+    seen: list[ForwardingState | None] = []
+    filled: list[ForwardingState] = []
+
+    def fill(state: ForwardingState) -> None:
+        filled.append(state)
+        seen.append(bench.switch.state)
+
+    assert [bench.switch.commit(PROGRAM, fill)] == filled
+    assert seen == [old]
+
+
 def test_a_program_that_clones_for_ever_does_not_stop_time() -> None:
     bench = Bench()
     bench.switch.receive(1, [frame(3, action=6)])

@@ -33,10 +33,13 @@ class FakeSwitch:
         self.commits = 0
         self._receiver: Callable[[bytes], None] | None = None
 
-    def commit(self, program: Program) -> ForwardingState:
-        self.program, self.state = program, ForwardingState(program)
+    def commit(self, program: Program, fill: Callable[[ForwardingState], None] | None = None) -> ForwardingState:
+        state = ForwardingState(program)
+        if fill is not None:
+            fill(state)
+        self.program, self.state = program, state
         self.commits += 1
-        return self.state
+        return state
 
     def packet_out(self, payload: bytes) -> None:
         self.packets_out.append(payload)

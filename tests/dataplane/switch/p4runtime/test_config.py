@@ -7,9 +7,13 @@ from typing import TYPE_CHECKING
 import pytest
 from finsy.proto import p4r
 
+from dataplane.program.model import Program
 from dataplane.switch.p4runtime import Code, P4RuntimeCore, P4RuntimeError
+from dataplane.switch.tables import ForwardingState
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tests.dataplane.switch.p4runtime.conftest import FakeSwitch, Shell
 
 Request = p4r.SetForwardingPipelineConfigRequest
@@ -197,6 +201,31 @@ def test_reconcile_with_another_program_keeps_the_entries(
     assert push(shell.core, Request.RECONCILE_AND_COMMIT, changed) is Code.OK
     assert switch.state is not state
     assert shell.read(shell.entry("lpm_table")) == [entry(shell)]
+
+
+@pytest.mark.parametrize("saved", [True, False])
+def test_the_switch_never_runs_a_state_without_its_entries(
+    shell: Shell,
+    switch: FakeSwitch,
+    changed: p4r.ForwardingPipelineConfig,
+    monkeypatch: pytest.MonkeyPatch,
+    saved: bool,
+) -> None:
+    if saved:
+        assert push(shell.core, Request.VERIFY_AND_SAVE, changed) is Code.OK
+    shell.insert(entry(shell))
+    entries_at_exchange: list[int] = []
+    commit = switch.commit
+
+    def observe(program: Program, fill: Callable[[ForwardingState], None] | None = None) -> ForwardingState:
+        state = commit(program, fill)
+        entries_at_exchange.append(len(state.tables["EntitiesIngress.lpm_table"]))
+        return state
+
+    monkeypatch.setattr(switch, "commit", observe)
+    request = (Request.COMMIT, None) if saved else (Request.RECONCILE_AND_COMMIT, changed)
+    assert push(shell.core, *request) is Code.OK
+    assert entries_at_exchange == [1]
 
 
 def test_reconcile_refuses_a_program_that_cannot_keep_the_entries(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from finsy.proto import p4d, p4r
 
 from dataplane.switch.p4runtime import Code
-from dataplane.switch.tables import CloneSession, Replica
+from dataplane.switch.tables import CloneSession, ForwardingState, Replica
 
 if TYPE_CHECKING:
     from tests.dataplane.switch.p4runtime.conftest import FakeSwitch, Shell
@@ -38,6 +38,26 @@ def session_entity(session_id: int, *replicas: p4r.Replica, cos: int = 0, length
         session_id=session_id, replicas=replicas, class_of_service=cos, packet_length_bytes=length
     )
     return p4r.Entity(packet_replication_engine_entry=p4r.PacketReplicationEngineEntry(clone_session_entry=entry))
+
+
+class _LockedCells(list[int]):
+    """Counter cells that may only be read by who holds the lock."""
+
+    def __init__(self, cells: list[int], state: ForwardingState) -> None:
+        super().__init__(cells)
+        self._state = state
+
+    def __getitem__(self, index: Any) -> Any:
+        assert self._state.lock._is_owned()  # type: ignore[attr-defined]  # what threading.Condition asks, too
+        return super().__getitem__(index)
+
+
+def test_counts_are_read_under_the_lock_so_that_packets_and_bytes_agree(shell: Shell, switch: FakeSwitch) -> None:
+    state = switch.state
+    assert state is not None
+    counter = next(iter(state.counters.values()))
+    counter.packets, counter.bytes = _LockedCells(counter.packets, state), _LockedCells(counter.bytes, state)
+    assert len(shell.read(p4r.Entity(counter_entry=p4r.CounterEntry()))) >= counter.spec.size
 
 
 def test_members_groups_and_the_entries_over_them(shell: Shell, switch: FakeSwitch) -> None:

@@ -293,6 +293,17 @@ def test_addresses_that_cannot_be_bound(core: P4RuntimeCore, tmp_path: Path) -> 
     assert not [thread for thread in threading.enumerate() if thread.name == "p4runtime"]
 
 
+def test_a_server_that_fails_to_start_says_so(
+    core: P4RuntimeCore, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(**_: object) -> grpc.aio.Server:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(grpc.aio, "server", refuse)
+    with pytest.raises(SwitchError, match=r"cannot run: .*Too many open files"):
+        P4RuntimeServer(core, [address]).start()
+
+
 def test_a_living_servers_socket_is_not_taken(server: P4RuntimeServer, core: P4RuntimeCore, address: str) -> None:
     with pytest.raises(SwitchError, match="another process listens there"):
         P4RuntimeServer(core, [address]).start()

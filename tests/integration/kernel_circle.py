@@ -1,0 +1,362 @@
+"""A diamond in the kernel with the real daemons, which can be killed one by one, and hosts that send while they are."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import ExitStack, aclosing
+from pathlib import Path
+from types import TracebackType
+from typing import TypeVar
+
+import msgspec
+import yaml
+from finsy import P4Client
+
+from collectors.feed import FeedSettings
+from collectors.feed_client import FeedClient, FeedClientSettings
+from collectors.process import CollectorProcessSettings
+from collectors.settings import CollectorSettings, StateSettings
+from collectors.values import Snapshot
+from controller.daemon_settings import DaemonSettings, RetrySettings
+from controller.intents import FlowSpec, Route, RouteSet
+from controller.p4runtime.session import fabric_program, load_schema, read_answer, read_request
+from controller.paths.client import RouteClient, RouteClientSettings
+from controller.paths.codec import PathServerStatus
+from controller.paths.settings import DecideSettings, ManagedFlow, PathServerSettings, RecordSettings
+from controller.tables.base import base_entities
+from controller.tables.entities import Entities, content_of
+from controller.tables.flow_paths import flow_path_entities
+from controller.tables.int_watch import Watch
+from dataplane.clock import MonotonicClock
+from dataplane.config import Strict
+from dataplane.fabric.hosts import Flow, FlowMeasurement, Receiver, flow_between
+from dataplane.fabric.kernel import KernelFabric
+from dataplane.fabric.kernel.agent import Agent, AgentPlan, plan_flow, replay
+from dataplane.fabric.topology_file import dumps, loads
+
+T = TypeVar("T")
+
+ROOT = Path(__file__).parents[2]
+MS = 1_000_000
+S = 1000 * MS
+WAIT_S = 60.0
+FLOW_END_NS = 120 * S
+MANAGED = FlowSpec("ha", "hd")
+AROUND = ("a", "c", "d")
+SURGE_BPS = 1_800_000
+WATCH = Watch(sample_every=4, instructions=(0, 1, 2, 3, 4, 7))
+COMMANDS = {"collector": ("collector",), "paths": ("paths", "serve"), "controller": ("controller",)}
+TOPOLOGY = loads("""
+millrace: 1
+name: diamond
+collector: {host: hw}
+defaults:
+  link: {rate: 2 Mbit/s, delay: 1 ms, queue_frames: 48}
+  access: {rate: 50 Mbit/s, delay: 10 us, queue_frames: 256}
+switches: [{name: a}, {name: b}, {name: c}, {name: d}]
+hosts:
+  - {name: ha, switch: a}
+  - {name: hb, switch: b}
+  - {name: hd, switch: d}
+  - {name: hw, switch: a}
+links: [{a: a, b: b}, {a: b, b: d}, {a: a, b: c, delay: 2 ms}, {a: c, b: d, delay: 2 ms}]
+""")
+"""From a to d by b, and a little longer by c; reports go to a, away from the link b-d that gets congested."""
+
+
+class StoppableClock:
+    """The machine's clock until `stopped`, then the end of every plan."""
+
+    def __init__(self) -> None:
+        self.stopped = False
+        self._clock = MonotonicClock()
+
+    def now_ns(self) -> int:
+        return 1 << 62 if self.stopped else self._clock.now_ns()
+
+
+class Circle:
+    """The running fabric with collector, path server and controller; ends with the `with` block."""
+
+    def __init__(self, fabric: KernelFabric, folder: Path) -> None:
+        self.fabric, self.folder = fabric, folder
+        self._daemons: dict[str, subprocess.Popen[bytes]] = {}
+        topology = folder / "topology.yaml"
+        topology.write_text(dumps(TOPOLOGY), encoding="utf-8")
+        for name, settings in self._settings(str(topology)).items():
+            text = yaml.safe_dump(msgspec.to_builtins(settings))
+            (folder / f"{name}.yaml").write_text(text, encoding="utf-8")
+
+    # the daemons
+
+    def start(self, name: str) -> None:
+        """Start a daemon as a user would, beside the collector's host."""
+        command = [sys.executable, "-m", "controller.cli", *COMMANDS[name]]
+        with self.log(name).open("ab") as log:
+            self._daemons[name] = self.fabric.run_in(
+                "hw",
+                [*command, "--settings", str(self.folder / f"{name}.yaml")],
+                stdout=log,
+                stderr=log,
+                env={**os.environ, "PYTHONPATH": str(ROOT)},
+            )
+
+    def kill(self, name: str) -> None:
+        """End a daemon as the kernel would, out of memory: SIGKILL."""
+        process = self._daemons.pop(name)
+        process.send_signal(signal.SIGKILL)
+        process.wait(WAIT_S)
+
+    def log(self, name: str) -> Path:
+        """Return where a daemon's words go."""
+        return self.folder / f"{name}.log"
+
+    def said(self, text: str) -> int:
+        """Return how often the controller has said something."""
+        log = self.log("controller")
+        return log.read_text(encoding="utf-8").count(text) if log.exists() else 0
+
+    def until(self, condition: Callable[[], bool], what: str) -> None:
+        """Wait until something is so; fail, with what the daemons said last, if it does not come."""
+        deadline = time.monotonic() + WAIT_S
+        while not condition():
+            for name, process in self._daemons.items():
+                assert process.poll() is None, f"{name} ended: {self.log(name).read_text()[-2000:]}"
+            words = "\n".join(self.log(name).read_text()[-1000:] for name in self._daemons)
+            assert time.monotonic() < deadline, f"{what} does not come: {words}"
+            time.sleep(0.05)
+
+    # what they know
+
+    def snapshot(self) -> Snapshot:
+        """Return the collector's view of the network."""
+
+        async def ask() -> Snapshot:
+            settings = FeedClientSettings(address=self._address("collector"))
+            async with (
+                FeedClient(settings) as client,
+                aclosing(client.snapshots(100 * MS)) as snapshots,  # type: ignore[type-var]
+            ):
+                return await anext(snapshots)
+
+        return _wait(ask)
+
+    def routes(self) -> RouteSet:
+        """Return the routes that the path server wants now."""
+
+        async def ask(client: RouteClient) -> RouteSet:
+            async with aclosing(client.routes()) as routes:  # type: ignore[type-var]
+                return await anext(routes)
+
+        return self._ask_paths(ask)
+
+    def path_status(self) -> PathServerStatus:
+        """Return the path server's counters."""
+
+        async def ask(client: RouteClient) -> PathServerStatus:
+            return await client.status()
+
+        return self._ask_paths(ask)
+
+    def tables(self) -> dict[str, Entities]:
+        """Read every switch by P4Runtime, beside the controller and without its rights."""
+        return _wait(self._read_tables)
+
+    def wanted(self) -> dict[str, Entities]:
+        """Return what every switch should hold by topology, watch rule and the path server's word."""
+        base, paths = base_entities(TOPOLOGY, (WATCH,)), flow_path_entities(TOPOLOGY, self.routes())
+        return {name: {**entities, **paths.get(name, {})} for name, entities in base.items()}
+
+    def is_as_wanted(self) -> bool:
+        """Return whether every switch holds exactly what it should, nothing twice."""
+        return contents(self.tables()) == contents(self.wanted())
+
+    def congest(self) -> None:
+        """See to it that the managed flow is on its way around, by congesting its own unless that was done before."""
+        if not self.is_around():
+            with self.traffic(managed(), surge()):
+                self.until(self.is_around, "a way around")
+        self.until(self.is_as_wanted, "the tables for it")
+
+    def is_around(self) -> bool:
+        """Return whether the path server wants the managed flow on its way around."""
+        return Route(MANAGED, AROUND) in self.routes().routes
+
+    def traffic(self, *flows: Flow) -> Traffic:
+        """Return what sends these flows while its `with` block lasts."""
+        return Traffic(self.fabric, self.folder, flows)
+
+    # inside
+
+    def _settings(self, topology: str) -> dict[str, Strict]:
+        decide = DecideSettings(min_gain=0.25, min_gain_ns=40 * MS, hold_down_ns=600 * S, settle_ns=500 * MS)
+        return {
+            "collector": CollectorProcessSettings(
+                topology=topology,
+                feed=FeedSettings(address=self._address("collector")),
+                collector=CollectorSettings(state=StateSettings(sample_every=WATCH.sample_every)),
+            ),
+            "paths": PathServerSettings(
+                topology=topology,
+                feed=self._address("collector"),
+                listen=self._address("paths"),
+                flows=(ManagedFlow(src=MANAGED.src_host, dst=MANAGED.dst_host),),
+                decide=decide,
+                records=RecordSettings(database=str(self.folder / "records.sqlite")),
+            ),
+            "controller": DaemonSettings(
+                topology=topology,
+                switches={node.name: self.fabric.p4runtime_address(node.name) for node in TOPOLOGY.switches},
+                path_server=self._address("paths"),
+                watches=(WATCH,),
+                retry=RetrySettings(longest_wait_ns=500 * MS),
+            ),
+        }
+
+    def _address(self, name: str) -> str:
+        return f"unix:{self.fabric.run_dir}/daemon-{name}.sock"
+
+    def _ask_paths(self, ask: Callable[[RouteClient], Awaitable[T]]) -> T:
+        async def asking() -> T:
+            async with RouteClient(RouteClientSettings(address=self._address("paths"))) as client:
+                return await ask(client)
+
+        return _wait(asking)
+
+    async def _read_tables(self) -> dict[str, Entities]:
+        found: dict[str, Entities] = {}
+        for node in TOPOLOGY.switches:
+            schema = load_schema(*fabric_program())
+            client = P4Client(self.fabric.p4runtime_address(node.name), None)
+            await client.open(schema=schema)
+            try:
+                answers = [answer async for answer in client.request_iter(read_request(schema, node.node_id))]
+            finally:
+                await client.close()
+            found[node.name] = read_answer(schema, node.name, answers)
+        return found
+
+
+def contents(tables: dict[str, Entities]) -> dict[str, dict[object, object]]:
+    """Return tables as values that compare."""
+    return {name: {key: content_of(entity) for key, entity in held.items()} for name, held in tables.items()}
+
+
+def managed(number: int = 1) -> Flow:
+    """Return the flow that the path server looks after: 50 packets a second."""
+    return flow(number, MANAGED.src_host, MANAGED.dst_host, 400_000)
+
+
+def surge(number: int = 2) -> Flow:
+    """Return what congests the link from b to d together with the managed flow."""
+    return flow(number, "hb", "hd", SURGE_BPS)
+
+
+def flow(number: int, src: str, dst: str, rate_bps: int, ip_version: int = 4) -> Flow:
+    """Return a flow of frames of 1000 bytes."""
+    return flow_between(TOPOLOGY, number, src, dst, rate_bps, stop_ns=FLOW_END_NS, ip_version=ip_version)
+
+
+class Traffic:
+    """Flows between namespaces, sent and logged by the hosts' own agents, each on a thread of ours."""
+
+    def __init__(self, fabric: KernelFabric, folder: Path, flows: Sequence[Flow]) -> None:
+        self._fabric, self._folder, self._flows = fabric, folder, {flow.flow_id: flow for flow in flows}
+        self._origin_ns = MonotonicClock().now_ns()
+        self._clocks = {"send": StoppableClock(), "receive": StoppableClock()}
+        self._threads: dict[str, list[threading.Thread]] = {"send": [], "receive": []}
+        self._logs: dict[int, io.BytesIO] = {}
+        self._agents: dict[int, Agent] = {}
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Traffic:
+        hosts = TOPOLOGY.host_by_address
+        for number, planned in self._flows.items():
+            self._logs[number] = io.BytesIO()
+            self._run("receive", hosts[planned.dst].name, planned, self._logs[number])
+        for number, planned in self._flows.items():
+            self._agents[number] = self._run("send", hosts[planned.src].name, planned, io.BytesIO())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop("send")
+        # What has been sent last is on its way for less than a second, full queues included.
+        deadline = time.monotonic() + 1.0
+        while time.monotonic() < deadline and any(self.received(n) < self.sent(n) for n in self._flows):
+            time.sleep(0.02)
+        self._stop("receive")
+        self._stack.close()
+
+    def sent(self, number: int) -> int:
+        """Return how many packets of a flow were sent."""
+        return self._agents[number]._senders[0][0].sent_frames
+
+    def received(self, number: int) -> int:
+        """Return how many packets of a flow have arrived."""
+        return len(self._logs[number].getbuffer()) // 32
+
+    def now_ns(self) -> int:
+        """Return the time since the flows began."""
+        return MonotonicClock().now_ns() - self._origin_ns
+
+    def pass_packets(self, number: int, packets: int) -> None:
+        """Wait until so many more packets of a flow have arrived."""
+        end, deadline = self.received(number) + packets, time.monotonic() + WAIT_S
+        while self.received(number) < end:
+            assert time.monotonic() < deadline, f"flow {number} is stuck: {self.received(number)} of {end} packets"
+            time.sleep(0.02)
+
+    def measure(self, number: int, start_ns: int = 0, end_ns: int = FLOW_END_NS) -> FlowMeasurement:
+        """Return what arrived of a flow, after the end of the `with` block."""
+        log = self._folder / "arrivals"
+        log.write_bytes(self._logs[number].getvalue())
+        receiver: Receiver = replay(log)
+        return receiver.measure(number, start_ns, end_ns)
+
+    def assert_whole(self, number: int) -> None:
+        """Check that every packet of a flow arrived, once and in order."""
+        whole = self.measure(number)
+        found = (whole.packets, whole.lost, whole.late, whole.duplicates)
+        assert found == (self.sent(number), 0, 0, 0), f"flow {number}: {found} of {self.sent(number)} sent"
+
+    def _run(self, role: str, host: str, planned: Flow, log: io.BytesIO) -> Agent:
+        plan = AgentPlan(
+            origin_ns=self._origin_ns,
+            end_ns=FLOW_END_NS,
+            seed=1,
+            log="",
+            send=(plan_flow(planned),) if role == "send" else (),
+            receive_ports=(planned.dst_port,) if role == "receive" else (),
+            address="::" if planned.dst.version == 6 else "0.0.0.0",
+        )
+        agent = self._fabric.call_in(host, lambda: Agent(plan, self._clocks[role], log))
+        self._stack.callback(agent.close)
+        thread = threading.Thread(target=agent.run, name=f"{role} {planned.flow_id}")
+        self._threads[role].append(thread)
+        thread.start()
+        return agent
+
+    def _stop(self, role: str) -> None:
+        self._clocks[role].stopped = True
+        for thread in self._threads[role]:
+            thread.join(WAIT_S)
+
+
+def _wait(ask: Callable[[], Awaitable[T]]) -> T:
+    """Return the answer to a question, which must come in bounded time."""
+
+    async def asking() -> T:
+        async with asyncio.timeout(WAIT_S):
+            return await ask()
+
+    return asyncio.run(asking())

@@ -1,0 +1,141 @@
+"""`millrace demo` as a user types it: what it prints, what it leaves, and what it says where it cannot."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from tempfile import mkdtemp
+from xml.etree import ElementTree
+
+import pytest
+from PIL import Image
+
+ROOT = Path(__file__).parents[2]
+NOBODY = 65534
+LIMIT_S = 60.0
+SETTINGS = """
+scenario: {hops_per_s: 1000, warm_up_s: 0.5, before_s: 1.0, during_s: 2.4, after_s: 1.2}
+decide: {min_gain: 0.25, min_gain_ns: 30_000_000, hold_down_ns: 10_000_000_000, settle_ns: 400_000_000}
+watch: {sample_every: 2, instructions: [0, 1, 2, 3, 4, 7]}
+"""
+FIGURES = {
+    "delay_before_ms",
+    "delay_congested_ms",
+    "delay_after_ms",
+    "reaction_ms",
+    "moves",
+    "reports",
+    "lost_reports",
+}
+
+Demo = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """Return a folder that belongs to nobody, with a settings file; pytest's own is not open to other users."""
+    made = Path(mkdtemp(prefix="millrace-demo-"))
+    made.chmod(0o755)
+    (made / "demo.yaml").write_text(SETTINGS, encoding="utf-8")
+    (made / "out").mkdir()
+    if os.geteuid() == 0:
+        os.chown(made / "out", NOBODY, NOBODY)
+    yield made
+    shutil.rmtree(made)
+
+
+@pytest.fixture(scope="module")
+def not_root() -> list[str]:
+    """Return what goes before a command so that it does not run as root: nothing, where we do not."""
+    if os.geteuid() != 0:
+        return []
+    plain = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
+    # An interpreter below /root is out of nobody's reach; to read files is no right to make namespaces.
+    reading = [*plain, "--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search"]
+    for prefix in (plain, reading):
+        check = subprocess.run([*prefix, sys.executable, "-c", "import rich"], capture_output=True, check=False)
+        if check.returncode == 0:
+            return prefix
+    pytest.skip("no user but root can run this interpreter")
+
+
+@pytest.fixture
+def demo(folder: Path, not_root: list[str]) -> Demo:
+    """Return what runs the demo in a child that is not root, whoever we are."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "HOME": str(folder / "out"), "TERM": "dumb"}
+    environment |= {"PYTHONDONTWRITEBYTECODE": "1", "MPLCONFIGDIR": str(folder / "out" / ".matplotlib")}
+    command = [*not_root, sys.executable, "-m", "controller.cli", "demo", "--settings", str(folder / "demo.yaml")]
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*command, *arguments],
+            cwd=folder / "out",
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_S,
+            check=False,
+        )
+
+    return run
+
+
+def test_the_demo_shows_the_circle_and_leaves_pictures_figures_and_records(folder: Path, demo: Demo) -> None:
+    out = folder / "out" / "demo"
+    demands = ROOT / "topologies" / "abilene-demands.csv"
+    done = demo("--topology", "abilene", "--demands", str(demands), "--out", str(out), "--seed", "3")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    for words in (
+        "Flows, as their receivers measured them",
+        "delay ms (p99)",
+        "(surge)",
+        " moves: ",
+        "moved flows, mean",
+    ):
+        assert words in done.stdout, done.stdout
+    figures = json.loads((out / "figures.json").read_text(encoding="utf-8"))
+    assert figures.keys() == FIGURES
+    assert figures["moves"] >= 1
+    assert figures["lost_reports"] == 0
+    assert figures["delay_after_ms"] < figures["delay_congested_ms"]
+    assert 0 < figures["reaction_ms"] < 3600
+    with Image.open(out / "network.png") as picture:
+        picture.load()
+        assert picture.format == "PNG"
+        assert min(picture.size) > 200
+        assert len(picture.convert("RGB").getcolors(maxcolors=1 << 24) or ()) > 10
+    svg = ElementTree.parse(out / "network.svg").getroot()
+    assert svg.tag == "{http://www.w3.org/2000/svg}svg"
+    assert len(list(svg.iter("{http://www.w3.org/2000/svg}path"))) > 30
+    with closing(sqlite3.connect(out / "records.sqlite")) as database:
+        tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        counts = {name: database.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in tables}
+    assert max(counts.values()) > figures["reports"], counts
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (("--time", "kernel"), "a kernel fabric needs root (network namespaces); virtual time does not"),
+        (("--time", "later"), "--time later: is neither virtual nor kernel"),
+        (("--topology", "nowhere"), "nowhere"),
+        (("--demands", "nowhere.csv"), "nowhere.csv"),
+    ],
+)
+def test_what_the_demo_cannot_do_is_one_clear_line(
+    folder: Path, demo: Demo, arguments: tuple[str, ...], problem: str
+) -> None:
+    done = demo("--out", str(folder / "out" / "demo"), *arguments)
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    assert done.stderr.startswith("millrace: ")
+    assert problem in done.stderr
+    assert not list((folder / "out").rglob("records.sqlite*"))

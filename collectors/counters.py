@@ -54,6 +54,9 @@ class Count(StrEnum):
     FLOWS_FORGOTTEN = "flows forgotten"
     """Flows that made room for others before they were old enough to go."""
 
+    RATES_FORGOTTEN = "rates forgotten"
+    """Flows whose rate made room for another's."""
+
     REPORTERS_FORGOTTEN = "reporters forgotten"
     """Sequence accounts that made room for others."""
 

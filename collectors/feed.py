@@ -15,6 +15,7 @@ import grpc
 import grpc.aio
 
 from collectors import codec
+from collectors.addresses import SERVER_OPTIONS, unavailable
 from collectors.collector import Collector
 from collectors.counters import Count
 from collectors.errors import CollectorError, FeedError
@@ -50,7 +51,10 @@ class FeedServer:
     def __init__(self, collector: Collector, settings: FeedSettings | None = None) -> None:
         self._collector = collector
         self._settings = settings or FeedSettings()
-        self._server = grpc.aio.server()
+        problem = unavailable(self._settings.address)
+        if problem is not None:
+            raise CollectorError(f"cannot serve the feed at {self._settings.address}: {problem}")
+        self._server = grpc.aio.server(options=SERVER_OPTIONS)
         self._server.add_generic_rpc_handlers((self._handlers(),))
         try:
             port = self._server.add_insecure_port(self._settings.address)

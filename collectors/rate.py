@@ -8,43 +8,54 @@ from typing import Final
 FRAMING_BYTES: Final = 38
 """What Ethernet adds to an IP packet on the wire: header 14, checksum 4, preamble 8, gap 12."""
 
-MAX_SAMPLES: Final = 4096
+SLOTS: Final = 64
+"""Parts of the window whose packets are kept as one sum: a flow costs as much memory at any rate."""
+
 _LEAST_SHARE: Final = 4
 """A rate is told after this part (one over) of the window: a single packet is not a rate."""
 
 
 class RateMeter:
-    """Bytes of the last `window_ns`, at most `MAX_SAMPLES` packets; times must not decrease."""
+    """Bytes of the last `window_ns`, to one part in `SLOTS`; times must not decrease."""
 
     def __init__(self, window_ns: int) -> None:
         self._window_ns = window_ns
-        self._samples: deque[tuple[int, int]] = deque()
+        self._slot_ns = max(1, window_ns // SLOTS)
+        self._slots: deque[tuple[int, int]] = deque()
         self._bytes = 0
         self._first_ns: int | None = None
+        self._last_ns = 0
 
     def add(self, now_ns: int, nbytes: int) -> None:
         """Count a packet that was seen now, with the bytes of those that it stands for."""
         if self._first_ns is None:
             self._first_ns = now_ns
-        self._samples.append((now_ns, nbytes))
+        self._last_ns = now_ns
         self._bytes += nbytes
+        number = now_ns // self._slot_ns
+        if self._slots and self._slots[-1][0] == number:
+            self._slots[-1] = number, self._slots[-1][1] + nbytes
+        else:
+            self._slots.append((number, nbytes))
         self._prune(now_ns)
 
     def rate_bps(self, now_ns: int) -> int | None:
         """Return bit/s over the window, or over the flow's life while it is younger; None while it is too young."""
-        self._prune(now_ns)
         if self._first_ns is None:
             return None
-        span_ns = min(now_ns - self._first_ns, self._window_ns)
+        self._prune(now_ns)
+        # The window begins with a whole slot, as what leaves it does.
+        begins_ns = (now_ns // self._slot_ns - SLOTS + 1) * self._slot_ns
+        span_ns = now_ns - max(self._first_ns, begins_ns)
         if span_ns * _LEAST_SHARE < self._window_ns:
             return None
         return self._bytes * 8 * 1_000_000_000 // span_ns
 
     def is_dry(self, limit_ns: int) -> bool:
         """Return whether nothing was counted since `limit_ns`."""
-        return not self._samples or self._samples[-1][0] < limit_ns
+        return self._first_ns is None or self._last_ns < limit_ns
 
     def _prune(self, now_ns: int) -> None:
-        samples = self._samples
-        while samples and (samples[0][0] <= now_ns - self._window_ns or len(samples) > MAX_SAMPLES):
-            self._bytes -= samples.popleft()[1]
+        oldest = now_ns // self._slot_ns - SLOTS + 1
+        while self._slots and self._slots[0][0] < oldest:
+            self._bytes -= self._slots.popleft()[1]

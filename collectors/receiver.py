@@ -115,14 +115,16 @@ def _bind(settings: ReceiverSettings, udp_port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in settings.address else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_DGRAM)
     sock.setblocking(False)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, settings.socket_buffer_bytes)
+    # The kernel cuts what is more than it grants, but takes no number of more than 31 bits.
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, min(settings.socket_buffer_bytes, 0x7FFF_FFFF))
     # A kernel without this option only lacks the counter.
     with contextlib.suppress(OSError):
         sock.setsockopt(socket.SOL_SOCKET, SO_RXQ_OVFL, 1)
     try:
         sock.bind((settings.address, udp_port))
-    except OSError as error:
+    except (OSError, UnicodeError) as error:
         sock.close()
         where = f"UDP {settings.address} port {udp_port}"
-        raise CollectorError(f"cannot receive reports on {where}: {error.strerror or error}") from error
+        cause = getattr(error, "strerror", None) or error
+        raise CollectorError(f"cannot receive reports on {where}: {cause}") from error
     return sock

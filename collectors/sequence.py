@@ -38,6 +38,7 @@ class SequenceTracker:
         self.late = 0
         self.duplicate = 0
         self.restarts = 0
+        self._before: tuple[int, int, int] | None = None
         self._begin(sequence, now_ns)
 
     def _begin(self, sequence: int, now_ns: int) -> None:
@@ -50,10 +51,14 @@ class SequenceTracker:
 
     def observe(self, sequence: int, now_ns: int) -> Arrival:
         """Account a report that came at `now_ns`; numbers behind the window or repeated change no `received`."""
-        ahead = (sequence - self._newest + MODULUS // 2) % MODULUS - MODULUS // 2
+        self._reconsider(sequence)
+        ahead = self._ahead(sequence, self._newest)
         silent_ns, self._heard_ns = now_ns - self._heard_ns, now_ns
         if self._is_restart(sequence, ahead, silent_ns):
-            return self._restart(sequence, now_ns)
+            before = self._first, self._newest, self._seen
+            arrival = self._restart(sequence, now_ns)
+            self._before = before
+            return arrival
         if ahead > 0:
             self._repeats = 0
             return self._advance(ahead)
@@ -65,6 +70,21 @@ class SequenceTracker:
             return self._repeat(sequence, now_ns)
         self._repeats = 0
         return self._fill(behind)
+
+    @staticmethod
+    def _ahead(sequence: int, newest: int) -> int:
+        return (sequence - newest + MODULUS // 2) % MODULUS - MODULUS // 2
+
+    def _reconsider(self, sequence: int) -> None:
+        """Take a restart back when the very next report goes on where the one before it was: it was a stray, late."""
+        before, self._before = self._before, None
+        if before is None or 0 < self._ahead(sequence, self._newest) < self._settings.window_reports:
+            return
+        if 0 < self._ahead(sequence, before[1]) <= self._settings.largest_gap_reports:
+            self._first, self._newest, self._seen = before
+            self.restarts -= 1
+            self.received -= 1
+            self.late += 1
 
     def _is_restart(self, sequence: int, ahead: int, silent_ns: int) -> bool:
         """Tell a switch that begins again near 0 from a wrap, a loss or a repetition: by distance or by silence."""

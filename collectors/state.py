@@ -32,7 +32,7 @@ class NetworkStateBuilder:
         self._stitcher = Stitcher(topology, self._settings, self._counters)
         self._windows: dict[LinkKey, LinkWindow] = {}
         self._paths: OrderedDict[FlowKey, SeenPath] = OrderedDict()
-        self._rates: dict[FlowKey, RateMeter] = {}
+        self._rates: OrderedDict[FlowKey, RateMeter] = OrderedDict()
         self._node_time_ns: dict[int, int] = {}
 
     def add(self, records: Sequence[HopRecord]) -> None:
@@ -48,6 +48,11 @@ class NetworkStateBuilder:
         meter = self._rates.get(flow)
         if meter is None:
             meter = self._rates[flow] = RateMeter(self._settings.rate_window_ns)
+            if len(self._rates) > self._settings.max_flows:
+                # Flows without a path, of unknown hosts perhaps, have no other bound.
+                self._rates.popitem(last=False)
+                self._counters[Count.RATES_FORGOTTEN] += 1
+        self._rates.move_to_end(flow)
         meter.add(self._clock.now_ns(), (ip_bytes + FRAMING_BYTES) * self._settings.sample_every)
 
     def _add_sample(self, sample: LinkSample) -> None:

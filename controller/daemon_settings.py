@@ -6,6 +6,7 @@ from typing import Annotated
 
 import msgspec
 
+from collectors.addresses import malformed
 from controller.errors import ControllerError
 from controller.p4runtime.grpc_session import Target, TlsSettings
 from controller.p4runtime.session import ELECTION_ID
@@ -60,6 +61,10 @@ class DaemonSettings(Strict, frozen=True):
         for name in self.switches:
             if name not in topology.switch:
                 raise ControllerError(f"switches.{name}: topology {topology.name} has no such switch")
+        for name, address in self.switches.items():
+            problem = malformed(address)
+            if problem is not None:
+                raise ControllerError(f"switches.{name}: {address!r} {problem}")
         for node in topology.switches:
             if node.name not in self.switches:
                 raise ControllerError(f"switches: there is no address for switch {node.name} of {topology.name}")

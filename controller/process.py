@@ -60,11 +60,11 @@ async def serve(
 
     `on_daemon` gets the daemon before it starts, for whoever wants to watch its status.
     """
+    if settings.tls is not None:
+        settings.tls.check()
     coordinator = Coordinator(topology, settings.watches)
     files = program_files(settings)
-    for entities in coordinator.base.values():
-        check_schema(load_schema(*files), entities.values())
-        break
+    check_schema(load_schema(*files), next(iter(coordinator.base.values()), {}).values())
     async with AsyncExitStack() as stack:
         routes = nothing()
         if settings.path_server is not None:

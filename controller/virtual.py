@@ -12,6 +12,7 @@ from controller.coordinator import Coordinator
 from controller.errors import ControllerError, SessionError
 from controller.intents import RouteSet
 from controller.p4runtime.in_process import InProcessSession
+from controller.p4runtime.session import fabric_program, load_schema
 from controller.reconcile import MAX_BATCH
 from controller.tables.base import WATCH_ALL
 from controller.tables.entities import Update, Verb
@@ -20,6 +21,7 @@ from controller.update_plan import Phase, Step
 from dataplane.clock import Clock
 from dataplane.config import Strict
 from dataplane.fabric.topology import Topology
+from dataplane.fabric.virtual.fabric import VirtualFabric
 
 CallAt = Callable[[int, Callable[[], None]], object]
 """Runs a function when the fabric's clock reaches a time in ns."""
@@ -67,6 +69,18 @@ class VirtualController:
         self._sessions, self._clock, self._call_at, self._delays = sessions, clock, call_at, delays
         self._busy = False
         self._made_ns: int | None = None
+
+    @classmethod
+    def over(
+        cls, fabric: VirtualFabric, *, watches: Sequence[Watch] = WATCH_ALL, delays: WriteDelays = DEFAULT_DELAYS
+    ) -> VirtualController:
+        """Return a controller with a session to every switch of a fabric, which are to run the program of ours."""
+        schema = load_schema(*fabric_program())
+        sessions = {
+            node.name: InProcessSession(node.name, node.node_id, fabric.p4runtime(node.name), schema)
+            for node in fabric.topology.switches
+        }
+        return cls(fabric.topology, sessions, fabric.clock, fabric.call_at, watches=watches, delays=delays)
 
     def start(self) -> None:
         """Become primary everywhere and fill every switch at once, before traffic flows."""

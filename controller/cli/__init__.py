@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 from dataplane.errors import MillraceError
@@ -9,12 +10,18 @@ from dataplane.errors import MillraceError
 
 def main() -> None:
     """Run the command line; exit 0 on success, 1 on an error of the user's world, 2 on wrong usage, 130 on Ctrl-C."""
-    from controller.cli.app import app  # noqa: PLC0415 - a broken import must still end as one line below
-
+    # gRPC's own complaints, of several lines each, come beside the errors that say the same.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     try:
+        from controller.cli.app import app  # noqa: PLC0415 - a missing package must still end as one line below
+
         app(standalone_mode=True)
-    except MillraceError as error:
+    except (MillraceError, ImportError) as error:
         print(f"millrace: {error}", file=sys.stderr)  # noqa: T201 - this is the command's voice
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)
+    except BrokenPipeError:
+        # Whoever read the output has gone; nothing may be flushed into it at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)

@@ -61,9 +61,7 @@ def collector(settings: SettingsFile) -> None:
     """Run the collector: telemetry reports in by UDP, the network's state out by its feed."""
     from collectors import process  # noqa: PLC0415
 
-    process.run(
-        process.load_settings(settings), lambda line: typer.echo(f"millrace collector: ready: {line}", err=True)
-    )
+    process.run(process.load_settings(settings), ready("collector"))
 
 
 @app.command()

@@ -7,14 +7,15 @@ from collections.abc import Awaitable, Callable
 from typing import Annotated, TypeVar
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from controller.cli.common import SettingsFile, log_to_stderr, ready
-from controller.intents import FlowSpec, Route
+from controller.console import plain_or_terminal
+from controller.intents import FlowSpec
 from controller.paths.client import RouteClient, RouteClientSettings
 from controller.paths.codec import Explanation, RecordQuery
 from controller.paths.graph import PathFigures
+from dataplane.fabric.topology import LinkKey
 
 paths = typer.Typer(name="paths", help="The path server, and questions to one that runs.", no_args_is_help=True)
 
@@ -35,9 +36,16 @@ def serve(settings: SettingsFile) -> None:
 
 
 @paths.command()
-def why(src: Src, dst: Dst, server: Server) -> None:
+def why(  # noqa: PLR0917 - a command line's options
+    src: Src,
+    dst: Dst,
+    server: Server,
+    protocol: Annotated[int | None, typer.Option(min=0, max=255, help="IP protocol of the flow.")] = None,
+    src_port: Annotated[int | None, typer.Option(min=0, max=65535, help="Source port of the flow.")] = None,
+    dst_port: Annotated[int | None, typer.Option(min=0, max=65535, help="Destination port of the flow.")] = None,
+) -> None:
     """Say why a flow is on its path: the candidates with their figures, the reason, its last moves."""
-    explanation = _ask(server, lambda client: client.why(FlowSpec(src, dst)))
+    explanation = _ask(server, lambda client: client.why(FlowSpec(src, dst, protocol, src_port, dst_port)))
     _show_explanation(explanation)
 
 
@@ -45,33 +53,42 @@ def why(src: Src, dst: Dst, server: Server) -> None:
 def routes(server: Server) -> None:
     """List the explicit routes in force."""
     table = Table("flow", "path")
-    for route in _ask(server, _first_routes):
-        table.add_row(f"{route.flow.src_host} → {route.flow.dst_host}", " ".join(route.switches))
-    Console().print(table)
+    for route in _ask(server, lambda client: client.current_routes()).routes:
+        table.add_row(_name(route.flow), " ".join(route.switches))
+    plain_or_terminal().print(table)
 
 
 @paths.command()
 def records(
     server: Server,
-    src: Annotated[str | None, typer.Option(help="Source address.")] = None,
+    src: Annotated[str | None, typer.Option(help="Source address; goes with --dst.")] = None,
     dst: Annotated[str | None, typer.Option(help="Destination address.")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=10_000)] = 20,
+    link: Annotated[str | None, typer.Option(metavar="A->B", help="The link that hops sent onto.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Rows at most.")] = 20,
 ) -> None:
-    """List the newest rows of the record table, one a hop."""
+    """List the newest rows of the record table, one a hop: of all flows, between two addresses, or of a link."""
+    query = RecordQuery(src=src, dst=dst, link=None if link is None else _link(link), limit=limit)
     table = Table("flow", "hop", "node", "in", "out", "latency us", "queue", "tx bytes/window")
-    for row in _ask(server, lambda client: client.records(RecordQuery(src=src, dst=dst, limit=limit))):
+    for row in _ask(server, lambda client: client.records(query)):
         latency = "" if row.hop_latency_ns is None else f"{row.hop_latency_ns / 1000:.0f}"
         flow = f"{row.flow.src}:{row.flow.src_port} → {row.flow.dst}:{row.flow.dst_port}"
         cells = (row.hop_index, row.node_id, row.ingress_port, row.egress_port)
         rest = (latency, row.queue_occupancy_frames, row.tx_bytes_per_window)
         table.add_row(flow, *("" if cell is None else str(cell) for cell in (*cells, *rest)))
-    Console().print(table)
+    plain_or_terminal().print(table)
 
 
-async def _first_routes(client: RouteClient) -> tuple[Route, ...]:
-    async for found in client.routes():
-        return found.routes
-    return ()
+def _link(text: str) -> LinkKey:
+    tail, arrow, head = text.partition("->")
+    if not (tail and arrow and head):
+        raise typer.BadParameter(f"{text!r} is not of the form A->B", param_hint="--link")
+    return LinkKey(tail, head)
+
+
+def _name(flow: FlowSpec) -> str:
+    ports = (("protocol", flow.protocol), ("from port", flow.src_port), ("to port", flow.dst_port))
+    details = ", ".join(f"{name} {number}" for name, number in ports if number is not None)
+    return f"{flow.src_host} → {flow.dst_host}" + (f" ({details})" if details else "")
 
 
 def _ask(server: str, question: Callable[[RouteClient], Awaitable[T]]) -> T:
@@ -83,16 +100,14 @@ def _ask(server: str, question: Callable[[RouteClient], Awaitable[T]]) -> T:
 
 
 def _show_explanation(explanation: Explanation) -> None:
-    console = Console()
-    table = Table(
-        "", "path", "delay ms", "free Mbit/s", title=f"{explanation.flow.src_host} → {explanation.flow.dst_host}"
-    )
+    screen = plain_or_terminal()
+    table = Table("", "path", "delay ms", "free Mbit/s", title=_name(explanation.flow))
     for figures in explanation.candidates:
         table.add_row(*_row(figures, present=figures.switches == explanation.present.switches))
-    console.print(table)
-    console.print(explanation.reason, highlight=False, soft_wrap=True)
+    screen.print(table)
+    screen.print(explanation.reason, highlight=False, soft_wrap=True)
     for move in explanation.moves:
-        console.print(f"moved at {move.time_ns / 1e9:.3f} s: {move.reason}", highlight=False, soft_wrap=True)
+        screen.print(f"moved at {move.time_ns / 1e9:.3f} s: {move.reason}", highlight=False, soft_wrap=True)
 
 
 def _row(figures: PathFigures, *, present: bool) -> tuple[str, str, str, str]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
+
+from controller.console import plain_or_terminal
 
 topology = typer.Typer(name="topology", help="Check and show topologies.", no_args_is_help=True)
 
@@ -49,4 +50,4 @@ def show(spec: Spec) -> None:
             format_delay(link.delay_ns),
             str(link.queue_frames),
         )
-    Console().print(table)
+    plain_or_terminal().print(table)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
 
+from controller.console import plain_or_terminal
 from controller.demo.live import LiveView
-from controller.demo.moves import describe
+from controller.demo.moves import describe, first_moves
 from controller.demo.outcome import Outcome, delay_by_phase_ns, flow_table
 from controller.demo.picture import Panel, draw
-from controller.demo.prepare import Prepared, prepare
+from controller.demo.prepare import Prepared, prepare, sampled
 from controller.demo.settings import DemoSettings
 from controller.paths.database import Database
 from controller.paths.recorder import Recorder
@@ -21,7 +23,6 @@ from dataplane.errors import MillraceError
 from dataplane.fabric.units import format_rate
 
 _NS_PER_MS = 1e6
-_PLAIN_WIDTH = 140
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,20 +42,25 @@ def run(options: DemoOptions) -> Outcome:
     if options.time not in ("virtual", "kernel"):
         raise MillraceError(f"--time {options.time}: is neither virtual nor kernel")
     settings = load(options.settings, DemoSettings) if options.settings else DemoSettings()
+    _make_folder(options.out)
     prepared = prepare(options.topology, options.demands, settings.scenario, kernel=options.time == "kernel")
-    console = _console()
+    settings = sampled(settings, prepared.scenario)
+    console = plain_or_terminal()
     console.print(_introduction(prepared, options), highlight=False, soft_wrap=True)
-    options.out.mkdir(parents=True, exist_ok=True)
     with LiveView(prepared.scenario.topology, console) as view:
         outcome = _run(options, settings, prepared, view)
     _show(console, outcome, options.out)
     return outcome
 
 
-def _console() -> Console:
-    """Return the console; where there is no terminal, wide enough for the table."""
-    console = Console()
-    return console if console.is_terminal else Console(width=max(console.width, _PLAIN_WIDTH))
+def _make_folder(folder: Path) -> None:
+    """Make the output folder, before anything takes time; raise MillraceError where nothing can be written."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise MillraceError(f"--out {folder}: {error.strerror or error}") from error
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise MillraceError(f"--out {folder}: may not be written to")
 
 
 def run_virtual(options: DemoOptions, settings: DemoSettings, prepared: Prepared, view: LiveView) -> Outcome:
@@ -62,7 +68,8 @@ def run_virtual(options: DemoOptions, settings: DemoSettings, prepared: Prepared
     from controller.demo.virtual import VirtualRun  # noqa: PLC0415 - the kernel's run does not need the simulator
 
     file = options.out / "records.sqlite"
-    file.unlink(missing_ok=True)
+    for suffix in ("", "-wal", "-shm"):
+        Path(f"{file}{suffix}").unlink(missing_ok=True)
     database = Database(str(file))
     try:
         recorder = Recorder(database, max_records=1_000_000)
@@ -82,12 +89,14 @@ def _run(options: DemoOptions, settings: DemoSettings, prepared: Prepared, view:
 def _introduction(prepared: Prepared, options: DemoOptions) -> str:
     scenario = prepared.scenario
     link = scenario.topology.directed_links[scenario.congested]
-    surge = next(planned for planned in scenario.flows if planned.surge)
+    surges = [planned for planned in scenario.flows if planned.surge]
+    streams = " and ".join(f"{planned.flow.src_host} sends {planned.flow.dst_host}" for planned in surges)
+    each = " each" if len(surges) > 1 else ""
     return (
         f"{scenario.topology.name} in {options.time} time, rates divided by {prepared.rate_divisor}; "
-        f"{len(scenario.flows) - 1} flows from {prepared.demands_from}.\n"
-        f"At {scenario.congest_ns / 1e9:.0f} s {surge.flow.src_host} sends {surge.flow.dst_host} another "
-        f"{format_rate(round(surge.rate_bps))} over {scenario.congested} ({format_rate(link.rate_bps)})."
+        f"{len(scenario.flows) - len(surges)} flows from {prepared.demands_from}.\n"
+        f"At {scenario.congest_ns / 1e9:g} s {streams} another {format_rate(round(surges[0].rate_bps))}{each} "
+        f"over {scenario.congested} ({format_rate(link.rate_bps)})."
     )
 
 
@@ -98,7 +107,7 @@ def _show(console: Console, outcome: Outcome, out: Path) -> None:
             console.print(describe(move), highlight=False, soft_wrap=True)
     console.print(flow_table(outcome))
     if outcome.reaction_ns is None:
-        console.print("Nothing moved.")
+        console.print("The surge moved nothing.")
     else:
         console.print(f"First packet on a new path {outcome.reaction_ns / _NS_PER_MS:.0f} ms after the surge began.")
     console.print(f"{outcome.reports} telemetry reports, {outcome.lost_reports} lost.", highlight=False)
@@ -124,7 +133,7 @@ def figures_of(outcome: Outcome) -> dict[str, float | int | None]:
 
 
 def _panels(outcome: Outcome) -> list[Panel]:
-    path = outcome.moves[0] if outcome.moves else None
+    path = next(iter(first_moves(outcome.scenario, outcome.moves).values()), None)
     paths = {"before": path.old, "during": path.old, "after": path.new} if path else {}
     titles = {"before": "before", "during": "congested", "after": "after"}
     return [

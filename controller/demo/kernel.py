@@ -61,6 +61,7 @@ class KernelRun:
     _snapshots: list[tuple[str, Snapshot]] = field(default_factory=list)
     _latest: Snapshot | None = None
     _origin_ns: int = 0
+    _daemons: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.scenario.topology.collector is None:
@@ -77,9 +78,7 @@ class KernelRun:
     async def _run(self, fabric: KernelFabric) -> Outcome:
         self._start_daemons(fabric)
         switches = len(self.scenario.topology.switches)
-        await _until(
-            lambda: _count(fabric.run_dir / "controller.log", ": right, ") >= switches, "the controller", fabric
-        )
+        await self._until(lambda: _count(fabric.run_dir / "controller.log", ": right, ") >= switches, fabric)
         self._origin_ns = self._clock.now_ns() + round(_AGENTS_START_S * NS_PER_S)
         agents = self._start_agents(fabric)
         feed = FeedClientSettings(address=_address(fabric, "collector"))
@@ -133,12 +132,13 @@ class KernelRun:
         ):
             file = fabric.run_dir / f"{name}.yaml"
             _write(file, settings)
-            self._start(fabric, self._collector_host, name, ["-m", "controller.cli", *command, "--settings", str(file)])
+            arguments = ["-m", "controller.cli", *command, "--settings", str(file)]
+            self._daemons[name] = self._start(fabric, self._collector_host, name, arguments)
 
     def _start_agents(self, fabric: KernelFabric) -> dict[str, subprocess.Popen[bytes]]:
         started: dict[str, subprocess.Popen[bytes]] = {}
         flows = self.scenario.packet_flows()
-        ends = [planned.flow for planned in self.scenario.flows]
+        ends = {number: planned.flow for number, planned in self.scenario.by_number().items()}
         for host in self.scenario.topology.hosts:
             send = tuple(plan_flow(f) for f in flows if ends[f.flow_id].src_host == host.name)
             ports = tuple(f.dst_port for f in flows if ends[f.flow_id].dst_host == host.name)
@@ -177,7 +177,7 @@ class KernelRun:
                 self._latest is not None
                 and self._latest.taken_ns - self._origin_ns < self.scenario.congest_ns <= now_ns
             ):
-                self._snapshots.append(("before", self._latest))
+                self._keep("before")
             self._latest = snapshot
             if now_ns < 0:
                 continue
@@ -185,34 +185,57 @@ class KernelRun:
             status = Status(
                 time_s=now_ns / NS_PER_S,
                 end_s=self.scenario.end_ns / NS_PER_S,
-                phase=phase_name(self.scenario, now_ns, moved=bool(self._moves)),
+                phase=phase_name(self.scenario, now_ns, self._moves),
                 reports=sum(state.received for state in snapshot.reporters.values()),
                 lost_reports=sum(state.lost for state in snapshot.reporters.values()),
             )
             self.view.show(status, snapshot)
 
+    def _keep(self, name: str) -> None:
+        """Keep the newest state under a name, the first time."""
+        if self._latest is not None and name not in dict(self._snapshots):
+            self._snapshots.append((name, self._latest))
+
     async def _listen(self, paths: RouteClient) -> None:
         async for decision in paths.decisions(recent=0):
             time_ns = decision.time_ns - self._origin_ns
             move = Move(time_ns, decision.flow, decision.old_path, decision.new_path, decision.reason)
-            if not self._moves and self._latest is not None:
-                self._snapshots.append(("during", self._latest))
+            if time_ns >= self.scenario.congest_ns:
+                self._keep("during")
             self._moves.append(move)
             self.view.decided(describe(move))
+
+    def _check(self, fabric: KernelFabric) -> None:
+        """Raise FabricError, with its last words, for a switch or a daemon that has ended by itself."""
+        fabric.check()
+        for name, daemon in self._daemons.items():
+            if daemon.poll() is not None:
+                last = _last_line(fabric.run_dir / f"{name}.log")
+                raise FabricError(f"the {name} ended with status {daemon.returncode}: {last}")
+
+    async def _until(self, condition: Callable[[], bool], fabric: KernelFabric) -> None:
+        """Wait for the controller; raise FabricError, with the last line of its log, when it takes too long."""
+        for _ in range(math.ceil(_READY_S / _POLL_S)):
+            if condition():
+                return
+            self._check(fabric)
+            await asyncio.sleep(_POLL_S)
+        last = _last_line(fabric.run_dir / "controller.log")
+        raise FabricError(f"the controller is not ready after {_READY_S:.0f} s: {last}")
 
     async def _until_end(self, fabric: KernelFabric, agents: dict[str, subprocess.Popen[bytes]]) -> None:
         """Wait for every agent's end; raise FabricError, with its last words, for one that failed or a dead switch."""
         deadline_ns = self._origin_ns + self.scenario.end_ns + round((1 + _AFTER_END_S) * NS_PER_S)
-        kept = False
         while any(agent.poll() is None for agent in agents.values()):
-            fabric.check()
+            self._check(fabric)
             now_ns = self._clock.now_ns()
             if now_ns > deadline_ns:
                 late = sorted(name for name, agent in agents.items() if agent.poll() is None)
                 raise FabricError(f"hosts {', '.join(late)} have not ended {_AFTER_END_S:.0f} s after their flows")
-            if not kept and now_ns - self._origin_ns >= self.scenario.end_ns and self._latest is not None:
-                self._snapshots.append(("after", self._latest))
-                kept = True
+            if now_ns - self._origin_ns >= self.scenario.after_ns:
+                self._keep("during")
+            if now_ns - self._origin_ns >= self.scenario.end_ns:
+                self._keep("after")
             await asyncio.sleep(_POLL_S)
         for name, agent in agents.items():
             if agent.returncode:
@@ -239,7 +262,7 @@ class KernelRun:
             if (log := fabric.run_dir / f"{host.name}.flows").exists()
         }
         reporters = {} if self._latest is None else self._latest.reporters
-        first_ns = first_on_new_path_ns(self.scenario.topology, self._moves, records, self._origin_ns)
+        first_ns = first_on_new_path_ns(self.scenario, self._moves, records, self._origin_ns)
         return Outcome(
             scenario=self.scenario,
             receivers={host.name: receivers.get(host.name, Receiver()) for host in self.scenario.topology.hosts},
@@ -269,13 +292,3 @@ def _count(log: Path, text: str) -> int:
 def _last_line(log: Path) -> str:
     lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
     return lines[-1] if lines else "it said nothing"
-
-
-async def _until(condition: Callable[[], bool], who: str, fabric: KernelFabric) -> None:
-    """Wait for a condition; raise FabricError, with the last line of the log, when it takes too long."""
-    for _ in range(math.ceil(_READY_S / _POLL_S)):
-        if condition():
-            return
-        fabric.check()
-        await asyncio.sleep(_POLL_S)
-    raise FabricError(f"{who} is not ready after {_READY_S:.0f} s: {_last_line(fabric.run_dir / 'controller.log')}")

@@ -19,6 +19,8 @@ from dataplane.fabric.topology import LinkKey, Topology
 _SHOWN_DECISIONS = 8
 _NS_PER_MS = 1e6
 _BAR_WIDTH = 12
+_FIGURES_WIDTH = 10 + _BAR_WIDTH + 4 + 4
+"""Delay, bar, load, and the padding of the four cells."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,7 @@ class LiveView:
             self.console.print(self._plain(status, snapshot), markup=False, highlight=False, soft_wrap=True)
 
     def _plain(self, status: Status, snapshot: Snapshot) -> str:
-        worst = max(_core_links(self.topology, snapshot), key=lambda s: s.delay_mean_ns - _nominal_ns(self.topology, s))
+        worst = max(_core_links(self.topology, snapshot), key=self._waiting_ns)
         return (
             f"{status.time_s:6.1f} s  {status.phase:<10} reports {status.reports:6d} (lost {status.lost_reports})  "
             f"worst queueing {worst.link} {worst.delay_mean_ns / _NS_PER_MS:.1f} ms, load {worst.utilisation:.0%}"
@@ -81,36 +83,49 @@ class LiveView:
         head = Text.assemble(
             ("millrace demo  ", "bold"),
             f"{status.time_s:5.1f} / {status.end_s:.0f} s   ",
-            (status.phase, "bold yellow"),
+            (f"{status.phase:<10}", "bold yellow"),
             f"   reports {status.reports}, lost {status.lost_reports}",
+            no_wrap=True,
+            overflow="ellipsis",
         )
-        decisions = Text("\n".join(self.decisions) or "none yet")
+        # Always as many lines, so that nothing jumps, and one line a decision, so that the newest is never cut off.
+        room = self._decision_lines()
+        lines = [*list(self.decisions)[-room:]] or ["none yet"]
+        decisions = Text("\n".join(lines + [""] * (room - len(lines))), no_wrap=True, overflow="ellipsis")
         return Group(head, self._links(snapshot), Panel(decisions, title="decisions", title_align="left"))
 
+    def _decision_lines(self) -> int:
+        return min(_SHOWN_DECISIONS, max(2, self.console.height // 5))
+
     def _links(self, snapshot: Snapshot) -> Table:
+        """Draw the links in as many columns as fit, by name; where not all fit, those with the longest queues."""
+        states = _core_links(self.topology, snapshot)
+        name_width = max((len(str(state.link)) for state in states), default=0) + 2
+        columns = max(1, self.console.width // (name_width + _FIGURES_WIDTH))
+        # Above are the head line, below the panel with its border, and the cursor's line.
+        most_rows = max(1, self.console.height - self._decision_lines() - 4)
+        shown = sorted(states, key=self._waiting_ns, reverse=True)[: columns * most_rows]
+        shown.sort(key=lambda state: state.link)
+        rows = -(-len(shown) // columns)
         table = Table.grid(padding=(0, 1))
-        states = sorted(_core_links(self.topology, snapshot), key=lambda s: s.link)
-        half = (len(states) + 1) // 2
-        columns = [[self._cells(s) for s in part] for part in (states[:half], states[half:])]
-        for row in range(half):
-            table.add_row(*(cell for column in columns if row < len(column) for cell in column[row]))
+        for row in range(rows):
+            table.add_row(*(cell for state in shown[row::rows] for cell in self._cells(state, name_width)))
         return table
 
-    def _cells(self, state: LinkState) -> tuple[Text, Text, ProgressBar, Text]:
-        waiting_ms = (state.delay_mean_ns - _nominal_ns(self.topology, state)) / _NS_PER_MS
+    def _cells(self, state: LinkState, name_width: int) -> tuple[Text, Text, ProgressBar, Text]:
+        waiting_ms = self._waiting_ns(state) / _NS_PER_MS
         style = "bold red" if waiting_ms > 20 else "yellow" if waiting_ms > 5 else "green"
         mark = "▶ " if state.link == self.congested else "  "
         return (
-            Text(f"{mark}{state.link}", style="bold" if mark.strip() else ""),
+            Text(f"{mark}{state.link}".ljust(name_width), style="bold" if mark.strip() else ""),
             Text(f"{state.delay_mean_ns / _NS_PER_MS:7.1f} ms", style=style),
             ProgressBar(total=1.0, completed=min(state.utilisation, 1.0), width=_BAR_WIDTH),
-            Text(f"{state.utilisation:4.0%}" if state.age_ns is not None else "  - "),
+            Text(f"{state.utilisation:4.0%}" if state.age_ns is not None else "   -"),
         )
+
+    def _waiting_ns(self, state: LinkState) -> int:
+        return state.delay_mean_ns - self.topology.directed_links[state.link].delay_ns
 
 
 def _core_links(topology: Topology, snapshot: Snapshot) -> list[LinkState]:
     return [s for s in snapshot.links.values() if s.link.src in topology.switch and s.link.dst in topology.switch]
-
-
-def _nominal_ns(topology: Topology, state: LinkState) -> int:
-    return topology.directed_links[state.link].delay_ns

@@ -8,7 +8,7 @@ from itertools import pairwise
 from collectors.values import HopRecord
 from controller.demo.outcome import Move
 from controller.demo.scenario import NS_PER_S, Scenario
-from dataplane.fabric.topology import Topology
+from controller.intents import FlowSpec
 
 _NS_PER_US = 1_000
 
@@ -18,11 +18,16 @@ def describe(move: Move) -> str:
     return f"{move.time_ns / NS_PER_S:7.3f} s  {move.flow.src_host} → {move.flow.dst_host} moves: {move.reason}"
 
 
-def phase_name(scenario: Scenario, now_ns: int, *, moved: bool) -> str:
+def first_moves(scenario: Scenario, moves: Sequence[Move]) -> dict[FlowSpec, Move]:
+    """Return the first move of each flow in answer to the surge: what moved before it was something else."""
+    return {move.flow: move for move in reversed(moves) if move.time_ns >= scenario.congest_ns}
+
+
+def phase_name(scenario: Scenario, now_ns: int, moves: Sequence[Move]) -> str:
     """Return what is going on at a time of the run, in one word."""
     if now_ns < scenario.congest_ns:
         return "warm-up" if now_ns < scenario.warm_up_ns else "before"
-    return "rerouted" if moved else "congested"
+    return "rerouted" if first_moves(scenario, moves) else "congested"
 
 
 def new_links(move: Move) -> set[tuple[str, str]]:
@@ -31,15 +36,15 @@ def new_links(move: Move) -> set[tuple[str, str]]:
 
 
 def first_on_new_path_ns(
-    topology: Topology, moves: Sequence[Move], records: Iterable[HopRecord], origin_ns: int
+    scenario: Scenario, moves: Sequence[Move], records: Iterable[HopRecord], origin_ns: int
 ) -> int | None:
-    """Return when telemetry first saw a moved flow on a new link, as run time; None if it never did.
+    """Return when telemetry first saw a flow that the surge moved on a new link, as run time; None if it never did.
 
     The stamp is the switch's, at the packet's arrival; switches share the machine's clock. Packets without telemetry
     may have been earlier by up to the sampling distance.
     """
-    hosts = topology.host_by_address
-    by_flow = {(move.flow.src_host, move.flow.dst_host): move for move in reversed(moves)}
+    topology, hosts = scenario.topology, scenario.topology.host_by_address
+    by_flow = {(flow.src_host, flow.dst_host): move for flow, move in first_moves(scenario, moves).items()}
     seen: list[int] = []
     for record in records:
         src, dst = hosts.get(record.flow.src), hosts.get(record.flow.dst)

@@ -70,7 +70,7 @@ class Outcome:
 
     @property
     def reaction_ns(self) -> int | None:
-        """From the start of the surge to the first packet on a new path; None if nothing moved."""
+        """From the start of the surge to the first packet on a new path; None if the surge moved nothing."""
         if self.first_on_new_path_ns is None:
             return None
         return self.first_on_new_path_ns - self.scenario.congest_ns
@@ -79,12 +79,15 @@ class Outcome:
         """Return every flow's measurements, in the scenario's order."""
         return tuple(
             FlowFigures(
-                number,
+                planned.number,
                 planned.flow,
                 planned.surge,
-                tuple(self.receivers[planned.flow.dst_host].measure(number, p.start_ns, p.end_ns) for p in self.phases),
+                tuple(
+                    self.receivers[planned.flow.dst_host].measure(planned.number, p.start_ns, p.end_ns)
+                    for p in self.phases
+                ),
             )
-            for number, planned in enumerate(self.scenario.flows)
+            for planned in self.scenario.flows
         )
 
     def affected(self) -> tuple[FlowFigures, ...]:

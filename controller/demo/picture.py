@@ -57,14 +57,34 @@ def positions_of(topology: Topology) -> dict[str, tuple[float, float]]:
         return _apart(
             {node.name: (node.place.longitude, node.place.latitude) for node in topology.switches if node.place}
         )
-    graph = nx.Graph(
+    graph = nx.Graph()
+    graph.add_nodes_from(topology.switch)
+    graph.add_edges_from(
         (link.a.node, link.b.node)
         for link in topology.links
         if link.a.node in topology.switch and link.b.node in topology.switch
     )
-    graph.add_nodes_from(topology.switch)
-    layout: Mapping[str, Sequence[float]] = nx.kamada_kawai_layout(graph)
+    tiers = _tiers(topology, graph)
+    if all(abs(tiers[a] - tiers[b]) == 1 for a, b in graph.edges):
+        return _in_rows(tiers)
+    layout: Mapping[str, Sequence[float]] = nx.spring_layout(graph, seed=1)
     return {name: (float(x), float(y)) for name, (x, y) in layout.items()}
+
+
+def _tiers(topology: Topology, graph: nx.Graph) -> dict[str, int]:
+    """Return how many links each switch is away from one that has hosts."""
+    collector = topology.collector.host if topology.collector else None
+    edges = {edge.node for host, edge in topology.attachment.items() if host != collector}
+    return dict.fromkeys(graph, 0) | dict(nx.multi_source_dijkstra_path_length(graph, edges & set(graph)))
+
+
+def _in_rows(tiers: Mapping[str, int]) -> dict[str, tuple[float, float]]:
+    """Return a Clos fabric's places: a row for each tier, switches in their order, hosts' switches lowest."""
+    found: dict[str, tuple[float, float]] = {}
+    for tier in set(tiers.values()):
+        row = [name for name, own in tiers.items() if own == tier]
+        found |= {name: ((place + 0.5) / len(row), 0.4 * tier) for place, name in enumerate(row)}
+    return found
 
 
 def _apart(positions: dict[str, tuple[float, float]]) -> dict[str, tuple[float, float]]:

@@ -7,12 +7,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from controller.base_paths import base_paths, next_hops
-from controller.demo.scenario import Scenario, ScenarioSettings, base_load_bps, plan
+from controller.demo.scenario import Scenario, ScenarioSettings, plan
+from controller.demo.settings import DEFAULT_WATCH, DemoSettings
+from controller.demo.surge import base_load_bps
 from dataplane.errors import ConfigError, FabricError
 from dataplane.fabric.demands import load_demands, load_yates
 from dataplane.fabric.scaling import scaled
-from dataplane.fabric.topology import Topology
+from dataplane.fabric.topology import LinkKey, Topology
 from dataplane.fabric.topology_file import load_topology, topologies_folder
 
 Demands = Mapping[tuple[str, str], float]
@@ -22,6 +26,10 @@ _REAL_MATRICES = "yates_abilene_hourly.txt"
 _YATES_SUFFIX = ".txt"
 _VIRTUAL_HOPS_PER_S = 4000.0
 _KERNEL_HOPS_PER_S = 1200.0
+_REPORT_BYTES = 250
+"""About what a report takes on the wire."""
+_REPORT_SHARE = 0.3
+"""Reports may take this share of a link towards the collector."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +49,21 @@ def prepare(spec: str, demands_file: Path | None, settings: ScenarioSettings, *,
     divisor = settings.rate_divisor or _divisor(topology, demands, settings, kernel=kernel)
     small = {pair: rate_bps / divisor for pair, rate_bps in demands.items()}
     return Prepared(plan(scaled(topology, divisor), small, settings), source, divisor)
+
+
+def sampled(settings: DemoSettings, scenario: Scenario) -> DemoSettings:
+    """Return settings in which reports, where nobody said how many, leave room on the links to the collector."""
+    topology = scenario.topology
+    if settings.watch != DEFAULT_WATCH or topology.collector is None:
+        return settings
+    switch = topology.attachment[topology.collector.host].node
+    arriving = [link for link in topology.directed_links.values() if link.head.node == switch]
+    between = max((link.rate_bps for link in arriving if link.key.src in topology.switch), default=1)
+    access = topology.directed_links[LinkKey(switch, topology.collector.host)].rate_bps
+    frames_per_s = sum(planned.rate_bps for planned in scenario.flows) / (8 * scenario.frame_bytes)
+    every = math.ceil(frames_per_s * 8 * _REPORT_BYTES / (_REPORT_SHARE * min(between, access)))
+    watch = replace(settings.watch, sample_every=max(settings.watch.sample_every, every))
+    return replace(settings, watch=watch)
 
 
 def normalised(topology: Topology, demands: Demands, peak_utilisation: float) -> dict[tuple[str, str], float]:
@@ -89,7 +112,7 @@ def _divisor(topology: Topology, demands: Demands, settings: ScenarioSettings, *
     hops = next_hops(topology)
     bit_hops = 0.0
     for (src, dst), rate_bps in demands.items():
-        path = next(base_paths(hops, topology.attachment[src].node, topology.attachment[dst].node))
+        path = next(base_paths(hops, topology.attachment[src].node, topology.attachment[dst].node), ())
         bit_hops += rate_bps * len(path)
     hops_per_s = settings.hops_per_s or (_KERNEL_HOPS_PER_S if kernel else _VIRTUAL_HOPS_PER_S)
     exact = bit_hops / (8 * settings.frame_bytes) / hops_per_s

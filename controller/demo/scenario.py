@@ -1,23 +1,20 @@
 """What happens in the demo, worked out before anything runs: flows, the link that congests, and when.
 
-Background flows follow the demand matrix. At `congest_ns` one more flow starts between the hosts at the two ends of the
-busiest link, so large that the link can no longer carry what the base routes put on it.
+Background flows follow the demand matrix. At `congest_ns` a surge starts over the busiest link that traffic can go
+around, so large that the link can no longer carry what the base routes put on it (`controller.demo.surge`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Annotated
 
 import msgspec
-import networkx as nx
 
-from controller.base_paths import base_paths, next_hops
+from controller.demo.surge import base_load_bps, plan_surge
 from controller.intents import FlowSpec
 from dataplane.config import Strict
-from dataplane.errors import FabricError
 from dataplane.fabric.hosts import Arrivals, Flow, flow_between
 from dataplane.fabric.topology import Link, LinkKey, Topology
 
@@ -58,8 +55,12 @@ class ScenarioSettings(Strict, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class PlannedFlow:
-    """One host's stream to another; the surge comes on top of what its two hosts send each other anyway."""
+    """One host's stream to another; a surge comes on top of what its two hosts send each other anyway.
 
+    `number` is what packets say and what ports are made of; background flows count from 0.
+    """
+
+    number: int
     flow: FlowSpec
     rate_bps: float
     start_ns: int
@@ -81,11 +82,11 @@ class Scenario:
     frame_bytes: int
 
     def packet_flows(self) -> tuple[Flow, ...]:
-        """Return the flows as hosts send them, numbered as in `flows`: Poisson arrivals, but the surge is constant."""
+        """Return the flows as hosts send them, in the order of `flows`: Poisson arrivals, but a surge is constant."""
         return tuple(
             flow_between(
                 self.topology,
-                number,
+                planned.number,
                 planned.flow.src_host,
                 planned.flow.dst_host,
                 max(1, round(planned.rate_bps)),
@@ -94,8 +95,12 @@ class Scenario:
                 start_ns=planned.start_ns,
                 stop_ns=planned.stop_ns,
             )
-            for number, planned in enumerate(self.flows)
+            for planned in self.flows
         )
+
+    def by_number(self) -> dict[int, PlannedFlow]:
+        """Return the flows by their numbers."""
+        return {planned.number: planned for planned in self.flows}
 
 
 def plan(topology: Topology, demands_bps: Mapping[tuple[str, str], float], settings: ScenarioSettings) -> Scenario:
@@ -104,20 +109,15 @@ def plan(topology: Topology, demands_bps: Mapping[tuple[str, str], float], setti
     `demands_bps` is by (source host, destination host). Raises FabricError if no link has a way around it.
     """
     topology = _with_buffers(topology, settings)
-    load = base_load_bps(topology, demands_bps)
-    congested = _busiest_with_a_way_around(topology, load)
     congest_ns = round((settings.warm_up_s + settings.before_s) * NS_PER_S)
     after_ns = congest_ns + round(settings.during_s * NS_PER_S)
     end_ns = after_ns + round(settings.after_s * NS_PER_S)
+    wanted = sorted((pair, rate_bps) for pair, rate_bps in demands_bps.items() if rate_bps > 0)
     flows = [
-        PlannedFlow(FlowSpec(src, dst), rate_bps, 0, end_ns)
-        for (src, dst), rate_bps in sorted(demands_bps.items())
-        if rate_bps > 0
+        PlannedFlow(number, FlowSpec(*pair), rate_bps, 0, end_ns) for number, (pair, rate_bps) in enumerate(wanted)
     ]
-    link = topology.directed_links[congested]
-    surge_bps = settings.overload * link.rate_bps - load.get(congested, 0.0)
-    surge = FlowSpec(_host_at(topology, congested.src), _host_at(topology, congested.dst))
-    flows.append(PlannedFlow(surge, max(surge_bps, 0.1 * link.rate_bps), congest_ns, end_ns, surge=True))
+    congested, surges = plan_surge(topology, base_load_bps(topology, demands_bps), settings.overload, len(flows))
+    flows += [PlannedFlow(s.number, s.flow, s.rate_bps, congest_ns, end_ns, surge=True) for s in surges]
     return Scenario(
         topology=topology,
         flows=tuple(flows),
@@ -135,52 +135,3 @@ def _with_buffers(topology: Topology, settings: ScenarioSettings) -> Topology:
         return max(_LEAST_QUEUE_FRAMES, round(link.rate_bps * settings.buffer_s / (8 * settings.frame_bytes)))
 
     return replace(topology, links=tuple(replace(link, queue_frames=frames(link)) for link in topology.links))
-
-
-def base_load_bps(topology: Topology, demands_bps: Mapping[tuple[str, str], float]) -> dict[LinkKey, float]:
-    """Return what the base routes put on each directed link between switches (equal-cost paths share evenly)."""
-    hops = next_hops(topology)
-    load: dict[LinkKey, float] = {}
-    for (src, dst), rate_bps in demands_bps.items():
-        paths = list(base_paths(hops, topology.attachment[src].node, topology.attachment[dst].node))
-        for path in paths:
-            for tail, head in pairwise(path):
-                load[LinkKey(tail, head)] = load.get(LinkKey(tail, head), 0.0) + rate_bps / len(paths)
-    return load
-
-
-def _busiest_with_a_way_around(topology: Topology, load: Mapping[LinkKey, float]) -> LinkKey:
-    """Links by load over rate, busiest first; the first that is no bridge and has a host at both ends."""
-    with_host = {edge.node for edge in topology.attachment.values()}
-    bridges = set(_bridges(topology))
-
-    def usable() -> Iterator[LinkKey]:
-        for key in topology.directed_links:
-            ends = {key.src, key.dst}
-            if ends <= with_host and frozenset(ends) not in bridges:
-                yield key
-
-    busiest = max(
-        usable(), key=lambda key: (load.get(key, 0.0) / topology.directed_links[key].rate_bps, key), default=None
-    )
-    if busiest is None:
-        raise FabricError(
-            f"topology {topology.name}: no link has hosts at both ends and a way around it; nothing to show"
-        )
-    return busiest
-
-
-def _bridges(topology: Topology) -> Iterator[frozenset[str]]:
-    graph = nx.Graph()
-    graph.add_edges_from(
-        (link.a.node, link.b.node)
-        for link in topology.links
-        if link.a.node in topology.switch and link.b.node in topology.switch
-    )
-    for a, b in nx.bridges(graph):
-        yield frozenset((a, b))
-
-
-def _host_at(topology: Topology, switch: str) -> str:
-    collector = topology.collector.host if topology.collector else None
-    return next(host for host, edge in topology.attachment.items() if edge.node == switch and host != collector)

@@ -15,6 +15,9 @@ from dataplane.config import Strict
 _DelayNs = Annotated[int, msgspec.Meta(ge=0)]
 
 
+DEFAULT_WATCH = Watch(sample_every=2, instructions=(0, 1, 2, 3, 4, 7))
+
+
 class LoopDelays(Strict, frozen=True):
     """What the control loop's own parts take in virtual time; the network's delays come on top."""
 
@@ -39,10 +42,10 @@ class DemoSettings(Strict, frozen=True):
         min_gain=0.25, min_gain_ns=30_000_000, hold_down_ns=10_000_000_000, settle_ns=1_000_000_000
     )
     """How the path server chooses; margins suit links on which one frame takes milliseconds."""
-    decision_interval_ns: Annotated[int, msgspec.Meta(ge=1)] = 100_000_000
+    decision_interval_ns: Annotated[int, msgspec.Meta(ge=1)] = 50_000_000
     """Time between two rounds of decisions."""
-    watch: Watch = Watch(sample_every=2, instructions=(0, 1, 2, 3, 4, 7))
-    """Which packets carry telemetry, and which."""
+    watch: Watch = DEFAULT_WATCH
+    """Which packets carry telemetry, and which; left out, every second, or fewer where reports would fill a link."""
 
     def collector(self) -> CollectorSettings:
         """Return the collector's settings that go with the watch rule."""

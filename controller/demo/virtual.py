@@ -8,13 +8,11 @@ from dataclasses import dataclass
 from collectors.collector import Collector
 from collectors.values import HopRecord, Snapshot
 from controller.demo.live import LiveView, Status
-from controller.demo.moves import describe, new_links, phase_name
+from controller.demo.moves import describe, first_moves, new_links, phase_name
 from controller.demo.outcome import Move, Outcome
 from controller.demo.scenario import NS_PER_S, Scenario
 from controller.demo.settings import DemoSettings
 from controller.intents import RouteSet
-from controller.p4runtime.in_process import InProcessSession
-from controller.p4runtime.session import fabric_program, load_schema
 from controller.paths.core import PathServerCore
 from controller.paths.recorder import Recorder
 from controller.virtual import VirtualController, WriteDelays
@@ -58,35 +56,28 @@ class VirtualRun:
         self._every(self.settings.decision_interval_ns, self._decide)
         self._every(_VIEW_INTERVAL_NS, self._show)
         fabric.call_at(scenario.congest_ns - 1, lambda: self._keep("before"))
-        for number, (planned, flow) in enumerate(zip(scenario.flows, scenario.packet_flows(), strict=True)):
-            assert flow.flow_id == number
+        fabric.call_at(scenario.after_ns, self._keep_during)
+        for planned, flow in zip(scenario.flows, scenario.packet_flows(), strict=True):
             fabric.start_flow(planned.flow.src_host, flow)
         fabric.run_until(scenario.end_ns)
         self._keep("after")
         self._write_records()
+        reporters = self.collector.snapshot().reporters.values()
         return Outcome(
             scenario=scenario,
             receivers=self.receivers,
             moves=tuple(self.moves),
             snapshots=tuple(self.snapshots),
-            reports=self._reports(),
-            lost_reports=sum(state.lost for state in self.collector.snapshot().reporters.values()),
+            reports=sum(state.received for state in reporters),
+            lost_reports=sum(state.lost for state in reporters),
             first_on_new_path_ns=self._first_on_new_path(),
         )
 
     # the circle: report, state, decision, write
 
     def _connect(self) -> VirtualController:
-        schema = load_schema(*fabric_program())
-        sessions = {
-            node.name: InProcessSession(node.name, node.node_id, self.fabric.p4runtime(node.name), schema)
-            for node in self.scenario.topology.switches
-        }
-        return VirtualController(
-            self.scenario.topology,
-            sessions,
-            self.fabric.clock,
-            self.fabric.call_at,
+        return VirtualController.over(
+            self.fabric,
             watches=(self.settings.watch,),
             delays=WriteDelays(write_delay_ns=self.settings.delays.write_ns, drain_ns=self.settings.delays.drain_ns),
         )
@@ -109,11 +100,10 @@ class VirtualRun:
         routes = self.paths.step(snapshot, self.fabric.now_ns)
         if routes is None:
             return
-        if not self.moves:
-            self._keep("during")
-        for decision in self.paths.decisions:
-            if decision.time_ns < self.fabric.now_ns:
-                continue
+        decisions = [decision for decision in self.paths.decisions if decision.time_ns == self.fabric.now_ns]
+        if decisions and self.fabric.now_ns >= self.scenario.congest_ns:
+            self._keep_during()
+        for decision in decisions:
             move = Move(decision.time_ns, decision.flow, decision.old_path, decision.new_path, decision.reason)
             self.moves.append(move)
             self.view.decided(describe(move))
@@ -140,34 +130,36 @@ class VirtualRun:
         self.fabric.call_after(interval_ns, again)
 
     def _show(self) -> None:
-        now_ns = self.fabric.now_ns
+        now_ns, snapshot = self.fabric.now_ns, self.collector.snapshot()
         self.view.congested = self.scenario.congested if now_ns >= self.scenario.congest_ns else None
         self.view.show(
             Status(
                 time_s=now_ns / NS_PER_S,
                 end_s=self.scenario.end_ns / NS_PER_S,
-                phase=phase_name(self.scenario, now_ns, moved=bool(self.moves)),
-                reports=self._reports(),
-                lost_reports=0,
+                phase=phase_name(self.scenario, now_ns, self.moves),
+                reports=sum(state.received for state in snapshot.reporters.values()),
+                lost_reports=sum(state.lost for state in snapshot.reporters.values()),
             ),
-            self.collector.snapshot(),
+            snapshot,
         )
+
+    def _keep_during(self) -> None:
+        """Keep the state at the first decision after the surge began, or before the last phase."""
+        if "during" not in dict(self.snapshots):
+            self._keep("during")
 
     def _keep(self, name: str) -> None:
         self.snapshots.append((name, self.collector.snapshot()))
 
-    def _reports(self) -> int:
-        return sum(state.received for state in self.collector.snapshot().reporters.values())
-
     def _first_on_new_path(self) -> int | None:
         """Return when the first packet of a moved flow left by a link of its new path; the simulator's own record."""
         assert self.fabric.hops is not None
-        specs = [planned.flow for planned in self.scenario.flows]
+        planned = self.scenario.by_number()
         neighbours = self.scenario.topology.neighbours
-        first = {move.flow: move for move in reversed(self.moves)}
+        first = first_moves(self.scenario, self.moves)
         best: int | None = None
         for hop in self.fabric.hops.hops:
-            move = first.get(specs[hop.flow_id])
+            move = first.get(planned[hop.flow_id].flow)
             if move is None or hop.started_ns < move.time_ns or hop.switch not in move.new:
                 continue
             onward = neighbours[hop.switch][hop.out_port].node

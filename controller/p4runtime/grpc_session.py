@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from finsy.grpcutil import GRPCStatusCode
 from finsy.pbutil import PBMessage
 from finsy.proto import p4r
 
-from controller.errors import SessionError
+from controller.errors import ControllerError, SessionError
 from controller.p4runtime.session import ELECTION_ID, read_answer, read_request, write_request
 from controller.tables.entities import Batch, Entity, EntityKey
 from dataplane.config import Strict
@@ -41,6 +42,23 @@ class TlsSettings(Strict, frozen=True):
     """The key of that certificate; a file, so that it stands on no command line."""
     server_name: str = ""
     """The name that switches' certificates are made out to, where it is not the address."""
+
+    def check(self) -> None:
+        """Raise ControllerError for files that cannot be used: gRPC ends the whole process over some of those."""
+        if (self.certificate is None) != (self.private_key is None):
+            raise ControllerError("tls: certificate and private_key go together")
+        try:
+            context = ssl.create_default_context(cafile=self.ca)
+        except OSError as error:
+            raise ControllerError(f"tls.ca: {self.ca}: {error.strerror or error}") from error
+        if self.certificate is None:
+            return
+        try:
+            # The empty password refuses encrypted keys, for which OpenSSL would ask on the terminal.
+            context.load_cert_chain(self.certificate, self.private_key, password="")
+        except OSError as error:
+            where = f"{self.certificate}, {self.private_key}"
+            raise ControllerError(f"tls.certificate, tls.private_key: {where}: {error.strerror or error}") from error
 
     def credentials(self) -> GRPCCredentialsTLS:
         """Return what finsy wants; the files are read when a channel opens."""

@@ -13,6 +13,7 @@ import grpc.aio
 import msgspec
 
 from collectors import codec as collector_codec
+from collectors.addresses import malformed
 from collectors.errors import FeedError
 from collectors.values import HopRecord
 from controller.backoff import Backoff
@@ -65,6 +66,9 @@ class RouteClient:
         self._channel: grpc.aio.Channel | None = None
 
     async def __aenter__(self) -> RouteClient:
+        problem = malformed(self._settings.address)
+        if problem is not None:
+            raise PathError(f"path server at {self._settings.address!r}: {problem}")
         options = [
             ("grpc.max_receive_message_length", -1),
             ("grpc.enable_http_proxy", 0),
@@ -89,6 +93,18 @@ class RouteClient:
         """
         async for message in self._stream("Routes", None):
             yield unpack(message, RouteSet)
+
+    async def current_routes(self) -> RouteSet:
+        """Return the full set of routes in force; raise PathError when the path server cannot be reached."""
+        call = self._open().unary_stream(f"/{SERVICE}/Routes", None, None)
+        try:
+            stream = call(pack(None), timeout=self._settings.timeout_ns / 1e9)
+            async for message in stream:
+                stream.cancel()
+                return unpack(message, RouteSet)
+        except grpc.aio.AioRpcError as error:
+            raise PathError(f"path server at {self._settings.address}: {_reason(error)}") from error
+        raise PathError(f"path server at {self._settings.address}: it ended the stream without an answer")
 
     async def decisions(self, recent: int = 20) -> AsyncIterator[Decision]:
         """Yield the last `recent` decisions and then each as it is made; after a restart the last ones come again."""

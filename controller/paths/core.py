@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 from collectors.values import FlowKey, Snapshot
 from controller.errors import ControllerError, PathError
 from controller.intents import FlowSpec, Route, RouteSet
 from controller.paths.codec import Assigned, Explanation
-from controller.paths.decide import Assignment, Decision, decide, explain
+from controller.paths.decide import Assignment, Decision, decide, explain, wishes
 from controller.paths.graph import Network, Path
 from controller.paths.settings import DecideSettings, ManagedFlow
 from controller.paths.store import PathStore
@@ -47,6 +48,7 @@ class PathServerCore:
         self._seen_ns: dict[FlowSpec, int] = {}
         self._assigned: dict[FlowSpec, Assigned] = {}
         self._moved_ns: dict[FlowSpec, int] = {}
+        self._wished: dict[FlowSpec, int] = {}
         self._snapshot: Snapshot | None = None
         self._check_flows()
         version = self._restore()
@@ -62,7 +64,7 @@ class PathServerCore:
         self._snapshot = snapshot
         self._discover(snapshot, now_ns)
         forgotten = self._forget(now_ns)
-        decisions = decide(snapshot, self.network, self.current(snapshot, now_ns), self.settings, now_ns=now_ns)
+        decisions = self._decide(snapshot, now_ns)
         for decision in decisions:
             self._apply(decision)
         if not decisions and not forgotten:
@@ -72,6 +74,21 @@ class PathServerCore:
         self.routes = RouteSet(self.routes.version + 1, self._routes())
         self._save(decisions)
         return self.routes
+
+    def _decide(self, snapshot: Snapshot, now_ns: int) -> list[Decision]:
+        """Move the flows whose wish to move has lasted for `confirm_rounds`; off a dead path at once."""
+        current = self.current(snapshot, now_ns)
+        wanted = wishes(snapshot, self.network, current, self.settings, now_ns=now_ns)
+        self._wished = {flow: self._wished.get(flow, 0) + 1 for flow in wanted}
+        rounds = self.settings.confirm_rounds
+        allowed = {
+            flow
+            for flow, verdict in wanted.items()
+            if verdict.present.dead_link is not None or self._wished[flow] >= rounds
+        }
+        if not allowed:
+            return []
+        return decide(snapshot, self.network, current, self.settings, now_ns=now_ns, allowed=allowed)
 
     def current(self, snapshot: Snapshot, now_ns: int) -> dict[FlowSpec, Assignment]:
         """Return every flow looked after with the path that it is on, as far as anybody can know."""
@@ -97,6 +114,9 @@ class PathServerCore:
         if flow not in current:
             raise PathError(f"flow {flow.src_host}->{flow.dst_host} is not looked after, or stays within one switch")
         verdict = explain(snapshot, self.network, current, self.settings, now_ns=now_ns, flow=flow)
+        if verdict.moves:
+            seen = f"{self._wished.get(flow, 0)} of the {self.settings.confirm_rounds} rounds that a move takes"
+            verdict = replace(verdict, reason=f"{verdict.reason} (in {seen})")
         moves = [decision for decision in reversed(self.decisions) if decision.flow == flow][:_EXPLAINED_MOVES]
         return Explanation(flow, verdict.present, verdict.candidates, verdict.rate_bps, verdict.reason, tuple(moves))
 
@@ -122,23 +142,30 @@ class PathServerCore:
             return 0
         version, assigned = self._store.load()
         for flow, entry in assigned.items():
-            try:
-                check(self.network.topology, Route(flow, entry.path))
-            except ControllerError:
+            if not self._is_ours(flow, entry.path):
                 self.counters["saved_routes_dropped"] += 1
                 continue
             self._assigned[flow] = entry
             self._moved_ns[flow] = entry.since_ns
-            if not self._rates:
-                self._seen_ns[flow] = entry.since_ns
         self.decisions.extend(reversed(self._store.decisions(limit=RECENT_DECISIONS)))
         # What is served may differ from what was saved, and a version never stands for two sets.
         return version + (len(self._assigned) != len(assigned))
+
+    def _is_ours(self, flow: FlowSpec, path: Path) -> bool:
+        """Whether a saved path still is one, of a flow that the settings still have looked after."""
+        try:
+            check(self.network.topology, Route(flow, path))
+        except ControllerError:
+            return False
+        return not self._rates or flow in self._rates
 
     def _discover(self, snapshot: Snapshot, now_ns: int) -> None:
         """Take note of the pairs of hosts that telemetry shows, unless the flows are listed in the settings."""
         if self._rates:
             return
+        for flow in self._assigned.keys() - self._seen_ns.keys():
+            # Restored: how long ago it was seen nobody knows, and the collector may be as new as we are.
+            self._seen_ns[flow] = now_ns
         for flow in {spec for key in snapshot.paths if (spec := self._host_pair(key)) is not None}:
             if flow not in self._seen_ns and len(self._seen_ns) >= self._max_flows:
                 self.counters["flows_over_limit"] += 1
@@ -162,21 +189,29 @@ class PathServerCore:
         return None if src is None or dst is None or src is dst else FlowSpec(src.name, dst.name)
 
     def _measured(self, snapshot: Snapshot) -> Mapping[FlowSpec, Path]:
-        """Return the path that each flow was last seen on."""
-        newest: dict[FlowSpec, tuple[int, Path]] = {}
+        """Return the path that each flow was last seen on; of several 5-tuples, that of the one that sends most."""
+        found: dict[FlowSpec, tuple[tuple[int, int], Path]] = {}
         for key, state in snapshot.paths.items():
+            rank = (state.rate_bps or 0, -state.age_ns)
             for flow in self._specs_of(key):
-                if flow not in newest or state.age_ns < newest[flow][0]:
-                    newest[flow] = state.age_ns, state.switches
-        return {flow: path for flow, (_, path) in newest.items()}
+                if flow not in found or rank > found[flow][0]:
+                    found[flow] = rank, state.switches
+        return {flow: path for flow, (_, path) in found.items()}
 
     def _measured_rates_bps(self, snapshot: Snapshot) -> Mapping[FlowSpec, int]:
-        """Return what telemetry says that each flow sends; flows between the same hosts add up."""
+        """Return what telemetry says that each flow sends; flows between the same hosts add up.
+
+        A pair of hosts with a flow too new to have a rate has none itself: the sum would take it for silent.
+        """
         rates: Counter[FlowSpec] = Counter()
+        unknown: set[FlowSpec] = set()
         for key, state in snapshot.paths.items():
-            for flow in self._specs_of(key) if state.rate_bps is not None else ():
-                rates[flow] += state.rate_bps or 0
-        return rates
+            for flow in self._specs_of(key):
+                if state.rate_bps is None:
+                    unknown.add(flow)
+                else:
+                    rates[flow] += state.rate_bps
+        return {flow: rate_bps for flow, rate_bps in rates.items() if flow not in unknown}
 
     def _specs_of(self, key: FlowKey) -> Iterator[FlowSpec]:
         """Yield the names by which a measured flow may be looked after: its hosts alone, and its whole 5-tuple."""

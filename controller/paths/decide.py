@@ -3,15 +3,16 @@
 A round judges every flow against the measured network and moves the one whose traffic gains most (gain times rate: one
 large flow that finds room relieves a link as much as many small ones), predicts what that does to the links, and judges
 again, up to the round's number of moves. What keeps it calm: a gain must exceed a relative and an absolute margin, a
-flow that moved is held down, after any move the network settles first, and a path must have room for the flow. Only a
-dead path is left at once. Of equally good paths the one with fewer hops wins, and among equal hops the one with less
+flow that moved is held down, after any move the network settles first, and a path must have room for the flow. Whoever
+remembers earlier rounds allows only those flows to move whose wish has lasted (`wishes`). Only a dead path is left at
+once. Of equally good paths the one with fewer hops wins, and among equal hops the one with less
 delay (spec/offload.md, section 4).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from collectors.values import Snapshot
@@ -72,8 +73,12 @@ def decide(
     settings: DecideSettings,
     *,
     now_ns: int,
+    allowed: Container[FlowSpec] | None = None,
 ) -> list[Decision]:
-    """Return this round's moves, at most `moves_per_round`, in the order in which they were found."""
+    """Return this round's moves, at most `moves_per_round`, in the order in which they were found.
+
+    Only flows that are `allowed` move; None allows all.
+    """
     graph = StateGraph.of(network, snapshot, settings)
     placed = dict(current)
     settling = _settling(current.values(), settings, now_ns)
@@ -84,7 +89,8 @@ def decide(
         verdicts = (
             _judge(graph, flow, placed[flow], count)
             for flow in sorted(placed.keys() - moved, key=_order)
-            if _may_move(graph, placed[flow], settings, now_ns, settling=settling)
+            if (allowed is None or flow in allowed)
+            and _may_move(graph, placed[flow], settings, now_ns, settling=settling)
         )
         best = max((verdict for verdict in verdicts if verdict.moves), key=_benefit, default=None)
         if best is None:
@@ -95,6 +101,26 @@ def decide(
         placed[best.flow] = Assignment(new, now_ns, placed[best.flow].rate_bps)
         decisions.append(Decision(now_ns, best.flow, old, new, best.candidates, best.reason))
     return decisions
+
+
+def wishes(
+    snapshot: Snapshot,
+    network: Network,
+    current: Mapping[FlowSpec, Assignment],
+    settings: DecideSettings,
+    *,
+    now_ns: int,
+) -> dict[FlowSpec, Verdict]:
+    """Return the verdicts of all flows that are free and should move, each judged as if it alone did."""
+    graph = StateGraph.of(network, snapshot, settings)
+    settling = _settling(current.values(), settings, now_ns)
+    count = crossings(assignment.path for assignment in current.values())
+    verdicts = (
+        _judge(graph, flow, assignment, count)
+        for flow, assignment in current.items()
+        if _may_move(graph, assignment, settings, now_ns, settling=settling) and not _is_content(graph, assignment)
+    )
+    return {verdict.flow: verdict for verdict in verdicts if verdict.moves}
 
 
 def explain(
@@ -130,6 +156,20 @@ def _may_move(
         return True
     held = assignment.since_ns is not None and now_ns - assignment.since_ns < settings.hold_down_ns
     return not settling and not held
+
+
+def _is_content(graph: StateGraph, assignment: Assignment) -> bool:
+    """Return whether no path can be better by the margins, so that the candidates need not be compared."""
+    path, settings = assignment.path, graph.settings
+    if settings.mode is not Mode.LEAST_DELAY or any(graph.is_dead(key) for key in links_of(path)):
+        return False
+    present_ns = sum(graph.views[key].delay_ns for key in links_of(path))
+    least_ns = graph.least_possible_ns(path[0], path[-1])
+    return least_ns is not None and present_ns - least_ns < _margin_ns(present_ns, settings)
+
+
+def _margin_ns(present_ns: int, settings: DecideSettings) -> float:
+    return max(settings.min_gain * present_ns, settings.min_gain_ns)
 
 
 def _settling(assignments: Iterable[Assignment], settings: DecideSettings, now_ns: int) -> bool:
@@ -207,7 +247,7 @@ def _by_delay(present: PathFigures, roomy: list[PathFigures], settings: DecideSe
     gain_ns = present.delay_ns - best.delay_ns
     if gain_ns <= 0:
         return present, 0.0, f"{_show(present)} has the least delay"
-    if gain_ns < max(settings.min_gain * present.delay_ns, settings.min_gain_ns):
+    if gain_ns < _margin_ns(present.delay_ns, settings):
         return present, 0.0, f"{_show(best)} is better than {_show(present)} by less than the margin"
     return best, gain_ns / present.delay_ns, f"{_show(best)} has less delay than {_show(present)}"
 

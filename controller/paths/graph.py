@@ -128,6 +128,7 @@ class StateGraph:
     settings: DecideSettings
     views: dict[LinkKey, _LinkView] = field(default_factory=dict)
     relieved: set[LinkKey] = field(default_factory=set)
+    _least_ns: dict[str, dict[str, int]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, network: Network, snapshot: Snapshot, settings: DecideSettings) -> StateGraph:
@@ -195,6 +196,19 @@ class StateGraph:
             return tuple(nx.dijkstra_path(self.network.graph, src, dst, weight))
         except nx.NetworkXNoPath:
             return None
+
+    def least_possible_ns(self, src: str, dst: str) -> int | None:
+        """Return the least delay of any path, room or not, before any predicted move; None if there is no path.
+
+        One Dijkstra from each source serves all its flows: most of them are well where they are.
+        """
+        if src not in self._least_ns:
+
+            def weight(tail: str, head: str, _: object) -> int:
+                return self.views[LinkKey(tail, head)].delay_ns
+
+            self._least_ns[src] = nx.single_source_dijkstra_path_length(self.network.graph, src, weight=weight)
+        return self._least_ns[src].get(dst)
 
     def _takes(self, key: LinkKey, own: Own, floor_bps: int) -> bool:
         return self.room_bps(key, own) >= own.rate_bps and self.available_bps(key, own) >= floor_bps

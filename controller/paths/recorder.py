@@ -72,6 +72,10 @@ class Recorder:
         """Return records received from `start_ns` on and before `end_ns`, newest first."""
         return self._select("WHERE received_ns >= ? AND received_ns < ?", (start_ns, end_ns), limit)
 
+    def newest(self, limit: int = 100) -> list[HopRecord]:
+        """Return the newest records of all, newest first."""
+        return self._select("", (), limit)
+
     def count(self) -> int:
         """Return how many records are kept."""
         [(found,)] = self._database.query("SELECT count(*) FROM records")

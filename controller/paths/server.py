@@ -19,6 +19,7 @@ import grpc
 import grpc.aio
 
 from collectors import codec as collector_codec
+from collectors.addresses import SERVER_OPTIONS, unavailable
 from collectors.values import HopRecord, Snapshot
 from controller.errors import PathError
 from controller.intents import FlowSpec, RouteSet
@@ -64,6 +65,9 @@ class PathServer:
     """Runs a core on a feed and serves it; construct it inside a running event loop."""
 
     def __init__(self, core: PathServerCore, recorder: Recorder, settings: PathServerSettings, clock: Clock) -> None:
+        problem = unavailable(settings.listen)
+        if problem is not None:
+            raise PathError(f"cannot serve routes at {settings.listen}: {problem}")
         self._core, self._recorder, self._settings, self._clock = core, recorder, settings, clock
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="paths")
         self._pending: asyncio.Queue[tuple[HopRecord, ...]] = asyncio.Queue(MAX_PENDING_BATCHES)
@@ -78,7 +82,7 @@ class PathServer:
         self.counters: dict[str, int] = dict.fromkeys(
             ("records", "record_batches_dropped", "records_failed", "decisions_dropped", "stale_snapshots"), 0
         )
-        self._server = grpc.aio.server()
+        self._server = grpc.aio.server(options=SERVER_OPTIONS)
         self._server.add_generic_rpc_handlers((self._handlers(),))
         try:
             port = self._server.add_insecure_port(settings.listen)

@@ -36,6 +36,8 @@ class DecideSettings(Strict, frozen=True):
     """... and, where delay decides, by this much delay."""
     min_gain_bps: Annotated[int, msgspec.Meta(ge=0)] = 100_000
     """... and, where bandwidth decides, by this much bandwidth."""
+    confirm_rounds: Positive = 3
+    """A gain must show in this many rounds one after the other before a flow moves; a dead path is left at once."""
     headroom: Share = 0.2
     """A path has room for a flow if, with the flow on it, each of its links keeps this share of its rate free."""
     hold_down_ns: DurationNs = 2_000_000_000

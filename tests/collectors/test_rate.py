@@ -6,40 +6,53 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collectors.rate import RateMeter
+from collectors.rate import SLOTS, RateMeter
 
 SECOND = 1_000_000_000
+WINDOW = 2 * SECOND
 
 
-def test_a_steady_flow_has_its_rate() -> None:
-    meter = RateMeter(2 * SECOND)
-    for number in range(400):
-        meter.add(number * SECOND // 100, 125)
-    # 100 packets of 1000 bit a second; at 4.00 s the window holds those after 2.00 s.
-    assert meter.rate_bps(4 * SECOND) == pytest.approx(100_000, rel=0.01)
+@pytest.mark.parametrize("packets_per_s", [100, 10_000])
+def test_a_steady_flow_has_its_rate(packets_per_s: int) -> None:
+    meter = RateMeter(WINDOW)
+    for number in range(3 * packets_per_s):
+        meter.add(number * SECOND // packets_per_s, 125)
+    assert meter.rate_bps(3 * SECOND) == pytest.approx(1000 * packets_per_s, rel=0.02)
 
 
 def test_one_packet_is_no_rate_and_silence_is_none_left() -> None:
-    meter = RateMeter(2 * SECOND)
+    meter = RateMeter(WINDOW)
+    assert meter.rate_bps(0) is None
+    assert meter.is_dry(0)
     meter.add(0, 1500)
     assert meter.rate_bps(SECOND // 4) is None
     assert meter.rate_bps(SECOND) == 12_000
-    assert meter.rate_bps(2 * SECOND) == 0
-    assert meter.is_dry(0)
+    assert meter.rate_bps(WINDOW) == 0
+    assert not meter.is_dry(0)
+    assert meter.is_dry(1)
     meter.add(3 * SECOND, 1500)
     assert not meter.is_dry(3 * SECOND)
 
 
+def test_memory_is_bounded_at_any_rate() -> None:
+    meter = RateMeter(WINDOW)
+    for number in range(100_000):
+        meter.add(number * 100_000, 1)
+    assert len(meter._slots) <= SLOTS
+
+
 @given(st.lists(st.tuples(st.integers(0, SECOND), st.integers(0, 9000)), min_size=1, max_size=50))
 def test_the_sum_is_that_of_a_plain_reference(steps: list[tuple[int, int]]) -> None:
-    meter, now_ns, seen = RateMeter(2 * SECOND), 0, []
+    meter, now_ns, seen = RateMeter(WINDOW), 0, []
     for gap_ns, size in steps:
         now_ns += gap_ns
         meter.add(now_ns, size)
         seen.append((now_ns, size))
     rate = meter.rate_bps(now_ns)
-    span_ns = min(now_ns - seen[0][0], 2 * SECOND)
-    if span_ns * 4 < 2 * SECOND:
+    slot_ns = WINDOW // SLOTS
+    begins_ns = (now_ns // slot_ns - SLOTS + 1) * slot_ns
+    span_ns = now_ns - max(seen[0][0], begins_ns)
+    if span_ns * 4 < WINDOW:
         assert rate is None
     else:
-        assert rate == sum(size for at, size in seen if at > now_ns - 2 * SECOND) * 8 * SECOND // span_ns
+        assert rate == sum(size for at, size in seen if at >= begins_ns) * 8 * SECOND // span_ns

@@ -89,3 +89,17 @@ def test_a_port_in_use_is_a_clear_error() -> None:
         port = other.getsockname()[1]
         with pytest.raises(CollectorError, match=f"cannot receive reports on UDP 127.0.0.1 port {port}: "):
             ReportReceiver(collector(), ReceiverSettings(address="127.0.0.1", udp_port=port))
+
+
+def test_a_buffer_of_any_size_may_be_asked_for() -> None:
+    asyncio.run(made(ReceiverSettings(address="127.0.0.1", udp_port=0, socket_buffer_bytes=1 << 40)))
+
+
+def test_a_name_that_is_no_name_is_refused() -> None:
+    with pytest.raises(CollectorError, match="cannot receive reports on UDP"):
+        asyncio.run(made(ReceiverSettings(address="x" * 70 + ".org", udp_port=0)))
+
+
+async def made(settings: ReceiverSettings) -> None:
+    """Make a receiver and close it."""
+    ReportReceiver(collector(), settings).close()

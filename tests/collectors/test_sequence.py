@@ -177,3 +177,18 @@ def test_the_wrap_is_exhaustively_like_any_other_place() -> None:
             near, _ = account([n + offset + 2 * MODULUS for n in shape])
             far, _ = account([n + 500_000 for n in shape])
             assert figures(near) == figures(far), (offset, shape)
+
+
+def test_one_stray_old_report_is_no_restart() -> None:
+    tracker = SequenceTracker(SETTINGS, 40, 0)
+    for number in (41, 42, 3, 43, 44):
+        tracker.observe(number, 0)
+    # 3 looked like a restart until 43 went on as if nothing had been: nothing is lost, one report came late.
+    assert figures(tracker) == (5, 0, 1, 0, 0)
+
+
+def test_a_restart_that_goes_on_stays_one() -> None:
+    tracker = SequenceTracker(SETTINGS, 40, 0)
+    for number in (41, 3, 4, 5):
+        tracker.observe(number, 0)
+    assert figures(tracker) == (5, 0, 0, 0, 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from ipaddress import IPv4Address
 from itertools import permutations
 
 import pytest
@@ -350,3 +351,12 @@ def test_a_flows_rate_counts_the_packets_that_a_sample_stands_for() -> None:
     bench.clock.advance_to(2_000_000_000)
     # 50 measured packets a second, each for 10 of 1000 bytes on the wire.
     assert bench.snapshot().paths[FLOW].rate_bps == pytest.approx(4_000_000, rel=0.02)
+
+
+def test_rates_of_flows_without_a_path_are_bounded() -> None:
+    counters = Counters()
+    builder = NetworkStateBuilder(build_topology(), VirtualClock(), StateSettings(max_flows=10), counters)
+    for port in range(100):
+        builder.count(FlowKey(IPv4Address("192.0.2.1"), IPv4Address("192.0.2.2"), 17, port, 1), 100)
+    assert len(builder._rates) == 10
+    assert counters[Count.RATES_FORGOTTEN] == 90

@@ -28,7 +28,7 @@ from controller.cli import main
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
-SHOWN_ELSEWHERE = {"demo.md": ROOT / "tests/integration/test_demo.py"}
+SHOWN_ELSEWHERE = {"demo.md": ROOT / "tests/integration/test_demo_command.py"}
 """Pages whose example is a test of its own, with that test."""
 
 _BLOCK = re.compile(

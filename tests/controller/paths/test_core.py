@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from ipaddress import IPv4Address
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from collectors.values import DelaySource, FlowKey, LinkState, PathState, Snapshot
 from controller.errors import PathError
@@ -21,7 +23,7 @@ MakeTopology = Callable[..., Topology]
 
 MS = 1_000_000
 AD = FlowSpec("ha", "hd")
-SETTINGS = DecideSettings(hold_down_ns=1000 * MS, settle_ns=0, min_gain_ns=MS)
+SETTINGS = DecideSettings(hold_down_ns=1000 * MS, settle_ns=0, min_gain_ns=MS, confirm_rounds=1)
 MANAGED = (ManagedFlow(src="ha", dst="hd", rate_bps=1_000_000),)
 
 
@@ -153,3 +155,55 @@ def test_why_tells_the_present_state_and_the_last_moves(topology: Topology) -> N
 def test_settings_that_name_an_unknown_host_are_refused(topology: Topology) -> None:
     with pytest.raises(PathError, match="topology diamond has no host 'nobody'"):
         PathServerCore(topology, SETTINGS, flows=(ManagedFlow(src="nobody", dst="hd"),))
+
+
+def test_a_gain_must_last_before_a_flow_moves(topology: Topology) -> None:
+    core = PathServerCore(topology, replace(SETTINGS, confirm_rounds=3), flows=MANAGED)
+    noisy, calm = snapshot(topology, queues={"ab": 40}), snapshot(topology)
+    for number, taken in enumerate((noisy, noisy, calm, noisy, noisy)):
+        assert core.step(taken, number * 100 * MS) is None
+    assert "in 2 of the 3 rounds" in core.why(AD, 500 * MS).reason
+    assert core.step(noisy, 500 * MS) is not None
+
+
+def test_a_dead_path_is_left_at_once(topology: Topology) -> None:
+    settings = replace(SETTINGS, confirm_rounds=9, dead_after_ns=10 * MS)
+    core = PathServerCore(topology, settings, flows=MANAGED)
+    taken = snapshot(topology, queues={"ab": 0})
+    silent = {key: dataclasses.replace(state, age_ns=11 * MS) for key, state in taken.links.items()}
+    assert core.step(dataclasses.replace(taken, links=silent), 0) is not None
+
+
+def test_restored_routes_wait_for_telemetry_before_they_are_forgotten(topology: Topology, tmp_path: Path) -> None:
+    """The time of a move says nothing of when the flow was seen; after a reboot it may even lie ahead."""
+    for moved_ns in (100 * MS, 10**15):
+        store = PathStore(Database(str(tmp_path / f"{moved_ns}.db")), max_decisions=9)
+        core = PathServerCore(topology, SETTINGS, store=store)
+        assert core.step(snapshot(topology, queues={"ab": 40}, paths=("abd",)), moved_ns) is not None
+        again = PathServerCore(topology, SETTINGS, store=store, forget_after_ns=500 * MS)
+        now_ns = 10_000 * MS
+        still = snapshot(topology, queues={"ab": 40})
+        assert again.step(still, now_ns) is None
+        assert again.flows == 1
+        gone = again.step(still, now_ns + 501 * MS)
+        assert gone is not None
+        assert gone.routes == ()
+
+
+def test_a_saved_route_of_a_flow_no_longer_listed_is_dropped(topology: Topology, tmp_path: Path) -> None:
+    store = PathStore(Database(str(tmp_path / "paths.db")), max_decisions=9)
+    PathServerCore(topology, SETTINGS, flows=MANAGED, store=store).step(snapshot(topology, queues={"ab": 40}), 0)
+    again = PathServerCore(topology, SETTINGS, flows=(ManagedFlow(src="hb", dst="hd"),), store=store)
+    assert again.routes.routes == ()
+    assert again.counters["saved_routes_dropped"] == 1
+
+
+def test_of_several_flows_between_two_hosts_the_largest_says_the_path(diamond_of: MakeTopology) -> None:
+    topology = diamond_of((5 * MS, 5 * MS, 5 * MS, 5 * MS, 20 * MS))
+    core = PathServerCore(topology, SETTINGS)
+    taken = snapshot(topology, paths=("abd", "acd"))
+    rates = dict(zip(taken.paths, (1_000, 900_000), strict=True))
+    paths = {key: dataclasses.replace(state, rate_bps=rates[key]) for key, state in taken.paths.items()}
+    taken = dataclasses.replace(taken, paths=paths)
+    core.step(taken, 0)
+    assert core.current(taken, 0)[AD].path == ("a", "c", "d")

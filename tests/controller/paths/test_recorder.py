@@ -74,7 +74,7 @@ def test_records_of_a_link_are_those_of_its_port(recorder: Recorder, diamond: To
         recorder.of_link(diamond, LinkKey("ha", "a"))
 
 
-def test_a_query_names_exactly_one_thing(recorder: Recorder, diamond: Topology) -> None:
+def test_a_query_names_at_most_one_thing(recorder: Recorder, diamond: Topology) -> None:
     recorder.record([record(5)])
     between = RecordQuery(src="10.0.1.1", dst="10.0.4.1")
     assert len(answer(recorder, diamond, between)) == 1
@@ -82,8 +82,13 @@ def test_a_query_names_exactly_one_thing(recorder: Recorder, diamond: Topology) 
     assert len(answer(recorder, diamond, replace(between, protocol=6))) == 0
     assert len(answer(recorder, diamond, RecordQuery(link=LinkKey("a", "b")))) == 1
     assert len(answer(recorder, diamond, RecordQuery(start_ns=0, end_ns=9))) == 1
+    assert len(answer(recorder, diamond, RecordQuery())) == 1
     wrong = (
-        (RecordQuery(), "only one of them"),
+        (replace(between, src_port=5000), "names the protocol"),
+        (replace(between, protocol=1 << 70), "is not 0 to 255"),
+        (RecordQuery(dst="10.0.4.1"), "does not appear to be"),
+        (RecordQuery(start_ns=0, end_ns=1 << 63), "no span of time"),
+        (RecordQuery(start_ns=-1, end_ns=5), "no span of time"),
         (replace(between, link=LinkKey("a", "b")), "only one of them"),
         (RecordQuery(start_ns=1), "a start and an end"),
         (RecordQuery(src="ha", dst="hb"), "'ha' does not appear to be an IPv4 or IPv6 address"),

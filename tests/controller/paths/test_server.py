@@ -87,7 +87,7 @@ async def running(topology: Topology, folder: Path) -> AsyncIterator[Bench]:
         feed="unused",
         listen=f"unix:{folder}/paths.sock",
         flows=(ManagedFlow(src="ha", dst="hd", rate_bps=1_000_000),),
-        decide=DecideSettings(settle_ns=0, hold_down_ns=0),
+        decide=DecideSettings(settle_ns=0, hold_down_ns=0, confirm_rounds=1),
         records=RecordSettings(database=str(folder / "paths.db")),
     )
     feed, clock, stop, ready = FakeFeed(), VirtualClock(), asyncio.Event(), asyncio.Event()
@@ -147,7 +147,11 @@ def test_records_are_kept_and_found(topology: Topology, tmp_path: Path) -> None:
             assert found == (hop(2), hop(1))
             assert (await bench.client.status()).counters["records"] == 2
             with pytest.raises(PathError, match="only one of them"):
-                await bench.client.records(RecordQuery())
+                await bench.client.records(RecordQuery(link=LinkKey("a", "b"), start_ns=0, end_ns=1))
+            with pytest.raises(PathError, match="no span of time"):
+                await bench.client.records(RecordQuery(start_ns=0, end_ns=1 << 63))
+            assert await bench.client.records(RecordQuery(limit=1)) == (hop(2),)
+            assert (await bench.client.current_routes()).version == 0
 
     play(scene())
 
@@ -175,7 +179,7 @@ def test_a_client_outlives_a_restart_and_gets_the_same_routes_again(topology: To
 def test_an_old_snapshot_is_counted_and_moves_nothing(topology: Topology, tmp_path: Path) -> None:
     async def scene() -> None:
         settings = PathServerSettings(topology="", feed="", listen=f"unix:{tmp_path}/x.sock", max_snapshot_age_ns=5)
-        core = PathServerCore(topology, DecideSettings(), flows=(ManagedFlow(src="ha", dst="hd"),))
+        core = PathServerCore(topology, DecideSettings(confirm_rounds=1), flows=(ManagedFlow(src="ha", dst="hd"),))
         database = Database(":memory:")
         server = PathServer(core, Recorder(database, max_records=1), settings, VirtualClock(100))
         await server.step(congested(topology), arrived_ns=94)

@@ -1,0 +1,89 @@
+"""gRPC addresses of ours, `unix:PATH` or `HOST:PORT`, checked before gRPC sees them.
+
+gRPC takes a missing port for 443, lets two servers share a port, and takes a unix socket away from the server that
+listens there; what it then says has several lines.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+
+SERVER_OPTIONS: Final = (("grpc.so_reuseport", 0),)
+"""Options of every server of ours: a port that is taken is an error."""
+
+_UNIX: Final = "unix:"
+_ABSTRACT: Final = "unix-abstract:"
+_UNIX_PATH_BYTES: Final = 107
+_PROBE_S: Final = 1.0
+
+
+def malformed(address: str) -> str | None:
+    """Return why nothing can listen or be called at an address, None if something might."""
+    if address.startswith(_ABSTRACT):
+        return None
+    if address.startswith(_UNIX):
+        path = _path(address)
+        if not path or "\0" in path:
+            return "names no socket"
+        size = len(os.fsencode(path))
+        return f"the path has {size} bytes, a socket's at most {_UNIX_PATH_BYTES}" if size > _UNIX_PATH_BYTES else None
+    host, _, port = address.rpartition(":")
+    if host and port.isascii() and port.isdigit() and int(port) <= 0xFFFF:
+        return None
+    return "is neither unix:PATH nor HOST:PORT"
+
+
+def unavailable(address: str) -> str | None:
+    """Return why a server cannot listen at an address, None if it should be able to; port 0 is a free one."""
+    problem = malformed(address)
+    if problem is not None or address.startswith(_ABSTRACT):
+        return problem
+    if address.startswith(_UNIX):
+        return _unix_unavailable(Path(_path(address)))
+    return _port_unavailable(address)
+
+
+def _path(address: str) -> str:
+    return address.removeprefix(_UNIX).removeprefix("//")
+
+
+def _unix_unavailable(path: Path) -> str | None:
+    folder = path.parent
+    if not folder.is_dir():
+        return f"there is no folder {folder}"
+    if not os.access(folder, os.W_OK | os.X_OK):
+        return f"folder {folder} may not be written to"
+    try:
+        if not stat.S_ISSOCK(path.stat().st_mode):
+            return "something that is no socket is there"
+    except FileNotFoundError:
+        return None
+    with closing(socket.socket(socket.AF_UNIX)) as probe:
+        probe.settimeout(_PROBE_S)
+        try:
+            probe.connect(str(path))
+        except ConnectionRefusedError:
+            # Left behind by a server that was killed: gRPC removes it.
+            return None
+        except OSError as error:
+            return error.strerror or str(error)
+    return "another process listens there"
+
+
+def _port_unavailable(address: str) -> str | None:
+    host, _, port = address.rpartition(":")
+    try:
+        found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
+        family, kind, protocol, _, place = found[0]
+        with closing(socket.socket(family, kind, protocol)) as probe:
+            # As gRPC does: connections of a server that has ended do not hold the port.
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(place)
+    except (OSError, UnicodeError) as error:
+        return getattr(error, "strerror", None) or str(error)
+    return None

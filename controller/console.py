@@ -1,0 +1,13 @@
+"""Where commands print: the terminal, or plain text of a width that tables fit into."""
+
+from __future__ import annotations
+
+from rich.console import Console
+
+_PLAIN_WIDTH = 140
+
+
+def plain_or_terminal() -> Console:
+    """Return the console; where there is no terminal, wide enough that tables lose nothing."""
+    found = Console()
+    return found if found.is_terminal else Console(width=max(found.width, _PLAIN_WIDTH))

@@ -1,0 +1,85 @@
+"""Addresses to listen at: what gRPC would share, steal or explain badly is refused in one line."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from collectors.addresses import malformed, unavailable
+from collectors.collector import Collector
+from collectors.errors import CollectorError, FeedError
+from collectors.feed import FeedServer, FeedSettings
+from collectors.feed_client import FeedClient, FeedClientSettings
+from dataplane.clock import VirtualClock
+from tests.collectors.reports import build_topology
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """Return a folder with a short name: a unix socket's path has about 100 bytes."""
+    with TemporaryDirectory(prefix="at") as name:
+        yield Path(name)
+
+
+@pytest.mark.parametrize(
+    "address", ["", "x", "127.0.0.1", ":5", "h:", "h:x", "h:65536", "h:-1", "h:²", "unix:", "unix:a\0"]
+)
+def test_what_is_no_address(address: str) -> None:
+    assert malformed(address) is not None
+    assert unavailable(address) is not None
+
+
+@pytest.mark.parametrize("address", ["localhost:1", "[::1]:65535", "unix:x", "unix:///tmp/x", "unix-abstract:x"])
+def test_what_is_one(address: str) -> None:
+    assert malformed(address) is None
+
+
+def test_a_path_is_as_long_as_a_socket_allows() -> None:
+    assert malformed("unix:" + "x" * 107) is None
+    assert malformed("unix:" + "x" * 108) == "the path has 108 bytes, a socket's at most 107"
+
+
+def test_what_is_taken_is_not_available(folder: Path) -> None:
+    assert unavailable(f"unix:{folder}/none/s") == f"there is no folder {folder}/none"
+    (folder / "file").write_text("", encoding="utf-8")
+    assert unavailable(f"unix:{folder}/file") == "something that is no socket is there"
+    with closing(socket.socket(socket.AF_UNIX)) as server:
+        server.bind(str(folder / "s"))
+        server.listen()
+        assert unavailable(f"unix:{folder}/s") == "another process listens there"
+    assert unavailable(f"unix:{folder}/s") is None  # left behind, to be removed
+    with closing(socket.create_server(("127.0.0.1", 0))) as tcp:
+        port = tcp.getsockname()[1]
+        assert unavailable(f"127.0.0.1:{port}") == "Address already in use"
+    assert unavailable("no.such.host.invalid:1") is not None
+    assert unavailable("127.0.0.1:0") is None
+
+
+@pytest.mark.parametrize("kind", ["unix", "tcp"])
+def test_a_second_server_is_refused_and_the_first_one_goes_on(folder: Path, kind: str) -> None:
+    async def scene() -> None:
+        collector = Collector(build_topology(), VirtualClock())
+        first = FeedServer(collector, FeedSettings(address=f"unix:{folder}/s" if kind == "unix" else "127.0.0.1:0"))
+        await first.start()
+        with pytest.raises(CollectorError, match=r"cannot serve the feed at .*: (another process|Address already)"):
+            FeedServer(collector, FeedSettings(address=first.address))
+        async with FeedClient(FeedClientSettings(address=first.address)) as client:
+            assert (await client.status()).counters == {}
+        await first.stop()
+
+    asyncio.run(asyncio.wait_for(scene(), 20))
+
+
+def test_a_client_is_told_at_once() -> None:
+    async def scene() -> None:
+        with pytest.raises(FeedError, match=r"collector at 'nowhere': is neither unix:PATH nor HOST:PORT"):
+            async with FeedClient(FeedClientSettings(address="nowhere")):
+                pass
+
+    asyncio.run(scene())

@@ -1,0 +1,176 @@
+"""The command line beside the daemons: help, topologies, and questions to a path server that runs."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from ipaddress import IPv4Address
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from typer.testing import CliRunner
+
+from collectors.values import DelaySource, FlowKey, HopRecord, LinkState, PathState, Snapshot
+from controller import cli
+from controller.cli.app import app
+from controller.paths.process import serve
+from controller.paths.settings import DecideSettings, PathServerSettings
+from dataplane.clock import VirtualClock
+from dataplane.errors import MillraceError
+from dataplane.fabric.topology import LinkKey, Topology
+
+MS = 1_000_000
+FLOW = FlowKey(IPv4Address("10.0.1.1"), IPv4Address("10.0.4.1"), 17, 5000, 6000)
+runner = CliRunner()
+
+
+def run(*arguments: str) -> str:
+    """Return what a command prints; raise what it raises."""
+    done = runner.invoke(app, list(arguments), catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+class Feed:
+    """Shows one flow over a full link, once per round, and one hop record."""
+
+    def __init__(self, topology: Topology, decided: threading.Event) -> None:
+        link = topology.directed_links[LinkKey("a", "b")]
+        full = LinkState(
+            link.key, link.rate_bps, 60 * MS, 60 * MS, 60 * MS, 9.0, 0.5, 5_000_000, None, 0, 9, DelaySource.STAMPS
+        )
+        path = PathState(FLOW, ("a", "b", "d"), 60 * MS, 5_000_000, 0, 100_000)
+        self._snapshot = Snapshot(0, {link.key: full}, {FLOW: path}, {})
+        self._decided = decided
+
+    async def snapshots(self, interval_ns: int) -> AsyncIterator[Snapshot]:
+        assert interval_ns > 0
+        for _ in range(20):
+            yield self._snapshot
+            await asyncio.sleep(0.01)
+        self._decided.set()
+        await asyncio.Event().wait()
+
+    async def records(self) -> AsyncIterator[tuple[HopRecord, ...]]:
+        yield (HopRecord(1, FLOW, 1, 1, 0, None, 1, 1, 2, 7000, 0, 3, 10, 7010, 999, 1),)
+        await asyncio.Event().wait()
+
+
+@contextmanager
+def path_server(topology: Topology) -> Iterator[str]:
+    """Run a path server in a thread; yield its address when it has decided."""
+    with TemporaryDirectory(prefix="cli") as folder:
+        address, decided, ended = f"unix:{folder}/paths", threading.Event(), threading.Event()
+        settings = PathServerSettings(
+            topology="", feed="", listen=address, decide=DecideSettings(hold_down_ns=0, settle_ns=0)
+        )
+
+        async def scene() -> None:
+            stop, loop = asyncio.Event(), asyncio.get_running_loop()
+            told = loop.run_in_executor(None, ended.wait)
+            told.add_done_callback(lambda _: stop.set())
+            await serve(settings, topology, Feed(topology, decided), VirtualClock(), stop)
+
+        thread = threading.Thread(target=lambda: asyncio.run(scene()))
+        thread.start()
+        try:
+            assert decided.wait(20)
+            yield address
+        finally:
+            ended.set()
+            thread.join(20)
+            assert not thread.is_alive()
+
+
+@pytest.fixture(scope="module")
+def server(diamond: Topology) -> Iterator[str]:
+    """Return the address of a path server that has moved ha->hd off a->b."""
+    with path_server(diamond) as address:
+        yield address
+
+
+def test_routes_and_reasons_of_a_live_path_server(server: str) -> None:
+    assert "ha → hd │ a c d" in run("paths", "routes", "--server", server)
+    said = run("paths", "why", "ha", "hd", "--server", server)
+    assert "│ now │ a c d" in said
+    assert "has less delay than a-b-d" in said
+    assert "moved at" in said
+
+
+@pytest.mark.parametrize("which", [(), ("--src", "10.0.1.1", "--dst", "10.0.4.1"), ("--link", "a->b")])
+def test_records_of_a_live_path_server(server: str, which: tuple[str, ...]) -> None:
+    said = run("paths", "records", "--server", server, *which)
+    assert "10.0.1.1:5000 → 10.0.4.1:6000 │ 0   │ 1    │ 1  │ 2   │ 7          │ 3     │ 999" in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (("why", "ha", "hx"), "ha->hx is not looked after"),
+        (("why", "ha", "hd", "--protocol", "6"), "ha->hd is not looked after"),
+        (("records", "--src", "x"), "does not appear to be an IPv4 or IPv6 address"),
+        (("records", "--link", "a->x"), "has no link a->x"),
+    ],
+)
+def test_questions_without_an_answer(server: str, arguments: tuple[str, ...], problem: str) -> None:
+    with pytest.raises(MillraceError, match=problem):
+        run("paths", *arguments, "--server", server)
+
+
+@pytest.mark.parametrize("question", [("routes",), ("why", "a", "b"), ("records",)])
+@pytest.mark.parametrize("address", ["unix:/none/here", "nowhere", ""])
+def test_a_path_server_that_is_not_there_is_said_at_once(question: tuple[str, ...], address: str) -> None:
+    with pytest.raises(MillraceError, match="path server at"):
+        run("paths", *question, "--server", address)
+
+
+def test_wrong_usage_is_status_2(server: str) -> None:
+    assert runner.invoke(app, ["paths", "records", "--server", server, "--link", "ab"]).exit_code == 2
+    assert runner.invoke(app, ["topology", "check"]).exit_code == 2
+    assert runner.invoke(app, ["demo", "--seed", "x"]).exit_code == 2
+
+
+def test_help_of_everything(capfd: pytest.CaptureFixture[str]) -> None:
+    said = run("--help")
+    for command in ("demo", "switch", "collector", "controller", "clean", "paths", "topology"):
+        assert command in said
+    # The switch's own parser prints; it knows nothing of the runner.
+    printed = run("switch", "--help") + capfd.readouterr().out
+    for option in ("--grpc-server-addr", "--cpu-port", "--device-id"):
+        assert option in printed
+
+
+def test_topologies_are_listed_checked_and_shown(tmp_path: Path) -> None:
+    assert run("topology", "list").split() == ["abilene", "fat-tree-4", "geant", "leaf-spine"]
+    for name in ("abilene", "leaf-spine:spines=2,leaves=3"):
+        assert "switches" in run("topology", "check", name)
+    shown = run("topology", "show", "leaf-spine")
+    assert "│ leaf1     │ 4    │ spine1 │ 1    │ 10 Gbit/s │ 1 us  │ 256   │" in shown
+    bad = tmp_path / "bad.yaml"
+    bad.write_text("millrace: 1\nname: bad\nswitches: [{name: s1, colour: red}]\n", encoding="utf-8")
+    with pytest.raises(MillraceError, match=r"bad.yaml:3: switches\[0\].colour: unknown key"):
+        run("topology", "check", str(bad))
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "said"),
+    [
+        (MillraceError("no way"), 1, "millrace: no way\n"),
+        (ImportError("No module named 'rich'"), 1, "millrace: No module named 'rich'\n"),
+        (KeyboardInterrupt(), 130, ""),
+    ],
+)
+def test_what_ends_the_command_is_a_line_and_a_status(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: BaseException, status: int, said: str
+) -> None:
+    def fail(**_: object) -> None:
+        raise error
+
+    monkeypatch.setattr("controller.cli.app.app", fail)
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == status
+    assert capsys.readouterr().err == said

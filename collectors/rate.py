@@ -11,8 +11,9 @@ FRAMING_BYTES: Final = 38
 SLOTS: Final = 64
 """Parts of the window whose packets are kept as one sum: a flow costs as much memory at any rate."""
 
-_LEAST_SHARE: Final = 4
-"""A rate is told after this part (one over) of the window: a single packet is not a rate."""
+_YOUNGEST: Final = 16
+"""A flow counts as at least this part (one over) of the window old: rather too high a rate at first than none, since a
+new flow that is taken for silent is moved where it has no room."""
 
 
 class RateMeter:
@@ -40,15 +41,13 @@ class RateMeter:
         self._prune(now_ns)
 
     def rate_bps(self, now_ns: int) -> int | None:
-        """Return bit/s over the window, or over the flow's life while it is younger; None while it is too young."""
+        """Return bit/s over the window, or over the flow's life while it is younger; None before its first packet."""
         if self._first_ns is None:
             return None
         self._prune(now_ns)
         # The window begins with a whole slot, as what leaves it does.
         begins_ns = (now_ns // self._slot_ns - SLOTS + 1) * self._slot_ns
-        span_ns = now_ns - max(self._first_ns, begins_ns)
-        if span_ns * _LEAST_SHARE < self._window_ns:
-            return None
+        span_ns = max(now_ns - max(self._first_ns, begins_ns), self._window_ns // _YOUNGEST, 1)
         return self._bytes * 8 * 1_000_000_000 // span_ns
 
     def is_dry(self, limit_ns: int) -> bool:

@@ -201,7 +201,7 @@ class PathServerCore:
     def _measured_rates_bps(self, snapshot: Snapshot) -> Mapping[FlowSpec, int]:
         """Return what telemetry says that each flow sends; flows between the same hosts add up.
 
-        A pair of hosts with a flow too new to have a rate has none itself: the sum would take it for silent.
+        A pair of hosts with a flow that has no rate yet has none itself: the sum would take it for silent.
         """
         rates: Counter[FlowSpec] = Counter()
         unknown: set[FlowSpec] = set()

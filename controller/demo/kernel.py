@@ -199,6 +199,9 @@ class KernelRun:
     async def _listen(self, paths: RouteClient) -> None:
         async for decision in paths.decisions(recent=0):
             time_ns = decision.time_ns - self._origin_ns
+            if time_ns > self.scenario.end_ns:
+                # The flows have ended; that the path server goes on deciding is no part of the run.
+                continue
             move = Move(time_ns, decision.flow, decision.old_path, decision.new_path, decision.reason)
             if time_ns >= self.scenario.congest_ns:
                 self._keep("during")

@@ -33,7 +33,7 @@ class Panel:
 def draw(topology: Topology, panels: Sequence[Panel], stem: Path) -> tuple[Path, Path]:
     """Write `stem`.png and `stem`.svg with one map a panel; return both paths."""
     mpl.rcParams["svg.hashsalt"] = "millrace"
-    figure = Figure(figsize=(7.0 * len(panels), 4.6), layout="constrained")
+    figure = Figure(figsize=(7.0 * len(panels), 6.4), layout="constrained")
     positions = positions_of(topology)
     norm = _delay_scale(topology, panels)
     axes = figure.subplots(1, len(panels), squeeze=False)[0]

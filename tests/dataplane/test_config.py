@@ -4,6 +4,8 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dataplane.config import Strict, load, load_document, loads, loads_document
 from dataplane.errors import ConfigError
@@ -75,3 +77,18 @@ def test_aliases_that_stand_for_more_than_memory_holds_are_no_trouble() -> None:
     lines = ["a0: &a0 [x, x]"] + [f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]" for n in range(1, 100)]
     with pytest.raises(ConfigError):
         loads("\n".join(lines), Settings)
+
+
+@given(text=st.text(max_size=80), toml=st.booleans())
+def test_any_text_is_a_value_or_a_config_error(text: str, toml: bool) -> None:
+    for candidate in (text, TEXT + text, f"name: {text}"):
+        found: Settings | ConfigError
+        try:
+            found = loads(candidate, Settings, file="f", toml=toml)
+        except ConfigError as error:
+            found = error
+        if isinstance(found, ConfigError):
+            assert str(found).startswith("f")
+            assert "\n" not in str(found)
+        else:
+            assert isinstance(found.name, str)

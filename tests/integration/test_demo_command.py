@@ -139,3 +139,27 @@ def test_what_the_demo_cannot_do_is_one_clear_line(
     assert done.stderr.startswith("millrace: ")
     assert problem in done.stderr
     assert not list((folder / "out").rglob("records.sqlite*"))
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_the_same_demo_runs_with_real_packets(folder: Path) -> None:
+    out = folder / "out" / "kernel"
+    command = [sys.executable, "-m", "controller.cli", "demo", "--time", "kernel", "--topology", "abilene"]
+    command += ["--demands", str(ROOT / "topologies" / "abilene-demands.csv"), "--out", str(out)]
+    done = subprocess.run(
+        [*command, "--settings", str(folder / "demo.yaml")],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "TERM": "dumb"},
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "moved flows, mean" in done.stdout
+    figures = json.loads((out / "figures.json").read_text(encoding="utf-8"))
+    assert figures.keys() == FIGURES
+    assert figures["reports"] > 100
+    assert figures["moves"] >= 1
+    with closing(sqlite3.connect(out / "records.sqlite")) as database:
+        assert database.execute("SELECT count(*) FROM records").fetchone()[0] > figures["reports"]

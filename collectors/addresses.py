@@ -16,10 +16,23 @@ from typing import Final
 SERVER_OPTIONS: Final = (("grpc.so_reuseport", 0),)
 """Options of every server of ours: a port that is taken is an error."""
 
+_LEAST_RECONNECT_MS: Final = 100
+
 _UNIX: Final = "unix:"
 _ABSTRACT: Final = "unix-abstract:"
 _UNIX_PATH_BYTES: Final = 107
 _PROBE_S: Final = 1.0
+
+
+def client_options(longest_wait_ns: int) -> list[tuple[str, int]]:
+    """Return the options of every client of ours: messages of any size, no proxy, reconnecting soon and for ever."""
+    return [
+        ("grpc.max_receive_message_length", -1),
+        ("grpc.enable_http_proxy", 0),
+        ("grpc.initial_reconnect_backoff_ms", _LEAST_RECONNECT_MS),
+        ("grpc.min_reconnect_backoff_ms", _LEAST_RECONNECT_MS),
+        ("grpc.max_reconnect_backoff_ms", max(longest_wait_ns // 1_000_000, _LEAST_RECONNECT_MS)),
+    ]
 
 
 def malformed(address: str) -> str | None:

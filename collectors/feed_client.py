@@ -12,7 +12,7 @@ import grpc
 import grpc.aio
 
 from collectors import codec
-from collectors.addresses import malformed
+from collectors.addresses import client_options, malformed
 from collectors.errors import FeedError
 from collectors.feed import SERVICE
 from collectors.settings import Positive
@@ -63,14 +63,7 @@ class FeedClient:
         problem = malformed(self._settings.address)
         if problem is not None:
             raise FeedError(f"collector at {self._settings.address!r}: {problem}")
-        longest_ms = self._settings.longest_wait_ns // 1_000_000
-        options = [
-            ("grpc.max_receive_message_length", -1),
-            ("grpc.enable_http_proxy", 0),
-            ("grpc.initial_reconnect_backoff_ms", 100),
-            ("grpc.min_reconnect_backoff_ms", 100),
-            ("grpc.max_reconnect_backoff_ms", max(longest_ms, 100)),
-        ]
+        options = client_options(self._settings.longest_wait_ns)
         self._channel = grpc.aio.insecure_channel(self._settings.address, options=options)
         return self
 

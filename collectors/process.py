@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from collectors.collector import Collector
 from collectors.feed import FeedServer, FeedSettings
 from collectors.receiver import ReceiverSettings, ReportReceiver
 from collectors.settings import CollectorSettings
+from collectors.stopping import stop_on_signals
 from dataplane.clock import Clock, MonotonicClock
 from dataplane.config import Strict, load
 from dataplane.fabric.topology import Topology
@@ -47,10 +47,7 @@ def run(settings: CollectorProcessSettings, on_ready: Callable[[str], None] | No
 async def _until_signalled(
     settings: CollectorProcessSettings, topology: Topology, on_ready: Callable[[str], None] | None
 ) -> None:
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
+    stop = stop_on_signals()
     await serve(settings, topology, MonotonicClock(), stop, on_ready)
 
 

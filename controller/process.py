@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import signal
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
+from collectors.stopping import stop_on_signals
 from controller.coordinator import Coordinator
 from controller.daemon import Connect, Daemon, SwitchSession
 from controller.daemon_settings import DaemonSettings
@@ -40,10 +40,7 @@ def run(settings: DaemonSettings, on_ready: Callable[[str], None] | None = None)
 async def _until_signalled(
     settings: DaemonSettings, topology: Topology, on_ready: Callable[[str], None] | None
 ) -> None:
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
+    stop = stop_on_signals()
     await serve(settings, topology, MonotonicClock(), stop, on_ready=on_ready)
 
 

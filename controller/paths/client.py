@@ -13,7 +13,7 @@ import grpc.aio
 import msgspec
 
 from collectors import codec as collector_codec
-from collectors.addresses import malformed
+from collectors.addresses import client_options, malformed
 from collectors.errors import FeedError
 from collectors.values import HopRecord
 from controller.backoff import Backoff
@@ -69,13 +69,7 @@ class RouteClient:
         problem = malformed(self._settings.address)
         if problem is not None:
             raise PathError(f"path server at {self._settings.address!r}: {problem}")
-        options = [
-            ("grpc.max_receive_message_length", -1),
-            ("grpc.enable_http_proxy", 0),
-            ("grpc.initial_reconnect_backoff_ms", 100),
-            ("grpc.min_reconnect_backoff_ms", 100),
-            ("grpc.max_reconnect_backoff_ms", max(self._settings.longest_wait_ns // 1_000_000, 100)),
-        ]
+        options = client_options(self._settings.longest_wait_ns)
         self._channel = grpc.aio.insecure_channel(self._settings.address, options=options)
         return self
 

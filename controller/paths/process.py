@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 from collections.abc import Callable
 from pathlib import Path
 
 from collectors.feed_client import FeedClient, FeedClientSettings
+from collectors.stopping import stop_on_signals
 from controller.paths.core import PathServerCore
 from controller.paths.database import Database
 from controller.paths.recorder import Recorder
@@ -38,10 +38,7 @@ def run(settings: PathServerSettings, on_ready: Callable[[str], None] | None = N
 async def _until_signalled(
     settings: PathServerSettings, topology: Topology, on_ready: Callable[[str], None] | None
 ) -> None:
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
+    stop = stop_on_signals()
     async with FeedClient(FeedClientSettings(address=settings.feed), on_wait=LOGGER.warning) as feed:
         await serve(settings, topology, feed, MonotonicClock(), stop, on_ready=on_ready)
 

@@ -8,6 +8,7 @@ MillraceError
 │   ├── PortError          a port is missing, busy, or without rights
 │   ├── EntryError         a table, group, counter or register entry cannot be written or read
 │   └── P4RuntimeError     a P4Runtime request is refused, with its gRPC code (dataplane/switch/p4runtime/errors.py)
+├── NativeError            a kernel breaks the rules of its language (dataplane/native/errors.py)
 └── FabricError            a fabric cannot be built, run or torn down
 collectors/errors.py and controller/errors.py hang their own branches below MillraceError.
 """

@@ -1,0 +1,249 @@
+"""What kernels can do beside arithmetic, as declarations; dataplane/native/lowering.py says what becomes of each.
+
+A `place` is a field or an element, written as it would be read: `atomic_add(ring.tail, 1)`. Bytes are counted from the
+array's start; wide loads and stores need no alignment. Casts, `address`, `sizeof` and `array_at` work in Python, too.
+"""
+
+# ruff: noqa: ARG001 - these are declarations
+from __future__ import annotations
+
+import ctypes
+from typing import Any, NoReturn, TypeVar
+
+from dataplane.native.arrays import Array, address_of
+from dataplane.native.errors import NativeError
+from dataplane.native.scalars import I32, I64, U8, U16, U32, U64
+from dataplane.native.shapes import element_ctype, shape_of
+from dataplane.native.structs import Struct
+
+T = TypeVar("T")
+S = TypeVar("S", bound=Struct)
+
+
+def _only_in_kernels() -> NoReturn:
+    raise NativeError("this operation exists only inside kernels")
+
+
+def as_u8(number: int) -> int:
+    """Return the number's low 8 bits."""
+    return U8.wrap(number)
+
+
+def as_u16(number: int) -> int:
+    """Return the number as u16: cut, or widened by its own sign."""
+    return U16.wrap(number)
+
+
+def as_u32(number: int) -> int:
+    """Return the number as u32: cut, or widened by its own sign."""
+    return U32.wrap(number)
+
+
+def as_u64(number: int) -> int:
+    """Return the number as u64, widened by its own sign."""
+    return U64.wrap(number)
+
+
+def as_i32(number: int) -> int:
+    """Return the number as i32: cut, or widened by its own sign."""
+    return I32.wrap(number)
+
+
+def as_i64(number: int) -> int:
+    """Return the number as i64, widened by its own sign."""
+    return I64.wrap(number)
+
+
+def address(pointer: object) -> int:
+    """Return the address that a struct or an array stands at, 0 for null."""
+    return address_of(pointer)
+
+
+def view(kind: type[S], address: int) -> S:
+    """Return the struct at an address; an address of 0 is the null pointer."""
+    _only_in_kernels()
+
+
+def array_at(kind: type[T], address: int) -> Array[T]:
+    """Return a pointer to elements of a kind at an address."""
+    return Array(element_ctype(shape_of(kind, "array_at")), address)
+
+
+def offset(array: Array[T], count: int) -> Array[T]:
+    """Return the pointer `count` elements further on; wraps, so that a negative count as u64 goes back."""
+    _only_in_kernels()
+
+
+def reference(place: T) -> Array[T]:
+    """Return a pointer to a field or an element, as in `lock(reference(events.lock))`."""
+    _only_in_kernels()
+
+
+def stack_array(kind: type[T], count: int) -> Array[T]:
+    """Return a fixed number of elements in the kernel's frame, the same ones each time; what they hold is arbitrary."""
+    _only_in_kernels()
+
+
+def sizeof(kind: type[Any]) -> int:
+    """Return the size of a struct or number in bytes."""
+    return ctypes.sizeof(element_ctype(shape_of(kind, "sizeof")))
+
+
+def load_relaxed(place: T) -> T:
+    """Return what is in a place, in one access, without order."""
+    _only_in_kernels()
+
+
+def load_acquire(place: T) -> T:
+    """Return what is in a place; what the storing thread did before its release is seen from here on."""
+    _only_in_kernels()
+
+
+def store_relaxed(place: T, value: T) -> None:
+    """Store into a place in one access, without order."""
+    _only_in_kernels()
+
+
+def store_release(place: T, value: T) -> None:
+    """Store into a place after everything before."""
+    _only_in_kernels()
+
+
+def exchange(place: T, value: T) -> T:
+    """Store into a place and return what was there, as one step."""
+    _only_in_kernels()
+
+
+def compare_exchange(place: T, expected: T, desired: T) -> bool:
+    """Store `desired` if `expected` is there, as one step, and return whether it was."""
+    _only_in_kernels()
+
+
+def atomic_add(place: int, number: int) -> int:
+    """Add to a place as one step and return what was there."""
+    _only_in_kernels()
+
+
+def atomic_sub(place: int, number: int) -> int:
+    """Subtract from a place as one step and return what was there."""
+    _only_in_kernels()
+
+
+def atomic_or(place: int, number: int) -> int:
+    """Or into a place as one step and return what was there."""
+    _only_in_kernels()
+
+
+def atomic_and(place: int, number: int) -> int:
+    """And into a place as one step and return what was there."""
+    _only_in_kernels()
+
+
+def fence() -> None:
+    """Order everything before against everything after, on all threads (sequentially consistent)."""
+    _only_in_kernels()
+
+
+def pause() -> None:
+    """Tell the processor that this is a spinning loop."""
+    _only_in_kernels()
+
+
+def copy(target: Array[int], source: Array[int], nbytes: int) -> None:
+    """Copy bytes between u8 arrays, which may overlap."""
+    _only_in_kernels()
+
+
+def fill(target: Array[int], byte: int, nbytes: int) -> None:
+    """Set bytes of a u8 array."""
+    _only_in_kernels()
+
+
+def prefetch(array: Array[Any]) -> None:
+    """Begin to bring what an array points at into the cache."""
+    _only_in_kernels()
+
+
+def load_u16(data: Array[int], offset: int) -> int:
+    """Return the u16 at a byte offset, in the machine's order."""
+    _only_in_kernels()
+
+
+def load_u32(data: Array[int], offset: int) -> int:
+    """Return the u32 at a byte offset, in the machine's order."""
+    _only_in_kernels()
+
+
+def load_u64(data: Array[int], offset: int) -> int:
+    """Return the u64 at a byte offset, in the machine's order."""
+    _only_in_kernels()
+
+
+def load_be16(data: Array[int], offset: int) -> int:
+    """Return the u16 at a byte offset, most significant byte first."""
+    _only_in_kernels()
+
+
+def load_be32(data: Array[int], offset: int) -> int:
+    """Return the u32 at a byte offset, most significant byte first."""
+    _only_in_kernels()
+
+
+def load_be64(data: Array[int], offset: int) -> int:
+    """Return the u64 at a byte offset, most significant byte first."""
+    _only_in_kernels()
+
+
+def store_u16(data: Array[int], offset: int, value: int) -> None:
+    """Store a u16 at a byte offset, in the machine's order."""
+    _only_in_kernels()
+
+
+def store_u32(data: Array[int], offset: int, value: int) -> None:
+    """Store a u32 at a byte offset, in the machine's order."""
+    _only_in_kernels()
+
+
+def store_u64(data: Array[int], offset: int, value: int) -> None:
+    """Store a u64 at a byte offset, in the machine's order."""
+    _only_in_kernels()
+
+
+def store_be16(data: Array[int], offset: int, value: int) -> None:
+    """Store a u16 at a byte offset, most significant byte first."""
+    _only_in_kernels()
+
+
+def store_be32(data: Array[int], offset: int, value: int) -> None:
+    """Store a u32 at a byte offset, most significant byte first."""
+    _only_in_kernels()
+
+
+def store_be64(data: Array[int], offset: int, value: int) -> None:
+    """Store a u64 at a byte offset, most significant byte first."""
+    _only_in_kernels()
+
+
+def bswap(number: int) -> int:
+    """Return the number with its bytes in the other order."""
+    _only_in_kernels()
+
+
+def reverse_bits(number: int) -> int:
+    """Return the number with its bits in the other order."""
+    _only_in_kernels()
+
+
+def popcount(number: int) -> int:
+    """Return how many bits are set."""
+    _only_in_kernels()
+
+
+def count_leading_zeros(number: int) -> int:
+    """Return how many bits above the highest set one are clear; the width for 0."""
+    _only_in_kernels()
+
+
+def count_trailing_zeros(number: int) -> int:
+    """Return how many bits below the lowest set one are clear; the width for 0."""
+    _only_in_kernels()

@@ -1,0 +1,315 @@
+"""What the operations of dataplane/native/intrinsics.py become."""
+
+from __future__ import annotations
+
+import ast
+import ctypes
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from llvmlite import ir
+
+from dataplane.native import constants, intrinsics, operators
+from dataplane.native.scalars import BOOL, I32, I64, U8, U16, U32, U64, Scalar
+from dataplane.native.shapes import ArrayShape, InlineShape, Shape, StructShape, element_ctype
+from dataplane.native.values import BIT, BYTE, HALF, POINTER, WORD, Literal, Operand, Place, Value, constant, value_type
+
+if TYPE_CHECKING:
+    from dataplane.native.expressions import Expressions
+
+Emit = Callable[["Expressions", ast.Call], Operand | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Lowering:
+    """How an operation is emitted, and how many arguments it takes."""
+
+    arguments: int
+    emit: Emit
+
+
+LOWERINGS: dict[Callable[..., Any], Lowering] = {}
+
+
+def _lowers(operation: Callable[..., Any], arguments: int) -> Callable[[Emit], Emit]:
+    def register(emit: Emit) -> Emit:
+        LOWERINGS[operation] = Lowering(arguments, emit)
+        return emit
+
+    return register
+
+
+# Casts and pointers.
+
+
+def _cast_to(shape: Scalar) -> Emit:
+    def emit(frame: Expressions, node: ast.Call) -> Operand:
+        operand = frame.evaluate(node.args[0])
+        if isinstance(operand, Literal):
+            return constant(shape, shape.wrap(operand.number))
+        return operators.cast(frame.builder, frame.number(node.args[0], operand), shape)
+
+    return emit
+
+
+for _operation, _shape in (
+    (intrinsics.as_u8, U8),
+    (intrinsics.as_u16, U16),
+    (intrinsics.as_u32, U32),
+    (intrinsics.as_u64, U64),
+    (intrinsics.as_i32, I32),
+    (intrinsics.as_i64, I64),
+):
+    LOWERINGS[_operation] = Lowering(1, _cast_to(_shape))
+
+
+@_lowers(intrinsics.address, 1)
+def _address(frame: Expressions, node: ast.Call) -> Operand:
+    return Value(U64, frame.builder.ptrtoint(frame.pointer(node.args[0]).ir, WORD))
+
+
+def _pointer_at(frame: Expressions, node: ast.expr) -> Any:  # noqa: ANN401 - llvmlite is untyped
+    number = frame.value(node, U64).ir
+    if isinstance(number, ir.Constant) and not number.constant:
+        return ir.Constant(POINTER, None)
+    return frame.builder.inttoptr(number, POINTER)
+
+
+@_lowers(intrinsics.view, 2)
+def _view(frame: Expressions, node: ast.Call) -> Operand:
+    shape = frame.shape(node.args[0])
+    if not isinstance(shape, StructShape):
+        raise frame.error(node, f"view() is of a struct, not of {shape}: use array_at()")
+    return Value(shape, _pointer_at(frame, node.args[1]))
+
+
+@_lowers(intrinsics.array_at, 2)
+def _array_at(frame: Expressions, node: ast.Call) -> Operand:
+    return Value(ArrayShape(frame.shape(node.args[0])), _pointer_at(frame, node.args[1]))
+
+
+def _array(frame: Expressions, node: ast.expr) -> tuple[Any, Shape]:
+    value = frame.pointer(node)
+    if not isinstance(value.shape, ArrayShape):
+        raise frame.error(node, f"this is {value.shape}, where an array is needed")
+    return value.ir, value.shape.element
+
+
+@_lowers(intrinsics.offset, 2)
+def _offset(frame: Expressions, node: ast.Call) -> Operand:
+    pointer, element = _array(frame, node.args[0])
+    kind = frame.module.element_type(element)
+    return Value(ArrayShape(element), frame.builder.gep(pointer, [frame.index(node.args[1])], source_etype=kind))
+
+
+@_lowers(intrinsics.reference, 1)
+def _reference(frame: Expressions, node: ast.Call) -> Operand:
+    place = frame.memory(node.args[0])
+    if isinstance(place.shape, InlineShape):
+        raise frame.error(node, "elements in place are an array already")
+    return Value(ArrayShape(place.shape), place.pointer)
+
+
+def _known_number(frame: Expressions, node: ast.expr) -> int:
+    operand = frame.evaluate(node)
+    if not isinstance(operand, Literal) or operand.number < 1:
+        raise frame.error(node, "this has to be a positive constant")
+    return operand.number
+
+
+@_lowers(intrinsics.stack_array, 2)
+def _stack_array(frame: Expressions, node: ast.Call) -> Operand:
+    element = frame.shape(node.args[0])
+    count = _known_number(frame, node.args[1])
+    memory = frame.reserve(ir.ArrayType(frame.module.element_type(element), count))
+    return Value(ArrayShape(element), memory)
+
+
+@_lowers(intrinsics.sizeof, 1)
+def _sizeof(frame: Expressions, node: ast.Call) -> Operand:
+    return Literal(ctypes.sizeof(element_ctype(frame.shape(node.args[0]))))
+
+
+# Memory that threads share.
+
+
+def _shared(frame: Expressions, node: ast.expr) -> Place:
+    place = frame.memory(node)
+    if place.shape == BOOL or not isinstance(place.shape, Scalar | StructShape | ArrayShape):
+        raise frame.error(node, f"{place.shape} is not loaded and stored as one: use a number of 8 to 64 bits")
+    return place
+
+
+def _size(shape: Shape) -> int:
+    return shape.nbytes if isinstance(shape, Scalar) else 8
+
+
+def _loading(ordering: str) -> Emit:
+    def emit(frame: Expressions, node: ast.Call) -> Operand:
+        place = _shared(frame, node.args[0])
+        kind, align = value_type(place.shape), _size(place.shape)
+        return Value(place.shape, frame.builder.load_atomic(place.pointer, ordering, align, typ=kind))
+
+    return emit
+
+
+def _storing(ordering: str) -> Emit:
+    def emit(frame: Expressions, node: ast.Call) -> None:
+        place = _shared(frame, node.args[0])
+        value = frame.value(node.args[1], place.shape)
+        frame.builder.store_atomic(value.ir, place.pointer, ordering, _size(place.shape))
+
+    return emit
+
+
+LOWERINGS[intrinsics.load_relaxed] = Lowering(1, _loading("monotonic"))
+LOWERINGS[intrinsics.load_acquire] = Lowering(1, _loading("acquire"))
+LOWERINGS[intrinsics.store_relaxed] = Lowering(2, _storing("monotonic"))
+LOWERINGS[intrinsics.store_release] = Lowering(2, _storing("release"))
+
+
+def _changing(name: str) -> Emit:
+    def emit(frame: Expressions, node: ast.Call) -> Operand:
+        place = _shared(frame, node.args[0])
+        if name != "xchg" and not isinstance(place.shape, Scalar):
+            raise frame.error(node, f"{place.shape} is no number to calculate with")
+        value = frame.value(node.args[1], place.shape)
+        return Value(place.shape, frame.builder.atomic_rmw(name, place.pointer, value.ir, "acq_rel"))
+
+    return emit
+
+
+_CHANGES: tuple[tuple[Callable[..., Any], str], ...] = (
+    (intrinsics.exchange, "xchg"),
+    (intrinsics.atomic_add, "add"),
+    (intrinsics.atomic_sub, "sub"),
+    (intrinsics.atomic_or, "or"),
+    (intrinsics.atomic_and, "and"),
+)
+for _change, _name in _CHANGES:
+    LOWERINGS[_change] = Lowering(2, _changing(_name))
+
+
+@_lowers(intrinsics.compare_exchange, 3)
+def _compare_exchange(frame: Expressions, node: ast.Call) -> Operand:
+    place = _shared(frame, node.args[0])
+    expected = frame.value(node.args[1], place.shape).ir
+    desired = frame.value(node.args[2], place.shape).ir
+    pair = frame.builder.cmpxchg(place.pointer, expected, desired, "acq_rel", "acquire")
+    return Value(BOOL, frame.builder.extract_value(pair, 1))
+
+
+@_lowers(intrinsics.fence, 0)
+def _fence(frame: Expressions, node: ast.Call) -> None:
+    del node
+    frame.builder.fence("seq_cst")
+
+
+@_lowers(intrinsics.pause, 0)
+def _pause(frame: Expressions, node: ast.Call) -> None:
+    del node
+    if frame.module.is_x86:
+        frame.builder.call(frame.module.intrinsic("llvm.x86.sse2.pause", ir.VoidType(), []), [])
+
+
+# Bytes.
+
+
+def _bytes(frame: Expressions, node: ast.expr) -> Any:  # noqa: ANN401 - llvmlite is untyped
+    return frame.value(node, ArrayShape(U8)).ir
+
+
+@_lowers(intrinsics.copy, 3)
+def _copy(frame: Expressions, node: ast.Call) -> None:
+    target, source = _bytes(frame, node.args[0]), _bytes(frame, node.args[1])
+    move = frame.module.intrinsic("llvm.memmove.p0.p0.i64", ir.VoidType(), [POINTER, POINTER, WORD, BIT])
+    frame.builder.call(move, [target, source, frame.index(node.args[2]), BIT(0)])
+
+
+@_lowers(intrinsics.fill, 3)
+def _fill(frame: Expressions, node: ast.Call) -> None:
+    target, byte = _bytes(frame, node.args[0]), frame.value(node.args[1], U8).ir
+    fill = frame.module.intrinsic("llvm.memset.p0.i64", ir.VoidType(), [POINTER, BYTE, WORD, BIT])
+    frame.builder.call(fill, [target, byte, frame.index(node.args[2]), BIT(0)])
+
+
+@_lowers(intrinsics.prefetch, 1)
+def _prefetch(frame: Expressions, node: ast.Call) -> None:
+    pointer = frame.pointer(node.args[0]).ir
+    fetch = frame.module.intrinsic("llvm.prefetch.p0", ir.VoidType(), [POINTER, HALF, HALF, HALF])
+    frame.builder.call(fetch, [pointer, HALF(0), HALF(3), HALF(1)])
+
+
+def _place_of_bytes(frame: Expressions, node: ast.Call) -> Any:  # noqa: ANN401 - llvmlite is untyped
+    data = _bytes(frame, node.args[0])
+    return frame.builder.gep(data, [frame.index(node.args[1])], inbounds=True, source_etype=BYTE)
+
+
+def _wide_load(shape: Scalar, order: str) -> Emit:
+    def emit(frame: Expressions, node: ast.Call) -> Operand:
+        number = frame.builder.load(_place_of_bytes(frame, node), typ=value_type(shape), align=1)
+        return Value(shape, number if order == sys.byteorder else frame.builder.bswap(number))
+
+    return emit
+
+
+def _wide_store(shape: Scalar, order: str) -> Emit:
+    def emit(frame: Expressions, node: ast.Call) -> None:
+        pointer = _place_of_bytes(frame, node)
+        number = frame.value(node.args[2], shape).ir
+        frame.builder.store(number if order == sys.byteorder else frame.builder.bswap(number), pointer, align=1)
+
+    return emit
+
+
+for _bits, _shape in ((16, U16), (32, U32), (64, U64)):
+    for _infix, _order in (("_u", sys.byteorder), ("_be", "big")):
+        LOWERINGS[getattr(intrinsics, f"load{_infix}{_bits}")] = Lowering(2, _wide_load(_shape, _order))
+        LOWERINGS[getattr(intrinsics, f"store{_infix}{_bits}")] = Lowering(3, _wide_store(_shape, _order))
+
+
+# Bits, and what Python itself offers.
+
+
+def _bits_of(method: str, *flags: Any) -> Emit:  # noqa: ANN401 - llvmlite is untyped
+    def emit(frame: Expressions, node: ast.Call) -> Operand:
+        value = frame.number(node.args[0], frame.evaluate(node.args[0]))
+        if value.shape in (BOOL, U8) and method == "bswap":
+            raise frame.error(node, f"{value.shape} has no bytes to swap")
+        return Value(value.shape, getattr(frame.builder, method)(value.ir, *flags))
+
+    return emit
+
+
+LOWERINGS[intrinsics.bswap] = Lowering(1, _bits_of("bswap"))
+LOWERINGS[intrinsics.reverse_bits] = Lowering(1, _bits_of("bitreverse"))
+LOWERINGS[intrinsics.popcount] = Lowering(1, _bits_of("ctpop"))
+LOWERINGS[intrinsics.count_leading_zeros] = Lowering(1, _bits_of("ctlz", BIT(0)))
+LOWERINGS[intrinsics.count_trailing_zeros] = Lowering(1, _bits_of("cttz", BIT(0)))
+
+
+def _extreme(op: ast.cmpop) -> Emit:
+    def emit(frame: Expressions, node: ast.Call) -> Operand:
+        left, right = frame.evaluate(node.args[0]), frame.evaluate(node.args[1])
+        if isinstance(left, Literal) and isinstance(right, Literal):
+            best = min if isinstance(op, ast.Lt) else max
+            return Literal(best(left.number, right.number))
+        first, second, shape = frame.of_one_shape(node, left, right)
+        chosen = operators.compare(frame.builder, op, shape, first.ir, second.ir).ir
+        return Value(shape, frame.builder.select(chosen, first.ir, second.ir))
+
+    return emit
+
+
+LOWERINGS[min] = Lowering(2, _extreme(ast.Lt()))
+LOWERINGS[max] = Lowering(2, _extreme(ast.Gt()))
+
+
+@_lowers(len, 1)
+def _len(frame: Expressions, node: ast.Call) -> Operand:
+    thing = frame.thing(node.args[0])
+    if not isinstance(thing, tuple | constants.ConstantTable):
+        raise frame.error(node, "len() is of constant tables; an Array knows no length")
+    return Literal(len(thing))

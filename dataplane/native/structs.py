@@ -1,0 +1,117 @@
+"""Structs in memory that Python and kernels share: a ctypes structure whose fields are its annotations."""
+
+from __future__ import annotations
+
+import ctypes
+import inspect
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+from dataplane.native.arrays import Array, address_of
+from dataplane.native.errors import NativeError
+from dataplane.native.shapes import (
+    ArrayShape,
+    Shape,
+    StructShape,
+    ctype_in_memory,
+    element_ctype,
+    resolve,
+    shape_of,
+)
+
+if TYPE_CHECKING:
+    from _ctypes import _PyCStructType as _CtypesMeta
+else:
+    _CtypesMeta = type(ctypes.Structure)
+
+
+class StructMeta(_CtypesMeta):
+    """Turns the annotations of a class into the fields of a C struct, in order, with C's alignment."""
+
+    def __new__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> StructMeta:
+        """Make the class; raises NativeError for a field of a type that kernels do not have."""
+        own: dict[str, str] = namespace.get("__annotations__", {})
+        scope = sys.modules[namespace["__module__"]].__dict__
+        shapes: dict[str, Shape | None] = {}
+        for field, text in own.items():
+            if not isinstance(text, str):
+                raise NativeError(f"{name}.{field}: the file lacks `from __future__ import annotations`")
+            shapes[field] = _early_shape(text, scope, f"{name}.{field}")
+        namespace["_fields_"] = [
+            (field, ctypes.c_uint64 if shape is None else ctype_in_memory(shape)) for field, shape in shapes.items()
+        ]
+        struct = super().__new__(cls, name, bases, namespace)
+        for field, shape in shapes.items():
+            if shape is None or isinstance(shape, StructShape | ArrayShape):
+                setattr(struct, field, PointerField(field, getattr(struct, field)))
+        return struct
+
+
+def _early_shape(text: str, scope: Mapping[str, Any], place: str) -> Shape | None:
+    """Return a field's shape, or None for a struct that is not defined yet, to which only a pointer is possible."""
+    try:
+        return shape_of(resolve(text, scope, place), place)
+    except NameError:
+        return None
+
+
+class Struct(ctypes.Structure, metaclass=StructMeta):
+    """The base of structs that kernels and Python share, laid out as C does.
+
+    A field of struct type is a pointer, as is one of `Array` type; `Inline` stands in place. From Python, a pointer
+    field takes a struct, a `pointer_to` something, an address or None, and keeps alive what it was set to. A struct may
+    inherit the fields of another one and then stands wherever that one is asked for. Annotations must be resolvable in
+    the module that defines the class.
+    """
+
+    @property
+    def address(self) -> int:
+        """Return where the struct begins in memory."""
+        return ctypes.addressof(self)
+
+
+class PointerField:
+    """A field that holds an address; reading gives the struct (None when null) or the `Array` that it points to."""
+
+    def __init__(self, name: str, cell: Any) -> None:  # noqa: ANN401 - ctypes' field descriptors have no public type
+        self.name, self.cell = name, cell
+        self.offset: int = cell.offset
+        self.size: int = cell.size
+
+    def __get__(self, struct: Struct | None, owner: type[Struct]) -> object:
+        if struct is None:
+            return self
+        address: int = self.cell.__get__(struct, owner)
+        shape = field_shapes(owner)[self.name]
+        if isinstance(shape, ArrayShape):
+            return Array(element_ctype(shape.element), address, struct.__dict__.get(self.name))
+        return cast("StructShape", shape).struct.from_address(address) if address else None
+
+    def __set__(self, struct: Struct, value: object) -> None:
+        self.cell.__set__(struct, address_of(value))
+        struct.__dict__[self.name] = value
+
+
+def field_shapes(struct: type[ctypes.Structure]) -> Mapping[str, Shape]:
+    """Return the fields of a struct and of those it inherits from, in the order of memory."""
+    known: dict[str, Shape] | None = struct.__dict__.get("_shapes_")
+    if known is not None:
+        return known
+    if not isinstance(struct, StructMeta):
+        raise NativeError(f"{struct.__name__} is not a Struct")
+    shapes: dict[str, Shape] = {}
+    for part in reversed(struct.__mro__):
+        if isinstance(part, StructMeta):
+            scope = sys.modules[part.__module__].__dict__
+            for field, text in inspect.get_annotations(part).items():
+                shapes[field] = _late_shape(text, scope, f"{part.__name__}.{field}")
+    cast("Any", struct)._shapes_ = shapes
+    return shapes
+
+
+def _late_shape(text: str, scope: Mapping[str, Any], place: str) -> Shape:
+    try:
+        return shape_of(resolve(text, scope, place), place)
+    except NameError as error:
+        raise NativeError(f"{place}: {error}") from None

@@ -1,0 +1,96 @@
+"""What an expression of a kernel comes to while it is translated, and the LLVM types of shapes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from llvmlite import ir
+from llvmlite.ir import instructions
+
+from dataplane.native.scalars import BOOL, Scalar
+from dataplane.native.shapes import ArrayShape, InlineShape, Shape
+
+POINTER = ir.PointerType()
+BIT = ir.IntType(1)
+BYTE = ir.IntType(8)
+HALF = ir.IntType(32)
+WORD = ir.IntType(64)
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A number or pointer that the running code has."""
+
+    shape: Shape
+    ir: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """A number known now, whose type is whatever the place it is used in asks for."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Static:
+    """A Python object known now: a module, a type, a kernel, an intrinsic."""
+
+    thing: object
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Memory of a shape that can be read and assigned: a local, a field, an element."""
+
+    shape: Shape
+    pointer: Any
+
+
+Operand = Value | Literal | Static
+
+
+class Builder(ir.IRBuilder):  # type: ignore[misc]  # llvmlite is untyped
+    """llvmlite's builder, with the one instruction that it refuses to plain pointers."""
+
+    def store_atomic(self, value: Any, ptr: Any, ordering: str, align: int) -> Any:  # noqa: ANN401
+        """Store in one access, of so many bytes' alignment."""
+        stored = instructions.StoreAtomicInstr(self.block, value, ptr, ordering, align)
+        self._insert(stored)
+        return stored
+
+
+def value_type(shape: Shape | None) -> Any:  # noqa: ANN401 - llvmlite's types are untyped
+    """Return the LLVM type of a value of this shape; None is no value."""
+    if shape is None:
+        return ir.VoidType()
+    return ir.IntType(shape.bits) if isinstance(shape, Scalar) else POINTER
+
+
+def constant(shape: Scalar, number: int) -> Value:
+    """Return a known number as a value."""
+    return Value(shape, ir.Constant(ir.IntType(shape.bits), number))
+
+
+def load(builder: Any, place: Place, align: int | None = None) -> Value:  # noqa: ANN401 - llvmlite is untyped
+    """Return what is in a place; elements in place come as a pointer to the first."""
+    if isinstance(place.shape, InlineShape):
+        return Value(ArrayShape(place.shape.element), place.pointer)
+    if place.shape == BOOL:
+        byte = builder.load(place.pointer, typ=BYTE)
+        return Value(BOOL, builder.icmp_unsigned("!=", byte, BYTE(0)))
+    return Value(place.shape, builder.load(place.pointer, typ=value_type(place.shape), align=align))
+
+
+def store(builder: Any, value: Value, place: Place) -> None:  # noqa: ANN401 - llvmlite is untyped
+    """Put a value of the place's shape into it."""
+    number = builder.zext(value.ir, BYTE) if value.shape == BOOL else value.ir
+    builder.store(number, place.pointer)
+
+
+def untyped_alloca(builder: Any, allocated: Any) -> Any:  # noqa: ANN401 - llvmlite is untyped
+    """Return a pointer of plain type to memory in the frame; llvmlite's own would carry the type and refuse casts."""
+    memory = builder.alloca(allocated)
+    memory.type = POINTER
+    return memory

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -15,13 +16,15 @@ from dataplane.program.operations import (
     Assign,
     AssignHeader,
     AssignStack,
+    AssignUnion,
     AssignVariable,
     Check,
     Clone,
     Count,
-    ElementRef,
+    ExecuteMeter,
     Exit,
     FieldRef,
+    GenerateDigest,
     Hash,
     HeaderRef,
     Jump,
@@ -29,7 +32,6 @@ from dataplane.program.operations import (
     LogMessage,
     MarkToDrop,
     NoOp,
-    Payload,
     Pop,
     Primitive,
     Push,
@@ -44,6 +46,9 @@ from dataplane.program.operations import (
 )
 from dataplane.program.raw import RawAction, RawCall
 from dataplane.program.scope import Scope
+
+_BRACES = re.compile(r"(?<!\\)\{(?:[^}\\]|\\.)*\}")
+"""Where a log message has a value; a brace behind a backslash is only a brace."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +86,21 @@ class Call:
         """Return the name of a register."""
         name = self.named(index, "register_array")
         return self.scope.named(self.scope.registers, name, "register", self.at(index)).name
+
+    def meter(self, index: int) -> str:
+        """Return the name of an indirect meter."""
+        name = self.named(index, "meter_array")
+        meter = self.scope.named(self.scope.meters, name, "meter", self.at(index))
+        if meter.table is not None:
+            raise self.scope.error(self.at(index), f"{meter.name} is a direct meter")
+        return meter.name
+
+    def digest(self, index: int) -> str:
+        """Return the name of the digest with an id."""
+        number = self.reader.constant(self.parameters[index], self.at(index))
+        if number not in self.scope.digest_names:
+            raise self.scope.error(self.at(index), f"no digest has the id {number}")
+        return self.scope.digest_names[number]
 
     def field_list(self, index: int) -> int:
         """Return the id of a field list."""
@@ -120,16 +140,23 @@ def _assign_header(call: Call) -> Primitive:
     left, right = _header_of(call.scope, target), _header_of(call.scope, source)
     if left.type is not right.type:
         raise call.scope.error(call.place, f"copies a {right.type.name} to a {left.type.name}")
-    if isinstance(target, ElementRef) and left.type.varbit:
-        raise call.scope.unsupported(call.place, "a varbit in a stack element that is chosen at run time")
     return AssignHeader(target, source)
+
+
+def _assign_union(call: Call) -> Primitive:
+    target, source = (call.reader.union(call.parameters[index], call.at(index)) for index in (0, 1))
+    if not call.scope.same_members(target.name, source.name):
+        raise call.scope.error(call.place, f"copies union {source.name} to union {target.name} of another type")
+    return AssignUnion(target, source)
 
 
 def _assign_stack(call: Call) -> Primitive:
     target, source = (call.reader.stack(call.parameters[index], call.at(index)) for index in (0, 1))
-    left, right = call.scope.stacks[target.name], call.scope.stacks[source.name]
-    if left.type is not right.type or len(left.elements) != len(right.elements):
-        raise call.scope.error(call.place, f"copies stack {right.name} to stack {left.name} of another type or size")
+    left, right = (
+        [[header.type for header in row] for row in call.scope.rows(stack.name)] for stack in (target, source)
+    )
+    if left != right:
+        raise call.scope.error(call.place, f"copies stack {source.name} to stack {target.name} of another type or size")
     return AssignStack(target, source)
 
 
@@ -150,8 +177,6 @@ def _shift(call: Call) -> tuple[StackRef, int]:
 def _hash(call: Call) -> Primitive:
     name = call.named(2, "calculation")
     calculation = call.scope.named(call.scope.calculations, name, "calculation", call.at(2))
-    if Payload() in calculation.inputs:
-        raise call.scope.unsupported(call.at(2), "a hash over the payload")
     return Hash(
         call.reader.lvalue(call.parameters[0], call.at(0)),
         call.reader.data(call.parameters[1], call.at(1)),
@@ -184,6 +209,16 @@ def _register_write(call: Call) -> Primitive:
     )
 
 
+def _execute_meter(call: Call) -> Primitive:
+    target = call.reader.lvalue(call.parameters[2], call.at(2))
+    return ExecuteMeter(call.meter(0), call.reader.data(call.parameters[1], call.at(1)), target)
+
+
+def _generate_digest(call: Call) -> Primitive:
+    call.reader.data(call.parameters[0], call.at(0))  # the receiver, which means nothing to bmv2 either
+    return GenerateDigest(call.digest(1))
+
+
 def _mark_to_drop(call: Call) -> Primitive:
     ref = call.reader.header(call.parameters[0], call.at(0))
     if not isinstance(ref, HeaderRef) or call.scope.headers[ref.name].type.field("egress_spec") is None:
@@ -196,14 +231,15 @@ def _clone(call: Call) -> Primitive:
 
 
 def _log_message(call: Call) -> Primitive:
-    text, values = call.named(0, "string"), call.named(1, "parameters_vector")
+    text, values = call.named(0, "string"), call.named(1, "parameters_vector") or []  # p4c writes {} for no values
     if not isinstance(text, str) or not isinstance(values, list):
         raise call.scope.error(call.place, "a log message is a text and a list of values")
     place = call.at(1)
     read = tuple(call.reader.data(raw, f"{place}.value[{index}]") for index, raw in enumerate(values))
-    if text.count("{}") != len(read):
+    pieces = [piece.replace("\\{", "{").replace("\\}", "}") for piece in _BRACES.split(text)]
+    if len(pieces) != len(read) + 1:
         raise call.scope.error(call.place, f"the text {text!r} does not have {len(read)} places for values")
-    return LogMessage(text, read)
+    return LogMessage(tuple(pieces), read)
 
 
 def _check(call: Call) -> Primitive:
@@ -218,7 +254,9 @@ _PRIMITIVES: dict[str, tuple[int, Callable[[Call], Primitive]]] = {
     "assign": (2, _assign),
     "assign_VL": (2, _assign_variable),
     "assign_header": (2, _assign_header),
+    "assign_union": (2, _assign_union),
     "assign_header_stack": (2, _assign_stack),
+    "assign_union_stack": (2, _assign_stack),
     "add_header": (1, lambda call: AddHeader(_on_wire_header(call))),
     "remove_header": (1, lambda call: RemoveHeader(_on_wire_header(call))),
     "push": (2, lambda call: Push(*_shift(call))),
@@ -226,6 +264,8 @@ _PRIMITIVES: dict[str, tuple[int, Callable[[Call], Primitive]]] = {
     "count": (2, lambda call: Count(call.counter(0), call.reader.data(call.parameters[1], call.at(1)))),
     "register_read": (3, _register_read),
     "register_write": (3, _register_write),
+    "execute_meter": (3, _execute_meter),
+    "generate_digest": (2, _generate_digest),
     "modify_field_with_hash_based_offset": (4, _hash),
     "modify_field_rng_uniform": (3, _random),
     "mark_to_drop": (1, _mark_to_drop),

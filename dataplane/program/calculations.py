@@ -2,30 +2,53 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from dataplane.program.expressions import ExpressionReader
 from dataplane.program.model import Checksum
-from dataplane.program.operations import Calculation, CalculationInput, FieldRef, HeaderRef, Payload, SizedConstant
+from dataplane.program.operations import (
+    Calculation,
+    CalculationInput,
+    CrcParameters,
+    FieldRef,
+    HeaderRef,
+    Payload,
+    SizedConstant,
+)
 from dataplane.program.raw import RawCalculation, RawChecksum, RawSelector, RawValue
 from dataplane.program.scope import Scope
 
-ALGORITHMS = (
-    "crc16",
-    "crc32",
-    "crcCCITT",
-    "crc16_custom",
-    "crc32_custom",
-    "csum16",
-    "cksum16",
-    "identity",
-    "xor16",
-    "xor32",
-)
-"""Hash algorithms by bmv2's names; the custom ones have the parameters that bmv2 starts with."""
+_CRC16 = CrcParameters(16, 0x8005, reflect_in=True, reflect_out=True)
+_CRC32 = CrcParameters(32, 0x04C11DB7, 0xFFFF_FFFF, 0xFFFF_FFFF, reflect_in=True, reflect_out=True)
+
+CRCS = {
+    "crc16": _CRC16,
+    "crc32": _CRC32,
+    "crcCCITT": CrcParameters(16, 0x1021, 0xFFFF),
+    "crc8_custom": CrcParameters(8, 0x07),
+    "crc16_custom": _CRC16,
+    "crc32_custom": _CRC32,
+    "crc64_custom": CrcParameters(64, 0x1B, reflect_in=True, reflect_out=True),
+}
+"""The CRCs by bmv2's names; the custom ones have the parameters that bmv2 starts with."""
+
+ALGORITHMS = (*CRCS, "csum16", "cksum16", "identity", "xor16", "xor32")
+"""Hash algorithms by bmv2's names."""
 
 
-def read_calculation(raw: RawCalculation, scope: Scope, place: str) -> Calculation:
-    """Return a named calculation."""
-    return _calculation(raw.name, raw.algo, raw.input, scope, place)
+def read_calculation(raw: RawCalculation, scope: Scope, place: str, crc: CrcParameters | None = None) -> Calculation:
+    """Return a named calculation; `crc` are the parameters of a custom CRC, if they are not the ones of bmv2."""
+    calculation = _calculation(raw.name, raw.algo, raw.input, scope, place)
+    if crc is None:
+        return calculation
+    if not raw.algo.endswith("_custom") or calculation.crc is None:
+        raise scope.error(f"{place}.algo", f"{raw.name} is {raw.algo}, which has no parameters")
+    limit = 1 << crc.width_bits
+    if crc.width_bits != calculation.crc.width_bits:
+        raise scope.error(f"{place}.algo", f"{raw.algo} does not have {crc.width_bits} bits")
+    if not all(0 <= number < limit for number in (crc.polynomial, crc.initial, crc.final_xor)):
+        raise scope.error(place, f"the parameters of {raw.name} do not fit {crc.width_bits} bits")
+    return replace(calculation, crc=crc)
 
 
 def read_selector(name: str, raw: RawSelector, scope: Scope, place: str) -> Calculation:
@@ -53,9 +76,9 @@ def _calculation(name: str, algorithm: str, raw: list[RawValue], scope: Scope, p
     if algorithm not in ALGORITHMS:
         raise scope.unsupported(f"{place}.algo", f"hash algorithm {algorithm!r}")
     inputs = tuple(_input(item, scope, f"{place}.input[{index}]") for index, item in enumerate(raw))
-    if Payload() in inputs[:-1]:
-        raise scope.error(f"{place}.input", "the payload comes last")
-    return Calculation(name, algorithm, inputs)
+    if Payload() in inputs:  # bmv2 appends it once, wherever it is named
+        inputs = (*(item for item in inputs if item != Payload()), Payload())
+    return Calculation(name, algorithm, inputs, CRCS.get(algorithm))
 
 
 def _input(raw: RawValue, scope: Scope, place: str) -> CalculationInput:

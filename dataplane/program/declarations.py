@@ -1,15 +1,25 @@
-"""Reads the declarations of a bmv2 JSON file: header types, instances, stacks, errors, arrays, field lists."""
+"""Reads the declarations of a bmv2 JSON file: header types, instances, stacks, errors, arrays, lists of fields."""
 
 from __future__ import annotations
 
-from dataplane.program.model import CORE_ERRORS, FieldSpec, Header, HeaderStack, HeaderType, HeaderUnion
-from dataplane.program.objects import CounterSpec, RegisterSpec
-from dataplane.program.operations import FieldRef
-from dataplane.program.raw import RawHeaderType, RawProgram, RawValue
+from dataplane.program.model import (
+    CORE_ERRORS,
+    VALID,
+    Digest,
+    FieldSpec,
+    Header,
+    HeaderStack,
+    HeaderType,
+    HeaderUnion,
+    UnionStack,
+)
+from dataplane.program.objects import CounterSpec, DigestSpec, MeterSpec, MeterUnit, RegisterSpec, ValueSetSpec
+from dataplane.program.operations import FieldRef, SizedConstant
+from dataplane.program.raw import RawHeaderType, RawLearnList, RawMeter, RawProgram, RawValue
 from dataplane.program.scope import Scope
 
 MAX_ARRAY_CELLS = 1 << 24
-"""The largest counter or register array that is accepted."""
+"""The largest counter, register or meter array that is accepted."""
 
 _ERROR_LIMIT = 2**31 - 1
 
@@ -23,8 +33,12 @@ def read_declarations(raw: RawProgram, scope: Scope) -> None:
     _read_headers(raw, scope)
     _read_stacks(raw, scope)
     _read_unions(raw, scope)
+    _read_union_stacks(raw, scope)
     _read_field_lists(raw, scope)
+    _read_learn_lists(raw, scope)
     _read_arrays(raw, scope)
+    _read_meters(raw, scope)
+    _read_value_sets(raw, scope)
 
 
 def read_errors(raw: RawProgram, scope: Scope) -> dict[str, int]:
@@ -51,15 +65,8 @@ def read_aliases(raw: RawProgram, scope: Scope) -> dict[str, FieldRef]:
 
 
 def _refuse_unsupported(raw: RawProgram, scope: Scope) -> None:
-    refused = {
-        "parse_vsets": ("parser value set", raw.parse_vsets),
-        "meter_arrays": ("meter", raw.meter_arrays),
-        "learn_lists": ("digest", raw.learn_lists),
-        "extern_instances": ("extern instance", raw.extern_instances),
-    }
-    for key, (what, items) in refused.items():
-        if items:
-            raise scope.unsupported(f"{key}[0]", f"{what} {items[0].name}")
+    if raw.extern_instances:
+        raise scope.unsupported("extern_instances[0]", f"extern instance {raw.extern_instances[0].name}")
 
 
 def _header_type(raw: RawHeaderType, scope: Scope, place: str) -> HeaderType:
@@ -127,6 +134,25 @@ def _read_unions(raw: RawProgram, scope: Scope) -> None:
         scope.insert(scope.unions, item.name, HeaderUnion(item.name, members), place)
 
 
+def _read_union_stacks(raw: RawProgram, scope: Scope) -> None:
+    for index, union_type in enumerate(raw.header_union_types):
+        members = tuple(name for name, _ in union_type.headers)
+        scope.insert(scope.union_types, union_type.name, members, f"header_union_types[{index}]")
+    unions = {item.id: item for item in raw.header_unions}
+    for index, item in enumerate(raw.header_union_stacks):
+        place = f"header_union_stacks[{index}]"
+        members = scope.named(scope.union_types, item.union_type, "header union type", place)
+        elements = [unions.get(union_id) for union_id in item.header_union_ids]
+        found = [union for union in elements if union is not None and len(union.header_ids) == len(members)]
+        types = {tuple(scope.headers[name].type.name for name in scope.unions[union.name].members) for union in found}
+        if len(found) != len(elements) or len(types) != 1 or len({union.id for union in found}) != len(found):
+            raise scope.error(f"{place}.header_union_ids", f"are not unions of type {item.union_type}, each once")
+        if item.name in scope.stacks:
+            raise scope.error(place, f"{item.name!r} is declared twice")
+        scope.insert(scope.union_stacks, item.name, UnionStack(item.name, tuple(union.name for union in found)), place)
+        scope.stack_union_types[item.name] = item.union_type
+
+
 def _read_field_lists(raw: RawProgram, scope: Scope) -> None:
     for index, item in enumerate(raw.field_lists):
         place = f"field_lists[{index}]"
@@ -147,6 +173,37 @@ def _field_list_element(element: RawValue, scope: Scope, place: str) -> list[Fie
     raise scope.unsupported(place, f"{element.type!r} in a field list")
 
 
+def _read_learn_lists(raw: RawProgram, scope: Scope) -> None:
+    for index, item in enumerate(raw.learn_lists):
+        place = f"learn_lists[{index}]"
+        if item.id in scope.digest_names or not 0 <= item.id < 1 << 16:
+            raise scope.error(place, f"{item.id} is no id of its own below 2^16")
+        key = item.name if item.name not in scope.digests else f"{item.name}#{item.id}"
+        scope.insert(scope.digests, key, _digest(item, scope, place), place)
+        scope.digest_names[item.id] = key
+
+
+def _digest(item: RawLearnList, scope: Scope, place: str) -> Digest:
+    sources: list[FieldRef | SizedConstant] = []
+    fields: list[tuple[str, int]] = []
+    for position, element in enumerate(item.elements):
+        where = f"{place}.elements[{position}]"
+        if element.type == "hexstr" and element.bitwidth is not None:
+            width = scope.width(element.bitwidth, where)
+            sources.append(SizedConstant(scope.unsigned(element.value, width, where), width))
+            fields.append((f"f{position}", width))
+            continue
+        if element.type not in {"field", "header"}:
+            raise scope.unsupported(where, f"{element.type!r} in digest {item.name}")
+        for ref in _field_list_element(element, scope, where):
+            spec = scope.spec(ref)
+            if spec.variable:
+                raise scope.unsupported(where, f"a varbit in digest {item.name}")
+            sources.append(ref)
+            fields.append((f"{ref.header}.{ref.field}", spec.width_bits))
+    return Digest(DigestSpec(item.name, tuple(fields)), tuple(sources))
+
+
 def _read_arrays(raw: RawProgram, scope: Scope) -> None:
     for index, item in enumerate(raw.counter_arrays):
         place = f"counter_arrays[{index}]"
@@ -161,6 +218,39 @@ def _read_arrays(raw: RawProgram, scope: Scope) -> None:
         place = f"register_arrays[{index}]"
         size, width = _array_size(register.size, scope, place), scope.width(register.bitwidth, place)
         scope.insert(scope.registers, register.name, RegisterSpec(register.name, size, width), place)
+
+
+def _read_meters(raw: RawProgram, scope: Scope) -> None:
+    for index, item in enumerate(raw.meter_arrays):
+        place = f"meter_arrays[{index}]"
+        if item.type not in MeterUnit.__members__.values():
+            raise scope.unsupported(f"{place}.type", f"a meter of type {item.type!r}")
+        if item.rate_count != 2:
+            raise scope.unsupported(f"{place}.rate_count", f"meter {item.name} with {item.rate_count} rates")
+        if item.is_direct:
+            meter = _direct_meter(item, scope, place)
+        else:
+            meter = MeterSpec(item.name, _array_size(item.size, scope, place), MeterUnit(item.type))
+        scope.insert(scope.meters, item.name, meter, place)
+
+
+def _direct_meter(item: RawMeter, scope: Scope, place: str) -> MeterSpec:
+    if item.binding is None:
+        raise scope.error(place, f"direct meter {item.name} has no table")
+    target = scope.field(item.result_target, f"{place}.result_target")
+    if scope.spec(target).variable or target.field == VALID:
+        raise scope.error(f"{place}.result_target", "a colour is stored in a field of fixed width")
+    scope.insert(scope.meter_targets, item.binding, target, place)
+    return MeterSpec(item.name, 0, MeterUnit(item.type), item.binding)
+
+
+def _read_value_sets(raw: RawProgram, scope: Scope) -> None:
+    """Note the value sets; what their keys are, the P4Info or else the parser says."""
+    for index, item in enumerate(raw.parse_vsets):
+        place = f"parse_vsets[{index}]"
+        scope.width(item.compressed_bitwidth, place)
+        size = _array_size(item.max_size, scope, place)
+        scope.insert(scope.value_sets, item.name, ValueSetSpec(item.name, size, ()), place)
 
 
 def _array_size(size: int | None, scope: Scope, place: str) -> int:

@@ -26,6 +26,7 @@ from dataplane.program.operations import (
     Truth,
     Unary,
     UnaryOp,
+    UnionRef,
 )
 from dataplane.program.scope import Scope
 
@@ -46,9 +47,10 @@ class Kind(StrEnum):
     BOOL = "a truth value"
     HEADER = "a header"
     STACK = "a header stack"
+    UNION = "a header union"
 
 
-Operand: TypeAlias = Expression | HeaderRef | ElementRef | StackRef
+Operand: TypeAlias = Expression | HeaderRef | ElementRef | StackRef | UnionRef
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +63,14 @@ class ExpressionReader:
     def data(self, raw: object, place: str) -> Expression:
         """Return an expression that yields an integer."""
         node, kind = self._read(raw, place, 0)
-        if kind is not Kind.DATA or isinstance(node, HeaderRef | ElementRef | StackRef):
+        if kind is not Kind.DATA or isinstance(node, _NOT_VALUES):
             raise self.scope.error(place, f"is {kind} where data is wanted")
         return node
 
     def truth(self, raw: object, place: str) -> Expression:
         """Return an expression that yields a truth value."""
         node, kind = self._read(raw, place, 0)
-        if kind is not Kind.BOOL or isinstance(node, HeaderRef | ElementRef | StackRef):
+        if kind is not Kind.BOOL or isinstance(node, _NOT_VALUES):
             raise self.scope.error(place, f"is {kind} where a truth value is wanted")
         return node
 
@@ -80,10 +82,17 @@ class ExpressionReader:
         return node
 
     def stack(self, raw: object, place: str) -> StackRef:
-        """Return a header stack."""
+        """Return a stack of headers or of header unions."""
         node, kind = self._read(raw, place, 0)
         if not isinstance(node, StackRef):
             raise self.scope.error(place, f"is {kind} where a header stack is wanted")
+        return node
+
+    def union(self, raw: object, place: str) -> UnionRef:
+        """Return a header union."""
+        node, kind = self._read(raw, place, 0)
+        if not isinstance(node, UnionRef):
+            raise self.scope.error(place, f"is {kind} where a header union is wanted")
         return node
 
     def lvalue(self, raw: object, place: str) -> LValue:
@@ -118,7 +127,7 @@ class ExpressionReader:
         scope = self.scope
         match kind:
             case "field":
-                return scope.field(value, place), Kind.DATA
+                return self._any_field(value, place), Kind.DATA
             case "hexstr":
                 return Constant(scope.hexstr(value, place)), Kind.DATA
             case "bool":
@@ -131,9 +140,35 @@ class ExpressionReader:
                 return HeaderRef(scope.header(value, place).name), Kind.HEADER
             case "header_stack":
                 return StackRef(scope.stack(value, place).name), Kind.STACK
+            case "header_union":
+                return UnionRef(scope.named(scope.unions, value, "header union", place).name), Kind.UNION
+            case "header_union_stack":
+                return StackRef(scope.named(scope.union_stacks, value, "union stack", place).name), Kind.STACK
             case "stack_field":
-                return self._last_field(value, place), Kind.DATA
+                return self._last(value, place)
+            case "union_stack_field":
+                return self._last_union_field(value, place), Kind.DATA
         raise scope.unsupported(place, f"a value of type {kind!r}")
+
+    def _any_field(self, value: object, place: str) -> LValue:
+        """Return a field of a header, or what p4c writes like one.
+
+        `u.last.a.f` of a stack `u` of unions is a field `a.f` of a header `u`; the valid bit of a stack's element at a
+        run-time index is a field of an expression.
+        """
+        match value:
+            case [str(stack), str(path)] if stack in self.scope.union_stacks and path.count(".") == 1:
+                return self._last_union_field([stack, *path.split(".")], place)
+            case [dict(element), name] if element.get("op") == "dereference_header_stack" and name == VALID:
+                return ElementFieldRef(self._element(element, place, 0), VALID)
+        return self.scope.field(value, place)
+
+    def key_field(self, kind: str, value: object, place: str) -> FieldRef | LastFieldRef:
+        """Return a field that a parser's select can look at: not a varbit, but possibly a valid bit."""
+        node, _ = self._leaf(kind, value, place)
+        if not isinstance(node, FieldRef | LastFieldRef):
+            raise self.scope.error(place, "is no field")
+        return self._fixed(node, place) if isinstance(node, FieldRef) else node
 
     def _fixed(self, ref: FieldRef, place: str) -> FieldRef:
         if self.scope.spec(ref).variable:
@@ -145,11 +180,22 @@ class ExpressionReader:
             raise self.scope.error(place, f"the action has no parameter {value!r}")
         return value
 
-    def _last_field(self, value: object, place: str) -> LastFieldRef:
+    def _last(self, value: object, place: str) -> tuple[Operand, Kind]:
+        """Return a field of a stack's last element; p4c also writes the element itself as field `last`."""
         if not isinstance(value, list) or len(value) != 2:
             raise self.scope.error(place, "a stack field is a pair of stack and field name")
         stack = self.scope.stack(value[0], place)
-        return LastFieldRef(stack.name, self._stack_field(stack.elements[0], value[1], place))
+        if value[1] == "last" and stack.type.field("last") is None:
+            index = Unary(UnaryOp.LAST_STACK_INDEX, StackRef(stack.name))
+            return ElementRef(stack.name, index), Kind.HEADER
+        return LastFieldRef(stack.name, self._stack_field(stack.elements[0], value[1], place)), Kind.DATA
+
+    def _last_union_field(self, value: object, place: str) -> LastFieldRef:
+        if not isinstance(value, list) or len(value) != 3:
+            raise self.scope.error(place, "a union stack field is a triple of stack, header and field name")
+        member = self.scope.member(value[0], value[1], place)
+        header = self.scope.rows(value[0])[0][member]
+        return LastFieldRef(value[0], self._stack_field(header.name, value[2], place), member)
 
     def _stack_field(self, header: str, name: object, place: str) -> str:
         return self._fixed(self.scope.field([header, name], place), place).field
@@ -204,6 +250,8 @@ class ExpressionReader:
             raise self.scope.error(place, f"{op.value} of {left_kind} and {right_kind}")
         if op in _EQUALITIES and isinstance(left, HeaderRef | ElementRef) and isinstance(right, HeaderRef | ElementRef):
             return HeadersEqual(left, right, negated=op is BinaryOp.NE), Kind.BOOL
+        if op in _EQUALITIES and isinstance(left, UnionRef) and isinstance(right, UnionRef):
+            return self._unions_equal(left, right, op, place), Kind.BOOL
         wanted = left_kind if op in _EQUALITIES else Kind.BOOL if op in _LOGICAL else Kind.DATA
         if left_kind is not wanted or isinstance(left, _NOT_VALUES) or isinstance(right, _NOT_VALUES):
             raise self.scope.error(place, f"{op.value} of {left_kind}")
@@ -221,16 +269,33 @@ class ExpressionReader:
         return Choice(condition, left, right), left_kind
 
     def _valid_union(self, raw: object, place: str) -> Expression:
-        """Return the expression that is true if any header of a union is valid."""
-        name = raw.get("value") if isinstance(raw, dict) and raw.get("type") == "header_union" else None
+        """Return the expression that is true if any header of a union is valid.
+
+        p4c calls the element of a stack of unions a header, though it has the name of a union.
+        """
+        kinds = {"header_union", "header"}
+        name = raw.get("value") if isinstance(raw, dict) and raw.get("type") in kinds else None
         union = self.scope.named(self.scope.unions, name, "header union", place)
         valid: Expression = Truth(value=False)
         for member in union.members:
             valid = Binary(BinaryOp.LOGICAL_OR, valid, Unary(UnaryOp.VALID, HeaderRef(member)))
         return valid
 
+    def _unions_equal(self, left: UnionRef, right: UnionRef, op: BinaryOp, place: str) -> Expression:
+        """Return the expression that is true if the same header of both unions is valid and equal, or not so."""
+        unions = self.scope.unions
+        if not self.scope.same_members(left.name, right.name):
+            raise self.scope.error(place, f"compares union {left.name} with union {right.name} of another type")
+        equal: Expression = Truth(value=False)
+        for one, other in zip(unions[left.name].members, unions[right.name].members, strict=True):
+            pair = HeadersEqual(HeaderRef(one), HeaderRef(other), negated=False)
+            equal = Binary(BinaryOp.LOGICAL_OR, equal, pair)
+        return Unary(UnaryOp.NOT, equal) if op is BinaryOp.NE else equal
+
     def _element(self, raw: dict[str, Any], place: str, depth: int) -> ElementRef:
         stack = self._operand(raw, "left", Kind.STACK, place, depth)
+        if stack.name not in self.scope.stacks:
+            raise self.scope.unsupported(place, f"an element chosen at run time of union stack {stack.name}")
         return ElementRef(stack.name, self._operand(raw, "right", Kind.DATA, place, depth))
 
     def _element_field(self, raw: dict[str, Any], place: str, depth: int) -> tuple[Operand, Kind]:
@@ -244,4 +309,4 @@ class ExpressionReader:
         return (ref if isinstance(header, HeaderRef) else ElementFieldRef(header, ref.field)), Kind.DATA
 
 
-_NOT_VALUES = (HeaderRef, ElementRef, StackRef)
+_NOT_VALUES = (HeaderRef, ElementRef, StackRef, UnionRef)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path, PurePath
 from typing import TypeVar
 
@@ -15,12 +16,22 @@ from dataplane.errors import ProgramError
 from dataplane.program.actions import read_action
 from dataplane.program.calculations import read_calculation, read_checksum
 from dataplane.program.declarations import read_aliases, read_declarations, read_errors
-from dataplane.program.model import Pipeline, Program, TableNode
-from dataplane.program.objects import ActionCall, ActionSpec, TableSpec
-from dataplane.program.p4info import DeclaredTable, declared_actions, declared_tables, read_p4info
+from dataplane.program.model import Digest, Pipeline, Program, TableNode
+from dataplane.program.objects import ActionCall, ActionSpec, DigestSpec, KeyField, MatchKind, TableSpec, ValueSetSpec
+from dataplane.program.operations import CrcParameters
+from dataplane.program.p4info import (
+    DeclaredTable,
+    declared_actions,
+    declared_digests,
+    declared_meters,
+    declared_tables,
+    declared_value_sets,
+    is_translated,
+    read_p4info,
+)
 from dataplane.program.parsers import read_deparser, read_parser
 from dataplane.program.pipelines import PipelineReader
-from dataplane.program.raw import RawProgram
+from dataplane.program.raw import RawProgram, RawValueSet
 from dataplane.program.scope import Scope
 
 SUPPORTED_MAJOR = 2
@@ -34,10 +45,16 @@ _AT = re.compile(r" - at `\$\.?(?P<place>[^`]*)`$")
 Item = TypeVar("Item")
 
 
-def load_program(json: bytes | Path, p4info: bytes | Path | None) -> Program:
+def load_program(
+    json: bytes | Path,
+    p4info: bytes | Path | None,
+    *,
+    crc_parameters: Mapping[str, CrcParameters] | None = None,
+) -> Program:
     """Return the program; raise ProgramError that names file and place for whatever is wrong or not supported.
 
     Without a P4Info (None) nothing can be compared with it, and the control plane sees an empty one.
+    `crc_parameters` are those of calculations that are crc8_custom to crc64_custom, by the name in the JSON (`calc_0`).
     """
     json_data, json_file = _content(json, "<json>")
     info_data, info_file = _content(p4info, "<p4info>") if p4info is not None else (b"", "<p4info>")
@@ -46,7 +63,8 @@ def load_program(json: bytes | Path, p4info: bytes | Path | None) -> Program:
     try:
         raw = _decode(json_data, json_file)
         read_declarations(raw, scope)
-        return _Assembly(raw, scope, info, info_file, known=p4info is not None).program(json_data)
+        assembly = _Assembly(raw, scope, info, info_file, known=p4info is not None)
+        return assembly.program(json_data, dict(crc_parameters or {}))
     except RecursionError as error:
         raise ProgramError("is nested too deeply", file=json_file) from error
 
@@ -74,16 +92,50 @@ def _decode(data: bytes, file: str) -> RawProgram:
     return raw
 
 
+def _digest(source: bytes, info: p4i.P4Info, crcs: Mapping[str, CrcParameters]) -> str:
+    """Return what tells one program from another, in hex."""
+    parameters = repr(sorted(crcs.items())).encode() if crcs else b""
+    return hashlib.sha256(source + info.SerializeToString(deterministic=True) + parameters).hexdigest()
+
+
+def _same_parameters(spec: ActionSpec, declared: p4i.Action, info: p4i.P4Info) -> bool:
+    """Return whether an action's parameters are as declared; a translated one may have another width here."""
+    widths = dict(spec.parameters)
+    return [name for name, _ in spec.parameters] == [parameter.name for parameter in declared.params] and all(
+        widths[parameter.name] == parameter.bitwidth or is_translated(parameter.type_name.name, info)
+        for parameter in declared.params
+    )
+
+
+def _with_keys(spec: ValueSetSpec, sets: Sequence[RawValueSet]) -> ValueSetSpec:
+    """Return a value set that has a key even if neither the P4Info nor any parser state says of what parts."""
+    if spec.keys:
+        return spec
+    width = next(item.compressed_bitwidth for item in sets if item.name == spec.name)
+    return replace(spec, keys=(KeyField("key0", MatchKind.EXACT, width),))
+
+
+def _declared_digest(digest: Digest, name: str, members: Sequence[str]) -> Digest:
+    """Return a digest under the names that the control plane knows."""
+    fields = digest.spec.fields
+    if len(members) == len(fields):
+        fields = tuple((member, width) for member, (_, width) in zip(members, fields, strict=True))
+    return replace(digest, spec=DigestSpec(name, fields))
+
+
 class _Assembly:
     """Puts a program together from its parts."""
 
     def __init__(self, raw: RawProgram, scope: Scope, info: p4i.P4Info, info_file: str, *, known: bool) -> None:
         self.raw, self.scope, self.info, self.info_file, self.known = raw, scope, info, info_file, known
 
-    def program(self, source: bytes) -> Program:
+    def program(self, source: bytes, crcs: dict[str, CrcParameters]) -> Program:
         """Return the program that all parts make up."""
         raw, scope = self.raw, self.scope
+        self._read_calculations(crcs)
         self._read_actions()
+        if self.known:
+            self._read_declared()
         declared = declared_tables(self.info, self.info_file) if self.known else None
         pipelines = PipelineReader(
             scope, declared, {profile.preamble.name: profile.max_group_size for profile in self.info.action_profiles}
@@ -97,33 +149,61 @@ class _Assembly:
         self._check_metadata()
         self._check_actions(ingress, egress)
         self._check_against_p4info(pipelines)
+        bound_parser = read_parser(raw.parsers[parser], scope, f"parsers[{parser}]")
         return Program(
             name=PurePath(raw.program).stem or "program",
-            digest=hashlib.sha256(source + self.info.SerializeToString(deterministic=True)).hexdigest(),
+            digest=_digest(source, self.info, crcs),
             tables=pipelines.tables | self._unreachable(declared or {}, pipelines),
             actions=self._action_specs(ingress, egress),
             profiles=pipelines.profiles,
             counters=scope.counters,
             registers=scope.registers,
+            meters=scope.meters,
+            digests=scope.digests,
+            value_sets={name: _with_keys(spec, raw.parse_vsets) for name, spec in scope.value_sets.items()},
             p4info=self.info,
             headers=scope.headers,
             stacks=scope.stacks,
             unions=scope.unions,
+            union_stacks=scope.union_stacks,
             errors=read_errors(raw, scope),
             aliases=read_aliases(raw, scope),
             field_lists=scope.field_lists,
-            parser=read_parser(raw.parsers[parser], scope, f"parsers[{parser}]"),
+            parser=bound_parser,
             ingress=ingress,
             egress=egress,
             deparser=read_deparser(raw.deparsers[deparser], scope, f"deparsers[{deparser}]"),
             checksums=tuple(read_checksum(item, scope, f"checksums[{i}]") for i, item in enumerate(raw.checksums)),
         )
 
+    def _read_calculations(self, crcs: dict[str, CrcParameters]) -> None:
+        raw, scope = self.raw, self.scope
+        for index, item in enumerate(raw.calculations):
+            place = f"calculations[{index}]"
+            calculation = read_calculation(item, scope, place, crcs.get(item.name))
+            scope.insert(scope.calculations, item.name, calculation, place)
+        unknown = [name for name in crcs if name not in scope.calculations]
+        if unknown:
+            raise scope.error("calculations", f"there is no {unknown[0]} to have CRC parameters")
+
+    def _read_declared(self) -> None:
+        """Complete what only the P4Info tells of value sets and digests."""
+        scope = self.scope
+        for name, spec in declared_value_sets(self.info, self.info_file).items():
+            present = scope.value_sets.get(name)
+            if present is None:
+                raise self._mismatch(f"value set {name}", "is not in the JSON")
+            scope.value_sets[name] = replace(spec, size=spec.size or present.size)
+        digests = declared_digests(self.info)
+        nameless = [name for name in digests if name not in {digest.spec.name for digest in scope.digests.values()}]
+        for key, digest in scope.digests.items():  # p4c gives tuples other names here and there, in the same order
+            if digest.spec.name not in digests and not nameless:
+                raise self._mismatch(f"digest {digest.spec.name}", "is in the JSON only")
+            name = digest.spec.name if digest.spec.name in digests else nameless.pop(0)
+            scope.digests[key] = _declared_digest(digest, name, digests[name])
+
     def _read_actions(self) -> None:
         raw, scope = self.raw, self.scope
-        for index, calculation in enumerate(raw.calculations):
-            place = f"calculations[{index}]"
-            scope.insert(scope.calculations, calculation.name, read_calculation(calculation, scope, place), place)
         for index, item in enumerate(raw.actions):
             place = f"actions[{index}]"
             if item.id in scope.actions:
@@ -143,10 +223,10 @@ class _Assembly:
             raise self.scope.error("headers", f"standard_metadata has no {' and no '.join(missing) or 'metadata flag'}")
 
     def _action_specs(self, *pipelines: Pipeline) -> dict[str, ActionSpec]:
-        if self.known:
-            return {spec.name: spec for spec in declared_actions(self.info).values()}
+        declared = {spec.name: spec for spec in declared_actions(self.info).values()} if self.known else {}
         nodes = [node for pipeline in pipelines for node in pipeline.nodes.values() if isinstance(node, TableNode)]
-        return {name: action.spec for node in nodes for name, action in node.actions.items()}
+        present = {name: action.spec for node in nodes for name, action in node.actions.items()}
+        return declared | present
 
     def _unreachable(self, declared: Mapping[str, DeclaredTable], pipelines: PipelineReader) -> dict[str, TableSpec]:
         """Return the tables that p4c declared but found no packet to reach: they can be written to all the same."""
@@ -166,12 +246,12 @@ class _Assembly:
 
     def _check_actions(self, *pipelines: Pipeline) -> None:
         """Raise where a table's action has other parameters; calls outside of tables share names and have none."""
-        declared = {spec.name: spec for spec in declared_actions(self.info).values()}
+        declared = {action.preamble.name: action for action in self.info.actions}
         tables = {table.preamble.name for table in self.info.tables}
         for node in (node for pipeline in pipelines for node in pipeline.nodes.values()):
             if isinstance(node, TableNode) and node.name in tables:
                 for action in node.actions.values():
-                    if action.spec != declared[action.name]:
+                    if not _same_parameters(action.spec, declared[action.name], self.info):
                         raise self._mismatch(f"action {action.name}", "has other parameters in the JSON")
 
     def _check_against_p4info(self, pipelines: PipelineReader) -> None:
@@ -186,10 +266,20 @@ class _Assembly:
             {name: (spec.size,) for name, spec in self.scope.registers.items()},
             "register",
         )
+        self._check_meters()
         for profile in self.info.action_profiles:
             spec = pipelines.profiles.get(profile.preamble.name)
             if spec is not None and spec.selector is not profile.with_selector:
                 raise self._mismatch(f"action profile {spec.name}", "has a selector on one side only")
+
+    def _check_meters(self) -> None:
+        for name, declared in declared_meters(self.info).items():
+            present = self.scope.meters.get(name)
+            if present is None and declared.table is not None:
+                continue  # p4c leaves out a direct meter that no table reads
+            if present != declared:
+                problem = "is not in the JSON" if present is None else "is another one in the JSON"
+                raise self._mismatch(f"meter {name}", problem)
 
     def _check_arrays(
         self, declared: Mapping[str, tuple[int, ...]], present: Mapping[str, tuple[int, ...]], what: str

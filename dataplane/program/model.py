@@ -13,7 +13,16 @@ from typing import TypeAlias
 
 from finsy.proto import p4i
 
-from dataplane.program.objects import ActionSpec, CounterSpec, ProfileSpec, RegisterSpec, TableSpec
+from dataplane.program.objects import (
+    ActionSpec,
+    CounterSpec,
+    DigestSpec,
+    MeterSpec,
+    ProfileSpec,
+    RegisterSpec,
+    TableSpec,
+    ValueSetSpec,
+)
 from dataplane.program.operations import (
     Calculation,
     Expression,
@@ -22,6 +31,9 @@ from dataplane.program.operations import (
     Lookahead,
     LValue,
     Primitive,
+    RegisterRead,
+    RegisterWrite,
+    SizedConstant,
     StackRef,
 )
 
@@ -103,6 +115,14 @@ class HeaderUnion:
     members: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class UnionStack:
+    """A stack of header unions of one type, lowest index first."""
+
+    name: str
+    unions: tuple[str, ...]
+
+
 # ---- actions and checksums
 
 
@@ -117,6 +137,12 @@ class Action:
     def name(self) -> str:
         """Return the fully qualified name."""
         return self.spec.name
+
+    @property
+    def registers(self) -> frozenset[str]:
+        """Return the registers that the action reads or writes."""
+        touching = (item for item in self.primitives if isinstance(item, RegisterRead | RegisterWrite))
+        return frozenset(item.register for item in touching)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,10 +162,14 @@ class Checksum:
 
 @dataclass(frozen=True, slots=True)
 class Extract:
-    """Extract a header, or the next element of a stack; `varbit_bits` is the length of its varbit."""
+    """Extract a header, or the next element of a stack; `varbit_bits` is the length of its varbit.
+
+    In a stack of unions the header is the one at place `member` of the next union.
+    """
 
     target: HeaderRef | StackRef
     varbit_bits: Expression | None = None
+    member: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +208,14 @@ class Transition:
 
 
 @dataclass(frozen=True, slots=True)
+class ValueSetTransition:
+    """One case of a select: the key's parts are a member of a parser value set."""
+
+    value_set: str
+    next_state: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class KeyPart:
     """A part of a select's key, padded to whole bytes."""
 
@@ -192,7 +230,7 @@ class ParserState:
     name: str
     operations: tuple[ParserOp, ...]
     key: tuple[KeyPart, ...]
-    transitions: tuple[Transition, ...]
+    transitions: tuple[Transition | ValueSetTransition, ...]
     default: str | None
 
 
@@ -227,7 +265,10 @@ class KeySource:
 
 @dataclass(frozen=True, slots=True)
 class TableNode:
-    """The application of a table; what comes next depends on hit or miss and on the action that ran."""
+    """The application of a table; what comes next depends on hit or miss and on the action that ran.
+
+    A hit on a table with a direct meter sets `meter_target` to the packet's colour before the action runs.
+    """
 
     name: str
     keys: tuple[KeySource, ...]
@@ -235,6 +276,7 @@ class TableNode:
     hit_next: Mapping[str, str | None]
     miss_next: Mapping[str, str | None]
     selector: Calculation | None = None
+    meter_target: FieldRef | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,11 +315,23 @@ class Pipeline:
 
 
 @dataclass(frozen=True, slots=True)
+class Digest:
+    """A digest with the fields that its values are read from when it is sent.
+
+    A program that calls `digest` in two places has two of them with one name in `spec`.
+    """
+
+    spec: DigestSpec
+    sources: tuple[FieldRef | SizedConstant, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Program:
     """A v1model program as compiled for bmv2; `digest` is the SHA-256 over JSON and P4Info, in hex.
 
     `tables` holds what has entries: every table of the P4Info and those that the compiler made with constant entries.
-    `actions` holds every action of the P4Info by name.
+    `actions` holds their actions: those of the P4Info come first. `meters` holds direct meters too. The keys of
+    `digests` are what GenerateDigest says, which is not always the name that the control plane knows.
     """
 
     name: str
@@ -287,10 +341,14 @@ class Program:
     profiles: Mapping[str, ProfileSpec]
     counters: Mapping[str, CounterSpec]
     registers: Mapping[str, RegisterSpec]
+    meters: Mapping[str, MeterSpec]
+    digests: Mapping[str, Digest]
+    value_sets: Mapping[str, ValueSetSpec]
     p4info: p4i.P4Info = field(compare=False)
     headers: Mapping[str, Header]
     stacks: Mapping[str, HeaderStack]
     unions: Mapping[str, HeaderUnion]
+    union_stacks: Mapping[str, UnionStack]
     errors: Mapping[str, int]
     aliases: Mapping[str, FieldRef]
     field_lists: Mapping[int, tuple[FieldRef, ...]]
@@ -299,6 +357,12 @@ class Program:
     egress: Pipeline
     deparser: Deparser
     checksums: tuple[Checksum, ...]
+
+    def rows(self, stack: str) -> tuple[tuple[str, ...], ...]:
+        """Return the headers of each element of a stack: one in a header stack, a union's members in order else."""
+        if stack in self.stacks:
+            return tuple((name,) for name in self.stacks[stack].elements)
+        return tuple(self.unions[name].members for name in self.union_stacks[stack].unions)
 
     def find_field(self, name: str) -> FieldRef | None:
         """Return the field behind an alias or a dotted name such as `standard_metadata.egress_spec`, if any."""

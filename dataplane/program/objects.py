@@ -94,6 +94,40 @@ class CounterSpec:
     size: int
 
 
+class MeterUnit(StrEnum):
+    """What a meter's rates and bursts count, in bmv2's words."""
+
+    BYTES = "bytes"
+    PACKETS = "packets"
+
+
+@dataclass(frozen=True, slots=True)
+class MeterSpec:
+    """A meter array of `size` cells, or the direct meter of `table` (then `size` is 0)."""
+
+    name: str
+    size: int
+    unit: MeterUnit
+    table: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DigestSpec:
+    """A digest: what a program sends to the control plane, field names and widths in bits in order."""
+
+    name: str
+    fields: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ValueSetSpec:
+    """A parser value set of at most `size` members, each one value per key field."""
+
+    name: str
+    size: int
+    keys: tuple[KeyField, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class RegisterSpec:
     """A register array of `size` cells of `width` bits."""

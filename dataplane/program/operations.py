@@ -71,10 +71,11 @@ class FieldRef:
 
 @dataclass(frozen=True, slots=True)
 class LastFieldRef:
-    """A field of the element of a stack that was extracted last."""
+    """A field of the element of a stack that was extracted last; `member` is the header's place in a union."""
 
     stack: str
     field: str
+    member: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +145,14 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class StackRef:
-    """A header stack."""
+    """A stack of headers or of header unions; `Program.rows` has its elements."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class UnionRef:
+    """A header union."""
 
     name: str
 
@@ -190,8 +198,16 @@ class AssignHeader:
 
 
 @dataclass(frozen=True, slots=True)
+class AssignUnion:
+    """Copy a header union, header by header with their validity; both unions have the same types in order."""
+
+    target: UnionRef
+    source: UnionRef
+
+
+@dataclass(frozen=True, slots=True)
 class AssignStack:
-    """Copy a header stack, element by element."""
+    """Copy a stack, element by element, and which of them comes next."""
 
     target: StackRef
     source: StackRef
@@ -254,6 +270,25 @@ class RegisterWrite:
 
 
 @dataclass(frozen=True, slots=True)
+class ExecuteMeter:
+    """Charge the packet to a meter's cell and set a field to its colour: 0 green, 1 yellow, 2 red."""
+
+    meter: str
+    index: Expression
+    target: LValue
+
+
+@dataclass(frozen=True, slots=True)
+class GenerateDigest:
+    """Ask that a digest is sent at the end of ingress, with the values that its sources have then.
+
+    The last request of a packet counts; in egress it means nothing, as in bmv2.
+    """
+
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
 class Hash:
     """Set a field to `base + hash % size`."""
 
@@ -310,9 +345,9 @@ class Truncate:
 
 @dataclass(frozen=True, slots=True)
 class LogMessage:
-    """Log a text in which each `{}` stands for a value."""
+    """Log a text: the first piece, then each value in decimal with the piece behind it."""
 
-    text: str
+    pieces: tuple[str, ...]
     values: tuple[Expression, ...]
 
 
@@ -353,6 +388,7 @@ Primitive: TypeAlias = (
     Assign
     | AssignVariable
     | AssignHeader
+    | AssignUnion
     | AssignStack
     | AddHeader
     | RemoveHeader
@@ -361,6 +397,8 @@ Primitive: TypeAlias = (
     | Count
     | RegisterRead
     | RegisterWrite
+    | ExecuteMeter
+    | GenerateDigest
     | Hash
     | Random
     | MarkToDrop
@@ -390,16 +428,32 @@ class SizedConstant:
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """All bytes behind the parsed headers, as a calculation's input."""
+    """All bytes behind the parsed headers, as a calculation's input; it always comes last."""
 
 
 CalculationInput: TypeAlias = FieldRef | HeaderRef | SizedConstant | Payload
 
 
 @dataclass(frozen=True, slots=True)
+class CrcParameters:
+    """A cyclic redundancy check; `polynomial` without its highest bit, `initial` before any reflection."""
+
+    width_bits: int
+    polynomial: int
+    initial: int = 0
+    final_xor: int = 0
+    reflect_in: bool = False
+    reflect_out: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Calculation:
-    """A hash or checksum algorithm over fields laid bit by bit one behind the other; invalid headers are left out."""
+    """A hash or checksum algorithm over fields laid bit by bit one behind the other; invalid headers are left out.
+
+    `crc` is there for every algorithm that is a CRC, whichever its name.
+    """
 
     name: str
     algorithm: str
     inputs: tuple[CalculationInput, ...]
+    crc: CrcParameters | None = None

@@ -9,7 +9,7 @@ from google.protobuf import text_format
 from google.protobuf.message import DecodeError
 
 from dataplane.errors import ProgramError
-from dataplane.program.objects import ActionCall, ActionSpec, KeyField, MatchKind
+from dataplane.program.objects import ActionCall, ActionSpec, KeyField, MatchKind, MeterSpec, MeterUnit, ValueSetSpec
 
 _KINDS = {
     p4i.MatchField.EXACT: MatchKind.EXACT,
@@ -22,7 +22,10 @@ _KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class DeclaredTable:
-    """A table as the P4Info declares it; a key field of width 0 is an enum or error, whose width the JSON knows."""
+    """A table as the P4Info declares it; the JSON knows how wide a key field of width 0 is.
+
+    Such a field is an enum or error, or has a type that P4Runtime translates to another width.
+    """
 
     name: str
     keys: tuple[KeyField, ...]
@@ -32,6 +35,12 @@ class DeclaredTable:
     default: ActionCall | None
     const_default: bool
     idle_timeout: bool
+
+
+def is_translated(type_name: str, info: p4i.P4Info) -> bool:
+    """Return whether a type is as wide for the control plane as its @p4runtime_translation says."""
+    types = info.type_info.new_types
+    return type_name in types and types[type_name].HasField("translated_type")
 
 
 def read_p4info(data: bytes, file: str) -> p4i.P4Info:
@@ -73,7 +82,7 @@ def declared_tables(info: p4i.P4Info, file: str) -> dict[str, DeclaredTable]:
             raise ProgramError(f"has no action with id {unknown[0]}", file=file, construct=f"table {name}")
         tables[name] = DeclaredTable(
             name,
-            tuple(_key(field, f"table {name}", file) for field in table.match_fields),
+            tuple(_key(field, info, f"table {name}", file) for field in table.match_fields),
             tuple(actions[ref.id].name for ref in table.action_refs),
             table.size,
             table.is_const_table,
@@ -84,7 +93,45 @@ def declared_tables(info: p4i.P4Info, file: str) -> dict[str, DeclaredTable]:
     return tables
 
 
-def _key(field: p4i.MatchField, place: str, file: str) -> KeyField:
+def declared_meters(info: p4i.P4Info) -> dict[str, MeterSpec]:
+    """Return the meters of a P4Info by name, direct ones with the name of their table."""
+    tables = {table.preamble.id: table.preamble.name for table in info.tables}
+    meters = {
+        meter.preamble.name: MeterSpec(meter.preamble.name, meter.size, _unit(meter.spec)) for meter in info.meters
+    }
+    for meter in info.direct_meters:
+        name = meter.preamble.name
+        meters[name] = MeterSpec(name, 0, _unit(meter.spec), tables.get(meter.direct_table_id, ""))
+    return meters
+
+
+def declared_value_sets(info: p4i.P4Info, file: str) -> dict[str, ValueSetSpec]:
+    """Return the parser value sets of a P4Info by name; raise ProgramError where a match kind is not known."""
+    sets: dict[str, ValueSetSpec] = {}
+    for item in info.value_sets:
+        name = item.preamble.name
+        sets[name] = ValueSetSpec(
+            name, item.size, tuple(_key(field, info, f"value set {name}", file) for field in item.match)
+        )
+    return sets
+
+
+def declared_digests(info: p4i.P4Info) -> dict[str, tuple[str, ...]]:
+    """Return the digests of a P4Info by name, with the names of their fields where they have any."""
+    structs = info.type_info.structs
+    return {
+        digest.preamble.name: tuple(member.name for member in structs[digest.type_spec.struct.name].members)
+        if digest.type_spec.HasField("struct") and digest.type_spec.struct.name in structs
+        else ()
+        for digest in info.digests
+    }
+
+
+def _unit(spec: p4i.MeterSpec) -> MeterUnit:
+    return MeterUnit.PACKETS if spec.unit == p4i.MeterSpec.PACKETS else MeterUnit.BYTES
+
+
+def _key(field: p4i.MatchField, info: p4i.P4Info, place: str, file: str) -> KeyField:
     kind = _KINDS.get(field.match_type)
     if kind is None:
         raise ProgramError(f"match type of {field.name} is not supported", file=file, construct=place)
@@ -92,7 +139,7 @@ def _key(field: p4i.MatchField, place: str, file: str) -> KeyField:
         raise ProgramError(
             f"{field.name} is translated to a string, which is not supported", file=file, construct=place
         )
-    return KeyField(field.name, kind, field.bitwidth)
+    return KeyField(field.name, kind, 0 if is_translated(field.type_name.name, info) else field.bitwidth)
 
 
 def _default(table: p4i.Table, actions: dict[int, ActionSpec]) -> ActionCall | None:
@@ -104,14 +151,5 @@ def _default(table: p4i.Table, actions: dict[int, ActionSpec]) -> ActionCall | N
 
 
 def _refuse_unsupported(info: p4i.P4Info, file: str) -> None:
-    refused = {
-        "meter": [item.preamble.name for item in info.meters],
-        "direct meter": [item.preamble.name for item in info.direct_meters],
-        "digest": [item.preamble.name for item in info.digests],
-        "parser value set": [item.preamble.name for item in info.value_sets],
-    }
-    for what, names in refused.items():
-        if names:
-            raise ProgramError(f"a {what} is not supported", file=file, construct=names[0])
     for extern in info.externs:
         raise ProgramError("an extern is not supported", file=file, construct=extern.extern_type_name)

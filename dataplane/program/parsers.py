@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from dataplane.program.actions import Call, read_primitive, read_primitives
 from dataplane.program.expressions import ExpressionReader
 from dataplane.program.model import (
     Advance,
     Deparser,
     Extract,
+    HeaderType,
     KeyPart,
     Parser,
     ParserOp,
     ParserSet,
     ParserState,
     Transition,
+    ValueSetTransition,
     Verify,
 )
+from dataplane.program.objects import KeyField, MatchKind
 from dataplane.program.operations import (
     Constant,
     Expression,
-    FieldRef,
     HeaderRef,
     Jump,
     JumpIfZero,
-    LastFieldRef,
     Lookahead,
     StackRef,
 )
@@ -32,7 +35,7 @@ from dataplane.program.scope import MAX_WIDTH_BITS, Scope
 
 
 def read_parser(raw: RawParser, scope: Scope, place: str) -> Parser:
-    """Return a parser whose transitions all lead somewhere."""
+    """Return a parser whose transitions all lead somewhere; value sets whose keys nobody told have its keys then."""
     names = {state.name for state in raw.parse_states}
     states: dict[str, ParserState] = {}
     for index, raw_state in enumerate(raw.parse_states):
@@ -79,10 +82,10 @@ class _StateReader:
         first = f"{place}.parameters[0]"
         match call.op:
             case "extract":
-                return Extract(self._extracted(call.parameters[0], first, variable=False))
+                return self._extract(call.parameters[0], first, None)
             case "extract_VL":
-                target = self._extracted(call.parameters[0], first, variable=True)
-                return Extract(target, self.reader.data(call.parameters[1], f"{place}.parameters[1]"))
+                bits = self.reader.data(call.parameters[1], f"{place}.parameters[1]")
+                return self._extract(call.parameters[0], first, bits)
             case "set":
                 return self._set(call, place)
             case "verify":
@@ -94,22 +97,28 @@ class _StateReader:
                 return Advance(Constant(8 * self._count(call.parameters[0], first)))
         return self._primitive(call.parameters[0], first)
 
-    def _extracted(self, raw: object, place: str, *, variable: bool) -> HeaderRef | StackRef:
-        kind, value = (raw.get("type"), raw.get("value")) if isinstance(raw, dict) else (None, None)
-        target: HeaderRef | StackRef
-        if kind == "regular":
-            header = self.scope.header(value, place)
-            target, header_type = HeaderRef(header.name), header.type
-            if header.metadata:
-                raise self.scope.error(place, f"{header.name} is metadata and cannot be extracted")
-        elif kind == "stack":
-            stack = self.scope.stack(value, place)
-            target, header_type = StackRef(stack.name), stack.type
-        else:
-            raise self.scope.unsupported(place, f"extraction to {kind!r}")
-        if (header_type.varbit is not None) is not variable:
+    def _extract(self, raw: object, place: str, varbit_bits: Expression | None) -> Extract:
+        target, member, header_type = self._target(raw, place)
+        if (header_type.varbit is None) is not (varbit_bits is None):
             raise self.scope.error(place, f"{header_type.name} and the operation differ about a varbit")
-        return target
+        return Extract(target, varbit_bits, member)
+
+    def _target(self, raw: object, place: str) -> tuple[HeaderRef | StackRef, int, HeaderType]:
+        """Return target, place in a union, and type of the header."""
+        match raw:
+            case {"type": "regular", "value": value}:
+                header = self.scope.header(value, place)
+                if header.metadata:
+                    raise self.scope.error(place, f"{header.name} is metadata and cannot be extracted")
+                return HeaderRef(header.name), 0, header.type
+            case {"type": "stack", "value": value}:
+                stack = self.scope.stack(value, place)
+                return StackRef(stack.name), 0, stack.type
+            case {"type": "union_stack", "value": [str(name), str(member_name)]}:
+                member = self.scope.member(name, member_name, place)
+                return StackRef(name), member, self.scope.rows(name)[0][member].type
+        kind = raw.get("type") if isinstance(raw, dict) else None
+        raise self.scope.unsupported(place, f"extraction to {kind!r}")
 
     def _set(self, call: RawCall, place: str) -> ParserOp:
         target = self.reader.lvalue(call.parameters[0], f"{place}.parameters[0]")
@@ -147,20 +156,15 @@ class _StateReader:
         if raw.type == "lookahead":
             ahead = self._lookahead(raw.value, place)
             return KeyPart(ahead, ahead.width_bits)
-        source = self.reader.lvalue({"type": raw.type, "value": raw.value}, place) if raw.type != "field" else None
-        source = source or self.scope.field(raw.value, place)
-        if isinstance(source, LastFieldRef):
-            source_field = FieldRef(self.scope.stacks[source.stack].elements[0], source.field)
-            return KeyPart(source, self.scope.spec(source_field).width_bits)
-        if isinstance(source, FieldRef) and not self.scope.spec(source).variable:
-            return KeyPart(source, self.scope.spec(source).width_bits)
-        raise self.scope.unsupported(place, f"a key of type {raw.type!r}")
+        if raw.type not in {"field", "stack_field", "union_stack_field"}:
+            raise self.scope.unsupported(place, f"a key of type {raw.type!r}")
+        source = self.reader.key_field(raw.type, raw.value, place)
+        return KeyPart(source, self.scope.last_spec(source).width_bits)
 
     def _transitions(
         self, raw: list[RawTransition], key: tuple[KeyPart, ...]
-    ) -> tuple[tuple[Transition, ...], str | None]:
-        width_bits = sum((part.width_bits + 7) // 8 * 8 for part in key)
-        transitions: list[Transition] = []
+    ) -> tuple[tuple[Transition | ValueSetTransition, ...], str | None]:
+        transitions: list[Transition | ValueSetTransition] = []
         default: str | None = None
         for index, item in enumerate(raw):
             place = f"{self.place}.transitions[{index}]"
@@ -169,11 +173,30 @@ class _StateReader:
             if item.type == "default" or (item.type, item.value) == ("hexstr", "default"):
                 default = item.next_state
             elif item.type == "hexstr":
-                value = self.scope.unsigned(item.value, width_bits, place)
-                mask = None if item.mask is None else self.scope.unsigned(item.mask, width_bits, place)
-                transitions.append(Transition(value if mask is None else value & mask, mask, item.next_state))
+                transitions.append(self._value_transition(item, key, place))
+            elif item.type == "parse_vset":
+                transitions.append(self._set_transition(item, key, place))
             else:
                 raise self.scope.unsupported(place, f"a transition of type {item.type!r}")
         if transitions and not key:
             raise self.scope.error(f"{self.place}.transitions", "select without a key")
         return tuple(transitions), default
+
+    def _value_transition(self, item: RawTransition, key: tuple[KeyPart, ...], place: str) -> Transition:
+        width_bits = sum((part.width_bits + 7) // 8 * 8 for part in key)
+        value = self.scope.unsigned(item.value, width_bits, place)
+        mask = None if item.mask is None else self.scope.unsigned(item.mask, width_bits, place)
+        return Transition(value if mask is None else value & mask, mask, item.next_state)
+
+    def _set_transition(self, item: RawTransition, key: tuple[KeyPart, ...], place: str) -> ValueSetTransition:
+        scope = self.scope
+        spec = scope.named(scope.value_sets, item.value, "parser value set", place)
+        if item.mask is not None:
+            raise scope.unsupported(place, f"a mask over parser value set {spec.name}")
+        widths = [part.width_bits for part in key]
+        if not spec.keys:
+            keys = tuple(KeyField(f"key{at}", MatchKind.EXACT, width) for at, width in enumerate(widths))
+            scope.value_sets[spec.name] = spec = replace(spec, keys=keys)
+        if [field.width for field in spec.keys] != widths:
+            raise scope.error(place, f"the fields of parser value set {spec.name} are not as wide as the key's parts")
+        return ValueSetTransition(spec.name, item.next_state)

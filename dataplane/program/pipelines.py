@@ -93,11 +93,10 @@ class PipelineReader:
             {name: self._next(raw, name, place, hit=True) for name in actions},
             {name: self._next(raw, name, place, hit=False) for name in actions},
             self.selectors.get(raw.action_profile or ""),
+            self.scope.meter_targets.get(raw.name),
         )
 
     def _refuse_unsupported(self, raw: RawTable, place: str) -> None:
-        if raw.direct_meters is not None:
-            raise self.scope.unsupported(f"{place}.direct_meters", f"direct meter {raw.direct_meters}")
         if raw.type not in _TYPES:
             raise self.scope.unsupported(f"{place}.type", f"a table of type {raw.type!r}")
         if (raw.type == "simple") is not (raw.action_profile is None):
@@ -160,6 +159,8 @@ class PipelineReader:
     def _key_source(self, raw: RawKey, place: str) -> KeySource:
         if raw.match_type == "valid":
             return KeySource(FieldRef(self.scope.header(raw.target, place).name, VALID))
+        if isinstance(raw.target, dict):
+            raise self.scope.unsupported(place, "an expression in a table's key")
         source = self.scope.field(raw.target, place)
         spec = self.scope.spec(source)
         if spec.variable:
@@ -197,10 +198,17 @@ class PipelineReader:
             size=(declared.size if declared else 0) or raw.max_size,
             profile=raw.action_profile,
             direct_counter=counter,
+            direct_meter=self._direct_meter(raw, place),
             idle_timeout=raw.support_timeout or (declared is not None and declared.idle_timeout),
             const_entries=self._entries(raw, keys, actions, place),
             is_const=declared.is_const if declared is not None else bool(raw.entries),
         )
+
+    def _direct_meter(self, raw: RawTable, place: str) -> str | None:
+        bound = [meter.name for meter in self.scope.meters.values() if meter.table == raw.name]
+        if bound != ([] if raw.direct_meters is None else [raw.direct_meters]):
+            raise self.scope.error(f"{place}.direct_meters", "does not agree with meter_arrays")
+        return raw.direct_meters
 
     def _default(
         self, raw: RawTable, declared: DeclaredTable | None, actions: dict[str, Action], place: str

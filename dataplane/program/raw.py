@@ -45,11 +45,28 @@ class RawStack(msgspec.Struct, frozen=True, kw_only=True):
     header_ids: list[int]
 
 
+class RawUnionType(msgspec.Struct, frozen=True, kw_only=True):
+    """A header union type; a member is [name, header type]."""
+
+    name: str
+    headers: list[tuple[str, str]]
+
+
 class RawUnion(msgspec.Struct, frozen=True, kw_only=True):
-    """A header union; stacks of unions need no reading, since p4c refers to their headers one by one."""
+    """A header union."""
 
     name: str
     header_ids: list[int]
+    id: int = -1
+    union_type: str | None = None
+
+
+class RawUnionStack(msgspec.Struct, frozen=True, kw_only=True):
+    """A stack of header unions."""
+
+    name: str
+    union_type: str
+    header_union_ids: list[int]
 
 
 class RawNamed(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,6 +90,14 @@ class RawCall(msgspec.Struct, frozen=True, kw_only=True):
     parameters: list[Any] = []
 
 
+class RawLearnList(msgspec.Struct, frozen=True, kw_only=True):
+    """A list of values that a digest sends to the control plane."""
+
+    name: str
+    id: int
+    elements: list[RawValue]
+
+
 class RawTransition(msgspec.Struct, frozen=True, kw_only=True):
     """A case of a select; old files have the value "default" and no type on the default case."""
 
@@ -89,6 +114,14 @@ class RawState(msgspec.Struct, frozen=True, kw_only=True):
     parser_ops: list[RawCall]
     transitions: list[RawTransition]
     transition_key: list[RawValue]
+
+
+class RawValueSet(msgspec.Struct, frozen=True, kw_only=True):
+    """A parser value set; the width leaves out padding."""
+
+    name: str
+    compressed_bitwidth: int
+    max_size: int = 0
 
 
 class RawParser(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,6 +147,18 @@ class RawCounter(msgspec.Struct, frozen=True, kw_only=True):
     is_direct: bool = False
     size: int | None = None
     binding: str | None = None
+
+
+class RawMeter(msgspec.Struct, frozen=True, kw_only=True):
+    """A meter array; a direct one has the table's name in `binding` and sets `result_target`."""
+
+    name: str
+    type: str
+    rate_count: int = 2
+    is_direct: bool = False
+    size: int | None = None
+    binding: str | None = None
+    result_target: list[str] | None = None
 
 
 class RawRegister(msgspec.Struct, frozen=True, kw_only=True):
@@ -152,7 +197,7 @@ class RawKey(msgspec.Struct, frozen=True, kw_only=True):
     """A field of a table's key."""
 
     match_type: str
-    target: list[str] | str
+    target: Any
     mask: str | None = None
     name: str | None = None
 
@@ -279,17 +324,19 @@ class RawProgram(msgspec.Struct, frozen=True, kw_only=True):
     header_types: list[RawHeaderType]
     headers: list[RawHeader]
     header_stacks: list[RawStack] = []
+    header_union_types: list[RawUnionType] = []
     header_unions: list[RawUnion] = []
+    header_union_stacks: list[RawUnionStack] = []
     field_lists: list[RawFieldList] = []
     errors: list[tuple[str, int]] = []
     parsers: list[RawParser]
-    parse_vsets: list[RawNamed] = []
+    parse_vsets: list[RawValueSet] = []
     deparsers: list[RawDeparser]
-    meter_arrays: list[RawNamed] = []
+    meter_arrays: list[RawMeter] = []
     counter_arrays: list[RawCounter] = []
     register_arrays: list[RawRegister] = []
     calculations: list[RawCalculation] = []
-    learn_lists: list[RawNamed] = []
+    learn_lists: list[RawLearnList] = []
     actions: list[RawAction]
     pipelines: list[RawPipeline]
     checksums: list[RawChecksum] = []

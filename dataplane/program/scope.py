@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from dataplane.errors import ProgramError
-from dataplane.program.model import Action, FieldSpec, Header, HeaderStack, HeaderType, HeaderUnion
-from dataplane.program.objects import CounterSpec, RegisterSpec
-from dataplane.program.operations import Calculation, FieldRef
+from dataplane.program.model import Action, Digest, FieldSpec, Header, HeaderStack, HeaderType, HeaderUnion, UnionStack
+from dataplane.program.objects import CounterSpec, MeterSpec, RegisterSpec, ValueSetSpec
+from dataplane.program.operations import Calculation, FieldRef, LastFieldRef
 
 V = TypeVar("V")
 
@@ -29,10 +29,18 @@ class Scope:
     headers: dict[str, Header] = field(default_factory=dict)
     stacks: dict[str, HeaderStack] = field(default_factory=dict)
     unions: dict[str, HeaderUnion] = field(default_factory=dict)
+    union_types: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    union_stacks: dict[str, UnionStack] = field(default_factory=dict)
+    stack_union_types: dict[str, str] = field(default_factory=dict)
     field_lists: dict[int, tuple[FieldRef, ...]] = field(default_factory=dict)
     counters: dict[str, CounterSpec] = field(default_factory=dict)
     direct_counters: dict[str, str] = field(default_factory=dict)
     registers: dict[str, RegisterSpec] = field(default_factory=dict)
+    meters: dict[str, MeterSpec] = field(default_factory=dict)
+    meter_targets: dict[str, FieldRef] = field(default_factory=dict)
+    digests: dict[str, Digest] = field(default_factory=dict)
+    digest_names: dict[int, str] = field(default_factory=dict)
+    value_sets: dict[str, ValueSetSpec] = field(default_factory=dict)
     calculations: dict[str, Calculation] = field(default_factory=dict)
     actions: dict[int, Action] = field(default_factory=dict)
 
@@ -58,6 +66,26 @@ class Scope:
             raise self.error(place, f"no header stack is called {name!r}")
         return stack
 
+    def rows(self, name: str) -> tuple[tuple[Header, ...], ...]:
+        """Return the headers of each element of a stack of headers or of unions."""
+        if name in self.stacks:
+            return tuple((self.headers[element],) for element in self.stacks[name].elements)
+        unions = (self.unions[union] for union in self.union_stacks[name].unions)
+        return tuple(tuple(self.headers[member] for member in union.members) for union in unions)
+
+    def same_members(self, one: str, other: str) -> bool:
+        """Return whether two unions have headers of the same types in the same order."""
+        left, right = ([self.headers[name].type for name in self.unions[union].members] for union in (one, other))
+        return left == right
+
+    def member(self, stack: object, member: object, place: str) -> int:
+        """Return the place that a member's name has in each union of a stack of unions."""
+        union_stack = self.named(self.union_stacks, stack, "stack of header unions", place)
+        members = self.union_types[self.stack_union_types[union_stack.name]]
+        if not isinstance(member, str) or member not in members:
+            raise self.error(place, f"the unions of {union_stack.name} have no header {member!r}")
+        return members.index(member)
+
     def field(self, pair: object, place: str) -> FieldRef:
         """Return the field that a [header, field] pair names."""
         if not isinstance(pair, list) or len(pair) != 2:
@@ -72,6 +100,12 @@ class Scope:
         spec = self.headers[ref.header].type.field(ref.field)
         assert spec is not None
         return spec
+
+    def last_spec(self, ref: FieldRef | LastFieldRef) -> FieldSpec:
+        """Return width and sign of a field, possibly one of a stack's last element."""
+        if isinstance(ref, FieldRef):
+            return self.spec(ref)
+        return self.spec(FieldRef(self.rows(ref.stack)[0][ref.member].name, ref.field))
 
     def hexstr(self, text: object, place: str) -> int:
         """Return the integer that a hexadecimal string stands for."""

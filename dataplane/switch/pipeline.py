@@ -7,9 +7,12 @@ two, only what this file names crosses. Times are microseconds on the switch's c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
+
+from dataplane.program.model import Program
+from dataplane.switch.tables import ForwardingState
 
 
 @dataclass(slots=True)
@@ -59,13 +62,39 @@ class EgressResult:
     placements: list[Placement] = field(default_factory=list)
 
 
+@dataclass(frozen=True, slots=True)
+class DigestMessage:
+    """One message of a digest: its values in the order of the digest's fields."""
+
+    digest: str
+    values: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedProgram:
+    """A program that is ready to run over its own fresh state; `executable` means something to its switch only."""
+
+    program: Program
+    state: ForwardingState
+    executable: Any = None
+
+
 class Pipeline(Protocol):
     """A loaded P4 program that executes bursts against a shared `ForwardingState`.
 
     Never raises on any frame: a packet that cannot go on is dropped and counted in `drops` under a name.
+    `parser_errors` counts packets by error, most of which go on as the program decides.
     """
 
-    drops: dict[str, int]
+    @property
+    def drops(self) -> Mapping[str, int]:
+        """Return packets that ended here, by reason."""
+        ...
+
+    @property
+    def parser_errors(self) -> Mapping[str, int]:
+        """Return packets by the name of their parser error."""
+        ...
 
     def ingress(self, frames: Sequence[Frame], now_us: int) -> list[Placement]:
         """Parse and run ingress; return what is to be queued, clones and replicas included, in bmv2's order."""
@@ -73,4 +102,8 @@ class Pipeline(Protocol):
 
     def egress(self, packets: Sequence[Dequeued], now_us: int) -> EgressResult:
         """Run egress and deparse; a recirculated packet goes through ingress at once and comes back as placements."""
+        ...
+
+    def take_digests(self) -> list[DigestMessage]:
+        """Return the digests sent since the last call, oldest first; a full queue drops and counts the newest."""
         ...

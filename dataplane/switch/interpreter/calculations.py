@@ -8,7 +8,7 @@ from typing import TypeAlias
 from dataplane.program.model import Checksum
 from dataplane.program.operations import Calculation, CalculationInput, FieldRef, HeaderRef, Payload, SizedConstant
 from dataplane.switch.interpreter.expressions import Evaluate, bind, cutter
-from dataplane.switch.interpreter.hashes import HASHES
+from dataplane.switch.interpreter.hashes import bind_hash
 from dataplane.switch.interpreter.layout import Fields, HeaderSlots, Layout
 
 Compute: TypeAlias = Callable[[Fields, bytes], int]
@@ -18,7 +18,7 @@ Part: TypeAlias = Callable[[Fields], tuple[int, int]]
 
 def bind_calculation(calculation: Calculation, layout: Layout) -> Compute:
     """Return a closure that computes a hash over fields of the valid headers and, where asked for, the payload."""
-    digest = HASHES[calculation.algorithm]
+    digest = bind_hash(calculation)
     parts = _parts(calculation.inputs, layout)
     with_payload = Payload() in calculation.inputs
 

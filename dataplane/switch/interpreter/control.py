@@ -10,12 +10,13 @@ from dataplane.program.objects import ActionCall, TableSpec
 from dataplane.program.operations import FieldRef, Unary, UnaryOp
 from dataplane.program.pipelines import successors
 from dataplane.switch.interpreter.calculations import Compute, bind_calculation
-from dataplane.switch.interpreter.expressions import bind
+from dataplane.switch.interpreter.expressions import bind, bind_store
 from dataplane.switch.interpreter.layout import EXIT, INGRESS_LENGTH, Fields, Layout, PacketFault
 from dataplane.switch.interpreter.primitives import Binder
 from dataplane.switch.tables import ForwardingState, Table, TableEntry
 
 Apply: TypeAlias = Callable[[Fields], None]
+Find: TypeAlias = Callable[[Fields, tuple[int, ...]], tuple[ActionCall | None, TableEntry | None]]
 
 
 class BoundNode(Protocol):
@@ -105,10 +106,10 @@ class _PipelineBinder:
         actions = {name: self.binder.action(action) for name, action in node.actions.items()}
         hit = {name: (actions[name], self._following(following)) for name, following in node.hit_next.items()}
         miss = {name: (actions[name], self._following(following)) for name, following in node.miss_next.items()}
-        find, key = self._finder(node, table), self._key(node)
+        find, key = self._metered(node, self._finder(node, table)), self._key(node)
 
         def apply(fields: Fields, /) -> BoundNode | None:
-            call = find(fields, key(fields))
+            call, _ = find(fields, key(fields))
             if call is None:
                 default = table.default
                 run, following = miss[default.action]
@@ -134,23 +135,41 @@ class _PipelineBinder:
 
         return read
 
-    def _finder(self, node: TableNode, table: Table) -> Callable[[Fields, tuple[int, ...]], ActionCall | None]:
-        """Return a closure from key to action: None where nothing matches, or what matches has no member."""
+    def _finder(self, node: TableNode, table: Table) -> Find:
+        """Return a closure from key to action and entry: no action where nothing matches, or a group is empty."""
         spec: TableSpec = table.spec
-        lookup, counted, profile = table.lookup, spec.direct_counter is not None, table.profile
+        counted, timed = spec.direct_counter is not None, spec.idle_timeout
+        lookup, profile = table.lookup, table.profile
         choose: Compute | None = None if node.selector is None else bind_calculation(node.selector, self.layout)
+        moment = self.binder.moment
 
-        def find(fields: Fields, key: tuple[int, ...]) -> ActionCall | None:
+        def find(fields: Fields, key: tuple[int, ...]) -> tuple[ActionCall | None, TableEntry | None]:
             entry: TableEntry | None = lookup(key)
             if entry is None:
-                return None
+                return None, None
             if counted:
                 entry.count(fields[INGRESS_LENGTH])
+            if timed:
+                entry.touch(moment.now_us)
             if profile is None:
-                return entry.call
+                return entry.call, entry
             call = profile.resolve(entry, 0 if choose is None else choose(fields, b""))
             if call is not None and call.action not in node.actions:  # the profile's other tables may have more actions
                 raise PacketFault("action_not_in_table")
-            return call
+            return call, entry
 
         return find
+
+    def _metered(self, node: TableNode, find: Find) -> Find:
+        """Return a closure that also charges a packet that hits to the entry's meter, and stores the colour."""
+        if node.meter_target is None:
+            return find
+        store, moment = bind_store(node.meter_target, self.layout), self.binder.moment
+
+        def find_and_charge(fields: Fields, key: tuple[int, ...]) -> tuple[ActionCall | None, TableEntry | None]:
+            call, entry = find(fields, key)
+            if call is not None and entry is not None:
+                store(fields, (), entry.meter(fields[INGRESS_LENGTH], moment.now_us))
+            return call, entry
+
+        return find_and_charge

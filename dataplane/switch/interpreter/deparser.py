@@ -7,8 +7,9 @@ from typing import TypeAlias
 
 from dataplane.program.model import Program
 from dataplane.switch.interpreter.calculations import bind_update
+from dataplane.switch.interpreter.headers import header_bytes
 from dataplane.switch.interpreter.layout import TRUNCATE, Fields, HeaderSlots, Layout
-from dataplane.switch.interpreter.primitives import Binder, header_bytes
+from dataplane.switch.interpreter.primitives import Binder
 
 Deparse: TypeAlias = Callable[[Fields, bytes], bytes]
 """(fields, payload) -> headers and payload; a truncated packet's checksums cover what will be left of its payload."""

@@ -131,12 +131,9 @@ def _store_at(layout: Layout, ref: FieldRef) -> Store:
 
 def _representative(target: ElementFieldRef | LastFieldRef, layout: Layout) -> FieldRef:
     """Return the field of a stack's first element: width and sign are those of all."""
-    stack = target.stack if isinstance(target, LastFieldRef) else _stack_of(target.element)
-    return FieldRef(layout.program.stacks[stack].elements[0], target.field)
-
-
-def _stack_of(ref: ElementRef) -> str:
-    return ref.stack
+    if isinstance(target, LastFieldRef):
+        return FieldRef(layout.rows(target.stack)[0][target.member].header.name, target.field)
+    return FieldRef(layout.elements(target.element.stack)[0].header.name, target.field)
 
 
 def _bind_slot(target: ElementFieldRef | LastFieldRef, layout: Layout) -> Evaluate:
@@ -145,7 +142,7 @@ def _bind_slot(target: ElementFieldRef | LastFieldRef, layout: Layout) -> Evalua
         locate = bind_header(target.element, layout)
         offset = _offset(target, layout)
         return lambda fields, arguments: locate(fields, arguments).base + offset
-    bases = [slots.slot(target.field) for slots in layout.elements(target.stack)]
+    bases = [row[target.member].slot(target.field) for row in layout.rows(target.stack)]
     following = layout.next_index[target.stack]
 
     def last(fields: Fields, _arguments: Arguments) -> int:

@@ -2,22 +2,49 @@
 
 from __future__ import annotations
 
-import binascii
 import zlib
 from collections.abc import Callable
+from typing import TypeAlias
+
+from dataplane.program.operations import Calculation, CrcParameters
+
+Digest: TypeAlias = Callable[[bytes], int]
 
 
-def crc16(data: bytes) -> int:
-    """Return CRC-16/ARC: polynomial 0x8005, reflected, initial value 0."""
-    remainder = 0
-    for byte in data:
-        remainder = (remainder >> 8) ^ _CRC16[(remainder ^ byte) & 0xFF]
-    return remainder
+def bind_hash(calculation: Calculation) -> Digest:
+    """Return the function that computes an algorithm."""
+    if calculation.crc is not None:
+        return crc(calculation.crc)
+    return HASHES[calculation.algorithm]
 
 
-def crc_ccitt(data: bytes) -> int:
-    """Return CRC-16/CCITT-FALSE: polynomial 0x1021, initial value 0xffff."""
-    return binascii.crc_hqx(data, 0xFFFF)
+def crc(parameters: CrcParameters) -> Digest:
+    """Return the function that computes a cyclic redundancy check, byte by byte with a table."""
+    if parameters == CrcParameters(32, 0x04C11DB7, 0xFFFF_FFFF, 0xFFFF_FFFF, reflect_in=True, reflect_out=True):
+        return zlib.crc32
+    width, mask, top = parameters.width_bits, (1 << parameters.width_bits) - 1, parameters.width_bits - 8
+    table = [_divide(byte, parameters.polynomial, width) for byte in range(256)]
+    order = [_reflect(byte, 8) if parameters.reflect_in else byte for byte in range(256)]
+
+    def compute(data: bytes) -> int:
+        remainder = parameters.initial
+        for byte in data:
+            remainder = (remainder << 8 & mask) ^ table[remainder >> top ^ order[byte]]
+        return (_reflect(remainder, width) if parameters.reflect_out else remainder) ^ parameters.final_xor
+
+    return compute
+
+
+def _divide(byte: int, polynomial: int, width: int) -> int:
+    """Return the remainder of a byte, shifted up to the register's width."""
+    remainder, top = byte << (width - 8), 1 << (width - 1)
+    for _ in range(8):
+        remainder = remainder << 1 ^ (polynomial if remainder & top else 0)
+    return remainder & ((1 << width) - 1)
+
+
+def _reflect(value: int, width: int) -> int:
+    return int(f"{value:0{width}b}"[::-1], 2)
 
 
 def csum16(data: bytes) -> int:
@@ -50,20 +77,7 @@ def _xor(data: bytes, size: int) -> int:
     return result
 
 
-def _crc16_entry(byte: int) -> int:
-    for _ in range(8):
-        byte = (byte >> 1) ^ (0xA001 if byte & 1 else 0)
-    return byte
-
-
-_CRC16 = [_crc16_entry(byte) for byte in range(256)]
-
-HASHES: dict[str, Callable[[bytes], int]] = {
-    "crc16": crc16,
-    "crc16_custom": crc16,
-    "crc32": zlib.crc32,
-    "crc32_custom": zlib.crc32,
-    "crcCCITT": crc_ccitt,
+HASHES: dict[str, Digest] = {
     "csum16": csum16,
     "cksum16": csum16,
     "identity": identity,

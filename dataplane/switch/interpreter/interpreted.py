@@ -6,19 +6,20 @@ p4lang/behavioral-model.
 
 from __future__ import annotations
 
-import random
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
-from dataplane.program.model import Program
+from dataplane.program.model import Digest, Program
+from dataplane.program.operations import SizedConstant
 from dataplane.switch.interpreter.calculations import bind_verify
 from dataplane.switch.interpreter.control import bind_pipeline
 from dataplane.switch.interpreter.deparser import bind_deparser, emitted_bytes
 from dataplane.switch.interpreter.layout import (
     CLONE_LIST,
     CLONE_SESSION,
+    DIGEST,
     EXIT,
     INGRESS_LENGTH,
     PACKET_LENGTH,
@@ -29,12 +30,14 @@ from dataplane.switch.interpreter.layout import (
     TRUNCATE,
     Fields,
     Layout,
+    Moment,
     PacketFault,
     reset_metadata,
 )
 from dataplane.switch.interpreter.parser import bind_parser
 from dataplane.switch.interpreter.primitives import DROP_PORT, Binder
-from dataplane.switch.pipeline import Dequeued, EgressResult, Frame, Output, Placement
+from dataplane.switch.pipeline import Dequeued, DigestMessage, EgressResult, Frame, Output, Placement
+from dataplane.switch.random_numbers import SplitMix
 from dataplane.switch.tables import CloneSession, ForwardingState, Replica
 
 MAX_RESUBMITS = 16
@@ -42,6 +45,10 @@ MAX_RESUBMITS = 16
 
 PRIORITIES = 8
 """Queues of a port; a packet with a greater priority is dropped as priority_out_of_range."""
+
+
+DIGEST_QUEUE_MESSAGES = 1024
+"""Digests that wait for `take_digests`; those beyond are counted as digest_queue_full."""
 
 
 class InstanceType(IntEnum):
@@ -71,13 +78,14 @@ class InterpretedPipeline:
     the program decides.
     """
 
-    def __init__(self, program: Program, state: ForwardingState, *, rng: random.Random) -> None:
+    def __init__(self, program: Program, state: ForwardingState, *, rng: SplitMix) -> None:
         self.drops: dict[str, int] = Counter()
         self.parser_errors: dict[str, int] = Counter()
         self._program, self._state = program, state
         self._layout = layout = Layout(program)
-        binder = Binder(layout, state.counters, state.registers, rng)
-        self._parse = bind_parser(program, layout, binder)
+        self._moment = Moment()
+        binder = Binder(layout, state, rng, self._moment)
+        self._parse = bind_parser(program, layout, binder, state.value_sets)
         self._verify = bind_verify(program.checksums, layout)
         self._ingress = bind_pipeline(program.ingress, state, layout, binder)
         self._egress = bind_pipeline(program.egress, state, layout, binder)
@@ -85,6 +93,8 @@ class InterpretedPipeline:
         self._emitted_bytes = emitted_bytes(program, layout)
         self._lists = {number: tuple(layout.slot(ref) for ref in refs) for number, refs in program.field_lists.items()}
         self._error_names = {code: name for name, code in program.errors.items()}
+        self._digests = [_bind_digest(digest, layout) for digest in program.digests.values()]
+        self._messages: deque[DigestMessage] = deque()
         self._bind_metadata(layout)
 
     def _bind_metadata(self, layout: Layout) -> None:
@@ -119,6 +129,7 @@ class InterpretedPipeline:
 
     def ingress(self, frames: Sequence[Frame], now_us: int) -> list[Placement]:
         """Parse and run ingress; return what is to be queued, clones and replicas included, in bmv2's order."""
+        self._moment.now_us = now_us
         placements: list[Placement] = []
         for frame in frames:
             fields = self._layout.template.copy()
@@ -151,11 +162,14 @@ class InterpretedPipeline:
         fields = packet.fields
         parsed, error = self._parse(fields, data)
         packet.payload = data[parsed:]
+        self._moment.payload = packet.payload
         self._note_errors(packet, error)
         self._ingress(fields)
         fields[EXIT] = 0
         if fields[CLONE_SESSION]:
             self._clone_ingress(packet, data, placements)
+        if fields[DIGEST]:
+            self._send_digest(fields)
         if fields[RESUBMIT]:
             return self._resubmitted(packet, len(data))
         group = 0 if self._group is None else fields[self._group]
@@ -176,6 +190,18 @@ class InterpretedPipeline:
             self.parser_errors[name] += 1
         self._checksum_error(fields, 0 if self._verify(fields, packet.payload) else 1)
 
+    def _send_digest(self, fields: Fields) -> None:
+        if len(self._messages) >= DIGEST_QUEUE_MESSAGES:
+            self.drops["digest_queue_full"] += 1
+        else:
+            self._messages.append(self._digests[fields[DIGEST] - 1](fields))
+
+    def take_digests(self) -> list[DigestMessage]:
+        """Return the digests sent since the last call, oldest first; a full queue drops and counts the newest."""
+        taken = list(self._messages)
+        self._messages.clear()
+        return taken
+
     def _resubmitted(self, packet: Packet, length: int) -> Packet:
         fields = self._layout.template.copy()
         self._keep(packet.fields, fields, packet.fields[RESUBMIT], InstanceType.RESUBMITTED)
@@ -194,6 +220,7 @@ class InterpretedPipeline:
 
     def egress(self, packets: Sequence[Dequeued], now_us: int) -> EgressResult:
         """Run egress and deparse; a recirculated packet goes through ingress at once and comes back as placements."""
+        self._moment.now_us = now_us
         result = EgressResult()
         for dequeued in packets:
             packet: Packet = dequeued.packet
@@ -222,6 +249,7 @@ class InterpretedPipeline:
 
     def _run_egress(self, packet: Packet, port: int, result: EgressResult) -> None:
         fields = packet.fields
+        self._moment.payload = packet.payload
         self._egress(fields)
         if fields[CLONE_SESSION]:
             self._clone_egress(packet, result.placements)
@@ -320,6 +348,22 @@ class InterpretedPipeline:
             return
         length = min(packet.fields[PACKET_LENGTH], packet.fields[TRUNCATE])
         placements.append(Placement(packet, port, priority, length))
+
+
+def _bind_digest(digest: Digest, layout: Layout) -> Callable[[Fields], DigestMessage]:
+    """Return a closure that reads the values of a digest, each cut to its width."""
+    name = digest.spec.name
+    reads: list[tuple[int | None, int]] = []  # slot and mask, or no slot and the constant itself
+    for source, (_, width) in zip(digest.sources, digest.spec.fields, strict=True):
+        if isinstance(source, SizedConstant):
+            reads.append((None, source.value))
+        else:
+            reads.append((layout.slot(source), (1 << width) - 1))
+
+    def read(fields: Fields) -> DigestMessage:
+        return DigestMessage(name, tuple(mask if slot is None else fields[slot] & mask for slot, mask in reads))
+
+    return read
 
 
 _PRIORITY = "intrinsic_metadata.priority"

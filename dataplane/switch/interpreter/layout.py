@@ -7,6 +7,7 @@ takes one slot per field, then its valid bit, then the length of its varbit in b
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from dataplane.program.model import VALID, FieldSpec, Header, Program
@@ -16,13 +17,22 @@ Fields: TypeAlias = list[int]
 """The state of one packet."""
 
 # The packet registers; CLONE_SESSION holds the session with bit 15 set, so that session 0 differs from none.
-CLONE_SESSION, CLONE_LIST, RESUBMIT, RECIRCULATE, EXIT, TRUNCATE, PACKET_LENGTH, INGRESS_LENGTH = range(8)
-REGISTERS = 8
+# DIGEST is the digest to send, counted from 1.
+CLONE_SESSION, CLONE_LIST, RESUBMIT, RECIRCULATE, DIGEST, EXIT, TRUNCATE, PACKET_LENGTH, INGRESS_LENGTH = range(9)
+REGISTERS = 9
 PER_PACKET = slice(CLONE_SESSION, TRUNCATE + 1)
 """The registers that a clone does not inherit."""
 
 UNLIMITED = 1 << 62
 SESSION_VALID = 1 << 15
+
+
+@dataclass(slots=True)
+class Moment:
+    """What primitives see beside the packet's own state: the bytes behind its headers, and the burst's time."""
+
+    payload: bytes = b""
+    now_us: int = 0
 
 
 class PacketFault(Exception):  # noqa: N818 - not an error of the switch: it ends one packet's way
@@ -105,7 +115,7 @@ class Layout:
             members = [self.headers[name] for name in union.members]
             for slots in members:
                 slots.rivals = tuple(other.valid for other in members if other is not slots)
-        for name in program.stacks:
+        for name in (*program.stacks, *program.union_stacks):
             self.next_index[name] = len(self.template)
             self.template.append(0)
 
@@ -141,6 +151,10 @@ class Layout:
     def elements(self, stack: str) -> tuple[HeaderSlots, ...]:
         """Return the slots of a stack's elements."""
         return tuple(self.headers[name] for name in self.program.stacks[stack].elements)
+
+    def rows(self, stack: str) -> tuple[tuple[HeaderSlots, ...], ...]:
+        """Return the slots of the headers of each element of a stack of headers or of unions."""
+        return tuple(tuple(self.headers[name] for name in row) for row in self.program.rows(stack))
 
 
 def reset_metadata(fields: Fields, layout: Layout) -> None:

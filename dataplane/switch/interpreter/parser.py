@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeAlias
+from collections.abc import Callable, Mapping
+from typing import Protocol, TypeAlias
 
 from dataplane.program.model import (
     Advance,
@@ -14,6 +14,8 @@ from dataplane.program.model import (
     ParserSet,
     ParserState,
     Program,
+    Transition,
+    ValueSetTransition,
     Verify,
 )
 from dataplane.program.operations import HeaderRef, Lookahead
@@ -34,6 +36,14 @@ MAX_STATES = 4096
 _END = -1
 
 
+class Members(Protocol):
+    """A parser value set."""
+
+    def contains(self, key: tuple[int, ...], /) -> bool:
+        """Say whether a key, one value a field, satisfies a member."""
+        ...
+
+
 class ParserError(Exception):
     """Parsing of this packet ends with an error code."""
 
@@ -42,10 +52,10 @@ class ParserError(Exception):
         super().__init__(code)
 
 
-def bind_parser(program: Program, layout: Layout, binder: Binder) -> Parse:
+def bind_parser(program: Program, layout: Layout, binder: Binder, value_sets: Mapping[str, Members]) -> Parse:
     """Return a closure that parses a frame."""
     numbers = {name: number for number, name in enumerate(program.parser.states)}
-    builder = _StateBinder(program, layout, binder, numbers)
+    builder = _StateBinder(program, layout, binder, value_sets, numbers)
     states = [builder.state(state) for state in program.parser.states.values()]
     initial = _END if program.parser.initial is None else numbers[program.parser.initial]
     no_error, timeout = program.errors["NoError"], program.errors["ParserTimeout"]
@@ -73,8 +83,15 @@ def bind_parser(program: Program, layout: Layout, binder: Binder) -> Parse:
 class _StateBinder:
     """Binds parse states."""
 
-    def __init__(self, program: Program, layout: Layout, binder: Binder, numbers: dict[str, int]) -> None:
-        self.layout, self.binder, self.numbers = layout, binder, numbers
+    def __init__(
+        self,
+        program: Program,
+        layout: Layout,
+        binder: Binder,
+        value_sets: Mapping[str, Members],
+        numbers: dict[str, int],
+    ) -> None:
+        self.layout, self.binder, self.value_sets, self.numbers = layout, binder, value_sets, numbers
         self.too_short = program.errors["PacketTooShort"]
         self.header_too_short = program.errors["HeaderTooShort"]
         self.invalid_argument = program.errors["ParserInvalidArgument"]
@@ -108,7 +125,7 @@ class _StateBinder:
         if isinstance(operation.target, HeaderRef):
             return self._extract_header(self.layout.headers[operation.target.name], varbit)
         name = operation.target.name
-        elements = [self._extract_header(slots, varbit) for slots in self.layout.elements(name)]
+        elements = [self._extract_header(row[operation.member], varbit) for row in self.layout.rows(name)]
         following, size = self.layout.next_index[name], len(elements)
 
         def extract_next(fields: Fields, data: bytes, cursor: int) -> int:
@@ -230,7 +247,10 @@ class _StateBinder:
         default = self._number(state.default)
         if not state.transitions:
             return lambda _fields, _data, _cursor: default
-        cases = [(case.value, case.mask, self._number(case.next_state)) for case in state.transitions]
+        plain = [case for case in state.transitions if isinstance(case, Transition)]
+        if len(plain) < len(state.transitions):
+            return self._select_with_sets(state)
+        cases = [(case.value, case.mask, self._number(case.next_state)) for case in plain]
         exact = {value: number for value, mask, number in reversed(cases) if mask is None}
         key = self._key(state.key)
         if len(exact) == len(cases):
@@ -244,6 +264,29 @@ class _StateBinder:
             return default
 
         return select
+
+    def _select_with_sets(self, state: ParserState) -> Select:
+        """Return the select of a state in which some cases are value sets: all cases in order, one by one."""
+        default, key = self._number(state.default), self._key(state.key)
+        widths = [part.width_bits for part in state.key]
+        cases = [(self._case(case), self._number(case.next_state)) for case in state.transitions]
+
+        def select(fields: Fields, data: bytes, cursor: int) -> int:
+            value = key(fields, data, cursor)
+            parts = _split(value, widths)
+            for matches, number in cases:
+                if matches(value, parts):
+                    return number
+            return default
+
+        return select
+
+    def _case(self, case: Transition | ValueSetTransition) -> Callable[[int, tuple[int, ...]], bool]:
+        if isinstance(case, ValueSetTransition):
+            members = self.value_sets[case.value_set]
+            return lambda _value, parts: members.contains(parts)
+        wanted, mask = case.value, case.mask
+        return lambda value, _parts: (value if mask is None else value & mask) == wanted
 
     def _number(self, name: str | None) -> int:
         return _END if name is None else self.numbers[name]
@@ -267,6 +310,15 @@ class _StateBinder:
             return self._peek(part.source)
         evaluate = bind(part.source, self.layout)
         return lambda fields, _data, _cursor: evaluate(fields, ())
+
+
+def _split(value: int, widths: list[int]) -> tuple[int, ...]:
+    """Return the parts of a key that is padded part by part."""
+    parts: list[int] = []
+    for width in reversed(widths):
+        parts.append(value & ((1 << width) - 1))
+        value >>= (width + 7) // 8 * 8
+    return tuple(reversed(parts))
 
 
 def _shifts(slots: HeaderSlots) -> list[tuple[int, int, int]]:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, MutableSequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
@@ -14,6 +13,7 @@ from dataplane.program.operations import (
     Assign,
     AssignHeader,
     AssignStack,
+    AssignUnion,
     AssignVariable,
     Binary,
     BinaryOp,
@@ -21,9 +21,11 @@ from dataplane.program.operations import (
     Clone,
     Constant,
     Count,
+    ExecuteMeter,
     Exit,
     Expression,
     FieldRef,
+    GenerateDigest,
     Hash,
     Jump,
     JumpIfZero,
@@ -45,22 +47,32 @@ from dataplane.program.operations import (
     UnaryOp,
 )
 from dataplane.switch.interpreter.calculations import bind_calculation
-from dataplane.switch.interpreter.expressions import Arguments, bind, bind_header, bind_store
+from dataplane.switch.interpreter.expressions import Arguments, Evaluate, bind, bind_header, bind_store
+from dataplane.switch.interpreter.headers import (
+    add_header,
+    copy_header,
+    copy_row,
+    copy_slots,
+    pop,
+    push,
+    remove_header,
+)
 from dataplane.switch.interpreter.layout import (
     CLONE_LIST,
     CLONE_SESSION,
+    DIGEST,
     EXIT,
     INGRESS_LENGTH,
-    PACKET_LENGTH,
     RECIRCULATE,
     RESUBMIT,
     SESSION_VALID,
     TRUNCATE,
     Fields,
-    HeaderSlots,
     Layout,
+    Moment,
     PacketFault,
 )
+from dataplane.switch.random_numbers import SplitMix
 
 Step: TypeAlias = Callable[[Fields, Arguments], None]
 
@@ -84,14 +96,41 @@ class CounterCells(Protocol):
         ...
 
 
+class MeterCells(Protocol):
+    """An indirect meter."""
+
+    def execute(self, index: int, nbytes: int, now_us: int) -> int | None:
+        """Charge one packet of `nbytes` bytes to a cell and return its colour; None where the index is out of range."""
+        ...
+
+
+class SharedArrays(Protocol):
+    """The part of the state that primitives change."""
+
+    @property
+    def counters(self) -> Mapping[str, CounterCells]:
+        """Return the indirect counters."""
+        ...
+
+    @property
+    def registers(self) -> Mapping[str, MutableSequence[int]]:
+        """Return the registers' cells."""
+        ...
+
+    @property
+    def meters(self) -> Mapping[str, MeterCells]:
+        """Return the indirect meters."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Binder:
-    """Binds primitives to the state that the control plane shares."""
+    """Binds primitives to the state that the control plane shares, and to the moment at which they run."""
 
     layout: Layout
-    counters: Mapping[str, CounterCells]
-    registers: Mapping[str, list[int]]
-    rng: random.Random
+    state: SharedArrays
+    rng: SplitMix
+    moment: Moment
 
     def action(self, action: Action) -> Step:
         """Return a closure that runs an action."""
@@ -103,11 +142,11 @@ class Binder:
     def step(self, primitive: Primitive) -> Step:
         """Return a closure that runs one primitive."""
         match primitive:
-            case Assign() | AssignVariable() | AssignHeader() | AssignStack():
+            case Assign() | AssignVariable() | AssignHeader() | AssignUnion() | AssignStack():
                 return self._assignment(primitive)
             case AddHeader() | RemoveHeader() | Push() | Pop():
                 return self._header_change(primitive)
-            case Count() | RegisterRead() | RegisterWrite():
+            case Count() | RegisterRead() | RegisterWrite() | ExecuteMeter():
                 return self._stateful(primitive)
             case Hash():
                 return self._hash(primitive)
@@ -157,7 +196,7 @@ class Binder:
 
     # ---- assignment
 
-    def _assignment(self, primitive: Assign | AssignVariable | AssignHeader | AssignStack) -> Step:
+    def _assignment(self, primitive: Assign | AssignVariable | AssignHeader | AssignUnion | AssignStack) -> Step:
         layout = self.layout
         match primitive:
             case Assign(target, value):
@@ -167,19 +206,26 @@ class Binder:
                     (layout.slot(target_field), layout.slot(source_field)),
                     (layout.headers[target_field.header].length, layout.headers[source_field.header].length),
                 ]
-                return lambda fields, _arguments: _copy(fields, pairs)
+                return lambda fields, _arguments: copy_slots(fields, pairs)
             case AssignHeader(target_header, source_header):
                 locate, origin = bind_header(target_header, layout), bind_header(source_header, layout)
-                return lambda fields, arguments: _copy_header(
+                return lambda fields, arguments: copy_header(
                     fields, locate(fields, arguments), origin(fields, arguments)
                 )
-        targets, sources = layout.elements(primitive.target.name), layout.elements(primitive.source.name)
+            case AssignUnion(target_union, source_union):
+                unions = layout.program.unions
+                rows = [
+                    tuple(layout.headers[name] for name in unions[ref.name].members)
+                    for ref in (target_union, source_union)
+                ]
+                return lambda fields, _arguments: copy_row(fields, rows[0], rows[1])
+        targets, sources = layout.rows(primitive.target.name), layout.rows(primitive.source.name)
         moved = (layout.next_index[primitive.target.name], layout.next_index[primitive.source.name])
 
         def assign_stack(fields: Fields, _arguments: Arguments) -> None:
             fields[moved[0]] = fields[moved[1]]
             for target, source in zip(targets, sources, strict=True):
-                _copy_header(fields, target, source)
+                copy_row(fields, target, source)
 
         return assign_stack
 
@@ -190,25 +236,27 @@ class Binder:
         match primitive:
             case AddHeader(header):
                 locate = bind_header(header, layout)
-                return lambda fields, arguments: _add_header(fields, locate(fields, arguments))
+                return lambda fields, arguments: add_header(fields, locate(fields, arguments))
             case RemoveHeader(header):
                 locate = bind_header(header, layout)
-                return lambda fields, arguments: _remove_header(fields, locate(fields, arguments))
+                return lambda fields, arguments: remove_header(fields, locate(fields, arguments))
             case Push(stack, count):
-                elements, following = layout.elements(stack.name), layout.next_index[stack.name]
-                return lambda fields, _arguments: _push(fields, elements, following, count)
-        elements, following = layout.elements(primitive.stack.name), layout.next_index[primitive.stack.name]
+                rows, following = layout.rows(stack.name), layout.next_index[stack.name]
+                return lambda fields, _arguments: push(fields, rows, following, count)
+        rows, following = layout.rows(primitive.stack.name), layout.next_index[primitive.stack.name]
         dropped = primitive.count
-        return lambda fields, _arguments: _pop(fields, elements, following, dropped)
+        return lambda fields, _arguments: pop(fields, rows, following, dropped)
 
-    # ---- counters, registers, hashes, random numbers
+    # ---- counters, meters, registers, hashes, random numbers
 
-    def _stateful(self, primitive: Count | RegisterRead | RegisterWrite) -> Step:
+    def _stateful(self, primitive: Count | RegisterRead | RegisterWrite | ExecuteMeter) -> Step:
         index = bind(primitive.index, self.layout)
         if isinstance(primitive, Count):
-            counter = self.counters[primitive.counter]
+            counter = self.state.counters[primitive.counter]
             return lambda fields, arguments: counter.count(index(fields, arguments), fields[INGRESS_LENGTH])
-        cells = self.registers[primitive.register]
+        if isinstance(primitive, ExecuteMeter):
+            return self._execute_meter(primitive, index)
+        cells = self.state.registers[primitive.register]
         if isinstance(primitive, RegisterRead):
             store = bind_store(primitive.target, self.layout)
 
@@ -228,14 +276,26 @@ class Binder:
 
         return write
 
+    def _execute_meter(self, primitive: ExecuteMeter, index: Evaluate) -> Step:
+        store, moment = bind_store(primitive.target, self.layout), self.moment
+        meter = self.state.meters[primitive.meter]
+
+        def charge(fields: Fields, arguments: Arguments) -> None:
+            colour = meter.execute(index(fields, arguments), fields[INGRESS_LENGTH], moment.now_us)
+            if colour is not None:
+                store(fields, arguments, colour)
+
+        return charge
+
     def _hash(self, primitive: Hash) -> Step:
         store, compute = bind_store(primitive.target, self.layout), bind_calculation(primitive.calculation, self.layout)
         base, size = bind(primitive.base, self.layout), bind(primitive.size, self.layout)
+        moment = self.moment
 
         def run(fields: Fields, arguments: Arguments) -> None:
             modulus = size(fields, arguments) & _UINT64 or 1
             start = base(fields, arguments) & _UINT64
-            store(fields, arguments, (compute(fields, b"") % modulus + start) & _UINT64)
+            store(fields, arguments, (compute(fields, moment.payload) % modulus + start) & _UINT64)
 
         return run
 
@@ -246,7 +306,7 @@ class Binder:
         def run(fields: Fields, arguments: Arguments) -> None:
             first, last = low(fields, arguments) & _UINT64, high(fields, arguments) & _UINT64
             if first <= last:
-                store(fields, arguments, rng.randint(first, last))
+                store(fields, arguments, rng.between(first, last))
 
         return run
 
@@ -281,13 +341,16 @@ class Binder:
                 return lambda fields, arguments: _set(
                     fields, {TRUNCATE: min(fields[TRUNCATE], evaluate(fields, arguments) & _UINT64)}
                 )
+            case GenerateDigest(name):
+                number = 1 + list(self.layout.program.digests).index(name)
+                return lambda fields, _arguments: _set(fields, {DIGEST: number})
             case Exit():
                 return lambda fields, _arguments: _set(fields, {EXIT: 1})
         return lambda _fields, _arguments: None
 
     def _log_message(self, primitive: LogMessage) -> Step:
         values = [bind(value, self.layout) for value in primitive.values]
-        pieces = primitive.text.split("{}")
+        pieces = primitive.pieces
 
         def run(fields: Fields, arguments: Arguments) -> None:
             if log.isEnabledFor(logging.INFO):
@@ -371,56 +434,3 @@ def _sequence(steps: list[Step]) -> Step:
 def _set(fields: Fields, values: Mapping[int, int]) -> None:
     for slot, value in values.items():
         fields[slot] = value
-
-
-def _copy(fields: Fields, pairs: list[tuple[int, int]]) -> None:
-    for target, source in pairs:
-        fields[target] = fields[source]
-
-
-def _copy_header(fields: Fields, target: HeaderSlots, source: HeaderSlots) -> None:
-    if fields[source.valid]:
-        fields[target.content] = fields[source.content]
-        target.make_valid(fields)
-    elif not target.header.metadata:
-        fields[target.valid] = 0
-
-
-def header_bytes(fields: Fields, slots: HeaderSlots) -> int:
-    """Return how long a header is on the wire, its varbit included."""
-    return slots.fixed_bytes + fields[slots.length] // 8 if slots.has_varbit else slots.fixed_bytes
-
-
-def _add_header(fields: Fields, slots: HeaderSlots) -> None:
-    if not fields[slots.valid]:
-        fields[slots.content] = [0] * (slots.end - slots.base)
-        slots.make_valid(fields)
-        fields[PACKET_LENGTH] += header_bytes(fields, slots)
-
-
-def _remove_header(fields: Fields, slots: HeaderSlots) -> None:
-    if fields[slots.valid]:
-        fields[slots.valid] = 0
-        fields[PACKET_LENGTH] -= header_bytes(fields, slots)
-
-
-def _push(fields: Fields, elements: tuple[HeaderSlots, ...], following: int, count: int) -> None:
-    size = len(elements)
-    fields[following] = min(size, fields[following] + count)
-    for position in range(size - 1, count - 1, -1):
-        _swap(fields, elements[position], elements[position - count])
-    for slots in elements[:count]:
-        fields[slots.valid] = 0
-
-
-def _pop(fields: Fields, elements: tuple[HeaderSlots, ...], following: int, count: int) -> None:
-    size = len(elements)
-    fields[following] = max(0, fields[following] - count)
-    for position in range(size - count):
-        _swap(fields, elements[position], elements[position + count])
-    for slots in elements[max(0, size - count) :]:
-        fields[slots.valid] = 0
-
-
-def _swap(fields: Fields, one: HeaderSlots, other: HeaderSlots) -> None:
-    fields[one.content], fields[other.content] = fields[other.content], fields[one.content]

@@ -8,6 +8,19 @@ from pathlib import Path
 from typing import Any
 
 PROGRAMS = Path(__file__).parents[1] / "programs"
+OWN_PROGRAMS = (
+    "forwarding",
+    "parsing",
+    "copies",
+    "arithmetic",
+    "unions",
+    "stateful",
+    "union_stacks",
+    "numbers",
+    "choices",
+    "algorithms",
+)
+"""The programs that exercise the language; p4rt_entities is there for P4Runtime."""
 
 JsonPath = tuple[str | int, ...]
 DELETE = object()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from typing import Any
 
 import pytest
@@ -13,12 +12,12 @@ from dataplane.errors import ProgramError
 from dataplane.program.loader import load_program
 from dataplane.switch.interpreter import InterpretedPipeline
 from dataplane.switch.pipeline import Dequeued, Frame
+from dataplane.switch.random_numbers import SplitMix
 from dataplane.switch.tables import ForwardingState
-from tests.dataplane.program.mutation import DELETE, changed, document, p4info, paths
+from tests.dataplane.program.mutation import DELETE, OWN_PROGRAMS, changed, document, p4info, paths
 
-NAMES = ("forwarding", "parsing", "copies", "arithmetic", "unions")
-DOCUMENTS = {name: document(name) for name in NAMES}
-PATHS = {name: paths(DOCUMENTS[name]) for name in NAMES}
+DOCUMENTS = {name: document(name) for name in OWN_PROGRAMS}
+PATHS = {name: paths(DOCUMENTS[name]) for name in OWN_PROGRAMS}
 
 LEAVES = st.one_of(
     st.none(),
@@ -52,15 +51,15 @@ def run_frames(data: bytes) -> None:
     """Run frames through a program."""
     program = load_program(data, None)
     state = ForwardingState(program)
-    pipeline = InterpretedPipeline(program, state, rng=random.Random(1))
+    pipeline = InterpretedPipeline(program, state, rng=SplitMix(1))
     for frame in FRAMES:
         placed = pipeline.ingress([Frame(1, frame)], 10)
         for item in placed:
             pipeline.egress([Dequeued(item.packet, item.port, item.priority, 10, 0, 0, 0)], 20)
 
 
-@pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@pytest.mark.parametrize("name", OWN_PROGRAMS)
+@settings(max_examples=80, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(data=st.data())
 def test_mutated_json(name: str, data: Any) -> None:
     path = data.draw(st.sampled_from(PATHS[name]))
@@ -69,8 +68,8 @@ def test_mutated_json(name: str, data: Any) -> None:
         run_frames(mutated)
 
 
-@pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@pytest.mark.parametrize("name", OWN_PROGRAMS)
+@settings(max_examples=50, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(data=st.data())
 def test_exchanged_parts(name: str, data: Any) -> None:
     """One part of the document takes another one's place: well formed, and most often out of place."""

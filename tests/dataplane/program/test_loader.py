@@ -11,10 +11,21 @@ from google.protobuf import text_format
 
 from dataplane.errors import ProgramError
 from dataplane.program.loader import load_program
-from dataplane.program.model import CallNode, ConditionNode, TableNode
-from dataplane.program.objects import ActionCall, ActionSpec, ConstEntry, KeyField, MatchKind, ProfileSpec, TableSpec
-from dataplane.program.operations import FieldRef
-from tests.dataplane.program.mutation import PROGRAMS, document, p4info
+from dataplane.program.model import CallNode, ConditionNode, TableNode, UnionStack
+from dataplane.program.objects import (
+    ActionCall,
+    ActionSpec,
+    ConstEntry,
+    DigestSpec,
+    KeyField,
+    MatchKind,
+    MeterSpec,
+    MeterUnit,
+    ProfileSpec,
+    TableSpec,
+)
+from dataplane.program.operations import Binary, BinaryOp, FieldRef, HeaderRef, HeadersEqual, LogMessage, Truth
+from tests.dataplane.program.mutation import OWN_PROGRAMS, PROGRAMS, document, p4info
 
 FORWARDING = PROGRAMS / "forwarding.json"
 BUILD = Path(__file__).parents[3] / "p4" / "build"
@@ -114,7 +125,7 @@ def test_table_that_the_compiler_dropped_can_still_be_written_to() -> None:
     assert table.keys == (KeyField("k", MatchKind.EXACT, 8),)
 
 
-@pytest.mark.parametrize("name", ["forwarding", "parsing", "copies", "arithmetic", "unions", "p4rt_entities"])
+@pytest.mark.parametrize("name", [*OWN_PROGRAMS, "p4rt_entities"])
 def test_own_programs_load_from_files(name: str) -> None:
     load_program(PROGRAMS / f"{name}.json", PROGRAMS / f"{name}.p4info.txtpb")
 
@@ -122,6 +133,125 @@ def test_own_programs_load_from_files(name: str) -> None:
 def test_the_fabric_loads() -> None:
     program = load_program(BUILD / "fabric.json", BUILD / "fabric.p4info.txtpb")
     assert {info.preamble.name for info in program.p4info.tables} <= set(program.tables)
+
+
+def test_meters() -> None:
+    program = load_program(PROGRAMS / "stateful.json", p4info("stateful"))
+    assert program.meters == {
+        "Inbound.by_packets": MeterSpec("Inbound.by_packets", 4, MeterUnit.PACKETS),
+        "Inbound.by_bytes": MeterSpec("Inbound.by_bytes", 4, MeterUnit.BYTES),
+        "Inbound.policer": MeterSpec("Inbound.policer", 0, MeterUnit.BYTES, "Inbound.policed"),
+    }
+    node = program.ingress.nodes["Inbound.policed"]
+    assert isinstance(node, TableNode)
+    assert node.meter_target is not None
+    assert program.tables["Inbound.policed"].direct_meter == "Inbound.policer"
+    assert program.tables["Inbound.policed"].idle_timeout
+
+
+def test_a_digest_that_is_sent_in_two_places_is_two_with_one_name() -> None:
+    program = load_program(PROGRAMS / "stateful.json", p4info("stateful"))
+    seen = DigestSpec("seen_t", (("index", 8), ("port", 9), ("wide", 96)))
+    assert [digest.spec for digest in program.digests.values()] == [
+        seen,
+        DigestSpec("moved_t", (("what", 8), ("index", 8))),
+        seen,
+    ]
+    assert len(set(program.digests)) == 3
+
+
+def test_a_digest_without_a_name_has_the_one_that_p4info_gives_it() -> None:
+    raw = document("stateful")
+    raw["learn_lists"][1]["name"] = "tuple_0"
+    info = p4info("stateful").replace(b'name: "moved_t"\n    alias', b'name: "digest_0"\n    alias')
+    digests = load_program(json.dumps(raw).encode(), info).digests
+    assert digests["tuple_0"].spec.name == "digest_0"
+
+
+def test_value_sets_have_the_keys_of_the_p4info_or_else_of_the_parser() -> None:
+    pairs = load_program(PROGRAMS / "choices.json", p4info("choices")).value_sets["Parse.pairs"]
+    assert (pairs.size, [key.kind for key in pairs.keys]) == (4, [MatchKind.TERNARY, MatchKind.RANGE])
+    bare = load_program(PROGRAMS / "choices.json", None).value_sets["Parse.pairs"]
+    assert [(key.kind, key.width) for key in bare.keys] == [(MatchKind.EXACT, 8), (MatchKind.EXACT, 16)]
+
+
+def test_union_stacks() -> None:
+    program = load_program(PROGRAMS / "union_stacks.json", p4info("union_stacks"))
+    assert program.union_stacks["options"] == UnionStack("options", ("options[0]", "options[1]", "options[2]"))
+    assert program.rows("options")[1] == ("options[1].small", "options[1].large")
+    stacks = load_program(PROGRAMS / "parsing.json", p4info("parsing"))
+    assert all(stacks.rows(name) == tuple((item,) for item in stack.elements) for name, stack in stacks.stacks.items())
+
+
+def test_validity_of_a_union_in_a_stack_that_p4c_calls_a_header() -> None:
+    def condition(kind: str) -> object:
+        raw = document("union_stacks")
+        right = {"type": kind, "value": "options[0]"}
+        raw["pipelines"][0]["conditionals"][0]["expression"] = {
+            "type": "expression",
+            "value": {"op": "valid_union", "left": None, "right": right},
+        }
+        node = load_program(json.dumps(raw).encode(), None).ingress.nodes[
+            raw["pipelines"][0]["conditionals"][0]["name"]
+        ]
+        assert isinstance(node, ConditionNode)
+        return node.condition
+
+    assert condition("header") == condition("header_union")
+
+
+def test_unions_are_equal_where_the_same_header_of_both_is_valid_and_equal() -> None:
+    raw = document("union_stacks")
+    left, right = ({"type": "header_union", "value": f"options[{index}]"} for index in (0, 1))
+    conditional = raw["pipelines"][0]["conditionals"][0]
+    conditional["expression"] = {"type": "expression", "value": {"op": "==", "left": left, "right": right}}
+    node = load_program(json.dumps(raw).encode(), None).ingress.nodes[conditional["name"]]
+    small, large = (
+        HeadersEqual(HeaderRef(f"options[0].{name}"), HeaderRef(f"options[1].{name}"), negated=False)
+        for name in ("small", "large")
+    )
+    assert isinstance(node, ConditionNode)
+    assert node.condition == Binary(BinaryOp.LOGICAL_OR, Binary(BinaryOp.LOGICAL_OR, Truth(value=False), small), large)
+
+
+def test_log_messages_with_formats_and_without_values() -> None:
+    def pieces(text: str, values: object) -> tuple[str, ...]:
+        raw = document("arithmetic")
+        calls = [call for action in raw["actions"] for call in action["primitives"] if call["op"] == "log_msg"]
+        calls[0]["parameters"] = [{"type": "string", "value": text}, {"type": "parameters_vector", "value": values}]
+        program = load_program(json.dumps(raw).encode(), None)
+        nodes = [node for node in program.ingress.nodes.values() if isinstance(node, CallNode)]
+        found = [item for node in nodes for item in node.action.primitives if isinstance(item, LogMessage)]
+        return found[0].pieces
+
+    value = {"type": "hexstr", "value": "0x1"}
+    assert pieces("nothing", {}) == ("nothing",)
+    assert pieces("{}={:d} \\{}", [value, value]) == ("", "=", " {}")
+
+
+def test_registers_that_an_action_touches() -> None:
+    program = load_program(PROGRAMS / "stateful.json", p4info("stateful"))
+    nodes = [node for node in program.ingress.nodes.values() if isinstance(node, CallNode)]
+    touched = {name for node in nodes for name in node.action.registers}
+    assert touched == {"Inbound.cells", "Inbound.sums"}
+
+
+def test_a_translated_type_is_as_wide_as_in_the_data_plane() -> None:
+    info = text_format.Parse(p4info("forwarding").decode(), p4i.P4Info())
+    for action in info.actions:
+        for parameter in action.params:
+            parameter.bitwidth = 49
+            parameter.type_name.name = "port_t"
+    for table in info.tables:
+        for field in table.match_fields:
+            field.bitwidth = 50
+            field.type_name.name = "port_t"
+    with pytest.raises(ProgramError, match="in the P4Info"):
+        load_program(FORWARDING, info.SerializeToString())
+    info.type_info.new_types["port_t"].translated_type.sdn_bitwidth = 49
+    program = load_program(FORWARDING, info.SerializeToString())
+    plain = load_program(FORWARDING, p4info("forwarding"))
+    assert (program.tables, program.actions) == (plain.tables, plain.actions)
 
 
 def test_missing_file(tmp_path: Path) -> None:

@@ -95,9 +95,68 @@ def text(path: JsonPath) -> str:
             "parsers[0].parse_states[0].parser_ops[0].parameters[0]",
             "extraction to 'union_stack' is not supported",
         ),
-        (("meter_arrays",), [{"name": "policer"}], "meter_arrays[0]", "meter policer is not supported"),
-        (("learn_lists",), [{"name": "seen"}], "learn_lists[0]", "digest seen is not supported"),
-        (("parse_vsets",), [{"name": "ports"}], "parse_vsets[0]", "parser value set ports is not supported"),
+        (("meter_arrays",), [{"name": "policer"}], "meter_arrays[0]", "missing required field `type`"),
+        (
+            ("meter_arrays",),
+            [{"name": "policer", "type": "flows", "size": 1}],
+            "meter_arrays[0].type",
+            "a meter of type 'flows' is not supported",
+        ),
+        (
+            ("meter_arrays",),
+            [{"name": "policer", "type": "bytes", "rate_count": 1, "size": 1}],
+            "meter_arrays[0].rate_count",
+            "meter policer with 1 rates is not supported",
+        ),
+        (
+            ("meter_arrays",),
+            [{"name": "policer", "type": "bytes", "size": -1}],
+            "meter_arrays[0]",
+            "an array of -1 cells is not possible",
+        ),
+        (
+            ("meter_arrays",),
+            [{"name": "policer", "type": "bytes", "is_direct": True}],
+            "meter_arrays[0]",
+            "direct meter policer has no table",
+        ),
+        ((*ROUTES, "direct_meters"), "policer", text((*ROUTES, "direct_meters")), "does not agree with meter_arrays"),
+        (
+            ("learn_lists",),
+            [{"name": "seen", "id": 1, "elements": [{"type": "hexstr", "value": "0x1"}]}],
+            "learn_lists[0].elements[0]",
+            "'hexstr' in digest seen is not supported",
+        ),
+        (
+            ("learn_lists",),
+            [{"name": "seen", "id": 1, "elements": []}] * 2,
+            "learn_lists[1]",
+            "1 is no id of its own",
+        ),
+        (
+            ("parse_vsets",),
+            [{"name": "ports", "compressed_bitwidth": 0}],
+            "parse_vsets[0]",
+            "a width of 0 bits is not possible",
+        ),
+        (
+            ("parsers", 0, "parse_states", 0, "transitions", 0, "type"),
+            "parse_vset",
+            "parsers[0].parse_states[0].transitions[0]",
+            "no parser value set is called",
+        ),
+        (
+            ("header_union_stacks",),
+            [{"name": "us", "union_type": "u", "header_union_ids": [0]}],
+            "header_union_stacks[0]",
+            "no header union type is called 'u'",
+        ),
+        (
+            (*FILTER, "key", 0, "target"),
+            {"type": "expression"},
+            text((*FILTER, "key", 0)),
+            "an expression in a table's key",
+        ),
         (("extern_instances",), [{"name": "box"}], "extern_instances[0]", "extern instance box is not supported"),
     ],
 )
@@ -114,7 +173,22 @@ def test_place_and_problem(path: JsonPath, value: object, construct: str | None,
     ("op", "parameters", "problem"),
     [
         ("fly", [], "primitive 'fly' is not supported"),
-        ("generate_digest", [], "primitive 'generate_digest' is not supported"),
+        ("generate_digest", [{"type": "hexstr", "value": "0x0"}] * 2, "no digest has the id 0"),
+        (
+            "execute_meter",
+            [
+                {"type": "meter_array", "value": "m"},
+                {"type": "hexstr", "value": "0x0"},
+                {"type": "field", "value": ["ipv4", "ttl"]},
+            ],
+            "no meter is called 'm'",
+        ),
+        ("assign_union", [{"type": "header_union", "value": "u"}] * 2, "no header union is called 'u'"),
+        (
+            "push",
+            [{"type": "header_union_stack", "value": "u"}, {"type": "hexstr", "value": "0x1"}],
+            "no union stack is called",
+        ),
         ("assign", [], "assign takes 2 parameters, not 0"),
         ("assign", [{"type": "hexstr", "value": "0x1"}] * 2, "cannot be assigned to"),
         ("assign", [{"type": "field", "value": ["ipv4", "$valid$"]}, {"type": "hexstr", "value": "0x1"}], "valid bit"),
@@ -159,20 +233,19 @@ def test_json_and_p4info_that_do_not_belong_together(old: str, new: str, problem
 
 def test_p4info_of_another_program() -> None:
     with pytest.raises(ProgramError, match="is not in the P4Info"):
-        load_program(json.dumps(BASE).encode(), p4info("p4rt_entities"))
+        load_program(json.dumps(BASE).encode(), p4info("unions"))
 
 
 @pytest.mark.parametrize(
     ("extra", "problem"),
     [
-        ('meters { preamble { id: 1 name: "m" } }', "m: a meter is not supported"),
-        ('digests { preamble { id: 1 name: "d" } }', "d: a digest is not supported"),
-        ('value_sets { preamble { id: 1 name: "v" } }', "v: a parser value set is not supported"),
+        ('meters { preamble { id: 1 name: "m" } }', "meter m: is not in the JSON"),
+        ('value_sets { preamble { id: 1 name: "v" } }', "value set v: is not in the JSON"),
         ('externs { extern_type_name: "e" }', "e: an extern is not supported"),
         ("tables { nonsense: 1 }", "is no P4Info"),
     ],
 )
-def test_p4info_with_unsupported_objects(extra: str, problem: str) -> None:
+def test_p4info_with_objects_that_are_not_there(extra: str, problem: str) -> None:
     with pytest.raises(ProgramError, match=re.escape(problem)):
         load_program(json.dumps(BASE).encode(), INFO + extra.encode())
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.dataplane.program.mutation import PROGRAMS
+from tests.dataplane.program.mutation import OWN_PROGRAMS, PROGRAMS
 
 
 @pytest.mark.p4c
 @pytest.mark.skipif(shutil.which("p4c-bm2-ss") is None, reason="p4c-bm2-ss is not on the PATH")
-@pytest.mark.parametrize("name", ["forwarding", "parsing", "copies", "arithmetic", "unions"])
+@pytest.mark.parametrize("name", OWN_PROGRAMS)
 def test_committed_output_is_up_to_date(name: str, tmp_path: Path) -> None:
     json, info = tmp_path / f"{name}.json", tmp_path / f"{name}.p4info.txtpb"
     command = ["p4c-bm2-ss", f"{name}.p4", "-o", str(json), "--p4runtime-files", str(info)]

@@ -29,9 +29,18 @@ struct headers_t {
 
 struct metadata_t {
     bit<16> class;
+    bit<2> color;
+    bit<2> hit_color;
+}
+
+struct learned_t {
+    bit<48> address;
+    bit<9> port;
 }
 
 parser EntitiesParser(packet_in packet, out headers_t hdr, inout metadata_t meta, inout standard_metadata_t std) {
+    value_set<bit<16>>(4) control_types;
+
     state start {
         transition select(std.ingress_port) {
             255: parse_packet_out;
@@ -44,6 +53,13 @@ parser EntitiesParser(packet_in packet, out headers_t hdr, inout metadata_t meta
     }
     state parse_ethernet {
         packet.extract(hdr.ethernet);
+        transition select(hdr.ethernet.ether_type) {
+            control_types: parse_control;
+            default: accept;
+        }
+    }
+    state parse_control {
+        meta.class = 7;
         transition accept;
     }
 }
@@ -54,6 +70,9 @@ control NoVerify(inout headers_t hdr, inout metadata_t meta) {
 
 control EntitiesIngress(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t std) {
     direct_counter(CounterType.packets_and_bytes) hits;
+    direct_meter<bit<2>>(MeterType.bytes) entry_meter;
+    meter(4, MeterType.packets) port_meter;
+    register<bit<200>>(2) wide_cells;
     counter(8, CounterType.packets_and_bytes) port_counter;
     register<bit<32>>(4) cells;
     register<int<16>>(4) signed_cells;
@@ -69,6 +88,10 @@ control EntitiesIngress(inout headers_t hdr, inout metadata_t meta, inout standa
     }
     action drop() {
         mark_to_drop(std);
+    }
+    action forward_metered(bit<9> port) {
+        std.egress_spec = port;
+        entry_meter.read(meta.hit_color);
     }
 
     table exact_table {
@@ -114,6 +137,22 @@ control EntitiesIngress(inout headers_t hdr, inout metadata_t meta, inout standa
         implementation = ecmp;
         size = 16;
     }
+    table aging_table {
+        key = { hdr.ethernet.src: exact; }
+        actions = { forward_metered; NoAction; }
+        default_action = NoAction();
+        meters = entry_meter;
+        support_timeout = true;
+        size = 8;
+    }
+    table preset_table {
+        key = { hdr.ethernet.ether_type: exact; }
+        actions = { set_class; NoAction; }
+        entries = {
+            const 0x0800: set_class(4);
+            0x0806: set_class(8);
+        }
+    }
     table keyless {
         actions = { forward; drop; }
         default_action = drop();
@@ -121,6 +160,11 @@ control EntitiesIngress(inout headers_t hdr, inout metadata_t meta, inout standa
 
     apply {
         const_table.apply();
+        preset_table.apply();
+        port_meter.execute_meter((bit<32>) std.ingress_port, meta.color);
+        bit<200> wide;
+        wide_cells.read(wide, 0);
+        wide_cells.write(0, wide | 1);
         port_counter.count((bit<32>) std.ingress_port);
         bit<32> seen;
         cells.read(seen, 0);
@@ -134,6 +178,8 @@ control EntitiesIngress(inout headers_t hdr, inout metadata_t meta, inout standa
             hdr.packet_in.setValid();
             hdr.packet_in.ingress_port = std.ingress_port;
             hdr.packet_in.pad = 0;
+        } else if (aging_table.apply().hit) {
+            digest<learned_t>(1, { hdr.ethernet.src, std.ingress_port });
         } else if (!exact_table.apply().hit) {
             if (!lpm_table.apply().hit) {
                 if (!mixed_table.apply().hit) {

@@ -1,24 +1,46 @@
-"""A program, its state and the interpreter, with a queue between ingress and egress that is always empty."""
+"""A program, its state and a pipeline, with a queue between ingress and egress that is always empty.
+
+Every test here takes its pipeline from `make_pipeline`, so that each way of executing a program is put to all of them.
+"""
 
 from __future__ import annotations
 
-import random
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from dataplane.program.loader import load_program
 from dataplane.program.model import Program
 from dataplane.program.objects import ActionCall
+from dataplane.switch.compiled.pipeline import compiled_pipeline
 from dataplane.switch.interpreter import InterpretedPipeline
-from dataplane.switch.pipeline import Dequeued, Frame, Placement
+from dataplane.switch.pipeline import Dequeued, Frame, Pipeline, Placement
+from dataplane.switch.random_numbers import SplitMix
 from dataplane.switch.tables import ForwardingState, TableEntry
 
 PROGRAMS = Path(__file__).parents[2] / "programs"
 FABRIC = Path(__file__).parents[4] / "p4" / "build" / "fabric.json"
 
 Sent = list[tuple[int, bytes]]
+MakePipeline = Callable[[Program, ForwardingState, SplitMix], Pipeline]
 
 MAX_PASSAGES = 200
+
+
+def _interpreted(program: Program, state: ForwardingState, rng: SplitMix) -> Pipeline:
+    return InterpretedPipeline(program, state, rng=rng)
+
+
+PIPELINES: dict[str, MakePipeline] = {"interpreter": _interpreted, "compiled": compiled_pipeline}
+"""What the tests of this folder run on, by name."""
+
+
+class MakeBench(Protocol):
+    """Makes a bench around a program."""
+
+    def __call__(self, program: Program | str, *, seed: int = 1) -> Bench:
+        """Return a bench; a string names one of our own programs."""
+        ...
 
 
 def own_program(name: str) -> Program:
@@ -26,11 +48,12 @@ def own_program(name: str) -> Program:
 
 
 class Bench:
-    """Sends packets through one interpreted program."""
+    """Sends packets through one program."""
 
-    def __init__(self, program: Program, *, seed: int = 1) -> None:
+    def __init__(self, program: Program, make_pipeline: MakePipeline, *, seed: int = 1) -> None:
+        self.program = program
         self.state = ForwardingState(program)
-        self.pipeline = InterpretedPipeline(program, self.state, rng=random.Random(seed))
+        self.pipeline = make_pipeline(program, self.state, SplitMix(seed))
         self.now_us = 1_000
         self.placed: list[Placement] = []
 
@@ -57,6 +80,10 @@ class Bench:
         sent = self.send(port, data)
         assert len(sent) == 1, sent
         return sent[0][1]
+
+    def digests(self) -> Iterable[tuple[str, tuple[int, ...]]]:
+        """Return the digests since the last call, as (name, values)."""
+        return [(message.digest, message.values) for message in self.pipeline.take_digests()]
 
     def _dequeue(self, placement: Placement, depth: int, waited_us: int) -> Dequeued:
         return Dequeued(

@@ -10,15 +10,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dataplane.switch.interpreter.hashes import crc16, csum16, xor16
-from tests.dataplane.switch.interpreter.harness import Bench, own_program
+from dataplane.program.calculations import CRCS
+from dataplane.switch.interpreter.hashes import crc, csum16, xor16
+from tests.dataplane.switch.interpreter.harness import Bench, MakeBench
 
-BENCH = Bench(own_program("arithmetic"))
 RESULTS = struct.Struct("!BBHBBbbbBBbBBBB3sh")
 HASHES = struct.Struct("!HIHQHBBB")
 
 BYTE = st.integers(0, 255)
 SIGNED = st.integers(-128, 127)
+
+
+@pytest.fixture(scope="module")
+def bench(make_bench: MakeBench) -> Bench:
+    return make_bench("arithmetic")
 
 
 def signed(value: int) -> int:
@@ -58,34 +63,34 @@ def loop_sum(b: int) -> int:
 
 
 @given(a=BYTE, b=BYTE, c=SIGNED, d=SIGNED, wide=st.binary(min_size=6, max_size=6))
-def test_operators(a: int, b: int, c: int, d: int, wide: bytes) -> None:
+def test_operators(bench: Bench, a: int, b: int, c: int, d: int, wide: bytes) -> None:
     frame = struct.pack("!BBbb", a, b, c, d) + wide + b"tail"
-    data = BENCH.send_one(3, frame)
+    data = bench.send_one(3, frame)
     assert RESULTS.unpack_from(data) == expected(a, b, c, d, wide)
     assert data[RESULTS.size + HASHES.size :] == frame
 
 
 @given(a=BYTE, b=BYTE, wide=st.binary(min_size=6, max_size=6))
-def test_hashes_and_loops(a: int, b: int, wide: bytes) -> None:
-    data = BENCH.send_one(3, struct.pack("!BBbb", a, b, 0, 0) + wide)
+def test_hashes_and_loops(bench: Bench, a: int, b: int, wide: bytes) -> None:
+    data = bench.send_one(3, struct.pack("!BBbb", a, b, 0, 0) + wide)
     *digests, bounded, drawn, loop = HASHES.unpack_from(data, RESULTS.size)
     covered = wide + bytes([a])
     identity = int.from_bytes(covered, "big")
-    assert digests == [crc16(covered), zlib.crc32(covered), csum16(covered), identity, xor16(covered)]
+    assert digests == [crc(CRCS["crc16"])(covered), zlib.crc32(covered), csum16(covered), identity, xor16(covered)]
     assert bounded == 10 + zlib.crc32(bytes([a])) % 5
     assert 3 <= drawn <= 6
     assert loop == loop_sum(b)
 
 
-def test_random_numbers_depend_on_the_seed_only() -> None:
+def test_random_numbers_depend_on_the_seed_only(make_bench: MakeBench) -> None:
     def draw(seed: int) -> list[bytes]:
-        bench = Bench(own_program("arithmetic"), seed=seed)
-        return [bench.send_one(1, bytes(10)) for _ in range(20)]
+        fresh = make_bench("arithmetic", seed=seed)
+        return [fresh.send_one(1, bytes(10)) for _ in range(20)]
 
     assert draw(1) == draw(1) != draw(2)
 
 
-def test_log_message(caplog: pytest.LogCaptureFixture) -> None:
+def test_log_message(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, logger="millrace.p4"):
-        BENCH.send_one(1, bytes([7, 9]) + bytes(8))
+        bench.send_one(1, bytes([7, 9]) + bytes(8))
     assert caplog.messages == ["a=7 b=9"]

@@ -9,9 +9,8 @@ import pytest
 
 from dataplane.switch.interpreter.interpreted import MAX_RESUBMITS
 from dataplane.switch.tables import CloneSession, Replica
-from tests.dataplane.switch.interpreter.harness import Bench, own_program
+from tests.dataplane.switch.interpreter.harness import Bench, MakeBench
 
-PROGRAM = own_program("copies")
 SEEN = struct.Struct("!BBBBBBHBBH")
 NORMAL, INGRESS_CLONE, EGRESS_CLONE, RECIRCULATED, REPLICA, RESUBMITTED = 0, 1, 2, 4, 5, 6
 PAYLOAD = bytes(range(100, 130))
@@ -45,8 +44,8 @@ def read(sent: tuple[int, bytes]) -> tuple[Seen, bytes]:
 
 
 @pytest.fixture
-def bench() -> Bench:
-    bench = Bench(PROGRAM)
+def bench(make_bench: MakeBench) -> Bench:
+    bench = make_bench("copies")
     bench.state.clone_sessions[0] = CloneSession((Replica(10),))
     bench.state.clone_sessions[1] = CloneSession((Replica(11),))
     bench.state.clone_sessions[5] = CloneSession((Replica(15, 1), Replica(16, 2), Replica(15, 3)), class_of_service=6)

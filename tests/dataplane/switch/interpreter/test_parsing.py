@@ -6,9 +6,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.dataplane.switch.interpreter.harness import Bench, own_program
+from tests.dataplane.switch.interpreter.harness import MakeBench
 
-PROGRAM = own_program("parsing")
 REPORT_BYTES = 8
 NONE, TOO_SHORT, OUT_OF_BOUNDS, _NO_MATCH, HEADER_TOO_SHORT, BAD_KIND = range(6)
 
@@ -24,9 +23,9 @@ class Report:
     packet_length: int
 
 
-def pass_through(frame: str) -> tuple[Report, str]:
+def pass_through(make_bench: MakeBench, frame: str) -> tuple[Report, str]:
     """Return the report and the hex of what follows it."""
-    data = Bench(PROGRAM).send_one(5, bytes.fromhex(frame))
+    data = make_bench("parsing").send_one(5, bytes.fromhex(frame))
     report = Report(data[0], data[1], data[2], data[3], int.from_bytes(data[4:8], "big"))
     return report, data[REPORT_BYTES:].hex()
 
@@ -56,23 +55,23 @@ def pass_through(frame: str) -> tuple[Report, str]:
         pytest.param("02ff", TOO_SHORT, 0, None, id="nothing to look ahead at"),
     ],
 )
-def test_outcome(frame: str, error: int, labels: int, rest: str | None) -> None:
-    report, following = pass_through(frame)
+def test_outcome(make_bench: MakeBench, frame: str, error: int, labels: int, rest: str | None) -> None:
+    report, following = pass_through(make_bench, frame)
     assert (report.error, report.labels) == (error, labels)
     assert following == (frame if rest is None else rest), "what is not parsed is passed on as it is"
 
 
-def test_lookahead() -> None:
-    assert pass_through("02ff" + "4377")[0].peeked == 0x43
+def test_lookahead(make_bench: MakeBench) -> None:
+    assert pass_through(make_bench, "02ff" + "4377")[0].peeked == 0x43
 
 
 @pytest.mark.parametrize(("index", "value"), [(0, 1), (1, 2), (2, 3)])
-def test_stack_element_by_run_time_index(index: int, value: int) -> None:
-    assert pass_through(f"010{index}" + "020407")[0].picked == value
+def test_stack_element_by_run_time_index(make_bench: MakeBench, index: int, value: int) -> None:
+    assert pass_through(make_bench, f"010{index}" + "020407")[0].picked == value
 
 
-def test_stack_index_out_of_bounds_ends_the_packet_under_a_name() -> None:
-    bench = Bench(PROGRAM)
+def test_stack_index_out_of_bounds_ends_the_packet_under_a_name(make_bench: MakeBench) -> None:
+    bench = make_bench("parsing")
     assert bench.send(1, bytes.fromhex("0103" + "020407")) == []
     assert bench.pipeline.drops == {"stack_out_of_bounds": 1}
 
@@ -88,13 +87,13 @@ def test_stack_index_out_of_bounds_ends_the_packet_under_a_name() -> None:
     ],
     ids=["push", "push a full stack", "pop", "pop the last", "push more than fits"],
 )
-def test_push_and_pop(argument: str, labels: str, left: str) -> None:
-    _, following = pass_through(f"01{argument}" + labels + "ffee")
+def test_push_and_pop(make_bench: MakeBench, argument: str, labels: str, left: str) -> None:
+    _, following = pass_through(make_bench, f"01{argument}" + labels + "ffee")
     assert following == f"01{argument}" + left + "ffee"
 
 
-def test_copied_varbit_keeps_its_length() -> None:
-    _, following = pass_through("0224" + "43" + "a1a2a3" + "77" + "ee")
+def test_copied_varbit_keeps_its_length(make_bench: MakeBench) -> None:
+    _, following = pass_through(make_bench, "0224" + "43" + "a1a2a3" + "77" + "ee")
     assert following == "0224" + "43" + "a1a2a3" + "77" + "ee"
 
 
@@ -103,16 +102,16 @@ def test_copied_varbit_keeps_its_length() -> None:
     [("0180" + "03", 3 + REPORT_BYTES), ("0121" + "03", 3 + REPORT_BYTES), ("0224" + "43a1a2a377", 2 + REPORT_BYTES)],
     ids=["header added", "push does not count, but setValid does not either once valid", "varbit header removed"],
 )
-def test_packet_length_of_egress_follows_added_and_removed_headers(frame: str, length: int) -> None:
+def test_packet_length_of_egress_follows_headers(make_bench: MakeBench, frame: str, length: int) -> None:
     extra = 1 if frame.startswith("0121") else 0
-    assert pass_through(frame)[0].packet_length == length + extra
+    assert pass_through(make_bench, frame)[0].packet_length == length + extra
 
 
 @pytest.mark.parametrize("frame", ["0180020407ffee", "038203020407", "02ff43a1a2a377ee"])
-def test_every_truncation_passes_on_what_is_left(frame: str) -> None:
+def test_every_truncation_passes_on_what_is_left(make_bench: MakeBench, frame: str) -> None:
     whole = bytes.fromhex(frame)
     for length in range(len(whole)):
-        bench = Bench(PROGRAM)
+        bench = make_bench("parsing")
         data = bench.send_one(1, whole[:length])
         short = bench.pipeline.parser_errors.get("PacketTooShort", 0)
         assert short == int(data[0] == TOO_SHORT)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dataplane.program.model import HeaderUnion
-from tests.dataplane.switch.interpreter.harness import Bench, own_program
+from tests.dataplane.switch.interpreter.harness import MakeBench, own_program
 
 PROGRAM = own_program("unions")
 NOTHING, SMALL, LARGE = 0x00, 0x81, 0x82
@@ -44,6 +44,6 @@ def test_the_union_is_declared() -> None:
         "setValid of one",
     ],
 )
-def test_at_most_one_is_valid(kind: int, order: int, rest: str, found: int, left: str) -> None:
-    data = Bench(PROGRAM).send_one(2, bytes([kind, order, 0]) + bytes.fromhex(rest))
+def test_at_most_one_is_valid(make_bench: MakeBench, kind: int, order: int, rest: str, found: int, left: str) -> None:
+    data = make_bench("unions").send_one(2, bytes([kind, order, 0]) + bytes.fromhex(rest))
     assert data.hex() == (bytes([kind, order, found]) + bytes.fromhex(left)).hex()

@@ -29,6 +29,9 @@ def carry_over(
     for name, table in source.tables.items():
         _carry_table(table, target.tables.get(name), changed)
     _carry_arrays(source, target)
+    _carry_value_sets(source, target)
+    for port in source.ports_down:
+        target.set_port_status(port, up=False)
     target.multicast_groups.update(source.multicast_groups)
     target.clone_sessions.update(source.clone_sessions)
     target.replication_notes.update(source.replication_notes)
@@ -66,14 +69,28 @@ def _carry_table(source: Table, target: Table | None, changed: set[str]) -> None
 
 
 def _carry_arrays(source: ForwardingState, target: ForwardingState) -> None:
-    """Copy counters and registers of the same shape; others start at zero, as nothing refers to them."""
+    """Copy counters, registers and meters of the same shape; others start afresh, as nothing refers to them."""
     for name, counter in source.counters.items():
         new = target.counters.get(name)
         if new is not None and new.spec == counter.spec:
-            new.packets[:], new.bytes[:] = counter.packets, counter.bytes
+            new.cells[:] = counter.cells
     for name, cells in source.registers.items():
         if source.register_spec(name) == target.register_spec(name):
-            target.registers[name][:] = cells
+            target.registers[name].words[:] = cells.words
+    for name, meter in source.meters.items():
+        other = target.meters.get(name)
+        if other is not None and other.spec == meter.spec:
+            other.adopt(meter)
+
+
+def _carry_value_sets(source: ForwardingState, target: ForwardingState) -> None:
+    for name, value_set in source.value_sets.items():
+        if not value_set.members:
+            continue
+        new = target.value_sets.get(name)
+        if new is None or new.spec.keys != value_set.spec.keys:
+            raise EntryError(EntryFault.INVALID, "the new program has no such value set with the same key", where=name)
+        new.replace(value_set.members)
 
 
 def _calls(entry: TableEntry) -> tuple[ActionCall, ...]:

@@ -1,29 +1,73 @@
-"""Table entries: immutable, so that a packet sees either the old or the new one, around one counter that lives on."""
+"""Table entries: immutable, so that a packet sees the old or the new one, around a counter and meter that live on."""
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_right
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from itertools import accumulate
+from typing import Self
 
 from dataplane.program.objects import ActionCall
 from dataplane.switch.tables.match import Match
+from dataplane.switch.tables.meters import MeterCell, MeterConfig
+
+WORD_MASK = (1 << 64) - 1
 
 
-@dataclass(slots=True)
-class Tally:
-    """Packets and bytes counted so far."""
+class Tally(array):  # type: ignore[type-arg]  # array is generic for type checkers only
+    """Packets and bytes counted so far, modulo 2^64, and when the last one came.
 
-    packets: int = 0
-    bytes: int = 0
+    Three words in one place of memory (`dataplane.switch.abi.Tally`), so that compiled code counts in it too.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, packets: int = 0, nbytes: int = 0, last_hit_us: int = 0) -> Self:
+        """Make a tally of its own memory."""
+        return super().__new__(cls, "Q", (packets, nbytes, last_hit_us))  # type: ignore[return-value]  # typeshed
+
+    @property
+    def packets(self) -> int:
+        """Packets counted."""
+        return self[0]  # type: ignore[no-any-return]  # a word
+
+    @packets.setter
+    def packets(self, value: int) -> None:
+        self[0] = value & WORD_MASK
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of those packets."""
+        return self[1]  # type: ignore[no-any-return]  # a word
+
+    @bytes.setter  # noqa: A003 (the property)
+    def bytes(self, value: int) -> None:
+        self[1] = value & WORD_MASK
+
+    @property
+    def last_hit_us(self) -> int:
+        """When the last packet came, in microseconds on the switch's clock."""
+        return self[2]  # type: ignore[no-any-return]  # a word
+
+    @last_hit_us.setter
+    def last_hit_us(self, value: int) -> None:
+        self[2] = value
+
+    @property
+    def address(self) -> int:
+        """Where the words lie; for as long as this object lives."""
+        return self.buffer_info()[0]
 
 
 @dataclass(frozen=True, slots=True)
 class WeightedAction:
-    """An action that takes `weight` consecutive places in a hash range."""
+    """An action that takes `weight` consecutive places in a hash range, while the port that it watches is up."""
 
     call: ActionCall
     weight: int = 1
+    watch_port: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +86,20 @@ class ActionSet:
             return None
         return self.actions[bisect_right(self._ends, hash_value % self._ends[-1])].call
 
+    def without(self, down: AbstractSet[int]) -> ActionSet:
+        """Return the set without the actions that watch one of the ports `down`; itself where none does."""
+        if all(action.watch_port not in down for action in self.actions):
+            return self
+        return ActionSet(tuple(action for action in self.actions if action.watch_port not in down))
+
 
 @dataclass(frozen=True, slots=True)
 class TableEntry:
     """What a table does with the packets that satisfy `match`: exactly one of call, member, group and action_set.
 
     A larger `priority` wins; tables whose keys cannot overlap have 0. `is_const` entries come with the program and
-    stay. `metadata` and `cookie` are the controller's and mean nothing to the switch.
+    stay. `metadata` and `cookie` are the controller's and mean nothing to the switch. The table gives an entry the
+    `tally` and the `meter_cell` that it needs, and hands them on to the entry that replaces it.
     """
 
     match: Match
@@ -60,19 +111,47 @@ class TableEntry:
     metadata: bytes = b""
     cookie: int = 0
     is_const: bool = False
-    tally: Tally = field(default_factory=Tally, compare=False)
+    idle_timeout_ns: int = 0
+    tally: Tally | None = field(default=None, compare=False)
+    meter_cell: MeterCell | None = field(default=None, compare=False)
 
     @property
     def packets(self) -> int:
         """Packets that hit this entry."""
-        return self.tally.packets
+        return 0 if self.tally is None else self.tally.packets
 
     @property
     def bytes(self) -> int:
         """Bytes of the packets that hit this entry."""
-        return self.tally.bytes
+        return 0 if self.tally is None else self.tally.bytes
+
+    @property
+    def last_hit_us(self) -> int:
+        """When a packet last hit this entry, in microseconds on the switch's clock; 0 before the first `touch`."""
+        return 0 if self.tally is None else self.tally.last_hit_us
+
+    @property
+    def meter_config(self) -> MeterConfig | None:
+        """What the direct meter is set to; None where there is none, or it lets everything pass."""
+        return None if self.meter_cell is None else self.meter_cell.config
 
     def count(self, nbytes: int) -> None:
         """Count one packet of `nbytes` bytes (direct counter)."""
-        self.tally.packets += 1
-        self.tally.bytes += nbytes
+        tally = self.own_tally()
+        tally.packets += 1
+        tally.bytes += nbytes
+
+    def touch(self, now_us: int) -> None:
+        """Note that a packet hit the entry (idle timeout)."""
+        self.own_tally().last_hit_us = now_us
+
+    def meter(self, nbytes: int, now_us: int) -> int:
+        """Charge a packet to the direct meter; return its colour, 0 green, 1 yellow, 2 red."""
+        return 0 if self.meter_cell is None else self.meter_cell.execute(nbytes, now_us)
+
+    def own_tally(self) -> Tally:
+        """Return the entry's tally; tables without counter give none, so that a million entries stay small."""
+        if self.tally is None:
+            object.__setattr__(self, "tally", Tally())
+            assert self.tally is not None
+        return self.tally

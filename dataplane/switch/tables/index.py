@@ -6,7 +6,7 @@ Each is tested against `reference.LinearIndex`. The mask index is tuple space se
 
 from __future__ import annotations
 
-from bisect import insort
+from bisect import bisect_left, insort
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -14,6 +14,7 @@ from typing import Protocol
 from dataplane.program.objects import KeyField, MatchKind
 from dataplane.switch.tables.entry import TableEntry
 from dataplane.switch.tables.match import Match, all_ones, needs_priority, prefix_mask
+from dataplane.switch.tables.priorities import PriorityCount
 
 Key = tuple[int, ...]
 
@@ -154,13 +155,23 @@ class _Space:
     """The entries that share one mask; `masks` holds (key position, mask) of the fields that the mask looks at."""
 
     masks: tuple[tuple[int, int], ...]
+    serial: int
     buckets: dict[Key, list[_Ranked]] = field(default_factory=dict)
-    priorities: dict[int, int] = field(default_factory=dict)  # priority -> entries that have it
+    priorities: PriorityCount = field(default_factory=PriorityCount)
     best_priority: int = 0
+
+    @property
+    def order(self) -> tuple[int, int]:
+        """Return what the search is ordered by: the best priority, then age."""
+        return -self.best_priority, self.serial
 
     def masked(self, key: Key) -> Key:
         """Return the bits of `key` that this space looks at."""
         return tuple([key[position] & mask for position, mask in self.masks])
+
+
+def _order(space: _Space) -> tuple[int, int]:
+    return space.order
 
 
 class MaskIndex:
@@ -194,9 +205,11 @@ class MaskIndex:
         self._sequence += 1
         ranked = _Ranked((-entry.priority, self._sequence), entry, ranges)
         self._entries[entry.match, entry.priority] = ranked
-        space = self._spaces.setdefault(masks, _Space(masks))
+        space = self._spaces.get(masks)
+        if space is None:
+            space = self._spaces[masks] = _Space(masks, self._sequence)
         insort(space.buckets.setdefault(values, []), ranked)
-        space.priorities[entry.priority] = space.priorities.get(entry.priority, 0) + 1
+        space.priorities.add(entry.priority)
         self._order(space)
 
     def remove(self, match: Match, priority: int) -> None:
@@ -205,15 +218,15 @@ class MaskIndex:
         masks, values, _ = self._split(match)
         space = self._spaces[masks]
         bucket = space.buckets[values]
-        bucket.remove(ranked)
+        del bucket[bisect_left(bucket, ranked)]
         if not bucket:
             del space.buckets[values]
-        space.priorities[priority] -= 1
-        if not space.priorities[priority]:
-            del space.priorities[priority]
-        if not space.buckets:
+        space.priorities.remove(priority)
+        if space.buckets:
+            self._order(space)
+        else:
             del self._spaces[masks]
-        self._order(space)
+            del self._search[bisect_left(self._search, space.order, key=_order)]
 
     def lookup(self, key: Key) -> TableEntry | None:
         """Return the entry of the largest priority that covers the key; among equals, the oldest."""
@@ -229,12 +242,15 @@ class MaskIndex:
         return None if best is None else best.entry
 
     def _order(self, changed: _Space) -> None:
-        """Bring the search order up to date after a change in one space."""
-        best = max(changed.priorities, default=0)
-        if best == changed.best_priority and len(self._search) == len(self._spaces):
+        """Bring the search order up to date after a change in one space, which may be new."""
+        best, place = changed.priorities.best, bisect_left(self._search, changed.order, key=_order)
+        present = place < len(self._search) and self._search[place] is changed
+        if present and best == changed.best_priority:
             return
+        if present:
+            del self._search[place]
         changed.best_priority = best
-        self._search = sorted(self._spaces.values(), key=lambda space: -space.best_priority)
+        insort(self._search, changed, key=_order)
 
     def _split(self, match: Match) -> tuple[tuple[tuple[int, int], ...], Key, tuple[tuple[int, int, int], ...]]:
         """Split a match into masks by position, the masked values, and ranges by position."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from dataplane.errors import EntryError, EntryFault
 from dataplane.program.objects import ActionCall, ProfileSpec
@@ -15,10 +16,11 @@ CallCheck = Callable[[ActionCall], None]
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
-    """A member's place in a group; it takes `weight` places in the hash range."""
+    """A member's place in a group; it takes `weight` places in the hash range, while the port it watches is up."""
 
     member: int
     weight: int = 1
+    watch_port: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,22 @@ class Group:
     max_size: int = 0
 
 
+class ProfileObserver(Protocol):
+    """Is told of each change of a profile that can change what packets meet, once it is made."""
+
+    def member_changed(self, member_id: int) -> None:
+        """Take note that a member has another action, or is new, or gone."""
+        ...
+
+    def group_changed(self, group_id: int) -> None:
+        """Take note that a group has another `choice`, or is new, or gone."""
+        ...
+
+    def ports_changed(self) -> None:
+        """Take note of ports that went up or down; groups are announced one by one, one-shot action sets are not."""
+        ...
+
+
 class Profile:
     """The members and groups of one action profile, and the action that an entry and a hash value lead to.
 
@@ -45,7 +63,9 @@ class Profile:
         self.spec = spec
         self.members: dict[int, ActionCall] = {}
         self.groups: dict[int, Group] = {}
+        self.observers: tuple[ProfileObserver, ...] = ()
         self._check_call = check_call
+        self._down: frozenset[int] = frozenset()
         self._choices: dict[int, ActionSet] = {}
         self._member_uses: Counter[int] = Counter()
         self._group_uses: Counter[int] = Counter()
@@ -56,8 +76,26 @@ class Profile:
         """Return the action for a packet that hit `entry`; None where its group or action set is empty."""
         if entry.member is not None:
             return self.members[entry.member]
-        choice = entry.action_set if entry.group is None else self._choices[entry.group]
-        return None if choice is None else choice.pick(hash_value)
+        if entry.group is not None:
+            return self._choices[entry.group].pick(hash_value)
+        return None if entry.action_set is None else self.usable(entry.action_set).pick(hash_value)
+
+    def choice(self, group_id: int) -> ActionSet | None:
+        """Return what a group chooses from at present; None if there is no such group."""
+        return self._choices.get(group_id)
+
+    def usable(self, action_set: ActionSet) -> ActionSet:
+        """Return the actions of a one-shot set whose watched ports are up."""
+        return action_set.without(self._down) if self._down else action_set
+
+    def set_ports_down(self, down: frozenset[int]) -> None:
+        """Leave actions that watch one of these ports out of groups and action sets."""
+        self._down = down
+        for group in self.groups.values():
+            if any(place.watch_port is not None for place in group.members):
+                self._choose(group)
+        for observer in self.observers:
+            observer.ports_changed()
 
     def insert_member(self, member_id: int, call: ActionCall) -> None:
         """Add a member; raise EntryError if it exists, is malformed, or does not fit."""
@@ -69,15 +107,17 @@ class Profile:
         if 0 < self.spec.size <= len(self.members):
             raise self._error(EntryFault.FULL, f"full: {self.spec.size} members")
         self.members[member_id] = call
+        self._member_changed(member_id)
 
     def modify_member(self, member_id: int, call: ActionCall) -> None:
         """Change a member's action, in every group that has it."""
         self._check_member(member_id)
         self._check_call(call)
         self.members[member_id] = call
+        self._member_changed(member_id)
         for group in self.groups.values():
             if any(place.member == member_id for place in group.members):
-                self._choices[group.group_id] = self._choice(group)
+                self._choose(group)
 
     def delete_member(self, member_id: int) -> None:
         """Remove a member that no group and no entry points at."""
@@ -85,6 +125,7 @@ class Profile:
         if self._member_uses[member_id]:
             raise self._error(EntryFault.IN_USE, f"member {member_id} is in use")
         del self.members[member_id]
+        self._member_changed(member_id)
 
     def insert_group(self, group: Group) -> None:
         """Add a group; raise EntryError if it exists, names unknown members, or does not fit."""
@@ -115,6 +156,8 @@ class Profile:
         self._weight -= _weight(present.members)
         del self.groups[group_id]
         del self._choices[group_id]
+        for observer in self.observers:
+            observer.group_changed(group_id)
 
     def take(self, entry: TableEntry) -> None:
         """Note that a table entry points here; raise EntryError if what it points at does not exist or fit."""
@@ -152,11 +195,19 @@ class Profile:
         self._member_uses.subtract(place.member for place in present.members)
         self._member_uses.update(place.member for place in group.members)
         self.groups[group.group_id] = group
-        self._choices[group.group_id] = self._choice(group)
+        self._choose(group)
 
-    def _choice(self, group: Group) -> ActionSet:
+    def _choose(self, group: Group) -> None:
         places = sorted(group.members, key=lambda place: place.member)
-        return ActionSet(tuple(WeightedAction(self.members[place.member], place.weight) for place in places))
+        usable = [place for place in places if place.watch_port is None or place.watch_port not in self._down]
+        choice = ActionSet(tuple(WeightedAction(self.members[place.member], place.weight) for place in usable))
+        self._choices[group.group_id] = choice
+        for observer in self.observers:
+            observer.group_changed(group.group_id)
+
+    def _member_changed(self, member_id: int) -> None:
+        for observer in self.observers:
+            observer.member_changed(member_id)
 
     def _check_action_set(self, action_set: ActionSet) -> None:
         if not self.spec.selector:

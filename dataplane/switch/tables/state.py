@@ -4,15 +4,27 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
 from dataplane.errors import EntryError, EntryFault
-from dataplane.program.objects import ActionCall, ActionSpec, CounterSpec, ProfileSpec, RegisterSpec, TableSpec
+from dataplane.program.objects import (
+    ActionCall,
+    ActionSpec,
+    CounterSpec,
+    MeterSpec,
+    ProfileSpec,
+    RegisterSpec,
+    TableSpec,
+    ValueSetSpec,
+)
+from dataplane.switch.tables.arrays import CounterArray, register_cells
 from dataplane.switch.tables.match import all_ones
+from dataplane.switch.tables.meters import MeterArray
 from dataplane.switch.tables.profile import Profile
+from dataplane.switch.tables.replication import CloneSession, ObservedDict, Replica
 from dataplane.switch.tables.table import Table, check_call
+from dataplane.switch.tables.value_set import ValueSet
 
 
 class ProgramObjects(Protocol):
@@ -43,66 +55,50 @@ class ProgramObjects(Protocol):
         """Return the registers."""
         ...
 
+    @property
+    def meters(self) -> Mapping[str, MeterSpec]:
+        """Return the meters, direct ones included."""
+        ...
 
-@dataclass(frozen=True, slots=True)
-class Replica:
-    """One copy of a packet: the port it leaves by and the instance number that egress sees (egress_rid)."""
-
-    port: int
-    instance: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class CloneSession:
-    """Where clones go; `packet_length_bytes` 0 leaves them whole."""
-
-    replicas: tuple[Replica, ...]
-    class_of_service: int = 0
-    packet_length_bytes: int = 0
-
-
-class CounterArray:
-    """An indirect counter: packets and bytes for each index."""
-
-    def __init__(self, spec: CounterSpec) -> None:
-        self.spec = spec
-        self.packets = [0] * spec.size
-        self.bytes = [0] * spec.size
-
-    def count(self, index: int, nbytes: int) -> None:
-        """Count one packet of `nbytes` bytes at `index`; as in bmv2, an index out of range counts nothing."""
-        if 0 <= index < len(self.packets):
-            self.packets[index] += 1
-            self.bytes[index] += nbytes
-
-    def write(self, index: int, packets: int, nbytes: int) -> None:
-        """Set both values at `index`; raise EntryError if it is out of range."""
-        if not 0 <= index < len(self.packets):
-            raise EntryError(EntryFault.OUT_OF_RANGE, f"index {index} of {len(self.packets)}", where=self.spec.name)
-        self.packets[index], self.bytes[index] = packets, nbytes
+    @property
+    def value_sets(self) -> Mapping[str, ValueSetSpec]:
+        """Return the parser value sets."""
+        ...
 
 
 class ForwardingState:
-    """Tables, profiles, counters, registers, groups and clone sessions of one program, all fresh.
+    """Tables, profiles, counters, registers, meters, value sets, groups and clone sessions of one program, all fresh.
 
-    `lock` is held by a writer for each batch and by the switch for each burst, so that a burst sees a batch whole or
-    not at all. Values here are replaced, never changed in place, except counters and registers. `replication_notes`
-    keeps what a controller must read back of its groups and sessions and no packet needs.
+    `lock` is held by a writer for each batch, and for each burst by a switch whose pipeline runs in Python, so that
+    such a burst sees a batch whole or not at all. Values here are replaced, never changed in place, except what
+    packets change: counters, registers and meters. `replication_notes` keeps what a controller must read back of its
+    groups and sessions and no packet needs. `meters` are the indirect ones; the direct ones are their tables' affair.
     """
 
     def __init__(self, program: ProgramObjects) -> None:
+        self.program = program
         self.lock = threading.RLock()
         self.profiles = {spec.name: _profile(spec, program) for spec in program.profiles.values()}
-        self.tables = {
-            spec.name: Table(spec, program.actions, None if spec.profile is None else self.profiles[spec.profile])
-            for spec in program.tables.values()
-        }
+        self.tables = {spec.name: self._table(spec, program) for spec in program.tables.values()}
         self.counters = {spec.name: CounterArray(spec) for spec in program.counters.values()}
-        self.registers = {spec.name: [0] * spec.size for spec in program.registers.values()}
+        self.registers = {spec.name: register_cells(spec) for spec in program.registers.values()}
+        self.meters = {spec.name: MeterArray(spec) for spec in program.meters.values() if spec.table is None}
+        self.value_sets = {spec.name: ValueSet(spec) for spec in program.value_sets.values()}
         self.replication_notes: dict[tuple[str, int], bytes] = {}
-        self.multicast_groups: dict[int, tuple[Replica, ...]] = {}
-        self.clone_sessions: dict[int, CloneSession] = {}
+        self.multicast_groups: ObservedDict[tuple[Replica, ...]] = ObservedDict()
+        self.clone_sessions: ObservedDict[CloneSession] = ObservedDict()
+        self.ports_down: frozenset[int] = frozenset()
         self._register_specs = {spec.name: spec for spec in program.registers.values()}
+
+    def set_port_status(self, port: int, up: bool) -> None:
+        """Take actions that watch `port` out of their groups and action sets while it is down; ports begin as up."""
+        with self.lock:
+            down = self.ports_down - {port} if up else self.ports_down | {port}
+            if down == self.ports_down:
+                return
+            self.ports_down = down
+            for profile in self.profiles.values():
+                profile.set_ports_down(down)
 
     def register_spec(self, name: str) -> RegisterSpec | None:
         """Return what the program declares about a register, or None if it has none of that name."""
@@ -116,6 +112,11 @@ class ForwardingState:
         if not 0 <= value <= all_ones(spec.width):
             raise EntryError(EntryFault.INVALID, f"{value:#x} does not fit {spec.width} bits", where=name)
         self.registers[name][index] = value
+
+    def _table(self, spec: TableSpec, program: ProgramObjects) -> Table:
+        profile = None if spec.profile is None else self.profiles[spec.profile]
+        meter = None if spec.direct_meter is None else program.meters[spec.direct_meter]
+        return Table(spec, program.actions, profile, meter)
 
 
 def _profile(spec: ProfileSpec, program: ProgramObjects) -> Profile:

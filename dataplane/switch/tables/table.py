@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import Protocol
 
 from dataplane.errors import EntryError, EntryFault, ProgramError
-from dataplane.program.objects import ActionCall, ActionSpec, MatchKind, TableSpec
+from dataplane.program.objects import ActionCall, ActionSpec, MatchKind, MeterSpec, TableSpec
 from dataplane.switch.tables.entry import TableEntry, Tally
 from dataplane.switch.tables.index import index_for
 from dataplane.switch.tables.match import Match, all_ones, check_match, needs_priority
+from dataplane.switch.tables.meters import CellWriter, MeterCell, MeterConfig, check_config
 from dataplane.switch.tables.profile import Profile
 
 
@@ -27,24 +29,50 @@ def check_call(call: ActionCall, actions: Mapping[str, ActionSpec], allowed: tup
             raise EntryError(EntryFault.INVALID, problem, where=where)
 
 
+class TableObserver(Protocol):
+    """Is told of each change of a table before it is made; what it raises keeps the change from being made."""
+
+    def put(self, entry: TableEntry, present: TableEntry | None) -> None:
+        """Take note that `entry` is inserted, or replaces `present`, which has the same match and priority."""
+        ...
+
+    def remove(self, entry: TableEntry) -> None:
+        """Take note that `entry` is removed."""
+        ...
+
+    def set_default(self, call: ActionCall) -> None:
+        """Take note that the default action becomes `call`."""
+        ...
+
+
 class Table:
     """The entries of one table, matched by kind of key; every change is checked first and happens at once or not."""
 
-    def __init__(self, spec: TableSpec, actions: Mapping[str, ActionSpec], profile: Profile | None = None) -> None:
+    def __init__(
+        self,
+        spec: TableSpec,
+        actions: Mapping[str, ActionSpec],
+        profile: Profile | None = None,
+        meter: MeterSpec | None = None,
+    ) -> None:
         if sum(key.kind is MatchKind.LPM for key in spec.keys) > 1:
             raise ProgramError("a table's key has at most one lpm field", construct=spec.name)
         self.spec = spec
         self.profile = profile
+        self.meter_spec = meter
+        self.meter_writer: CellWriter | None = None
         self.default = spec.default
         self.default_metadata = b""
         self.default_cookie = 0
         self.needs_priority = needs_priority(spec.keys)
+        self.observers: tuple[TableObserver, ...] = ()
+        self._counts = spec.direct_counter is not None or spec.idle_timeout
         self._actions = actions
         self._index = index_for(spec.keys)
         self.lookup = self._index.lookup  # bound once: called for every packet
         for const in spec.const_entries:
             priority = const.priority if self.needs_priority else 0
-            self._index.put(TableEntry(const.match, priority, call=const.call, is_const=spec.is_const))
+            self._index.put(self._owned(TableEntry(const.match, priority, call=const.call, is_const=spec.is_const)))
 
     def __len__(self) -> int:
         return len(self._index)
@@ -66,18 +94,25 @@ class Table:
         if 0 < self.spec.size <= len(self):
             raise self._error(EntryFault.FULL, f"full: {self.spec.size} entries")
         self._take(entry)
+        entry = self._owned(entry)
+        if self.observers:
+            self._announce(entry, None)
         self._index.put(entry)
 
     def modify(self, entry: TableEntry) -> None:
-        """Replace the entry with the same match and priority; its direct counter goes on counting."""
+        """Replace the entry with the same match and priority; its direct counter and meter go on."""
         present = self._writable(entry.match, entry.priority)
         self._check_entry(entry)
         self._exchange(present, entry)
-        self._index.put(replace(entry, tally=present.tally))
+        entry = replace(entry, tally=present.tally, meter_cell=present.meter_cell)
+        self._announce(entry, present)
+        self._index.put(entry)
 
     def delete(self, match: Match, priority: int = 0) -> None:
         """Remove the entry with exactly this match and priority; raise EntryError if there is none."""
         present = self._writable(match, priority)
+        for observer in self.observers:
+            observer.remove(present)
         self._index.remove(match, priority)
         self._release(present)
 
@@ -87,13 +122,47 @@ class Table:
             raise self._error(EntryFault.CONST, "the default action is const")
         if call is not None:
             check_call(call, self._actions, self.spec.actions, where=self.spec.name)
-        self.default = self.spec.default if call is None else call
+        call = self.spec.default if call is None else call
+        for observer in self.observers:
+            observer.set_default(call)
+        self.default = call
         self.default_metadata, self.default_cookie = metadata, cookie
 
     def reset_tally(self, match: Match, priority: int, tally: Tally) -> None:
         """Set the direct counter of an entry; raise EntryError if the entry does not exist."""
         present = self._present(match, priority)
-        present.tally.packets, present.tally.bytes = tally.packets, tally.bytes
+        own = present.own_tally()
+        own.packets, own.bytes = tally.packets, tally.bytes
+
+    def write_meter(self, match: Match, priority: int, config: MeterConfig | None) -> None:
+        """Set the direct meter of an entry (None: everything is green); raise EntryError if there is no such."""
+        present = self._present(match, priority)
+        if present.meter_cell is None:
+            raise self._error(EntryFault.INVALID, "the table has no direct meter")
+        if config is not None:
+            check_config(config, self.spec.name)
+        present.meter_cell.write(config, self.meter_writer)
+
+    def _owned(self, entry: TableEntry) -> TableEntry:
+        """Return the entry with the counter and meter that the table's entries have."""
+        if self._counts:
+            entry.own_tally()
+        if self.meter_spec is None:
+            return entry if entry.meter_cell is None else replace(entry, meter_cell=None)
+        if entry.meter_cell is not None and entry.meter_cell.unit is self.meter_spec.unit:
+            return entry
+        return replace(entry, meter_cell=MeterCell(self.meter_spec.unit))
+
+    def _announce(self, entry: TableEntry, present: TableEntry | None) -> None:
+        """Tell the observers of an entry that is about to be put; give back what it took if one refuses."""
+        try:
+            for observer in self.observers:
+                observer.put(entry, present)
+        except EntryError:
+            self._release(entry)
+            if present is not None:
+                self._take(present)
+            raise
 
     def _present(self, match: Match, priority: int) -> TableEntry:
         entry = self.get(match, priority)

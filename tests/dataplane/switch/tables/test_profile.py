@@ -17,9 +17,11 @@ from dataplane.program.objects import (
     CounterSpec,
     KeyField,
     MatchKind,
+    MeterSpec,
     ProfileSpec,
     RegisterSpec,
     TableSpec,
+    ValueSetSpec,
 )
 from dataplane.switch.tables import (
     ActionSet,
@@ -54,6 +56,8 @@ class Program:
     )
     counters: dict[str, CounterSpec] = field(default_factory=dict)
     registers: dict[str, RegisterSpec] = field(default_factory=dict)
+    meters: dict[str, MeterSpec] = field(default_factory=dict)
+    value_sets: dict[str, ValueSetSpec] = field(default_factory=dict)
 
 
 @pytest.fixture
@@ -268,3 +272,14 @@ def test_a_plain_profile_has_no_groups(state: ForwardingState) -> None:
         state.profiles["plain"].insert_group(group((1, 1)))
     with pytest.raises(EntryError, match="need an action selector"):
         state.tables["hops"].insert(TableEntry((1,), action_set=action_set(1)))
+
+
+def test_one_shot_actions_whose_port_is_down_are_left_out(state: ForwardingState, routes: Table) -> None:
+    actions = (WeightedAction(forward(1), 1, watch_port=1), WeightedAction(forward(2), 1, watch_port=2))
+    routes.insert(TableEntry((1,), action_set=ActionSet(actions)))
+    entry, profile = routes.lookup((1,)), state.profiles["ecmp"]
+    assert entry is not None
+    state.set_port_status(1, up=False)
+    assert [profile.resolve(entry, digest) for digest in range(2)] == [forward(2)] * 2
+    state.set_port_status(1, up=True)
+    assert [profile.resolve(entry, digest) for digest in range(2)] == [forward(1), forward(2)]

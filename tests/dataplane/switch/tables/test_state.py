@@ -14,23 +14,29 @@ from dataplane.program.objects import (
     CounterSpec,
     KeyField,
     MatchKind,
+    MeterSpec,
+    MeterUnit,
     ProfileSpec,
     RegisterSpec,
     TableSpec,
+    ValueSetSpec,
 )
 from dataplane.switch.tables import (
     CloneSession,
     ForwardingState,
     Group,
     GroupMember,
+    MeterConfig,
     Replica,
     TableEntry,
+    WideCells,
     carry_over,
 )
 
 KEY = (KeyField("dst", MatchKind.EXACT, 8),)
 DROP = ActionCall("drop")
 SEND = ActionCall("send", (1,))
+OTHER = ActionCall("send", (2,))
 
 
 @dataclass(frozen=True)
@@ -49,6 +55,8 @@ class Program:
     profiles: dict[str, ProfileSpec] = field(default_factory=lambda: {"ecmp": ProfileSpec("ecmp", 8, 0, True)})
     counters: dict[str, CounterSpec] = field(default_factory=lambda: {"ports": CounterSpec("ports", 2)})
     registers: dict[str, RegisterSpec] = field(default_factory=lambda: {"cells": RegisterSpec("cells", 2, 8)})
+    meters: dict[str, MeterSpec] = field(default_factory=dict)
+    value_sets: dict[str, ValueSetSpec] = field(default_factory=dict)
 
 
 def filled() -> ForwardingState:
@@ -73,7 +81,7 @@ def test_counters_ignore_what_is_out_of_range() -> None:
     counter = ForwardingState(Program()).counters["ports"]
     for index in (-1, 0, 2):
         counter.count(index, 10)
-    assert (counter.packets, counter.bytes) == ([1, 0], [10, 0])
+    assert [counter.read(index) for index in range(2)] == [(1, 10), (0, 0)]
     with pytest.raises(EntryError) as caught:
         counter.write(2, 1, 1)
     assert caught.value.fault is EntryFault.OUT_OF_RANGE
@@ -101,7 +109,7 @@ def test_everything_is_carried_over() -> None:
     entry = target.tables["routes"].lookup((2,))
     assert entry is not None
     assert target.profiles["ecmp"].resolve(entry, 3) == SEND
-    assert target.counters["ports"].packets == [0, 1]
+    assert target.counters["ports"].read(1) == (1, 64)
     assert target.registers["cells"] == [7, 0]
     assert target.multicast_groups == source.multicast_groups
     assert target.clone_sessions == source.clone_sessions
@@ -144,3 +152,124 @@ def test_what_nothing_was_written_to_may_be_missing() -> None:
 def test_what_cannot_be_kept_is_named(program: Program, named: str) -> None:
     with pytest.raises(EntryError, match=named):
         carry_over(filled(), ForwardingState(program), Program().actions, program.actions)
+
+
+METER = MeterSpec("rates", 2, MeterUnit.PACKETS)
+DIRECT = MeterSpec("policer", 0, MeterUnit.PACKETS, table="direct")
+ONE_PACKET = MeterConfig(0, 1, 0, 1)
+VALUES = ValueSetSpec("ports", 2, KEY)
+
+
+def metered(unit: MeterUnit = MeterUnit.PACKETS) -> Program:
+    plain = Program()
+    direct = replace(plain.tables["direct"], direct_meter="policer", direct_counter="hits", idle_timeout=True)
+    meters = {"rates": replace(METER, unit=unit), "policer": replace(DIRECT, unit=unit)}
+    return replace(plain, tables={**plain.tables, "direct": direct}, meters=meters, value_sets={"ports": VALUES})
+
+
+def test_direct_meters_live_with_their_entry() -> None:
+    table = ForwardingState(metered()).tables["direct"]
+    table.insert(TableEntry((1,), call=SEND))
+    table.write_meter((1,), 0, ONE_PACKET)
+    first = table.lookup((1,))
+    assert first is not None
+    assert (first.meter_config, first.meter(64, 0)) == (ONE_PACKET, 0)
+    table.modify(TableEntry((1,), call=DROP))
+    second = table.lookup((1,))
+    assert second is not None
+    assert (second.meter_config, second.meter(64, 0)) == (ONE_PACKET, 2)
+    table.write_meter((1,), 0, None)
+    assert (second.meter_config, second.meter(64, 0)) == (None, 0)
+    for match, config, fault in (
+        ((2,), None, EntryFault.NOT_FOUND),
+        ((1,), MeterConfig(2, 1, 1, 1), EntryFault.INVALID),
+    ):
+        with pytest.raises(EntryError) as caught:
+            table.write_meter(match, 0, config)
+        assert caught.value.fault is fault
+
+
+def test_a_table_without_direct_meter_has_none() -> None:
+    table = filled().tables["direct"]
+    with pytest.raises(EntryError, match="no direct meter"):
+        table.write_meter((1,), 0, ONE_PACKET)
+
+
+def test_entries_that_nothing_counts_have_no_tally_of_their_own() -> None:
+    plain, counted = (ForwardingState(program).tables["direct"] for program in (Program(), metered()))
+    for table in (plain, counted):
+        table.insert(TableEntry((1,), call=SEND, idle_timeout_ns=5))
+    found = [table.lookup((1,)) for table in (plain, counted)]
+    assert [entry is not None and entry.tally is not None for entry in found] == [False, True]
+    entry = found[1]
+    assert entry is not None
+    assert entry.last_hit_us == 0
+    entry.touch(12)
+    assert (entry.last_hit_us, entry.idle_timeout_ns) == (12, 5)
+
+
+def test_meters_value_sets_and_ports_are_carried_over() -> None:
+    source = ForwardingState(metered())
+    source.meters["rates"].write(1, ONE_PACKET)
+    assert source.meters["rates"].execute(1, 64, 0) == 0
+    source.tables["direct"].insert(TableEntry((1,), call=SEND))
+    source.tables["direct"].write_meter((1,), 0, ONE_PACKET)
+    source.value_sets["ports"].replace([(7,)])
+    source.set_port_status(4, up=False)
+    target = ForwardingState(metered())
+    carry_over(source, target, Program().actions, Program().actions)
+    assert (target.meters["rates"].read(1), target.meters["rates"].execute(1, 64, 0)) == (ONE_PACKET, 2)
+    assert target.value_sets["ports"].contains((7,))
+    assert target.ports_down == {4}
+    moved = target.tables["direct"].lookup((1,))
+    assert moved is not None
+    assert moved.meter_config == ONE_PACKET
+    other = ForwardingState(metered(MeterUnit.BYTES))
+    carry_over(source, other, Program().actions, Program().actions)
+    moved = other.tables["direct"].lookup((1,))
+    assert moved is not None
+    assert (moved.meter_config, other.meters["rates"].read(1)) == (None, None)
+
+
+def test_a_value_set_that_cannot_be_kept_is_named() -> None:
+    source = ForwardingState(metered())
+    target = ForwardingState(replace(metered(), value_sets={}))
+    carry_over(source, target, Program().actions, Program().actions)
+    source.value_sets["ports"].replace([(7,)])
+    with pytest.raises(EntryError, match="ports: the new program has no such value set"):
+        carry_over(source, target, Program().actions, Program().actions)
+
+
+def test_wide_registers_are_sequences_of_numbers() -> None:
+    cells = ForwardingState(replace(Program(), registers={"r": RegisterSpec("r", 3, 130)})).registers["r"]
+    assert isinstance(cells, WideCells)
+    cells[0], cells[-1] = 1 << 129, 5
+    assert cells == [1 << 129, 0, 5]
+    assert cells[1:] == [0, 5]
+    cells[:] = [1, 2, 3]
+    assert (list(cells), len(cells)) == ([1, 2, 3], 3)
+    with pytest.raises(IndexError):
+        cells[3]
+
+
+def test_ports_that_are_down_take_their_members_out() -> None:
+    state = filled()
+    profile = state.profiles["ecmp"]
+    profile.insert_member(6, OTHER)
+    profile.modify_group(Group(1, (GroupMember(5, 1, watch_port=1), GroupMember(6, 2, watch_port=2))))
+    entry = state.tables["routes"].lookup((2,))
+    assert entry is not None
+
+    def answers() -> list[ActionCall | None]:
+        assert entry is not None
+        return [profile.resolve(entry, digest) for digest in range(3)]
+
+    assert answers() == [SEND, OTHER, OTHER]
+    state.set_port_status(1, up=False)
+    assert answers() == [OTHER, OTHER, OTHER]
+    profile.modify_member(6, SEND)  # a choice made anew leaves it out still
+    assert answers() == [SEND, SEND, SEND]
+    state.set_port_status(2, up=False)
+    assert answers() == [None, None, None]
+    state.set_port_status(1, up=True)
+    assert answers() == [SEND, SEND, SEND]

@@ -1,0 +1,44 @@
+"""What a write of a table gets from Python, and the records that it makes of it.
+
+A request is an array of words: action, choice, tally, meter, how many argument words, then what the kind of table adds,
+then the arguments. Records are immutable once published, but for the link to the next one.
+"""
+
+from __future__ import annotations
+
+from dataplane.native import Array, array_at, as_u32, kernel, sizeof, u64, view
+from dataplane.switch.abi import Entry
+
+ACTION = 0
+CHOICE = 1
+TALLY = 2
+METER = 3
+ARGUMENT_WORDS = 4
+HEAD_WORDS = 5
+"""Words before what the kind of table adds."""
+ENTRY_BYTES = sizeof(Entry)
+
+DONE = 0
+NO_MEMORY = 1
+MISSING = 2
+"""What a write returns."""
+
+
+@kernel
+def copy_words(target: Array[u64], source: Array[u64], words: u64) -> None:
+    """Copy words between places that do not overlap."""
+    for word in range(words):
+        target[word] = source[word]
+
+
+@kernel
+def fill_entry(record: u64, request: Array[u64], arguments: Array[u64], place: u64) -> None:
+    """Write the entry at the beginning of a record; its arguments go to `place`, an address inside the record."""
+    entry = view(Entry, record)
+    entry.action = as_u32(request[ACTION])
+    entry.flags = 0
+    entry.choice = request[CHOICE]
+    entry.tally = request[TALLY]
+    entry.meter = request[METER]
+    entry.arguments = array_at(u64, place)
+    copy_words(entry.arguments, arguments, request[ARGUMENT_WORDS])

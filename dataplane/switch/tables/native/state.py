@@ -1,0 +1,203 @@
+"""A forwarding state in memory that compiled code reads without locks, and that follows every change of it."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from dataplane.errors import EntryError, EntryFault
+from dataplane.switch.abi import MAX_CLONE_SESSIONS, MAX_MULTICAST_GROUPS, Machine
+from dataplane.switch.tables.match import Match
+from dataplane.switch.tables.native import meter, publish
+from dataplane.switch.tables.native.functions import check, function
+from dataplane.switch.tables.native.heap import Heap
+from dataplane.switch.tables.native.mirrors import MaskSpaces, TableMirror, mirror_kind
+from dataplane.switch.tables.native.profiles import ProfileMirror
+from dataplane.switch.tables.native.requests import ActionTable, Request
+from dataplane.switch.tables.replication import CloneSession, Replica
+from dataplane.switch.tables.state import ForwardingState
+from dataplane.switch.tables.table import Table
+from dataplane.switch.tables.value_set import ValueSet
+
+
+class NativeState:
+    """The native side of one `ForwardingState`, from now until `release`.
+
+    What packets change (counters, registers, meters, tallies) is the state's own memory. Everything else is copied, and
+    changed whenever the state is, by whoever changes it, under the state's lock. It must outlive every machine that it
+    filled; each is to be registered before its first burst.
+    """
+
+    def __init__(self, state: ForwardingState) -> None:
+        self._state = state
+        self._heap = Heap()
+        self._request = Request()
+        with state.lock:
+            actions = ActionTable(state.program.actions)
+            self._profiles = {
+                name: ProfileMirror(profile, actions, self._heap) for name, profile in state.profiles.items()
+            }
+            self._value_set_observers: list[Callable[[tuple[Match, ...]], None]] = []
+            self._tables = [self._mirror(table, actions) for table in state.tables.values()]
+            self._value_sets = [
+                self._value_set(value_set, value_set.members) for value_set in state.value_sets.values()
+            ]
+            self._lay_out()
+            self._follow()
+
+    def _mirror(self, table: Table, actions: ActionTable) -> TableMirror:
+        profile = None if table.spec.profile is None else self._profiles[table.spec.profile]
+        mirror = mirror_kind(table.spec.keys)(table, profile, actions, self._heap)
+        mirror.follow()
+        return mirror
+
+    def _value_set(self, value_set: ValueSet, members: tuple[Match, ...]) -> MaskSpaces:
+        spaces = MaskSpaces(value_set.spec.keys, self._heap, value_set.spec.name)
+        for member in members:
+            spaces.put(member, 1, (0, 0, 0, 0), (), is_new=True)
+        return spaces
+
+    def _lay_out(self) -> None:
+        """Lay down the arrays of addresses that all machines share."""
+        state = self._state
+        self._table_addresses = array("Q", [mirror.head.address for mirror in self._tables])
+        self._counter_addresses = _addresses([counter.cells for counter in state.counters.values()])
+        self._register_addresses = _addresses([cells.words for cells in state.registers.values()])
+        self._register_locks = array("Q", bytes(8 * len(state.registers)))
+        meters = [state.meters.get(name) for name in state.program.meters]
+        self._meter_addresses = array("Q", [0 if item is None else _address(item.cells) for item in meters])
+        self._value_set_addresses = array("Q", [spaces.address for spaces in self._value_sets])
+        self._group_addresses = array("Q", bytes(8 * MAX_MULTICAST_GROUPS))
+        self._session_addresses = array("Q", bytes(8 * MAX_CLONE_SESSIONS))
+
+    def _follow(self) -> None:
+        """Take over what is there, and every change from now on."""
+        state = self._state
+        for place, value_set in enumerate(state.value_sets.values()):
+            observer = partial(self._value_set_changed, place, value_set)
+            self._value_set_observers.append(observer)
+            value_set.observers += (observer,)
+        for group_id, replicas in state.multicast_groups.items():
+            self._group_changed(group_id, replicas)
+        for session_id, session in state.clone_sessions.items():
+            self._session_changed(session_id, session)
+        state.multicast_groups.observers += (self._group_changed,)
+        state.clone_sessions.observers += (self._session_changed,)
+        for meters in state.meters.values():
+            meters.writer = self._write_meter
+        for table in state.tables.values():
+            table.meter_writer = self._write_meter
+
+    def fill(self, machine: Machine) -> None:
+        """Let a machine find everything that belongs to the state; its other fields are the caller's affair."""
+        for name, addresses in (
+            ("tables", self._table_addresses),
+            ("counters", self._counter_addresses),
+            ("registers", self._register_addresses),
+            ("register_locks", self._register_locks),
+            ("meters", self._meter_addresses),
+            ("value_sets", self._value_set_addresses),
+            ("sessions", self._session_addresses),
+            ("groups", self._group_addresses),
+        ):
+            setattr(machine, name, _address(addresses))
+
+    def register_machine(self, machine: Machine) -> None:
+        """Free nothing that a burst of this machine may see."""
+        with self._state.lock:
+            self._heap.add_machine(machine)
+
+    def unregister_machine(self, machine: Machine) -> None:
+        """Forget a machine that processes no more bursts on this state."""
+        with self._state.lock:
+            self._heap.remove_machine(machine)
+
+    def table_address(self, name: str) -> int:
+        """Return where a table's struct begins."""
+        return self._table_addresses[list(self._state.tables).index(name)]
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of memory that are allocated and not freed yet."""
+        return self._heap.blocks
+
+    def collect(self) -> int:
+        """Free what no packet can see any more; return how many blocks wait on. Writes do so now and then."""
+        with self._state.lock:
+            return self._heap.collect()
+
+    def release(self) -> None:
+        """Follow the state no more and free everything; no machine may use it any more. A second time, do nothing."""
+        with self._state.lock:
+            self._stop_following()
+            for mirror in self._tables:
+                mirror.free()
+            for profile in self._profiles.values():
+                profile.free()
+            for spaces in self._value_sets:
+                spaces.drop(later=False)
+            for addresses in (self._group_addresses, self._session_addresses):
+                for place, address in enumerate(addresses):
+                    if address:
+                        self._put_replicas(addresses, place, None)
+            self._tables, self._value_sets, self._profiles = [], [], {}
+            self._heap.free()
+
+    def _stop_following(self) -> None:
+        state = self._state
+        groups, sessions = state.multicast_groups, state.clone_sessions
+        groups.observers = tuple(item for item in groups.observers if item != self._group_changed)
+        sessions.observers = tuple(item for item in sessions.observers if item != self._session_changed)
+        for value_set in state.value_sets.values():
+            value_set.observers = tuple(item for item in value_set.observers if item not in self._value_set_observers)
+        for meters in state.meters.values():
+            if meters.writer == self._write_meter:
+                meters.writer = None
+        for table in state.tables.values():
+            if table.meter_writer == self._write_meter:
+                table.meter_writer = None
+
+    def _value_set_changed(self, place: int, value_set: ValueSet, members: tuple[Match, ...]) -> None:
+        """Let packets see the new members in the place of the old ones, all at once."""
+        old, new = self._value_sets[place], self._value_set(value_set, members)
+        self._value_sets[place] = new
+        function(publish.store_word)(_address(self._value_set_addresses) + 8 * place, new.address)
+        old.drop(later=True)
+        self._heap.keep(old)
+
+    def _group_changed(self, group_id: int, replicas: tuple[Replica, ...] | None) -> None:
+        words = None if replicas is None else (len(replicas), 0, 0, *_replica_words(replicas))
+        self._put_replicas(self._group_addresses, group_id, words)
+
+    def _session_changed(self, session_id: int, session: CloneSession | None) -> None:
+        words = None
+        if session is not None:
+            head = (len(session.replicas), session.class_of_service, session.packet_length_bytes)
+            words = (*head, *_replica_words(session.replicas))
+        self._put_replicas(self._session_addresses, session_id, words)
+
+    def _put_replicas(self, addresses: array[int], place: int, words: Sequence[int] | None) -> None:
+        if not 0 <= place < len(addresses):
+            raise EntryError(EntryFault.OUT_OF_RANGE, f"number {place} of {len(addresses)}", where="replication")
+        cell = _address(addresses) + 8 * place
+        if words is None:
+            check(function(publish.publish)(self._heap.address, cell, 0), "replication")
+        else:
+            request = self._request.write(*words)
+            check(function(publish.put_replicas)(self._heap.address, cell, request), "replication")
+
+    def _write_meter(self, address: int, words: tuple[int, ...]) -> None:
+        function(meter.write_meter)(address, self._request.write(*words))
+
+
+def _address(words: array[int]) -> int:
+    return words.buffer_info()[0]
+
+
+def _addresses(arrays: Sequence[array[int]]) -> array[int]:
+    return array("Q", map(_address, arrays))
+
+
+def _replica_words(replicas: tuple[Replica, ...]) -> list[int]:
+    return [word for replica in replicas for word in (replica.port, replica.instance)]

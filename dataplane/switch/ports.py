@@ -7,18 +7,31 @@ import fcntl
 import os
 import socket
 import struct
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Sequence
 
 from dataplane.errors import PortError
-from dataplane.switch.offloads import disable_offloads
+from dataplane.nic.offloads import disable_offloads
+from dataplane.nic.port import (
+    PORT_DOWN,
+    SEND_QUEUE_FULL,
+    SEND_REFUSED,
+    SOCKET_FULL,
+    TOO_LONG,
+    Port,
+    PortReading,
+)
 
-SOCKET_FULL = "socket_full"
-SEND_QUEUE_FULL = "send_queue_full"
-PORT_DOWN = "port_down"
-TOO_LONG = "too_long"
-SEND_REFUSED = "send_refused"
+__all__ = [
+    "PORT_DOWN",
+    "SEND_QUEUE_FULL",
+    "SEND_REFUSED",
+    "SOCKET_FULL",
+    "TOO_LONG",
+    "PacketPort",
+    "Port",
+    "PortReading",
+    "restore_vlan_tag",
+]
 
 _ETH_P_ALL = 3
 _SOL_PACKET = 263
@@ -45,55 +58,6 @@ _DROP_NAMES = {
     errno.ENODEV: PORT_DOWN,
     errno.EMSGSIZE: TOO_LONG,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class PortReading:
-    """What passed a port's socket: frames, bytes without FCS, drops by name.
-
-    `checksum_not_ready` counts frames whose sender left the L4 checksum to its device: they are forwarded, and wrong.
-    """
-
-    rx_frames: int
-    rx_bytes: int
-    tx_frames: int
-    tx_bytes: int
-    checksum_not_ready: int
-    drops: Mapping[str, int]
-
-
-class Port(Protocol):
-    """Where a switch process takes frames from and puts them; never blocks."""
-
-    @property
-    def name(self) -> str:
-        """What users call it: the device's name."""
-        ...
-
-    @property
-    def is_down(self) -> bool:
-        """Whether the device was found down or gone the last time it was used."""
-        ...
-
-    def receive(self, max_frames: int) -> list[bytes]:
-        """Return up to `max_frames` frames that have arrived."""
-        ...
-
-    def send(self, frames: Sequence[bytes]) -> int:
-        """Send frames and return how many the device took; the others are counted as drops."""
-        ...
-
-    def fileno(self) -> int:
-        """Return the descriptor that is readable when frames have arrived."""
-        ...
-
-    def read_counters(self) -> PortReading:
-        """Return the counters as they are now."""
-        ...
-
-    def close(self) -> None:
-        """Give the device back; a second call does nothing."""
-        ...
 
 
 class PacketPort:

@@ -1,0 +1,71 @@
+"""System calls that the kernels make, through the C library; Python does not call them from here."""
+
+from __future__ import annotations
+
+from dataplane.native import Array, external, i32, i64, kernel, u8, u32, u64
+
+
+@external
+def __errno_location() -> Array[i32]:
+    """Return where errno stands."""
+    raise NotImplementedError
+
+
+@external
+def send(fd: i32, data: Array[u8], nbytes: u64, flags: i32) -> i64:
+    """Send (send(2)); no data sends what is in a ring."""
+    raise NotImplementedError
+
+
+@external
+def recv(fd: i32, data: Array[u8], nbytes: u64, flags: i32) -> i64:
+    """Receive (recv(2)); no data wakes the receiver of a ring."""
+    raise NotImplementedError
+
+
+@external
+def read(fd: i32, data: Array[u64], nbytes: u64) -> i64:
+    """Read an eventfd (read(2))."""
+    raise NotImplementedError
+
+
+@external
+def write(fd: i32, data: Array[u64], nbytes: u64) -> i64:
+    """Write an eventfd (write(2))."""
+    raise NotImplementedError
+
+
+@external
+def ppoll(fds: Array[u64], count: u64, timeout: Array[i64], mask: Array[u8]) -> i32:
+    """Wait for struct pollfd (ppoll(2))."""
+    raise NotImplementedError
+
+
+@external
+def ioctl(fd: i32, request: u64, argument: Array[u8]) -> i32:
+    """Ask a device (ioctl(2))."""
+    raise NotImplementedError
+
+
+@external
+def getsockopt(fd: i32, level: i32, name: i32, value: Array[u32], nbytes: Array[u32]) -> i32:
+    """Read an option (getsockopt(2))."""
+    raise NotImplementedError
+
+
+@external
+def recvmmsg(fd: i32, vector: Array[u8], count: u32, flags: i32, timeout: Array[u8]) -> i32:
+    """Receive into struct mmsghdr (recvmmsg(2))."""
+    raise NotImplementedError
+
+
+@external
+def sendmmsg(fd: i32, vector: Array[u8], count: u32, flags: i32) -> i32:
+    """Send from struct mmsghdr (sendmmsg(2))."""
+    raise NotImplementedError
+
+
+@kernel(inline=True)
+def last_error() -> i32:
+    """Return the errno of the system call that has just failed."""
+    return __errno_location()[0]

@@ -1,0 +1,113 @@
+"""What Linux lays out in the memory of rings: linux/if_packet.h, linux/if_xdp.h, and numbers of its system calls."""
+
+from __future__ import annotations
+
+from dataplane.native import Struct, i32, u16, u32, u64
+
+TP_KERNEL = 0
+TP_USER = 1
+TP_CHECKSUM_NOT_READY = 1 << 3
+TP_VLAN_VALID = 1 << 4
+TP_TPID_VALID = 1 << 6
+TP_AVAILABLE = 0
+TP_SEND_REQUEST = 1
+
+XDP_NEED_WAKEUP = 1
+XDP_CONTINUES = 1
+"""XDP_PKT_CONTD: the next descriptor carries on the same frame."""
+
+ETHERTYPE_VLAN = 0x8100
+ETHERNET_BYTES = 14
+VLAN_BYTES = 4
+
+MSG_TRUNC = 0x20
+MSG_DONTWAIT = 0x40
+MSG_NOSIGNAL = 0x4000
+SIOCGIFMTU = 0x8921
+SOL_SOCKET = 1
+SO_ERROR = 4
+POLLIN, POLLERR, POLLHUP, POLLNVAL = 1, 8, 16, 32
+EINTR, ENXIO, EAGAIN, EBUSY, ENODEV = 4, 6, 11, 16, 19
+EMSGSIZE, ENETDOWN, ENOBUFS = 90, 100, 105
+
+
+class PacketV2Header(Struct):
+    """struct tpacket2_hdr, at the head of each slot; struct sockaddr_ll follows."""
+
+    status: u32
+    length: u32
+    captured: u32
+    mac: u16
+    net: u16
+    seconds: u32
+    nanoseconds: u32
+    vlan_tci: u16
+    vlan_tpid: u16
+    padding: u32
+
+
+class PacketV3Block(Struct):
+    """struct tpacket_block_desc, at the head of each block."""
+
+    version: u32
+    private_offset: u32
+    status: u32
+    frames: u32
+    first_offset: u32
+    nbytes: u32
+    sequence: u64
+
+
+class PacketV3Header(Struct):
+    """struct tpacket3_hdr, before each frame of a block."""
+
+    next_offset: u32
+    seconds: u32
+    nanoseconds: u32
+    captured: u32
+    length: u32
+    status: u32
+    mac: u16
+    net: u16
+    rx_hash: u32
+    vlan_tci: u32
+    vlan_tpid: u16
+    padding: u16
+    more_padding: u64
+
+
+class XdpDescriptor(Struct):
+    """struct xdp_desc: a piece of a frame in the socket's memory."""
+
+    place: u64
+    length: u32
+    options: u32
+
+
+class MessageHeader(Struct):
+    """struct mmsghdr on 64-bit Linux."""
+
+    name: u64
+    name_bytes: u32
+    gap0: u32
+    vector: u64
+    vector_count: u64
+    control: u64
+    control_bytes: u64
+    flags: i32
+    gap1: u32
+    length: u32
+    gap2: u32
+
+
+class InputOutputVector(Struct):
+    """struct iovec."""
+
+    base: u64
+    nbytes: u64
+
+
+def field_offset(struct: type[Struct], field: str) -> int:
+    """Return where a field stands in a struct, in bytes."""
+    found: int = getattr(struct, field).offset
+    return found

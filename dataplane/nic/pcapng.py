@@ -1,0 +1,144 @@
+"""Reads pcapng files (draft-ietf-opsawg-pcapng): sections of blocks, each with its type and its length at both ends.
+
+Section header (its byte-order magic counts for all that follows), interface descriptions (link type, unit of time),
+enhanced and simple packets; other blocks are stepped over.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import BinaryIO
+
+from dataplane.errors import PortError
+
+SECTION_MAGIC = 0x0A0D0D0A
+_BYTE_ORDER_MAGIC = 0x1A2B3C4D
+_INTERFACE, _SIMPLE_PACKET, _ENHANCED_PACKET = 1, 3, 6
+_OPTION_TIME_RESOLUTION, _OPTION_TIME_OFFSET = 9, 14
+_ETHERNET_LINK = 1
+_LONGEST_BLOCK_BYTES = 1 << 24
+
+
+@dataclass(frozen=True, slots=True)
+class _Interface:
+    """What an interface description says: link type, longest capture, units a second, seconds to add."""
+
+    link: int
+    longest: int
+    units_per_second: int
+    offset_s: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """A block's type, the bytes between its two lengths, and where it begins in the file."""
+
+    kind: int
+    body: bytes
+    start: int
+
+
+def read_pcapng(file: BinaryIO, name: str) -> Iterator[tuple[bytes, int, int]]:
+    """Yield (frame, nanoseconds since 1970, bytes on the wire); `file` stands behind the first block's type.
+
+    Raises PortError, naming the file and the byte where it is damaged.
+    """
+    order = "<"
+    interfaces: list[_Interface] = []
+    kind: int | None = SECTION_MAGIC
+    while kind is not None:
+        start = file.tell() - 4
+        try:
+            if kind == SECTION_MAGIC:
+                order = _read_order(file)
+                interfaces = []
+            block = _read_block(file, order, kind, start)
+            if kind == _INTERFACE:
+                interfaces.append(_read_interface(block.body, order))
+            elif kind == _ENHANCED_PACKET:
+                yield _read_enhanced(block.body, order, interfaces)
+            elif kind == _SIMPLE_PACKET:
+                yield _read_simple(block.body, order, interfaces)
+            kind = _read_kind(file, order)
+        except (struct.error, ValueError) as error:
+            problem = str(error) if isinstance(error, ValueError) else "a block is too short"
+            raise PortError(f"{name}: at byte {start}: {problem}") from None
+
+
+def _read_kind(file: BinaryIO, order: str) -> int | None:
+    data = file.read(4)
+    if not data:
+        return None
+    kind: int = struct.unpack(order + "I", data)[0]
+    return kind
+
+
+def _read_order(file: BinaryIO) -> str:
+    """Return the byte order of a section, looking ahead of its length."""
+    place = file.tell()
+    data = file.read(8)[4:]
+    file.seek(place)
+    for order in "<>":
+        if data == struct.pack(order + "I", _BYTE_ORDER_MAGIC):
+            return order
+    raise ValueError("a section has no byte order")
+
+
+def _read_block(file: BinaryIO, order: str, kind: int, start: int) -> _Block:
+    (nbytes,) = struct.unpack(order + "I", file.read(4))
+    if not 12 <= nbytes <= _LONGEST_BLOCK_BYTES or nbytes % 4:
+        raise ValueError(f"a block of {nbytes} bytes cannot be: the file is damaged")
+    body = file.read(nbytes - 12)
+    tail = file.read(4)
+    if len(body) + len(tail) < nbytes - 8:
+        raise ValueError("the file ends inside a block")
+    if struct.unpack(order + "I", tail) != (nbytes,):
+        raise ValueError("a block's two lengths differ: the file is damaged")
+    return _Block(kind, body, start)
+
+
+def _read_interface(body: bytes, order: str) -> _Interface:
+    link, longest = struct.unpack_from(order + "HxxI", body)
+    resolution, offset_s, place = 6, 0, 8
+    while place + 4 <= len(body):
+        code, nbytes = struct.unpack_from(order + "HH", body, place)
+        value = body[place + 4 : place + 4 + nbytes]
+        if code == _OPTION_TIME_RESOLUTION and nbytes == 1 and value:
+            resolution = value[0]
+        elif code == _OPTION_TIME_OFFSET and nbytes == 8:
+            (offset_s,) = struct.unpack(order + "q", value)
+        elif code == 0:
+            break
+        place += 4 + nbytes + -nbytes % 4
+    base = 2 if resolution & 0x80 else 10
+    return _Interface(link, longest, base ** (resolution & 0x7F), offset_s)
+
+
+def _read_enhanced(body: bytes, order: str, interfaces: list[_Interface]) -> tuple[bytes, int, int]:
+    number, high, low, kept, length = struct.unpack_from(order + "IIIII", body)
+    interface = _find(interfaces, number)
+    units = high << 32 | low
+    time_ns = interface.offset_s * 1_000_000_000 + units * 1_000_000_000 // interface.units_per_second
+    return _cut(body, 20, kept), time_ns, length
+
+
+def _read_simple(body: bytes, order: str, interfaces: list[_Interface]) -> tuple[bytes, int, int]:
+    (length,) = struct.unpack_from(order + "I", body)
+    interface = _find(interfaces, 0)
+    return _cut(body, 4, min(length, interface.longest or length)), 0, length
+
+
+def _find(interfaces: list[_Interface], number: int) -> _Interface:
+    if number >= len(interfaces):
+        raise ValueError(f"a frame of interface {number}, of which there is no description")
+    if interfaces[number].link != _ETHERNET_LINK:
+        raise ValueError(f"link type {interfaces[number].link} is not supported, only 1 (Ethernet)")
+    return interfaces[number]
+
+
+def _cut(body: bytes, start: int, nbytes: int) -> bytes:
+    if start + nbytes > len(body):
+        raise ValueError("a frame is longer than its block: the file is damaged")
+    return body[start : start + nbytes]

@@ -1,0 +1,63 @@
+"""What every port is to a switch: frames in, frames out, counters; never blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+SOCKET_FULL = "socket_full"
+SEND_QUEUE_FULL = "send_queue_full"
+PORT_DOWN = "port_down"
+TOO_LONG = "too_long"
+RECEIVED_TOO_LONG = "received_too_long"
+SEND_REFUSED = "send_refused"
+
+
+@dataclass(frozen=True, slots=True)
+class PortReading:
+    """What passed a port: frames, bytes without FCS, drops by name.
+
+    `checksum_not_ready` counts frames whose sender left the L4 checksum to its device: they are forwarded, and wrong.
+    """
+
+    rx_frames: int
+    rx_bytes: int
+    tx_frames: int
+    tx_bytes: int
+    checksum_not_ready: int
+    drops: Mapping[str, int]
+
+
+class Port(Protocol):
+    """Where a switch process takes frames from and puts them; never blocks."""
+
+    @property
+    def name(self) -> str:
+        """What users call it: the device's name."""
+        ...
+
+    @property
+    def is_down(self) -> bool:
+        """Whether the device was found down or gone the last time it was used."""
+        ...
+
+    def receive(self, max_frames: int) -> list[bytes]:
+        """Return up to `max_frames` frames that have arrived."""
+        ...
+
+    def send(self, frames: Sequence[bytes]) -> int:
+        """Send frames and return how many the device took; the others are counted as drops."""
+        ...
+
+    def fileno(self) -> int:
+        """Return the descriptor that is readable when frames have arrived."""
+        ...
+
+    def read_counters(self) -> PortReading:
+        """Return the counters as they are now."""
+        ...
+
+    def close(self) -> None:
+        """Give the device back; a second call does nothing."""
+        ...

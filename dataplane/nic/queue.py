@@ -1,0 +1,171 @@
+"""One queue of a port, as kernels and Python see it: what it is, where it stands, what it counted.
+
+A queue belongs to one thread at a time, both directions of it. Counters are written by that thread alone and may be
+read by any.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Literal
+
+from dataplane.native import Array, Inline, Struct, i32, u8, u32, u64
+
+
+class PortKind(IntEnum):
+    """What a queue's frames travel through."""
+
+    PACKET_V2 = 1
+    """AF_PACKET: TPACKET_V2 receive ring and transmit ring."""
+    PACKET_V3 = 2
+    """AF_PACKET: TPACKET_V3 receive blocks and transmit ring; fewest cycles, up to a block's time later."""
+    XDP = 3
+    """AF_XDP: one socket for each queue of the device."""
+    MEMORY = 4
+    """Rings in this process's memory."""
+    MESSAGES = 5
+    """A datagram or seqpacket socket, one frame a message."""
+
+
+class PortQueue(Struct):
+    """What every kind of queue begins with; bytes are those of frames, without FCS."""
+
+    kind: u32  # a PortKind
+    fd: i32  # what to poll, -1: nothing
+    down: u32  # 1: found down or gone when last used
+    hung_up: u32  # 1: the descriptor would wake every poll from now on, so nobody polls it
+    transmit_room: u32  # bytes that fit the slot of a reservation
+    shortest_frame: u32
+    longest_frame: u32  # without VLAN tag: one outer tag may come on top
+    tx_pending: u32  # frames committed that the kernel has not taken yet
+    rx_frames: u64
+    rx_bytes: u64
+    rx_dropped: u64  # by the kernel, before this process saw them
+    rx_too_long: u64  # longer than a slot of the ring
+    checksum_not_ready: u64  # forwarded all the same
+    tx_frames: u64
+    tx_bytes: u64
+    tx_full: u64
+    tx_too_long: u64
+    tx_refused: u64
+    tx_down: u64
+    device: Array[u8]  # struct ifreq with the device's name, null if there is none
+    device_fd: i32  # a socket to ask about the device
+    padding: u32
+
+
+class SlotRing(Struct):
+    """Slots of one size that stand in blocks of one size, none across a block's end."""
+
+    start: u64  # addresses
+    end: u64
+    slot_bytes: u32
+    slots: u32
+    block_slots: u32
+    block_gap: u32  # bytes behind a block's last slot
+
+
+class Cursor(Struct):
+    """A place in a `SlotRing`."""
+
+    slot: u64  # address
+    left: u32  # slots from here to the end of the block
+    reserved: u32
+
+
+class PacketQueue(PortQueue):
+    """Rings of an AF_PACKET socket."""
+
+    rx: Inline[SlotRing, Literal[1]]  # V3: a slot is a whole block
+    tx: Inline[SlotRing, Literal[1]]
+    rx_cursor: Inline[Cursor, Literal[1]]  # what is received next
+    rx_released: Inline[Cursor, Literal[1]]
+    tx_cursor: Inline[Cursor, Literal[1]]  # what is reserved next
+    tx_unsent: Inline[Cursor, Literal[1]]  # the first slot that the kernel has not taken
+    rx_next: u64  # V3: address of the next frame's header
+    rx_left: u32  # V3: frames of the current block still to come
+    rx_borrowed: u32
+    tx_pending_bytes: u64
+    tx_voided: u32  # slots that the kernel is still to step over
+    tx_status_offset: u32
+    tx_length_offset: u32
+    tx_data_offset: u32
+
+
+class XdpRing(Struct):
+    """One ring that is shared with the kernel; positions run through all of u32."""
+
+    producer: Array[u32]
+    consumer: Array[u32]
+    flags: Array[u32]
+    entries: u64  # address
+    mask: u32
+    reserved: u32
+
+
+class XdpQueue(PortQueue):
+    """The four rings of an AF_XDP socket and its memory: chunks to receive into, then slots to send from."""
+
+    area: Array[u8]
+    area_bytes: u64
+    rx: XdpRing
+    fill: XdpRing
+    tx: XdpRing
+    completion: XdpRing
+    rx_position: u32
+    rx_released: u32
+    fill_position: u32
+    tx_position: u32
+    tx_settled: u32  # descriptors below were counted
+    chunk_bytes: u32
+    slot_bytes: u32
+    free_count: u32
+    free_slots: Array[u64]  # a stack of places in the area
+    gather: Array[u8]  # where frames of several chunks are put together
+    gather_bytes: u32
+    gather_slots: u32
+    gather_used: u32
+    reserved: u32
+
+
+class FrameRing(Struct):
+    """Frames on their way from one thread to another one; counts run through all of u64.
+
+    Each slot is a u32 length, 12 unused bytes, then the frame. The lines that the two sides write lie apart.
+    """
+
+    slots: Array[u8]
+    mask: u64  # slots less one
+    stride: u64  # bytes from slot to slot
+    event_fd: i32  # an eventfd: written when frames come while the receiver waits
+    closed: u32
+    _gap0: Inline[u64, Literal[4]]
+    tail: u64  # frames put in; the sender's
+    _gap1: Inline[u64, Literal[7]]
+    head: u64  # frames given back; the receiver's
+    waiting: u64  # 1: the receiver wants to be woken
+    _gap2: Inline[u64, Literal[6]]
+
+
+class MemoryQueue(PortQueue):
+    """One end of a cable in memory."""
+
+    incoming: FrameRing
+    outgoing: FrameRing
+    rx_position: u64
+    tx_position: u64
+
+
+class MessageQueue(PortQueue):
+    """A socket with the buffers that recvmmsg(2) and sendmmsg(2) use; the vectors are struct mmsghdr."""
+
+    rx_vector: Array[u8]
+    rx_buffers: Array[u8]
+    tx_vector: Array[u8]
+    tx_buffers: Array[u8]
+    slots: u32
+    slot_bytes: u32
+    rx_borrowed: u32
+    tx_first: u32  # the first slot that was not sent
+    tx_position: u32
+    is_stream: u32  # 1: an empty message means that the other end has closed

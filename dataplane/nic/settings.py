@@ -1,0 +1,34 @@
+"""How large a device's rings are and how they behave."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+RX_BYTES, TX_BYTES = 8 << 20, 2 << 20
+"""4,900 frames of 1,500 bytes outlast a stop of 5 ms at a million frames a second."""
+
+
+@dataclass(frozen=True, slots=True)
+class RingSettings:
+    """Sizes are for each queue; a ring that is too small loses frames in bursts, a large one only costs memory.
+
+    rx_frames, tx_frames: slots to receive into and to send from, None for what RX_BYTES and TX_BYTES hold. frame_bytes:
+    the longest frame that has to fit, None for what the device's MTU asks for; those longer than a slot are counted and
+    dropped. block_bytes, block_timeout_ms: of TPACKET_V3; a frame waits until its block is full or so long.
+    qdisc_bypass: AF_PACKET hands frames to the driver past the device's queueing discipline.
+    """
+
+    rx_frames: int | None = None
+    tx_frames: int | None = None
+    frame_bytes: int | None = None
+    block_bytes: int = 1 << 18
+    block_timeout_ms: int = 1
+    qdisc_bypass: bool = False
+
+    def rx_bytes(self, slot_bytes: int) -> int:
+        """Return the memory to receive into, in slots of a size."""
+        return RX_BYTES if self.rx_frames is None else self.rx_frames * slot_bytes
+
+    def tx_bytes(self, slot_bytes: int) -> int:
+        """Return the memory to send from, in slots of a size."""
+        return TX_BYTES if self.tx_frames is None else self.tx_frames * slot_bytes

@@ -1,0 +1,104 @@
+"""A network namespace with a veth pair, made and removed by each test that asks for it."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import select
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import pytest
+from pyroute2 import IPRoute
+
+from dataplane.fabric.kernel import namespaces
+from dataplane.nic import NicPort, PortKind, RingSettings, open_port
+
+T = TypeVar("T")
+PATIENCE_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Cable:
+    """A pair `here` - `there` in a namespace of its own."""
+
+    namespace: str
+
+    def call(self, function: Callable[[], T]) -> T:
+        """Run a function inside the namespace."""
+        return namespaces.call(self.namespace, function)
+
+    def open(
+        self,
+        device: str,
+        kind: PortKind = PortKind.PACKET_V2,
+        queues: int = 1,
+        settings: RingSettings | None = None,
+    ) -> NicPort:
+        """Open one end."""
+        return self.call(lambda: open_port(device, kind, queues, settings))
+
+    def change(self, device: str, command: str = "set", **values: object) -> None:
+        """Change or delete a device."""
+
+        def act() -> None:
+            with IPRoute() as netlink:
+                netlink.link(command, index=netlink.link_lookup(ifname=device)[0], **values)
+
+        self.call(act)
+
+
+def make_pair(mtu: int, queues: int) -> None:
+    with open("/proc/sys/net/ipv6/conf/default/disable_ipv6", "w") as file:  # noqa: PTH123
+        file.write("1")
+    ends = {"mtu": mtu, "num_rx_queues": queues, "num_tx_queues": queues}
+    with IPRoute() as netlink:
+        netlink.link("add", ifname="here", kind="veth", **ends, peer={"ifname": "there", **ends})
+        for device in ("here", "there"):
+            netlink.link("set", index=netlink.link_lookup(ifname=device)[0], state="up")
+
+
+@pytest.fixture
+def make_cable() -> Iterator[Callable[..., Cable]]:
+    """Make cables with an MTU and a number of queues."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root")
+    made: list[str] = []
+
+    def make(mtu: int = 2000, queues: int = 1) -> Cable:
+        made.append(f"mr-test-{secrets.token_hex(3)}")
+        namespaces.create(made[-1])
+        namespaces.call(made[-1], lambda: make_pair(mtu, queues))
+        return Cable(made[-1])
+
+    yield make
+    for name in made:
+        namespaces.remove(name)
+
+
+@pytest.fixture
+def cable(make_cable: Callable[..., Cable]) -> Cable:
+    """A cable with an MTU of 2000 bytes."""
+    return make_cable()
+
+
+def receive(port: NicPort, count: int) -> list[bytes]:
+    """Wait for so many frames, as long as some keep coming."""
+    frames: list[bytes] = []
+    while len(frames) < count and select.select([port], [], [], 2.0)[0]:
+        frames += port.receive(64)
+    return frames
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    """Poll for what the kernel does in its own time."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def total_bytes(frames: Sequence[bytes]) -> int:
+    return sum(map(len, frames))

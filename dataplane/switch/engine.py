@@ -1,9 +1,9 @@
 """The switch: ports, traffic manager and a P4 pipeline around one clock; no sockets, no threads of its own.
 
 Frames go in with `receive`, time moves with `advance`, departures come out of it. The process (kernel) and the virtual
-fabric drive the same object; the P4Runtime service reaches it through `commit`, `state`, `packet_out` and
-`on_packet_in`, possibly from another thread. Every frame is accounted for: what was received and what the pipeline
-made of it (clones, replicas) was sent, waits in a queue, or was dropped and counted under a name.
+fabric drive the same object; the P4Runtime service reaches it as a `SwitchControl`, possibly from another thread. Every
+frame is accounted for: what was received and what the pipeline made of it (clones, replicas) was sent, waits in a
+queue, or was dropped and counted under a name.
 """
 
 from __future__ import annotations
@@ -18,7 +18,16 @@ from dataplane.clock import Clock
 from dataplane.errors import SwitchError
 from dataplane.program.model import Program
 from dataplane.switch.interpreter import InterpretedPipeline
-from dataplane.switch.pipeline import EgressResult, Frame, Output, Pipeline, Placement
+from dataplane.switch.pipeline import (
+    DigestMessage,
+    EgressResult,
+    Frame,
+    Output,
+    Pipeline,
+    Placement,
+    PreparedProgram,
+)
+from dataplane.switch.random_numbers import SplitMix
 from dataplane.switch.tables import ForwardingState
 from dataplane.switch.traffic import NO_SUCH_PORT, PortSettings, TrafficManager
 
@@ -42,12 +51,13 @@ OVERSIZE = "oversize"
 NO_PROGRAM = "no_program"
 NO_PACKET_IN_RECEIVER = "no_packet_in_receiver"
 ENDLESS_LOOP = "endless_loop"
+PORT_DOWN = "port_down"
 
 _ROUNDS_AT_ONE_INSTANT = 4_096
 """Egress rounds without a nanosecond between them after which copies are dropped: a P4 program that clones its clones
 or recirculates for ever over ports of infinite rate would otherwise stop the clock."""
 
-PipelineFactory = Callable[[Program, ForwardingState, random.Random], Pipeline]
+PipelineFactory = Callable[[Program, ForwardingState, SplitMix], Pipeline]
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +134,10 @@ class Switch:
         self._departures: list[Departure] = []
         self._packets_in: list[bytes] = []
         self._packet_in_receiver: Callable[[bytes], None] | None = None
+        self._digests: list[DigestMessage] = []
+        self._digest_receiver: Callable[[Sequence[DigestMessage]], None] | None = None
+        self._down: set[int] = set()
+        self._port_receiver: Callable[[int, bool], None] | None = None
         self._wake: Callable[[], None] | None = None
 
     @property
@@ -140,6 +154,48 @@ class Switch:
         """Hand frames that leave by the CPU port to `receiver`, on the thread that calls `advance`."""
         self._packet_in_receiver = receiver
 
+    def on_digests(self, receiver: Callable[[Sequence[DigestMessage]], None]) -> None:
+        """Hand what the program sends as digests to `receiver`, on the thread that calls `advance`; else it is lost."""
+        self._digest_receiver = receiver
+
+    def on_port_status(self, receiver: Callable[[int, bool], None]) -> None:
+        """Call `receiver` with a port and whether it is up at each change, and now for each port that is down."""
+        with self._burst():
+            self._port_receiver, down = receiver, sorted(self._down)
+        for port in down:
+            receiver(port, False)
+
+    def set_port_status(self, port: int, up: bool) -> None:
+        """Note that a port went down or came back; frames from and to one that is down are dropped as `port_down`.
+
+        Raises SwitchError if there is no such port.
+        """
+        if port not in self._tallies:
+            raise SwitchError(f"switch {self.device_id} has no port {port}")
+        with self._burst():
+            if up is (port not in self._down):
+                return
+            (self._down.discard if up else self._down.add)(port)
+            if self._state is not None:
+                self._state.set_port_status(port, up)
+            receiver = self._port_receiver
+        if receiver is not None:
+            receiver(port, up)
+
+    def has_port(self, port: int) -> bool:
+        """Return whether the switch has such a port; the CPU port is one."""
+        return port in self._tallies
+
+    def now_ns(self) -> int:
+        """Return the clock's time."""
+        return self._clock.now_ns()
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Hold packets between bursts; the same thread may nest it."""
+        with self._burst():
+            yield
+
     def on_wakeup(self, wake: Callable[[], None]) -> None:
         """Call `wake` after another thread gave the switch something to do, so that its own thread can advance it."""
         self._wake = wake
@@ -151,17 +207,33 @@ class Switch:
         dropped and counted as `program_replaced`. Raises ProgramError if the program cannot be executed, or what
         `fill` raises, and changes nothing.
         """
-        state = ForwardingState(program)
+        prepared = self.prepare(program)
         if fill is not None:
-            fill(state)
-        rng = random.Random(f"{self._seed}/{self.device_id}")
-        pipeline = self._make_pipeline(program, state, rng)
+            fill(prepared.state)
+        self.install(prepared)
+        return prepared.state
+
+    def prepare(self, program: Program) -> PreparedProgram:
+        """Make a program ready to run over fresh state, without touching what runs and without a lock.
+
+        Raises ProgramError if the program cannot be executed.
+        """
+        state = ForwardingState(program)
+        rng = SplitMix(random.Random(f"{self._seed}/{self.device_id}").getrandbits(64))
+        return PreparedProgram(program, state, self._make_pipeline(program, state, rng))
+
+    def install(self, prepared: PreparedProgram) -> None:
+        """Run a prepared program from now on; packets that wait are dropped as `program_replaced`."""
+        state = prepared.state
         with self._burst():
             if self._pipeline is not None:
                 _add(self._drops, self._pipeline.drops)
             self._traffic.clear()
-            self._program, self._state, self._pipeline, self._lock = program, state, pipeline, state.lock
-        return state
+            self._digests.clear()
+            for port in self._down:
+                state.set_port_status(port, False)
+            self._program, self._state, self._pipeline = prepared.program, state, prepared.executable
+            self._lock = state.lock
 
     def receive(self, port: int, frames: Sequence[bytes]) -> None:
         """Take frames in at a port at the clock's present time; raise SwitchError if there is no such port."""
@@ -173,7 +245,11 @@ class Switch:
             self._run_until(now_ns)
             tally.rx_frames += len(frames)
             tally.rx_bytes += sum(map(len, frames))
+            if port in self._down:
+                _count(tally.drops, PORT_DOWN, len(frames))
+                return
             self._ingress(port, frames, tally, now_ns)
+            self._collect_digests()
 
     def packet_out(self, payload: bytes) -> None:
         """Receive a frame, with its packet-out header, on the CPU port."""
@@ -188,15 +264,19 @@ class Switch:
         """
         with self._burst():
             self._run_until(max(now_ns, self._latest_ns))
+            self._collect_digests()
             departures, self._departures = self._departures, []
             packets_in, self._packets_in = self._packets_in, []
+            digests, self._digests = self._digests, []
         self._deliver(packets_in)
+        if digests and self._digest_receiver is not None:
+            self._digest_receiver(digests)
         return departures
 
     def next_event_ns(self) -> int | None:
         """Return when `advance` next has something to do, or None while nothing waits; the past means: now."""
         with self._burst():
-            if self._departures or self._packets_in:
+            if self._departures or self._packets_in or self._digests:
                 return self._latest_ns
             return self._traffic.next_event_ns()
 
@@ -209,6 +289,12 @@ class Switch:
                 _add(drops, self._pipeline.drops)
             ports = {number: self._read_port(number, tally) for number, tally in self._tallies.items()}
         return SwitchCounters(ports, drops)
+
+    @property
+    def parser_errors(self) -> Mapping[str, int]:
+        """Packets by the name of their parser error since the program was installed."""
+        with self._burst():
+            return {} if self._pipeline is None else dict(self._pipeline.parser_errors)
 
     def occupancy(self, port: int) -> tuple[int, ...]:
         """Return how many frames wait at a port, by priority 0 to 7; raise SwitchError if there is no such port."""
@@ -247,6 +333,9 @@ class Switch:
             if tally is None:
                 _count(self._drops, NO_SUCH_PORT, 1)
                 continue
+            if output.port in self._down:
+                _count(tally.drops, PORT_DOWN, 1)
+                continue
             if output.port == self.cpu_port and self._packet_in_receiver is None:
                 _count(tally.drops, NO_PACKET_IN_RECEIVER, 1)
                 continue
@@ -261,6 +350,10 @@ class Switch:
     def _queue(self, placements: Sequence[Placement], start_ns: int) -> None:
         for placement in placements:
             self._traffic.enqueue(placement, start_ns)
+
+    def _collect_digests(self) -> None:
+        if self._pipeline is not None:
+            self._digests += self._pipeline.take_digests()
 
     def _deliver(self, packets_in: Sequence[bytes]) -> None:
         if self._packet_in_receiver is not None:
@@ -284,7 +377,7 @@ class Switch:
                     return
 
 
-def _interpreted(program: Program, state: ForwardingState, rng: random.Random) -> Pipeline:
+def _interpreted(program: Program, state: ForwardingState, rng: SplitMix) -> Pipeline:
     return InterpretedPipeline(program, state, rng=rng)
 
 

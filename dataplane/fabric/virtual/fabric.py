@@ -25,13 +25,14 @@ from dataplane.switch.p4runtime.core import P4RuntimeCore
 
 @dataclass(slots=True)
 class _Running:
-    """A switch, its P4Runtime service, its cables by port, and when it asked to be woken."""
+    """A switch, its P4Runtime service, its cables by port, and when each of the two asked to be woken."""
 
     name: str
     switch: Switch
     p4runtime: P4RuntimeCore
     cables: dict[int, Cable]
     wake_ns: int | None = None
+    tick_ns: int | None = None
 
 
 class VirtualFabric:
@@ -146,6 +147,7 @@ class VirtualFabric:
             for port, end in self.topology.neighbours[running.name].items()
         }
         running.switch.on_wakeup(partial(self._wake_at, running, None))
+        running.p4runtime.on_due(partial(self._tick_at, running, None))
 
     def _arrive(self, running: _Running, port: int, frame: bytes) -> None:
         if self.hops is not None:
@@ -165,6 +167,21 @@ class VirtualFabric:
         next_ns = running.switch.next_event_ns()
         if next_ns is not None:
             self._wake_at(running, next_ns)
+
+    def _tick_at(self, running: _Running, time_ns: int | None) -> None:
+        """Let the P4Runtime service send what is due at a time (None: now) unless that is to happen before."""
+        now_ns = self.clock.time_ns
+        time_ns = now_ns if time_ns is None else max(time_ns, now_ns)
+        if running.tick_ns is None or time_ns < running.tick_ns:
+            running.tick_ns = time_ns
+            self.events.at(time_ns, self._tick, running, time_ns)
+
+    def _tick(self, running: _Running, time_ns: int) -> None:
+        if running.tick_ns == time_ns:
+            running.tick_ns = None
+            due_ns = running.p4runtime.tick(time_ns)
+            if due_ns is not None:
+                self._tick_at(running, due_ns)
 
     def _wake_at(self, running: _Running, time_ns: int | None) -> None:
         """Poll a switch at a time (None: now) unless it is going to be polled before."""

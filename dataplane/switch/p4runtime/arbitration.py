@@ -7,6 +7,7 @@ promotes the next one by itself.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -48,65 +49,77 @@ def decode_id(message: p4r.Uint128) -> int:
 
 
 class Arbitration:
-    """The clients of one device, by role."""
+    """The clients of one device, by role; every method may be called from any thread."""
 
     def __init__(self, device_id: int) -> None:
         self._device_id = device_id
         self._roles: dict[str, _Role] = {}
+        self._lock = threading.RLock()  # held for moments only: every packet to a controller asks for the primaries
 
     def join(self, send: Send, update: p4r.MasterArbitrationUpdate) -> Client:
         """Admit a stream by its first update, and notify whom that concerns; raise P4RuntimeError to end the stream."""
-        if update.device_id != self._device_id:
-            raise P4RuntimeError(Code.NOT_FOUND, f"there is no device {update.device_id} here")
-        name, election_id = _role_name(update), _election_id(update)
-        role = self._roles.get(name) or _Role(name)
-        self._check_unused(role, election_id, None)
-        if len(role.clients) >= MAX_CLIENTS:
-            raise P4RuntimeError(Code.RESOURCE_EXHAUSTED, f"{MAX_CLIENTS} streams are open for this role")
-        if name not in self._roles and len(self._roles) >= MAX_ROLES:
-            raise P4RuntimeError(Code.RESOURCE_EXHAUSTED, f"there are {MAX_ROLES} roles already")
-        self._roles[name] = role
-        client = Client(send, name, election_id)
-        role.clients.append(client)
-        self._elect(role, client)
-        return client
+        with self._lock:
+            if update.device_id != self._device_id:
+                raise P4RuntimeError(Code.NOT_FOUND, f"there is no device {update.device_id} here")
+            name, election_id = _role_name(update), _election_id(update)
+            role = self._roles.get(name) or _Role(name)
+            self._check_unused(role, election_id, None)
+            if len(role.clients) >= MAX_CLIENTS:
+                raise P4RuntimeError(Code.RESOURCE_EXHAUSTED, f"{MAX_CLIENTS} streams are open for this role")
+            if name not in self._roles and len(self._roles) >= MAX_ROLES:
+                raise P4RuntimeError(Code.RESOURCE_EXHAUSTED, f"there are {MAX_ROLES} roles already")
+            self._roles[name] = role
+            client = Client(send, name, election_id)
+            role.clients.append(client)
+            self._elect(role, client)
+            return client
 
     def update(self, client: Client, update: p4r.MasterArbitrationUpdate) -> None:
         """Take a later update of a client; raise P4RuntimeError to end the stream."""
-        if update.device_id != self._device_id:
-            raise P4RuntimeError(Code.FAILED_PRECONDITION, f"the stream is for device {self._device_id}")
-        if _role_name(update) != client.role:
-            raise P4RuntimeError(Code.FAILED_PRECONDITION, f"the stream is for role {client.role!r}")
-        role, election_id = self._roles[client.role], _election_id(update)
-        self._check_unused(role, election_id, client)
-        client.election_id = election_id
-        self._elect(role, client)
+        with self._lock:
+            if update.device_id != self._device_id:
+                raise P4RuntimeError(Code.FAILED_PRECONDITION, f"the stream is for device {self._device_id}")
+            if _role_name(update) != client.role:
+                raise P4RuntimeError(Code.FAILED_PRECONDITION, f"the stream is for role {client.role!r}")
+            role, election_id = self._roles[client.role], _election_id(update)
+            self._check_unused(role, election_id, client)
+            client.election_id = election_id
+            self._elect(role, client)
 
     def leave(self, client: Client) -> None:
         """Forget a client whose stream ended; where it was primary the others are told that there is none."""
-        role = self._roles[client.role]
-        role.clients.remove(client)
-        if role.primary is client:
-            role.primary = None
-            self._notify(role, role.clients)
+        with self._lock:
+            role = self._roles[client.role]
+            role.clients.remove(client)
+            if role.primary is client:
+                role.primary = None
+                self._notify(role, role.clients)
+
+    def check_role(self, role_name: str) -> None:
+        """Raise NOT_FOUND for a role that no client has ever taken, except the default one."""
+        with self._lock:
+            if role_name and role_name not in self._roles:
+                raise P4RuntimeError(Code.NOT_FOUND, f"there is no role {role_name!r}")
 
     def check_primary(self, role_name: str, election_id: int | None) -> None:
         """Raise NOT_FOUND for an unknown role, PERMISSION_DENIED unless the id is the role's primary's."""
-        role = self._roles.get(role_name)
-        if role is None and role_name:
-            raise P4RuntimeError(Code.NOT_FOUND, f"there is no role {role_name!r}")
-        primary = None if role is None else role.primary
-        if primary is None or election_id is None or primary.election_id != election_id:
-            who = "a client without election id" if election_id is None else f"election id {election_id}"
-            raise P4RuntimeError(Code.PERMISSION_DENIED, f"{who} is not the primary")
+        with self._lock:
+            self.check_role(role_name)
+            role = self._roles.get(role_name)
+            primary = None if role is None else role.primary
+            if primary is None or election_id is None or primary.election_id != election_id:
+                who = "a client without election id" if election_id is None else f"election id {election_id}"
+                raise P4RuntimeError(Code.PERMISSION_DENIED, f"{who} is not the primary")
 
     def is_primary(self, client: Client) -> bool:
         """Say whether the client is its role's primary."""
-        return self._roles[client.role].primary is client
+        with self._lock:
+            return self._roles[client.role].primary is client
 
     def primaries(self) -> list[Client]:
         """Return every role's primary."""
-        return [role.primary for role in self._roles.values() if role.primary is not None]
+        with self._lock:
+            return [role.primary for role in self._roles.values() if role.primary is not None]
 
     def _elect(self, role: _Role, client: Client) -> None:
         """Decide what the client's id makes of it and notify: specification, section 5.3, rules 3 and 4."""
@@ -150,7 +163,8 @@ class Arbitration:
 def _role_name(update: p4r.MasterArbitrationUpdate) -> str:
     """Return the role's name, empty for the default role; no scheme of role configurations is agreed upon."""
     if update.role.HasField("config"):
-        raise invalid("role configurations are not supported: every role has full access")
+        scheme = update.role.config.type_url.rpartition("/")[2] or "without a type"
+        raise invalid(f"the role configuration {scheme} is not understood: leave it out, every role has full access")
     if update.role.id and not update.role.name:
         raise invalid("numbers of roles are withdrawn: name the role")
     return update.role.name

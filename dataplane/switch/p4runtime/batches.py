@@ -2,93 +2,163 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any
 
 from finsy.proto import p4r
 
 from dataplane.errors import EntryError
-from dataplane.switch.p4runtime.context import Context, UpdateKind
-from dataplane.switch.p4runtime.entities import arrays, profiles, replication, tables
+from dataplane.switch.p4runtime.context import Context, Undo, UpdateKind
+from dataplane.switch.p4runtime.entities import (
+    arrays,
+    digests,
+    direct,
+    meters,
+    profiles,
+    replication,
+    tables,
+    value_sets,
+)
 from dataplane.switch.p4runtime.errors import Code, P4RuntimeError, from_entry_error, invalid, unimplemented
 from dataplane.switch.tables import ForwardingState
 
 CHUNK_ENTITIES = 256
 """Entities that one ReadResponse holds at most."""
 
+SLICE_UPDATES = 256
+"""Updates of a batch after which packets get their turn, where the batch need not be seen whole."""
+
 Writer = Callable[[Context, UpdateKind, Any], None]
 Reader = Callable[[Context, Any], Iterator[p4r.Entity]]
+Undoer = Callable[[Context, Any], Undo]
 
-_WRITERS: dict[str, Writer] = {
-    "table_entry": tables.write,
-    "direct_counter_entry": tables.write_counter,
-    "action_profile_member": profiles.write_member,
-    "action_profile_group": profiles.write_group,
-    "counter_entry": arrays.write_counter,
-    "register_entry": arrays.write_register,
-    "packet_replication_engine_entry": replication.write,
+
+@dataclass(frozen=True, slots=True)
+class _Entity:
+    """What can be done with one kind of entity."""
+
+    write: Writer
+    read: Reader
+    undo: Undoer
+
+
+_ENTITIES = {
+    "table_entry": _Entity(tables.write, tables.read, tables.undo),
+    "direct_counter_entry": _Entity(direct.write_counter, direct.read_counter, direct.undo),
+    "direct_meter_entry": _Entity(direct.write_meter, direct.read_meter, direct.undo),
+    "action_profile_member": _Entity(profiles.write_member, profiles.read_member, profiles.undo_member),
+    "action_profile_group": _Entity(profiles.write_group, profiles.read_group, profiles.undo_group),
+    "counter_entry": _Entity(arrays.write_counter, arrays.read_counter, arrays.undo_counter),
+    "register_entry": _Entity(arrays.write_register, arrays.read_register, arrays.undo_register),
+    "meter_entry": _Entity(meters.write, meters.read, meters.undo),
+    "packet_replication_engine_entry": _Entity(replication.write, replication.read, replication.undo),
+    "value_set_entry": _Entity(value_sets.write, value_sets.read, value_sets.undo),
+    "digest_entry": _Entity(digests.write, digests.read, digests.undo),
 }
-_READERS: dict[str, Reader] = {
-    "table_entry": tables.read,
-    "direct_counter_entry": tables.read_counter,
-    "action_profile_member": profiles.read_member,
-    "action_profile_group": profiles.read_group,
-    "counter_entry": arrays.read_counter,
-    "register_entry": arrays.read_register,
-    "packet_replication_engine_entry": replication.read,
-}
+_UPDATE_KINDS = {kind.value: kind for kind in UpdateKind}
 
 
-def write(context: Context, updates: Iterable[p4r.Update]) -> None:
-    """Apply updates in order, each whole or not at all; raise UNKNOWN with one p4.v1.Error an update if any failed."""
-    errors: list[p4r.Error] = []
-    with context.state.lock:
-        for update in updates:
-            try:
-                _write_one(context, update)
-                errors.append(p4r.Error())
-            except P4RuntimeError as error:
-                errors.append(error.to_error())
-            except EntryError as error:
-                errors.append(from_entry_error(error).to_error())
-    _raise_failures(errors, "write")
+def write(context: Context, updates: Sequence[p4r.Update], atomicity: p4r.WriteRequest.Atomicity.ValueType) -> None:
+    """Apply updates in order, each whole or not at all; raise UNKNOWN with one p4.v1.Error an update if any failed.
+
+    CONTINUE_ON_ERROR attempts every update; after the others nothing has changed if one failed, and DATAPLANE_ATOMIC
+    shows packets all updates or none.
+    """
+    match atomicity:
+        case p4r.WriteRequest.CONTINUE_ON_ERROR:
+            _write_each(context, updates)
+        case p4r.WriteRequest.ROLLBACK_ON_ERROR:
+            with context.state.lock:
+                _write_all(context, updates)
+        case p4r.WriteRequest.DATAPLANE_ATOMIC:
+            with context.state.lock, context.control.paused():
+                _write_all(context, updates)
+        case other:
+            raise unimplemented(f"atomicity {other}")
 
 
-def _write_one(context: Context, update: p4r.Update) -> None:
+def _write_each(context: Context, updates: Sequence[p4r.Update]) -> None:
+    failures: dict[int, p4r.Error] = {}
+    for start in range(0, len(updates), SLICE_UPDATES):
+        with context.state.lock:
+            for index, update in enumerate(updates[start : start + SLICE_UPDATES], start):
+                failure = _attempt(context, update)
+                if failure is not None:
+                    failures[index] = failure.to_error()
+    _raise_failures(failures, len(updates), "write")
+
+
+def _write_all(context: Context, updates: Sequence[p4r.Update]) -> None:
+    undone: list[Undo] = []
+    for index, update in enumerate(updates):
+        failure = _attempt(context, update, undone)
+        if failure is None:
+            continue
+        for undo in reversed(undone):
+            undo()
+        aborted = P4RuntimeError(Code.ABORTED, f"number {index} of the batch failed").to_error()
+        failures = dict.fromkeys(range(len(updates)), aborted) | {index: failure.to_error()}
+        _raise_failures(failures, len(updates), "write", index)
+
+
+def _attempt(context: Context, update: p4r.Update, undone: list[Undo] | None = None) -> P4RuntimeError | None:
+    """Apply one update and note what undoes it; return why it failed, or None."""
     try:
-        kind = UpdateKind(update.type)
-    except ValueError:
-        raise invalid(f"update type {update.type} is not INSERT, MODIFY or DELETE") from None
+        kind, entity, message = _decode_update(update)
+        undo = None if undone is None else entity.undo(context, message)
+        entity.write(context, kind, message)
+    except P4RuntimeError as error:
+        return error
+    except EntryError as error:
+        return from_entry_error(error)
+    if undone is not None and undo is not None:
+        undone.append(undo)
+    return None
+
+
+def _decode_update(update: p4r.Update) -> tuple[UpdateKind, _Entity, Any]:
+    kind = _UPDATE_KINDS.get(update.type)
+    if kind is None:
+        raise invalid(f"update type {update.type} is not INSERT, MODIFY or DELETE")
     name = update.entity.WhichOneof("entity")
     if name is None:
         raise invalid("the update has no entity")
-    writer = _WRITERS.get(name)
-    if writer is None:
-        raise unimplemented(name)
-    writer(context, kind, getattr(update.entity, name))
+    entity = _ENTITIES.get(name)
+    if entity is None:
+        raise _unknown_extern(update.entity)
+    return kind, entity, getattr(update.entity, name)
 
 
-def read(context: Context, entities: Iterable[p4r.Entity]) -> Iterator[p4r.ReadResponse]:
+def _unknown_extern(entity: p4r.Entity) -> P4RuntimeError:
+    """Return the refusal of an entity of an extern, which no program that loads has."""
+    extern = entity.extern_entry
+    return unimplemented(f"extern type {extern.extern_type_id:#010x}, instance {extern.extern_id:#010x}")
+
+
+def read(context: Context, entities: Sequence[p4r.Entity]) -> Iterator[p4r.ReadResponse]:
     """Return what the entities of a request select, in chunks; after the last raise UNKNOWN if some were refused.
 
     What is selected is settled under the state's lock before this returns; the counts of a chunk are those of one
     instant, when it is encoded.
     """
-    errors: list[p4r.Error] = []
+    failures: dict[int, p4r.Error] = {}
     found: list[Iterator[p4r.Entity]] = []
     with context.state.lock:
-        for entity in entities:
+        for index, entity in enumerate(entities):
             try:
                 found.append(_read_one(context, entity))
-                errors.append(p4r.Error())
             except P4RuntimeError as error:
-                errors.append(error.to_error())
-    return _stream(context.state, chain.from_iterable(found), errors)
+                failures[index] = error.to_error()
+            except EntryError as error:
+                failures[index] = from_entry_error(error).to_error()
+    number = len(entities)
+    return _stream(context.state, chain.from_iterable(found), failures, number)
 
 
 def _stream(
-    state: ForwardingState, entities: Iterator[p4r.Entity], errors: list[p4r.Error]
+    state: ForwardingState, entities: Iterator[p4r.Entity], failures: Mapping[int, p4r.Error], number: int
 ) -> Iterator[p4r.ReadResponse]:
     while True:
         with state.lock:
@@ -96,24 +166,26 @@ def _stream(
         if not chunk:
             break
         yield p4r.ReadResponse(entities=chunk)
-    _raise_failures(errors, "read")
+    _raise_failures(failures, number, "read")
 
 
 def _read_one(context: Context, entity: p4r.Entity) -> Iterator[p4r.Entity]:
     name = entity.WhichOneof("entity")
     if name is None:
         raise invalid("the request has an empty entity")
-    reader = _READERS.get(name)  # of the other kinds no program that loads has any: all of them are none
-    if reader is not None:
-        return reader(context, getattr(entity, name))
-    if getattr(entity, name).ByteSize():
-        raise P4RuntimeError(Code.NOT_FOUND, f"the program has no such {name}")
+    found = _ENTITIES.get(name)
+    if found is not None:
+        return found.read(context, getattr(entity, name))
+    if entity.extern_entry.ByteSize():
+        raise _unknown_extern(entity)
     return iter(())
 
 
-def _raise_failures(errors: list[p4r.Error], what: str) -> None:
-    failed = [index for index, error in enumerate(errors) if error.canonical_code]
-    if failed:
-        first = errors[failed[0]].message
-        message = f"{len(failed)} of {len(errors)} {what} requests failed; the first, number {failed[0]}: {first}"
-        raise P4RuntimeError(Code.UNKNOWN, message, errors)
+def _raise_failures(failures: Mapping[int, p4r.Error], number: int, what: str, first: int | None = None) -> None:
+    """Raise UNKNOWN if there are failures, with an error for each of `number` requests; the text tells the first."""
+    if not failures:
+        return
+    first = min(failures) if first is None else first
+    details = [failures.get(index) or p4r.Error() for index in range(number)]
+    problem = f"{len(failures)} of {number} {what} requests failed; the first, number {first}"
+    raise P4RuntimeError(Code.UNKNOWN, f"{problem}: {failures[first].message}", details)

@@ -5,19 +5,34 @@ Match fields and parameters are joined by position: the compiler writes both fil
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from finsy.proto import p4i
 
 from dataplane.errors import ProgramError
 from dataplane.program.model import Program
-from dataplane.program.objects import ActionSpec, CounterSpec, MatchKind, ProfileSpec, RegisterSpec, TableSpec
+from dataplane.program.objects import (
+    ActionSpec,
+    CounterSpec,
+    DigestSpec,
+    KeyField,
+    MatchKind,
+    MeterSpec,
+    ProfileSpec,
+    RegisterSpec,
+    TableSpec,
+    ValueSetSpec,
+)
 from dataplane.switch.p4runtime.errors import Code, P4RuntimeError, invalid
+from dataplane.switch.p4runtime.p4data import ANY_WIDTH, DataLayout
 from dataplane.switch.p4runtime.packets import PacketHeader
 
 _Spec = TypeVar("_Spec")
+MAX_MULTICAST_GROUPS = 0xFFFF
+"""mcast_grp has 16 bits in v1model, and 0 is no group."""
+
 _KINDS = {
     p4i.MatchField.EXACT: MatchKind.EXACT,
     p4i.MatchField.LPM: MatchKind.LPM,
@@ -36,16 +51,29 @@ class ActionInfo:
     parameter_ids: tuple[int, ...]
 
 
+MeterType: TypeAlias = p4i.MeterSpec.Type.ValueType
+
+
+@dataclass(frozen=True, slots=True)
+class KeyInfo:
+    """The key of a table or value set: its fields with their ids, in order."""
+
+    name: str
+    fields: tuple[KeyField, ...]
+    field_ids: tuple[int, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class TableInfo:
-    """A table with the ids of its match fields, in key order, and which actions it may have where."""
+    """A table with its key and which actions it may have where; `meter_type` is None without a direct meter."""
 
     table_id: int
     spec: TableSpec
-    field_ids: tuple[int, ...]
+    key: KeyInfo
     scopes: Mapping[int, int]  # action id -> p4i.ActionRef.Scope
     has_counter: bool
     const_default: bool
+    meter_type: MeterType | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +102,33 @@ class RegisterInfo:
     signed: bool
 
 
+@dataclass(frozen=True, slots=True)
+class MeterInfo:
+    """An indirect meter."""
+
+    meter_id: int
+    spec: MeterSpec
+    meter_type: MeterType
+
+
+@dataclass(frozen=True, slots=True)
+class DigestInfo:
+    """A digest and how its messages are written."""
+
+    digest_id: int
+    spec: DigestSpec
+    layout: DataLayout
+
+
+@dataclass(frozen=True, slots=True)
+class ValueSetInfo:
+    """A parser value set."""
+
+    value_set_id: int
+    spec: ValueSetSpec
+    key: KeyInfo
+
+
 class Catalog:
     """Everything that requests name by id; raises ProgramError if P4Info and program disagree."""
 
@@ -82,14 +137,25 @@ class Catalog:
         self.program = program
         self.actions = {a.preamble.id: _action(a, program) for a in info.actions}
         self.action_ids = {action.spec.name: action.action_id for action in self.actions.values()}
+        _refuse_externs(info)
+        _check_platform(info.pkg_info.platform_properties)
         counted = {counter.direct_table_id for counter in info.direct_counters}
-        self.tables = {t.preamble.id: _table(t, program, t.preamble.id in counted) for t in info.tables}
+        metered = {meter.direct_table_id: meter.spec.type for meter in info.direct_meters}
+        self.tables = {t.preamble.id: _table(t, program, t.preamble.id in counted, metered) for t in info.tables}
+        self.tables_by_name = {table.spec.name: table for table in self.tables.values()}
         self.profiles = {p.preamble.id: self._profile(p) for p in info.action_profiles}
         self.counters = {
             c.preamble.id: CounterInfo(c.preamble.id, _named(program.counters, c.preamble)) for c in info.counters
         }
         self.registers = {r.preamble.id: _register(r, program) for r in info.registers}
-        headers = {m.preamble.name: PacketHeader(m) for m in info.controller_packet_metadata}
+        self.meters = {
+            m.preamble.id: MeterInfo(m.preamble.id, _named(program.meters, m.preamble), m.spec.type)
+            for m in info.meters
+        }
+        self.digests = {d.preamble.id: _digest(d, program) for d in info.digests}
+        self.digests_by_name = {digest.spec.name: digest for digest in self.digests.values()}
+        self.value_sets = {v.preamble.id: _value_set(v, program) for v in info.value_sets}
+        headers = {m.preamble.name: _packet_header(m, program) for m in info.controller_packet_metadata}
         self.packet_in = headers.get("packet_in", PacketHeader.none("packet_in"))
         self.packet_out = headers.get("packet_out", PacketHeader.none("packet_out"))
 
@@ -108,6 +174,18 @@ class Catalog:
     def register(self, register_id: int) -> RegisterInfo:
         """Return the register of that id."""
         return _find(self.registers, register_id, "register")
+
+    def meter(self, meter_id: int) -> MeterInfo:
+        """Return the indirect meter of that id."""
+        return _find(self.meters, meter_id, "meter")
+
+    def digest(self, digest_id: int) -> DigestInfo:
+        """Return the digest of that id."""
+        return _find(self.digests, digest_id, "digest")
+
+    def value_set(self, value_set_id: int) -> ValueSetInfo:
+        """Return the parser value set of that id."""
+        return _find(self.value_sets, value_set_id, "value set")
 
     def _profile(self, info: p4i.ActionProfile) -> ProfileInfo:
         where = info.preamble.name
@@ -142,24 +220,96 @@ def _named(specs: Mapping[str, _Spec], preamble: p4i.Preamble) -> _Spec:
 
 def _action(info: p4i.Action, program: Program) -> ActionInfo:
     spec = _named(program.actions, info.preamble)
-    if [param.bitwidth for param in info.params] != [width for _, width in spec.parameters]:
+    if len(info.params) != len(spec.parameters):
         raise ProgramError("P4Info and bmv2 JSON have different parameters", construct=spec.name)
+    for param, (_, width) in zip(info.params, spec.parameters, strict=True):
+        if not _is_translated(param.type_name.name, program, spec.name) and param.bitwidth != width:
+            raise ProgramError("P4Info and bmv2 JSON have different parameters", construct=spec.name)
     return ActionInfo(info.preamble.id, spec, tuple(param.id for param in info.params))
 
 
-def _table(info: p4i.Table, program: Program, has_counter: bool) -> TableInfo:
+def _table(info: p4i.Table, program: Program, has_counter: bool, metered: Mapping[int, MeterType]) -> TableInfo:
     spec = _named(program.tables, info.preamble)
-    declared = [(_KINDS.get(field.match_type), field.bitwidth) for field in info.match_fields]
-    if declared != [(key.kind, key.width) for key in spec.keys]:
-        raise ProgramError("P4Info and bmv2 JSON have different keys", construct=spec.name)
     return TableInfo(
         info.preamble.id,
         spec,
-        tuple(field.id for field in info.match_fields),
+        _key(info.match_fields, spec.keys, program, spec.name),
         {ref.id: ref.scope for ref in info.action_refs},
         has_counter,
         spec.const_default or bool(info.const_default_action_id) or spec.profile is not None,
+        None if spec.direct_meter is None else metered.get(info.preamble.id),
     )
+
+
+def _key(declared: Sequence[p4i.MatchField], fields: tuple[KeyField, ...], program: Program, construct: str) -> KeyInfo:
+    if [_KINDS.get(field.match_type) for field in declared] != [field.kind for field in fields]:
+        raise ProgramError("P4Info and bmv2 JSON have different keys", construct=construct)
+    for item, field in zip(declared, fields, strict=True):
+        if not _is_translated(item.type_name.name, program, construct) and item.bitwidth != field.width:
+            raise ProgramError("P4Info and bmv2 JSON have different keys", construct=construct)
+    return KeyInfo(construct, fields, tuple(item.id for item in declared))
+
+
+def _is_translated(type_name: str, program: Program, construct: str) -> bool:
+    """Say whether a type is @p4runtime_translation to numbers: they are the data plane's own, whatever their width.
+
+    Raises ProgramError for a type that is translated to strings: there is nothing to translate them with.
+    """
+    declared = program.p4info.type_info.new_types
+    if not type_name or type_name not in declared:
+        return False
+    if declared[type_name].WhichOneof("representation") != "translated_type":
+        return False
+    if declared[type_name].translated_type.WhichOneof("sdn_type") != "sdn_bitwidth":
+        raise ProgramError(f"the type {type_name}, translated to strings, is not supported", construct=construct)
+    return True
+
+
+def _packet_header(info: p4i.ControllerPacketMetadata, program: Program) -> PacketHeader:
+    """Return a packet-in or packet-out header with its fields as wide as they are in the packet."""
+    where = info.preamble.name
+    names = [field.name for field in info.metadata]
+    widths = [field.bitwidth for field in info.metadata]
+    if any(_is_translated(field.type_name.name, program, where) for field in info.metadata):
+        found = [header.type.fields for header in program.headers.values() if not header.metadata]
+        shapes = [fields for fields in found if [field.name for field in fields] == names]
+        if not shapes:
+            raise ProgramError("no header has its fields, whose types are translated", construct=where)
+        widths = [field.width_bits for field in shapes[0]]
+    return PacketHeader(
+        where, [(field.id, field.name, width) for field, width in zip(info.metadata, widths, strict=True)]
+    )
+
+
+def _refuse_externs(info: p4i.P4Info) -> None:
+    for extern in info.externs:
+        raise ProgramError("the extern is not supported", construct=extern.extern_type_name)
+
+
+def _check_platform(wanted: p4i.PlatformProperties) -> None:
+    """Raise ProgramError if the program demands more multicast groups than v1model can number."""
+    if wanted.multicast_group_table_size > MAX_MULTICAST_GROUPS:
+        problem = f"{wanted.multicast_group_table_size} groups are demanded, there are {MAX_MULTICAST_GROUPS}"
+        raise ProgramError(problem, construct="multicast_group_table_size")
+
+
+def _digest(info: p4i.Digest, program: Program) -> DigestInfo:
+    name = info.preamble.name
+    specs = [digest.spec for digest in program.digests.values() if digest.spec.name == name]
+    spec = specs[0] if specs else DigestSpec(name, ())  # no packet can reach what p4c left out
+    layout = DataLayout(info.type_spec, program.p4info, name)
+    widths = [width for _, width in spec.fields]
+    agree = len(widths) == len(layout.widths) and all(
+        wanted in {ANY_WIDTH, width} for width, wanted in zip(widths, layout.widths, strict=True)
+    )
+    if specs and not agree:
+        raise ProgramError("P4Info and bmv2 JSON have different fields", construct=name)
+    return DigestInfo(info.preamble.id, spec, layout)
+
+
+def _value_set(info: p4i.ValueSet, program: Program) -> ValueSetInfo:
+    spec = _named(program.value_sets, info.preamble)
+    return ValueSetInfo(info.preamble.id, spec, _key(info.match, spec.keys, program, spec.name))
 
 
 def _register(info: p4i.Register, program: Program) -> RegisterInfo:

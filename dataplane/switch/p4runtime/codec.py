@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from finsy.proto import p4i, p4r
 
 from dataplane.program.objects import ActionCall, KeyField, MatchKind
 from dataplane.switch.p4runtime import bytestrings
-from dataplane.switch.p4runtime.catalog import ActionInfo, Catalog, TableInfo
+from dataplane.switch.p4runtime.catalog import ActionInfo, Catalog, KeyInfo, MeterType, TableInfo
+from dataplane.switch.p4runtime.context import Context
+from dataplane.switch.p4runtime.control import SwitchControl
 from dataplane.switch.p4runtime.errors import Code, P4RuntimeError, invalid, unimplemented
-from dataplane.switch.tables import ActionSet, Tally, WeightedAction
+from dataplane.switch.tables import ActionSet, GroupMember, MeterConfig, Tally, WeightedAction
 from dataplane.switch.tables.match import FieldMatch, Match, all_ones, any_value, prefix_mask
 
 _MAX_INT64 = (1 << 63) - 1
@@ -23,7 +26,7 @@ _ONEOFS = {
 }
 
 
-def decode_match(table: TableInfo, fields: Iterable[p4r.FieldMatch]) -> Match:
+def decode_match(key: KeyInfo, fields: Iterable[p4r.FieldMatch]) -> Match:
     """Return the match value of each key field; a field that is left out matches anything.
 
     Raises INVALID_ARGUMENT for unknown, repeated, missing exact or malformed fields, "don't care" values that are not
@@ -32,24 +35,24 @@ def decode_match(table: TableInfo, fields: Iterable[p4r.FieldMatch]) -> Match:
     given: dict[int, p4r.FieldMatch] = {}
     for field in fields:
         if field.field_id in given:
-            raise invalid(f"{table.spec.name}: match field id {field.field_id} is given twice")
+            raise invalid(f"{key.name}: match field id {field.field_id} is given twice")
         given[field.field_id] = field
     match: list[FieldMatch] = []
-    for field_id, key in zip(table.field_ids, table.spec.keys, strict=True):
-        where = f"{table.spec.name}: {key.name}"
+    for field_id, part in zip(key.field_ids, key.fields, strict=True):
         present = given.pop(field_id, None)
         if present is not None:
-            match.append(_decode_field(key, present, where))
-        elif key.kind is MatchKind.EXACT:
-            raise invalid(f"{where}: an exact match field cannot be left out")
+            match.append(_decode_field(part, present, key.name))
+        elif part.kind is MatchKind.EXACT:
+            raise invalid(f"{key.name}: {part.name}: an exact match field cannot be left out")
         else:
-            match.append(any_value(key))
+            match.append(any_value(part))
     if given:
-        raise invalid(f"{table.spec.name}: there is no match field id {min(given)}")
+        raise invalid(f"{key.name}: there is no match field id {min(given)}")
     return tuple(match)
 
 
-def _decode_field(key: KeyField, field: p4r.FieldMatch, where: str) -> FieldMatch:
+def _decode_field(key: KeyField, field: p4r.FieldMatch, table: str) -> FieldMatch:
+    where = f"{table}: {key.name}"
     if field.WhichOneof("field_match_type") != _ONEOFS[key.kind]:
         raise invalid(f"{where}: {key.kind} match expected")
     match key.kind:
@@ -94,9 +97,9 @@ def _decode_range(key: KeyField, bounds: p4r.FieldMatch.Range, where: str) -> Fi
     return low, high
 
 
-def encode_match(table: TableInfo, match: Match) -> Iterator[p4r.FieldMatch]:
+def encode_match(layout: KeyInfo, match: Match) -> Iterator[p4r.FieldMatch]:
     """Yield the fields of a match in canonical form, leaving out those that match anything."""
-    for field_id, key, value in zip(table.field_ids, table.spec.keys, match, strict=True):
+    for field_id, key, value in zip(layout.field_ids, layout.fields, match, strict=True):
         if key.kind is not MatchKind.EXACT and value == any_value(key):
             continue
         field = p4r.FieldMatch(field_id=field_id)
@@ -171,30 +174,82 @@ def action_name(catalog: Catalog, action: p4r.TableAction, where: str) -> str:
     return info.spec.name
 
 
-def decode_action_set(catalog: Catalog, table: TableInfo, message: p4r.ActionProfileActionSet) -> ActionSet:
-    """Return a one-shot action set; raise UNIMPLEMENTED for watch ports and per-group selection modes."""
-    if message.action_selection_mode or message.size_semantics:
+@dataclass(frozen=True, slots=True)
+class ModedActionSet(ActionSet):
+    """A one-shot action set whose selection mode and size semantics were written out; they are the selector's own."""
+
+    mode: int = 0
+    sizes: int = 0
+
+
+class NumberedAction(WeightedAction):
+    """An action whose watched port was written as the withdrawn `watch`."""
+
+    __slots__ = ()
+
+
+class NumberedMember(GroupMember):
+    """A group's member whose watched port was written as the withdrawn `watch`."""
+
+    __slots__ = ()
+
+
+def decode_action_set(context: Context, table: TableInfo, message: p4r.ActionProfileActionSet) -> ActionSet:
+    """Return a one-shot action set; raise UNIMPLEMENTED for selection modes and sizes other than the selector's own."""
+    mode, sizes = message.action_selection_mode, message.size_semantics
+    if mode not in {0, message.HASH} or sizes not in {0, message.SUM_OF_WEIGHTS}:
         raise unimplemented(f"{table.spec.name}: an action selection mode or size semantics of its own")
     actions = []
     for item in message.action_profile_actions:
-        check_no_watch(item, table.spec.name)
-        call = decode_table_action(catalog, table, item.action, default=False)
-        actions.append(WeightedAction(call, item.weight))
-    return ActionSet(tuple(actions))
+        call = decode_table_action(context.catalog, table, item.action, default=False)
+        make = NumberedAction if item.watch else WeightedAction
+        actions.append(make(call, item.weight, decode_watch(context.control, item, table.spec.name)))
+    return ModedActionSet(tuple(actions), mode, sizes) if mode or sizes else ActionSet(tuple(actions))
 
 
 def encode_action_set(catalog: Catalog, action_set: ActionSet) -> p4r.ActionProfileActionSet:
     """Return the message as it was written."""
     message = p4r.ActionProfileActionSet()
+    if isinstance(action_set, ModedActionSet):
+        message.action_selection_mode = action_set.mode  # type: ignore[assignment]  # an enum's number, as it was read
+        message.size_semantics = action_set.sizes  # type: ignore[assignment]  # too
     for item in action_set.actions:
-        message.action_profile_actions.add(action=encode_action(catalog, item.call), weight=item.weight)
+        added = message.action_profile_actions.add(action=encode_action(catalog, item.call), weight=item.weight)
+        encode_watch(added, item.watch_port, numbered=isinstance(item, NumberedAction))
     return message
 
 
-def check_no_watch(item: p4r.ActionProfileAction | p4r.ActionProfileGroup.Member, where: str) -> None:
-    """Raise UNIMPLEMENTED if a member of a group watches a port."""
-    if item.WhichOneof("watch_kind") is not None and (item.watch or item.watch_port):
-        raise unimplemented(f"{where}: watch ports")
+def decode_member(control: SwitchControl, item: p4r.ActionProfileGroup.Member, where: str) -> GroupMember:
+    """Return a group's member."""
+    make = NumberedMember if item.watch else GroupMember
+    return make(item.member_id, item.weight, decode_watch(control, item, where))
+
+
+def decode_watch(
+    control: SwitchControl, item: p4r.ActionProfileAction | p4r.ActionProfileGroup.Member, where: str
+) -> int | None:
+    """Return the port that a member of a group watches, None if it watches none.
+
+    Raises INVALID_ARGUMENT for a port that the switch does not have. The withdrawn form `watch` is understood, too.
+    """
+    if not item.watch and not item.watch_port:
+        return None
+    port = item.watch or int.from_bytes(item.watch_port, "big")
+    if not control.has_port(port):
+        raise invalid(f"{where}: the switch has no port {port} to watch")
+    return port
+
+
+def encode_watch(
+    item: p4r.ActionProfileAction | p4r.ActionProfileGroup.Member, port: int | None, *, numbered: bool
+) -> None:
+    """Put the watched port, if there is one, into a group's member in the form that it was written in."""
+    if port is None:
+        return
+    if numbered:
+        item.watch = port
+    else:
+        item.watch_port = bytestrings.encode(port)
 
 
 def decode_tally(data: p4r.CounterData, where: str) -> Tally:
@@ -207,3 +262,25 @@ def decode_tally(data: p4r.CounterData, where: str) -> Tally:
 def encode_tally(packets: int, nbytes: int) -> p4r.CounterData:
     """Return the message; counts wrap at 2^63, the largest number that it holds."""
     return p4r.CounterData(packet_count=packets & _MAX_INT64, byte_count=nbytes & _MAX_INT64)
+
+
+def decode_meter(config: p4r.MeterConfig, kind: MeterType, where: str) -> MeterConfig:
+    """Return rates and bursts; raise INVALID_ARGUMENT for what the meter's type does not allow (section 9.4).
+
+    Raises UNIMPLEMENTED for an excess burst of a single-rate three-colour meter: ours have two rates.
+    """
+    rates = (config.cir, config.cburst, config.pir, config.pburst)
+    if min(*rates, config.eburst) < 0:
+        raise invalid(f"{where}: a meter's rates and bursts cannot be negative")
+    if kind != p4i.MeterSpec.TWO_RATE_THREE_COLOR and (config.cir, config.cburst) != (config.pir, config.pburst):
+        raise invalid(f"{where}: a meter of a single rate has the same rate and burst twice")
+    if config.eburst:
+        if kind == p4i.MeterSpec.SINGLE_RATE_THREE_COLOR:
+            raise unimplemented(f"{where}: an excess burst")
+        raise invalid(f"{where}: a meter of this type has no excess burst")
+    return MeterConfig(*rates)
+
+
+def encode_meter(config: MeterConfig) -> p4r.MeterConfig:
+    """Return rates and bursts as they were written."""
+    return p4r.MeterConfig(cir=config.cir, cburst=config.cburst, pir=config.pir, pburst=config.pburst)

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
 
 from finsy.proto import p4r
 from google.protobuf import empty_pb2, unknown_fields
 from google.protobuf.message import DecodeError
 
-from dataplane.errors import EntryError, ProgramError
+from dataplane.errors import EntryError, EntryFault, ProgramError
 from dataplane.program.loader import load_program
 from dataplane.program.model import Program
 from dataplane.switch.p4runtime.catalog import Catalog
 from dataplane.switch.p4runtime.context import Context
 from dataplane.switch.p4runtime.control import SwitchControl
 from dataplane.switch.p4runtime.errors import Code, P4RuntimeError, invalid, unimplemented
+from dataplane.switch.pipeline import PreparedProgram
 from dataplane.switch.tables import ForwardingState, carry_over
 
 _DEVICE_DATA = 3
@@ -26,20 +28,24 @@ Answer = p4r.GetForwardingPipelineConfigRequest
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """A configuration as it was sent, and what became of it."""
+    """A configuration as it was sent, and what became of it; `prepared` is what the switch will run."""
 
     config: p4r.ForwardingPipelineConfig
     context: Context
+    prepared: PreparedProgram | None = None
 
 
 class PipelineStore:
     """The running pipeline, and the one that is saved but not yet committed.
 
-    While one is saved, reads and writes go to the saved one's state; COMMIT puts that state to work.
+    While one is saved, reads and writes go to the saved one's state; COMMIT puts that state to work. `running` and
+    `current` may be asked from any thread at any time; `load` takes long and holds nothing; the caller sees to it that
+    one `apply` runs at a time and no write beside it.
     """
 
     def __init__(self, control: SwitchControl) -> None:
         self._control = control
+        self._lock = threading.RLock()  # nobody sees the switch's new state without its config
         self._saved: Pipeline | None = None
         self._running: Pipeline | None = None
         self._read_control()
@@ -52,35 +58,57 @@ class PipelineStore:
     @property
     def running(self) -> Pipeline | None:
         """The pipeline that packets see; one that the switch was started with counts if its P4Info is known."""
-        self._read_control()
+        running = self._running
+        if running is None or running.context.state is not self._control.state:
+            self._read_control()
         return self._running
+
+    def states(self) -> list[ForwardingState]:
+        """Return the states that entries are kept in: the running one and the saved one."""
+        return [pipeline.context.state for pipeline in (self.running, self._saved) if pipeline is not None]
 
     def _read_control(self) -> None:
         """Notice a program that the switch took by itself; raise ProgramError if its P4Info makes no sense."""
-        state, program = self._control.state, self._control.program
-        if self._running is None or self._running.context.state is not state:
+        with self._lock:
+            state, program = self._control.state, self._control.program
+            if self._running is not None and self._running.context.state is state:
+                return
             self._running = None
             if program is not None and state is not None and program.p4info.ByteSize():
                 config = p4r.ForwardingPipelineConfig(p4info=program.p4info)
-                self._running = Pipeline(config, Context(Catalog(program), state))
+                self._running = Pipeline(config, Context.of(Catalog(program), state, self._control))
 
-    def apply(self, request: p4r.SetForwardingPipelineConfigRequest) -> None:
-        """Do what the request's action says, wholly or not at all; raise P4RuntimeError."""
+    def load(self, request: p4r.SetForwardingPipelineConfigRequest) -> Pipeline | None:
+        """Return the request's pipeline, ready to run; None for an action that takes none. Nothing changes.
+
+        Raises INVALID_ARGUMENT for a pipeline that the switch cannot run.
+        """
         match request.action:
-            case Action.VERIFY:
-                self._load(request)
-            case Action.VERIFY_AND_SAVE:
-                self._saved = self._load(request)
-            case Action.VERIFY_AND_COMMIT:
-                self._commit(self._load(request), carry=None)
+            case Action.VERIFY | Action.VERIFY_AND_SAVE | Action.VERIFY_AND_COMMIT | Action.RECONCILE_AND_COMMIT:
+                return self._load(request)
+            case Action.COMMIT if request.HasField("config"):
+                raise invalid("COMMIT takes no config: it commits the one that was saved")
             case Action.COMMIT:
-                self._commit_saved(request)
-            case Action.RECONCILE_AND_COMMIT:
-                self._reconcile(self._load(request))
+                return None
             case Action.UNSPECIFIED:
                 raise invalid("the action is not specified")
             case other:
                 raise unimplemented(f"action {other}")
+
+    def apply(self, request: p4r.SetForwardingPipelineConfigRequest, loaded: Pipeline | None) -> None:
+        """Do what the request's action says with what `load` made of it, wholly or not at all."""
+        match request.action:
+            case Action.VERIFY_AND_SAVE:
+                self._saved = loaded
+            case Action.VERIFY_AND_COMMIT if loaded is not None:
+                self._install(loaded)
+            case Action.RECONCILE_AND_COMMIT if loaded is not None:
+                self._reconcile(loaded)
+            case Action.COMMIT if self._saved is None:
+                raise P4RuntimeError(Code.NOT_FOUND, "no saved pipeline config: VERIFY_AND_SAVE comes first")
+            case Action.COMMIT if self._saved is not None:
+                _start_idle_times(self._saved.context)
+                self._install(self._saved)
 
     def answer(
         self, response_type: p4r.GetForwardingPipelineConfigRequest.ResponseType.ValueType
@@ -106,47 +134,63 @@ class PipelineStore:
         config.CopyFrom(request.config)
         try:
             program = load_program(_device_json(config.p4_device_config), config.p4info.SerializeToString())
-            return Pipeline(config, Context(Catalog(program), ForwardingState(program)))
+            running = self.running
+            if request.action == Action.RECONCILE_AND_COMMIT and running is not None and _same(running, program):
+                return Pipeline(config, running.context)
+            catalog = Catalog(program)
+            prepared = self._control.prepare(program)
         except ProgramError as error:
             raise invalid(f"the pipeline is refused: {error}") from error
-
-    def _commit_saved(self, request: p4r.SetForwardingPipelineConfigRequest) -> None:
-        if request.HasField("config"):
-            raise invalid("COMMIT takes no config: it commits the one that was saved")
-        if self._saved is None:
-            raise P4RuntimeError(Code.NOT_FOUND, "no saved pipeline config: VERIFY_AND_SAVE comes first")
-        self._commit(self._saved, carry=self._saved.context)
+        return Pipeline(config, Context.of(catalog, prepared.state, self._control), prepared)
 
     def _reconcile(self, pipeline: Pipeline) -> None:
         """Keep every entry; the same program goes on running untouched, another one starts with all entries."""
         running = self.running
-        if running is not None and _program(running).digest == _program(pipeline).digest:
-            self._running, self._saved = Pipeline(pipeline.config, running.context), None
-            return
-        self._commit(pipeline, carry=None if running is None else running.context)
+        if running is None:
+            self._install(pipeline)
+        elif pipeline.context is running.context:
+            with self._lock:
+                self._running, self._saved = pipeline, None
+        else:
+            with running.context.state.lock:  # packets that take this lock are not counted between copy and exchange
+                try:
+                    _carry(running.context, pipeline.context)
+                except EntryError as error:
+                    raise invalid(f"the forwarding state cannot be kept: {error}") from error
+                self._install(pipeline)
 
-    def _commit(self, pipeline: Pipeline, *, carry: Context | None) -> None:
-        """Make the switch run the program over fresh state, with the entries of `carry` in it."""
-        program = _program(pipeline)
-        try:
-            if carry is None:
-                state = self._control.commit(program)
-            else:
-                with carry.state.lock:  # no packet may be counted between the copy and the exchange
-                    state = self._control.commit(program, lambda fresh: _carry(carry, program, fresh))
-        except ProgramError as error:
-            raise invalid(f"the pipeline is refused: {error}") from error
-        except EntryError as error:
-            raise invalid(f"the forwarding state cannot be kept: {error}") from error
-        self._running, self._saved = Pipeline(pipeline.config, Context(pipeline.context.catalog, state)), None
-
-
-def _program(pipeline: Pipeline) -> Program:
-    return pipeline.context.catalog.program
+    def _install(self, pipeline: Pipeline) -> None:
+        if pipeline.prepared is None:  # it was to go on running, and the switch has taken another one meanwhile
+            raise P4RuntimeError(Code.ABORTED, "the switch has replaced its program in the meantime")
+        with self._lock:
+            self._control.install(pipeline.prepared)
+            self._running, self._saved = Pipeline(pipeline.config, pipeline.context), None
 
 
-def _carry(source: Context, program: Program, fresh: ForwardingState) -> None:
-    carry_over(source.state, fresh, source.catalog.program.actions, program.actions)
+def _same(pipeline: Pipeline, program: Program) -> bool:
+    return pipeline.context.catalog.program.digest == program.digest
+
+
+def _start_idle_times(context: Context) -> None:
+    """Count the entries as hit now: no packet could hit them before."""
+    now_us = context.control.now_ns() // 1_000
+    with context.state.lock:
+        for table in context.state.tables.values():
+            for entry in table if table.spec.idle_timeout else ():
+                entry.touch(now_us)
+
+
+def _carry(source: Context, target: Context) -> None:
+    """Put all that a controller has written into a fresh state; raise EntryError for what it cannot hold."""
+    carry_over(source.state, target.state, source.catalog.program.actions, target.catalog.program.actions)
+    target.idle.watch_all(target.state)
+    for name, learner in source.learners.items():
+        config, other = learner.config, target.catalog.digests_by_name.get(name)
+        if config is None:
+            continue
+        if other is None or other.spec != source.catalog.digests_by_name[name].spec:
+            raise EntryError(EntryFault.INVALID, "the new program has no such digest with the same fields", where=name)
+        target.learners[name].configure(config)
 
 
 def _device_json(data: bytes) -> bytes:

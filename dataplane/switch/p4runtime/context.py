@@ -1,23 +1,45 @@
-"""What a request works on: one program's ids and its state."""
+"""What a request works on: one program's ids, its state, and what P4Runtime itself keeps beside it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from enum import Enum
 
 from finsy.proto import p4r
 
 from dataplane.switch.p4runtime.catalog import Catalog
+from dataplane.switch.p4runtime.control import SwitchControl
+from dataplane.switch.p4runtime.digests import Learner
 from dataplane.switch.p4runtime.errors import invalid
+from dataplane.switch.p4runtime.idle import IdleWatch
 from dataplane.switch.tables import ForwardingState
+
+Undo = Callable[[], None]
+"""Puts an entity back into the state that it was in."""
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """A program's ids and the state that goes with them."""
+    """A program's ids, the state that goes with them, and the switch that runs it or will.
+
+    `learners` are the digests' by name; `idle` belongs to who holds the state's lock.
+    """
 
     catalog: Catalog
     state: ForwardingState
+    control: SwitchControl
+    learners: dict[str, Learner] = field(default_factory=dict)
+    idle: IdleWatch = field(default_factory=IdleWatch)
+
+    @classmethod
+    def of(cls, catalog: Catalog, state: ForwardingState, control: SwitchControl) -> Context:
+        """Return the context of a state, whose entries may already have times to live."""
+        learners = {info.spec.name: Learner() for info in catalog.digests.values()}
+        context = cls(catalog, state, control, learners)
+        with state.lock:
+            context.idle.watch_all(state)
+        return context
 
 
 class UpdateKind(Enum):

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 from dataplane.program.model import Program
+from dataplane.switch.pipeline import DigestMessage, PreparedProgram
 from dataplane.switch.tables import ForwardingState
 
 
 class SwitchControl(Protocol):
-    """The control side of a switch; every method may be called from any thread."""
+    """The control side of a switch; every method may be called from any thread.
+
+    Receivers are called without any lock held, on whichever thread moves packets; they must not block.
+    """
 
     @property
     def device_id(self) -> int:
@@ -19,18 +24,37 @@ class SwitchControl(Protocol):
 
     @property
     def program(self) -> Program | None:
-        """Return the program that runs, or None before the first `commit`."""
+        """Return the program that runs, or None before the first one is installed."""
         ...
 
     @property
     def state(self) -> ForwardingState | None:
-        """Return the running program's state, or None before the first `commit`."""
+        """Return the running program's state, or None before the first one is installed."""
         ...
 
-    def commit(self, program: Program, fill: Callable[[ForwardingState], None] | None = None) -> ForwardingState:
-        """Replace program and state at once and return the fresh state, filled before any packet sees it.
+    def prepare(self, program: Program) -> PreparedProgram:
+        """Make a program ready to run, without touching the one that runs; may take seconds and holds no lock.
 
-        Raises ProgramError, or what `fill` raises, and changes nothing.
+        Raises ProgramError if the program cannot be executed.
+        """
+        ...
+
+    def install(self, prepared: PreparedProgram) -> None:
+        """Replace program and state at once by prepared ones, whose state the caller may have filled."""
+        ...
+
+    def has_port(self, port: int) -> bool:
+        """Return whether the switch has such a port; the CPU port is one."""
+        ...
+
+    def now_ns(self) -> int:
+        """Return the time on the clock that the program's timestamps are read from."""
+        ...
+
+    def paused(self) -> AbstractContextManager[None]:
+        """Hold packets between bursts: none is inside the pipeline meanwhile, those that wait go on waiting.
+
+        The same thread may nest it. It is the innermost lock: whoever holds it asks for no other.
         """
         ...
 
@@ -40,4 +64,12 @@ class SwitchControl(Protocol):
 
     def on_packet_in(self, receiver: Callable[[bytes], None]) -> None:
         """Call `receiver` with each frame, its packet-in header in front, that leaves by the CPU port."""
+        ...
+
+    def on_digests(self, receiver: Callable[[Sequence[DigestMessage]], None]) -> None:
+        """Call `receiver` with the digests of each burst that sent some, the oldest first."""
+        ...
+
+    def on_port_status(self, receiver: Callable[[int, bool], None]) -> None:
+        """Call `receiver` with a port and whether it is up at each change, and now for each port that is down."""
         ...

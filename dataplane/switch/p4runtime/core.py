@@ -1,13 +1,14 @@
 """The P4Runtime service without a transport: gRPC's servicer and the virtual fabric call the same object.
 
 Requests and answers are the protobuf messages of p4.v1; the one error is P4RuntimeError. Every method may be called
-from any thread. Locks are taken in the order core, state, and nothing is sent to a client that would wait for either.
+from any thread. Locks are taken in the order config (held while a program is compiled), core (held for a whole batch),
+state; packets, digests and whatever else comes from the switch wait for none of the first two.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from finsy.proto import p4r
 
@@ -17,26 +18,57 @@ from dataplane.switch.p4runtime.arbitration import Arbitration, Client, Send, de
 from dataplane.switch.p4runtime.config import PipelineStore
 from dataplane.switch.p4runtime.context import Context
 from dataplane.switch.p4runtime.control import SwitchControl
-from dataplane.switch.p4runtime.errors import Code, P4RuntimeError, invalid, unimplemented
+from dataplane.switch.p4runtime.digests import LearnedList, Values
+from dataplane.switch.p4runtime.entities import replication, tables
+from dataplane.switch.p4runtime.errors import ERROR_SPACE, Code, P4RuntimeError, invalid, unimplemented
+from dataplane.switch.pipeline import DigestMessage
 
 API_VERSION = "1.5.0"
 """The version of the P4Runtime API that is implemented."""
 
 
-DROPS = ("packet_in_too_short", "packet_in_no_primary", "packet_in_slow_client", "packet_out_refused")
-"""Why packets between controller and switch are dropped: the names in `P4RuntimeCore.drops`."""
+DROPS = (
+    "packet_in_too_short",
+    "packet_in_no_primary",
+    "packet_in_slow_client",
+    "packet_out_refused",
+    "digest_not_configured",
+    "digest_no_primary",
+    "digest_slow_client",
+    "idle_notification_slow_client",
+    "stream_error_slow_client",
+)
+"""Why messages between controller and switch are dropped: the names in `P4RuntimeCore.drops`. Digests are counted by
+message where none is configured or nobody is primary, by list where a client does not read."""
+
+_SLOW = {
+    "packet": "packet_in_slow_client",
+    "digest": "digest_slow_client",
+    "idle_timeout_notification": "idle_notification_slow_client",
+    "error": "stream_error_slow_client",
+}
 
 
 class P4RuntimeCore:
-    """One switch's P4Runtime service."""
+    """One switch's P4Runtime service.
 
-    def __init__(self, switch: SwitchControl) -> None:
+    `epoch_ns` tells the time that notifications are stamped with, nanoseconds since 1970; by default the switch's own.
+    """
+
+    def __init__(self, switch: SwitchControl, *, epoch_ns: Callable[[], int] | None = None) -> None:
         self._switch = switch
+        self._epoch_ns = epoch_ns or switch.now_ns
         self._lock = threading.RLock()
+        self._config_lock = threading.Lock()
+        self._drop_lock = threading.Lock()
         self._arbitration = Arbitration(switch.device_id)
         self._pipelines = PipelineStore(switch)
+        self._wake: Callable[[], None] | None = None
+        self._due_ns: int | None = None
         self.drops = dict.fromkeys(DROPS, 0)
         switch.on_packet_in(self._packet_in)
+        switch.on_digests(self._digests)
+        switch.on_port_status(self._port_status)
 
     def capabilities(self, request: p4r.CapabilitiesRequest | None = None) -> p4r.CapabilitiesResponse:
         """Return the API version."""
@@ -50,23 +82,36 @@ class P4RuntimeCore:
             self._check_device(request.device_id)
             self._check_primary(request)
             context = self._context()
-            if request.atomicity != p4r.WriteRequest.CONTINUE_ON_ERROR:
-                raise unimplemented("an atomicity other than CONTINUE_ON_ERROR")
-            batches.write(context, request.updates)
+            try:
+                batches.write(context, request.updates, request.atomicity)
+            finally:
+                self._note_due()
         return p4r.WriteResponse()
 
     def read(self, request: p4r.ReadRequest) -> Iterator[p4r.ReadResponse]:
         """Return what the request selects; every role may read everything, primary or not."""
         with self._lock:
             self._check_device(request.device_id)
+            self._arbitration.check_role(request.role)
             return batches.read(self._context(), request.entities)
 
     def set_pipeline(self, request: p4r.SetForwardingPipelineConfigRequest) -> p4r.SetForwardingPipelineConfigResponse:
-        """Verify, save or commit a pipeline; on any error the running one stays as it is."""
-        with self._lock:
+        """Verify, save or commit a pipeline; on any error the running one stays as it is.
+
+        Everything else goes on with the present pipeline while this one is made ready to run, which may take seconds.
+        """
+        with self._config_lock:
             self._check_device(request.device_id)
             self._check_primary(request)
-            self._pipelines.apply(request)
+            loaded = self._pipelines.load(request)
+            with self._lock:
+                self._check_primary(request)  # another one may have taken over meanwhile
+                for port in self._ports_down():
+                    if loaded is not None:
+                        loaded.context.state.set_port_status(port, up=False)
+                self._pipelines.apply(request, loaded)
+                self._follow_ports()
+                self._note_due()
         return p4r.SetForwardingPipelineConfigResponse()
 
     def get_pipeline(self, request: p4r.GetForwardingPipelineConfigRequest) -> p4r.GetForwardingPipelineConfigResponse:
@@ -80,27 +125,37 @@ class P4RuntimeCore:
         return StreamSession(self, send)
 
     def join(self, send: Send, update: p4r.MasterArbitrationUpdate) -> Client:
-        """Admit a stream to arbitration."""
+        """Admit a stream to arbitration, once the writes of an earlier primary are done."""
         with self._lock:
-            return self._arbitration.join(send, update)
+            primaries = self._arbitration.primaries()
+            client = self._arbitration.join(send, update)
+            self._greet_primaries(primaries)
+            return client
 
     def update(self, client: Client, update: p4r.MasterArbitrationUpdate) -> None:
         """Take a later arbitration update of an admitted stream."""
         with self._lock:
+            primaries = self._arbitration.primaries()
             self._arbitration.update(client, update)
+            self._greet_primaries(primaries)
+
+    def _greet_primaries(self, before: list[Client]) -> None:
+        """Let a new primary learn what another one has acknowledged or not."""
+        running = self._pipelines.running
+        if running is not None and self._arbitration.primaries() != before:
+            for learner in running.context.learners.values():
+                learner.start_over()
 
     def leave(self, client: Client) -> None:
         """Forget a stream that ended."""
-        with self._lock:
-            self._arbitration.leave(client)
+        self._arbitration.leave(client)
 
     def packet_out(self, client: Client, packet: p4r.PacketOut) -> None:
         """Inject a packet for a primary; raise P4RuntimeError, and count, if it is refused."""
         try:
-            with self._lock:
-                if not self._arbitration.is_primary(client):
-                    raise P4RuntimeError(Code.PERMISSION_DENIED, "only the primary may send packets")
-                header = self._context(running=True).catalog.packet_out.pack(packet.metadata)
+            if not self._arbitration.is_primary(client):
+                raise P4RuntimeError(Code.PERMISSION_DENIED, "only the primary may send packets")
+            header = self._context(running=True).catalog.packet_out.pack(packet.metadata)
             self._switch.packet_out(header + packet.payload)
         except P4RuntimeError:
             self.count_drop("packet_out_refused")
@@ -109,23 +164,125 @@ class P4RuntimeCore:
             self.count_drop("packet_out_refused")
             raise P4RuntimeError(Code.INTERNAL, str(error)) from error
 
-    def count_drop(self, name: str) -> None:
-        """Count one packet that was dropped, under one of `DROPS`."""
-        with self._lock:
-            self.drops[name] += 1
+    def acknowledge(self, client: Client, ack: p4r.DigestListAck) -> None:
+        """Let what a digest list told be told again; raise P4RuntimeError if there was no such list."""
+        if not self._arbitration.is_primary(client):
+            raise P4RuntimeError(Code.PERMISSION_DENIED, "only the primary may acknowledge digests")
+        context = self._context(running=True)
+        info = context.catalog.digests.get(ack.digest_id)
+        if info is None:
+            raise invalid(f"no digest has id {ack.digest_id:#010x}")
+        if not context.learners[info.spec.name].acknowledge(ack.list_id):
+            raise P4RuntimeError(Code.NOT_FOUND, f"{info.spec.name}: no list {ack.list_id} was sent")
+
+    def count_drop(self, name: str, number: int = 1) -> None:
+        """Count messages that were dropped, under one of `DROPS`."""
+        with self._drop_lock:
+            self.drops[name] += number
+
+    def count_slow(self, message: p4r.StreamMessageResponse) -> None:
+        """Count a message that a client was too slow to read."""
+        self.count_drop(_SLOW[message.WhichOneof("update") or "error"])
+
+    def on_due(self, wake: Callable[[], None]) -> None:
+        """Call `wake`, from any thread, when `tick` has something to do earlier than it said last."""
+        self._wake = wake
+
+    def now_ns(self) -> int:
+        """Return the time on the switch's clock."""
+        return self._switch.now_ns()
+
+    def tick(self, now_ns: int) -> int | None:
+        """Send what is due by now: digest lists and notifications of idle entries; return when there is more to do."""
+        running = self._pipelines.running
+        if running is None:
+            return None
+        for name, learner in running.context.learners.items():
+            self._send_lists(running.context, name, learner.tick(now_ns))
+        self._send_idle(running.context, now_ns)
+        self._due_ns = self._next_due_ns(running.context)
+        return self._due_ns
 
     def _packet_in(self, frame: bytes) -> None:
-        with self._lock:
-            running = self._pipelines.running
-            primaries = self._arbitration.primaries()
+        running = self._pipelines.running
+        primaries = self._arbitration.primaries()
         packet = None if running is None else running.context.catalog.packet_in.unpack(frame)
         if packet is None:
             self.count_drop("packet_in_too_short")
-        elif not primaries:
+        elif not self._send(primaries, p4r.StreamMessageResponse(packet=packet)):
             self.count_drop("packet_in_no_primary")
-        else:
-            for client in primaries:
-                client.send(p4r.StreamMessageResponse(packet=packet))
+
+    def _digests(self, messages: Sequence[DigestMessage]) -> None:
+        """Take what the program sends to the control plane."""
+        running, now_ns = self._pipelines.running, self._switch.now_ns()
+        learned: dict[str, list[Values]] = {}
+        for message in messages:
+            learned.setdefault(message.digest, []).append(message.values)
+        for name, values in learned.items():
+            learner = None if running is None else running.context.learners.get(name)
+            if running is None or learner is None or learner.config is None:
+                self.count_drop("digest_not_configured", len(values))
+            elif not self._arbitration.primaries():
+                self.count_drop("digest_no_primary", len(values))
+            else:
+                self._send_lists(running.context, name, learner.learn(values, now_ns))
+        self._note_due()
+
+    def _send_lists(self, context: Context, digest: str, lists: Iterable[LearnedList]) -> None:
+        info = context.catalog.digests_by_name[digest]
+        for learned in lists:
+            message = p4r.DigestList(digest_id=info.digest_id, list_id=learned.list_id, timestamp=self._epoch_ns())
+            message.data.extend(info.layout.encode(values) for values in learned.messages)
+            if not self._send(self._arbitration.primaries(), p4r.StreamMessageResponse(digest=message)):
+                self.count_drop("digest_no_primary", len(learned.messages))
+
+    def _send_idle(self, context: Context, now_ns: int) -> None:
+        with context.state.lock:
+            idle = context.idle.due(context.state, now_ns)
+            entries = [tables.encode_idle(context, table, entry) for table, entry in idle]
+        if entries:
+            notification = p4r.IdleTimeoutNotification(table_entry=entries, timestamp=self._epoch_ns())
+            message = p4r.StreamMessageResponse(idle_timeout_notification=notification)
+            self._send(self._arbitration.primaries(), message)  # without a primary: told again after another such time
+
+    @staticmethod
+    def _send(clients: Iterable[Client], message: p4r.StreamMessageResponse) -> bool:
+        """Send a message to clients; return whether there was any."""
+        sent = False
+        for client in clients:
+            client.send(message)
+            sent = True
+        return sent
+
+    def _port_status(self, port: int, up: bool) -> None:
+        """Let copies of packets follow a port's status, in the running state and in a saved one."""
+        for state in self._pipelines.states():
+            state.set_port_status(port, up)
+        self._follow_ports()
+
+    def _follow_ports(self) -> None:
+        for state in self._pipelines.states():
+            with state.lock:
+                replication.follow_ports(state)
+
+    def _ports_down(self) -> Iterable[int]:
+        return () if self._switch.state is None else self._switch.state.ports_down
+
+    def _note_due(self) -> None:
+        """Have `tick` called earlier where that is needed."""
+        running = self._pipelines.running
+        due_ns = None if running is None else self._next_due_ns(running.context)
+        if due_ns is not None and (self._due_ns is None or due_ns < self._due_ns):
+            self._due_ns = due_ns
+            if self._wake is not None:
+                self._wake()
+
+    @staticmethod
+    def _next_due_ns(context: Context) -> int | None:
+        with context.state.lock:
+            idle_ns = context.idle.next_due_ns()
+        times = [idle_ns, *(learner.next_due_ns() for learner in context.learners.values())]
+        return min((time_ns for time_ns in times if time_ns is not None), default=None)
 
     def _context(self, *, running: bool = False) -> Context:
         pipeline = self._pipelines.running if running else self._pipelines.current
@@ -160,11 +317,9 @@ class StreamSession:
         elif kind == "packet":
             self._packet_out(self._client, request.packet)
         elif kind == "digest_ack":
-            error = p4r.StreamError(canonical_code=Code.INVALID_ARGUMENT, message="the program has no digests")
-            error.digest_list_ack.digest_list_ack.CopyFrom(request.digest_ack)
-            self._send(p4r.StreamMessageResponse(error=error))
+            self._acknowledge(self._client, request.digest_ack)
         elif kind == "other":
-            error = p4r.StreamError(canonical_code=Code.UNIMPLEMENTED, message="not supported by this switch")
+            error = _stream_error(unimplemented(request.other.type_url or "an empty message"))
             error.other.other.CopyFrom(request.other)
             self._send(p4r.StreamMessageResponse(error=error))
         else:
@@ -186,6 +341,18 @@ class StreamSession:
         try:
             self._core.packet_out(client, packet)
         except P4RuntimeError as refusal:
-            error = p4r.StreamError(canonical_code=refusal.code, message=refusal.message)
+            error = _stream_error(refusal)
             error.packet_out.packet_out.CopyFrom(packet)
             self._send(p4r.StreamMessageResponse(error=error))
+
+    def _acknowledge(self, client: Client, ack: p4r.DigestListAck) -> None:
+        try:
+            self._core.acknowledge(client, ack)
+        except P4RuntimeError as refusal:
+            error = _stream_error(refusal)
+            error.digest_list_ack.digest_list_ack.CopyFrom(ack)
+            self._send(p4r.StreamMessageResponse(error=error))
+
+
+def _stream_error(refusal: P4RuntimeError) -> p4r.StreamError:
+    return p4r.StreamError(canonical_code=refusal.code, message=refusal.message, space=ERROR_SPACE, code=refusal.code)

@@ -6,12 +6,18 @@ P4RuntimeError (a SwitchError)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import IntEnum
 
 from finsy.proto import p4r, rpc_status
 
 from dataplane.errors import EntryError, EntryFault, SwitchError
+
+ERROR_SPACE = "millrace"
+"""The space of the numbers in p4.v1.Error.code: 101 and up for faults in the tables, else the canonical code."""
+
+LARGEST_STATUS_BYTES = 8_000
+"""What fits the metadata that a gRPC client takes without settings of its own (8 KB)."""
 
 
 class Code(IntEnum):
@@ -25,6 +31,7 @@ class Code(IntEnum):
     PERMISSION_DENIED = 7
     RESOURCE_EXHAUSTED = 8
     FAILED_PRECONDITION = 9
+    ABORTED = 10
     OUT_OF_RANGE = 11
     UNIMPLEMENTED = 12
     INTERNAL = 13
@@ -34,18 +41,30 @@ class Code(IntEnum):
 class P4RuntimeError(SwitchError):
     """A request is refused: code, one line of text, and for batches what became of each element, in order."""
 
-    def __init__(self, code: Code, message: str, details: Sequence[p4r.Error] = ()) -> None:
-        self.code, self.message, self.details = code, message, tuple(details)
+    def __init__(
+        self, code: Code, message: str, details: Sequence[p4r.Error] = (), fault: EntryFault | None = None
+    ) -> None:
+        self.code, self.message, self.details, self.fault = code, message, tuple(details), fault
         super().__init__(f"{code.name}: {message}")
 
     def to_error(self) -> p4r.Error:
-        """Return the error of one element of a batch."""
-        return p4r.Error(canonical_code=self.code, message=self.message)
+        """Return the error of one element of a batch; `code` in our space tells faults in the tables apart."""
+        number = self.code if self.fault is None else _FAULT_NUMBERS[self.fault]
+        return p4r.Error(canonical_code=self.code, message=self.message, space=ERROR_SPACE, code=number)
 
-    def to_status(self) -> rpc_status.Status:
-        """Return the google.rpc.Status that goes into the trailer `grpc-status-details-bin`."""
+    def to_status(self, largest_bytes: int = LARGEST_STATUS_BYTES) -> rpc_status.Status:
+        """Return the google.rpc.Status that goes into the trailer `grpc-status-details-bin`.
+
+        A client refuses a trailer that is too long, so where the whole would be, the details keep their codes only.
+        """
+        status = self._status(self.details)
+        if status.ByteSize() > largest_bytes:
+            status = self._status([p4r.Error(canonical_code=detail.canonical_code) for detail in self.details])
+        return status
+
+    def _status(self, details: Iterable[p4r.Error]) -> rpc_status.Status:
         status = rpc_status.Status(code=self.code, message=self.message)
-        for detail in self.details:
+        for detail in details:
             status.details.add().Pack(detail)
         return status
 
@@ -59,11 +78,12 @@ _CODES = {
     EntryFault.CONST: Code.PERMISSION_DENIED,
     EntryFault.IN_USE: Code.FAILED_PRECONDITION,
 }
+_FAULT_NUMBERS = {fault: 101 + place for place, fault in enumerate(EntryFault)}
 
 
 def from_entry_error(error: EntryError) -> P4RuntimeError:
     """Return the refusal that P4Runtime prescribes for a fault in the tables."""
-    return P4RuntimeError(_CODES[error.fault], str(error))
+    return P4RuntimeError(_CODES[error.fault], str(error), fault=error.fault)
 
 
 def invalid(message: str) -> P4RuntimeError:

@@ -12,16 +12,19 @@ from finsy.proto import p4r
 from dataplane.switch.p4runtime.errors import Code, P4RuntimeError
 
 PACKETS = 1024
-"""Messages that may wait before packets and stream errors are dropped."""
+"""Messages that may wait before all but arbitration news are dropped."""
 
 MESSAGES = 2 * PACKETS
 """Messages that may wait before the stream is given up: arbitration news are never dropped."""
 
 
-class Outbox:
-    """A bounded queue; a client that does not read loses packets first (`count_drop` is called), then its stream."""
+CountDrop = Callable[[p4r.StreamMessageResponse], None]
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, count_drop: Callable[[], None]) -> None:
+
+class Outbox:
+    """A bounded queue; a client that does not read loses messages first (`count_drop` is called), then its stream."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, count_drop: CountDrop) -> None:
         self.failure: P4RuntimeError | None = None
         self._loop = loop
         self._count_drop = count_drop
@@ -38,7 +41,7 @@ class Outbox:
         if urgent:
             self.fail(P4RuntimeError(Code.RESOURCE_EXHAUSTED, "the client does not read its stream"))
         else:
-            self._count_drop()
+            self._count_drop(message)
 
     def fail(self, failure: P4RuntimeError) -> None:
         """End the stream with an error, unless it has ended already."""

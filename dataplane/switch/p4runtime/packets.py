@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from finsy.proto import p4i, p4r
+from finsy.proto import p4r
 
 from dataplane.errors import ProgramError
 from dataplane.switch.p4runtime import bytestrings
@@ -14,9 +14,10 @@ from dataplane.switch.p4runtime.errors import invalid
 class PacketHeader:
     """One controller header, a multiple of 8 bits wide; fields are in P4Info's order, most significant bit first."""
 
-    def __init__(self, info: p4i.ControllerPacketMetadata) -> None:
-        self.name = info.preamble.name
-        self._fields = [(field.id, field.name, field.bitwidth) for field in info.metadata]
+    def __init__(self, name: str, fields: Sequence[tuple[int, str, int]]) -> None:
+        """Take the fields' metadata ids, names and widths in bits; raise ProgramError if they are not whole bytes."""
+        self.name = name
+        self._fields = tuple(fields)
         self._bits = sum(width for _, _, width in self._fields)
         if self._bits % 8 or any(width <= 0 for _, _, width in self._fields):
             raise ProgramError(f"{self._bits} bits are not whole bytes", construct=self.name)
@@ -25,7 +26,7 @@ class PacketHeader:
     @classmethod
     def none(cls, name: str) -> PacketHeader:
         """Return the header of a program that declares none: no fields, no bytes."""
-        return cls(p4i.ControllerPacketMetadata(preamble=p4i.Preamble(name=name)))
+        return cls(name, ())
 
     def pack(self, metadata: Iterable[p4r.PacketMetadata]) -> bytes:
         """Return the header's bytes; raise P4RuntimeError unless every field is given exactly once."""

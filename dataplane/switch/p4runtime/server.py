@@ -6,10 +6,11 @@ import asyncio
 import socket
 import stat
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import grpc
 from finsy.proto import p4r_grpc
@@ -27,6 +28,9 @@ GRACE_S = 0.5
 
 START_S = 30.0
 """How long a start may take; it fails rather than blocks for ever."""
+
+SHORTEST_WAIT_S = 0.001
+"""How long the server waits at least until it looks again for what is due: a clock may stand still."""
 
 _UNIX = "unix:"
 _UNIX_PATH_BYTES = 107
@@ -100,16 +104,36 @@ class P4RuntimeServer:
         self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
         server = grpc.aio.server(options=_OPTIONS)
         service = P4RuntimeService(self._core)
+        timer = asyncio.create_task(self._keep_time(service))
         p4r_grpc.add_P4RuntimeServicer_to_server(service, server)
         try:
             self.ports = tuple(self._bind(server, address) for address in self._addresses)
             await server.start()
             self._started.set()
-            await self._stopping.wait()
+            await _first_of(asyncio.create_task(self._stopping.wait()), timer)
         finally:
+            timer.cancel()
             service.end_streams()
             await server.stop(GRACE_S)
+            service.close()
             _remove_sockets(self._addresses)
+
+    async def _keep_time(self, service: P4RuntimeService) -> None:
+        """Let the core do what is due, on the switch's clock."""
+        loop, due = asyncio.get_running_loop(), asyncio.Event()
+        self._core.on_due(lambda: self._call_soon(loop, due.set))
+        while True:
+            due.clear()
+            due_ns = await service.call(lambda: self._core.tick(self._core.now_ns()))
+            wait_s = None if due_ns is None else max((due_ns - self._core.now_ns()) / 1e9, SHORTEST_WAIT_S)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(wait_s):
+                    await due.wait()
+
+    @staticmethod
+    def _call_soon(loop: asyncio.AbstractEventLoop, call: Callable[[], object]) -> None:
+        with suppress(RuntimeError):  # the loop is closed: this server has stopped
+            loop.call_soon_threadsafe(call)
 
     def _bind(self, server: grpc.aio.Server, address: str) -> int:
         try:
@@ -118,6 +142,14 @@ class P4RuntimeServer:
             return server.add_secure_port(address, self._credentials)
         except RuntimeError as error:
             raise SwitchError(f"cannot listen on {address}: is it taken, or not an address of this machine?") from error
+
+
+async def _first_of(stopping: asyncio.Task[Any], timer: asyncio.Task[None]) -> None:
+    """Wait until the server is to stop; a timer that fails is not passed over in silence."""
+    await asyncio.wait((stopping, timer), return_when=asyncio.FIRST_COMPLETED)
+    if timer.done():
+        stopping.cancel()
+        timer.result()
 
 
 def _check_address(address: str) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
@@ -21,23 +22,35 @@ Answer = TypeVar("Answer")
 Context = grpc.aio.ServicerContext[Any, Any]
 
 
+INLINE_UPDATES = 16
+"""Updates up to which a batch is applied at once: a thread would take longer to begin."""
+
+
 class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
-    """Serves p4.v1.P4Runtime on one event loop."""
+    """Serves p4.v1.P4Runtime on one event loop, which no request holds up for long.
+
+    What takes the core's lock runs in the order in which it came, at once where it is short and nothing waits, else in
+    one thread; a pipeline is made ready in another.
+    """
 
     def __init__(self, core: P4RuntimeCore) -> None:
         self._core = core
         self._outboxes: set[Outbox] = set()
+        self._in_order = ThreadPoolExecutor(1, "p4runtime-requests")
+        self._configs = ThreadPoolExecutor(1, "p4runtime-config")
+        self._waiting = 0
 
     async def Write(self, request: p4r.WriteRequest, context: Context) -> p4r.WriteResponse:  # noqa: N802
         """Apply a batch."""
-        return await _answer(lambda: self._core.write(request), context)
+        long = len(request.updates) > INLINE_UPDATES
+        return await _answer(self.call(lambda: self._core.write(request), long=long), context)
 
     async def Read(  # noqa: N802
         self, request: p4r.ReadRequest, context: Context
     ) -> AsyncIterator[p4r.ReadResponse]:
         """Stream what the request selects."""
         try:
-            for response in self._core.read(request):
+            for response in await self.call(lambda: self._core.read(request)):
                 yield response
         except P4RuntimeError as error:
             await _abort(context, error)
@@ -46,28 +59,56 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
         self, request: p4r.SetForwardingPipelineConfigRequest, context: Context
     ) -> p4r.SetForwardingPipelineConfigResponse:
         """Verify, save or commit a pipeline."""
-        return await _answer(lambda: self._core.set_pipeline(request), context)
+        # It will take the core's lock at some time: until then nothing that takes it runs on the loop's own thread.
+        return await _answer(self._run(self._configs, lambda: self._core.set_pipeline(request)), context)
 
     async def GetForwardingPipelineConfig(  # noqa: N802
         self, request: p4r.GetForwardingPipelineConfigRequest, context: Context
     ) -> p4r.GetForwardingPipelineConfigResponse:
         """Return the pipeline's configuration."""
-        return await _answer(lambda: self._core.get_pipeline(request), context)
+        return await _answer(self.call(lambda: self._core.get_pipeline(request)), context)
+
+    async def call(self, call: Callable[[], Answer], *, long: bool = False) -> Answer:
+        """Return what a call to the core returns, after those that came before it."""
+        if not long and not self._waiting:
+            return call()
+        return await self._run(self._in_order, call)
+
+    async def _run(self, executor: ThreadPoolExecutor, call: Callable[[], Answer]) -> Answer:
+        """Run a call to its end in a thread, even where the client gives it up."""
+        self._waiting += 1
+        running = asyncio.get_running_loop().run_in_executor(executor, call)
+        running.add_done_callback(self._note_done)
+        return await asyncio.shield(running)
+
+    def _note_done(self, done: asyncio.Future[Any]) -> None:
+        self._waiting -= 1
+        if not done.cancelled():
+            done.exception()  # told to the client, unless it gave up
+
+    def close(self) -> None:
+        """Wait for the calls that have begun; take no more."""
+        self._in_order.shutdown()
+        self._configs.shutdown()
 
     async def Capabilities(  # noqa: N802
         self, request: p4r.CapabilitiesRequest, context: Context
     ) -> p4r.CapabilitiesResponse:
         """Return the API version."""
-        return await _answer(lambda: self._core.capabilities(request), context)
+        try:
+            return self._core.capabilities(request)
+        except P4RuntimeError as error:
+            await _abort(context, error)
+            raise
 
     async def StreamChannel(  # noqa: N802
         self, requests: AsyncIterator[p4r.StreamMessageRequest], context: Context
     ) -> AsyncIterator[p4r.StreamMessageResponse]:
         """Carry arbitration and packets until the client ends the stream or breaks a rule."""
-        outbox = Outbox(asyncio.get_running_loop(), partial(self._core.count_drop, "packet_in_slow_client"))
+        outbox = Outbox(asyncio.get_running_loop(), self._core.count_slow)
         self._outboxes.add(outbox)
         session = self._core.open_stream(outbox.send)
-        reader = asyncio.create_task(_consume(requests, session, outbox))
+        reader = asyncio.create_task(self._consume(requests, session, outbox))
         try:
             while (message := await outbox.get()) is not None:
                 yield message
@@ -85,24 +126,28 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
             with suppress(asyncio.CancelledError, P4RuntimeError):
                 await reader
 
+    async def _consume(
+        self, requests: AsyncIterator[p4r.StreamMessageRequest], session: StreamSession, outbox: Outbox
+    ) -> None:
+        """Hand a client's messages over; whatever ends them ends the stream after what is queued."""
+        try:
+            async for request in requests:
+                if request.WhichOneof("update") == "arbitration":  # after the writes that came before it
+                    await self.call(partial(session.handle, request))
+                else:
+                    session.handle(request)
+        finally:
+            outbox.close()
+
     def end_streams(self) -> None:
         """End every stream with UNAVAILABLE, so that a server that stops need not cancel them."""
         for outbox in self._outboxes:
             outbox.fail(P4RuntimeError(Code.UNAVAILABLE, "the switch stops"))
 
 
-async def _consume(requests: AsyncIterator[p4r.StreamMessageRequest], session: StreamSession, outbox: Outbox) -> None:
-    """Hand a client's messages over; whatever ends them ends the stream after what is queued."""
+async def _answer(call: Awaitable[Answer], context: Context) -> Answer:
     try:
-        async for request in requests:
-            session.handle(request)
-    finally:
-        outbox.close()
-
-
-async def _answer(call: Callable[[], Answer], context: Context) -> Answer:
-    try:
-        return call()
+        return await call
     except P4RuntimeError as error:
         await _abort(context, error)
         raise

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import threading
 from collections.abc import Sequence
 from functools import cache
@@ -19,7 +18,8 @@ from dataplane.program.loader import load_program
 from dataplane.program.model import Program
 from dataplane.program.objects import ActionCall
 from dataplane.switch.engine import MAX_FRAME_BYTES, Departure, PortSettings, Switch
-from dataplane.switch.pipeline import Dequeued, EgressResult, Frame, Output, Placement
+from dataplane.switch.pipeline import Dequeued, DigestMessage, EgressResult, Frame, Output, Placement
+from dataplane.switch.random_numbers import SplitMix
 from dataplane.switch.tables import ForwardingState, TableEntry
 
 CPU = 255
@@ -35,6 +35,8 @@ class EmptyProgram:
         self.profiles: dict[str, object] = {}
         self.counters: dict[str, object] = {}
         self.registers: dict[str, object] = {}
+        self.meters: dict[str, object] = {}
+        self.value_sets: dict[str, object] = {}
 
 
 class ScriptedPipeline:
@@ -46,9 +48,13 @@ class ScriptedPipeline:
 
     def __init__(self) -> None:
         self.drops: dict[str, int] = {}
+        self.parser_errors: dict[str, int] = {}
         self.clones = 0
         self.seen: list[Dequeued] = []
         self.ingress_us: list[int] = []
+
+    def take_digests(self) -> list[DigestMessage]:
+        return []
 
     def ingress(self, frames: Sequence[Frame], now_us: int) -> list[Placement]:
         found = []
@@ -101,7 +107,7 @@ class Bench:
         if commit:
             self.switch.commit(PROGRAM)
 
-    def make(self, program: Program, state: ForwardingState, rng: random.Random) -> ScriptedPipeline:
+    def make(self, program: Program, state: ForwardingState, rng: SplitMix) -> ScriptedPipeline:
         self.pipelines.append(ScriptedPipeline())
         return self.pipelines[-1]
 
@@ -215,7 +221,7 @@ def test_a_program_that_cannot_be_executed_changes_nothing() -> None:
     bench.switch.receive(1, [frame(2), frame(2)])
     old = bench.switch.state
 
-    def refuse(program: Program, state: ForwardingState, rng: random.Random) -> ScriptedPipeline:
+    def refuse(program: Program, state: ForwardingState, rng: SplitMix) -> ScriptedPipeline:
         raise SwitchError("no")
 
     bench.switch._make_pipeline = refuse
@@ -274,8 +280,8 @@ def test_random_numbers_depend_on_seed_and_device_and_nothing_else() -> None:
     def numbers(device_id: int, seed: int) -> list[int]:
         found: list[int] = []
 
-        def make(program: Program, state: ForwardingState, rng: random.Random) -> ScriptedPipeline:
-            found.extend(rng.randrange(1 << 32) for _ in range(3))
+        def make(program: Program, state: ForwardingState, rng: SplitMix) -> ScriptedPipeline:
+            found.extend(rng.next() for _ in range(3))
             return ScriptedPipeline()
 
         Switch(device_id, PORTS, VirtualClock(), seed=seed, pipeline_factory=make).commit(PROGRAM)

@@ -8,7 +8,7 @@ from finsy.proto import p4d, p4r
 
 from dataplane.switch.p4runtime import bytestrings, codec
 from dataplane.switch.p4runtime.catalog import RegisterInfo
-from dataplane.switch.p4runtime.context import Context, UpdateKind, require_modify
+from dataplane.switch.p4runtime.context import Context, Undo, UpdateKind, require_modify
 from dataplane.switch.p4runtime.errors import Code, P4RuntimeError, invalid
 
 
@@ -16,7 +16,7 @@ def write_counter(context: Context, kind: UpdateKind, message: p4r.CounterEntry)
     """Set one cell, or every cell where no index is given; without data nothing changes."""
     spec = context.catalog.counter(message.counter_id).spec
     require_modify(kind, f"{spec.name}: a counter")
-    indices = _indices(message, spec.size, spec.name)
+    indices = cell_indices(message, spec.size, spec.name)
     if not message.HasField("data"):
         return
     tally = codec.decode_tally(message.data, spec.name)
@@ -25,18 +25,30 @@ def write_counter(context: Context, kind: UpdateKind, message: p4r.CounterEntry)
         counter.write(index, tally.packets, tally.bytes)
 
 
+def undo_counter(context: Context, message: p4r.CounterEntry) -> Undo:
+    """Return what sets the cells to their present counts."""
+    spec = context.catalog.counter(message.counter_id).spec
+    counter = context.state.counters[spec.name]
+    present = [(index, *counter.read(index)) for index in cell_indices(message, spec.size, spec.name)]
+
+    def restore() -> None:
+        for index, packets, nbytes in present:
+            counter.write(index, packets, nbytes)
+
+    return restore
+
+
 def read_counter(context: Context, message: p4r.CounterEntry) -> Iterator[p4r.Entity]:
     """Return one cell, an array's cells, or every array's."""
     catalog = context.catalog
     infos = [catalog.counter(message.counter_id)] if message.counter_id else list(catalog.counters.values())
     if not message.counter_id and message.HasField("index"):
         raise invalid("a read of every counter cannot name an index")
-    cells = [(info, index) for info in infos for index in _indices(message, info.spec.size, info.spec.name)]
+    cells = [(info, index) for info in infos for index in cell_indices(message, info.spec.size, info.spec.name)]
 
     def encode() -> Iterator[p4r.Entity]:
         for info, index in cells:
-            counter = context.state.counters[info.spec.name]
-            data = codec.encode_tally(counter.packets[index], counter.bytes[index])
+            data = codec.encode_tally(*context.state.counters[info.spec.name].read(index))
             entry = p4r.CounterEntry(counter_id=info.counter_id, index=p4r.Index(index=index), data=data)
             yield p4r.Entity(counter_entry=entry)
 
@@ -47,10 +59,23 @@ def write_register(context: Context, kind: UpdateKind, message: p4r.RegisterEntr
     """Set one cell, or every cell where no index is given."""
     info = context.catalog.register(message.register_id)
     require_modify(kind, f"{info.spec.name}: a register")
-    indices = _indices(message, info.spec.size, info.spec.name)
+    indices = cell_indices(message, info.spec.size, info.spec.name)
     value = _decode(info, message)
     for index in indices:
         context.state.write_register(info.spec.name, index, value)
+
+
+def undo_register(context: Context, message: p4r.RegisterEntry) -> Undo:
+    """Return what sets the cells to their present values."""
+    spec = context.catalog.register(message.register_id).spec
+    cells = context.state.registers[spec.name]
+    present = [(index, cells[index]) for index in cell_indices(message, spec.size, spec.name)]
+
+    def restore() -> None:
+        for index, value in present:
+            context.state.write_register(spec.name, index, value)
+
+    return restore
 
 
 def read_register(context: Context, message: p4r.RegisterEntry) -> Iterator[p4r.Entity]:
@@ -59,7 +84,7 @@ def read_register(context: Context, message: p4r.RegisterEntry) -> Iterator[p4r.
     infos = [catalog.register(message.register_id)] if message.register_id else list(catalog.registers.values())
     if not message.register_id and message.HasField("index"):
         raise invalid("a read of every register cannot name an index")
-    cells = [(info, index) for info in infos for index in _indices(message, info.spec.size, info.spec.name)]
+    cells = [(info, index) for info in infos for index in cell_indices(message, info.spec.size, info.spec.name)]
 
     def encode() -> Iterator[p4r.Entity]:
         for info, index in cells:
@@ -83,7 +108,8 @@ def _encode(info: RegisterInfo, value: int) -> p4d.P4Data:
     return p4d.P4Data(bitstring=bytestrings.encode(value))
 
 
-def _indices(message: p4r.CounterEntry | p4r.RegisterEntry, size: int, where: str) -> range:
+def cell_indices(message: p4r.CounterEntry | p4r.RegisterEntry | p4r.MeterEntry, size: int, where: str) -> range:
+    """Return the cells that a message names: one, or all where it gives no index."""
     if not message.HasField("index"):
         return range(size)
     index = message.index.index

@@ -9,9 +9,9 @@ from finsy.proto import p4r
 from dataplane.program.objects import ActionCall
 from dataplane.switch.p4runtime import codec
 from dataplane.switch.p4runtime.catalog import ProfileInfo
-from dataplane.switch.p4runtime.context import Context, UpdateKind
+from dataplane.switch.p4runtime.context import Context, Undo, UpdateKind
 from dataplane.switch.p4runtime.errors import invalid
-from dataplane.switch.tables import Group, GroupMember
+from dataplane.switch.tables import Group
 
 
 def write_member(context: Context, kind: UpdateKind, message: p4r.ActionProfileMember) -> None:
@@ -34,6 +34,22 @@ def _call(context: Context, info: ProfileInfo, message: p4r.ActionProfileMember)
     if message.action.action_id not in info.action_ids:
         raise invalid(f"{info.spec.name}: action id {message.action.action_id:#010x} is not one of its tables' actions")
     return codec.decode_action(context.catalog, message.action, info.spec.name)
+
+
+def undo_member(context: Context, message: p4r.ActionProfileMember) -> Undo:
+    """Return what brings the member back to its present state."""
+    profile = context.state.profiles[context.catalog.profile(message.action_profile_id).spec.name]
+    member_id, present = message.member_id, profile.members.get(message.member_id)
+
+    def restore() -> None:
+        if present is None:
+            profile.delete_member(member_id)
+        elif member_id in profile.members:
+            profile.modify_member(member_id, present)
+        else:
+            profile.insert_member(member_id, present)
+
+    return restore
 
 
 def read_member(context: Context, message: p4r.ActionProfileMember) -> Iterator[p4r.Entity]:
@@ -63,14 +79,29 @@ def write_group(context: Context, kind: UpdateKind, message: p4r.ActionProfileGr
     if kind is UpdateKind.DELETE:
         profile.delete_group(message.group_id)
         return
-    for member in message.members:
-        codec.check_no_watch(member, f"{info.spec.name}: group {message.group_id}")
-    places = tuple(GroupMember(member.member_id, member.weight) for member in message.members)
+    where = f"{info.spec.name}: group {message.group_id}"
+    places = tuple(codec.decode_member(context.control, member, where) for member in message.members)
     group = Group(message.group_id, places, message.max_size)
     if kind is UpdateKind.INSERT:
         profile.insert_group(group)
     else:
         profile.modify_group(group)
+
+
+def undo_group(context: Context, message: p4r.ActionProfileGroup) -> Undo:
+    """Return what brings the group back to its present state."""
+    profile = context.state.profiles[context.catalog.profile(message.action_profile_id).spec.name]
+    group_id, present = message.group_id, profile.groups.get(message.group_id)
+
+    def restore() -> None:
+        if present is None:
+            profile.delete_group(group_id)
+        elif group_id in profile.groups:
+            profile.modify_group(present)
+        else:
+            profile.insert_group(present)
+
+    return restore
 
 
 def read_group(context: Context, message: p4r.ActionProfileGroup) -> Iterator[p4r.Entity]:
@@ -88,7 +119,9 @@ def read_group(context: Context, message: p4r.ActionProfileGroup) -> Iterator[p4
                 action_profile_id=info.profile_id, group_id=group.group_id, max_size=group.max_size
             )
             for place in group.members:
-                answer.members.add(member_id=place.member, weight=place.weight)
+                added = answer.members.add(member_id=place.member, weight=place.weight)
+                numbered = isinstance(place, codec.NumberedMember)
+                codec.encode_watch(added, place.watch_port, numbered=numbered)
             yield p4r.Entity(action_profile_group=answer)
 
     return encode()

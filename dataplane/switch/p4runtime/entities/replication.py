@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, MutableMapping
+from collections.abc import Set as AbstractSet
+from dataclasses import replace
+from typing import TypeVar
 
 from finsy.proto import p4r
 
 from dataplane.switch.p4runtime import bytestrings
-from dataplane.switch.p4runtime.context import Context, UpdateKind
-from dataplane.switch.p4runtime.errors import Code, P4RuntimeError, invalid, unimplemented
+from dataplane.switch.p4runtime.catalog import MAX_MULTICAST_GROUPS
+from dataplane.switch.p4runtime.context import Context, Undo, UpdateKind
+from dataplane.switch.p4runtime.errors import Code, P4RuntimeError, invalid
 from dataplane.switch.tables import CloneSession, ForwardingState, Replica
+
+_Value = TypeVar("_Value")
 
 _PORT_BITS = 9
 _MAX_INSTANCE = 0xFFFF
-_MAX_GROUP = 0xFFFF
 _MAX_SESSION = 0x7FFF
 _MAX_CLASS = 7
 _MAX_LENGTH = 0xFFFF
@@ -38,13 +43,14 @@ def write(context: Context, kind: UpdateKind, message: p4r.PacketReplicationEngi
 
 def _write_group(state: ForwardingState, kind: UpdateKind, message: p4r.MulticastGroupEntry) -> None:
     group_id = message.multicast_group_id
-    _check_id(GROUP, group_id, _MAX_GROUP)
+    _check_id(GROUP, group_id, MAX_MULTICAST_GROUPS)
     _check_presence(GROUP, group_id, kind, present=group_id in state.multicast_groups)
     if kind is UpdateKind.DELETE:
         del state.multicast_groups[group_id]
         state.replication_notes.pop((GROUP, group_id), None)
         return
-    state.multicast_groups[group_id] = _replicas(message.replicas, f"{GROUP} {group_id}")
+    places = _places(message.replicas, f"{GROUP} {group_id}")
+    state.multicast_groups[group_id] = _present(places, state.ports_down)
     state.replication_notes[GROUP, group_id] = _note(message)
 
 
@@ -61,9 +67,47 @@ def _write_session(state: ForwardingState, kind: UpdateKind, message: p4r.CloneS
         raise invalid(f"{where}: class of service {message.class_of_service} is not in 0..{_MAX_CLASS}")
     if not 0 <= message.packet_length_bytes <= _MAX_LENGTH:
         raise invalid(f"{where}: packet length {message.packet_length_bytes} is not in 0..{_MAX_LENGTH}")
-    replicas = _replicas(message.replicas, where)
+    replicas = _present(_places(message.replicas, where), state.ports_down)
     state.clone_sessions[session_id] = CloneSession(replicas, message.class_of_service, message.packet_length_bytes)
     state.replication_notes[SESSION, session_id] = _note(message)
+
+
+def follow_ports(state: ForwardingState) -> None:
+    """Send copies whose port went down to their backups, and back when it is up; the caller holds the state's lock."""
+    for (kind, identifier), note in state.replication_notes.items():
+        message = p4r.MulticastGroupEntry if kind == GROUP else p4r.CloneSessionEntry
+        written = message.FromString(note).replicas
+        if not any(replica.backup_replicas for replica in written):
+            continue
+        replicas = _present(_places(written, f"{kind} {identifier}"), state.ports_down)
+        if kind == GROUP:
+            state.multicast_groups[identifier] = replicas
+        else:
+            state.clone_sessions[identifier] = replace(state.clone_sessions[identifier], replicas=replicas)
+
+
+def undo(context: Context, message: p4r.PacketReplicationEngineEntry) -> Undo:
+    """Return what brings the group or session back to its present state."""
+    state = context.state
+    if message.WhichOneof("type") == "multicast_group_entry":
+        return _undo(state, state.multicast_groups, GROUP, message.multicast_group_entry.multicast_group_id)
+    return _undo(state, state.clone_sessions, SESSION, message.clone_session_entry.session_id)
+
+
+def _undo(state: ForwardingState, values: MutableMapping[int, _Value], kind: str, identifier: int) -> Undo:
+    present, note = values.get(identifier), state.replication_notes.get((kind, identifier))
+
+    def restore() -> None:
+        if present is None:
+            del values[identifier]
+        else:
+            values[identifier] = present
+        if note is None:
+            state.replication_notes.pop((kind, identifier), None)
+        else:
+            state.replication_notes[kind, identifier] = note
+
+    return restore
 
 
 def _note(message: p4r.MulticastGroupEntry | p4r.CloneSessionEntry) -> bytes:
@@ -72,19 +116,35 @@ def _note(message: p4r.MulticastGroupEntry | p4r.CloneSessionEntry) -> bytes:
     for replica in answer.replicas:
         if replica.WhichOneof("port_kind") == "port":
             replica.port = bytestrings.encode(int.from_bytes(replica.port, "big"))
+        for backup in replica.backup_replicas:
+            backup.port = bytestrings.encode(int.from_bytes(backup.port, "big"))
     return answer.SerializeToString()
 
 
-def _replicas(messages: Iterable[p4r.Replica], where: str) -> tuple[Replica, ...]:
-    replicas = tuple(_replica(message, where) for message in messages)
-    if len(set(replicas)) != len(replicas):
+Place = tuple[Replica, ...]
+"""One copy of a packet: the replica that is preferred, then those that stand in for it, in order."""
+
+
+def _present(places: Iterable[Place], down: AbstractSet[int]) -> tuple[Replica, ...]:
+    """Return where copies go at present; a copy all of whose ports are down is not made, unless it has no backup."""
+    replicas: list[Replica] = []
+    for place in places:
+        usable = [replica for replica in place if replica.port not in down] if len(place) > 1 else place
+        replicas += usable[:1]
+    return tuple(replicas)
+
+
+def _places(messages: Iterable[p4r.Replica], where: str) -> tuple[Place, ...]:
+    places = tuple(_place(message, where) for message in messages)
+    every = [replica for place in places for replica in place]
+    if len(set(every)) != len(every):
         raise invalid(f"{where}: a port and instance occur twice")
-    return replicas
+    if any(backup.port == place[0].port for place in places for backup in place[1:]):
+        raise invalid(f"{where}: a replica and its backup have the same port")
+    return places
 
 
-def _replica(message: p4r.Replica, where: str) -> Replica:
-    if message.backup_replicas:
-        raise unimplemented(f"{where}: backup replicas")
+def _place(message: p4r.Replica, where: str) -> Place:
     match message.WhichOneof("port_kind"):
         case "port":
             port = bytestrings.decode(message.port, _PORT_BITS, f"{where}: port")
@@ -92,11 +152,19 @@ def _replica(message: p4r.Replica, where: str) -> Replica:
             port = message.egress_port
         case _:
             raise invalid(f"{where}: a replica has no port")
+    preferred = _replica(port, message.instance, where)
+    return preferred, *(
+        _replica(bytestrings.decode(backup.port, _PORT_BITS, f"{where}: backup port"), backup.instance, where)
+        for backup in message.backup_replicas
+    )
+
+
+def _replica(port: int, instance: int, where: str) -> Replica:
     if port >> _PORT_BITS:
         raise invalid(f"{where}: port {port} does not fit {_PORT_BITS} bits")
-    if message.instance > _MAX_INSTANCE:
-        raise invalid(f"{where}: instance {message.instance} is above {_MAX_INSTANCE}")
-    return Replica(port, message.instance)
+    if instance > _MAX_INSTANCE:
+        raise invalid(f"{where}: instance {instance} is above {_MAX_INSTANCE}")
+    return Replica(port, instance)
 
 
 def read(context: Context, message: p4r.PacketReplicationEngineEntry) -> Iterator[p4r.Entity]:

@@ -1,18 +1,19 @@
-"""TableEntry and DirectCounterEntry (specification, sections 9.1 and 9.3.1)."""
+"""TableEntry: entries and default entries with their direct counters and meters (specification, section 9.1)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from finsy.proto import p4r
 
 from dataplane.switch.p4runtime import codec
 from dataplane.switch.p4runtime.catalog import TableInfo
-from dataplane.switch.p4runtime.context import Context, UpdateKind, require_modify
+from dataplane.switch.p4runtime.context import Context, Undo, UpdateKind, require_modify
 from dataplane.switch.p4runtime.errors import Code, P4RuntimeError, invalid, unimplemented
-from dataplane.switch.tables import Table, TableEntry
+from dataplane.switch.tables import MeterCell, MeterConfig, Table, TableEntry, Tally
 from dataplane.switch.tables.match import Match
+from dataplane.switch.tables.meters import check_config
 
 Selection = tuple[TableInfo, Table, list[TableEntry]]
 
@@ -27,51 +28,84 @@ def write(context: Context, kind: UpdateKind, message: p4r.TableEntry) -> None:
         _write_default(context, info, table, kind, message)
         return
     _check_keyless(info, kind)
-    match = codec.decode_match(info, message.match)
-    _check_priority(table, message.priority)
+    match = codec.decode_match(info.key, message.match)
+    check_priority(table, message.priority)
     if kind is UpdateKind.DELETE:
         table.delete(match, message.priority)
         return
-    _check_unsupported(info, message)
+    _check_fields(info, message)
     if kind is UpdateKind.INSERT:
-        table.insert(_entry(context, info, message, match))
+        table.insert(_new_entry(context, info, message, match))
     else:
         _modify(context, info, table, message, match)
+    if info.spec.idle_timeout:
+        _watch(context, table, match, message.priority)
+
+
+def _new_entry(context: Context, info: TableInfo, message: p4r.TableEntry, match: Match) -> TableEntry:
+    """Return an entry with its counter and meter set, which counts as hit when it is made."""
+    entry = _entry(context, info, message, match)
+    if message.HasField("counter_data"):
+        entry = replace(entry, tally=codec.decode_tally(message.counter_data, info.spec.name))
+    config = _meter_config(info, message)
+    meter = context.state.tables[info.spec.name].meter_spec
+    if config is not None and meter is not None:
+        entry = replace(entry, meter_cell=MeterCell(meter.unit, config))
+    if info.spec.idle_timeout:
+        entry.touch(context.control.now_ns() // 1_000)
+    return entry
 
 
 def _modify(context: Context, info: TableInfo, table: Table, message: p4r.TableEntry, match: Match) -> None:
-    """Change action and metadata, or only the counter where no action is given (all that a const entry allows)."""
+    """Change action and what is the controller's; without an action it stays, and only that a const entry allows."""
     where = info.spec.name
     tally = codec.decode_tally(message.counter_data, where) if message.HasField("counter_data") else None
+    config = _meter_config(info, message)
     present = table.get(match, message.priority)
     if message.HasField("action"):
         table.modify(_entry(context, info, message, match))
     elif present is None:
         raise P4RuntimeError(Code.NOT_FOUND, f"{where}: no such entry")
     elif not present.is_const:
-        table.modify(replace(present, metadata=message.metadata, cookie=message.controller_metadata))
+        kept = replace(present, metadata=message.metadata, cookie=message.controller_metadata)
+        table.modify(replace(kept, idle_timeout_ns=message.idle_timeout_ns))
     if tally is not None:
         table.reset_tally(match, message.priority, tally)
+    if table.meter_spec is not None:
+        table.write_meter(match, message.priority, config)
 
 
 def _entry(context: Context, info: TableInfo, message: p4r.TableEntry, match: Match) -> TableEntry:
-    entry = TableEntry(match, message.priority, metadata=message.metadata, cookie=message.controller_metadata)
-    if message.HasField("counter_data"):
-        entry = replace(entry, tally=codec.decode_tally(message.counter_data, info.spec.name))
     action, where = message.action, info.spec.name
+    call, member, group, action_set = None, None, None, None
     match action.WhichOneof("type"):
         case "action":
             call = codec.decode_table_action(context.catalog, info, action.action, default=False)
-            return replace(entry, call=call)
         case "action_profile_member_id":
-            return replace(entry, member=_nonzero(action.action_profile_member_id, "member", where))
+            member = _nonzero(action.action_profile_member_id, "member", where)
         case "action_profile_group_id":
-            return replace(entry, group=_nonzero(action.action_profile_group_id, "group", where))
+            group = _nonzero(action.action_profile_group_id, "group", where)
         case "action_profile_action_set":
-            action_set = codec.decode_action_set(context.catalog, info, action.action_profile_action_set)
-            return replace(entry, action_set=action_set)
+            action_set = codec.decode_action_set(context, info, action.action_profile_action_set)
         case _:
             raise invalid(f"{where}: the action is missing")
+    return TableEntry(
+        match,
+        message.priority,
+        call,
+        member,
+        group,
+        action_set,
+        message.metadata,
+        message.controller_metadata,
+        idle_timeout_ns=message.idle_timeout_ns,
+    )
+
+
+def _watch(context: Context, table: Table, match: Match, priority: int) -> None:
+    entry = table.get(match, priority)
+    if entry is not None:
+        context.idle.watch(table.spec.name, entry)
 
 
 def _write_default(context: Context, info: TableInfo, table: Table, kind: UpdateKind, message: p4r.TableEntry) -> None:
@@ -81,9 +115,9 @@ def _write_default(context: Context, info: TableInfo, table: Table, kind: Update
         raise invalid(f"{where}: a default entry has no match and no priority")
     if info.const_default:
         raise P4RuntimeError(Code.PERMISSION_DENIED, f"{where}: the default action is const")
-    if message.HasField("counter_data"):
-        raise unimplemented(f"{where}: a direct counter of the default entry")
-    _check_unsupported(info, message)
+    _check_fields(info, message)
+    if message.HasField("counter_data") or message.HasField("meter_config"):
+        raise unimplemented(f"{where}: a direct counter or meter of the default entry")
     if not message.HasField("action"):
         table.set_default(None)
         return
@@ -93,19 +127,83 @@ def _write_default(context: Context, info: TableInfo, table: Table, kind: Update
     table.set_default(call, message.metadata, message.controller_metadata)
 
 
+def undo(context: Context, message: p4r.TableEntry) -> Undo:
+    """Return what brings the entry, its counter and its meter back to their present state."""
+    info = context.catalog.table(message.table_id)
+    table = context.state.tables[info.spec.name]
+    if message.is_default_action:
+        saved = (table.default, table.default_metadata, table.default_cookie)
+        return lambda: table.set_default(*saved)
+    match, priority = codec.decode_match(info.key, message.match), message.priority
+    present = table.get(match, priority)
+    if present is None:
+        return lambda: table.delete(match, priority)
+    put_back = _undo_direct(table, present)
+
+    def restore() -> None:
+        now = table.get(match, priority)
+        if now is None:
+            table.insert(present)
+        elif now is not present:
+            table.modify(present)
+        put_back()
+        if info.spec.idle_timeout:
+            _watch(context, table, match, priority)
+
+    return restore
+
+
+def _undo_direct(table: Table, entry: TableEntry) -> Undo:
+    """Return what gives an entry that exists the counts and meter configuration that `entry` has at present."""
+    counts, config = (entry.packets, entry.bytes), entry.meter_config
+
+    def restore() -> None:
+        now = table.get(entry.match, entry.priority)
+        if now is not None and (now.packets, now.bytes) != counts:
+            table.reset_tally(entry.match, entry.priority, Tally(*counts))
+        if now is not None and now.meter_config != config:
+            table.write_meter(entry.match, entry.priority, config)
+
+    return restore
+
+
 def read(context: Context, message: p4r.TableEntry) -> Iterator[p4r.Entity]:
     """Return the entries, or the default entries, that the message's fields select."""
     selected = select(context, message)
-    with_counter = message.HasField("counter_data")
+    wanted = _Wanted(
+        message.HasField("counter_data"), message.HasField("meter_config"), message.HasField("time_since_last_hit")
+    )
 
     def encode() -> Iterator[p4r.Entity]:
         for info, table, entries in selected:
             if message.is_default_action:
                 yield from _default_entities(context, info, table, message)
             for entry in entries:
-                yield p4r.Entity(table_entry=_encode(context, info, entry, with_counter=with_counter))
+                yield p4r.Entity(table_entry=_encode(context, info, entry, wanted))
 
     return encode()
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What a read asks for besides the entry itself."""
+
+    counter: bool = False
+    meter: bool = False
+    idle_time: bool = False
+
+
+def encode_idle(context: Context, table: str, entry: TableEntry) -> p4r.TableEntry:
+    """Return what a notification says of an idle entry."""
+    info = context.catalog.tables_by_name[table]
+    return p4r.TableEntry(
+        table_id=info.table_id,
+        match=codec.encode_match(info.key, entry.match),
+        priority=entry.priority,
+        metadata=entry.metadata,
+        controller_metadata=entry.cookie,
+        idle_timeout_ns=entry.idle_timeout_ns,
+    )
 
 
 def select(context: Context, message: p4r.TableEntry) -> list[Selection]:
@@ -114,6 +212,8 @@ def select(context: Context, message: p4r.TableEntry) -> list[Selection]:
     infos = [catalog.table(message.table_id)] if message.table_id else list(catalog.tables.values())
     if not message.table_id and (message.match or message.HasField("action") or message.priority):
         raise invalid("a read of every table cannot filter by match, action or priority")
+    if message.HasField("meter_counter_data"):
+        raise unimplemented("counters by colour of a direct meter")
     if message.table_id:
         _check_read(infos[0], message)
     if message.is_default_action:
@@ -124,7 +224,7 @@ def select(context: Context, message: p4r.TableEntry) -> list[Selection]:
 def _filter(context: Context, info: TableInfo, message: p4r.TableEntry) -> list[TableEntry]:
     table = context.state.tables[info.spec.name]
     if message.match:
-        match = codec.decode_match(info, message.match)
+        match = codec.decode_match(info.key, message.match)
         entries = [entry for entry in _candidates(table, match, message.priority) if entry.match == match]
     else:
         entries = [entry for entry in table if message.priority in {0, entry.priority}]
@@ -145,14 +245,15 @@ def _candidates(table: Table, match: Match, priority: int) -> list[TableEntry]:
     return [] if found is None else [found]
 
 
-def _encode(context: Context, info: TableInfo, entry: TableEntry, *, with_counter: bool) -> p4r.TableEntry:
+def _encode(context: Context, info: TableInfo, entry: TableEntry, wanted: _Wanted) -> p4r.TableEntry:
     message = p4r.TableEntry(
         table_id=info.table_id,
-        match=codec.encode_match(info, entry.match),
+        match=codec.encode_match(info.key, entry.match),
         priority=entry.priority,
         metadata=entry.metadata,
         controller_metadata=entry.cookie,
         is_const=entry.is_const,
+        idle_timeout_ns=entry.idle_timeout_ns,
     )
     if entry.call is not None:
         message.action.action.CopyFrom(codec.encode_action(context.catalog, entry.call) or p4r.Action())
@@ -163,8 +264,12 @@ def _encode(context: Context, info: TableInfo, entry: TableEntry, *, with_counte
     elif entry.action_set is not None:
         action_set = codec.encode_action_set(context.catalog, entry.action_set)
         message.action.action_profile_action_set.CopyFrom(action_set)
-    if with_counter and info.has_counter:
+    if wanted.counter and info.has_counter:
         message.counter_data.CopyFrom(codec.encode_tally(entry.packets, entry.bytes))
+    if wanted.meter and entry.meter_config is not None:
+        message.meter_config.CopyFrom(codec.encode_meter(entry.meter_config))
+    if wanted.idle_time and info.spec.idle_timeout:
+        message.time_since_last_hit.elapsed_ns = max(0, context.control.now_ns() - entry.last_hit_us * 1_000)
     return message
 
 
@@ -189,42 +294,6 @@ def _default_entities(context: Context, info: TableInfo, table: Table, message: 
     yield p4r.Entity(table_entry=entry)
 
 
-def write_counter(context: Context, kind: UpdateKind, message: p4r.DirectCounterEntry) -> None:
-    """Set the direct counter of an entry; without data nothing changes."""
-    entry = message.table_entry
-    info = context.catalog.table(entry.table_id)
-    require_modify(kind, f"{info.spec.name}: a direct counter")
-    table = context.state.tables[info.spec.name]
-    _check_counter(info, entry)
-    match = codec.decode_match(info, entry.match)
-    _check_priority(table, entry.priority)
-    if table.get(match, entry.priority) is None:
-        raise P4RuntimeError(Code.NOT_FOUND, f"{info.spec.name}: no such entry")
-    if message.HasField("data"):
-        table.reset_tally(match, entry.priority, codec.decode_tally(message.data, info.spec.name))
-
-
-def read_counter(context: Context, message: p4r.DirectCounterEntry) -> Iterator[p4r.Entity]:
-    """Return the direct counters of the entries that `table_entry` selects; every table's where it is empty."""
-    wanted = message.table_entry
-    if wanted.table_id:
-        _check_counter(context.catalog.table(wanted.table_id), wanted)
-    selected = [item for item in select(context, wanted) if item[0].has_counter]
-    if wanted.match and not any(entries for _, _, entries in selected):
-        raise P4RuntimeError(Code.NOT_FOUND, f"{selected[0][0].spec.name}: no such entry")
-
-    def encode() -> Iterator[p4r.Entity]:
-        for info, _, entries in selected:
-            for entry in entries:
-                counter = p4r.DirectCounterEntry(data=codec.encode_tally(entry.packets, entry.bytes))
-                counter.table_entry.table_id = info.table_id
-                counter.table_entry.match.extend(codec.encode_match(info, entry.match))
-                counter.table_entry.priority = entry.priority
-                yield p4r.Entity(direct_counter_entry=counter)
-
-    return encode()
-
-
 def _nonzero(identifier: int, what: str, where: str) -> int:
     if not identifier:
         raise invalid(f"{where}: {what} id 0 is not valid")
@@ -237,33 +306,40 @@ def _check_keyless(info: TableInfo, kind: UpdateKind) -> None:
         raise invalid(f"{info.spec.name}: {name} of an entry, but the table has no key: only its default entry exists")
 
 
-def _check_priority(table: Table, priority: int) -> None:
+def check_priority(table: Table, priority: int) -> None:
+    """Raise INVALID_ARGUMENT unless the priority is one that the table's entries have."""
     if (priority > 0) is not table.needs_priority or priority < 0:
         wanted = "above 0" if table.needs_priority else "0"
         raise invalid(f"{table.spec.name}: priority {priority}: it must be {wanted}")
 
 
-def _check_unsupported(info: TableInfo, message: p4r.TableEntry) -> None:
+def _check_fields(info: TableInfo, message: p4r.TableEntry) -> None:
+    """Raise for direct resources and times that the table's entries, or its default entry, do not have."""
     where = info.spec.name
     if message.HasField("counter_data") and not info.has_counter:
         raise invalid(f"{where}: the table has no direct counter")
-    if message.HasField("meter_config") or message.HasField("meter_counter_data"):
-        raise unimplemented(f"{where}: direct meters")
-    if message.idle_timeout_ns or message.HasField("time_since_last_hit"):
-        if info.spec.idle_timeout and not message.is_default_action:
-            raise unimplemented(f"{where}: idle timeouts")
+    if message.HasField("meter_config") and info.meter_type is None:
+        raise invalid(f"{where}: the table has no direct meter")
+    if message.HasField("meter_counter_data"):
+        raise unimplemented(f"{where}: counters by colour")
+    if message.HasField("time_since_last_hit"):
+        raise invalid(f"{where}: time_since_last_hit cannot be written")
+    if message.idle_timeout_ns < 0:
+        raise invalid(f"{where}: an idle timeout cannot be negative")
+    if message.idle_timeout_ns and (message.is_default_action or not info.spec.idle_timeout):
         raise invalid(f"{where}: the entry cannot have an idle timeout")
+
+
+def _meter_config(info: TableInfo, message: p4r.TableEntry) -> MeterConfig | None:
+    if info.meter_type is None or not message.HasField("meter_config"):
+        return None
+    config = codec.decode_meter(message.meter_config, info.meter_type, info.spec.name)
+    check_config(config, info.spec.name)
+    return config
 
 
 def _check_read(info: TableInfo, message: p4r.TableEntry) -> None:
     if message.is_default_action and (message.match or message.priority):
         raise invalid(f"{info.spec.name}: a default entry has no match and no priority")
-    if message.HasField("time_since_last_hit"):
-        raise unimplemented(f"{info.spec.name}: idle timeouts")
-
-
-def _check_counter(info: TableInfo, entry: p4r.TableEntry) -> None:
-    if not info.has_counter:
-        raise invalid(f"{info.spec.name}: the table has no direct counter")
-    if entry.is_default_action:
-        raise unimplemented(f"{info.spec.name}: a direct counter of the default entry")
+    if message.HasField("time_since_last_hit") and (message.is_default_action or not info.spec.idle_timeout):
+        raise invalid(f"{info.spec.name}: the entry cannot have an idle timeout")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
@@ -12,7 +11,8 @@ import pytest
 from dataplane.fabric.topology import Topology
 from dataplane.fabric.virtual import VirtualFabric
 from dataplane.program.model import Program
-from dataplane.switch.pipeline import Dequeued, EgressResult, Frame, Output, Placement
+from dataplane.switch.pipeline import Dequeued, DigestMessage, EgressResult, Frame, Output, Placement
+from dataplane.switch.random_numbers import SplitMix
 from dataplane.switch.tables import ForwardingState
 
 MakeFabric = Callable[..., VirtualFabric]
@@ -22,7 +22,7 @@ class EmptyProgram:
     """A program without objects: the static pipeline reads none."""
 
     tables: dict[str, object] = {}  # noqa: RUF012 - stays empty
-    actions = profiles = counters = registers = tables
+    actions = profiles = counters = registers = meters = value_sets = tables
 
 
 class StaticPipeline:
@@ -31,6 +31,10 @@ class StaticPipeline:
     def __init__(self, ports: dict[bytes, int]) -> None:
         self.ports = ports
         self.drops: dict[str, int] = {}
+        self.parser_errors: dict[str, int] = {}
+
+    def take_digests(self) -> list[DigestMessage]:
+        return []
 
     def ingress(self, frames: Sequence[Frame], now_us: int) -> list[Placement]:
         found = []
@@ -63,7 +67,7 @@ def make_fabric() -> MakeFabric:
     def make(topology: Topology, **settings: Any) -> VirtualFabric:
         ports: dict[bytes, int] = {}
 
-        def pipeline(program: Program, state: ForwardingState, rng: random.Random) -> StaticPipeline:
+        def pipeline(program: Program, state: ForwardingState, rng: SplitMix) -> StaticPipeline:
             return StaticPipeline(dict(ports))
 
         fabric = VirtualFabric(topology, pipeline_factory=pipeline, **settings)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -12,7 +14,8 @@ from google.protobuf import text_format
 
 from dataplane.program.loader import load_program
 from dataplane.program.model import Program
-from dataplane.switch.p4runtime import Code, P4RuntimeCore, P4RuntimeError, StreamSession
+from dataplane.switch.p4runtime import Code, P4RuntimeCore, P4RuntimeError, P4RuntimeServer, StreamSession
+from dataplane.switch.pipeline import DigestMessage, PreparedProgram
 from dataplane.switch.tables import ForwardingState
 
 UpdateType: TypeAlias = p4r.Update.Type.ValueType
@@ -20,26 +23,47 @@ PushAction: TypeAlias = p4r.SetForwardingPipelineConfigRequest.Action.ValueType
 
 PROGRAMS = Path(__file__).parents[2] / "programs"
 DEVICE = 7
+PORTS = range(1, 9)
 
 
 class FakeSwitch:
-    """Runs nothing: commits make fresh state, packets out are kept."""
+    """Runs nothing: installs fresh state, keeps packets out, and has a clock that the test sets."""
 
     def __init__(self, device_id: int = DEVICE) -> None:
         self.device_id = device_id
         self.program: Program | None = None
         self.state: ForwardingState | None = None
         self.packets_out: list[bytes] = []
-        self.commits = 0
+        self.installs = 0
+        self.time_ns = 0
+        self.pauses: list[str] = []
         self._receiver: Callable[[bytes], None] | None = None
+        self._digest_receiver: Callable[[Sequence[DigestMessage]], None] | None = None
+        self._port_receiver: Callable[[int, bool], None] | None = None
 
-    def commit(self, program: Program, fill: Callable[[ForwardingState], None] | None = None) -> ForwardingState:
-        state = ForwardingState(program)
-        if fill is not None:
-            fill(state)
-        self.program, self.state = program, state
-        self.commits += 1
-        return state
+    def prepare(self, program: Program) -> PreparedProgram:
+        return PreparedProgram(program, ForwardingState(program))
+
+    def install(self, prepared: PreparedProgram) -> None:
+        self.program, self.state = prepared.program, prepared.state
+        self.installs += 1
+
+    def commit(self, program: Program) -> None:
+        self.install(self.prepare(program))
+
+    def has_port(self, port: int) -> bool:
+        return port in PORTS
+
+    def now_ns(self) -> int:
+        return self.time_ns
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        self.pauses.append("begin")
+        try:
+            yield
+        finally:
+            self.pauses.append("end")
 
     def packet_out(self, payload: bytes) -> None:
         self.packets_out.append(payload)
@@ -47,9 +71,25 @@ class FakeSwitch:
     def on_packet_in(self, receiver: Callable[[bytes], None]) -> None:
         self._receiver = receiver
 
+    def on_digests(self, receiver: Callable[[Sequence[DigestMessage]], None]) -> None:
+        self._digest_receiver = receiver
+
+    def on_port_status(self, receiver: Callable[[int, bool], None]) -> None:
+        self._port_receiver = receiver
+
     def packet_in(self, frame: bytes) -> None:
         assert self._receiver is not None
         self._receiver(frame)
+
+    def digests(self, *messages: DigestMessage) -> None:
+        assert self._digest_receiver is not None
+        self._digest_receiver(messages)
+
+    def set_port_status(self, port: int, up: bool) -> None:
+        assert self._port_receiver is not None
+        if self.state is not None:
+            self.state.set_port_status(port, up)
+        self._port_receiver(port, up)
 
 
 def read_config(stem: str = "p4rt_entities") -> p4r.ForwardingPipelineConfig:
@@ -191,3 +231,15 @@ def shell(switch: FakeSwitch, core: P4RuntimeCore, program: Program) -> Iterator
     shell = Shell(core, program.p4info)
     yield shell
     shell.session.close()
+
+
+@pytest.fixture
+def address(tmp_path: Path) -> str:
+    return f"unix:{tmp_path / 'p4rt.sock'}"
+
+
+@pytest.fixture
+def server(core: P4RuntimeCore, address: str) -> Iterator[P4RuntimeServer]:
+    with P4RuntimeServer(core, [address, "127.0.0.1:0"]) as running:
+        yield running
+    assert not [thread for thread in threading.enumerate() if thread.name == "p4runtime"]

@@ -214,3 +214,19 @@ def test_the_first_message_is_an_arbitration_update(core: P4RuntimeCore, switch:
         session.handle(p4r.StreamMessageRequest(packet=p4r.PacketOut(payload=b"x")))
     assert caught.value.code is Code.FAILED_PRECONDITION
     assert not switch.packets_out
+
+
+def test_a_role_configuration_is_refused_by_its_name(core: P4RuntimeCore) -> None:
+    request = hello(1, role="one")
+    request.arbitration.role.config.type_url = "type.googleapis.com/vendor.RoleConfig"
+    with pytest.raises(P4RuntimeError, match=r"vendor\.RoleConfig is not understood") as caught:
+        core.open_stream(lambda _: None).handle(request)
+    assert caught.value.code is Code.INVALID_ARGUMENT
+
+
+def test_reads_may_name_a_role_that_is_known(shell: Shell) -> None:
+    Controller(shell.core, 5, "one")
+    assert list(shell.core.read(p4r.ReadRequest(device_id=DEVICE, role="one"))) == []
+    with pytest.raises(P4RuntimeError) as caught:
+        shell.core.read(p4r.ReadRequest(device_id=DEVICE, role="two"))
+    assert caught.value.code is Code.NOT_FOUND

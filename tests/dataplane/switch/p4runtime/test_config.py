@@ -7,13 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 from finsy.proto import p4r
 
-from dataplane.program.model import Program
 from dataplane.switch.p4runtime import Code, P4RuntimeCore, P4RuntimeError
-from dataplane.switch.tables import ForwardingState
+from dataplane.switch.pipeline import PreparedProgram
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from tests.dataplane.switch.p4runtime.conftest import FakeSwitch, Shell
 
 Request = p4r.SetForwardingPipelineConfigRequest
@@ -185,10 +182,10 @@ def test_reconcile_with_the_same_program_does_not_touch_it(
     shell: Shell, switch: FakeSwitch, cookie: p4r.ForwardingPipelineConfig
 ) -> None:
     shell.insert(entry(shell))
-    state, commits = switch.state, switch.commits
+    state, installs = switch.state, switch.installs
     assert push(shell.core, Request.RECONCILE_AND_COMMIT, cookie) is Code.OK
     assert switch.state is state
-    assert switch.commits == commits
+    assert switch.installs == installs
     assert get(shell.core) == cookie
     assert shell.read(shell.entry("lpm_table")) == [entry(shell)]
 
@@ -215,14 +212,13 @@ def test_the_switch_never_runs_a_state_without_its_entries(
         assert push(shell.core, Request.VERIFY_AND_SAVE, changed) is Code.OK
     shell.insert(entry(shell))
     entries_at_exchange: list[int] = []
-    commit = switch.commit
+    install = switch.install
 
-    def observe(program: Program, fill: Callable[[ForwardingState], None] | None = None) -> ForwardingState:
-        state = commit(program, fill)
-        entries_at_exchange.append(len(state.tables["EntitiesIngress.lpm_table"]))
-        return state
+    def observe(prepared: PreparedProgram) -> None:
+        install(prepared)
+        entries_at_exchange.append(len(prepared.state.tables["EntitiesIngress.lpm_table"]))
 
-    monkeypatch.setattr(switch, "commit", observe)
+    monkeypatch.setattr(switch, "install", observe)
     request = (Request.COMMIT, None) if saved else (Request.RECONCILE_AND_COMMIT, changed)
     assert push(shell.core, *request) is Code.OK
     assert entries_at_exchange == [1]
@@ -264,11 +260,96 @@ def test_a_program_that_the_switch_took_by_itself_is_noticed(shell: Shell, switc
     assert not shell.read(shell.entry("lpm_table"))
 
 
-def test_other_atomicities_are_refused(shell: Shell) -> None:
-    request = shell.request(p4r.Update.INSERT, entry(shell))
-    for atomicity in (p4r.WriteRequest.ROLLBACK_ON_ERROR, p4r.WriteRequest.DATAPLANE_ATOMIC):
-        request.atomicity = atomicity
-        with pytest.raises(P4RuntimeError) as caught:
-            shell.core.write(request)
-        assert caught.value.code is Code.UNIMPLEMENTED
-    assert not shell.read(shell.entry("lpm_table"))
+def aging_entry(shell: Shell) -> p4r.Entity:
+    match = [p4r.FieldMatch(field_id=1, exact=p4r.FieldMatch.Exact(value=b"\x01"))]
+    rates = p4r.MeterConfig(cir=1, cburst=2, pir=3, pburst=4)
+    action = shell.action("forward_metered", b"\x01")
+    return shell.entry("aging_table", match, action=action, meter_config=rates, idle_timeout_ns=10_000_000)
+
+
+def other_entities(shell: Shell) -> list[p4r.Entity]:
+    """Return one of each kind of entity that is no table entry."""
+    rates = p4r.MeterConfig(cir=5, cburst=6, pir=7, pburst=8)
+    meter = p4r.MeterEntry(meter_id=shell.id("meters", "port_meter"), index=p4r.Index(index=1), config=rates)
+    values = p4r.ValueSetEntry(value_set_id=shell.id("value_sets", "control_types"))
+    values.members.add(match=[p4r.FieldMatch(field_id=1, exact=p4r.FieldMatch.Exact(value=b"\x05"))])
+    counts = p4r.CounterData(packet_count=3, byte_count=4)
+    counter = p4r.CounterEntry(counter_id=shell.id("counters", "port_counter"), index=p4r.Index(index=2), data=counts)
+    register = p4r.RegisterEntry(register_id=shell.id("registers", "wide_cells"), index=p4r.Index(index=1))
+    register.data.bitstring = bytes(range(1, 26))
+    return [
+        p4r.Entity(meter_entry=meter),
+        p4r.Entity(value_set_entry=values),
+        p4r.Entity(counter_entry=counter),
+        p4r.Entity(register_entry=register),
+    ]
+
+
+def fill(shell: Shell) -> list[p4r.Entity]:
+    """Write an entity of every kind; return them."""
+    digest = p4r.DigestEntry(digest_id=shell.id("digests", "learned_t"))
+    digest.config.max_timeout_ns = 9
+    replica = p4r.Replica(port=b"\x01")
+    replica.backup_replicas.add(port=b"\x02")
+    group = p4r.MulticastGroupEntry(multicast_group_id=1, replicas=[replica], metadata=b"m")
+    inserted = [
+        aging_entry(shell),
+        shell.member("ecmp", 1, shell.action("forward", b"\x03")),
+        p4r.Entity(digest_entry=digest),
+        p4r.Entity(packet_replication_engine_entry=p4r.PacketReplicationEngineEntry(multicast_group_entry=group)),
+    ]
+    shell.insert(*inserted)
+    shell.modify(*other_entities(shell))
+    return [*inserted, *other_entities(shell)]
+
+
+def read_back(shell: Shell) -> list[p4r.Entity]:
+    answers = shell.read(
+        shell.entry("aging_table", meter_config=p4r.MeterConfig()),
+        shell.member("ecmp", 1),
+        p4r.Entity(digest_entry=p4r.DigestEntry()),
+        p4r.Entity(
+            packet_replication_engine_entry=p4r.PacketReplicationEngineEntry(
+                multicast_group_entry=p4r.MulticastGroupEntry()
+            )
+        ),
+        *other_entities(shell),
+    )
+    return list(answers)
+
+
+def test_reconcile_keeps_every_kind_of_entity(
+    shell: Shell, switch: FakeSwitch, changed: p4r.ForwardingPipelineConfig
+) -> None:
+    written = fill(shell)
+    switch.set_port_status(1, False)
+    assert read_back(shell) == written
+    assert push(shell.core, Request.RECONCILE_AND_COMMIT, changed) is Code.OK
+    assert switch.installs == 2
+    assert read_back(shell) == written
+    assert switch.state is not None
+    assert [replica.port for replica in switch.state.multicast_groups[1]] == [2]
+    assert shell.core.tick(0) == 10_000_000  # the entry's time to live goes on
+
+
+def test_reconcile_refuses_a_program_without_the_digest_that_is_configured(
+    shell: Shell, switch: FakeSwitch, changed: p4r.ForwardingPipelineConfig
+) -> None:
+    fill(shell)
+    state = switch.state
+    changed.p4_device_config = changed.p4_device_config.replace(b"learned_t", b"spotted_t")
+    digest = changed.p4info.digests[0]
+    digest.preamble.name = digest.preamble.alias = "spotted_t"
+    assert push(shell.core, Request.RECONCILE_AND_COMMIT, changed) is Code.INVALID_ARGUMENT
+    assert switch.state is state
+
+
+def test_times_to_live_begin_with_the_commit(
+    shell: Shell, switch: FakeSwitch, cookie: p4r.ForwardingPipelineConfig
+) -> None:
+    assert push(shell.core, Request.VERIFY_AND_SAVE, cookie) is Code.OK
+    fill(shell)
+    assert shell.core.tick(50_000_000) is None
+    switch.time_ns = 50_000_000
+    assert push(shell.core, Request.COMMIT) is Code.OK
+    assert shell.core.tick(50_000_000) == 60_000_000

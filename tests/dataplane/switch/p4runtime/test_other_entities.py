@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from finsy.proto import p4d, p4r
 
-from dataplane.switch.p4runtime import Code
-from dataplane.switch.tables import CloneSession, ForwardingState, Replica
+from dataplane.switch.p4runtime import Code, P4RuntimeError
+from dataplane.switch.tables import CloneSession, CounterArray, Replica
 
 if TYPE_CHECKING:
     from tests.dataplane.switch.p4runtime.conftest import FakeSwitch, Shell
@@ -40,24 +40,21 @@ def session_entity(session_id: int, *replicas: p4r.Replica, cos: int = 0, length
     return p4r.Entity(packet_replication_engine_entry=p4r.PacketReplicationEngineEntry(clone_session_entry=entry))
 
 
-class _LockedCells(list[int]):
-    """Counter cells that may only be read by who holds the lock."""
-
-    def __init__(self, cells: list[int], state: ForwardingState) -> None:
-        super().__init__(cells)
-        self._state = state
-
-    def __getitem__(self, index: Any) -> Any:
-        assert self._state.lock._is_owned()  # type: ignore[attr-defined]  # what threading.Condition asks, too
-        return super().__getitem__(index)
-
-
-def test_counts_are_read_under_the_lock_so_that_packets_and_bytes_agree(shell: Shell, switch: FakeSwitch) -> None:
+def test_counts_are_read_under_the_lock_so_that_packets_and_bytes_agree(
+    shell: Shell, switch: FakeSwitch, monkeypatch: pytest.MonkeyPatch
+) -> None:
     state = switch.state
     assert state is not None
-    counter = next(iter(state.counters.values()))
-    counter.packets, counter.bytes = _LockedCells(counter.packets, state), _LockedCells(counter.bytes, state)
-    assert len(shell.read(p4r.Entity(counter_entry=p4r.CounterEntry()))) >= counter.spec.size
+    owned: list[bool] = []
+    read = CounterArray.read
+
+    def observe(counter: CounterArray, index: int) -> tuple[int, int]:
+        owned.append(state.lock._is_owned())  # type: ignore[attr-defined]  # what threading.Condition asks, too
+        return read(counter, index)
+
+    monkeypatch.setattr(CounterArray, "read", observe)
+    assert len(shell.read(p4r.Entity(counter_entry=p4r.CounterEntry()))) == 8
+    assert owned == [True] * 8
 
 
 def test_members_groups_and_the_entries_over_them(shell: Shell, switch: FakeSwitch) -> None:
@@ -110,7 +107,7 @@ def test_refused_groups(shell: Shell) -> None:
     shell.insert(shell.member("ecmp", 1, shell.action("forward", b"\x01")))
     shell.insert(shell.group("ecmp", 1, (1, 1), max_size=4))
     watched = shell.group("ecmp", 2, (1, 1), max_size=4)
-    watched.action_profile_group.members[0].watch_port = b"\x01"
+    watched.action_profile_group.members[0].watch_port = b"\x63"
     refused = [
         (INSERT, shell.group("ecmp", 1, max_size=4), Code.ALREADY_EXISTS),
         (INSERT, shell.group("ecmp", 0, max_size=4), Code.INVALID_ARGUMENT),
@@ -120,7 +117,7 @@ def test_refused_groups(shell: Shell) -> None:
         (INSERT, shell.group("ecmp", 2, (1, 5), max_size=4), Code.RESOURCE_EXHAUSTED),
         (INSERT, shell.group("ecmp", 2, max_size=5), Code.INVALID_ARGUMENT),
         (INSERT, shell.group("ecmp", 2, max_size=0), Code.INVALID_ARGUMENT),
-        (INSERT, watched, Code.UNIMPLEMENTED),
+        (INSERT, watched, Code.INVALID_ARGUMENT),
         (INSERT, shell.group("next_hops", 2), Code.INVALID_ARGUMENT),
         (MODIFY, shell.group("ecmp", 1, max_size=3), Code.INVALID_ARGUMENT),
         (MODIFY, shell.group("ecmp", 2, max_size=4), Code.NOT_FOUND),
@@ -151,7 +148,7 @@ def test_refused_action_sets(shell: Shell) -> None:
     for entity, code in (
         (one_shot(shell, 0), Code.INVALID_ARGUMENT),
         (one_shot(shell, 5), Code.INVALID_ARGUMENT),
-        (one_shot(shell, 1, watch_port=b"\x01"), Code.UNIMPLEMENTED),
+        (one_shot(shell, 1, watch_port=b"\x63"), Code.INVALID_ARGUMENT),
         (mode, Code.UNIMPLEMENTED),
     ):
         assert shell.refusal(INSERT, entity) is code
@@ -218,7 +215,7 @@ def test_registers(shell: Shell, switch: FakeSwitch) -> None:
     assert switch.state is not None
     assert switch.state.registers["EntitiesIngress.signed_cells"] == [0xFFFF] * 4
     assert shell.read(cell(shell, "signed_cells", 0)) == [cell(shell, "signed_cells", 0, b"\xff")]
-    assert len(shell.read(p4r.Entity(register_entry=p4r.RegisterEntry()))) == 8
+    assert len(shell.read(p4r.Entity(register_entry=p4r.RegisterEntry()))) == 10
 
 
 def test_refused_registers(shell: Shell) -> None:
@@ -277,7 +274,9 @@ def test_sessions_that_the_switch_made_itself_are_read_too(shell: Shell, switch:
 def test_refused_replication(shell: Shell, make: Callable[..., p4r.Entity]) -> None:
     replica = p4r.Replica(port=b"\x01")
     backup = p4r.Replica(port=b"\x01")
-    backup.backup_replicas.add(port=b"\x02")
+    backup.backup_replicas.add(port=b"\x01", instance=2)
+    twice = p4r.Replica(port=b"\x01")
+    twice.backup_replicas.add(port=b"\x02")
     shell.insert(make(1, replica))
     for kind, entity, code in (
         (INSERT, make(1, replica), Code.ALREADY_EXISTS),
@@ -291,7 +290,8 @@ def test_refused_replication(shell: Shell, make: Callable[..., p4r.Entity]) -> N
         (INSERT, make(2, p4r.Replica(port=b"\x02\x00")), Code.OUT_OF_RANGE),
         (INSERT, make(2, p4r.Replica(egress_port=512)), Code.INVALID_ARGUMENT),
         (INSERT, make(2, p4r.Replica(port=b"\x01", instance=1 << 16)), Code.INVALID_ARGUMENT),
-        (INSERT, make(2, backup), Code.UNIMPLEMENTED),
+        (INSERT, make(2, backup), Code.INVALID_ARGUMENT),
+        (INSERT, make(2, twice, p4r.Replica(port=b"\x02")), Code.INVALID_ARGUMENT),
     ):
         assert shell.refusal(kind, entity) is code
     assert shell.read(make(0)) == [make(1, replica)]
@@ -305,15 +305,60 @@ def test_refused_sessions(shell: Shell) -> None:
     assert shell.read_refusal(empty) is Code.INVALID_ARGUMENT
 
 
-def test_entities_that_the_switch_does_not_have(shell: Shell) -> None:
-    everything = [
-        p4r.Entity(extern_entry=p4r.ExternEntry()),
-        p4r.Entity(meter_entry=p4r.MeterEntry()),
-        p4r.Entity(direct_meter_entry=p4r.DirectMeterEntry()),
-        p4r.Entity(value_set_entry=p4r.ValueSetEntry()),
-        p4r.Entity(digest_entry=p4r.DigestEntry()),
-    ]
-    assert shell.read(*everything) == []
-    for entity in everything:
-        assert shell.refusal(MODIFY, entity) is Code.UNIMPLEMENTED
-    assert shell.read_refusal(p4r.Entity(meter_entry=p4r.MeterEntry(meter_id=4))) is Code.NOT_FOUND
+def test_externs_are_refused_by_number(shell: Shell) -> None:
+    assert shell.read(p4r.Entity(extern_entry=p4r.ExternEntry())) == []
+    extern = p4r.Entity(extern_entry=p4r.ExternEntry(extern_type_id=0x81))
+    for kind in (INSERT, MODIFY, DELETE):
+        assert shell.refusal(kind, extern) is Code.UNIMPLEMENTED
+    assert shell.read_refusal(extern) is Code.UNIMPLEMENTED
+    with pytest.raises(P4RuntimeError, match="extern type 0x00000081"):
+        shell.read(extern)
+
+
+def test_wide_registers(shell: Shell, switch: FakeSwitch) -> None:
+    value = bytes(range(1, 26))
+    shell.modify(cell(shell, "wide_cells", 1, value))
+    assert shell.read(cell(shell, "wide_cells", 1)) == [cell(shell, "wide_cells", 1, value)]
+    assert switch.state is not None
+    assert switch.state.registers["EntitiesIngress.wide_cells"][1] == int.from_bytes(value, "big")
+    assert shell.refusal(MODIFY, cell(shell, "wide_cells", 0, b"\x01" + bytes(25))) is Code.OUT_OF_RANGE
+
+
+def value_set(shell: Shell, *values: int) -> p4r.Entity:
+    entry = p4r.ValueSetEntry(value_set_id=shell.id("value_sets", "control_types"))
+    for value in values:
+        exact = p4r.FieldMatch.Exact(value=value.to_bytes(2, "big").lstrip(b"\0") or b"\0")
+        entry.members.add(match=[p4r.FieldMatch(field_id=1, exact=exact)])
+    return p4r.Entity(value_set_entry=entry)
+
+
+def test_value_sets(shell: Shell, switch: FakeSwitch) -> None:
+    assert shell.read(value_set(shell)) == [value_set(shell)]
+    shell.modify(value_set(shell, 0x88CC, 5))
+    assert switch.state is not None
+    held = switch.state.value_sets["EntitiesParser.control_types"]
+    assert held.contains((0x88CC,))
+    assert not held.contains((6,))
+    assert shell.read(p4r.Entity(value_set_entry=p4r.ValueSetEntry())) == [value_set(shell, 0x88CC, 5)]
+    shell.modify(value_set(shell))
+    assert not held.contains((5,))
+
+
+def test_refused_value_sets(shell: Shell) -> None:
+    shell.modify(value_set(shell, 9))
+    wide, missing = value_set(shell, 1), value_set(shell, 1)
+    wide.value_set_entry.members[0].match[0].exact.value = b"\x01\x00\x00"
+    missing.value_set_entry.members[0].ClearField("match")
+    for kind, entity, code in (
+        (INSERT, value_set(shell, 1), Code.INVALID_ARGUMENT),
+        (DELETE, value_set(shell), Code.INVALID_ARGUMENT),
+        (MODIFY, value_set(shell, 1, 1), Code.ALREADY_EXISTS),
+        (MODIFY, value_set(shell, 1, 2, 3, 4, 5), Code.RESOURCE_EXHAUSTED),
+        (MODIFY, wide, Code.OUT_OF_RANGE),
+        (MODIFY, missing, Code.INVALID_ARGUMENT),
+        (MODIFY, p4r.Entity(value_set_entry=p4r.ValueSetEntry(value_set_id=3)), Code.NOT_FOUND),
+        (MODIFY, p4r.Entity(value_set_entry=p4r.ValueSetEntry()), Code.INVALID_ARGUMENT),
+    ):
+        assert shell.refusal(kind, entity) is code
+    assert shell.read(value_set(shell)) == [value_set(shell, 9)]
+    assert shell.read_refusal(p4r.Entity(value_set_entry=p4r.ValueSetEntry(value_set_id=3))) is Code.NOT_FOUND

@@ -21,7 +21,7 @@ def header(*widths: int) -> PacketHeader:
     info = p4i.ControllerPacketMetadata(preamble=p4i.Preamble(name="packet_out"))
     for number, width in enumerate(widths, 1):
         info.metadata.add(id=number, name=f"field{number}", bitwidth=width)
-    return PacketHeader(info)
+    return PacketHeader("packet_out", [(item.id, item.name, item.bitwidth) for item in info.metadata])
 
 
 def fields(*values: bytes) -> list[p4r.PacketMetadata]:

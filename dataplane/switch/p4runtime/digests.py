@@ -1,0 +1,155 @@
+"""What a program learns: digest messages bundled into lists, duplicates held back until acknowledged (section 9.8).
+
+Times are nanoseconds on the switch's clock and always arguments; nothing here waits or sends.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+Values = tuple[int, ...]
+
+MAX_LIST_MESSAGES = 4_096
+"""Messages in a list where `max_list_size` sets no smaller limit."""
+
+MAX_UNACKNOWLEDGED = 65_536
+"""Messages that wait for an acknowledgement before the oldest list is forgotten, as if it had timed out."""
+
+
+@dataclass(frozen=True, slots=True)
+class DigestConfig:
+    """How messages are bundled.
+
+    `max_timeout_ns`: the longest a message waits; `max_list_size`: the longest list, 0 for any; `ack_timeout_ns`: how
+    long duplicates of what was sent are held back without an acknowledgement.
+    """
+
+    max_timeout_ns: int = 0
+    max_list_size: int = 0
+    ack_timeout_ns: int = 0
+
+    @property
+    def list_limit(self) -> int:
+        """The number of messages that makes a list complete."""
+        return min(self.max_list_size or MAX_LIST_MESSAGES, MAX_LIST_MESSAGES)
+
+
+@dataclass(frozen=True, slots=True)
+class LearnedList:
+    """A list that is to be sent."""
+
+    list_id: int
+    messages: tuple[Values, ...]
+
+
+@dataclass(slots=True)
+class _Sent:
+    """A list that was sent and not acknowledged."""
+
+    sent_ns: int
+    messages: tuple[Values, ...]
+
+
+class Learner:
+    """One digest: its configuration, the list that is being filled and the lists that wait for an acknowledgement.
+
+    Every method may be called from any thread. Nothing is learned while `config` is None.
+    """
+
+    def __init__(self) -> None:
+        self._config: DigestConfig | None = None
+        self._lock = threading.Lock()
+        self._last_list_id = 0
+        self._buffer: dict[Values, None] = {}
+        self._buffered_since_ns = 0
+        self._sent: dict[int, _Sent] = {}  # by list id, the oldest first
+        self._held_back: dict[Values, int] = {}  # message -> list id
+
+    @property
+    def config(self) -> DigestConfig | None:
+        """How messages are bundled; None while learning is off."""
+        return self._config
+
+    def configure(self, config: DigestConfig | None) -> None:
+        """Change the configuration; None forgets what was learned and not sent, and what was sent."""
+        with self._lock:
+            self._config = config
+            if config is None:
+                self._buffer.clear()
+                self._forget_sent()
+
+    def learn(self, messages: Sequence[Values], now_ns: int) -> list[LearnedList]:
+        """Take messages; return the lists that they complete. Duplicates of what waits or was sent are left out."""
+        complete: list[LearnedList] = []
+        with self._lock:
+            config = self._config
+            if config is None:
+                return complete
+            self._expire(config, now_ns)
+            for message in messages:
+                if message in self._held_back or message in self._buffer:
+                    continue
+                if not self._buffer:
+                    self._buffered_since_ns = now_ns
+                self._buffer[message] = None
+                if len(self._buffer) >= config.list_limit or not config.max_timeout_ns:
+                    complete.append(self._close_list(config, now_ns))
+        return complete
+
+    def tick(self, now_ns: int) -> list[LearnedList]:
+        """Return the lists that have waited long enough, and let go of what was not acknowledged in time."""
+        with self._lock:
+            config = self._config
+            if config is None:
+                return []
+            self._expire(config, now_ns)
+            if self._buffer and now_ns - self._buffered_since_ns >= config.max_timeout_ns:
+                return [self._close_list(config, now_ns)]
+            return []
+
+    def next_due_ns(self) -> int | None:
+        """Return when a list has to be sent, or None; what times out unacknowledged needs no wake-up of its own."""
+        with self._lock:
+            if self._config is None or not self._buffer:
+                return None
+            return self._buffered_since_ns + self._config.max_timeout_ns
+
+    def acknowledge(self, list_id: int) -> bool:
+        """Let a list's messages be learned again; return whether such a list was ever sent."""
+        with self._lock:
+            self._let_go(list_id)
+            return 0 < list_id <= self._last_list_id
+
+    def start_over(self) -> None:
+        """Let everything that was sent be learned again, for a client that has not seen it."""
+        with self._lock:
+            self._forget_sent()
+
+    def _close_list(self, config: DigestConfig, now_ns: int) -> LearnedList:
+        self._last_list_id += 1
+        closed = LearnedList(self._last_list_id, tuple(self._buffer))
+        self._buffer.clear()
+        if config.ack_timeout_ns:
+            self._sent[closed.list_id] = _Sent(now_ns, closed.messages)
+            self._held_back.update(dict.fromkeys(closed.messages, closed.list_id))
+            while len(self._held_back) > MAX_UNACKNOWLEDGED:
+                self._let_go(next(iter(self._sent)))
+        return closed
+
+    def _expire(self, config: DigestConfig, now_ns: int) -> None:
+        while self._sent:
+            list_id, oldest = next(iter(self._sent.items()))
+            if now_ns - oldest.sent_ns < config.ack_timeout_ns:
+                return
+            self._let_go(list_id)
+
+    def _let_go(self, list_id: int) -> None:
+        sent = self._sent.pop(list_id, None)
+        for message in () if sent is None else sent.messages:
+            del self._held_back[message]
+
+    def _forget_sent(self) -> None:
+        self._sent.clear()
+        self._held_back.clear()

@@ -1,0 +1,121 @@
+"""DirectCounterEntry and DirectMeterEntry: what belongs to one table entry (sections 9.3.1 and 9.4.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from finsy.proto import p4r
+
+from dataplane.switch.p4runtime import codec
+from dataplane.switch.p4runtime.catalog import TableInfo
+from dataplane.switch.p4runtime.context import Context, Undo, UpdateKind, require_modify
+from dataplane.switch.p4runtime.entities import tables
+from dataplane.switch.p4runtime.errors import Code, P4RuntimeError, invalid, unimplemented
+from dataplane.switch.tables import Table, TableEntry
+
+
+def write_counter(context: Context, kind: UpdateKind, message: p4r.DirectCounterEntry) -> None:
+    """Set the direct counter of an entry; without data nothing changes."""
+    info = context.catalog.table(message.table_entry.table_id)
+    require_modify(kind, f"{info.spec.name}: a direct counter")
+    _check_counter(info, message.table_entry)
+    table, present = _present(context, info, message.table_entry)
+    if message.HasField("data"):
+        table.reset_tally(present.match, present.priority, codec.decode_tally(message.data, info.spec.name))
+
+
+def write_meter(context: Context, kind: UpdateKind, message: p4r.DirectMeterEntry) -> None:
+    """Set the direct meter of an entry; without configuration all packets are green."""
+    info = context.catalog.table(message.table_entry.table_id)
+    where = info.spec.name
+    require_modify(kind, f"{where}: a direct meter")
+    _check_meter(info, message)
+    table, present = _present(context, info, message.table_entry)
+    config = None
+    if message.HasField("config") and info.meter_type is not None:
+        config = codec.decode_meter(message.config, info.meter_type, where)
+    table.write_meter(present.match, present.priority, config)
+
+
+def undo(context: Context, message: p4r.DirectCounterEntry | p4r.DirectMeterEntry) -> Undo:
+    """Return what gives the entry its present counts and meter configuration."""
+    return tables.undo(context, message.table_entry)
+
+
+def read_counter(context: Context, message: p4r.DirectCounterEntry) -> Iterator[p4r.Entity]:
+    """Return the direct counters of the entries that `table_entry` selects; every table's where it is empty."""
+    wanted = message.table_entry
+    if wanted.table_id:
+        _check_counter(context.catalog.table(wanted.table_id), wanted)
+    selected = _select(context, wanted, [info for info in context.catalog.tables.values() if info.has_counter])
+
+    def encode() -> Iterator[p4r.Entity]:
+        for info, entry in selected:
+            counter = p4r.DirectCounterEntry(data=codec.encode_tally(entry.packets, entry.bytes))
+            _name(counter.table_entry, info, entry)
+            yield p4r.Entity(direct_counter_entry=counter)
+
+    return encode()
+
+
+def read_meter(context: Context, message: p4r.DirectMeterEntry) -> Iterator[p4r.Entity]:
+    """Return the direct meters of the entries that `table_entry` selects; every table's where it is empty."""
+    wanted = message.table_entry
+    if wanted.table_id:
+        _check_meter(context.catalog.table(wanted.table_id), message)
+    elif message.HasField("counter_data"):
+        raise unimplemented("counters by colour of a direct meter")
+    metered = [info for info in context.catalog.tables.values() if info.meter_type is not None]
+    selected = _select(context, wanted, metered)
+
+    def encode() -> Iterator[p4r.Entity]:
+        for info, entry in selected:
+            meter = p4r.DirectMeterEntry()
+            _name(meter.table_entry, info, entry)
+            if entry.meter_config is not None:
+                meter.config.CopyFrom(codec.encode_meter(entry.meter_config))
+            yield p4r.Entity(direct_meter_entry=meter)
+
+    return encode()
+
+
+def _select(context: Context, wanted: p4r.TableEntry, infos: list[TableInfo]) -> list[tuple[TableInfo, TableEntry]]:
+    """Return the entries that a read names; raise NOT_FOUND if it names a match that no entry has."""
+    names = {info.spec.name for info in infos}
+    selected = [item for item in tables.select(context, wanted) if item[0].spec.name in names]
+    found = [(info, entry) for info, _, entries in selected for entry in entries]
+    if wanted.match and not found:
+        raise P4RuntimeError(Code.NOT_FOUND, f"{selected[0][0].spec.name}: no such entry")
+    return found
+
+
+def _present(context: Context, info: TableInfo, wanted: p4r.TableEntry) -> tuple[Table, TableEntry]:
+    table = context.state.tables[info.spec.name]
+    match = codec.decode_match(info.key, wanted.match)
+    tables.check_priority(table, wanted.priority)
+    entry = table.get(match, wanted.priority)
+    if entry is None:
+        raise P4RuntimeError(Code.NOT_FOUND, f"{info.spec.name}: no such entry")
+    return table, entry
+
+
+def _name(message: p4r.TableEntry, info: TableInfo, entry: TableEntry) -> None:
+    message.table_id, message.priority = info.table_id, entry.priority
+    message.match.extend(codec.encode_match(info.key, entry.match))
+
+
+def _check_counter(info: TableInfo, entry: p4r.TableEntry) -> None:
+    if not info.has_counter:
+        raise invalid(f"{info.spec.name}: the table has no direct counter")
+    if entry.is_default_action:
+        raise unimplemented(f"{info.spec.name}: a direct counter of the default entry")
+
+
+def _check_meter(info: TableInfo, message: p4r.DirectMeterEntry) -> None:
+    where = info.spec.name
+    if info.meter_type is None:
+        raise invalid(f"{where}: the table has no direct meter")
+    if message.table_entry.is_default_action:
+        raise unimplemented(f"{where}: a direct meter of the default entry")
+    if message.HasField("counter_data"):
+        raise unimplemented(f"{where}: counters by colour")

@@ -1,0 +1,149 @@
+"""Emits the deparser: checksums are brought up to date, then the valid headers are written in order."""
+
+from __future__ import annotations
+
+from llvmlite import ir
+
+from dataplane.program.model import Checksum
+from dataplane.program.operations import RegisterRead, RegisterWrite
+from dataplane.switch.abi import Packet
+from dataplane.switch.compiler.calculations import emit_calculation, payload_size
+from dataplane.switch.compiler.expressions import Expressions
+from dataplane.switch.compiler.fields import Header, header_of, resize
+from dataplane.switch.compiler.parser import bits_before_varbit
+from dataplane.switch.compiler.primitives import emit_primitives
+from dataplane.switch.compiler.routine import I32, I64, Emission, Routine, u32, u64
+from dataplane.switch.compiler.varbits import put_together
+
+NO_ROOM = 0xFFFF_FFFF
+"""What the deparser returns where headers and payload do not fit."""
+
+FAULT = 0xFFFF_FF00
+"""What it returns, with a `Reason` added, where a primitive or a checksum's condition is a fault."""
+
+
+def emit_verification(routine: Routine) -> ir.Value:
+    """Return whether all checksums hold whose header is valid and whose condition is met."""
+    builder, expressions = routine.builder, Expressions(routine)
+    wrong, done = routine.block(), routine.block()
+    for item in routine.program.checksums:
+        if item.verify:
+            _verify_one(routine, expressions, item, wrong)
+    right_end = builder.block
+    builder.branch(done)
+    builder.position_at_end(wrong)
+    builder.branch(done)
+    builder.position_at_end(done)
+    holds = builder.phi(I32)
+    holds.add_incoming(u32(1), right_end)
+    holds.add_incoming(u32(0), wrong)
+    return holds
+
+
+def _verify_one(routine: Routine, expressions: Expressions, item: Checksum, wrong: ir.Block) -> None:
+    builder, header = routine.builder, header_of(routine, item.target)
+    following, asked, computed = routine.block(), routine.block(), routine.block()
+    builder.cbranch(header.is_valid(), asked, following)
+    builder.position_at_end(asked)
+    if item.condition is None:
+        builder.branch(computed)
+    else:
+        builder.cbranch(expressions.truth(item.condition), computed, following)
+    builder.position_at_end(computed)
+    value, field = emit_calculation(routine, item.calculation), header.load(item.target.field)
+    bits = max(value.type.width, field.type.width)
+    equal = builder.icmp_unsigned("==", resize(routine, value, bits), resize(routine, field, bits))
+    builder.cbranch(equal, following, wrong)
+    builder.position_at_end(following)
+
+
+def _update(routine: Routine, expressions: Expressions) -> None:
+    """Set all checksums whose condition is met; those over a payload leave out what truncation cuts off."""
+    builder = routine.builder
+    for item in routine.program.checksums:
+        if not item.update:
+            continue
+        following = routine.block()
+        if item.condition is not None:
+            asked = routine.block()
+            builder.cbranch(expressions.truth(item.condition), asked, following)
+            builder.position_at_end(asked)
+        value = emit_calculation(routine, item.calculation, _kept_payload(routine))
+        expressions.store_value(item.target, value, 64)
+        routine.go(following)
+
+
+def _kept_payload(routine: Routine) -> ir.Value:
+    builder = routine.builder
+    whole, limit = payload_size(routine), builder.zext(routine.packet_field("truncate"), I64)
+    return builder.select(builder.icmp_unsigned("<", limit, whole), limit, whole)
+
+
+def emit_deparser(emission: Emission, function: ir.Function) -> None:
+    """Emit the function (machine, packet, out, capacity) -> length, NO_ROOM, or FAULT + reason."""
+    deparser = emission.program.deparser
+    numbers = {name: number for number, name in enumerate(emission.program.registers)}
+    touched = {item.register for item in deparser.primitives if isinstance(item, RegisterRead | RegisterWrite)}
+    routine = Routine(emission, function, deparser.name, registers=[numbers[name] for name in touched])
+    expressions, builder = Expressions(routine), routine.builder
+    length = routine.local(I32)
+    _update(routine, expressions)
+    emit_primitives(routine, expressions, deparser.primitives)
+    _write(routine, length)
+    builder.branch(routine.end)
+    builder.position_at_end(routine.end)
+    routine.unlock(routine.held)
+    outcome = builder.load(routine.outcome, typ=I32)
+    fine = builder.icmp_unsigned("==", outcome, u32(0))
+    builder.ret(builder.select(fine, builder.load(length, typ=I32), builder.or_(outcome, u32(FAULT))))
+
+
+def _write(routine: Routine, length: ir.Value) -> None:
+    """Write headers and payload if there is room, and store how many bytes that are, or NO_ROOM."""
+    builder = routine.builder
+    out, capacity = routine.function.args[2:4]
+    payload = payload_size(routine)
+    total = builder.add(builder.zext(header_bytes(routine), I64), payload)
+    builder.store(u32(NO_ROOM), length)
+    writing = routine.block()
+    fits = builder.icmp_unsigned("<=", total, builder.zext(capacity, I64))
+    builder.cbranch(fits, writing, routine.end).set_weights([1 << 20, 1])
+    builder.position_at_end(writing)
+    builder.store(builder.trunc(total, I32), length)
+    cursor = routine.local(I64)
+    builder.store(u64(0), cursor)
+    for name in routine.program.deparser.order:
+        header = header_of(routine, name)
+        with builder.if_then(header.is_valid()):
+            at = builder.load(cursor, typ=I64)
+            _write_header(header, routine.offset(out, at))
+            builder.store(builder.add(at, builder.zext(header.wire_bytes(), I64)), cursor)
+    target = routine.offset(out, builder.load(cursor, typ=I64))
+    parsed = builder.zext(routine.load_member(Packet, routine.packet, "parsed"), I64)
+    routine.copy(target, routine.offset(routine.packet_field("data"), parsed), payload, ("frame", "frame"))
+
+
+def header_bytes(routine: Routine) -> ir.Value:
+    """Return how many bytes of headers would be written."""
+    builder = routine.builder
+    total: ir.Value = u32(0)
+    for name in routine.program.deparser.order:
+        header = header_of(routine, name)
+        total = builder.add(total, builder.select(header.is_valid(), header.wire_bytes(), u32(0)))
+    return total
+
+
+def _write_header(header: Header, target: ir.Value) -> None:
+    routine, place, kinds = header.routine, header.place, ("frame", "region")
+    if place.length is None:
+        routine.copy(target, header.data(), place.size, kinds)
+        return
+    before, count = bits_before_varbit(header), header.varbit_bytes()
+    if before % 8:
+        arguments = [target, header.data(), header.varbit(), u64(before), count, u64(place.size)]
+        routine.builder.call(routine.module.function(put_together), arguments)
+        return
+    routine.copy(target, header.data(), before // 8, kinds)
+    varbit = routine.offset(target, before // 8)
+    routine.copy(varbit, header.varbit(), count, kinds)
+    routine.copy(routine.offset(varbit, count), header.data(before // 8), place.size - before // 8, kinds)

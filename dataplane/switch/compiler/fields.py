@@ -1,0 +1,239 @@
+"""Headers and fields at run time: where they are, loading them, storing them.
+
+A header's field is loaded as the machine integer that covers it, turned to the machine's byte order, shifted and cut;
+storing puts it back among its neighbours. Loads and stores may touch bytes behind the field, never behind the region.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from llvmlite import ir
+
+from dataplane.program.model import VALID, FieldSpec
+from dataplane.program.operations import FieldRef
+from dataplane.switch.compiler.layout import FieldPlace, HeaderPlace, Strides
+from dataplane.switch.compiler.ranges import MAX_BITS, machine_bits
+from dataplane.switch.compiler.routine import BYTE, I32, I64, Routine, integer, u32, u64
+
+_STILL = Strides(0, 0, 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """A header, or the element of a stack at a run-time `index`: `place` is then that of element 0."""
+
+    routine: Routine
+    place: HeaderPlace
+    index: ir.Value | None = None
+    strides: Strides = _STILL
+    base: ir.Value | None = None
+    """Another packet's region than the routine's own."""
+
+    def _at(self, start: int, stride: int) -> ir.Value:
+        routine = self.routine
+        region = routine.region if self.base is None else self.base
+        if self.index is None or stride == 0:
+            return routine.offset(region, start)
+        distance = routine.builder.add(routine.builder.mul(self.index, u64(stride)), u64(start))
+        return routine.offset(region, distance)
+
+    def data(self, offset: int = 0) -> ir.Value:
+        """Return a pointer to the header's bytes."""
+        return self._at(self.place.data + offset, self.strides.data)
+
+    def varbit(self) -> ir.Value:
+        """Return a pointer to the bytes of the varbit."""
+        return self._at(self.place.varbit, self.strides.varbit)
+
+    def is_valid(self) -> ir.Value:
+        """Return the valid bit as a truth value."""
+        if self.place.valid is None:
+            return ir.Constant(integer(1), 1)
+        return self.routine.builder.trunc(self.valid_byte(), integer(1))
+
+    def valid_byte(self) -> ir.Value:
+        """Return the valid bit as a byte."""
+        if self.place.valid is None:
+            return ir.Constant(BYTE, 1)
+        return self.routine.load(self._at(self.place.valid, self.strides.valid), BYTE, "region")
+
+    def set_valid_byte(self, value: ir.Value) -> None:
+        """Set the valid bit; metadata stay valid."""
+        if self.place.valid is not None:
+            self.routine.store(value, self._at(self.place.valid, self.strides.valid), "region")
+
+    def make_valid(self) -> None:
+        """Set the valid bit; the other headers of a union become invalid."""
+        self.set_valid_byte(ir.Constant(BYTE, 1))
+        for rival in self.place.rivals:
+            self.routine.store(ir.Constant(BYTE, 0), self._at(rival, self.strides.valid), "region")
+
+    def make_invalid(self) -> None:
+        """Clear the valid bit."""
+        self.set_valid_byte(ir.Constant(BYTE, 0))
+
+    def varbit_bits(self) -> ir.Value:
+        """Return the length of the varbit in bits; 0 where there is none."""
+        if self.place.length is None:
+            return u32(0)
+        return self.routine.load(self._at(self.place.length, self.strides.length), I32, "region")
+
+    def set_varbit_bits(self, value: ir.Value) -> None:
+        """Set the length of the varbit in bits."""
+        if self.place.length is not None:
+            self.routine.store(value, self._at(self.place.length, self.strides.length), "region")
+
+    def varbit_bytes(self) -> ir.Value:
+        """Return the length of the varbit in bytes, as 64 bits."""
+        builder = self.routine.builder
+        return builder.zext(builder.lshr(self.varbit_bits(), u32(3)), I64)
+
+    def wire_bytes(self) -> ir.Value:
+        """Return how long the header is on the wire, as 32 bits."""
+        if self.place.length is None:
+            return u32(self.place.size)
+        builder = self.routine.builder
+        return builder.add(builder.lshr(self.varbit_bits(), u32(3)), u32(self.place.size))
+
+    # ---- fields
+
+    def spec(self, name: str) -> FieldSpec:
+        """Return width and sign of a field."""
+        return self.place.fields[name].spec
+
+    def load(self, name: str) -> ir.Value:
+        """Return the bits of a field, not extended by sign, as the machine integer of its width."""
+        if name == VALID:
+            return self.valid_byte()
+        field = self.place.fields[name]
+        width = field.spec.width_bits
+        if width > MAX_BITS:
+            raise self.routine.refuse(f"computing with the {width} bits of {self.place.header.name}.{name}")
+        if field.native:
+            pointer = self.data(field.offset_bits // 8)
+            return self.routine.load(pointer, integer(machine_bits(width)), "region")
+        if field.spec.variable:
+            return self._load_variable(field)
+        return load_bits(self.routine, self.data(), field.offset_bits, width)
+
+    def _load_variable(self, field: FieldPlace) -> ir.Value:
+        """Return a varbit as a number: its bytes begin at the front, and fewer of them are a smaller number."""
+        builder, width = self.routine.builder, field.spec.width_bits
+        whole = load_bits(self.routine, self.varbit(), 0, width)
+        unused = builder.sub(u32(width), self.varbit_bits())
+        shift = builder.zext(unused, whole.type) if whole.type.width > 32 else builder.trunc(unused, whole.type)
+        if whole.type.width == 32:
+            shift = unused
+        empty = builder.icmp_unsigned("==", unused, u32(width))
+        return builder.select(empty, ir.Constant(whole.type, 0), builder.lshr(whole, shift))
+
+    def store(self, name: str, value: ir.Value, *, clean: bool = False) -> None:
+        """Set a field to the lowest bits of the machine integer of its width; `clean` if there are no others."""
+        routine = self.routine
+        if name == VALID:
+            self.set_valid_byte(routine.builder.and_(value, ir.Constant(BYTE, 1)))
+            return
+        field = self.place.fields[name]
+        width = field.spec.width_bits
+        if not clean and width < value.type.width:
+            value = routine.builder.and_(value, ir.Constant(value.type, (1 << width) - 1))
+        if field.native:
+            routine.store(value, self.data(field.offset_bits // 8), "region")
+        else:
+            store_bits(routine, self.data(), field.offset_bits, width, value)
+
+    def aligned_bytes(self, name: str) -> tuple[int, int] | None:
+        """Return offset and length in bytes of a field that lies in whole bytes, big-endian; None for any other."""
+        field = self.place.fields[name]
+        if field.native or field.spec.variable or field.offset_bits % 8 or field.spec.width_bits % 8:
+            return None
+        return field.offset_bits // 8, field.spec.width_bits // 8
+
+
+def header_of(routine: Routine, ref: FieldRef | str) -> Header:
+    """Return a header by name, or the one of a field."""
+    name = ref if isinstance(ref, str) else ref.header
+    return Header(routine, routine.layout.headers[name])
+
+
+def _container_bits(covered_bytes: int) -> int:
+    """Return the width of the integer that is loaded for so many bytes: one that can be turned round."""
+    for size in (1, 2, 4, 8):
+        if covered_bytes <= size:
+            return 8 * size
+    return (covered_bytes + 1) // 2 * 16
+
+
+def swap(routine: Routine, value: ir.Value) -> ir.Value:
+    """Turn the bytes of an integer round."""
+    return value if value.type.width == 8 else routine.builder.bswap(value)
+
+
+def load_bits(routine: Routine, base: ir.Value, offset_bits: int, width: int) -> ir.Value:
+    """Return bits of the region as the machine integer of their width."""
+    first, last = offset_bits // 8, (offset_bits + width + 7) // 8
+    container = integer(_container_bits(last - first))
+    value = swap(routine, routine.load(routine.offset(base, first), container, "region"))
+    return _cut_out(routine, value, offset_bits - 8 * first, width)
+
+
+def load_frame_bits(routine: Routine, base: ir.Value, offset_bits: int, width: int) -> ir.Value:
+    """Return bits of a frame as the machine integer of their width; no byte behind them is touched."""
+    first, last = offset_bits // 8, (offset_bits + width + 7) // 8
+    covered, container = 8 * (last - first), integer(_container_bits(last - first))
+    value = routine.load(routine.offset(base, first), integer(covered), "frame")
+    if covered < container.width:
+        value = routine.builder.zext(value, container)  # once the bytes are turned round, what is missing comes last
+    return _cut_out(routine, swap(routine, value), offset_bits - 8 * first, width)
+
+
+def _cut_out(routine: Routine, value: ir.Value, above: int, width: int) -> ir.Value:
+    """Return the bits of an integer that follow its `above` highest ones, as the machine integer of their width."""
+    below = value.type.width - above - width
+    if below:
+        value = routine.builder.lshr(value, ir.Constant(value.type, below))
+    value = resize(routine, value, machine_bits(width))
+    if above and width < value.type.width:
+        value = routine.builder.and_(value, ir.Constant(value.type, (1 << width) - 1))
+    return value
+
+
+def store_bits(routine: Routine, base: ir.Value, offset_bits: int, width: int, value: ir.Value) -> None:
+    """Set bits of big-endian memory to a machine integer without other bits than theirs."""
+    if offset_bits % 8 == 0 and width % 8 == 0:
+        _store_bytes(routine, routine.offset(base, offset_bits // 8), width, value)
+        return
+    builder = routine.builder
+    first, last = offset_bits // 8, (offset_bits + width + 7) // 8
+    covered = last - first
+    container = integer(8 if covered == 1 else (covered + 1) // 2 * 16)
+    pointer = routine.offset(base, first)
+    below = container.width - (offset_bits - 8 * first) - width
+    old = swap(routine, routine.load(pointer, container, "region"))
+    kept = builder.and_(old, ir.Constant(container, ~(((1 << width) - 1) << below) & ((1 << container.width) - 1)))
+    new = resize(routine, value, container.width)
+    if below:
+        new = builder.shl(new, ir.Constant(container, below))
+    routine.store(swap(routine, builder.or_(kept, new)), pointer, "region")
+
+
+def _store_bytes(routine: Routine, pointer: ir.Value, width: int, value: ir.Value) -> None:
+    builder = routine.builder
+    if width == 8:
+        routine.store(resize(routine, value, 8), pointer, "region")
+    elif width % 16 == 0:
+        routine.store(builder.bswap(resize(routine, value, width)), pointer, "region")
+    else:
+        turned = builder.bswap(resize(routine, value, width + 8))
+        shifted = builder.lshr(turned, ir.Constant(turned.type, 8))
+        routine.store(builder.trunc(shifted, integer(width)), pointer, "region")
+
+
+def resize(routine: Routine, value: ir.Value, bits: int) -> ir.Value:
+    """Cut an unsigned integer to a width, or extend it with zeros."""
+    if value.type.width > bits:
+        return routine.builder.trunc(value, integer(bits))
+    if value.type.width < bits:
+        return routine.builder.zext(value, integer(bits))
+    return value

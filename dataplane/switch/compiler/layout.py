@@ -1,0 +1,192 @@
+"""Where a packet's headers and metadata lie in its region.
+
+Metadata are native integers, each aligned; a header's bytes are those on the wire, big-endian, without its varbit,
+whose length in bits stands apart, and whose bytes come last of all: what is behind `plain_bytes` means nothing to a
+fresh packet. Valid bits are bytes. What a stack's elements are made of follows at equal distances, so that an element
+is found by multiplication.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from dataplane.errors import ProgramError
+from dataplane.program.model import VALID, FieldSpec, Header, HeaderType, Program
+from dataplane.program.operations import FieldRef
+from dataplane.switch.compiler.ranges import machine_bits
+
+MAX_NATIVE_BITS = 512
+"""Wider metadata fields are kept as bytes, since nobody computes with them."""
+
+SLACK_BYTES = 16
+"""Behind the last field: fields are loaded and stored by whole machine integers."""
+
+MAX_REGION_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class FieldPlace:
+    """A field: `offset_bits` counts from the header's first byte; native ones begin with a byte."""
+
+    spec: FieldSpec
+    offset_bits: int
+    native: bool
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderPlace:
+    """A header; offsets are bytes from the region's beginning. Metadata have no valid byte: they always are.
+
+    `rivals` are the valid bytes of the other headers of the same union.
+    """
+
+    header: Header
+    data: int
+    size: int
+    valid: int | None
+    length: int | None
+    varbit: int
+    varbit_bytes: int
+    fields: dict[str, FieldPlace]
+    rivals: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Strides:
+    """How far apart the parts of a stack's neighbouring elements are, in bytes."""
+
+    data: int
+    valid: int
+    length: int
+    varbit: int
+
+
+class Layout:
+    """The region of a program's packets."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self._end = 0
+        self.headers: dict[str, HeaderPlace] = {}
+        self.next_index: dict[str, int] = {}
+        wire_types = {id(header.type) for header in program.headers.values() if not header.metadata}
+        for header in program.headers.values():
+            if header.metadata and (id(header.type) in wire_types or header.type.varbit is not None):
+                self._add_local_header(header)
+            elif header.metadata:
+                self._add_metadata(header)
+        self.metadata_bytes = self._reserve(0, 8)
+        for name in (*program.stacks, *program.union_stacks):
+            self.next_index[name] = self._reserve(4, 4)
+        self._add_headers([program.headers[name] for name in _wire_order(program)])
+        self.plain_bytes = self._reserve(0, 8)
+        for name, place in self.headers.items():
+            self.headers[name] = replace(place, varbit=self._reserve(place.varbit_bytes, 1))
+        self.region_bytes = (self._end + SLACK_BYTES + 63) // 64 * 64
+        if self.region_bytes > MAX_REGION_BYTES:
+            raise ProgramError(f"{self._end} bytes of headers and metadata are too many", construct="headers")
+
+    def _reserve(self, size: int, alignment: int) -> int:
+        start = -(-self._end // alignment) * alignment
+        self._end = start + size
+        return start
+
+    # ---- placing
+
+    def _add_metadata(self, header: Header) -> None:
+        start = self._reserve(0, 8)
+        fields: dict[str, FieldPlace] = {}
+        for spec in header.type.fields:
+            native = spec.width_bits <= MAX_NATIVE_BITS
+            size = machine_bits(spec.width_bits) // 8 if native else -(-spec.width_bits // 8)
+            offset_bits = 8 * (self._reserve(size, min(size, 8) if native else 1) - start)
+            if not native:
+                offset_bits += -spec.width_bits % 8
+            fields[spec.name] = FieldPlace(spec, offset_bits, native)
+        fields[VALID] = FieldPlace(FieldSpec(VALID, 1), 0, native=True)
+        size = self._reserve(0, 8) - start
+        self.headers[header.name] = HeaderPlace(header, start, size, None, None, 0, 0, fields)
+
+    def _add_local_header(self, header: Header) -> None:
+        """Place a header that is kept beside those on the wire, in the same form, so that copying is moving bytes."""
+        if header.type.fixed_bits % 8:
+            raise ProgramError("a varbit beside a broken number of bytes is not supported", construct=header.name)
+        length = None if header.type.varbit is None else self._reserve(4, 4)
+        self._reserve(0, 8)
+        self._add_wire_header(header, None, length, ())
+
+    def _add_headers(self, headers: list[Header]) -> None:
+        valids = {header.name: self._reserve(1, 1) for header in headers}
+        lengths = {header.name: self._reserve(4, 4) for header in headers if header.type.varbit is not None}
+        rivals = {
+            name: tuple(valids[other] for other in union.members if other != name)
+            for union in self.program.unions.values()
+            for name in union.members
+        }
+        self._reserve(0, 8)
+        for header in headers:
+            name = header.name
+            self._add_wire_header(header, valids[name], lengths.get(name), rivals.get(name, ()))
+
+    def _add_wire_header(self, header: Header, valid: int | None, length: int | None, rivals: tuple[int, ...]) -> None:
+        size = header.type.fixed_bits // 8
+        varbit_bytes = (header.type.varbit.width_bits if header.type.varbit else 0) // 8
+        data = self._reserve(size, 1)
+        self.headers[header.name] = HeaderPlace(
+            header=header,
+            data=data,
+            size=size,
+            valid=valid,
+            length=length,
+            varbit=0,
+            varbit_bytes=varbit_bytes,
+            fields=_wire_fields(header.type),
+            rivals=rivals,
+        )
+
+    # ---- finding
+
+    def field(self, ref: FieldRef) -> FieldPlace:
+        """Return where a field lies in its header."""
+        return self.headers[ref.header].fields[ref.field]
+
+    def row(self, stack: str, member: int) -> tuple[HeaderPlace, ...]:
+        """Return the places of the headers of a stack's elements, one for each (of a union the one at `member`)."""
+        return tuple(self.headers[row[member]] for row in self.program.rows(stack))
+
+    def strides(self, stack: str, member: int) -> Strides:
+        """Return the distances of a stack's elements; raise ProgramError where they are not the same."""
+        row = self.row(stack, member)
+        steps = {_stride(one, other) for one, other in pairwise(row)}
+        if len(steps) > 1:
+            raise ProgramError("a header that is in more than one stack is not supported", construct=stack)
+        return steps.pop() if steps else Strides(0, 0, 0, 0)
+
+
+def _stride(one: HeaderPlace, other: HeaderPlace) -> Strides:
+    lengths = 0 if one.length is None or other.length is None else other.length - one.length
+    assert one.valid is not None
+    assert other.valid is not None
+    return Strides(other.data - one.data, other.valid - one.valid, lengths, other.varbit - one.varbit)
+
+
+def _wire_order(program: Program) -> list[str]:
+    """Return the headers that are no metadata, each stack's elements one behind the other."""
+    stacks = (*program.stacks, *program.union_stacks)
+    stacked = dict.fromkeys(name for stack in stacks for row in program.rows(stack) for name in row)
+    alone = [name for name, header in program.headers.items() if not header.metadata and name not in stacked]
+    return alone + list(stacked)
+
+
+def _wire_fields(header_type: HeaderType) -> dict[str, FieldPlace]:
+    return {place.spec.name: place for place in _places(header_type)}
+
+
+def _places(header_type: HeaderType) -> Iterator[FieldPlace]:
+    offset_bits = 0
+    for spec in header_type.fields:
+        yield FieldPlace(spec, offset_bits, native=False)
+        offset_bits += 0 if spec.variable else spec.width_bits
+    yield FieldPlace(FieldSpec(VALID, 1), 0, native=True)

@@ -1,0 +1,46 @@
+"""Headers whose varbit does not begin between two bytes: taking them apart and putting them together."""
+
+from __future__ import annotations
+
+from dataplane.native import Array, as_u8, kernel, u8, u64
+
+HIGH_BYTE = 0xFF00
+
+
+@kernel(inline=False)
+def take_apart(  # noqa: PLR0917 - kernels have no keywords
+    fixed: Array[u8], varbit: Array[u8], wire: Array[u8], before_bits: u64, nbytes: u64, size: u64
+) -> None:
+    """Part a header of `size` fixed bytes and `nbytes` of varbit behind its first `before_bits` bits, no multiple of 8.
+
+    The byte in which the varbit begins gives its first bits to the fixed ones, the byte in which it ends its last.
+    """
+    first = before_bits >> 3
+    used = as_u8(before_bits & 7)
+    for place in range(first):
+        fixed[place] = wire[place]
+    for place in range(nbytes):
+        varbit[place] = wire[first + place] << used | wire[first + place + 1] >> (as_u8(8) - used)
+    upper = as_u8(HIGH_BYTE >> (before_bits & 7))
+    fixed[first] = (wire[first] & upper) | (wire[first + nbytes] & ~upper)
+    for place in range(first + 1, size):
+        fixed[place] = wire[nbytes + place]
+
+
+@kernel(inline=False)
+def put_together(  # noqa: PLR0917 - kernels have no keywords
+    wire: Array[u8], fixed: Array[u8], varbit: Array[u8], before_bits: u64, nbytes: u64, size: u64
+) -> None:
+    """Do the contrary of `take_apart`."""
+    first = before_bits >> 3
+    used = as_u8(before_bits & 7)
+    upper = as_u8(HIGH_BYTE >> (before_bits & 7))
+    for place in range(first):
+        wire[place] = fixed[place]
+    carried = fixed[first] & upper
+    for place in range(nbytes):
+        wire[first + place] = carried | varbit[place] >> used
+        carried = varbit[place] << (as_u8(8) - used)
+    wire[first + nbytes] = carried | (fixed[first] & ~upper)
+    for place in range(first + 1, size):
+        wire[nbytes + place] = fixed[place]

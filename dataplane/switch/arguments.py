@@ -21,6 +21,11 @@ DEFAULT_GRPC_ADDRESS = "127.0.0.1:9559"
 """bmv2 listens on every interface; whoever reaches this port owns the switch, so here that has to be asked for."""
 DROP_PORT = 511
 
+PIPELINES = ("compiled", "interpreter")
+IO_KINDS = ("ring", "throughput", "xdp", "socket")
+DEFAULT_SPIN_US = 20
+MAX_THREADS = 64
+
 LOG_LEVELS = ("trace", "debug", "info", "warn", "error", "off")
 _WITHOUT_MEANING = (
     "--thrift-port",
@@ -39,10 +44,25 @@ _FLAGS_WITHOUT_MEANING = ("--log-console", "--log-flush", "--disable-swap")
 
 @dataclass(frozen=True, slots=True)
 class AttachedPort:
-    """A switch port and the network device behind it."""
+    """A switch port and what is behind it: a network device, IN.pcap,OUT.pcap, or unix:PATH."""
 
     settings: PortSettings
     device: str
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSettings:
+    """What forwards: the compiled pipeline or the interpreter, over which kind of port, with how many threads.
+
+    `io` None is the pipeline's own choice: rings for compiled code, plain sockets for the interpreter. A worker spins
+    `spin_us` at most before it sleeps; capture files are read from `files_wait_s` after the switch is ready.
+    """
+
+    pipeline: str = "compiled"
+    io: str | None = None
+    threads: int = 1
+    spin_us: int = DEFAULT_SPIN_US
+    files_wait_s: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +87,7 @@ class SwitchSettings:
     stats_file: Path | None = None
     lifeline_fd: int | None = None
     seed: int = 0
+    engine: EngineSettings = EngineSettings()
 
 
 def parse_arguments(argv: Sequence[str]) -> SwitchSettings:
@@ -100,6 +121,7 @@ def parse_arguments(argv: Sequence[str]) -> SwitchSettings:
         stats_file=found.stats_file,
         lifeline_fd=found.lifeline_fd,
         seed=found.seed,
+        engine=_engine(found),
     )
 
 
@@ -113,9 +135,10 @@ def _make_parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="millrace switch", allow_abbrev=False, description=__doc__)
     add = parser.add_argument
     add("program", nargs="?", type=Path, help="bmv2 JSON of a compiled program")
+    attached = "DEVICE may be IN.pcap,OUT.pcap (frames read from and written to files) or unix:PATH (a socket)"
     add("--p4info", type=Path, help="its P4Info; default: beside it, as PROGRAM.p4info.txtpb")
     add("--no-p4", action="store_true", help="start empty; the controller pushes a program")
-    add("-i", "--interface", action="append", default=[], type=_interface, metavar="PORT@DEVICE")
+    add("-i", "--interface", action="append", default=[], type=_interface, metavar="PORT@DEVICE", help=attached)
     add("--device-id", type=_device_id, default=0)
     add("--port-rate", action="append", default=[], type=_pair, metavar="PORT:BIT/S", help="default: infinite")
     add("--port-delay", action="append", default=[], type=_pair, metavar="PORT:NS", help="default: 0")
@@ -126,8 +149,33 @@ def _make_parser() -> argparse.ArgumentParser:
     add("--stats-file", type=Path, help="counters as JSON, once a second")
     add("--lifeline-fd", type=_non_negative, help="stop when this pipe is closed at its other end")
     add("--seed", type=int, default=0, help="of the program's random numbers")
+    _add_engine_options(parser)
     _add_target_options(parser)
     return parser
+
+
+def _add_engine_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument_group("how it forwards").add_argument
+    add("--pipeline", choices=PIPELINES, default="compiled", help="machine code, or the readable reference")
+    io_help = (
+        "ring: memory shared with the kernel, least delay (compiled: default); throughput: least work a frame, 1 ms"
+        " more delay; xdp: AF_XDP; socket: plain raw sockets, forwarded by Python (interpreter: default)"
+    )
+    add("--io", choices=IO_KINDS, help=io_help)
+    add("--threads", type=_non_negative, default=1, metavar="N", help="workers, each with a queue of every port")
+    spin_help = f"how long a worker looks for frames before it sleeps; default: {DEFAULT_SPIN_US}"
+    wait_help = "read capture files from so many seconds after the start on; default: 0"
+    add("--files-wait", type=_non_negative, default=0, metavar="SECONDS", help=wait_help)
+    add("--spin-us", type=_non_negative, default=DEFAULT_SPIN_US, metavar="N", help=spin_help)
+
+
+def _engine(found: argparse.Namespace) -> EngineSettings:
+    if not 1 <= found.threads <= MAX_THREADS:
+        raise _wrong("--threads", f"from 1 to {MAX_THREADS}, not {found.threads}")
+    if found.threads > 1 and (found.pipeline == "interpreter" or found.io == "socket"):
+        raise _wrong("--threads", "Python forwards with one thread: use --pipeline compiled and kernel rings for more")
+    wait_s = found.files_wait if found.use_files is None else found.use_files
+    return EngineSettings(found.pipeline, found.io, found.threads, found.spin_us, wait_s)
 
 
 def _add_target_options(parser: argparse.ArgumentParser) -> None:
@@ -140,6 +188,8 @@ def _add_target_options(parser: argparse.ArgumentParser) -> None:
     add("--grpc-server-with-client-auth", action="store_true")
     add("--cpu-port", type=_non_negative, default=DEFAULT_CPU_PORT, help=f"default: {DEFAULT_CPU_PORT}")
     add("--drop-port", type=_non_negative, default=DROP_PORT)
+    files_help = "as --files-wait, and PORT@NAME reads NAME_in.pcap and writes NAME_out.pcap"
+    add("--use-files", type=_non_negative, metavar="SECONDS", help=files_help)
     add("--priority-queues", type=_non_negative, help="accepted; there are always eight")
     for name in _WITHOUT_MEANING:
         add(name, help=argparse.SUPPRESS)
@@ -164,9 +214,13 @@ def _find_program(found: argparse.Namespace) -> tuple[Path | None, Path | None]:
 
 def _join_ports(found: argparse.Namespace) -> tuple[AttachedPort, ...]:
     devices: dict[int, str] = {}
-    for number, device in found.interface:
+    for number, name in found.interface:
+        device = name if found.use_files is None else f"{name}_in.pcap,{name}_out.pcap"
         if number in devices:
             raise _wrong("--interface", f"port {number} appears twice")
+        other = next((port for port, taken in devices.items() if taken == device), None)
+        if other is not None:
+            raise _wrong("--interface", f"{device} is on port {other} and on port {number}: a device has one port")
         devices[number] = device
     rates = _by_port("--port-rate", found.port_rate, devices)
     delays = _by_port("--port-delay", found.port_delay, devices)
@@ -252,7 +306,14 @@ def command_line(settings: SwitchSettings) -> list[str]:
             own += [option, str(path)]
     if settings.lifeline_fd is not None:
         own += ["--lifeline-fd", str(settings.lifeline_fd)]
+    own += _engine_words(settings.engine)
     return [*own, "--seed", str(settings.seed), *words]
+
+
+def _engine_words(engine: EngineSettings) -> list[str]:
+    words = ["--pipeline", engine.pipeline, "--threads", str(engine.threads), "--spin-us", str(engine.spin_us)]
+    words += ["--files-wait", str(engine.files_wait_s)]
+    return words if engine.io is None else [*words, "--io", engine.io]
 
 
 def bmv2_command_line(settings: SwitchSettings) -> list[str]:

@@ -11,9 +11,9 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict
 from pathlib import Path
 from types import FrameType
 
@@ -21,11 +21,10 @@ from dataplane.clock import MonotonicClock
 from dataplane.errors import MillraceError, ProgramError, SwitchError
 from dataplane.program.loader import load_program
 from dataplane.switch.arguments import SwitchSettings, parse_arguments
-from dataplane.switch.engine import Switch
-from dataplane.switch.forwarding import Forwarder
+from dataplane.switch.engines import Engine, make_engine
+from dataplane.switch.p4runtime.control import SwitchControl
 from dataplane.switch.p4runtime.core import P4RuntimeCore
 from dataplane.switch.p4runtime.server import P4RuntimeServer
-from dataplane.switch.ports import PacketPort, Port
 from dataplane.switch.waiting import Waiter
 
 __all__ = ["SwitchSettings", "main", "parse_arguments", "run"]
@@ -58,47 +57,39 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def run(settings: SwitchSettings) -> None:
     """Forward until SIGTERM, SIGINT or the end of the lifeline; raise MillraceError if it cannot start."""
-    clock = MonotonicClock()
-    switch = Switch(
-        settings.device_id,
-        [port.settings for port in settings.ports],
-        clock,
-        cpu_port=settings.cpu_port,
-        seed=settings.seed,
-    )
     with ExitStack() as stack:
         stack.enter_context(_logging(settings))
+        program = None
         if settings.program is not None and settings.p4info is not None:
-            switch.commit(load_program(settings.program, settings.p4info))
+            program = load_program(settings.program, settings.p4info)
         waiter = stack.enter_context(Waiter())
-        ports = {port.settings.number: _open_port(stack, port.device) for port in settings.ports}
-        switch.on_wakeup(waiter.wake)
-        core = _make_core(switch, settings)
-        loop = _Loop(Forwarder(switch, ports, clock), core, waiter, settings)
+        engine = make_engine(stack, settings)
+        if program is not None:
+            engine.commit(program)
+        core = _make_core(engine.control, settings)
+        loop = _Loop(engine, core, waiter, settings)
         stack.enter_context(_stopped_by_signals(loop.stop))
         stack.enter_context(P4RuntimeServer(core, [settings.grpc_address], settings.tls))
+        engine.start(waiter)
         # Whoever sees the ready file finds statistics beside it.
         loop.start_stats()
-        stack.enter_context(_ready(switch, settings))
+        stack.enter_context(_ready(engine.control, settings))
         loop.run()
 
 
 class _Loop:
-    """Waits for frames, due events and the time to write statistics; everything else is the forwarder's."""
+    """Waits for what the engine waits for and for the time to write statistics."""
 
-    def __init__(self, forwarder: Forwarder, core: P4RuntimeCore, waiter: Waiter, settings: SwitchSettings) -> None:
-        self._forwarder = forwarder
+    def __init__(self, engine: Engine, core: P4RuntimeCore, waiter: Waiter, settings: SwitchSettings) -> None:
+        self._engine = engine
         self._core = core
         self._waiter = waiter
-        self._clock = forwarder.clock
+        self._clock = MonotonicClock()
+        self._device_id = settings.device_id
         self._stats_file = settings.stats_file
         self._lifeline = settings.lifeline_fd
         self._stats_ns = self._clock.now_ns()
-        self._numbers = {port.fileno(): number for number, port in forwarder.ports.items()}
-        self._down: set[int] = set()
         self._stopped = False
-        for descriptor in self._numbers:
-            waiter.watch(descriptor)
         if self._lifeline is not None:
             _watch_lifeline(waiter, self._lifeline)
 
@@ -114,26 +105,15 @@ class _Loop:
             if self._lifeline in ready:
                 logger.info("what started this switch is gone: stopping")
                 return
-            self._forwarder.step([self._numbers[descriptor] for descriptor in ready])
-            self._note_ports()
+            self._engine.step(ready)
             self.write_stats()
         self.write_stats(last=True)
 
     def _next_due_ns(self) -> int | None:
-        due_ns = self._forwarder.next_due_ns()
+        due_ns = self._engine.next_due_ns()
         if self._stats_file is None:
             return due_ns
         return self._stats_ns if due_ns is None else min(due_ns, self._stats_ns)
-
-    def _note_ports(self) -> None:
-        """Say once that a port went down, and once that it came back."""
-        for number, port in self._forwarder.ports.items():
-            if port.is_down and number not in self._down:
-                self._down.add(number)
-                logger.warning("port %d (%s) is down; the others go on", number, port.name)
-            elif not port.is_down and number in self._down:
-                self._down.discard(number)
-                logger.info("port %d (%s) is up again", number, port.name)
 
     def start_stats(self) -> None:
         """Write the statistics file for the first time; raise SwitchError if it cannot be written."""
@@ -153,29 +133,13 @@ class _Loop:
     def _replace_stats(self, path: Path) -> None:
         now_ns = self._clock.now_ns()
         self._stats_ns = now_ns + STATS_PERIOD_NS
-        _replace(path, json.dumps(read_stats(self._forwarder, self._core.drops, now_ns), sort_keys=True))
+        stats = self._engine.read_stats(self._core.drops) | {"time_ns": now_ns, "device_id": self._device_id}
+        _replace(path, json.dumps(stats, sort_keys=True))
 
 
-def read_stats(forwarder: Forwarder, control_drops: Mapping[str, int], now_ns: int) -> dict[str, object]:
-    """Return every counter of switch and ports as JSON-ready values; `time_ns` is on the machine's monotonic clock."""
-    counters = forwarder.switch.counters()
-    devices = {
-        str(number): {"device": port.name, "down": port.is_down} | asdict(port.read_counters())
-        for number, port in forwarder.ports.items()
-    }
-    return {
-        "time_ns": now_ns,
-        "device_id": forwarder.switch.device_id,
-        "ports": {str(number): asdict(port) for number, port in counters.ports.items()},
-        "drops": {**counters.drops, **control_drops, "cable_full": forwarder.cable_full},
-        "in_flight": forwarder.in_flight,
-        "devices": devices,
-    }
-
-
-def _make_core(switch: Switch, settings: SwitchSettings) -> P4RuntimeCore:
+def _make_core(switch: SwitchControl, settings: SwitchSettings) -> P4RuntimeCore:
     try:
-        return P4RuntimeCore(switch)
+        return P4RuntimeCore(switch, epoch_ns=time.time_ns)
     except ProgramError as error:  # what the loader accepts, but P4Runtime cannot serve
         raise ProgramError(error.problem, file=str(settings.p4info), construct=error.construct) from error
 
@@ -185,12 +149,6 @@ def _watch_lifeline(waiter: Waiter, descriptor: int) -> None:
         waiter.watch(descriptor)
     except OSError as error:
         raise SwitchError(f"--lifeline-fd {descriptor} is no pipe that can be watched: {error.strerror}") from error
-
-
-def _open_port(stack: ExitStack, device: str) -> Port:
-    port = PacketPort(device)
-    stack.callback(port.close)
-    return port
 
 
 @contextmanager
@@ -210,7 +168,7 @@ def _stopped_by_signals(stop: Callable[[], None]) -> Iterator[None]:
 
 
 @contextmanager
-def _ready(switch: Switch, settings: SwitchSettings) -> Iterator[None]:
+def _ready(switch: SwitchControl, settings: SwitchSettings) -> Iterator[None]:
     """Announce the switch while it runs: the ready file, and a line in the log."""
     if settings.ready_file is not None:
         _replace(settings.ready_file, f"{os.getpid()}\n")

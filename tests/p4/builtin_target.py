@@ -1,4 +1,4 @@
-"""The built-in switch with its reference interpreter, in virtual time, its tables written directly."""
+"""The built-in switch with either of its pipelines, in virtual time, its tables written directly."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataplane.clock import VirtualClock
 from dataplane.program.loader import load_program
 from dataplane.program.objects import ActionCall
-from dataplane.switch.engine import PortSettings, Switch
+from dataplane.switch.engine import PipelineFactory, PortSettings, Switch
 from dataplane.switch.tables import CloneSession, ForwardingState, Group, GroupMember, Replica, TableEntry
 from tests.p4.entries import (
     COLLECTOR_PORT,
@@ -33,15 +33,24 @@ _QUEUE_FRAMES = 1024
 class BuiltinTarget:
     """A switch whose clock moves by a millisecond before each `send`; ports are infinitely fast by default."""
 
-    name = "builtin"
     shortest_frame = 0
 
-    def __init__(self, ports: Iterable[PortSettings] | None = None) -> None:
+    def __init__(
+        self,
+        ports: Iterable[PortSettings] | None = None,
+        *,
+        name: str = "builtin",
+        pipeline_factory: PipelineFactory | None = None,
+    ) -> None:
+        self.name = name
         self.clock = VirtualClock(1_000_000_000)
         self._program = load_program(PROGRAM, P4INFO)
         self._names = {name.rpartition(".")[2]: name for name in (*self._program.tables, *self._program.actions)}
         self.switch = Switch(
-            1, ports or [PortSettings(number, queue_frames=_QUEUE_FRAMES) for number in _PORTS], self.clock
+            1,
+            ports or [PortSettings(number, queue_frames=_QUEUE_FRAMES) for number in _PORTS],
+            self.clock,
+            pipeline_factory=pipeline_factory,
         )
         self._packets_in: list[bytes] = []
         self.switch.on_packet_in(self._packets_in.append)

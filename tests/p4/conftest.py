@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from dataplane.switch.compiled.pipeline import compiled_pipeline
 from tests.p4.bmv2_target import Bmv2Target
 from tests.p4.builtin_target import BuiltinTarget
 from tests.p4.targets import Target
@@ -30,7 +31,13 @@ def builtin() -> Target:
     return BuiltinTarget()
 
 
-@pytest.fixture(params=["builtin", pytest.param("bmv2", marks=[pytest.mark.bmv2, pytest.mark.root])])
+@pytest.fixture(scope="session")
+def compiled() -> Target:
+    """Return the built-in switch with the compiled pipeline."""
+    return BuiltinTarget(name="compiled", pipeline_factory=compiled_pipeline)
+
+
+@pytest.fixture(params=["builtin", "compiled", pytest.param("bmv2", marks=[pytest.mark.bmv2, pytest.mark.root])])
 def target(request: pytest.FixtureRequest) -> Target:
     """Return a fresh switch of each kind that is present."""
     switch: Target = request.getfixturevalue(request.param)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 import pytest
@@ -26,6 +27,7 @@ DROPS = (
     "drop_int_discard",
     "drop_report_without_target",
 )
+_COUNTED_WITHIN_S = 2.0
 MARKED = with_int(build(), IntHeaders(0x8000, 4, bytes(8)))
 
 
@@ -93,8 +95,12 @@ CASES: dict[str, tuple[str, int, bytes]] = {
 }
 
 
-def counted(target: Target) -> dict[str, int]:
-    return {name: number for name in DROPS if (number := target.count(name))}
+def check_counted(target: Target, expected: dict[str, int]) -> None:
+    """Compare the drop counters that are not zero; another process's may come a moment later than its last frame."""
+    give_up = time.monotonic() + _COUNTED_WITHIN_S
+    while (counts := {name: number for name in DROPS if (number := target.count(name))}) != expected:
+        assert time.monotonic() < give_up, counts
+        time.sleep(0.001)
 
 
 @pytest.mark.parametrize(("counter", "port", "frame"), CASES.values(), ids=CASES.keys())
@@ -102,7 +108,7 @@ def test_drop(target: Target, counter: str, port: int, frame: bytes) -> None:
     if len(frame) < target.shortest_frame:
         pytest.skip(f"a frame of {len(frame)} bytes cannot reach {target.name}")
     assert pass_through(target, source(Watch(sample_every=1, watch_id=9)), port, frame, expect=0) == []
-    assert counted(target) == {counter: 1}
+    check_counted(target, {counter: 1})
 
 
 def test_every_truncation_of_an_int_packet_is_accounted_for(target: Target) -> None:
@@ -112,28 +118,28 @@ def test_every_truncation_of_an_int_packet_is_accounted_for(target: Target) -> N
     whole = [MARKED[:length] for length in range(headers_end, len(MARKED))]
     assert pass_through(target, transit(), UP_PORT, *cut, expect=0) == []
     # Ending right behind Ethernet with another type would be an unknown EtherType; this one promises IPv4.
-    assert counted(target) == {"drop_parser_error": len(cut)}
+    check_counted(target, {"drop_parser_error": len(cut)})
     sent = pass_through(target, transit(), UP_PORT, *whole, expect=len(whole))
     assert [len(frame) for _, frame in sent] == [len(frame) + 4 for frame in whole]
-    assert counted(target) == {}
+    check_counted(target, {})
 
 
 def test_good_packets_are_not_counted(target: Target) -> None:
     for frame in (build(), IPV6, TCP_FRAME, MARKED):
         assert len(pass_through(target, transit(), UP_PORT, frame, expect=1)) == 1
-        assert counted(target) == {}
+        check_counted(target, {})
 
 
 def test_a_report_without_target_is_dropped_by_name(target: Target) -> None:
     role = replace(sink(), reports=False, extra=(CloneTo(4),))
     assert [port for port, _ in pass_through(target, role, UP_PORT, MARKED, expect=1)] == [HOST_PORT]
-    assert counted(target) == {"drop_report_without_target": 1}
+    check_counted(target, {"drop_report_without_target": 1})
 
 
 def test_without_a_clone_session_the_packet_is_restored_all_the_same(target: Target) -> None:
     sent = pass_through(target, replace(sink(), reports=False), UP_PORT, MARKED, expect=1)
     assert [port for port, _ in sent] == [HOST_PORT]
-    assert counted(target) == {}
+    check_counted(target, {})
 
 
 def test_a_fragment_with_the_mark_is_not_taken_apart(target: Target) -> None:

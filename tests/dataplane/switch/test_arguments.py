@@ -10,7 +10,15 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from dataplane.errors import ConfigError
-from dataplane.switch.arguments import AttachedPort, SwitchSettings, command_line, parse_arguments
+from dataplane.switch.arguments import (
+    IO_KINDS,
+    PIPELINES,
+    AttachedPort,
+    EngineSettings,
+    SwitchSettings,
+    command_line,
+    parse_arguments,
+)
 from dataplane.switch.engine import PortSettings
 from dataplane.switch.p4runtime.tls import TlsFiles
 
@@ -28,6 +36,18 @@ def test_the_documented_command_line() -> None:
 def test_options_without_meaning_here_are_accepted() -> None:
     line = "--no-p4 --thrift-port 9090 --log-console -L warn --nanolog ipc://x --max-port-count 8 -- --disable-swap"
     assert parse_arguments(line.split()).log_level == "warn"
+
+
+def test_what_forwards() -> None:
+    settings = parse_arguments(["--no-p4", "--io", "throughput", "--threads", "4", "--spin-us", "0"])
+    assert settings.engine == EngineSettings("compiled", "throughput", 4, 0)
+    assert parse_arguments(["--no-p4", "--pipeline", "interpreter"]).engine == EngineSettings("interpreter")
+
+
+def test_capture_files_are_named_as_bmv2_names_them() -> None:
+    settings = parse_arguments(["--no-p4", "-i", "1@eth", "--use-files", "3"])
+    assert [port.device for port in settings.ports] == ["eth_in.pcap,eth_out.pcap"]
+    assert settings.engine.files_wait_s == 3
 
 
 def test_rates_delays_and_queues_go_to_their_ports() -> None:
@@ -65,6 +85,11 @@ def test_tls() -> None:
         ("--no-p4 -i @veth0", "is not PORT@DEVICE"),
         ("--no-p4 -i 1@", "is not PORT@DEVICE"),
         ("--no-p4 -i 1@a -i 1@b", "--interface: port 1 appears twice"),
+        ("--no-p4 -i 1@a -i 2@a", "--interface: a is on port 1 and on port 2: a device has one port"),
+        ("--no-p4 --threads 0", "--threads: from 1 to 64, not 0"),
+        ("--no-p4 --threads 2 --pipeline interpreter", "--threads: Python forwards with one thread"),
+        ("--no-p4 --threads 2 --io socket", "--threads: Python forwards with one thread"),
+        ("--no-p4 --io dpdk", "argument --io: invalid choice"),
         ("--no-p4 -i 512@a", "port 512: port numbers go from 0 to 511"),
         ("--no-p4 -i 255@a", "--cpu-port: port 255 has an interface"),
         ("--no-p4 -i 511@a", "--drop-port: port 511 drops packets"),
@@ -105,12 +130,22 @@ PORT = st.builds(
         st.integers(1, 10**6),
         st.integers(0, 10**10),
     ),
-    st.sampled_from(["veth0", "p1", "s1-eth1"]),
+    st.sampled_from(["veth0", "p1", "s1-eth1", "in.pcap,out.pcap", "unix:/run/port"]),
 )
 PATH = st.none() | st.just(Path("/tmp/x y.json"))
+ENGINE = st.builds(EngineSettings, io=st.sampled_from(IO_KINDS[:-1]), threads=st.integers(1, 64)) | st.builds(
+    EngineSettings,
+    st.sampled_from(PIPELINES),
+    st.none() | st.sampled_from(IO_KINDS),
+    spin_us=st.integers(0, 1000),
+    files_wait_s=st.integers(0, 9),
+)
 SETTINGS = st.builds(
     SwitchSettings,
-    ports=st.lists(PORT, max_size=4, unique_by=lambda port: port.settings.number).map(tuple),
+    ports=st.lists(PORT, max_size=4, unique_by=(lambda port: port.settings.number, lambda port: port.device)).map(
+        tuple
+    ),
+    engine=ENGINE,
     device_id=st.integers(0, 1 << 32),
     grpc_address=st.sampled_from(["[::1]:9559", "unix:/run/x/s1.sock"]),
     tls=st.none() | st.builds(TlsFiles, st.just(Path("c")), st.just(Path("k")), st.none() | st.just(Path("a"))),

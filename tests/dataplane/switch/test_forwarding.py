@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 from typing import cast
 
@@ -13,8 +12,9 @@ from dataplane.program.model import Program
 from dataplane.switch import forwarding
 from dataplane.switch.engine import PortSettings, Switch
 from dataplane.switch.forwarding import BURST_FRAMES, Forwarder
-from dataplane.switch.pipeline import Dequeued, EgressResult, Frame, Output, Placement
+from dataplane.switch.pipeline import Dequeued, DigestMessage, EgressResult, Frame, Output, Placement
 from dataplane.switch.ports import PortReading
+from dataplane.switch.random_numbers import SplitMix
 from dataplane.switch.tables import ForwardingState
 
 
@@ -48,8 +48,12 @@ class ListPort:
 class ByFirstByte:
     """Sends a frame out by the port that its first byte names."""
 
-    def __init__(self, program: Program, state: ForwardingState, rng: random.Random) -> None:
+    def __init__(self, program: Program, state: ForwardingState, rng: SplitMix) -> None:
         self.drops: dict[str, int] = {}
+        self.parser_errors: dict[str, int] = {}
+
+    def take_digests(self) -> list[DigestMessage]:
+        return []
 
     def ingress(self, frames: Sequence[Frame], now_us: int) -> list[Placement]:
         return [Placement(frame.data, frame.data[0], 0, len(frame.data)) for frame in frames]
@@ -61,7 +65,7 @@ class ByFirstByte:
 class Empty:
     """A program with nothing in it."""
 
-    tables = actions = profiles = counters = registers = cast(dict[str, object], {})
+    tables = actions = profiles = counters = registers = meters = value_sets = cast(dict[str, object], {})
 
 
 def make() -> tuple[Forwarder, VirtualClock, dict[int, ListPort]]:

@@ -6,6 +6,7 @@ import json
 import os
 import secrets
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -18,12 +19,14 @@ from finsy.proto import p4r, p4r_grpc
 from pyroute2 import IPRoute
 
 from dataplane.fabric.kernel import namespaces
+from dataplane.nic import PcapReader, PcapWriter
 from dataplane.switch.ports import PacketPort
 from dataplane.switch.process import main
 from dataplane.switch.waiting import Waiter
 
 ROOT = Path(__file__).parents[3]
 BUILD = ROOT / "p4" / "build"
+PROGRAMS = ROOT / "tests" / "dataplane" / "programs"
 DEADLINE_S = 20.0
 
 
@@ -84,9 +87,9 @@ class Running:
         os.close(self.lifeline)
 
 
-@pytest.fixture
-def switch(namespace: str, tmp_path: Path) -> Iterator[Running]:
-    running = Running(namespace, tmp_path, str(BUILD / "fabric.json"))
+@pytest.fixture(params=["compiled", "interpreter"])
+def switch(request: pytest.FixtureRequest, namespace: str, tmp_path: Path) -> Iterator[Running]:
+    running = Running(namespace, tmp_path, str(BUILD / "fabric.json"), "--pipeline", request.param)
     try:
         running.wait_ready()
         yield running
@@ -143,6 +146,29 @@ def test_a_lost_port_is_told_once_and_the_other_goes_on(switch: Running, namespa
 
 
 @pytest.mark.root
+def test_a_port_that_comes_back_forwards_again(switch: Running, namespace: str) -> None:
+    def set_first(state: str) -> None:
+        with IPRoute() as netlink:
+            netlink.link("set", index=netlink.link_lookup(ifname="a1")[0], state=state)
+
+    def received() -> int:
+        return int(json.loads(switch.stats.read_text())["ports"]["1"]["rx_frames"])
+
+    namespaces.call(namespace, lambda: set_first("down"))
+    wait_until(lambda: "port 1 (a1) is down" in switch.log.read_text(), "the loss is not told")
+    namespaces.call(namespace, lambda: set_first("up"))
+    other = namespaces.call(namespace, lambda: PacketPort("b1"))
+    frame = bytes.fromhex("0201000500020200000000028899") + bytes(50)
+
+    def comes_through() -> bool:
+        other.send([frame])
+        return received() > 0 and "port 1 (a1) is up again" in switch.log.read_text()
+
+    wait_until(comes_through, "the port does not come back")
+    other.close()
+
+
+@pytest.mark.root
 def test_an_idle_switch_does_not_spin(switch: Running) -> None:
     def ticks() -> int:
         fields = Path(f"/proc/{switch.process.pid}/stat").read_text().rpartition(")")[2].split()
@@ -173,6 +199,85 @@ def test_what_cannot_start_says_why_in_one_line(namespace: str, tmp_path: Path) 
         running.close()
         (line,) = running.log.read_text().splitlines()
         assert line.startswith("millrace switch: ")
+        assert problem in line
+
+
+PIPELINE_CHOICES = (("compiled",), ("interpreter",), ("compiled", "--io", "socket"))
+
+
+class RunningOnFiles:
+    """A switch process without devices, whose ports are files or sockets."""
+
+    def __init__(self, folder: Path, *arguments: str) -> None:
+        self.ready, self.stats = folder / "ready", folder / "stats.json"
+        argv = [sys.executable, "-m", "dataplane.switch.process", str(PROGRAMS / "copies.json"), *arguments]
+        argv += ["--ready-file", str(self.ready), "--stats-file", str(self.stats)]
+        argv += ["--", "--grpc-server-addr", f"unix:{folder / 'p4.sock'}"]
+        self.process = subprocess.Popen(argv, cwd=folder, env=dict(os.environ) | {"PYTHONPATH": str(ROOT)})
+
+    def sent(self, port: int) -> int:
+        return int(json.loads(self.stats.read_text())["ports"][str(port)]["tx_frames"])
+
+    def wait_ready(self) -> None:
+        wait_until(lambda: self.ready.exists() or self.process.poll() is not None, "never ready")
+        assert self.process.poll() is None
+
+    def stop(self) -> None:
+        self.process.send_signal(signal.SIGTERM)
+        assert self.process.wait(DEADLINE_S) == 0
+
+
+@pytest.mark.parametrize("pipeline", PIPELINE_CHOICES, ids="-".join)
+def test_ports_may_be_capture_files(tmp_path: Path, pipeline: tuple[str, ...]) -> None:
+    frames = [bytes(14) + bytes([number]) * 50 for number in range(100)]
+    for name, content in (("a_in.pcap", frames), ("b_in.pcap", [])):
+        with PcapWriter(tmp_path / name) as writer:
+            for frame in content:
+                writer.write(frame, 1)
+    running = RunningOnFiles(tmp_path, "-i", "1@a", "-i", "2@b", "--use-files", "0", "--pipeline", *pipeline)
+    running.wait_ready()
+    # copies.p4 sends what asks for nothing to port 2, with 12 bytes in front.
+    wait_until(lambda: running.sent(2) == len(frames), "not all frames came through")
+    running.stop()
+    with PcapReader(tmp_path / "b_out.pcap") as reader:
+        assert [capture.frame[12:] for capture in reader] == frames
+    with PcapReader(tmp_path / "a_out.pcap") as reader:
+        assert list(reader) == []
+
+
+@pytest.mark.parametrize("pipeline", PIPELINE_CHOICES, ids="-".join)
+def test_a_port_may_be_a_unix_socket(tmp_path: Path, pipeline: tuple[str, ...]) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening:
+        listening.bind(str(tmp_path / "two"))
+        listening.listen()
+        PcapWriter(tmp_path / "empty.pcap").close()
+        arguments = ["-i", f"2@unix:{tmp_path / 'two'}", "-i", "1@empty.pcap,out.pcap", "--pipeline", *pipeline]
+        running = RunningOnFiles(tmp_path, *arguments)
+        running.wait_ready()
+        far, _ = listening.accept()
+        with far:
+            far.settimeout(DEADLINE_S)
+            for number in range(20):
+                frame = bytes(14) + bytes([number]) * 50
+                far.send(frame)
+                assert far.recv(2000)[12:] == frame
+    running.stop()
+
+
+def test_a_damaged_or_missing_capture_file_is_told_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "odd.pcap").write_bytes(b"nothing of the kind")
+    for name, problem in (("odd.pcap", "odd.pcap: "), ("none.pcap", "none.pcap: No such file")):
+        argv = ["--no-p4", "-i", f"1@{tmp_path / name},{tmp_path / 'out.pcap'}"]
+        shown = subprocess.run(
+            [sys.executable, "-m", "dataplane.switch.process", *argv],
+            capture_output=True,
+            text=True,
+            cwd=ROOT,
+            timeout=DEADLINE_S,
+            check=False,
+        )
+        assert shown.returncode == 1
+        (line,) = shown.stderr.splitlines()
         assert problem in line
 
 

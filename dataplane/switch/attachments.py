@@ -1,0 +1,135 @@
+"""Opens what stands behind the ports of a switch process: network devices, UNIX sockets, capture files."""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+from dataplane.errors import PortError
+from dataplane.nic import (
+    NicPort,
+    PcapReader,
+    PcapWriter,
+    Port,
+    PortKind,
+    RingSettings,
+    connect_socket_port,
+    memory_pair,
+    open_port,
+)
+from dataplane.switch.arguments import AttachedPort, EngineSettings
+from dataplane.switch.ports import PacketPort
+
+__all__ = ["CaptureFiles", "open_attachment", "open_native_attachment"]
+
+_KINDS = {"ring": PortKind.PACKET_V2, "throughput": PortKind.PACKET_V3, "xdp": PortKind.XDP}
+_SOCKET_PREFIX = "unix:"
+_FILE_SLOTS = 1024
+_FRAMES_OF_ALL_RINGS, _LEAST_RING_FRAMES, _MOST_RING_FRAMES = 16_384, 512, 4_096
+_BURST_FRAMES = 64
+_POLL_S = 0.002
+
+
+def open_attachment(stack: ExitStack, port: AttachedPort, settings: EngineSettings, ports: int) -> Port:
+    """Open what one of so many ports is attached to, for a switch that Python drives; the stack closes it.
+
+    Raises PortError.
+    """
+    if _is_device(port.device) and settings.io in (None, "socket"):
+        opened = PacketPort(port.device)
+        stack.callback(opened.close)
+        return opened
+    return open_native_attachment(stack, port, settings, ports)
+
+
+def open_native_attachment(stack: ExitStack, port: AttachedPort, settings: EngineSettings, ports: int) -> NicPort:
+    """Open what one of so many ports is attached to, with a queue for each worker where it can have several.
+
+    Raises PortError.
+    """
+    device = port.device
+    if device.startswith(_SOCKET_PREFIX):
+        opened = connect_socket_port(Path(device.removeprefix(_SOCKET_PREFIX)), device)
+    elif _is_device(device):
+        rings = RingSettings(rx_frames=_ring_frames(ports))
+        opened = open_port(device, _KINDS[settings.io or "ring"], settings.threads, rings)
+    else:
+        source, _, target = device.partition(",")
+        opened, other = memory_pair((device, device), slots=_FILE_SLOTS)
+        files = CaptureFiles(other, Path(source), Path(target), wait_s=settings.files_wait_s)
+        stack.callback(files.close)
+    stack.callback(opened.close)
+    return opened
+
+
+def _ring_frames(ports: int) -> int:
+    """Return the frames of each port's ring: large for loss, yet a switch of many ports keeps its memory in bounds."""
+    return min(_MOST_RING_FRAMES, max(_LEAST_RING_FRAMES, _FRAMES_OF_ALL_RINGS // max(1, ports)))
+
+
+def _is_device(device: str) -> bool:
+    return not device.startswith(_SOCKET_PREFIX) and "," not in device
+
+
+class CaptureFiles:
+    """Feeds one end of a cable from a capture file, as fast as it takes them, and writes to another what comes back.
+
+    Begins `wait_s` seconds after it was made. Raises PortError if the files cannot be opened; a file that is damaged
+    ends where the damage begins, and `problem` says so.
+    """
+
+    def __init__(self, end: NicPort, source: Path, target: Path, *, wait_s: float = 0) -> None:
+        self.problem: PortError | None = None
+        self._end = end
+        self._stopping = threading.Event()
+        self._reader = PcapReader(source)
+        try:
+            self._writer = PcapWriter(target)
+        except PortError:
+            self._reader.close()
+            raise
+        self._wait_s = wait_s
+        self._thread = threading.Thread(target=self._run, name=f"files-{source.name}", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Write what is still to be written and close the files."""
+        self._stopping.set()
+        self._thread.join()
+        self._write()
+        self._writer.close()
+        self._reader.close()
+        self._end.close()
+
+    def _run(self) -> None:
+        self._stopping.wait(self._wait_s)
+        frames: list[bytes] = []
+        ended = False
+        while not self._stopping.is_set():
+            if not frames and not ended:
+                frames = self._read()
+                ended = not frames
+            sent = self._end.send(frames)
+            frames = frames[sent:]
+            if not self._write() and not sent:
+                self._stopping.wait(_POLL_S)
+
+    def _read(self) -> list[bytes]:
+        """Return the next frames, none at the end of the file."""
+        frames: list[bytes] = []
+        try:
+            for capture in self._reader:
+                frames.append(capture.frame)
+                if len(frames) == _BURST_FRAMES:
+                    break
+        except PortError as error:
+            self.problem = error
+        return frames
+
+    def _write(self) -> int:
+        frames = self._end.receive(_BURST_FRAMES)
+        for frame in frames:
+            self._writer.write(frame, time.time_ns())
+        return len(frames)

@@ -1,0 +1,77 @@
+"""The forwarding loop of a switch that has no program yet: counts what comes in, sends what is still on its cables."""
+
+from __future__ import annotations
+
+from dataplane.native import address, as_u64, atomic_add, kernel, load_acquire, load_relaxed, reference, u64, view
+from dataplane.native.spinlock import try_lock, unlock
+from dataplane.nic.kernels import flush, receive
+from dataplane.nic.kernels import release as give_back
+from dataplane.nic.queue import PortQueue
+from dataplane.switch.abi import Packet
+from dataplane.switch.compiled.pool import give
+from dataplane.switch.compiled.queues import OutPort
+from dataplane.switch.compiled.rings import get
+from dataplane.switch.compiled.worker import BURST_FRAMES, Worker, flush_pending, read_clock, rest, send_arrived, sleep
+
+
+@kernel
+def run_without_program(worker: Worker) -> None:
+    """Count and forget frames until `stop` is set."""
+    while load_acquire(worker.stop) == 0:
+        now_ns = read_clock()
+        if not _turn(worker, now_ns):
+            sleep(worker, now_ns)
+    rest(worker)
+
+
+@kernel
+def _turn(worker: Worker, now_ns: u64) -> bool:
+    traffic = worker.traffic
+    done: u64 = 0
+    for place in range(traffic.count):
+        if worker.queues[place] != 0:
+            port = view(OutPort, traffic.ports[place])
+            queue = view(PortQueue, worker.queues[place])
+            done += _discard(worker, port, queue)
+            flush_pending(queue)
+            if load_relaxed(port.in_flight) != 0 and try_lock(reference(port.serving)):
+                done += send_arrived(worker, port, queue, now_ns)
+                flush(queue)
+                unlock(reference(port.serving))
+    if address(worker.injected) != 0:
+        done += _discard_injected(worker)
+    return done > 0
+
+
+@kernel
+def _discard(worker: Worker, port: OutPort, queue: PortQueue) -> u64:
+    frames = receive(queue, worker.frames, worker.lengths, BURST_FRAMES)
+    if frames == 0:
+        return 0
+    nbytes: u64 = 0
+    for index in range(frames):
+        nbytes += as_u64(worker.lengths[index])
+    give_back(queue)
+    _count(port, as_u64(frames), nbytes)
+    return as_u64(frames)
+
+
+@kernel
+def _discard_injected(worker: Worker) -> u64:
+    block = get(worker.injected)
+    if block == 0:
+        return 0
+    frame = view(Packet, block)
+    _count(worker.cpu_port, 1, as_u64(frame.length))
+    give(worker.core[0].frames[0], frame)
+    return 1
+
+
+@kernel
+def _count(port: OutPort, frames: u64, nbytes: u64) -> None:
+    atomic_add(port.rx_frames, frames)
+    atomic_add(port.rx_bytes, nbytes)
+    if load_relaxed(port.is_up) != 0:
+        atomic_add(port.no_program, frames)
+    else:
+        atomic_add(port.rx_port_down, frames)

@@ -1,0 +1,170 @@
+"""The functions that the compiler makes of a P4 program, as the kernels around them call them.
+
+A u32 that is returned is a `Reason` unless it says otherwise: 0 where the packet goes on.
+"""
+
+from __future__ import annotations
+
+from dataplane.native import Array, external, u8, u32, u64
+from dataplane.switch.abi import Machine, Packet
+
+NOT_ENOUGH_ROOM = 0xFFFF_FFFF
+"""What `p4_deparse` returns in place of a length; see NO_LENGTH."""
+NO_LENGTH = 0xFFFF_FF00
+"""From here on, what `p4_deparse` returns is no length: NOT_ENOUGH_ROOM, or the low byte is a Reason."""
+
+
+@external
+def p4_reset(machine: Machine, packet: Packet) -> None:
+    """Make the region that of a fresh packet: metadata valid, everything zero."""
+    raise NotImplementedError
+
+
+@external
+def p4_parse(machine: Machine, packet: Packet) -> u32:
+    """Run the parser; sets `parsed` and `parser_error`."""
+    raise NotImplementedError
+
+
+@external
+def p4_note_errors(machine: Machine, packet: Packet) -> None:
+    """Tell the program about the parser's error and about wrong checksums."""
+    raise NotImplementedError
+
+
+@external
+def p4_ingress(machine: Machine, packet: Packet) -> u32:
+    """Run the ingress pipeline."""
+    raise NotImplementedError
+
+
+@external
+def p4_digest(machine: Machine, packet: Packet) -> None:
+    """Send the digest that `packet.digest` names, or count it where the event ring is full."""
+    raise NotImplementedError
+
+
+@external
+def p4_egress(machine: Machine, packet: Packet) -> u32:
+    """Run the egress pipeline."""
+    raise NotImplementedError
+
+
+@external
+def p4_deparse(machine: Machine, packet: Packet, out: Array[u8], capacity: u32) -> u32:
+    """Write headers and payload to `out`; return the length, or from NO_LENGTH on why there is none."""
+    raise NotImplementedError
+
+
+@external
+def p4_emitted_bytes(machine: Machine, packet: Packet) -> u32:
+    """Return the length of the headers that the deparser would write."""
+    raise NotImplementedError
+
+
+@external
+def p4_keep(machine: Machine, source: Packet, target: Packet, field_list: u32, instance_type: u32) -> None:
+    """Reset the target's metadata but for the fields of a list, which come from the source."""
+    raise NotImplementedError
+
+
+@external
+def p4_copy(machine: Machine, source: Packet, target: Packet) -> None:
+    """Copy the region."""
+    raise NotImplementedError
+
+
+@external
+def p4_set_ingress_port(machine: Machine, packet: Packet, value: u64) -> None:
+    """Set the field of that name, where the program has one."""
+    raise NotImplementedError
+
+
+@external
+def p4_set_egress_port(machine: Machine, packet: Packet, value: u64) -> None:
+    """Set the field of that name, where the program has one."""
+    raise NotImplementedError
+
+
+@external
+def p4_set_egress_spec(machine: Machine, packet: Packet, value: u64) -> None:
+    """Set the field of that name, where the program has one."""
+    raise NotImplementedError
+
+
+@external
+def p4_set_packet_length(machine: Machine, packet: Packet, value: u64) -> None:
+    """Set the field of that name, where the program has one."""
+    raise NotImplementedError
+
+
+@external
+def p4_set_instance_type(machine: Machine, packet: Packet, value: u64) -> None:
+    """Set the field of that name, where the program has one."""
+    raise NotImplementedError
+
+
+@external
+def p4_set_egress_rid(machine: Machine, packet: Packet, value: u64) -> None:
+    """Set the field of that name, where the program has one."""
+    raise NotImplementedError
+
+
+@external
+def p4_set_ingress_global_timestamp(machine: Machine, packet: Packet, value: u64) -> None:
+    """Set the field of that name, where the program has one."""
+    raise NotImplementedError
+
+
+@external
+def p4_set_egress_global_timestamp(machine: Machine, packet: Packet, value: u64) -> None:
+    """Set the field of that name, where the program has one."""
+    raise NotImplementedError
+
+
+@external
+def p4_set_enq_timestamp(machine: Machine, packet: Packet, value: u64) -> None:
+    """Set the field of that name, where the program has one."""
+    raise NotImplementedError
+
+
+@external
+def p4_set_enq_qdepth(machine: Machine, packet: Packet, value: u64) -> None:
+    """Set the field of that name, where the program has one."""
+    raise NotImplementedError
+
+
+@external
+def p4_set_deq_timedelta(machine: Machine, packet: Packet, value: u64) -> None:
+    """Set the field of that name, where the program has one."""
+    raise NotImplementedError
+
+
+@external
+def p4_set_deq_qdepth(machine: Machine, packet: Packet, value: u64) -> None:
+    """Set the field of that name, where the program has one."""
+    raise NotImplementedError
+
+
+@external
+def p4_set_qid(machine: Machine, packet: Packet, value: u64) -> None:
+    """Set the field of that name, where the program has one."""
+    raise NotImplementedError
+
+
+@external
+def p4_get_egress_spec(machine: Machine, packet: Packet) -> u64:
+    """Return the field of that name, or 0 where the program has none."""
+    raise NotImplementedError
+
+
+@external
+def p4_get_mcast_grp(machine: Machine, packet: Packet) -> u64:
+    """Return the field of that name, or 0 where the program has none."""
+    raise NotImplementedError
+
+
+@external
+def p4_get_priority(machine: Machine, packet: Packet) -> u64:
+    """Return the field of that name, or 0 where the program has none."""
+    raise NotImplementedError

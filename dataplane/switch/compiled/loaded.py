@@ -1,0 +1,81 @@
+"""A compiled program with all that its workers need beside the switch's ports: machines, blocks, native tables."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from dataplane.program.model import Program
+from dataplane.switch.compiled.events import EventReader, Events
+from dataplane.switch.compiled.pool import BlockPool
+from dataplane.switch.compiled.program import CompiledProgram
+from dataplane.switch.compiled.worker import Worker, run_worker
+from dataplane.switch.compiled.workplace import Workplace
+from dataplane.switch.tables import ForwardingState
+from dataplane.switch.tables.native import NativeState
+
+
+class LoadedProgram:
+    """What a native switch runs; belongs to one switch, whose `frames` it uses. To be released when it is no more."""
+
+    def __init__(
+        self,
+        compiled: CompiledProgram,
+        state: ForwardingState,
+        blocks: int,
+        frames: BlockPool,
+        seeds: Sequence[int],
+    ) -> None:
+        self.program: Program = compiled.program
+        self.state = state
+        self.run: Callable[[Worker], None] = compiled.library.bind(run_worker)
+        self._packets = BlockPool(blocks, compiled.region_bytes)
+        self._native = NativeState(state)
+        self._events = EventReader(compiled.program, compiled.log_messages)
+        self._places = [Workplace(compiled.program, self._native, self._packets, frames, seed) for seed in seeds]
+        for place in self._places:
+            place.machine.events = self._events.ring
+            self._native.register_machine(place.machine)
+
+    def attach(self, workers: Sequence[Worker]) -> None:
+        """Let each worker use one of the machines; only while they are paused."""
+        for worker, place in zip(workers, self._places, strict=True):
+            place.attach(worker.core[0], self.program)
+
+    def set_log_enabled(self, enabled: bool) -> None:
+        """Have log messages written, or not even computed."""
+        for place in self._places:
+            place.machine.log_enabled = enabled
+
+    def read_events(self) -> Events:
+        """Return digests and log messages since the last call; one thread at a time."""
+        return self._events.read()
+
+    @property
+    def drops(self) -> Counter[str]:
+        """Packets that ended in the pipeline, by reason, of all workers."""
+        return _sum([place.drops for place in self._places])
+
+    @property
+    def parser_errors(self) -> Counter[str]:
+        """Packets by the name of their parser error, of all workers."""
+        return _sum([place.parser_errors for place in self._places])
+
+    def packets_in_use(self, workers: Sequence[Worker]) -> int:
+        """Return how many packets there are, in queues or in hand; exact only while the workers are paused."""
+        return self._packets.in_use(*(worker.core[0].packets[0] for worker in workers))
+
+    def release(self) -> None:
+        """Free the native side of the tables; nothing runs any more. A second call does nothing."""
+        self._native.release()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_native"):
+            self._native.release()
+
+
+def _sum(counts: Sequence[dict[str, int]]) -> Counter[str]:
+    total: Counter[str] = Counter()
+    for more in counts:
+        total.update(more)
+    return total

@@ -1,0 +1,171 @@
+"""The compiled pipeline: the twin of the interpreter, behind the same `Pipeline`, for switches that Python drives."""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+from collections import deque
+from collections.abc import Mapping, Sequence
+
+from dataplane.program.model import Program
+from dataplane.switch.abi import Packet, Reason
+from dataplane.switch.compiled.bursts import (
+    DEQUEUED_WORDS,
+    PLACED_WORDS,
+    SENT_WORDS,
+    egress_burst,
+    give_frames,
+    give_packets,
+    ingress_burst,
+    take_placed,
+)
+from dataplane.switch.compiled.events import EventReader
+from dataplane.switch.compiled.pool import BlockPool
+from dataplane.switch.compiled.program import CompiledProgram, compile_program
+from dataplane.switch.compiled.workplace import Workplace
+from dataplane.switch.interpreter.interpreted import DIGEST_QUEUE_MESSAGES
+from dataplane.switch.pipeline import Dequeued, DigestMessage, EgressResult, Frame, Output, Placement
+from dataplane.switch.random_numbers import SplitMix
+from dataplane.switch.tables import ForwardingState
+from dataplane.switch.tables.native import NativeState
+
+__all__ = ["CompiledPipeline", "compiled_pipeline"]
+
+PACKETS = 65_536
+"""Blocks for packets that wait in the queues of one switch; what finds none is dropped as `no_buffer`."""
+FRAMES = 4_096
+"""Packets that one call of `egress` takes at a time."""
+_PLACED_AT_A_TIME = 512
+
+log = logging.getLogger("millrace.p4")
+
+
+class _Handle:
+    """A packet that waits for the traffic manager; one that is forgotten goes home with the next burst."""
+
+    __slots__ = ("_home", "address")
+
+    def __init__(self, address: int, home: deque[int]) -> None:
+        self.address, self._home = address, home
+
+    def take(self) -> int:
+        """Return the packet's address; the handle is empty from now on."""
+        address, self.address = self.address, 0
+        return address
+
+    def __del__(self) -> None:
+        if self.address:
+            self._home.append(self.address)
+
+
+class CompiledPipeline:
+    """Runs a compiled program against a `ForwardingState`; one thread at a time."""
+
+    def __init__(self, program: CompiledProgram, state: ForwardingState, rng: SplitMix) -> None:
+        library = program.library
+        self._ingress, self._egress = library.bind(ingress_burst), library.bind(egress_burst)
+        self._take_placed = library.bind(take_placed)
+        self._give_packets, self._give_frames = library.bind(give_packets), library.bind(give_frames)
+        self._packets, self._frames = BlockPool(PACKETS, program.region_bytes), BlockPool(FRAMES, 0)
+        self._native = NativeState(state)
+        self._place = Workplace(program.program, self._native, self._packets, self._frames, rng.state)
+        self._events = EventReader(program.program, program.log_messages)
+        self._place.machine.events = self._events.ring
+        self._native.register_machine(self._place.machine)
+        self._forgotten: deque[int] = deque()
+        self._placed = (ctypes.c_uint64 * (PLACED_WORDS * _PLACED_AT_A_TIME))()
+        self._digests: list[DigestMessage] = []
+
+    def __del__(self) -> None:
+        if hasattr(self, "_native"):
+            self._native.release()
+
+    @property
+    def drops(self) -> Mapping[str, int]:
+        """Packets that ended here, by reason."""
+        return self._place.drops
+
+    @property
+    def parser_errors(self) -> Mapping[str, int]:
+        """Packets by the name of their parser error."""
+        return self._place.parser_errors
+
+    @property
+    def packets_in_use(self) -> int:
+        """Packets that wait for the traffic manager, those included that were forgotten since the last burst."""
+        return self._packets.in_use(self._place.core.packets[0])
+
+    def ingress(self, frames: Sequence[Frame], now_us: int) -> list[Placement]:
+        """Parse and run ingress; return what is to be queued, clones and replicas included, in bmv2's order."""
+        self._begin(now_us)
+        count = len(frames)
+        data = (ctypes.c_char_p * count)(*[frame.data for frame in frames])
+        lengths = (ctypes.c_uint32 * count)(*[len(frame.data) for frame in frames])
+        ports = (ctypes.c_uint32 * count)(*[frame.port for frame in frames])
+        self._ingress(self._place.core, data, lengths, ports, count)
+        return self._finish()
+
+    def egress(self, packets: Sequence[Dequeued], now_us: int) -> EgressResult:
+        """Run egress and deparse; a recirculated packet goes through ingress at once and comes back as placements."""
+        result = EgressResult()
+        self._begin(now_us)
+        for start in range(0, len(packets), FRAMES):
+            result.outputs += self._run_egress(packets[start : start + FRAMES])
+        result.placements += self._finish()
+        return result
+
+    def take_digests(self) -> list[DigestMessage]:
+        """Return the digests sent since the last call, oldest first."""
+        digests, self._digests = self._digests, []
+        return digests
+
+    def _begin(self, now_us: int) -> None:
+        self._place.machine.now_us = now_us
+        self._place.machine.log_enabled = log.isEnabledFor(logging.INFO)
+        self._take_back()
+        self._place.machine.epoch += 1
+
+    def _take_back(self) -> None:
+        count = len(self._forgotten)
+        if count:
+            addresses = (ctypes.c_uint64 * count)(*[self._forgotten.popleft() for _ in range(count)])
+            self._give_packets(self._place.core, addresses, count)
+
+    def _run_egress(self, packets: Sequence[Dequeued]) -> list[Output]:
+        words: list[int] = []
+        for packet in packets:
+            words += (packet.packet.take(), packet.port, packet.priority, packet.enq_timestamp_us)
+            words += (packet.enq_qdepth, packet.deq_timedelta_us, packet.deq_qdepth)
+        dequeued = (ctypes.c_uint64 * (DEQUEUED_WORDS * len(packets)))(*words)
+        sent = (ctypes.c_uint64 * (SENT_WORDS * len(packets)))()
+        count = self._egress(self._place.core, dequeued, len(packets), sent)
+        outputs = [
+            Output(sent[word + 1], ctypes.string_at(Packet.from_address(sent[word]).data.address, sent[word + 2]))
+            for word in range(0, count * SENT_WORDS, SENT_WORDS)
+        ]
+        self._give_frames(self._place.core, sent, count)
+        return outputs
+
+    def _finish(self) -> list[Placement]:
+        """End the burst: return what is to be queued, and read what the program had to say."""
+        self._place.machine.epoch += 1
+        placements: list[Placement] = []
+        placed = self._placed
+        while count := self._take_placed(self._place.core, placed, _PLACED_AT_A_TIME):
+            placements += [
+                Placement(_Handle(placed[word], self._forgotten), placed[word + 1], placed[word + 2], placed[word + 3])
+                for word in range(0, count * PLACED_WORDS, PLACED_WORDS)
+            ]
+        if self._events.ring.head != self._events.ring.tail:
+            found = self._events.read()
+            room = DIGEST_QUEUE_MESSAGES - len(self._digests)
+            self._digests += found.digests[:room]
+            self._place.count(Reason.DIGEST_QUEUE_FULL, len(found.digests[room:]))
+            for line in found.log_lines:
+                log.info(line)
+        return placements
+
+
+def compiled_pipeline(program: Program, state: ForwardingState, rng: SplitMix) -> CompiledPipeline:
+    """Return a pipeline for `Switch`: compiled, or from the cache; raise ProgramError if it cannot be."""
+    return CompiledPipeline(compile_program(program), state, rng)

@@ -1,0 +1,421 @@
+"""The native switch: from ring to ring in machine code; Python only controls, reads counters and takes what is for it.
+
+The twin of `dataplane.switch.engine.Switch`, on real time and real ports. Every frame is accounted for: what came in,
+and every copy that the program made, was sent, waits, or was dropped and counted under a name; exactly so whenever the
+switch is paused.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+import random
+import select
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from dataplane.clock import MonotonicClock
+from dataplane.errors import SwitchError
+from dataplane.native import kernel_library, pointer_to
+from dataplane.nic import NicPort
+from dataplane.program.model import Program
+from dataplane.switch.abi import Packet
+from dataplane.switch.compiled.discard import run_without_program
+from dataplane.switch.compiled.loaded import LoadedProgram
+from dataplane.switch.compiled.pool import BUFFER_BYTES, BlockPool, Cache, give, take
+from dataplane.switch.compiled.port_table import PortTable
+from dataplane.switch.compiled.program import Purpose, compile_program
+from dataplane.switch.compiled.queues import clear
+from dataplane.switch.compiled.rings import Bell, get, make_ring, put
+from dataplane.switch.compiled.threads import WorkerThreads, ring_bell
+from dataplane.switch.compiled.worker import BURST_FRAMES, Worker, rest
+from dataplane.switch.engine import CPU_QUEUE_FRAMES, DEFAULT_CPU_PORT, MAX_FRAME_BYTES, OVERSIZE, SwitchCounters
+from dataplane.switch.pipeline import DigestMessage, PreparedProgram
+from dataplane.switch.tables import ForwardingState
+from dataplane.switch.traffic import PRIORITIES, PortSettings
+
+FRAMES = 65_536
+"""Blocks for frames on cables and between Python and the workers."""
+BLOCKS_IN_HAND = 4_096
+"""Blocks for packets beside those that the queues can hold, which bounds what a program makes of one burst."""
+RING_FRAMES = 1_024
+DEFAULT_SPIN_US = 20
+NO_DIGEST_RECEIVER = "no_digest_receiver"
+PACKET_OUT_FULL = "packet_out_full"
+
+_LOOK_AGAIN_MS = 500
+"""How often ports that are down are looked at."""
+
+logger = logging.getLogger("millrace.switch")
+program_log = logging.getLogger("millrace.p4")
+
+
+@dataclass(frozen=True, slots=True)
+class Forwarding:
+    """How the workers go about it: how many there are, and how long at most each spins before it sleeps."""
+
+    threads: int = 1
+    spin_us: int = DEFAULT_SPIN_US
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """How often a worker went round its loop, and how often it slept."""
+
+    turns: int
+    sleeps: int
+
+
+class NativeSwitch:
+    """A switch whose workers forward by themselves between `start` and `close`; a `SwitchControl`.
+
+    Each of `devices` is lent to the switch until `close`; worker n uses the n-th queue of each. Every method may be
+    called from any thread. Receivers are called on a thread of the switch.
+    """
+
+    def __init__(
+        self,
+        device_id: int,
+        ports: Iterable[PortSettings],
+        devices: Mapping[int, NicPort],
+        *,
+        cpu_port: int = DEFAULT_CPU_PORT,
+        seed: int = 0,
+        forwarding: Forwarding | None = None,
+    ) -> None:
+        self.device_id, self.cpu_port = device_id, cpu_port
+        self.ports, self.devices = tuple(ports), dict(devices)
+        self._forwarding = forwarding or Forwarding()
+        if any(port.number == cpu_port for port in self.ports):
+            raise SwitchError(f"switch {device_id}: port {cpu_port} is the CPU port")
+        self._table = PortTable((*self.ports, PortSettings(cpu_port, queue_frames=CPU_QUEUE_FRAMES)))
+        self._seed = seed
+        self._clock = MonotonicClock()
+        self._lock = threading.RLock()
+        # Innermost of all, also inside `paused`: for counts, blocks in Python's hands, and which program runs.
+        self._leaf = threading.Lock()
+        self._loaded: LoadedProgram | None = None
+        self._drops: Counter[str] = Counter()
+        self._parser_errors: Counter[str] = Counter()
+        self._down: set[int] = set()
+        self._packet_in_receiver: Callable[[bytes], None] | None = None
+        self._digest_receiver: Callable[[Sequence[DigestMessage]], None] | None = None
+        self._port_receiver: Callable[[int, bool], None] | None = None
+        self._frames = BlockPool(FRAMES, 0)
+        self._library = kernel_library(take, give, get, put, clear, rest, run_without_program)
+        self._take, self._give = self._library.bind(take), self._library.bind(give)
+        self._get, self._put = self._library.bind(get), self._library.bind(put)
+        self._clear, self._rest = self._library.bind(clear), self._library.bind(rest)
+        self._cache = Cache()
+        self._cache.pool = self._frames.pool
+        self._reports = _bell()
+        self._bells = [_bell() for _ in range(self._forwarding.threads)]
+        self._injected = make_ring(RING_FRAMES, self._bells[0])
+        self._packets_in = make_ring(RING_FRAMES, self._reports)
+        self._workers = [self._make_worker(number) for number in range(self._forwarding.threads)]
+        self._threads = WorkerThreads(self._workers, self._bells, self._library.bind(run_without_program))
+        self._reporter = threading.Thread(target=self._report, name="switch-reports", daemon=True)
+        self._closing = False
+
+    def _make_worker(self, number: int) -> Worker:
+        """Return a worker with its queue of each port that has so many."""
+        worker = Worker()
+        queues = [self._queue_address(port.number, number) for port in self.ports]
+        polled = [address for address in queues if address]
+        worker.traffic = self._table.traffic
+        worker.queues = pointer_to((ctypes.c_uint64 * (len(queues) + 1))(*queues, 0))
+        worker.polled = pointer_to((ctypes.c_uint64 * (len(polled) + 1))(*polled))
+        worker.polled_count = len(polled)
+        worker.bell, worker.other, worker.reports = self._bells[number], self._bells[0], self._reports
+        worker.frames = pointer_to((ctypes.c_uint64 * BURST_FRAMES)())
+        worker.lengths = pointer_to((ctypes.c_uint32 * BURST_FRAMES)())
+        worker.scratch = pointer_to((ctypes.c_uint8 * BUFFER_BYTES)())
+        if number == 0:
+            worker.injected = self._injected
+        worker.cpu_port = self._table[self.cpu_port]
+        worker.packets_in = self._packets_in
+        worker.spin_ns = 1000 * self._forwarding.spin_us
+        worker.core[0].frames[0].pool = self._frames.pool
+        return worker
+
+    def _queue_address(self, port: int, worker: int) -> int:
+        device = self.devices.get(port)
+        if device is None:
+            raise SwitchError(f"switch {self.device_id}: port {port} has no device")
+        queues = device.queues
+        return queues[worker].address if worker < len(queues) else 0
+
+    # ---- life
+
+    def start(self) -> None:
+        """Begin to forward."""
+        self._threads.start()
+        self._reporter.start()
+
+    def close(self) -> None:
+        """Stop forwarding and give the devices back, still open; a second call does nothing."""
+        if self._closing:
+            return
+        self._threads.close()
+        self._closing = True
+        ring_bell(self._reports)
+        if self._reporter.ident is not None:
+            self._reporter.join()
+        with self._lock:
+            self._clear_queues()
+            before = self._exchange(None)
+            if before is not None:
+                self._report_events(before)
+                before.release()
+            for bell in (*self._bells, self._reports):
+                os.close(bell.fd)
+
+    def __enter__(self) -> NativeSwitch:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # ---- control
+
+    @property
+    def program(self) -> Program | None:
+        """The program that runs, or None before the first `install`."""
+        loaded = self._loaded
+        return None if loaded is None else loaded.program
+
+    @property
+    def state(self) -> ForwardingState | None:
+        """The running program's tables; None before the first `install`."""
+        loaded = self._loaded
+        return None if loaded is None else loaded.state
+
+    def prepare(self, program: Program) -> PreparedProgram:
+        """Compile a program over fresh state, or take it from the cache, while the present one runs on.
+
+        Raises ProgramError if it cannot be compiled.
+        """
+        threads = self._forwarding.threads
+        compiled = compile_program(program, Purpose.FORWARDING, threads=threads)
+        state = ForwardingState(program)
+        rng = random.Random(f"{self._seed}/{self.device_id}")
+        seeds = [rng.getrandbits(64) for _ in range(threads)]
+        blocks = BLOCKS_IN_HAND + sum(port.limit * PRIORITIES for port in self._table.all)
+        return PreparedProgram(program, state, LoadedProgram(compiled, state, blocks, self._frames, seeds))
+
+    def install(self, prepared: PreparedProgram) -> None:
+        """Run a prepared program from now on; packets that wait are dropped as `program_replaced`."""
+        loaded: LoadedProgram = prepared.executable
+        with self._lock:
+            for port in self._down:
+                prepared.state.set_port_status(port, False)
+            loaded.set_log_enabled(program_log.isEnabledFor(logging.INFO))
+            with self._threads.paused():
+                self._clear_queues()
+                loaded.attach(self._workers)
+                self._threads.exchange_run(loaded.run)
+                before = self._exchange(loaded)
+            if before is not None:
+                self._report_events(before)
+                before.release()
+
+    def _exchange(self, loaded: LoadedProgram | None) -> LoadedProgram | None:
+        """Let another program be the one that runs; return the one before, whose counts are kept."""
+        with self._leaf:
+            before, self._loaded = self._loaded, loaded
+            if before is not None:
+                self._drops.update(before.drops)
+                self._parser_errors.update(before.parser_errors)
+        return before
+
+    def commit(self, program: Program, fill: Callable[[ForwardingState], None] | None = None) -> ForwardingState:
+        """Prepare a program, let `fill` write its state, and install it; return the state."""
+        prepared = self.prepare(program)
+        if fill is not None:
+            fill(prepared.state)
+        self.install(prepared)
+        return prepared.state
+
+    def _clear_queues(self) -> None:
+        """Drop what waits; no worker keeps a block of the pool that it came from."""
+        for port in self._table.all:
+            self._clear(port, self._workers[0].core[0])
+        for worker in self._workers:
+            self._rest(worker)
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Hold packets between bursts; the same thread may nest it."""
+        with self._threads.paused():
+            yield
+
+    def now_ns(self) -> int:
+        """Return nanoseconds on the machine's monotonic clock, which the workers read."""
+        return self._clock.now_ns()
+
+    def has_port(self, port: int) -> bool:
+        """Return whether the switch has such a port; the CPU port is one."""
+        return port in self._table
+
+    def set_port_status(self, port: int, up: bool) -> None:
+        """Note that a port went down or came back; frames from and to one that is down are dropped as `port_down`.
+
+        Raises SwitchError if there is no such port.
+        """
+        self._require(port)
+        with self._lock:
+            if up is (port not in self._down):
+                return
+            (self._down.discard if up else self._down.add)(port)
+            self._table[port].is_up = up
+            state = self.state
+            receiver = self._port_receiver
+        if state is not None:
+            state.set_port_status(port, up)
+        if receiver is not None:
+            receiver(port, up)
+
+    def packet_out(self, payload: bytes) -> None:
+        """Receive a frame, with its packet-out header, on the CPU port."""
+        too_long = len(payload) > MAX_FRAME_BYTES
+        with self._leaf:
+            block = 0 if too_long or self._closing else self._take(self._cache)
+            if block == 0:
+                self._drops[OVERSIZE if too_long else PACKET_OUT_FULL] += 1
+                return
+            frame = Packet.from_address(block)
+            frame.length = len(payload)
+            ctypes.memmove(frame.data.address, payload, len(payload))
+            if not self._put(self._injected, frame):
+                self._give(self._cache, frame)
+                self._drops[PACKET_OUT_FULL] += 1
+
+    # ---- what the workers have for Python
+
+    def on_packet_in(self, receiver: Callable[[bytes], None]) -> None:
+        """Hand frames that leave by the CPU port to `receiver`."""
+        self._packet_in_receiver = receiver
+        for worker in self._workers:
+            worker.takes_packets_in = 1
+
+    def on_digests(self, receiver: Callable[[Sequence[DigestMessage]], None]) -> None:
+        """Hand what the program sends as digests to `receiver`; without one they are counted as lost."""
+        self._digest_receiver = receiver
+
+    def on_port_status(self, receiver: Callable[[int, bool], None]) -> None:
+        """Call `receiver` with a port and whether it is up at each change, and now for each port that is down."""
+        with self._lock:
+            self._port_receiver, down = receiver, sorted(self._down)
+        for port in down:
+            receiver(port, False)
+
+    def _report(self) -> None:
+        """Hand over what comes, whenever the workers ring."""
+        waiting = select.poll()
+        waiting.register(self._reports.fd, select.POLLIN)
+        while not self._closing:
+            if waiting.poll(_LOOK_AGAIN_MS if self._down else None):
+                os.eventfd_read(self._reports.fd)
+            self._reports.rung = 0
+            self._report_packets()
+            loaded = self._loaded
+            if loaded is not None:
+                self._report_events(loaded)
+            self._report_devices()
+
+    def _report_packets(self) -> None:
+        while block := self._get(self._packets_in):
+            frame = Packet.from_address(block)
+            payload = ctypes.string_at(frame.data.address, frame.length)
+            with self._leaf:
+                self._give(self._cache, frame)
+            if self._packet_in_receiver is not None:
+                self._packet_in_receiver(payload)
+
+    def _report_events(self, loaded: LoadedProgram) -> None:
+        with self._leaf:
+            events = loaded.read_events()
+            if events.digests and self._digest_receiver is None:
+                self._drops[NO_DIGEST_RECEIVER] += len(events.digests)
+        if events.digests and self._digest_receiver is not None:
+            self._digest_receiver(events.digests)
+        for line in events.log_lines:
+            program_log.info(line)
+
+    def _report_devices(self) -> None:
+        """Say once that a device went down, and once that it came back."""
+        for number, device in self.devices.items():
+            if number not in self._down and not any(queue.down for queue in device.queues):
+                continue
+            is_down = device.is_down
+            if is_down and number not in self._down:
+                logger.warning("port %d (%s) is down; the others go on", number, device.name)
+            elif not is_down and number in self._down:
+                logger.info("port %d (%s) is up again", number, device.name)
+            self.set_port_status(number, not is_down)
+
+    # ---- readings
+
+    def counters(self) -> SwitchCounters:
+        """Return all counters as they are now; they agree with each other while the switch is paused."""
+        with self._leaf:
+            drops = Counter(self._drops)
+            if self._loaded is not None:
+                drops.update(self._loaded.drops)
+        drops.update(self._table.drops)
+        return SwitchCounters(self._table.counters(), dict(drops))
+
+    @property
+    def parser_errors(self) -> Mapping[str, int]:
+        """Packets by the name of their parser error."""
+        with self._leaf:
+            errors = Counter(self._parser_errors)
+            if self._loaded is not None:
+                errors.update(self._loaded.parser_errors)
+        return errors
+
+    @property
+    def copies(self) -> int:
+        """Packets that programs made of others: clones and replicas, also those that were dropped for lack of room."""
+        return sum(_signed(worker.core[0].copies) for worker in self._workers)
+
+    @property
+    def activity(self) -> tuple[Activity, ...]:
+        """What each worker did since the start."""
+        return tuple(Activity(worker.turns, worker.sleeps) for worker in self._workers)
+
+    @property
+    def packets_in_use(self) -> int:
+        """Packets that have a block: exactly those that wait in queues while the switch is paused."""
+        with self._leaf:
+            return 0 if self._loaded is None else self._loaded.packets_in_use(self._workers)
+
+    @property
+    def in_flight(self) -> int:
+        """Frames on the cables."""
+        return self._table.in_flight
+
+    def occupancy(self, port: int) -> tuple[int, ...]:
+        """Return how many frames wait at a port, by priority 0 to 7; raise SwitchError if there is no such port."""
+        self._require(port)
+        return self._table.occupancy(port)
+
+    def _require(self, port: int) -> None:
+        if port not in self._table:
+            raise SwitchError(f"switch {self.device_id} has no port {port}")
+
+
+def _bell() -> Bell:
+    bell = Bell()
+    bell.fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+    return bell
+
+
+def _signed(word: int) -> int:
+    """Return a count that may have gone below zero."""
+    return word - (1 << 64) if word >> 63 else word

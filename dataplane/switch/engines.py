@@ -1,0 +1,181 @@
+"""The two engines of a switch process behind one face: machine code that forwards by itself, and Python's own loop."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict
+from typing import Protocol
+
+from dataplane.clock import MonotonicClock
+from dataplane.nic import Port
+from dataplane.program.model import Program
+from dataplane.switch.arguments import SwitchSettings
+from dataplane.switch.attachments import open_attachment, open_native_attachment
+from dataplane.switch.compiled.pipeline import compiled_pipeline
+from dataplane.switch.compiled.port_table import CABLE_FULL
+from dataplane.switch.compiled.switch import Forwarding, NativeSwitch
+from dataplane.switch.engine import PortCounters, Switch
+from dataplane.switch.forwarding import Forwarder
+from dataplane.switch.p4runtime.control import SwitchControl
+from dataplane.switch.waiting import Waiter
+
+logger = logging.getLogger("millrace.switch")
+
+
+class Engine(Protocol):
+    """A switch with its ports, as the process holds it."""
+
+    @property
+    def control(self) -> SwitchControl:
+        """What the P4Runtime service controls."""
+        ...
+
+    def commit(self, program: Program) -> None:
+        """Load the program that the switch starts with; raise ProgramError."""
+        ...
+
+    def start(self, waiter: Waiter) -> None:
+        """Begin to forward; what `step` wants to be called for is watched by `waiter`."""
+        ...
+
+    def step(self, ready: Sequence[int]) -> None:
+        """Do what is due, and what these descriptors are ready for."""
+        ...
+
+    def next_due_ns(self) -> int | None:
+        """Return when `step` has something to do next, if it depends on the time."""
+        ...
+
+    def read_stats(self, control_drops: Mapping[str, int]) -> dict[str, object]:
+        """Return every counter of switch and ports as JSON-ready values, the control plane's drops among the others."""
+        ...
+
+
+def make_engine(stack: ExitStack, settings: SwitchSettings) -> Engine:
+    """Open the ports and return the engine that the settings ask for; the stack ends it. Raises PortError."""
+    if settings.engine.pipeline == "compiled" and settings.engine.io != "socket":
+        return NativeEngine(stack, settings)
+    return PythonEngine(stack, settings)
+
+
+class NativeEngine:
+    """Workers that forward without Python; there is nothing to do here but to read counters."""
+
+    def __init__(self, stack: ExitStack, settings: SwitchSettings) -> None:
+        devices = {
+            port.settings.number: open_native_attachment(stack, port, settings.engine, len(settings.ports))
+            for port in settings.ports
+        }
+        self.control = NativeSwitch(
+            settings.device_id,
+            [port.settings for port in settings.ports],
+            devices,
+            cpu_port=settings.cpu_port,
+            seed=settings.seed,
+            forwarding=Forwarding(settings.engine.threads, settings.engine.spin_us),
+        )
+        stack.callback(self.control.close)
+
+    def commit(self, program: Program) -> None:
+        """Load the first program."""
+        self.control.commit(program)
+
+    def start(self, waiter: Waiter) -> None:  # noqa: ARG002 - the workers wait for themselves
+        """Begin to forward."""
+        self.control.start()
+
+    def step(self, ready: Sequence[int]) -> None:
+        """Do nothing."""
+
+    def next_due_ns(self) -> int | None:
+        """Return None: the workers know."""
+        return None
+
+    def read_stats(self, control_drops: Mapping[str, int]) -> dict[str, object]:
+        """Return all counters."""
+        switch = self.control
+        counters = switch.counters()
+        drops = {CABLE_FULL: 0, **counters.drops, **control_drops}
+        stats = _stats(counters.ports, drops, switch.parser_errors, switch.in_flight, switch.devices)
+        return stats | {"workers": [asdict(activity) for activity in switch.activity]}
+
+
+class PythonEngine:
+    """A `Switch` and a `Forwarder`, stepped whenever a port is readable or an event is due."""
+
+    def __init__(self, stack: ExitStack, settings: SwitchSettings) -> None:
+        ports = {
+            port.settings.number: open_attachment(stack, port, settings.engine, len(settings.ports))
+            for port in settings.ports
+        }
+        clock = MonotonicClock()
+        self.control = Switch(
+            settings.device_id,
+            [port.settings for port in settings.ports],
+            clock,
+            cpu_port=settings.cpu_port,
+            seed=settings.seed,
+            pipeline_factory=compiled_pipeline if settings.engine.pipeline == "compiled" else None,
+        )
+        self._forwarder = Forwarder(self.control, ports, clock)
+        self._numbers = {port.fileno(): number for number, port in ports.items()}
+        self._down: set[int] = set()
+
+    def commit(self, program: Program) -> None:
+        """Load the first program."""
+        self.control.commit(program)
+
+    def start(self, waiter: Waiter) -> None:
+        """Watch the ports."""
+        self.control.on_wakeup(waiter.wake)
+        for descriptor in self._numbers:
+            waiter.watch(descriptor)
+
+    def step(self, ready: Sequence[int]) -> None:
+        """Take bursts from the ports that are readable, send what is due."""
+        self._forwarder.step([self._numbers[descriptor] for descriptor in ready if descriptor in self._numbers])
+        self._note_ports()
+
+    def next_due_ns(self) -> int | None:
+        """Return when a packet leaves next."""
+        return self._forwarder.next_due_ns()
+
+    def read_stats(self, control_drops: Mapping[str, int]) -> dict[str, object]:
+        """Return all counters."""
+        counters = self.control.counters()
+        drops = {CABLE_FULL: self._forwarder.cable_full, **counters.drops, **control_drops}
+        in_flight = self._forwarder.in_flight
+        return _stats(counters.ports, drops, self.control.parser_errors, in_flight, self._forwarder.ports)
+
+    def _note_ports(self) -> None:
+        """Say once that a port went down, and once that it came back."""
+        for number, port in self._forwarder.ports.items():
+            if port.is_down and number not in self._down:
+                self._down.add(number)
+                logger.warning("port %d (%s) is down; the others go on", number, port.name)
+                self.control.set_port_status(number, False)
+            elif not port.is_down and number in self._down:
+                self._down.discard(number)
+                logger.info("port %d (%s) is up again", number, port.name)
+                self.control.set_port_status(number, True)
+
+
+def _stats(
+    ports: Mapping[int, PortCounters],
+    drops: Mapping[str, int],
+    parser_errors: Mapping[str, int],
+    in_flight: int,
+    devices: Mapping[int, Port],
+) -> dict[str, object]:
+    return {
+        "ports": {str(number): asdict(port) for number, port in ports.items()},
+        "drops": dict(drops),
+        "parser_errors": dict(parser_errors),
+        "in_flight": in_flight,
+        "devices": {
+            str(number): {"device": port.name, "down": port.is_down} | asdict(port.read_counters())
+            for number, port in devices.items()
+        },
+    }

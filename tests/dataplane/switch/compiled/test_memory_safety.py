@@ -1,0 +1,48 @@
+"""No packet, however malformed, makes compiled code read or write outside its buffers.
+
+Each program runs in a process of its own, over memory between forbidden pages: see `guarded_packets`. Frames of every
+length from 0 to 200, random and mangled, go through empty tables and through filled ones. MILLRACE_EXAMPLES sets the
+number of scenarios with filled tables a program, 25 if it is not given.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.dataplane.switch.compiled import guarded_run
+from tests.dataplane.switch.compiled.guarded_memory import Note
+from tests.dataplane.switch.compiled.guarded_run import LIE
+from tests.dataplane.switch.scenarios import PROGRAMS, ROOT
+
+EXAMPLES = os.environ.get("MILLRACE_EXAMPLES", "25")
+RANDOM_SEEDS = ("0", "4", "7", "22")
+LIMIT_S = 600
+
+
+def run(tmp_path: Path, name: str, examples: str) -> tuple[subprocess.CompletedProcess[str], str]:
+    """Run one program in a process; return how that ended and what it did last."""
+    note = tmp_path / "note"
+    command = [sys.executable, "-m", guarded_run.__name__, name, str(note), examples]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    return done, Note.read(note)
+
+
+@pytest.mark.parametrize("name", [*PROGRAMS, *RANDOM_SEEDS])
+def test_no_frame_leads_outside_of_a_buffer(tmp_path: Path, name: str) -> None:
+    done, note = run(tmp_path, name, EXAMPLES)
+    assert done.returncode != -signal.SIGSEGV, f"touched a forbidden page in {note}"
+    assert done.returncode == 0, f"{note}\n{done.stderr}"
+    assert int(done.stdout) > 1000
+
+
+def test_one_byte_too_many_is_noticed(tmp_path: Path) -> None:
+    """A program that is told that frames are a byte longer than they are dies, and it shows where."""
+    done, note = run(tmp_path, "parsing", LIE)
+    assert done.returncode == -signal.SIGSEGV, done.stderr
+    assert note.startswith("parsing: ")

@@ -1,0 +1,121 @@
+"""Both pipelines make the same of everything: one scenario after the other on two switches, all that shows compared.
+
+What is compared: departures with ports, bytes and times, packets to the CPU, digests, drops by name, parser errors,
+counters (direct ones too), registers, and what the state refuses. MILLRACE_EXAMPLES sets the number of scenarios a
+program, 25 if it is not given.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from dataplane.clock import VirtualClock
+from dataplane.stf import PipelineName
+from dataplane.stf.pipelines import pipeline_factory
+from dataplane.switch.engine import Departure, PortSettings, Switch, SwitchCounters
+from dataplane.switch.pipeline import DigestMessage
+from dataplane.switch.tables import ForwardingState
+from tests.dataplane.switch.scenario_events import Arrival, Event, Pause, PortChange, refused
+from tests.dataplane.switch.scenarios import CPU_PORT, PORTS, PROGRAMS, load, scenarios
+
+EXAMPLES = int(os.environ.get("MILLRACE_EXAMPLES", "25"))
+REFERENCE = PipelineName.INTERPRETER
+LAST_NS = 60_000_000_000
+
+
+@dataclass(frozen=True)
+class Seen:
+    """All that shows of a switch."""
+
+    departures: list[Departure]
+    packets_in: list[bytes]
+    digests: list[DigestMessage]
+    refusals: list[bool]
+    counters: SwitchCounters
+    parser_errors: dict[str, int]
+    arrays: dict[str, object]
+
+
+def run(name: str, pipeline: PipelineName, events: Sequence[Event]) -> Seen:
+    """Run a scenario on a fresh switch; return all that shows of it."""
+    clock = VirtualClock()
+    ports = [PortSettings(port, rate_bps=10_000_000 * port, queue_frames=3) for port in PORTS]
+    switch = Switch(7, ports, clock, cpu_port=CPU_PORT, seed=3, pipeline_factory=pipeline_factory(pipeline))
+    packets_in: list[bytes] = []
+    digests: list[DigestMessage] = []
+    switch.on_packet_in(packets_in.append)
+    switch.on_digests(digests.extend)
+    state = switch.commit(load(name))
+    departures, refusals = [], []
+    for event in events:
+        match event:
+            case Arrival(port, data):
+                switch.receive(port, [data])
+            case Pause(duration_ns):
+                clock.advance_to(clock.now_ns() + duration_ns)
+                departures += switch.advance(clock.now_ns())
+            case PortChange(port, up):
+                switch.set_port_status(port, up)
+            case _:
+                refusals.append(refused(event, state))
+    departures += switch.advance(clock.now_ns() + LAST_NS)
+    executable = switch._pipeline
+    assert executable is not None
+    errors = {error: number for error, number in executable.parser_errors.items() if number}
+    return Seen(departures, packets_in, digests, refusals, _without_zeros(switch.counters()), errors, _arrays(state))
+
+
+def _without_zeros(counters: SwitchCounters) -> SwitchCounters:
+    """Return counters without drops that never happened, which a pipeline may list or not."""
+    return SwitchCounters(counters.ports, {name: number for name, number in counters.drops.items() if number})
+
+
+def _arrays(state: ForwardingState) -> dict[str, object]:
+    found: dict[str, object] = {name: list(cells) for name, cells in state.registers.items()}
+    for name, counter in state.counters.items():
+        found[f"counter {name}"] = [counter.read(index) for index in range(counter.spec.size)]
+    for name, table in state.tables.items():
+        found[f"table {name}"] = {
+            (entry.match, entry.priority): (entry.packets, entry.bytes, entry.last_hit_us) for entry in table
+        }
+    return found
+
+
+@pytest.mark.parametrize("pipeline", [name for name in PipelineName if name is not REFERENCE] or [REFERENCE])
+@pytest.mark.parametrize("name", PROGRAMS)
+@settings(max_examples=EXAMPLES, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(data=st.data())
+def test_pipelines_agree(name: str, pipeline: PipelineName, data: st.DataObject) -> None:
+    events = data.draw(scenarios(name))
+    wanted, got = run(name, REFERENCE, events), run(name, pipeline, events)
+    for part in Seen.__dataclass_fields__:
+        assert getattr(got, part) == getattr(wanted, part), part
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_scenarios_reach_the_program(name: str) -> None:
+    """Without frames that go through and entries that are hit, agreement would say little."""
+    sent = hits = parsed = 0
+
+    @settings(max_examples=60, database=None, derandomize=True, suppress_health_check=list(HealthCheck))
+    @given(events=scenarios(name))
+    def collect(events: list[Event]) -> None:
+        nonlocal sent, hits, parsed
+        seen = run(name, REFERENCE, events)
+        sent += len(seen.departures) + len(seen.packets_in)
+        parsed += sum(isinstance(event, Arrival) for event in events)
+        tables = [
+            entries for key, entries in seen.arrays.items() if key.startswith("table ") and isinstance(entries, dict)
+        ]
+        hits += sum(packets for entries in tables for packets, _, _ in entries.values())
+
+    collect()
+    assert parsed > 200
+    assert sent > parsed / 50
+    assert hits > 0 or not any(table.direct_counter for table in load(name).tables.values())

@@ -9,6 +9,7 @@ import typer
 
 from controller.cli.common import SettingsFile, log_to_stderr, ready
 from controller.cli.paths import paths
+from controller.cli.stf import stf
 from controller.cli.topology import topology
 
 app = typer.Typer(
@@ -20,6 +21,7 @@ app = typer.Typer(
 )
 app.add_typer(paths)
 app.add_typer(topology)
+app.command()(stf)
 
 
 @app.command()

@@ -1,0 +1,68 @@
+"""`millrace stf`: a program put to a test of p4c's simple test framework."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dataplane.errors import ConfigError, ProgramError
+from dataplane.stf import PipelineName
+
+if TYPE_CHECKING:
+    from dataplane.stf.compare import Difference
+    from dataplane.stf.run import Outcome
+
+PASSED, FAILED, REFUSED = 0, 1, 2
+
+
+def stf(
+    program: Annotated[Path, typer.Argument(metavar="PROGRAM.json", help="bmv2 JSON, as p4c writes it.")],
+    p4info: Annotated[Path, typer.Argument(metavar="P4INFO", help="The program's P4Info, text or binary.")],
+    test: Annotated[Path, typer.Argument(metavar="TEST.stf", help="The test.")],
+    pipeline: Annotated[PipelineName, typer.Option(help="What executes the program.")] = PipelineName.COMPILED,
+) -> None:
+    """Run a test of p4c's simple test framework in virtual time.
+
+    Exits 0 when it passes, 1 with the packet that differs when it does not, 2 when the program is refused or the test
+    is malformed.
+    """
+    try:
+        outcome = _run(program, p4info, test, pipeline)
+    except (ProgramError, ConfigError) as error:
+        typer.echo(f"millrace: {error}", err=True)
+        raise typer.Exit(REFUSED) from error
+    for note in outcome.notes:
+        typer.echo(note)
+    for difference in outcome.differences:
+        _show(difference, test)
+    if outcome.differences:
+        if outcome.drops:
+            typer.echo("dropped: " + ", ".join(f"{name} {number}" for name, number in sorted(outcome.drops.items())))
+        raise typer.Exit(FAILED)
+    typer.echo("passed")
+
+
+def _run(program: Path, p4info: Path, test: Path, pipeline: PipelineName) -> Outcome:
+    from dataplane.program.loader import load_program  # noqa: PLC0415
+    from dataplane.stf.parse import parse_stf  # noqa: PLC0415
+    from dataplane.stf.pipelines import pipeline_factory  # noqa: PLC0415
+    from dataplane.stf.run import run_stf  # noqa: PLC0415
+
+    try:
+        text = test.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(getattr(error, "strerror", None) or "is not text", file=str(test)) from error
+    statements = parse_stf(text, str(test))
+    return run_stf(load_program(program, p4info), statements, str(test), pipeline_factory(pipeline))
+
+
+def _show(difference: Difference, test: Path) -> None:
+    where = f"{test}:{difference.line}: "
+    if difference.port is not None:
+        where += f"port {difference.port}: "
+    typer.echo(where + difference.problem)
+    if difference.port is not None:
+        typer.echo(f"  expected {'nothing' if difference.expected is None else difference.expected}")
+        typer.echo(f"  got      {'nothing' if difference.got is None else difference.got.hex()}")

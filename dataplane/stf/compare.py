@@ -1,0 +1,79 @@
+"""Compares the frames that left a switch with those that a test expects, port by port and in order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from dataplane.stf.statements import Expect
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Where a test fails: a frame that differs, is missing, or is too many; or a check that does not hold.
+
+    `port` is None for a check; `expected` is None for a frame too many, `got` for one that is missing.
+    """
+
+    line: int
+    problem: str
+    port: int | None = None
+    expected: str | None = None
+    got: bytes | None = None
+
+
+@dataclass(slots=True)
+class Ledger:
+    """What is expected at each port and what came; of ports in `named` alone, as p4c's runner looks at no other."""
+
+    named: frozenset[int]
+    _expected: dict[int, list[tuple[int, Expect]]] = field(default_factory=dict)
+    _arrived: dict[int, list[tuple[int, bytes]]] = field(default_factory=dict)
+
+    def expect(self, line: int, expect: Expect) -> None:
+        """Note what line `line` expects."""
+        self._expected.setdefault(expect.port, []).append((line, expect))
+
+    def arrive(self, line: int, port: int, data: bytes) -> bool:
+        """Note a frame that the packet of `line` sent; return whether anyone looks at the port."""
+        if port not in self.named:
+            return False
+        self._arrived.setdefault(port, []).append((line, data))
+        return True
+
+    def differences(self) -> list[Difference]:
+        """Return the first difference of each port that has one."""
+        found = [self._compare(port) for port in sorted({*self._expected, *self._arrived})]
+        return [difference for difference in found if difference is not None]
+
+    def _compare(self, port: int) -> Difference | None:
+        expected, arrived = self._expected.get(port, []), self._arrived.get(port, [])
+        for (line, expect), (_, data) in zip(expected, arrived, strict=False):
+            problem = _problem(expect, data)
+            if problem is not None:
+                return Difference(line, problem, port, _written(expect), data)
+        if len(expected) > len(arrived):
+            line, expect = expected[len(arrived)]
+            return Difference(line, "no frame came", port, _written(expect))
+        if len(arrived) > len(expected):
+            line, data = arrived[len(expected)]
+            return Difference(line, "sent a frame that is not expected", port, got=data)
+        return None
+
+
+def _problem(expect: Expect, data: bytes) -> str | None:
+    """Return in what `data` is not what `expect` describes, or None."""
+    if expect.digits is None:
+        return None
+    got = data.hex()
+    for place, (wanted, digit) in enumerate(zip(expect.digits, got, strict=False)):
+        if wanted not in ("*", digit):
+            return f"differs at byte {place // 2}"
+    if len(got) < len(expect.digits):
+        return f"is {len(data)} bytes long, too short"
+    if expect.exact and len(got) > len(expect.digits):
+        return f"is {len(data)} bytes long, too long"
+    return None
+
+
+def _written(expect: Expect) -> str:
+    return "any" if expect.digits is None else expect.digits + ("$" if expect.exact else "")

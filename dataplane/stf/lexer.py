@@ -1,0 +1,154 @@
+"""Cuts a line of a test file into tokens, and reads numbers and packet data."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+from dataplane.errors import ConfigError
+from dataplane.stf.statements import Number
+
+_BITS_PER_DIGIT = {"0x": 4, "0o": 3, "0b": 1}
+_TOKEN = re.compile(
+    r"""
+      (?P<number> 0[xX][0-9a-fA-F*]+ | 0[oO][0-7*]+ | 0[bB][01*]+ | \d+\.\d+ | \d+ )
+    | (?P<name> [A-Za-z_$][\w$]* )
+    | "(?P<quoted> [^"]+ )"
+    | (?P<sign> &&& | -> | == | != | <= | >= | [<>*/:,.()=] | \[ | \] )
+    """,
+    re.VERBOSE,
+)
+_DIGITS = re.compile(r"[0-9a-fA-F*]*\$?")
+
+
+class Kind(StrEnum):
+    """What a token is."""
+
+    NUMBER = "a number"
+    NAME = "a name"
+    SIGN = "a sign"
+    END = "the end of the line"
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A token with its text; quotes are gone."""
+
+    kind: Kind
+    text: str
+
+
+class Tokens:
+    """The tokens of one line, taken from the left; every complaint is a ConfigError that names file and line."""
+
+    def __init__(self, text: str, file: str, line: int) -> None:
+        self.file, self.line = file, line
+        self._tokens = self._cut(text)
+        self._next = 0
+
+    def error(self, problem: str) -> ConfigError:
+        """Return the error that says what is wrong with the line."""
+        return ConfigError(problem, file=self.file, line=self.line)
+
+    def peek(self, ahead: int = 0) -> Token:
+        """Return a token that comes, without taking it."""
+        place = self._next + ahead
+        return self._tokens[place] if place < len(self._tokens) else Token(Kind.END, "")
+
+    def take(self) -> Token:
+        """Take the next token."""
+        token = self.peek()
+        self._next += 1
+        return token
+
+    def take_if(self, sign: str) -> bool:
+        """Take the next token if it is `sign`, and say whether it was."""
+        if self.peek() != Token(Kind.SIGN, sign):
+            return False
+        self._next += 1
+        return True
+
+    def want(self, sign: str) -> None:
+        """Take `sign`, which must come."""
+        if not self.take_if(sign):
+            raise self.unexpected(f"'{sign}'")
+
+    def want_end(self) -> None:
+        """Check that nothing is left."""
+        if self.peek().kind is not Kind.END:
+            raise self.unexpected("the end of the line")
+
+    def name(self) -> str:
+        """Take one name."""
+        if self.peek().kind is not Kind.NAME:
+            raise self.unexpected("a name")
+        return self.take().text
+
+    def number(self) -> Number:
+        """Take one number, `*` digits allowed."""
+        if self.peek().kind is not Kind.NUMBER or "." in self.peek().text:
+            raise self.unexpected("a number")
+        return read_number(self.take().text)
+
+    def integer(self) -> int:
+        """Take one number without wildcards."""
+        number = self.number()
+        if number.has_wildcards:
+            raise self.error("a number with the digit * stands where a plain one has to")
+        return number.value
+
+    def real(self) -> float:
+        """Take one number, which may have a decimal point."""
+        if self.peek().kind is Kind.NUMBER and "." in self.peek().text:
+            return float(self.take().text)
+        return float(self.integer())
+
+    def unexpected(self, wanted: str) -> ConfigError:
+        """Return the error for a token that stands where `wanted` has to."""
+        token = self.peek()
+        found = token.kind.value if token.kind is Kind.END else f"'{token.text}'"
+        return self.error(f"{found} where {wanted} has to stand")
+
+    def _cut(self, text: str) -> list[Token]:
+        tokens, place = [], 0
+        while place < len(text):
+            if text[place].isspace():
+                place += 1
+                continue
+            found = _TOKEN.match(text, place)
+            if found is None:
+                raise self.error(f"'{text[place]}' means nothing here")
+            tokens.append(_token(found))
+            place = found.end()
+        return tokens
+
+
+def read_number(text: str) -> Number:
+    """Return the number that `text`, a token, stands for."""
+    bits_per_digit = _BITS_PER_DIGIT.get(text[:2].lower())
+    if bits_per_digit is None:
+        return Number(int(text))
+    value = mask = 0
+    for digit in text[2:]:
+        value, mask = value << bits_per_digit, mask << bits_per_digit
+        if digit != "*":
+            value |= int(digit, 16)
+            mask |= (1 << bits_per_digit) - 1
+    return Number(value, mask, bits_per_digit * len(text[2:]))
+
+
+def read_digits(text: str, file: str, line: int) -> str:
+    """Return hex digits and `*`, at the end perhaps `$`, without the spaces between; raise ConfigError for others."""
+    digits = "".join(text.split())
+    if _DIGITS.fullmatch(digits) is None:
+        raise ConfigError("packet data are hex digits, * for any digit and $ at the end", file=file, line=line)
+    return digits.lower()
+
+
+def _token(found: re.Match[str]) -> Token:
+    if found["number"] is not None:
+        return Token(Kind.NUMBER, found["number"])
+    if found["sign"] is not None:
+        return Token(Kind.SIGN, found["sign"])
+    return Token(Kind.NAME, found["name"] or found["quoted"])

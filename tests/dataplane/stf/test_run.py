@@ -1,0 +1,116 @@
+"""Test files on real programs: those that pass, and every way in which one can differ."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from dataplane.errors import ConfigError
+from dataplane.program.loader import load_program
+from dataplane.program.model import Program
+from dataplane.stf import PipelineName
+from dataplane.stf.compare import Difference
+from dataplane.stf.parse import parse_stf
+from dataplane.stf.pipelines import pipeline_factory
+from dataplane.stf.run import Outcome, run_stf
+
+PROGRAMS = Path(__file__).parents[1] / "programs"
+CASES = sorted((Path(__file__).parent / "cases").glob("*.stf"))
+ORIGINAL = "0002000977010005000077"
+
+
+@cache
+def program(name: str) -> Program:
+    return load_program(PROGRAMS / f"{name}.json", PROGRAMS / f"{name}.p4info.txtpb")
+
+
+def run(name: str, text: str, pipeline: PipelineName = PipelineName.INTERPRETER) -> Outcome:
+    return run_stf(program(name), parse_stf(text, "t.stf"), "t.stf", pipeline_factory(pipeline))
+
+
+def differences(text: str, name: str = "copies") -> tuple[Difference, ...]:
+    return run(name, text).differences
+
+
+@pytest.mark.parametrize("pipeline", PipelineName)
+@pytest.mark.parametrize("case", CASES, ids=lambda path: path.stem)
+def test_the_committed_cases_pass(case: Path, pipeline: PipelineName) -> None:
+    assert run(case.stem, case.read_text(), pipeline).differences == ()
+
+
+def test_readings_come_back_as_notes() -> None:
+    notes = run("forwarding", "register_write packets_from 3 9\nregister_read packets_from 3").notes
+    assert notes == ("register Inbound.packets_from[3]: 9",)
+
+
+def test_a_frame_that_differs_is_shown_with_its_first_byte_and_port() -> None:
+    found = differences("packet 1 00 00 00\nexpect 2 00 02 01")
+    assert [(one.line, one.port, one.problem, one.expected) for one in found] == [(2, 2, "differs at byte 2", "000201")]
+    assert found[0].got is not None
+    assert found[0].got.hex().startswith("0002000077")
+
+
+def test_a_frame_must_be_as_long_as_the_digits_and_with_the_dollar_no_longer() -> None:
+    whole = "expect 2 00 02 00 00 77 ************** 00 00 00"
+    assert differences(f"packet 1 00 00 00\n{whole} $") == ()
+    assert differences("packet 1 00 00 00\nexpect 2 00 02") == ()
+    assert differences("packet 1 00 00 00\nexpect 2 00 02 $")[0].problem == "is 15 bytes long, too long"
+    assert differences(f"packet 1 00 00 00\n{whole}00")[0].problem == "is 15 bytes long, too short"
+
+
+def test_a_frame_that_does_not_come_is_missing() -> None:
+    assert differences("packet 1 04 00 00\nexpect 2 00") == (Difference(2, "no frame came", 2, "00"),)
+
+
+def test_a_frame_that_no_one_expects_differs_where_the_port_is_named() -> None:
+    found = differences("packet 2 00 00 00")
+    assert [(one.line, one.port, one.problem) for one in found] == [(1, 2, "sent a frame that is not expected")]
+    # Nothing looks at a port that the test does not name.
+    assert differences("packet 1 00 00 00") == ()
+
+
+def test_frames_of_a_port_come_in_order_and_any_frame_will_do_where_none_is_described() -> None:
+    packets = "packet 1 00 00 01\npacket 1 00 00 02\n"
+    assert differences(packets + "expect 2 000200 01\nexpect 2 000200 02") == ()
+    assert [one.line for one in differences(packets + "expect 2 000200 02\nexpect 2 000200 01")] == [3]
+    assert differences(packets + "expect 2\nexpect 2 000200 02") == ()
+    assert [one.problem for one in differences(packets + "expect 2")] == ["sent a frame that is not expected"]
+
+
+def test_no_packet_looks_at_what_the_last_packet_sent() -> None:
+    assert differences("packet 1 04 00 00\nno_packet") == ()
+    found = differences("packet 1 00 00 00\nexpect 2\nno_packet")
+    assert found == (Difference(3, "the packet of line 1 sent 1 frames, none expected"),)
+
+
+def test_a_counter_that_is_not_as_it_should_be_differs() -> None:
+    found = differences("check_counter reasons(0) packets == 1", "forwarding")
+    assert found == (Difference(1, "counter reasons[0]: 0 packets, 0 bytes, expected packets == 1"),)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("add nothing k:1 a()", "table nothing: the program has none of that name"),
+        ("add routes dst_addr:0/0 fly()", "Inbound.routes: action fly: the program has none of that name"),
+        ("add routes dst_addr:0/0 forward(port:512)", "does not fit 9 bits"),
+        ("setdefault filter allow()", "Inbound.filter: the default action is const"),
+        ("check_counter reasons(4)", "index 4 of 4"),
+        ("check_counter nothing(0)", "counter nothing: the program has none of that name"),
+        ("check_counter route_hits($a)", "$a: no entry has this label"),
+        ("register_read packets_from 8", "index 8 of 8"),
+        ("register_write packets_from 0 0x10000", "does not fit 16 bits"),
+        ("meter_get_rates m 0", "meter m: the program has none of that name"),
+        ("mc_node_associate 1 0", "multicast node 0: has not been created"),
+        ("mc_node_create 1 1\nmc_node_associate 1 0", "multicast group 1: has not been created"),
+        ("packet 512 00", "port 512: ports go from 0 to 511"),
+    ],
+)
+def test_what_the_program_does_not_have_is_refused_with_file_and_line(text: str, problem: str) -> None:
+    lines = text.count("\n") + 2
+    with pytest.raises(ConfigError) as caught:
+        run("forwarding", f"wait\n{text}\n")
+    assert str(caught.value).startswith(f"t.stf:{lines}: ")
+    assert problem in str(caught.value)

@@ -1,0 +1,84 @@
+"""The switches under test as processes on the same devices: ours, and bmv2's simple_switch_grpc."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from dataplane.errors import SwitchError
+from dataplane.fabric.kernel import namespaces
+from dataplane.switch.bmv2 import EXECUTABLE, is_installed
+from tests.benchmarks.traffic.cables import Cables
+from tests.p4runtime_client import Client, connect
+
+DEVICE_ID = 1
+_START_LIMIT_S = 30.0
+
+COMPILED, INTERPRETER, BMV2 = "millrace", "millrace, interpreter", "bmv2"
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A switch that answers: its process and its primary."""
+
+    pid: int
+    client: Client
+
+
+def is_available(target: str) -> bool:
+    """Return whether a target can be started here."""
+    return target != BMV2 or is_installed()
+
+
+@contextmanager
+def running(target: str, cables: Cables | None, options: Sequence[str] = ()) -> Iterator[Running]:
+    """Start a switch without a program on the cables, or without ports; it is gone when the `with` block ends."""
+    with tempfile.TemporaryDirectory(prefix="bench-switch") as folder:
+        address = f"unix:{folder}/p4rt"
+        process = _start(_command(target, cables, address, options), cables, quiet=target == BMV2)
+        try:
+            _wait_listening(process, Path(folder) / "p4rt")
+            with connect(address, DEVICE_ID) as client:
+                yield Running(process.pid, client)
+        finally:
+            process.terminate()
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def _start(command: Sequence[str], cables: Cables | None, *, quiet: bool) -> subprocess.Popen[bytes]:
+    """Start a process where its devices are; bmv2 reports every file that it looks for in vain, which says nothing."""
+    stderr = subprocess.DEVNULL if quiet else None
+    if cables is None:
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=stderr)
+    return namespaces.start(cables.switch, command, stdout=subprocess.DEVNULL, stderr=stderr)
+
+
+def _command(target: str, cables: Cables | None, address: str, options: Sequence[str]) -> list[str]:
+    devices = {} if cables is None else cables.ports
+    ports = [word for port, device in devices.items() for word in ("-i", f"{port}@{device}")]
+    general = ["--device-id", str(DEVICE_ID), "--log-level", "off", *ports, "--no-p4"]
+    own = ["--grpc-server-addr", address, "--cpu-port", "255"]
+    if target == BMV2:
+        return [EXECUTABLE, *general, "--", *own, "--priority-queues", "8"]
+    extra = ["--pipeline", "interpreter"] if target == INTERPRETER else []
+    return [sys.executable, "-m", "controller.cli", "switch", *general, *extra, *options, "--", *own]
+
+
+def _wait_listening(process: subprocess.Popen[bytes], path: Path) -> None:
+    limit_s = time.monotonic() + _START_LIMIT_S
+    while not path.exists():
+        if process.poll() is not None:
+            raise SwitchError(f"{process.args!r} ended with {process.returncode}")
+        if time.monotonic() > limit_s:
+            raise SwitchError(f"{process.args!r} does not answer")
+        time.sleep(0.02)

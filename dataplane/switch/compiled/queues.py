@@ -227,6 +227,9 @@ def next_arrival_ns(port: OutPort) -> u64:
     if load_relaxed(port.in_flight) == 0:
         return NEVER
     frame = load_relaxed(port.flight_first)
+    if frame == 0:  # somebody is just taking the last one
+        return NEVER
+    # Blocks stay mapped for as long as the switch lives: one that has gone on is a wrong hint, nothing worse.
     return load_relaxed(view(Packet, frame).enqueued_ns)
 
 

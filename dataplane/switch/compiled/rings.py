@@ -16,7 +16,6 @@ from dataplane.native import (
     pointer_to,
     reference,
     stack_array,
-    store_release,
     u64,
 )
 from dataplane.native.spinlock import lock, unlock
@@ -65,10 +64,13 @@ def ring(bell: Bell) -> None:
 
 @kernel
 def hear(bell: Bell) -> None:
-    """Make the bell silent; what happens from now on rings it again."""
+    """Make the bell silent; what happens from now on rings it again, and is seen by who looks from now on.
+
+    Who rang may not have written yet: the reader is then woken once more for nothing, and hears that, too.
+    """
     count = stack_array(u64, 1)
     read(bell.fd, count, 8)
-    store_release(bell.rung, 0)
+    exchange(bell.rung, 0)
 
 
 @kernel

@@ -30,8 +30,8 @@ from dataplane.switch.compiled.pool import BUFFER_BYTES, BlockPool, Cache, give,
 from dataplane.switch.compiled.port_table import PortTable
 from dataplane.switch.compiled.program import Purpose, compile_program
 from dataplane.switch.compiled.queues import clear
-from dataplane.switch.compiled.rings import Bell, get, make_ring, put
-from dataplane.switch.compiled.threads import WorkerThreads, ring_bell
+from dataplane.switch.compiled.rings import Bell, get, make_ring, put, ring
+from dataplane.switch.compiled.threads import WorkerThreads
 from dataplane.switch.compiled.worker import BURST_FRAMES, Worker, rest
 from dataplane.switch.engine import CPU_QUEUE_FRAMES, DEFAULT_CPU_PORT, MAX_FRAME_BYTES, OVERSIZE, SwitchCounters
 from dataplane.switch.pipeline import DigestMessage, PreparedProgram
@@ -106,9 +106,10 @@ class NativeSwitch:
         self._digest_receiver: Callable[[Sequence[DigestMessage]], None] | None = None
         self._port_receiver: Callable[[int, bool], None] | None = None
         self._frames = BlockPool(FRAMES, 0)
-        self._library = kernel_library(take, give, get, put, clear, rest, run_without_program)
+        self._library = kernel_library(take, give, get, put, ring, clear, rest, run_without_program)
         self._take, self._give = self._library.bind(take), self._library.bind(give)
         self._get, self._put = self._library.bind(get), self._library.bind(put)
+        self._ring: Callable[[Bell], None] = self._library.bind(ring)
         self._clear, self._rest = self._library.bind(clear), self._library.bind(rest)
         self._cache = Cache()
         self._cache.pool = self._frames.pool
@@ -117,7 +118,7 @@ class NativeSwitch:
         self._injected = make_ring(RING_FRAMES, self._bells[0])
         self._packets_in = make_ring(RING_FRAMES, self._reports)
         self._workers = [self._make_worker(number) for number in range(self._forwarding.threads)]
-        self._threads = WorkerThreads(self._workers, self._bells, self._library.bind(run_without_program))
+        self._threads = WorkerThreads(self._workers, self._bells, self._library.bind(run_without_program), self._ring)
         self._reporter = threading.Thread(target=self._report, name="switch-reports", daemon=True)
         self._closing = False
 
@@ -162,7 +163,7 @@ class NativeSwitch:
             return
         self._threads.close()
         self._closing = True
-        ring_bell(self._reports)
+        self._ring(self._reports)
         if self._reporter.ident is not None:
             self._reporter.join()
         with self._lock:
@@ -329,13 +330,18 @@ class NativeSwitch:
             self._report_devices()
 
     def _report_packets(self) -> None:
-        while block := self._get(self._packets_in):
+        """Hand over no more packets than the ring holds: digests and ports have their turn however many come."""
+        for _ in range(RING_FRAMES):
+            block = self._get(self._packets_in)
+            if not block:
+                return
             frame = Packet.from_address(block)
             payload = ctypes.string_at(frame.data.address, frame.length)
             with self._leaf:
                 self._give(self._cache, frame)
             if self._packet_in_receiver is not None:
                 self._packet_in_receiver(payload)
+        self._ring(self._reports)
 
     def _report_events(self, loaded: LoadedProgram) -> None:
         with self._leaf:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,23 +14,18 @@ _PR_SET_TIMERSLACK = 29
 _JOIN_S = 10.0
 
 Run = Callable[[Worker], None]
-
-
-def ring_bell(bell: Bell) -> None:
-    """Wake the thread that listens to a bell."""
-    bell.rung = 1
-    os.eventfd_write(bell.fd, 1)
+Ring = Callable[[Bell], None]
 
 
 class WorkerThreads:
     """One thread for each worker; each is inside `run`, which leaves Python alone, or held.
 
-    `run` must return soon after its worker's `stop` is set and its bell rung.
+    `run` must return soon after its worker's `stop` is set and its bell rung by `ring`.
     """
 
-    def __init__(self, workers: Sequence[Worker], bells: Sequence[Bell], run: Run) -> None:
+    def __init__(self, workers: Sequence[Worker], bells: Sequence[Bell], run: Run, ring: Ring) -> None:
         self._workers, self._bells = tuple(workers), tuple(bells)
-        self._run = run
+        self._run, self._ring = run, ring
         self._owner = threading.RLock()
         self._gate = threading.Condition()
         self._holds = 0
@@ -74,7 +68,7 @@ class WorkerThreads:
             self._holds += 1
             for worker, bell in zip(self._workers, self._bells, strict=True):
                 worker.stop = 1
-                ring_bell(bell)
+                self._ring(bell)
             self._gate.wait_for(lambda: self._inside == 0)
 
     def _let_go(self) -> None:

@@ -444,8 +444,7 @@ def sleep(worker: Worker, now_ns: u64) -> None:
     # Spinning would have caught what came so soon; next time it shall.
     soon = read_clock() - now_ns < worker.spin_ns
     worker.spin_now_ns = worker.spin_ns if soon else worker.spin_now_ns // 2
-    if load_relaxed(worker.bell.rung) != 0:
-        hear(worker.bell)
+    hear(worker.bell)
 
 
 @kernel

@@ -198,3 +198,9 @@ def test_blocks_are_bounded_and_come_back() -> None:
     assert native.pool.in_use(cache) == 0
     assert cache.blocks < 100  # some went back to the pool, for others to take
     assert {native.take(cache) for _ in range(100)} == set(blocks[:100])
+
+
+def test_a_cable_whose_last_frame_is_just_being_taken_promises_nothing() -> None:
+    port = OutPort()
+    port.in_flight = 1  # as between the two stores of `arrived` on another thread
+    assert LIBRARY.bind(next_arrival_ns)(port) == NEVER

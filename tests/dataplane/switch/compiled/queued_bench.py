@@ -1,0 +1,112 @@
+"""A native switch with several workers on ports that have a queue for each, all in memory."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+
+from dataplane.nic import NicPort, memory_pair
+from dataplane.program.loader import load_program
+from dataplane.program.model import Program
+from dataplane.switch.compiled.switch import Forwarding, NativeSwitch
+from dataplane.switch.traffic import PortSettings
+
+PROGRAMS = Path(__file__).parents[2] / "programs"
+DEADLINE_S = 30.0
+NOT_PACKETS = ("digest_queue_full", "no_digest_receiver", "packet_out_full", "cable_full")
+"""Drops of what is no packet any more, or not yet one."""
+
+
+def own_program(name: str) -> Program:
+    """Return one of the test programs."""
+    return load_program(PROGRAMS / f"{name}.json", PROGRAMS / f"{name}.p4info.txtpb")
+
+
+def wait_until(condition: Callable[[], bool], what: str) -> None:
+    """Wait for something that must come true soon."""
+    deadline = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.001)
+
+
+class QueuedBench:
+    """The switch between `with` and its end; frames go into a port by the queue that the test names."""
+
+    def __init__(
+        self, ports: Iterable[PortSettings], threads: int, replaced: Mapping[int, NicPort] | None = None
+    ) -> None:
+        settings = tuple(ports)
+        self.threads = threads
+        replaced = replaced or {}
+        self._pairs = {
+            port.number: [memory_pair((f"s{port.number}.{queue}", f"t{port.number}.{queue}")) for queue in range(threads)]
+            for port in settings
+            if port.number not in replaced
+        }
+        self._near = {
+            number: NicPort(f"s{number}", [channel for near, _ in pairs for channel in near._channels])
+            for number, pairs in self._pairs.items()
+        }
+        devices = {**self._near, **replaced}
+        self.switch = NativeSwitch(1, settings, devices, seed=7, forwarding=Forwarding(threads=threads))
+        self.sent: Counter[int] = Counter()
+
+    def __enter__(self) -> QueuedBench:
+        self.switch.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.switch.close()
+        for port in (*self._near.values(), *(far for pairs in self._pairs.values() for _, far in pairs)):
+            port.close()
+
+    def send(self, port: int, queue: int, frames: Sequence[bytes]) -> None:
+        """Send all frames into one queue of a port, waiting for room."""
+        left = list(frames)
+        deadline = time.monotonic() + DEADLINE_S
+        while left:
+            taken = self._pairs[port][queue][1].send(left)
+            del left[:taken]
+            self.sent[port] += taken
+            if left:
+                assert time.monotonic() < deadline, "the switch takes no more frames"
+                time.sleep(0)
+
+    def receive(self) -> dict[int, list[bytes]]:
+        """Return what the switch has sent since the last call, by port."""
+        return {
+            number: [frame for _, far in pairs for frame in far.receive(100_000)]
+            for number, pairs in self._pairs.items()
+        }
+
+    def settle(self) -> None:
+        """Wait until everything sent was received and nothing waits or is under way."""
+
+        def is_quiet() -> bool:
+            counters = self.switch.counters().ports.values()
+            received = sum(port.rx_frames for port in counters)
+            return received == self.sent.total() and not any(port.queued_frames for port in counters)
+
+        wait_until(is_quiet, f"frames are left lying: {self.switch.counters()}")
+        wait_until(lambda: self.switch.in_flight == 0, "frames stay on the cable")
+
+    def assert_accounted(self) -> None:
+        """Check that what came in, and the copies made, were sent, wait, or were dropped under a name."""
+        with self.switch.paused():
+            counters, copies, in_use = self.switch.counters(), self.switch.copies, self.switch.packets_in_use
+        ports = counters.ports.values()
+        drops = Counter(counters.drops)
+        for port in ports:
+            drops.update(port.drops)
+        for name in NOT_PACKETS:
+            drops.pop(name, None)
+        received, sent = sum(port.rx_frames for port in ports), sum(port.tx_frames for port in ports)
+        queued = sum(port.queued_frames for port in ports)
+        assert received + copies == sent + queued + drops.total(), counters
+        assert in_use == queued

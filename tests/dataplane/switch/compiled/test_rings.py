@@ -1,0 +1,55 @@
+"""Bells: whoever has heard one is woken again by the next ring, and by nothing else."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from dataplane.native import kernel_library
+from dataplane.switch.compiled.rings import Bell, hear, ring
+
+LIBRARY = kernel_library(ring, hear)
+RING: Callable[[Bell], None] = LIBRARY.bind(ring)
+HEAR: Callable[[Bell], None] = LIBRARY.bind(hear)
+
+
+@pytest.fixture
+def bell() -> Iterator[Bell]:
+    made = Bell()
+    made.fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+    yield made
+    os.close(made.fd)
+
+
+def rings(bell: Bell) -> int:
+    try:
+        return os.eventfd_read(bell.fd)
+    except BlockingIOError:
+        return 0
+
+
+def test_many_rings_are_one_until_heard(bell: Bell) -> None:
+    RING(bell)
+    RING(bell)
+    assert rings(bell) == 1
+    HEAR(bell)
+    RING(bell)
+    assert rings(bell) == 1
+
+
+def test_hearing_leaves_nothing_to_read(bell: Bell) -> None:
+    RING(bell)
+    HEAR(bell)
+    assert rings(bell) == 0
+
+
+def test_a_ring_that_is_heard_before_it_is_written_wakes_once_more_and_no_more(bell: Bell) -> None:
+    bell.rung = 1  # the ringer is between its two steps
+    HEAR(bell)
+    os.eventfd_write(bell.fd, 1)
+    HEAR(bell)
+    assert rings(bell) == 0
+    RING(bell)
+    assert rings(bell) == 1

@@ -19,6 +19,7 @@ from controller.virtual import VirtualController, WriteDelays
 from dataplane.errors import FabricError
 from dataplane.fabric.hosts import Receiver
 from dataplane.fabric.virtual.fabric import VirtualFabric
+from dataplane.switch.compiled.pipeline import compiled_pipeline
 from dataplane.wire.packet import decode_udp_frame
 
 _VIEW_INTERVAL_NS = 100_000_000
@@ -38,7 +39,7 @@ class VirtualRun:
         topology = self.scenario.topology
         if topology.collector is None:
             raise FabricError(f"topology {topology.name}: has no collector; the demo needs one")
-        self.fabric = VirtualFabric(topology, seed=self.seed, record_hops=True)
+        self.fabric = VirtualFabric(topology, seed=self.seed, pipeline_factory=compiled_pipeline, record_hops=True)
         self.collector = Collector(topology, self.fabric.clock, self.settings.collector())
         self.paths = PathServerCore(topology, self.settings.decide)
         self.receivers = {host.name: Receiver() for host in topology.hosts}

@@ -23,7 +23,7 @@ from dataplane.nic.kernels.system import getsockopt, ppoll
 from dataplane.nic.layouts import POLLERR, POLLHUP, POLLIN, POLLNVAL, SO_ERROR, SOL_SOCKET
 from dataplane.nic.queue import MemoryQueue, PortKind, PortQueue
 
-MOST_QUEUES = 255
+MOST_QUEUES = 511
 RETRY_NS = 100_000
 """How long to sleep at most while frames wait for a device that had no room."""
 _POLL_IN = POLLIN << 32
@@ -34,11 +34,11 @@ _NOTHING = 0xFFFF_FFFF
 
 @kernel
 def wait(queues: Array[u64], count: u32, event_fd: i32, timeout_ns: i64) -> u32:
-    """Return how many of the queues (addresses; the first 255 count) and the eventfd (-1: none) are ready.
+    """Return how many of the queues (addresses; the first 511 count) and the eventfd (-1: none) are ready.
 
     Returns 0 once `timeout_ns` (negative: never) has passed, or after a signal.
     """
-    polled = stack_array(u64, 256)
+    polled = stack_array(u64, 512)
     watched: u32 = count if count <= MOST_QUEUES else MOST_QUEUES
     ready: u32 = 0
     limit_ns: i64 = timeout_ns

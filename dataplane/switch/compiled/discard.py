@@ -4,14 +4,24 @@ from __future__ import annotations
 
 from dataplane.native import address, as_u64, atomic_add, kernel, load_acquire, load_relaxed, reference, u64, view
 from dataplane.native.spinlock import try_lock, unlock
-from dataplane.nic.kernels import flush, receive
+from dataplane.nic.kernels import receive
 from dataplane.nic.kernels import release as give_back
 from dataplane.nic.queue import PortQueue
 from dataplane.switch.abi import Packet
 from dataplane.switch.compiled.pool import give
 from dataplane.switch.compiled.queues import OutPort
 from dataplane.switch.compiled.rings import get
-from dataplane.switch.compiled.worker import BURST_FRAMES, Worker, flush_pending, read_clock, rest, send_arrived, sleep
+from dataplane.switch.compiled.worker import (
+    BURST_FRAMES,
+    Worker,
+    flush_in_order,
+    flush_pending,
+    is_kept,
+    read_clock,
+    rest,
+    send_arrived,
+    sleep,
+)
 
 
 @kernel
@@ -33,14 +43,24 @@ def _turn(worker: Worker, now_ns: u64) -> bool:
             port = view(OutPort, traffic.ports[place])
             queue = view(PortQueue, worker.queues[place])
             done += _discard(worker, port, queue)
-            flush_pending(queue)
-            if load_relaxed(port.in_flight) != 0 and try_lock(reference(port.serving)):
-                done += send_arrived(worker, port, queue, now_ns)
-                flush(queue)
-                unlock(reference(port.serving))
+            flush_pending(port, queue)
+            done += _send_arrived(worker, port, queue, now_ns)
     if address(worker.injected) != 0:
         done += _discard_injected(worker)
     return done > 0
+
+
+@kernel
+def _send_arrived(worker: Worker, port: OutPort, queue: PortQueue, now_ns: u64) -> u64:
+    """Send what has crossed the cable, unless another worker does or has frames that go first."""
+    if load_relaxed(port.in_flight) == 0 or is_kept(port, address(queue)) or not try_lock(reference(port.serving)):
+        return 0
+    sent: u64 = 0
+    if not is_kept(port, address(queue)):
+        sent = send_arrived(worker, port, queue, now_ns)
+        flush_in_order(port, queue)
+    unlock(reference(port.serving))
+    return sent
 
 
 @kernel

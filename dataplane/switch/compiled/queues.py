@@ -63,6 +63,7 @@ class OutPort(Struct):
     program_replaced: u64
 
     serving: u64
+    sender: u64  # address of the PortQueue that has frames its device had no room for: nobody may overtake them; or 0
     start_ns: u64  # when the packets left their queue that were taken last
     free_ns: u64  # written under both locks
     carry: u64

@@ -29,6 +29,7 @@ from dataplane.native import (
     pause,
     reference,
     stack_array,
+    store_relaxed,
     store_release,
     u8,
     u32,
@@ -70,6 +71,8 @@ NS_PER_S = 1_000_000_000
 NS_PER_US = 1_000
 FOREVER = -1
 SPINS_PER_LOOK = 16
+TURNS_PER_LOOK = 1024
+"""Turns after which a worker that never sleeps looks for devices that went down."""
 EVENTFD = 8
 
 
@@ -94,7 +97,7 @@ class Worker(Struct):
     takes_packets_in: u64  # 1: somebody reads them
     spin_ns: u64  # at most
     spin_now_ns: u64  # what has paid lately
-    down_seen: u64  # how many queues were down the last time it slept
+    down_seen: u64  # which queues were down when it last looked, hashed
     turns: u64
     sleeps: u64
 
@@ -154,6 +157,8 @@ def turn(worker: Worker, now_ns: u64) -> bool:
     if load_relaxed(events.head) != load_relaxed(events.tail):
         ring(worker.reports)
     worker.turns += 1
+    if worker.turns % TURNS_PER_LOOK == 0:
+        _report_lost_ports(worker)
     return served + received > 0
 
 
@@ -249,7 +254,7 @@ def _serve_all(worker: Worker, now_ns: u64) -> u64:
     for place in range(traffic.count):
         port = view(OutPort, traffic.ports[place])
         if worker.queues[place] != 0:
-            flush_pending(view(PortQueue, worker.queues[place]))
+            flush_pending(port, view(PortQueue, worker.queues[place]))
         if not _is_due(port, now_ns):
             continue
         if worker.queues[place] != 0 or address(port) == address(worker.cpu_port):
@@ -260,10 +265,25 @@ def _serve_all(worker: Worker, now_ns: u64) -> u64:
 
 
 @kernel(inline=True)
-def flush_pending(queue: PortQueue) -> None:
+def flush_pending(port: OutPort, queue: PortQueue) -> None:
     """Try again to send what the device had no room for."""
-    if queue.tx_pending != 0:
-        flush(queue)
+    if queue.tx_pending != 0 and try_lock(reference(port.serving)):
+        flush_in_order(port, queue)
+        unlock(reference(port.serving))
+
+
+@kernel(inline=True)
+def flush_in_order(port: OutPort, queue: PortQueue) -> None:
+    """Send what was committed; what the device has no room for keeps the port, so that no flow is reordered."""
+    flush(queue)
+    store_relaxed(port.sender, address(queue) if queue.tx_pending != 0 else 0)
+
+
+@kernel(inline=True)
+def is_kept(port: OutPort, queue: u64) -> bool:
+    """Return whether frames of another worker have to leave first; its queue serves the port as soon as they have."""
+    sender = load_relaxed(port.sender)
+    return sender != queue and sender != 0  # noqa: PLR1714 - kernels have no `in`
 
 
 @kernel(inline=True)
@@ -277,7 +297,10 @@ def _serve(worker: Worker, port: OutPort, place: u64, now_ns: u64) -> u64:
     served: u64 = 0
     rounds: u64 = 0
     while rounds < ROUNDS and _is_due(port, now_ns):
-        if not try_lock(reference(port.serving)):
+        if is_kept(port, worker.queues[place]) or not try_lock(reference(port.serving)):
+            return served
+        if is_kept(port, worker.queues[place]):
+            unlock(reference(port.serving))
             return served
         served += _send_due(worker, port, place, now_ns)
         unlock(reference(port.serving))
@@ -305,7 +328,7 @@ def _send_due(worker: Worker, port: OutPort, place: u64, now_ns: u64) -> u64:
     if worker.queues[place] != 0:
         queue = view(PortQueue, worker.queues[place])
         served += send_arrived(worker, port, queue, now_ns)
-        flush(queue)
+        flush_in_order(port, queue)
     return served
 
 
@@ -435,7 +458,7 @@ def _hand_in(worker: Worker, port: OutPort, packet: Packet) -> None:
 def sleep(worker: Worker, now_ns: u64) -> None:
     """Wait for a frame, the bell, or the next instant at which something is due."""
     _report_lost_ports(worker)
-    due_ns = _next_due_ns(worker.traffic)
+    due_ns = _next_due_ns(worker)
     timeout_ns: i64 = FOREVER
     if due_ns != NEVER:
         timeout_ns = as_i64(due_ns - now_ns) if due_ns > now_ns else 0
@@ -448,10 +471,13 @@ def sleep(worker: Worker, now_ns: u64) -> None:
 
 
 @kernel
-def _next_due_ns(traffic: Traffic) -> u64:
+def _next_due_ns(worker: Worker) -> u64:
+    traffic = worker.traffic
     due_ns: u64 = NEVER
     for place in range(traffic.count):
         port = view(OutPort, traffic.ports[place])
+        if is_kept(port, worker.queues[place]):
+            continue
         event_ns = next_event_ns(port)
         arrival_ns = next_arrival_ns(port)
         due_ns = min(due_ns, event_ns)
@@ -465,7 +491,7 @@ def _report_lost_ports(worker: Worker) -> None:
     down: u64 = 0
     for place in range(worker.traffic.count):
         if worker.queues[place] != 0:
-            down += as_u64(view(PortQueue, worker.queues[place]).down) << (place & 31)
+            down = down * 31 + as_u64(view(PortQueue, worker.queues[place]).down)
     if down != worker.down_seen:
         worker.down_seen = down
         ring(worker.reports)

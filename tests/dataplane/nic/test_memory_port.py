@@ -124,6 +124,21 @@ def test_wait_sleeps_until_a_frame_comes() -> None:
     b.close()
 
 
+def test_wait_looks_at_every_port_that_a_switch_can_have() -> None:
+    """None of the 511 port numbers may be left out: nobody else would notice its frames."""
+    sleep = kernel_library(wait).bind(wait)
+    pairs = [memory_pair(slots=1, slot_bytes=64) for _ in range(511)]
+    queues = (ctypes.c_uint64 * len(pairs))(*(b.queues[0].address for _, b in pairs))
+    for place in (0, 254, 255, 510):
+        assert sleep(queues, len(pairs), -1, 0) == 0
+        pairs[place][0].send([b"frame"])
+        assert sleep(queues, len(pairs), -1, 10_000_000_000) == 1
+        assert pairs[place][1].receive(1) == [b"frame"]
+    for pair in pairs:
+        for port in pair:
+            port.close()
+
+
 def test_an_end_that_closes_is_down_for_the_other() -> None:
     a, b = memory_pair(("left", "right"))
     assert (a.name, b.name) == ("left", "right")

@@ -91,7 +91,7 @@ class InterpretedPipeline:
         self._egress = bind_pipeline(program.egress, state, layout, binder)
         self._deparse = bind_deparser(program, layout, binder)
         self._emitted_bytes = emitted_bytes(program, layout)
-        self._lists = {number: tuple(layout.slot(ref) for ref in refs) for number, refs in program.field_lists.items()}
+        self._lists = {number: layout.slots_of(refs) for number, refs in program.field_lists.items()}
         self._error_names = {code: name for name, code in program.errors.items()}
         self._digests = [_bind_digest(digest, layout) for digest in program.digests.values()]
         self._messages: deque[DigestMessage] = deque()

@@ -143,6 +143,15 @@ class Layout:
         """Return the slot of a field."""
         return self.headers[ref.header].slot(ref.field)
 
+    def slots_of(self, refs: Sequence[FieldRef]) -> tuple[int, ...]:
+        """Return the slots that hold fields; a varbit has a second one for its length."""
+        slots: list[int] = []
+        for ref in refs:
+            slots.append(self.slot(ref))
+            if self.spec(ref).variable:
+                slots.append(self.headers[ref.header].length)
+        return tuple(slots)
+
     def find(self, name: str) -> int | None:
         """Return the slot of a field by dotted name or alias; None where the program has no such field."""
         ref = self.program.find_field(name)

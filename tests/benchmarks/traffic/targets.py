@@ -21,6 +21,8 @@ DEVICE_ID = 1
 _START_LIMIT_S = 30.0
 
 COMPILED, INTERPRETER, BMV2 = "millrace", "millrace, interpreter", "bmv2"
+COMPILED_XDP = "millrace, AF_XDP"
+_OPTIONS = {INTERPRETER: ("--pipeline", "interpreter"), COMPILED_XDP: ("--io", "xdp")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,7 @@ def _command(target: str, cables: Cables | None, address: str, options: Sequence
     own = ["--grpc-server-addr", address, "--cpu-port", "255"]
     if target == BMV2:
         return [EXECUTABLE, *general, "--", *own, "--priority-queues", "8"]
-    extra = ["--pipeline", "interpreter"] if target == INTERPRETER else []
+    extra = _OPTIONS.get(target, ())
     return [sys.executable, "-m", "controller.cli", "switch", *general, *extra, *options, "--", *own]
 
 

@@ -43,7 +43,9 @@ class QueuedBench:
         self.threads = threads
         replaced = replaced or {}
         self._pairs = {
-            port.number: [memory_pair((f"s{port.number}.{queue}", f"t{port.number}.{queue}")) for queue in range(threads)]
+            port.number: [
+                memory_pair((f"s{port.number}.{queue}", f"t{port.number}.{queue}")) for queue in range(threads)
+            ]
             for port in settings
             if port.number not in replaced
         }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from typing import Any
 
 import pytest
 
@@ -57,7 +58,7 @@ def test_an_exchange_of_a_wide_cell_is_exact(threads: int) -> None:
 @pytest.mark.parametrize("actions", [[[READ, ADD, WRITE]], [[READ], [ADD], [WRITE]]], ids=["one action", "three nodes"])
 @pytest.mark.parametrize("threads", [2, 4])
 def test_a_register_counts_every_packet(threads: int, actions: list[list[Primitive]]) -> None:
-    objects = {"registers": {"r": RegisterSpec("r", 2, 64)}, "counters": {"c": CounterSpec("c", 1)}}
+    objects: dict[str, Any] = {"registers": {"r": RegisterSpec("r", 2, 64)}, "counters": {"c": CounterSpec("c", 1)}}
     digest = f"test_threads_registers {len(actions)}".encode().hex()
     program = program_with([[ONWARDS], *actions, [COUNT]], **objects, digest=digest)
     with QueuedBench(PORTS, threads) as bench:

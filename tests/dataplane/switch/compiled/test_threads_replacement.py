@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -49,6 +50,19 @@ def repeat(work: Callable[[], None], stopping: threading.Event, failures: list[B
     thread = threading.Thread(target=loop)
     thread.start()
     return thread
+
+
+@contextmanager
+def repeat_briefly(work: Callable[[], None]) -> Iterator[None]:
+    """Do something again and again, on another thread, for as long as the block lasts; its failure is the test's."""
+    stopping, failures = threading.Event(), list[BaseException]()
+    thread = repeat(work, stopping, failures)
+    try:
+        yield
+    finally:
+        stopping.set()
+        thread.join()
+    assert not failures, failures
 
 
 @pytest.mark.parametrize("threads", [2, 3])

@@ -27,7 +27,7 @@ __all__ = ["CaptureFiles", "open_attachment", "open_native_attachment"]
 _KINDS = {"ring": PortKind.PACKET_V2, "throughput": PortKind.PACKET_V3, "xdp": PortKind.XDP}
 _SOCKET_PREFIX = "unix:"
 _FILE_SLOTS = 1024
-_FRAMES_OF_ALL_RINGS, _LEAST_RING_FRAMES, _MOST_RING_FRAMES = 16_384, 512, 4_096
+_FRAMES_OF_ALL_RINGS, _LEAST_RING_FRAMES, _MOST_RING_FRAMES = 16_384, 512, 8_192
 _BURST_FRAMES = 64
 _POLL_S = 0.002
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ctypes
 import logging
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from dataplane.program.model import Program
 from dataplane.switch.abi import Packet, Reason
@@ -97,21 +98,21 @@ class CompiledPipeline:
 
     def ingress(self, frames: Sequence[Frame], now_us: int) -> list[Placement]:
         """Parse and run ingress; return what is to be queued, clones and replicas included, in bmv2's order."""
-        self._begin(now_us)
         count = len(frames)
         data = (ctypes.c_char_p * count)(*[frame.data for frame in frames])
         lengths = (ctypes.c_uint32 * count)(*[len(frame.data) for frame in frames])
         ports = (ctypes.c_uint32 * count)(*[frame.port for frame in frames])
-        self._ingress(self._place.core, data, lengths, ports, count)
-        return self._finish()
+        with self._burst(now_us):
+            self._ingress(self._place.core, data, lengths, ports, count)
+        return self._take_results()
 
     def egress(self, packets: Sequence[Dequeued], now_us: int) -> EgressResult:
         """Run egress and deparse; a recirculated packet goes through ingress at once and comes back as placements."""
         result = EgressResult()
-        self._begin(now_us)
-        for start in range(0, len(packets), FRAMES):
-            result.outputs += self._run_egress(packets[start : start + FRAMES])
-        result.placements += self._finish()
+        with self._burst(now_us):
+            for start in range(0, len(packets), FRAMES):
+                result.outputs += self._run_egress(packets[start : start + FRAMES])
+        result.placements += self._take_results()
         return result
 
     def take_digests(self) -> list[DigestMessage]:
@@ -119,11 +120,18 @@ class CompiledPipeline:
         digests, self._digests = self._digests, []
         return digests
 
-    def _begin(self, now_us: int) -> None:
-        self._place.machine.now_us = now_us
-        self._place.machine.log_enabled = log.isEnabledFor(logging.INFO)
+    @contextmanager
+    def _burst(self, now_us: int) -> Iterator[None]:
+        """Have packets read the tables: as long as the machine's epoch is odd, what they may look at is not freed."""
+        machine = self._place.machine
+        machine.now_us = now_us
+        machine.log_enabled = log.isEnabledFor(logging.INFO)
         self._take_back()
-        self._place.machine.epoch += 1
+        machine.epoch += 1
+        try:
+            yield
+        finally:
+            machine.epoch += 1
 
     def _take_back(self) -> None:
         count = len(self._forgotten)
@@ -146,9 +154,8 @@ class CompiledPipeline:
         self._give_frames(self._place.core, sent, count)
         return outputs
 
-    def _finish(self) -> list[Placement]:
-        """End the burst: return what is to be queued, and read what the program had to say."""
-        self._place.machine.epoch += 1
+    def _take_results(self) -> list[Placement]:
+        """Return what is to be queued, and read what the program had to say."""
         placements: list[Placement] = []
         placed = self._placed
         while count := self._take_placed(self._place.core, placed, _PLACED_AT_A_TIME):

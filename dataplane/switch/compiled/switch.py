@@ -45,6 +45,7 @@ BLOCKS_IN_HAND = 4_096
 RING_FRAMES = 1_024
 DEFAULT_SPIN_US = 20
 NO_DIGEST_RECEIVER = "no_digest_receiver"
+RECEIVER_FAILED = "receiver_failed"
 PACKET_OUT_FULL = "packet_out_full"
 
 _LOOK_AGAIN_MS = 500
@@ -340,7 +341,7 @@ class NativeSwitch:
             with self._leaf:
                 self._give(self._cache, frame)
             if self._packet_in_receiver is not None:
-                self._packet_in_receiver(payload)
+                self._hand_over(self._packet_in_receiver, payload)
         self._ring(self._reports)
 
     def _report_events(self, loaded: LoadedProgram) -> None:
@@ -349,7 +350,7 @@ class NativeSwitch:
             if events.digests and self._digest_receiver is None:
                 self._drops[NO_DIGEST_RECEIVER] += len(events.digests)
         if events.digests and self._digest_receiver is not None:
-            self._digest_receiver(events.digests)
+            self._hand_over(self._digest_receiver, events.digests)
         for line in events.log_lines:
             program_log.info(line)
 
@@ -363,7 +364,16 @@ class NativeSwitch:
                 logger.warning("port %d (%s) is down; the others go on", number, device.name)
             elif not is_down and number in self._down:
                 logger.info("port %d (%s) is up again", number, device.name)
-            self.set_port_status(number, not is_down)
+            self._hand_over(self.set_port_status, number, not is_down)
+
+    def _hand_over(self, receiver: Callable[..., None], *what: object) -> None:
+        """Call a receiver; one that fails loses what it was given, which is counted, and is asked again."""
+        try:
+            receiver(*what)
+        except Exception:
+            logger.exception("a receiver of switch %d failed", self.device_id)
+            with self._leaf:
+                self._drops[RECEIVER_FAILED] += 1
 
     # ---- readings
 

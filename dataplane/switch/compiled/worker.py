@@ -42,7 +42,7 @@ from dataplane.nic.kernels import release as give_back
 from dataplane.nic.queue import PortQueue
 from dataplane.switch.abi import Packet, Reason
 from dataplane.switch.compiled.core import Core, count, drop
-from dataplane.switch.compiled.generated import NO_LENGTH, NOT_ENOUGH_ROOM
+from dataplane.switch.compiled.generated import NO_LENGTH, p4_emitted_bytes
 from dataplane.switch.compiled.passes import admit, deparse, drop_unsent, run_egress
 from dataplane.switch.compiled.pool import BUFFER_BYTES, give, give_all, take
 from dataplane.switch.compiled.queues import (
@@ -358,13 +358,14 @@ def _leave(worker: Worker, port: OutPort, place: u64, packet: Packet, start_ns: 
 def _send(worker: Worker, port: OutPort, queue: PortQueue, packet: Packet) -> None:
     """Deparse straight into a slot of the device; through memory of ours where that has no room."""
     core = worker.core[0]
-    slot = reserve(queue, queue.transmit_room)
-    length: u32 = NOT_ENOUGH_ROOM
-    if address(slot) != 0:
-        length = deparse(core, packet, slot, queue.transmit_room)
+    room = queue.transmit_room
+    slot = reserve(queue, room)
+    length: u32 = 0
+    if address(slot) != 0 and p4_emitted_bytes(core.machine, packet) + packet.length - packet.parsed <= room:
+        length = deparse(core, packet, slot, room)
         if length < NO_LENGTH:
             commit(queue, length)
-    if length == NOT_ENOUGH_ROOM:
+    else:  # never a second time: the deparser may count or draw numbers
         length = deparse(core, packet, worker.scratch, BUFFER_BYTES)
         if length < NO_LENGTH and address(slot) != 0:
             _send_bytes(queue, worker.scratch, length)

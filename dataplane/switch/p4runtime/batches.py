@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any
@@ -70,7 +71,7 @@ def write(context: Context, updates: Sequence[p4r.Update], atomicity: p4r.WriteR
         case p4r.WriteRequest.CONTINUE_ON_ERROR:
             _write_each(context, updates)
         case p4r.WriteRequest.ROLLBACK_ON_ERROR:
-            with context.state.lock:
+            with context.state.lock, _quiet(context, updates):
                 _write_all(context, updates)
         case p4r.WriteRequest.DATAPLANE_ATOMIC:
             with context.state.lock, context.control.paused():
@@ -82,12 +83,20 @@ def write(context: Context, updates: Sequence[p4r.Update], atomicity: p4r.WriteR
 def _write_each(context: Context, updates: Sequence[p4r.Update]) -> None:
     failures: dict[int, p4r.Error] = {}
     for start in range(0, len(updates), SLICE_UPDATES):
-        with context.state.lock:
-            for index, update in enumerate(updates[start : start + SLICE_UPDATES], start):
+        some = updates[start : start + SLICE_UPDATES]
+        with context.state.lock, _quiet(context, some):
+            for index, update in enumerate(some, start):
                 failure = _attempt(context, update)
                 if failure is not None:
                     failures[index] = failure.to_error()
     _raise_failures(failures, len(updates), "write")
+
+
+def _quiet(context: Context, updates: Sequence[p4r.Update]) -> AbstractContextManager[None]:
+    """Hold packets while registers are written: one between its read and its write would undo the controller's."""
+    if any(update.entity.HasField("register_entry") for update in updates):
+        return context.control.paused()
+    return nullcontext()
 
 
 def _write_all(context: Context, updates: Sequence[p4r.Update]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 
 from finsy.proto import p4d, p4r
 
@@ -10,6 +11,9 @@ from dataplane.switch.p4runtime import bytestrings, codec
 from dataplane.switch.p4runtime.catalog import RegisterInfo
 from dataplane.switch.p4runtime.context import Context, Undo, UpdateKind, require_modify
 from dataplane.switch.p4runtime.errors import Code, P4RuntimeError, invalid
+
+_WORD_BITS = 64
+"""What packets write in one piece; a wider cell is read while they wait."""
 
 
 def write_counter(context: Context, kind: UpdateKind, message: p4r.CounterEntry) -> None:
@@ -84,13 +88,17 @@ def read_register(context: Context, message: p4r.RegisterEntry) -> Iterator[p4r.
     infos = [catalog.register(message.register_id)] if message.register_id else list(catalog.registers.values())
     if not message.register_id and message.HasField("index"):
         raise invalid("a read of every register cannot name an index")
-    cells = [(info, index) for info in infos for index in cell_indices(message, info.spec.size, info.spec.name)]
+    chosen = [(info, cell_indices(message, info.spec.size, info.spec.name)) for info in infos]
 
     def encode() -> Iterator[p4r.Entity]:
-        for info, index in cells:
-            data = _encode(info, context.state.registers[info.spec.name][index])
-            entry = p4r.RegisterEntry(register_id=info.register_id, index=p4r.Index(index=index), data=data)
-            yield p4r.Entity(register_entry=entry)
+        for info, indices in chosen:
+            cells = context.state.registers[info.spec.name]
+            with context.control.paused() if info.spec.width > _WORD_BITS else nullcontext():
+                values = [cells[index] for index in indices]
+            for index, value in zip(indices, values, strict=True):
+                entry = p4r.RegisterEntry(register_id=info.register_id, index=p4r.Index(index=index))
+                entry.data.CopyFrom(_encode(info, value))
+                yield p4r.Entity(register_entry=entry)
 
     return encode()
 

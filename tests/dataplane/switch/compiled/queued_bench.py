@@ -16,7 +16,7 @@ from dataplane.switch.traffic import PortSettings
 
 PROGRAMS = Path(__file__).parents[2] / "programs"
 DEADLINE_S = 30.0
-NOT_PACKETS = ("digest_queue_full", "no_digest_receiver", "packet_out_full", "cable_full")
+NOT_PACKETS = ("digest_queue_full", "no_digest_receiver", "packet_out_full", "receiver_failed", "cable_full")
 """Drops of what is no packet any more, or not yet one."""
 
 

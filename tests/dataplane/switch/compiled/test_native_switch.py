@@ -8,7 +8,9 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,11 +19,14 @@ from dataplane.errors import SwitchError
 from dataplane.nic import NicPort, memory_pair
 from dataplane.program.loader import load_program
 from dataplane.program.model import Program
+from dataplane.program.objects import RegisterSpec
+from dataplane.program.operations import Assign, Binary, BinaryOp, Constant, FieldRef, RegisterRead, RegisterWrite
 from dataplane.switch.compiled.switch import Forwarding, NativeSwitch
 from dataplane.switch.engine import MAX_FRAME_BYTES, Switch
 from dataplane.switch.pipeline import DigestMessage
 from dataplane.switch.tables import CloneSession, ForwardingState, Replica
 from dataplane.switch.traffic import PortSettings
+from tests.dataplane.switch.compiler.synthetic import program_with
 
 PROGRAMS = Path(__file__).parents[2] / "programs"
 DEADLINE_S = 20.0
@@ -317,3 +322,56 @@ def test_digests_reach_their_receiver(bench: Bench) -> None:
         bench.send(1, [bytes([DIGEST_ORDER, index]) + bytes(58)])
     wait_until(lambda: len(got) == 3, "no digests")
     assert {message.digest for message in got} == {name}
+
+
+def test_a_receiver_that_fails_is_called_again(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    digests: list[DigestMessage] = []
+    frames: list[bytes] = []
+
+    def take_digests(messages: Sequence[DigestMessage]) -> None:
+        digests.extend(messages)
+        if len(digests) == 1:
+            raise ValueError("the first digest is one too many")
+
+    def take_frame(frame: bytes) -> None:
+        frames.append(frame)
+        if len(frames) == 1:
+            raise ValueError("the first frame is one too many")
+
+    bench.switch.on_digests(take_digests)
+    bench.switch.on_packet_in(take_frame)
+    bench.switch.commit(own_program("stateful"))
+    for number in (1, 2, 3):
+        bench.send(1, [bytes([DIGEST_ORDER, number]) + bytes(58)])
+        wait_until(lambda number=number: len(digests) == number, "no digests")  # type: ignore[misc]
+    bench.switch.commit(own_program("copies"), lambda state: state.clone_sessions.update({1: to_controller()}))
+    for number in (1, 2, 3):
+        bench.send(1, [bytes([1, 0, 1]) + bytes(57)])
+        wait_until(lambda number=number: len(frames) == number, "no packets in")  # type: ignore[misc]
+    wait_until(lambda: bench.switch.counters().drops.get("receiver_failed") == 2, "not counted")
+    assert caplog.text.count("a receiver of switch 1 failed") == 2
+
+
+def test_the_deparser_runs_once_where_a_slot_of_the_device_is_too_short() -> None:
+    """What it counts it counts once, and the frame is dropped by the device."""
+    cell = FieldRef("own", "u13")
+    primitives = (
+        RegisterRead(cell, "r", Constant(0)),
+        Assign(cell, Binary(BinaryOp.ADD, cell, Constant(1))),
+        RegisterWrite("r", Constant(0), cell),
+    )
+    onwards = Assign(FieldRef("standard_metadata", "egress_spec"), Constant(2))
+    registers: dict[str, Any] = {"registers": {"r": RegisterSpec("r", 1, 64)}}
+    program = program_with([[onwards]], **registers, digest="de9a45e0")
+    program = replace(program, deparser=replace(program.deparser, primitives=primitives))
+    near, far = memory_pair(("s1", "t1"))
+    short, end = memory_pair(("s2", "t2"), slot_bytes=64)
+    with NativeSwitch(1, [PortSettings(1), PortSettings(2)], {1: near, 2: short}) as switch:
+        state = switch.commit(program)
+        far.send([bytes(200), bytes(40)])
+        wait_until(lambda: switch.counters().ports[2].tx_frames == 2, "not sent")
+        assert list(state.registers["r"]) == [2]
+        assert [len(frame) for frame in end.receive(10)] == [40]
+        assert list(short.read_counters().drops.values()) == [1]
+    for port in (near, far, short, end):
+        port.close()

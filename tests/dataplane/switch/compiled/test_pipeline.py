@@ -103,3 +103,15 @@ def test_code_for_one_thread_is_not_code_for_many(tmp_path: Path, copies: Progra
     for purpose, threads in ((Purpose.BURSTS, 1), (Purpose.BURSTS, 2), (Purpose.BURSTS, 3)):
         compile_program(copies, purpose, threads=threads, cache_dir=tmp_path)
     assert len(list(tmp_path.glob("*.o"))) == 2
+
+
+def test_a_burst_that_fails_is_over(pipeline: CompiledPipeline) -> None:
+    """The tables go on freeing what no packet looks at, and only that."""
+    machine = pipeline._place.machine
+    with pytest.raises(TypeError):
+        pipeline.ingress([Frame(1, bytearray(60))], 1)  # type: ignore[arg-type]
+    assert machine.epoch % 2 == 0
+    (placement,) = pipeline.ingress([Frame(1, b"\x00\x00\x00" + bytes(50))], 2)
+    with pytest.raises(AttributeError):
+        pipeline.egress([dequeued(placement.packet), dequeued(None)], 3)
+    assert machine.epoch % 2 == 0

@@ -37,6 +37,7 @@ class FakeSwitch:
         self.installs = 0
         self.time_ns = 0
         self.pauses: list[str] = []
+        self.on_pause: Callable[[str], None] = self.pauses.append
         self._receiver: Callable[[bytes], None] | None = None
         self._digest_receiver: Callable[[Sequence[DigestMessage]], None] | None = None
         self._port_receiver: Callable[[int, bool], None] | None = None
@@ -59,11 +60,11 @@ class FakeSwitch:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        self.pauses.append("begin")
+        self.on_pause("begin")
         try:
             yield
         finally:
-            self.pauses.append("end")
+            self.on_pause("end")
 
     def packet_out(self, payload: bytes) -> None:
         self.packets_out.append(payload)

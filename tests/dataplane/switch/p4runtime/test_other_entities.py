@@ -324,6 +324,25 @@ def test_wide_registers(shell: Shell, switch: FakeSwitch) -> None:
     assert shell.refusal(MODIFY, cell(shell, "wide_cells", 0, b"\x01" + bytes(25))) is Code.OUT_OF_RANGE
 
 
+@pytest.mark.parametrize("atomicity", [p4r.WriteRequest.CONTINUE_ON_ERROR, p4r.WriteRequest.ROLLBACK_ON_ERROR])
+def test_packets_wait_while_a_register_is_written(
+    shell: Shell, switch: FakeSwitch, atomicity: p4r.WriteRequest.Atomicity.ValueType
+) -> None:
+    """One that has read the cell, and writes it after the controller, would undo what the controller wrote."""
+    assert switch.state is not None
+    cells = switch.state.registers["EntitiesIngress.cells"]
+    seen: list[tuple[str, list[int]]] = []
+    switch.on_pause = lambda what: seen.append((what, list(cells)))
+    request = shell.request(p4r.Update.MODIFY, cell(shell, "cells", 1, b"\x07"), cell(shell, "cells", 2, b"\x08"))
+    request.atomicity = atomicity
+    shell.core.write(request)
+    assert seen == [("begin", [0, 0, 0, 0]), ("end", [0, 7, 8, 0])]
+    shell.read(cell(shell, "cells", None))
+    assert len(seen) == 2
+    shell.read(cell(shell, "wide_cells", None))
+    assert len(seen) == 4
+
+
 def value_set(shell: Shell, *values: int) -> p4r.Entity:
     entry = p4r.ValueSetEntry(value_set_id=shell.id("value_sets", "control_types"))
     for value in values:

@@ -99,7 +99,7 @@ class NativeEngine:
         counters = switch.counters()
         drops = {CABLE_FULL: 0, **counters.drops, **control_drops}
         stats = _stats(counters.ports, drops, switch.parser_errors, switch.in_flight, switch.devices)
-        return stats | {"workers": [asdict(activity) for activity in switch.activity]}
+        return stats | {"copies": switch.copies, "workers": [asdict(activity) for activity in switch.activity]}
 
 
 class PythonEngine:

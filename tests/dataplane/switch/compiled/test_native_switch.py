@@ -7,9 +7,8 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,8 +16,6 @@ import pytest
 from dataplane.clock import VirtualClock
 from dataplane.errors import SwitchError
 from dataplane.nic import NicPort, memory_pair
-from dataplane.program.loader import load_program
-from dataplane.program.model import Program
 from dataplane.program.objects import RegisterSpec
 from dataplane.program.operations import Assign, Binary, BinaryOp, Constant, FieldRef, RegisterRead, RegisterWrite
 from dataplane.switch.compiled.switch import Forwarding, NativeSwitch
@@ -26,23 +23,11 @@ from dataplane.switch.engine import MAX_FRAME_BYTES, Switch
 from dataplane.switch.pipeline import DigestMessage
 from dataplane.switch.tables import CloneSession, ForwardingState, Replica
 from dataplane.switch.traffic import PortSettings
+from tests.dataplane.switch.compiled.queued_bench import NOT_PACKETS, own_program, wait_until
 from tests.dataplane.switch.compiler.synthetic import program_with
 
-PROGRAMS = Path(__file__).parents[2] / "programs"
-DEADLINE_S = 20.0
 PORTS = (1, 2, 3, 4)
 DIGEST_ORDER = 3  # in stateful.p4
-
-
-def own_program(name: str) -> Program:
-    return load_program(PROGRAMS / f"{name}.json", PROGRAMS / f"{name}.p4info.txtpb")
-
-
-def wait_until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.001)
 
 
 class Bench:
@@ -91,7 +76,7 @@ class Bench:
         drops = Counter(counters.drops)
         for port in ports:
             drops.update(port.drops)
-        for name in ("digest_queue_full", "no_digest_receiver", "cable_full"):
+        for name in NOT_PACKETS:
             drops.pop(name, None)
         received = sum(port.rx_frames for port in ports)
         sent, queued = sum(port.tx_frames for port in ports), sum(port.queued_frames for port in ports)

@@ -8,20 +8,12 @@ from dataplane.nic.kernels import receive
 from dataplane.nic.kernels import release as give_back
 from dataplane.nic.queue import PortQueue
 from dataplane.switch.abi import Packet
+from dataplane.switch.compiled.loop import read_clock, rest, sleep
 from dataplane.switch.compiled.pool import give
 from dataplane.switch.compiled.queues import OutPort
 from dataplane.switch.compiled.rings import get
-from dataplane.switch.compiled.worker import (
-    BURST_FRAMES,
-    Worker,
-    flush_in_order,
-    flush_pending,
-    is_kept,
-    read_clock,
-    rest,
-    send_arrived,
-    sleep,
-)
+from dataplane.switch.compiled.serving import flush_in_order, flush_pending, is_kept, send_arrived
+from dataplane.switch.compiled.worker import BURST_FRAMES, Worker
 
 
 @kernel

@@ -29,7 +29,7 @@ from dataplane.native import (
 )
 from dataplane.native.cache import default_dir
 from dataplane.program.model import Program
-from dataplane.switch.compiled import bursts, worker
+from dataplane.switch.compiled import bursts, loop
 from dataplane.switch.compiler import emit_program
 from dataplane.switch.compiler.routine import LogText
 
@@ -46,7 +46,7 @@ class Purpose(Enum):
     @property
     def kernels(self) -> tuple[Kernel[..., Any], ...]:
         """Return the kernels that the library exports."""
-        return bursts.KERNELS if self is Purpose.BURSTS else worker.KERNELS
+        return bursts.KERNELS if self is Purpose.BURSTS else loop.KERNELS
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,13 +26,14 @@ from dataplane.program.model import Program
 from dataplane.switch.abi import Packet
 from dataplane.switch.compiled.discard import run_without_program
 from dataplane.switch.compiled.loaded import LoadedProgram
+from dataplane.switch.compiled.loop import rest
 from dataplane.switch.compiled.pool import BUFFER_BYTES, BlockPool, Cache, give, take
 from dataplane.switch.compiled.port_table import PortTable
 from dataplane.switch.compiled.program import Purpose, compile_program
 from dataplane.switch.compiled.queues import clear
 from dataplane.switch.compiled.rings import Bell, get, make_ring, put, ring
 from dataplane.switch.compiled.threads import WorkerThreads
-from dataplane.switch.compiled.worker import BURST_FRAMES, Worker, rest
+from dataplane.switch.compiled.worker import BURST_FRAMES, Worker
 from dataplane.switch.engine import CPU_QUEUE_FRAMES, DEFAULT_CPU_PORT, MAX_FRAME_BYTES, OVERSIZE, SwitchCounters
 from dataplane.switch.pipeline import DigestMessage, PreparedProgram
 from dataplane.switch.tables import ForwardingState

@@ -1,0 +1,238 @@
+"""The forwarding loop: takes bursts from ports, runs the program, serves queues and cables; one call, no Python in it.
+
+Each worker has its own queue of each port, its own machine and its own blocks. A turn of the loop serves what is due,
+takes a burst from every port, and serves what that brought; with nothing to do it spins for a short time, then sleeps.
+"""
+
+from __future__ import annotations
+
+from dataplane.native import (
+    Array,
+    address,
+    array_at,
+    as_i64,
+    as_u32,
+    as_u64,
+    atomic_add,
+    copy,
+    external,
+    fence,
+    i32,
+    i64,
+    kernel,
+    load_acquire,
+    load_relaxed,
+    pause,
+    stack_array,
+    store_release,
+    u8,
+    u32,
+    u64,
+    view,
+)
+from dataplane.nic.kernels import receive, wait
+from dataplane.nic.kernels import release as give_back
+from dataplane.nic.queue import PortQueue
+from dataplane.switch.abi import Packet, Reason
+from dataplane.switch.compiled.core import count
+from dataplane.switch.compiled.passes import admit
+from dataplane.switch.compiled.pool import give, give_all, take
+from dataplane.switch.compiled.queues import (
+    NEVER,
+    OutPort,
+    next_arrival_ns,
+    next_event_ns,
+)
+from dataplane.switch.compiled.rings import get, hear, ring
+from dataplane.switch.compiled.serving import enqueue_placed, is_kept, serve_all
+from dataplane.switch.compiled.worker import BURST_FRAMES, Worker
+
+LONGEST_FRAME = 9_238
+CLOCK_MONOTONIC = 1
+NS_PER_S = 1_000_000_000
+NS_PER_US = 1_000
+FOREVER = -1
+SPINS_PER_LOOK = 16
+TURNS_PER_LOOK = 1024
+"""Turns after which a worker that never sleeps looks for devices that went down."""
+
+
+@external
+def clock_gettime(clock: i32, instant: Array[i64]) -> i32:
+    """Write seconds and nanoseconds of a clock (clock_gettime(2))."""
+    raise NotImplementedError
+
+
+@kernel
+def run_worker(worker: Worker) -> None:
+    """Forward until `stop` is set; every packet is in a queue, on a cable or gone when it returns."""
+    idle_since: u64 = 0
+    while load_acquire(worker.stop) == 0:
+        now_ns = read_clock()
+        if turn(worker, now_ns):
+            idle_since = 0
+        elif idle_since == 0:
+            idle_since = now_ns
+        elif now_ns - idle_since < worker.spin_now_ns:
+            for _ in range(SPINS_PER_LOOK):
+                pause()
+        else:
+            sleep(worker, now_ns)
+            idle_since = 0
+    rest(worker)
+
+
+@kernel
+def rest(worker: Worker) -> None:
+    """Give back what a worker keeps for itself."""
+    give_all(worker.core[0].packets[0])
+    give_all(worker.core[0].frames[0])
+
+
+@kernel
+def read_clock() -> u64:
+    """Return nanoseconds on the machine's monotonic clock."""
+    instant = stack_array(i64, 2)
+    clock_gettime(CLOCK_MONOTONIC, instant)
+    return as_u64(instant[0]) * NS_PER_S + as_u64(instant[1])
+
+
+@kernel
+def turn(worker: Worker, now_ns: u64) -> bool:
+    """Do everything that can be done now; return whether there was anything."""
+    machine = worker.core[0].machine
+    store_release(machine.epoch, machine.epoch + 1)
+    fence()
+    served = serve_all(worker, now_ns)
+    received = _receive_all(worker, now_ns)
+    if received > 0:
+        served = serve_all(worker, now_ns)
+    store_release(machine.epoch, machine.epoch + 1)
+    events = machine.events
+    if load_relaxed(events.head) != load_relaxed(events.tail):
+        ring(worker.reports)
+    worker.turns += 1
+    if worker.turns % TURNS_PER_LOOK == 0:
+        _report_lost_ports(worker)
+    return served + received > 0
+
+
+# ---- into the switch
+
+
+@kernel
+def _receive_all(worker: Worker, now_ns: u64) -> u64:
+    traffic = worker.traffic
+    worker.core[0].machine.now_us = now_ns // NS_PER_US
+    received: u64 = 0
+    for place in range(traffic.count):
+        if worker.queues[place] != 0:
+            queue = view(PortQueue, worker.queues[place])
+            received += _receive(worker, view(OutPort, traffic.ports[place]), queue, now_ns)
+    if address(worker.injected) != 0:
+        received += _receive_injected(worker, worker.cpu_port, now_ns)
+    return received
+
+
+@kernel
+def _receive(worker: Worker, port: OutPort, queue: PortQueue, now_ns: u64) -> u64:
+    frames = receive(queue, worker.frames, worker.lengths, BURST_FRAMES)
+    if frames == 0:
+        return 0
+    nbytes: u64 = 0
+    for index in range(frames):
+        length = worker.lengths[index]
+        nbytes += as_u64(length)
+        _accept(worker, port, array_at(u8, worker.frames[index]), length)
+    give_back(queue)
+    atomic_add(port.rx_frames, as_u64(frames))
+    atomic_add(port.rx_bytes, nbytes)
+    enqueue_placed(worker, now_ns)
+    return as_u64(frames)
+
+
+@kernel
+def _receive_injected(worker: Worker, port: OutPort, now_ns: u64) -> u64:
+    """Take what Python puts in as if it had come in on the CPU port."""
+    frames: u64 = 0
+    for _ in range(BURST_FRAMES):
+        block = get(worker.injected)
+        if block == 0:
+            break
+        frame = view(Packet, block)
+        atomic_add(port.rx_frames, 1)
+        atomic_add(port.rx_bytes, as_u64(frame.length))
+        _accept(worker, port, frame.data, frame.length)
+        give(worker.core[0].frames[0], frame)
+        frames += 1
+    enqueue_placed(worker, now_ns)
+    return frames
+
+
+@kernel
+def _accept(worker: Worker, port: OutPort, data: Array[u8], length: u32) -> None:
+    """Take one frame through ingress, or count why not."""
+    core = worker.core[0]
+    if load_relaxed(port.is_up) == 0:
+        atomic_add(port.rx_port_down, 1)
+        return
+    if length > LONGEST_FRAME:
+        atomic_add(port.oversize, 1)
+        return
+    block = take(core.packets[0])
+    if block == 0:
+        count(core, Reason.NO_BUFFER)
+        return
+    packet = view(Packet, block)
+    copy(packet.data, data, as_u64(length))
+    admit(core, packet, as_u32(port.number), length)
+
+
+# ---- nothing to do
+
+
+@kernel
+def sleep(worker: Worker, now_ns: u64) -> None:
+    """Wait for a frame, the bell, or the next instant at which something is due."""
+    _report_lost_ports(worker)
+    due_ns = _next_due_ns(worker)
+    timeout_ns: i64 = FOREVER
+    if due_ns != NEVER:
+        timeout_ns = as_i64(due_ns - now_ns) if due_ns > now_ns else 0
+    worker.sleeps += 1
+    wait(worker.polled, worker.polled_count, worker.bell.fd, timeout_ns)
+    # Spinning would have caught what came so soon; next time it shall.
+    soon = read_clock() - now_ns < worker.spin_ns
+    worker.spin_now_ns = worker.spin_ns if soon else worker.spin_now_ns // 2
+    hear(worker.bell)
+
+
+@kernel
+def _next_due_ns(worker: Worker) -> u64:
+    traffic = worker.traffic
+    due_ns: u64 = NEVER
+    for place in range(traffic.count):
+        port = view(OutPort, traffic.ports[place])
+        if is_kept(port, worker.queues[place]):
+            continue
+        event_ns = next_event_ns(port)
+        arrival_ns = next_arrival_ns(port)
+        due_ns = min(due_ns, event_ns)
+        due_ns = min(due_ns, arrival_ns)
+    return due_ns
+
+
+@kernel
+def _report_lost_ports(worker: Worker) -> None:
+    """Tell Python when a device went down or came back."""
+    down: u64 = 0
+    for place in range(worker.traffic.count):
+        if worker.queues[place] != 0:
+            down = down * 31 + as_u64(view(PortQueue, worker.queues[place]).down)
+    if down != worker.down_seen:
+        worker.down_seen = down
+        ring(worker.reports)
+
+
+KERNELS = (run_worker,)
+"""What Python calls."""

@@ -1,0 +1,265 @@
+"""The way out: what is due leaves its queue, runs egress, and goes to a device, a cable, or Python.
+
+A port is served by one worker at a time, each out of its own queue of the device.
+"""
+
+from __future__ import annotations
+
+from dataplane.native import (
+    Array,
+    address,
+    as_u64,
+    copy,
+    kernel,
+    load_relaxed,
+    reference,
+    store_relaxed,
+    u8,
+    u32,
+    u64,
+    view,
+)
+from dataplane.native.spinlock import try_lock, unlock
+from dataplane.nic.kernels import commit, flush, reserve
+from dataplane.nic.queue import PortQueue
+from dataplane.switch.abi import Packet, Reason
+from dataplane.switch.compiled.core import drop
+from dataplane.switch.compiled.generated import NO_LENGTH, p4_emitted_bytes
+from dataplane.switch.compiled.passes import deparse, drop_unsent, run_egress
+from dataplane.switch.compiled.pool import BUFFER_BYTES, give, take
+from dataplane.switch.compiled.queues import (
+    OutPort,
+    arrived,
+    dequeue,
+    enqueue,
+    hold,
+    next_arrival_ns,
+    next_event_ns,
+    occupy,
+)
+from dataplane.switch.compiled.rings import put, ring
+from dataplane.switch.compiled.worker import Worker
+
+NS_PER_US = 1_000
+ROUNDS = 64
+"""Instants of a port that are served in one turn: one that feeds itself with clones lets the others have theirs."""
+IN_FLIGHT_FRAMES = 49_152
+"""Frames that a cable holds; what comes then is dropped as `cable_full`."""
+
+
+@kernel
+def serve_all(worker: Worker, now_ns: u64) -> u64:
+    """Serve every port that something is due at; return how many packets that was."""
+    traffic = worker.traffic
+    served: u64 = 0
+    for place in range(traffic.count):
+        port = view(OutPort, traffic.ports[place])
+        if worker.queues[place] != 0:
+            flush_pending(port, view(PortQueue, worker.queues[place]))
+        if not _is_due(port, now_ns):
+            continue
+        if worker.queues[place] != 0 or address(port) == address(worker.cpu_port):
+            served += _serve(worker, port, place, now_ns)
+        else:
+            ring(worker.other)
+    return served
+
+
+@kernel(inline=True)
+def flush_pending(port: OutPort, queue: PortQueue) -> None:
+    """Try again to send what the device had no room for."""
+    if queue.tx_pending != 0 and try_lock(reference(port.serving)):
+        flush_in_order(port, queue)
+        unlock(reference(port.serving))
+
+
+@kernel(inline=True)
+def flush_in_order(port: OutPort, queue: PortQueue) -> None:
+    """Send what was committed; what the device has no room for keeps the port, so that no flow is reordered."""
+    flush(queue)
+    store_relaxed(port.sender, address(queue) if queue.tx_pending != 0 else 0)
+
+
+@kernel(inline=True)
+def is_kept(port: OutPort, queue: u64) -> bool:
+    """Return whether frames of another worker have to leave first; its queue serves the port as soon as they have."""
+    sender = load_relaxed(port.sender)
+    return sender != queue and sender != 0  # noqa: PLR1714 - kernels have no `in`
+
+
+@kernel(inline=True)
+def _is_due(port: OutPort, now_ns: u64) -> bool:
+    return next_event_ns(port) <= now_ns or next_arrival_ns(port) <= now_ns
+
+
+@kernel
+def _serve(worker: Worker, port: OutPort, place: u64, now_ns: u64) -> u64:
+    """Serve a port unless another worker does; that one then looks again, so that nothing is left lying."""
+    served: u64 = 0
+    rounds: u64 = 0
+    while rounds < ROUNDS and _is_due(port, now_ns):
+        if is_kept(port, worker.queues[place]) or not try_lock(reference(port.serving)):
+            return served
+        if is_kept(port, worker.queues[place]):
+            unlock(reference(port.serving))
+            return served
+        served += _send_due(worker, port, place, now_ns)
+        unlock(reference(port.serving))
+        rounds += 1
+    return served
+
+
+@kernel
+def _send_due(worker: Worker, port: OutPort, place: u64, now_ns: u64) -> u64:
+    """Send what leaves its queue or has crossed the cable by now; return how many packets that was."""
+    served: u64 = 0
+    rounds: u64 = 0
+    while rounds < ROUNDS:
+        block = dequeue(port, now_ns)
+        if block == 0:
+            break
+        start_ns = port.start_ns
+        while block != 0:
+            packet = view(Packet, block)
+            block = packet.next
+            _leave(worker, port, place, packet, start_ns)
+            served += 1
+        enqueue_placed(worker, start_ns)
+        rounds += 1
+    if worker.queues[place] != 0:
+        queue = view(PortQueue, worker.queues[place])
+        served += send_arrived(worker, port, queue, now_ns)
+        flush_in_order(port, queue)
+    return served
+
+
+@kernel
+def _leave(worker: Worker, port: OutPort, place: u64, packet: Packet, start_ns: u64) -> None:
+    """Run egress and send, or put onto the cable, what it leaves of the packet."""
+    core = worker.core[0]
+    start_us = start_ns // NS_PER_US
+    enqueued_us = packet.enqueued_ns // NS_PER_US
+    # Another worker may have put it in after the instant at which the port fell free.
+    waited_us = start_us - enqueued_us if start_us > enqueued_us else 0
+    core.machine.now_us = start_us
+    if not run_egress(core, packet, enqueued_us, waited_us):
+        return
+    if load_relaxed(port.is_up) == 0:
+        port.tx_port_down += 1
+        give(core.packets[0], packet)
+    elif worker.queues[place] == 0:
+        _hand_in(worker, port, packet)
+    elif port.rate_bps == 0 and port.delay_ns == 0:
+        _send(worker, port, view(PortQueue, worker.queues[place]), packet)
+    else:
+        _delay(worker, port, packet, start_ns)
+
+
+@kernel
+def _send(worker: Worker, port: OutPort, queue: PortQueue, packet: Packet) -> None:
+    """Deparse straight into a slot of the device; through memory of ours where that has no room."""
+    core = worker.core[0]
+    room = queue.transmit_room
+    slot = reserve(queue, room)
+    length: u32 = 0
+    if address(slot) != 0 and p4_emitted_bytes(core.machine, packet) + packet.length - packet.parsed <= room:
+        length = deparse(core, packet, slot, room)
+        if length < NO_LENGTH:
+            commit(queue, length)
+    else:  # never a second time: the deparser may count or draw numbers
+        length = deparse(core, packet, worker.scratch, BUFFER_BYTES)
+        if length < NO_LENGTH and address(slot) != 0:
+            _send_bytes(queue, worker.scratch, length)
+    if length >= NO_LENGTH:
+        drop_unsent(core, packet, length)
+        return
+    port.tx_frames += 1
+    port.tx_bytes += as_u64(length)
+    give(core.packets[0], packet)
+
+
+@kernel
+def _send_bytes(queue: PortQueue, data: Array[u8], length: u32) -> None:
+    """Copy a frame into a slot of the device; where there is none, the queue has counted it."""
+    slot = reserve(queue, length)
+    if address(slot) != 0:
+        copy(slot, data, as_u64(length))
+        commit(queue, length)
+
+
+@kernel
+def _delay(worker: Worker, port: OutPort, packet: Packet, start_ns: u64) -> None:
+    """Let the frame occupy the port and put it onto the cable."""
+    core = worker.core[0]
+    block = take(core.frames[0]) if port.in_flight < IN_FLIGHT_FRAMES else 0
+    data = worker.scratch if block == 0 else view(Packet, block).data
+    length = deparse(core, packet, data, BUFFER_BYTES)
+    if length >= NO_LENGTH:
+        if block != 0:
+            give(core.frames[0], view(Packet, block))
+        drop_unsent(core, packet, length)
+        return
+    port.tx_frames += 1
+    port.tx_bytes += as_u64(length)
+    departs_ns = occupy(port, as_u64(length), start_ns)
+    give(core.packets[0], packet)
+    if block == 0:
+        port.cable_full += 1
+        return
+    frame = view(Packet, block)
+    frame.length = length
+    hold(port, frame, departs_ns + port.delay_ns)
+
+
+@kernel
+def send_arrived(worker: Worker, port: OutPort, queue: PortQueue, now_ns: u64) -> u64:
+    """Give the device what has crossed the cable."""
+    sent: u64 = 0
+    while True:
+        block = arrived(port, now_ns)
+        if block == 0:
+            return sent
+        frame = view(Packet, block)
+        _send_bytes(queue, frame.data, frame.length)
+        give(worker.core[0].frames[0], frame)
+        sent += 1
+
+
+@kernel
+def _hand_in(worker: Worker, port: OutPort, packet: Packet) -> None:
+    """Hand a packet that leaves by the CPU port over to Python."""
+    core = worker.core[0]
+    if load_relaxed(worker.takes_packets_in) == 0:
+        port.no_receiver += 1
+        give(core.packets[0], packet)
+        return
+    block = take(core.frames[0])
+    if block == 0:
+        drop(core, packet, Reason.NO_BUFFER)
+        return
+    frame = view(Packet, block)
+    length = deparse(core, packet, frame.data, BUFFER_BYTES)
+    if length >= NO_LENGTH:
+        give(core.frames[0], frame)
+        drop_unsent(core, packet, length)
+        return
+    frame.length = length
+    give(core.packets[0], packet)
+    if put(worker.packets_in, frame):
+        port.tx_frames += 1
+        port.tx_bytes += as_u64(length)
+    else:
+        port.receiver_full += 1
+        give(core.frames[0], frame)
+
+
+@kernel
+def enqueue_placed(worker: Worker, now_ns: u64) -> None:
+    """Put what the pipeline placed into the queues of its ports."""
+    core = worker.core[0]
+    block = core.placed_first
+    core.placed_first = 0
+    while block != 0:
+        packet = view(Packet, block)
+        block = packet.next
+        enqueue(worker.traffic, core, packet, now_ns)

@@ -67,7 +67,8 @@ p4: $(VENV)/.dev
 	$(BIN)/python -m dataplane.program.build_check --compile
 
 unit: $(VENV)/.dev
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto -m "not root"
+	$(BIN)/python -m pytest -m root
 
 shell: $(SHELL_VENV)/.ready
 	@$(SHELL_VENV)/bin/python -m p4runtime_sh --grpc-addr $(ADDR) --device-id $(DEVICE) --election-id $(ELECTION) $(if $(CONFIG),--config $(CONFIG))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +18,7 @@ settings.load_profile("millrace")
 def cache_dir(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Compiled code goes to a cache of the test run's own, also that of the processes that tests start."""
     with pytest.MonkeyPatch.context() as patch:
-        path = tmp_path_factory.mktemp("cache")
+        base = tmp_path_factory.getbasetemp()
+        path = base.parent / "cache" if "PYTEST_XDIST_WORKER" in os.environ else base / "cache"  # one for all workers
         patch.setenv("MILLRACE_CACHE_DIR", str(path))
         yield path

@@ -30,6 +30,8 @@ The rules, beyond Python's own:
 - Statements: assignment, if, while, for over range() with a constant step, break, continue, return, pass. Expressions:
   operators, comparisons, and/or/not (they give bool), the conditional expression, calls of kernels, externals and
   operations (dataplane/native/intrinsics.py), and min, max, and len of a constant table.
+- A function of which only the address is known, in a u64, has its type declared by `@signature` and is called with
+  C's convention: `invoke(FrameFunction, address, context, frame)`. From Python, `Library.call_address` is an address.
 - Module-level tuples of ints, and `constant_table(u32, ...)`, are read-only arrays. A condition that is known, such as
   a constant of the module, decides at translation, and what it excludes is not translated.
 - Nothing checks an index or a null pointer. Functions are inlined as LLVM sees fit; `@kernel(inline=True)` insists.
@@ -64,6 +66,7 @@ from dataplane.native.intrinsics import (
     exchange,
     fence,
     fill,
+    invoke,
     load_acquire,
     load_be16,
     load_be32,
@@ -90,7 +93,7 @@ from dataplane.native.intrinsics import (
     store_u64,
     view,
 )
-from dataplane.native.kernels import External, Kernel, external, kernel
+from dataplane.native.kernels import External, FunctionType, Kernel, external, kernel, signature
 from dataplane.native.library import Library, cache_key, compile_module, kernel_library, load_cached
 from dataplane.native.module import Module
 from dataplane.native.scalars import i32, i64, u8, u16, u32, u64
@@ -99,6 +102,7 @@ from dataplane.native.structs import Struct
 __all__ = [
     "Array",
     "External",
+    "FunctionType",
     "Inline",
     "Kernel",
     "Library",
@@ -131,6 +135,7 @@ __all__ = [
     "fill",
     "i32",
     "i64",
+    "invoke",
     "kernel",
     "kernel_library",
     "load_acquire",
@@ -149,6 +154,7 @@ __all__ = [
     "prefetch",
     "reference",
     "reverse_bits",
+    "signature",
     "sizeof",
     "stack_array",
     "store_be16",

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from dataplane.native import operators
 from dataplane.native.frame import Frame
-from dataplane.native.kernels import Function
+from dataplane.native.kernels import Function, FunctionType
 from dataplane.native.lowering import LOWERINGS
 from dataplane.native.scalars import BOOL, U64, Scalar
 from dataplane.native.shapes import ArrayShape, Shape, StructShape
@@ -292,26 +292,34 @@ class Expressions(Frame):
             raise self.error(node, f"`{ast.unparse(node.func)}` cannot be called")
         if node.keywords or any(isinstance(argument, ast.Starred) for argument in node.args):
             raise self.error(node, "arguments are passed by position")
+        if isinstance(callee.thing, FunctionType):
+            raise self.error(node, f"{callee.thing.name} is a type of functions: call one with invoke()")
         if isinstance(callee.thing, Function):
-            return self._call_function(node, callee.thing)
+            values = self.arguments(node, callee.thing, node.args)
+            return self.result_of(callee.thing, self.builder.call(self.module.function(callee.thing), values))
         lowering = LOWERINGS.get(callee.thing) if callable(callee.thing) else None
         if lowering is None:
             raise self.error(
                 node, f"`{ast.unparse(node.func)}` is neither a kernel nor an operation of the kernel language"
             )
-        if len(node.args) != lowering.arguments:
+        if lowering.arguments is not None and len(node.args) != lowering.arguments:
             raise self.error(
                 node, f"{ast.unparse(node.func)} takes {lowering.arguments} arguments, not {len(node.args)}"
             )
         return lowering.emit(self, node)
 
-    def _call_function(self, node: ast.Call, callee: Function[..., object]) -> Value | None:
-        signature = callee.signature
-        if len(node.args) != len(signature.shapes):
-            raise self.error(node, f"{callee.name} takes {len(signature.shapes)} arguments, not {len(node.args)}")
-        values = [self.value(argument, shape).ir for argument, shape in zip(node.args, signature.shapes, strict=True)]
-        result = self.builder.call(self.module.function(callee), values)
-        return None if signature.result is None else Value(signature.result, result)
+    def arguments(self, node: ast.Call, callee: Function[..., object], given: Sequence[ast.expr]) -> list[Any]:
+        """Return the arguments of a call as values of the shapes that the function takes."""
+        shapes = callee.signature.shapes
+        if len(given) != len(shapes):
+            raise self.error(node, f"{callee.name} takes {len(shapes)} arguments, not {len(given)}")
+        return [self.value(argument, shape).ir for argument, shape in zip(given, shapes, strict=True)]
+
+    @staticmethod
+    def result_of(callee: Function[..., object], called: Any) -> Value | None:  # noqa: ANN401 - llvmlite is untyped
+        """Return what a call gives, if the function gives anything."""
+        shape = callee.signature.result
+        return None if shape is None else Value(shape, called)
 
     def _call_for_value(self, node: ast.Call) -> Operand:
         result = self.call(node)

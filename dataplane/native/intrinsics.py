@@ -8,14 +8,17 @@ array's start; wide loads and stores need no alignment. Casts, `address`, `sizeo
 from __future__ import annotations
 
 import ctypes
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, ParamSpec, TypeVar
 
 from dataplane.native.arrays import Array, address_of
 from dataplane.native.errors import NativeError
+from dataplane.native.kernels import FunctionType
 from dataplane.native.scalars import I32, I64, U8, U16, U32, U64
 from dataplane.native.shapes import element_ctype, shape_of
 from dataplane.native.structs import Struct
 
+P = ParamSpec("P")
+R = TypeVar("R")
 T = TypeVar("T")
 S = TypeVar("S", bound=Struct)
 
@@ -87,6 +90,11 @@ def stack_array(kind: type[T], count: int) -> Array[T]:
 def sizeof(kind: type[Any]) -> int:
     """Return the size of a struct or number in bytes."""
     return ctypes.sizeof(element_ctype(shape_of(kind, "sizeof")))
+
+
+def invoke(kind: FunctionType[P, R], address: int, /, *args: P.args, **kwargs: P.kwargs) -> R:
+    """Call the function of a kind, declared with `@signature`, that stands at an address; what it is nobody checks."""
+    _only_in_kernels()
 
 
 def load_relaxed(place: T) -> T:

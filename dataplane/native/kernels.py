@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 import functools
 import linecache
+import types
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import FunctionType
 from typing import Any, Generic, ParamSpec, TypeVar, cast, get_type_hints, overload
 
 from dataplane.native.errors import NativeError
@@ -30,7 +30,7 @@ class Function(Generic[P, R_co]):
     """A typed function that native code can call."""
 
     def __init__(self, function: Callable[P, R_co], symbol: str) -> None:
-        self.function = cast("FunctionType", function)
+        self.function = cast("types.FunctionType", function)
         self.symbol = symbol
         functools.update_wrapper(self, function)
 
@@ -111,6 +111,14 @@ class External(Function[P, R_co]):
     """A C function, or one that other parts of a module define."""
 
 
+class FunctionType(Function[P, R_co]):
+    """What functions take and give that are known by an address only, while the code runs."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:  # noqa: ARG002 - as of Function
+        """Raise: there is nothing to call."""
+        raise NativeError(f"{self.symbol} is a type of functions: a kernel calls one with invoke()")
+
+
 @functools.lru_cache(maxsize=64)
 def _definitions(file: str, lines: tuple[str, ...]) -> dict[int, ast.FunctionDef]:
     """Return the functions of a file by the line of their first decorator."""
@@ -152,3 +160,8 @@ def external(
     if function is not None:
         return External(function, function.__name__)
     return lambda decorated: External(decorated, symbol or decorated.__name__)
+
+
+def signature(function: Callable[P, R_co], /) -> FunctionType[P, R_co]:
+    """Declare a type of functions, of C's calling convention; the body is never run."""
+    return FunctionType(function, _symbol(function))

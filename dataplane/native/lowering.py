@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from llvmlite import ir
 
 from dataplane.native import constants, intrinsics, operators
+from dataplane.native.kernels import FunctionType
 from dataplane.native.scalars import BOOL, I32, I64, U8, U16, U32, U64, Scalar
 from dataplane.native.shapes import ArrayShape, InlineShape, Shape, StructShape, element_ctype
 from dataplane.native.values import BIT, BYTE, HALF, POINTER, WORD, Literal, Operand, Place, Value, constant, value_type
@@ -24,16 +25,16 @@ Emit = Callable[["Expressions", ast.Call], Operand | None]
 
 @dataclass(frozen=True, slots=True)
 class Lowering:
-    """How an operation is emitted, and how many arguments it takes."""
+    """How an operation is emitted, and how many arguments it takes; None: it sees to that itself."""
 
-    arguments: int
+    arguments: int | None
     emit: Emit
 
 
 LOWERINGS: dict[Callable[..., Any], Lowering] = {}
 
 
-def _lowers(operation: Callable[..., Any], arguments: int) -> Callable[[Emit], Emit]:
+def _lowers(operation: Callable[..., Any], arguments: int | None) -> Callable[[Emit], Emit]:
     def register(emit: Emit) -> Emit:
         LOWERINGS[operation] = Lowering(arguments, emit)
         return emit
@@ -130,6 +131,29 @@ def _stack_array(frame: Expressions, node: ast.Call) -> Operand:
 @_lowers(intrinsics.sizeof, 1)
 def _sizeof(frame: Expressions, node: ast.Call) -> Operand:
     return Literal(ctypes.sizeof(element_ctype(frame.shape(node.args[0]))))
+
+
+# Functions that are known by their address.
+
+
+@_lowers(intrinsics.invoke, None)
+def _invoke(frame: Expressions, node: ast.Call) -> Operand | None:
+    if len(node.args) < 2:
+        raise frame.error(node, "invoke takes a type of functions, an address and the function's arguments")
+    kind = frame.thing(node.args[0])
+    if not isinstance(kind, FunctionType):
+        raise frame.error(node, f"`{ast.unparse(node.args[0])}` is no type of functions: declare one with @signature")
+    number = frame.value(node.args[1], U64).ir
+    values = frame.arguments(node, kind, node.args[2:])
+    declared = ir.FunctionType(value_type(kind.signature.result), [value.type for value in values])
+    # What a declaration says of a function called by name, each call says here: narrow numbers are passed as C does.
+    narrow = {
+        place: ("signext" if shape.signed else "zeroext",)
+        for place, shape in enumerate(kind.signature.shapes)
+        if isinstance(shape, Scalar) and shape.bits < 32
+    }
+    function = frame.builder.inttoptr(number, declared.as_pointer())
+    return frame.result_of(kind, frame.builder.call(function, values, attrs=("nounwind",), arg_attrs=narrow))
 
 
 # Memory that threads share.

@@ -8,6 +8,7 @@ MillraceError
 │   ├── PortError          a port is missing, busy, or without rights
 │   ├── EntryError         a table, group, counter or register entry cannot be written or read
 │   └── P4RuntimeError     a P4Runtime request is refused, with its gRPC code (dataplane/switch/p4runtime/errors.py)
+├── ClassifierError        a flow rule is refused
 ├── NativeError            a kernel breaks the rules of its language (dataplane/native/errors.py)
 └── FabricError            a fabric cannot be built, run or torn down
 collectors/errors.py and controller/errors.py hang their own branches below MillraceError.
@@ -73,6 +74,14 @@ class EntryError(SwitchError):
     def __init__(self, fault: EntryFault, problem: str, *, where: str) -> None:
         self.fault, self.problem, self.where = fault, problem, where
         super().__init__(f"{where}: {problem}")
+
+
+class ClassifierError(MillraceError):
+    """A flow rule is refused; the text names the rule, and the field if it is about one."""
+
+    def __init__(self, problem: str, *, rule: str, field: str | None = None) -> None:
+        self.problem, self.rule, self.field = problem, rule, field
+        super().__init__(f"rule {rule}: {field}: {problem}" if field else f"rule {rule}: {problem}")
 
 
 class FabricError(MillraceError):

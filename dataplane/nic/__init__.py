@@ -1,30 +1,65 @@
-"""Receive and transmit queues: of network devices (AF_PACKET rings, AF_XDP), in memory, on sockets, and capture files.
+"""Network devices for programs that must not spend a system call or an interrupt on each frame.
 
-`open_port`, `memory_pair` and `open_socket_port` make a `NicPort`; its `queues` go to the kernels of
-dataplane/nic/kernels, which a native forwarding loop calls, or stay with Python (`receive`, `send`).
+`open_nic` binds to a device and starts driver threads: they poll its queues, the flow classifier says what happens to a
+frame, and the packet manager hands it to a consumer in buffers of the consumer's own (docs/nic.md).
+
+Below it, `open_port`, `memory_pair` and `open_socket_port` make a `NicPort`: queues over AF_PACKET rings, AF_XDP, DPDK,
+memory or sockets, which go to the kernels of dataplane/nic/kernels, which a native forwarding loop calls, or stay with
+Python (`receive`, `send`). There are capture files, too.
 """
 
+from dataplane.nic.balance import Balance
+from dataplane.nic.connection import ConnectionInfo, ConnectionRequest
+from dataplane.nic.consumer import Consumer
+from dataplane.nic.flow_classifier import FlowClassifier
+from dataplane.nic.flow_rules import Call, Drop, FlowRule, Masked, Range, ToConsumers
 from dataplane.nic.memory_port import memory_pair
+from dataplane.nic.modes import Mode
+from dataplane.nic.nic import Nic, open_nic
 from dataplane.nic.nic_port import NicPort
+from dataplane.nic.nic_settings import NicSettings
 from dataplane.nic.opening import open_port
+from dataplane.nic.packets import Packet
 from dataplane.nic.pcap import Capture, PcapReader, PcapWriter
 from dataplane.nic.port import Port, PortReading
+from dataplane.nic.producer import Producer
 from dataplane.nic.queue import PortKind, PortQueue
 from dataplane.nic.settings import RingSettings
 from dataplane.nic.socket_port import connect_socket_port, open_socket_port
+from dataplane.nic.statistics import NicStatistics, QueueStatistics, ThreadStatistics
 
 __all__ = [
+    "Balance",
+    "Call",
     "Capture",
+    "ConnectionInfo",
+    "ConnectionRequest",
+    "Consumer",
+    "Drop",
+    "FlowClassifier",
+    "FlowRule",
+    "Masked",
+    "Mode",
+    "Nic",
     "NicPort",
+    "NicSettings",
+    "NicStatistics",
+    "Packet",
     "PcapReader",
     "PcapWriter",
     "Port",
     "PortKind",
     "PortQueue",
     "PortReading",
+    "Producer",
+    "QueueStatistics",
+    "Range",
     "RingSettings",
+    "ThreadStatistics",
+    "ToConsumers",
     "connect_socket_port",
     "memory_pair",
+    "open_nic",
     "open_port",
     "open_socket_port",
 ]

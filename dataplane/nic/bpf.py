@@ -31,6 +31,8 @@ class SocketProgram:
     def __init__(self, device: Device, queues: int) -> None:
         self._device = device
         self._descriptors: list[int] = []
+        self.place = ""
+        """"driver" or "generic", once attached."""
         try:
             self._map = self._keep(_MAP_CREATE, struct.pack("=IIII", _MAP_TYPE_XSKMAP, 4, 4, queues))
             self._program = self._load()
@@ -52,13 +54,18 @@ class SocketProgram:
         try:
             try:
                 self._link(_DRIVER_MODE)
+                self.place = "driver"
             except OSError as error:
                 if error.errno not in {errno.EOPNOTSUPP, errno.EINVAL}:
                     raise
                 self._link(_GENERIC_MODE)
+                self.place = "generic"
         except OSError as error:
             if error.errno in {errno.EBUSY, errno.EEXIST}:
                 raise PortError(f"interface {self._device.name}: another XDP program is on it") from error
+            if error.errno == errno.ENOSPC:
+                problem = "has fewer receive queues than its peer has transmit queues"
+                raise PortError(f"interface {self._device.name}: {problem}, which XDP does not take") from error
             raise refusal(self._device.name, "an XDP program", error) from error
 
     def close(self) -> None:

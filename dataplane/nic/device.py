@@ -1,22 +1,23 @@
-"""What must be known of a network device before it becomes a port: netdevice(7) and ethtool requests."""
+"""What must be known of a network device before it becomes a port (rtnetlink), and while it is one (netdevice(7))."""
 
 from __future__ import annotations
 
-import array
 import errno
 import fcntl
 import os
 import socket
 import struct
 from dataclasses import dataclass
+from typing import Any
 
 from dataplane.errors import PortError
-from dataplane.nic.layouts import ETHERNET_BYTES, SIOCGIFMTU
+from dataplane.nic.layouts import ETHERNET_BYTES
+from dataplane.nic.outside_loops import outside_loops
 
-_SIOCGIFFLAGS, _IFF_UP = 0x8913, 1
-_SIOCETHTOOL, _GET_CHANNELS = 0x8946, 0x3C
-_CHANNELS = struct.Struct("=IIIIIIIII")
-"""struct ethtool_channels: cmd, then the most and the present number of rx, tx, other and combined channels."""
+_SIOCGIFNAME, _SIOCGIFFLAGS = 0x8910, 0x8913
+_IFF_UP, _IFF_RUNNING = 1, 1 << 6
+_ETHERNET_TYPES = (1, 772)
+"""ARPHRD_ETHER, ARPHRD_LOOPBACK: what has Ethernet headers."""
 _REQUEST_BYTES = 40
 _VLAN_TAGS_BYTES = 8
 
@@ -36,11 +37,17 @@ class Device:
 
 
 class DeviceWatch:
-    """Tells of a device how it is now, in the network namespace that the watch was made in."""
+    """Tells of a device how it is now, in the network namespace that the watch was made in.
 
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self._control = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    The device is known by its number, so that one of the same name that was made later is not taken for it.
+    """
+
+    def __init__(self, name: str, index: int) -> None:
+        self.name, self._index = name, index
+        try:
+            self._control = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        except OSError as error:
+            raise refusal(name, "cannot be watched", error) from error
 
     def fileno(self) -> int:
         """Return the descriptor of the socket that asks."""
@@ -49,10 +56,22 @@ class DeviceWatch:
     @property
     def is_up(self) -> bool:
         """Whether the device is there and up."""
+        return bool(self._read_flags() & _IFF_UP)
+
+    @property
+    def has_link(self) -> bool:
+        """Whether the device is there and up, and at the other end of its cable there is somebody."""
+        return bool(self._read_flags() & _IFF_RUNNING)
+
+    def _read_flags(self) -> int:
+        """Return the device's IFF_ flags, 0 if it is gone."""
         try:
-            return bool(read_flags(self._control.fileno(), self.name) & _IFF_UP)
+            request = struct.pack("=16xi", self._index).ljust(_REQUEST_BYTES, b"\0")
+            reply = fcntl.ioctl(self._control.fileno(), _SIOCGIFNAME, request)
+            flags: int = struct.unpack_from("=H", fcntl.ioctl(self._control.fileno(), _SIOCGIFFLAGS, reply), 16)[0]
         except OSError:
-            return False
+            return 0
+        return flags
 
     def close(self) -> None:
         """Close the socket."""
@@ -61,24 +80,31 @@ class DeviceWatch:
 
 def find_device(interface: str) -> Device:
     """Return the device; raise PortError if it is missing or down."""
+    link = find_link(interface)
+    if not link["flags"] & _IFF_UP:
+        raise PortError(f"interface {interface}: is down: ip link set {interface} up")
+    if link["ifi_type"] not in _ETHERNET_TYPES:
+        raise PortError(f"interface {interface}: is no Ethernet device: its frames have no Ethernet header")
+    return Device(interface, link["index"], link.get_attr("IFLA_MTU"))
+
+
+@outside_loops
+def find_link(interface: str) -> Any:  # noqa: ANN401 - pyroute2 is untyped
+    """Return what rtnetlink says of a device; raise PortError if there is none of that name."""
+    # Only Linux has netlink; ports that are not on devices do without.
+    from pyroute2 import IPRoute  # noqa: PLC0415
+    from pyroute2.netlink.exceptions import NetlinkError  # noqa: PLC0415
+
     try:
-        index = socket.if_nametoindex(interface)
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
-            if not read_flags(control.fileno(), interface) & _IFF_UP:
-                raise PortError(f"interface {interface}: is down: ip link set {interface} up")
-            reply = fcntl.ioctl(control.fileno(), SIOCGIFMTU, request_for(interface))
-    except OSError as error:
-        if error.errno not in {None, errno.ENODEV, errno.ENXIO}:
-            raise refusal(interface, "cannot be looked at", error) from error
+        with IPRoute() as netlink:
+            (link,) = netlink.link("get", ifname=interface)
+    except NetlinkError as error:
+        if error.code not in {errno.ENODEV, errno.EINVAL, errno.ERANGE}:
+            raise refusal(interface, "cannot be looked at", OSError(error.code, str(error))) from error
         raise PortError(f"interface {interface}: no such device in this network namespace") from error
-    return Device(interface, index, struct.unpack_from("=i", reply, 16)[0])
-
-
-def read_flags(descriptor: int, interface: str) -> int:
-    """Return the device's IFF_ flags; raise OSError if it is missing."""
-    reply = fcntl.ioctl(descriptor, _SIOCGIFFLAGS, request_for(interface))
-    flags: int = struct.unpack_from("=H", reply, 16)[0]
-    return flags
+    except OSError as error:
+        raise refusal(interface, "cannot be looked at", error) from error
+    return link
 
 
 def request_for(interface: str) -> bytes:
@@ -86,25 +112,10 @@ def request_for(interface: str) -> bytes:
     return struct.pack("16s", interface.encode()).ljust(_REQUEST_BYTES, b"\0")
 
 
-def count_receive_queues(interface: str) -> int:
-    """Return how many receive queues the device uses; 1 for a device that cannot tell."""
-    argument = array.array("B", _CHANNELS.pack(_GET_CHANNELS, *[0] * 8))
-    request = struct.pack("16sP", interface.encode(), argument.buffer_info()[0]).ljust(_REQUEST_BYTES, b"\0")
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
-        try:
-            fcntl.ioctl(control.fileno(), _SIOCETHTOOL, request)
-        except OSError as error:
-            if error.errno == errno.EOPNOTSUPP:
-                return 1
-            raise PortError(f"interface {interface}: its queues cannot be counted: {error.strerror}") from error
-    rx: int
-    combined: int
-    rx, combined = _CHANNELS.unpack(argument.tobytes())[5], _CHANNELS.unpack(argument.tobytes())[8]
-    return max(rx + combined, 1)
-
-
 def refusal(interface: str, what: str, error: OSError) -> PortError:
     """Return the error of a device that would not do something, in one line."""
     if error.errno in {errno.EPERM, errno.EACCES}:
-        return PortError(f"interface {interface}: {what} needs root (CAP_NET_RAW, CAP_NET_ADMIN, CAP_BPF)")
+        return PortError(f"interface {interface}: {what}: needs root (CAP_NET_RAW, CAP_NET_ADMIN, CAP_BPF)")
+    if error.errno in {errno.ENODEV, errno.ENXIO}:
+        return PortError(f"interface {interface}: no such device in this network namespace")
     return PortError(f"interface {interface}: {what}: {os.strerror(error.errno or 0)}")

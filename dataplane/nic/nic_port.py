@@ -18,10 +18,12 @@ from dataplane.nic.kernels.memory import arm
 from dataplane.nic.port import (
     PORT_DOWN,
     RECEIVED_TOO_LONG,
+    RECEIVED_TOO_SHORT,
     SEND_QUEUE_FULL,
     SEND_REFUSED,
     SOCKET_FULL,
     TOO_LONG,
+    PortInformation,
     PortReading,
 )
 from dataplane.nic.queue import PortKind, PortQueue
@@ -72,8 +74,16 @@ class NicPort:
     While a native loop uses a queue, Python may only read counters; the loop must have stopped before `close`.
     """
 
-    def __init__(self, name: str, channels: Sequence[Channel], device: DeviceWatch | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        channels: Sequence[Channel],
+        device: DeviceWatch | None = None,
+        information: PortInformation | None = None,
+    ) -> None:
         self._name = name
+        self.information = information or PortInformation(len(channels))
+        """How it and its device came together."""
         self._channels = tuple(channels)
         self._device = device
         for channel in channels if device is not None else ():
@@ -103,6 +113,13 @@ class NicPort:
         if self._device is not None:
             return not self._device.is_up
         return any(channel.queue.down for channel in self._channels)
+
+    @property
+    def has_link(self) -> bool:
+        """Whether frames would reach anybody: the other end is there and up too. The kernel takes them either way."""
+        if self._device is None or self._closed:
+            return not self.is_down
+        return self._device.has_link
 
     def receive(self, max_frames: int) -> list[bytes]:
         """Return up to `max_frames` frames, VLAN tags in place, taking the queues in turn."""
@@ -158,6 +175,7 @@ class NicPort:
         drops = {
             SOCKET_FULL: total("rx_dropped"),
             RECEIVED_TOO_LONG: total("rx_too_long"),
+            RECEIVED_TOO_SHORT: total("rx_too_short"),
             SEND_QUEUE_FULL: total("tx_full"),
             TOO_LONG: total("tx_too_long"),
             SEND_REFUSED: total("tx_refused"),

@@ -24,7 +24,9 @@ from dataplane.nic.settings import RingSettings
 _ETH_P_ALL = 3
 _SOL_PACKET = 263
 _ADD_MEMBERSHIP, _RX_RING, _STATISTICS, _VERSION, _TX_RING = 1, 5, 6, 10, 13
-_LOSS, _FANOUT, _QDISC_BYPASS, _IGNORE_OUTGOING = 14, 18, 20, 23
+_LOSS, _TIMESTAMP, _FANOUT, _QDISC_BYPASS, _IGNORE_OUTGOING = 14, 17, 18, 20, 23
+_RAW_HARDWARE = 1 << 6
+"""SOF_TIMESTAMPING_RAW_HARDWARE: the device's own clock, where it has stamped the frame."""
 _VERSIONS = {PortKind.PACKET_V2: 1, PortKind.PACKET_V3: 2}
 _FANOUT_HASH, _FANOUT_UNIQUE_ID = 0, 0x2000
 _MEMBERSHIP_PROMISCUOUS = 1
@@ -120,6 +122,8 @@ class PacketSocket:
         opened.setsockopt(_SOL_PACKET, _IGNORE_OUTGOING, 1)
         opened.setsockopt(_SOL_PACKET, _LOSS, 1)
         opened.setsockopt(_SOL_PACKET, _QDISC_BYPASS, int(settings.qdisc_bypass))
+        if settings.stamps == "hardware":
+            opened.setsockopt(_SOL_PACKET, _TIMESTAMP, _RAW_HARDWARE)
         membership = struct.pack("=iHH8s", self.device.index, _MEMBERSHIP_PROMISCUOUS, 0, b"")
         opened.setsockopt(_SOL_PACKET, _ADD_MEMBERSHIP, membership)
 

@@ -11,6 +11,7 @@ SEND_QUEUE_FULL = "send_queue_full"
 PORT_DOWN = "port_down"
 TOO_LONG = "too_long"
 RECEIVED_TOO_LONG = "received_too_long"
+RECEIVED_TOO_SHORT = "received_too_short"
 SEND_REFUSED = "send_refused"
 
 
@@ -27,6 +28,19 @@ class PortReading:
     tx_bytes: int
     checksum_not_ready: int
     drops: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class PortInformation:
+    """How a port and its device came together.
+
+    is_zero_copy: the driver reads and writes the memory that frames are seen in, nothing is copied (AF_XDP).
+    program_place: where its XDP program runs: "driver", "generic" (in front of the kernel's stack), "" without one.
+    """
+
+    queues: int
+    is_zero_copy: bool = False
+    program_place: str = ""
 
 
 class Port(Protocol):

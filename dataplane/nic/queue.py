@@ -25,6 +25,8 @@ class PortKind(IntEnum):
     """Rings in this process's memory."""
     MESSAGES = 5
     """A datagram or seqpacket socket, one frame a message."""
+    DPDK = 6
+    """A port of DPDK's: poll-mode drivers, on kernel devices or in place of them."""
 
 
 class PortQueue(Struct):
@@ -52,6 +54,10 @@ class PortQueue(Struct):
     device: Array[u8]  # struct ifreq with the device's name, null if there is none
     device_fd: i32  # a socket to ask about the device
     padding: u32
+    stamps: Array[u64]  # null, or where `receive` writes its i-th frame's time in ns: room for as many as its limit
+    stamp_kinds: Array[u8]  # there as well whenever `stamps` is: a `StampKind` for each
+    virtual_ns: u64  # 0, or what the time is for queues whose frames bring none of their own
+    rx_too_short: u64  # shorter than an Ethernet header
 
 
 class SlotRing(Struct):
@@ -125,7 +131,7 @@ class XdpQueue(PortQueue):
     gather_bytes: u32
     gather_slots: u32
     gather_used: u32
-    reserved: u32
+    busy_poll: u32  # 1: whoever finds nothing runs the device's receiver
 
 
 class FrameRing(Struct):
@@ -169,3 +175,30 @@ class MessageQueue(PortQueue):
     tx_first: u32  # the first slot that was not sent
     tx_position: u32
     is_stream: u32  # 1: an empty message means that the other end has closed
+
+
+class DpdkLine(Struct):
+    """What a queue shares with dataplane/nic/dpdk/shim.c: buffers to send from, and what it counted."""
+
+    slots: Inline[u64, Literal[256]]  # addresses to write frames to
+    lengths: Inline[u32, Literal[256]]
+    filled: u32  # slots that there are
+    room: u32  # bytes that fit one
+    rx_too_long: u64
+    lost: u64  # frames that the driver took and then could not send
+    sent_bytes: u64
+
+
+class DpdkQueue(PortQueue):
+    """A queue of a DPDK port; functions are addresses in the shim, so that nobody else needs DPDK."""
+
+    context: u64  # their first argument
+    line: DpdkLine
+    receive_function: u64
+    release_function: u64
+    peek_function: u64
+    transmit_function: u64
+    tx_lost: u64  # of line.lost, what was counted already
+    tx_sent_bytes: u64
+    timer_fd: i32  # what Python polls where `fd` is -1, once it does
+    reserved: u32

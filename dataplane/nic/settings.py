@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Literal
+
+from dataplane.nic.dpdk.settings import DpdkSettings
 
 RX_BYTES, TX_BYTES = 8 << 20, 2 << 20
 """4,900 frames of 1,500 bytes outlast a stop of 5 ms at a million frames a second."""
@@ -15,7 +18,10 @@ class RingSettings:
     rx_frames, tx_frames: slots to receive into and to send from, None for what RX_BYTES and TX_BYTES hold. frame_bytes:
     the longest frame that has to fit, None for what the device's MTU asks for; those longer than a slot are counted and
     dropped. block_bytes, block_timeout_ms: of TPACKET_V3; a frame waits until its block is full or so long.
-    qdisc_bypass: AF_PACKET hands frames to the driver past the device's queueing discipline.
+    qdisc_bypass: AF_PACKET hands frames to the driver past the device's queueing discipline. stamps: whose clock times
+    frames that are received, where the queue's `stamps` wants times; a device without a clock refuses "hardware".
+    busy_poll_us: AF_XDP, for threads that poll: one that finds nothing runs the device's receiver itself, and a sleeper
+    does so for so long first. 0: it runs when there is an interrupt. dpdk: of ports of kind DPDK.
     """
 
     rx_frames: int | None = None
@@ -24,6 +30,9 @@ class RingSettings:
     block_bytes: int = 1 << 18
     block_timeout_ms: int = 1
     qdisc_bypass: bool = False
+    stamps: Literal["none", "software", "hardware"] = "software"
+    busy_poll_us: int = 0
+    dpdk: DpdkSettings = field(default_factory=DpdkSettings)
 
     def rx_bytes(self, slot_bytes: int) -> int:
         """Return the memory to receive into, in slots of a size."""

@@ -9,6 +9,7 @@ import ctypes
 import errno
 import mmap
 import os
+import resource
 import socket
 import struct
 import time
@@ -17,14 +18,17 @@ from collections.abc import Sequence
 from dataplane.errors import PortError
 from dataplane.native import array_at, pointer_to, u8
 from dataplane.nic.bpf import SocketProgram
-from dataplane.nic.device import Device, count_receive_queues, refusal
+from dataplane.nic.device import Device, refusal
 from dataplane.nic.layouts import ETHERNET_BYTES, XdpDescriptor
 from dataplane.nic.memory_map import MemoryMap, require_memory
 from dataplane.nic.queue import PortKind, XdpQueue, XdpRing
 from dataplane.nic.settings import RingSettings
 
 _AF_XDP, _SOL_XDP = 44, 283
-_OFFSETS, _RX_RING, _TX_RING, _MEMORY, _FILL_RING, _COMPLETION_RING, _STATISTICS = range(1, 8)
+_OFFSETS, _RX_RING, _TX_RING, _MEMORY, _FILL_RING, _COMPLETION_RING, _STATISTICS, _OPTIONS = range(1, 9)
+_IS_ZERO_COPY = 1
+_SO_BUSY_POLL, _SO_PREFER_BUSY_POLL, _SO_BUSY_POLL_BUDGET = 46, 69, 70
+_BUSY_POLL_FRAMES = 64
 _RX_OFFSET, _TX_OFFSET, _FILL_OFFSET, _COMPLETION_OFFSET = 0, 0x80000000, 0x100000000, 0x180000000
 _USE_NEED_WAKEUP, _USE_FRAGMENTS = 1 << 3, 1 << 4
 _REGISTRATION = struct.Struct("=QQIIII")
@@ -62,6 +66,16 @@ class XdpSocket:
         """Return the socket's descriptor, -1 once closed."""
         return self._socket.fileno()
 
+    @property
+    def is_zero_copy(self) -> bool:
+        """Whether the device's driver reads and writes the socket's memory itself; else the kernel copies."""
+        return bool(self._socket.getsockopt(_SOL_XDP, _OPTIONS) & _IS_ZERO_COPY)
+
+    @property
+    def program_place(self) -> str:
+        """Where the program runs that hands it frames: "driver" or "generic"."""
+        return self._program.place
+
     def read_drops(self) -> None:
         """Bring the queue's `rx_dropped` up to date: no chunk to receive into, too long for one, or a full ring."""
         if self._socket.fileno() >= 0:
@@ -94,8 +108,17 @@ class XdpSocket:
             self._socket.setsockopt(_SOL_XDP, option, size)
         self._map_rings(chunks, pieces)
         self._fill(chunks)
+        self._poll_busily(settings.busy_poll_us)
         self._bind(_USE_NEED_WAKEUP | (_USE_FRAGMENTS if is_cut else 0))
         self._fill_in(slot_bytes if is_cut else chunk_bytes)
+
+    def _poll_busily(self, duration_us: int) -> None:
+        """Have the device's receiver run by whoever asks for frames."""
+        if duration_us > 0:
+            self._socket.setsockopt(socket.SOL_SOCKET, _SO_PREFER_BUSY_POLL, 1)
+            self._socket.setsockopt(socket.SOL_SOCKET, _SO_BUSY_POLL, duration_us)
+            self._socket.setsockopt(socket.SOL_SOCKET, _SO_BUSY_POLL_BUDGET, _BUSY_POLL_FRAMES)
+            self.queue.busy_poll = 1
 
     def _make_memory(self, chunks: int, slots: int, *, is_cut: bool) -> None:
         queue = self.queue
@@ -104,9 +127,9 @@ class XdpSocket:
         require_memory(f"interface {self.device.name}", area_bytes)
         area = MemoryMap(area_bytes)
         self._maps.append(area)
+        queue.area, queue.area_bytes = array_at(u8, area.address), area_bytes
         registration = _REGISTRATION.pack(area.address, area_bytes, chunk_bytes, 0, 0, 0)
         self._socket.setsockopt(_SOL_XDP, _MEMORY, registration)
-        queue.area, queue.area_bytes = array_at(u8, area.address), area_bytes
         # Slots begin at a multiple of their size: that tells a frame's first piece from the others.
         first = -(-chunks * chunk_bytes // slot_bytes) * slot_bytes
         free = range(first, area_bytes - slot_bytes + 1, slot_bytes)
@@ -167,17 +190,26 @@ class XdpSocket:
         where = f"interface {self.device.name}"
         if error.errno == errno.EBUSY:
             return PortError(f"{where}: queue {self.number} is in use by another AF_XDP socket")
-        if error.errno in {errno.ENOBUFS, errno.ENOMEM}:
-            return PortError(f"{where}: the rings of AF_XDP do not fit into locked memory: raise ulimit -l")
-        return refusal(self.device.name, f"AF_XDP on queue {self.number}", error)
+        if error.errno == errno.ENOBUFS:
+            allowed = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0] >> 10
+            asked = self.queue.area_bytes >> 10
+            problem = f"{asked} KiB of rings do not fit into locked memory, of which a user may have {allowed} KiB"
+            return PortError(f"{where}: {problem}: raise ulimit -l, or ask for smaller rings")
+        what = f"AF_XDP on queue {self.number} ({self.queue.area_bytes >> 10} KiB of rings)"
+        return refusal(self.device.name, what, error)
 
 
 def open_xdp_sockets(device: Device, queues: int, settings: RingSettings) -> Sequence[XdpSocket]:
     """Return a socket for each of the device's queues, and its program in place."""
-    present = count_receive_queues(device.name)
+    from dataplane.nic.ethernet import read_channels  # noqa: PLC0415 - only Linux has netlink
+
+    channels = read_channels(device.name)
+    present = 1 if channels is None else channels.receive_queues
     if present != queues:
         problem = f"has {present} receive queues and AF_XDP needs one of ours for each, not {queues}"
-        raise PortError(f"interface {device.name}: {problem}: ethtool -L {device.name} rx {queues} tx {queues}")
+        is_combined = channels is not None and channels.most_combined > 0
+        remedy = f"combined {queues}" if is_combined else f"rx {queues} tx {queues}"
+        raise PortError(f"interface {device.name}: {problem}: ethtool -L {device.name} {remedy}")
     program = SocketProgram(device, queues)
     opened: list[XdpSocket] = []
     try:

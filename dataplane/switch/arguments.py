@@ -22,7 +22,7 @@ DEFAULT_GRPC_ADDRESS = "127.0.0.1:9559"
 DROP_PORT = 511
 
 PIPELINES = ("compiled", "interpreter")
-IO_KINDS = ("ring", "throughput", "xdp", "socket")
+IO_KINDS = ("ring", "throughput", "xdp", "dpdk", "socket")
 DEFAULT_SPIN_US = 20
 MAX_THREADS = 64
 
@@ -159,7 +159,8 @@ def _add_engine_options(parser: argparse.ArgumentParser) -> None:
     add("--pipeline", choices=PIPELINES, default="compiled", help="machine code, or the readable reference")
     io_help = (
         "ring: memory shared with the kernel, least delay (compiled: default); throughput: least work a frame, 1 ms"
-        " more delay; xdp: AF_XDP; socket: plain raw sockets, forwarded by Python (interpreter: default)"
+        " more delay; xdp: AF_XDP; dpdk: DPDK on AF_PACKET; socket: plain raw sockets, forwarded by Python"
+        " (interpreter: default)"
     )
     add("--io", choices=IO_KINDS, help=io_help)
     add("--threads", type=_non_negative, default=1, metavar="N", help="workers, each with a queue of every port")

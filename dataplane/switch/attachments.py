@@ -24,7 +24,7 @@ from dataplane.switch.ports import PacketPort
 
 __all__ = ["CaptureFiles", "open_attachment", "open_native_attachment"]
 
-_KINDS = {"ring": PortKind.PACKET_V2, "throughput": PortKind.PACKET_V3, "xdp": PortKind.XDP}
+_KINDS = {"ring": PortKind.PACKET_V2, "throughput": PortKind.PACKET_V3, "xdp": PortKind.XDP, "dpdk": PortKind.DPDK}
 _SOCKET_PREFIX = "unix:"
 _FILE_SLOTS = 1024
 _FRAMES_OF_ALL_RINGS, _LEAST_RING_FRAMES, _MOST_RING_FRAMES = 16_384, 512, 8_192

@@ -17,6 +17,7 @@ from typing import IO, TypeVar
 from pyroute2 import netns
 
 from dataplane.errors import FabricError
+from dataplane.nic.outside_loops import on_a_thread
 
 T = TypeVar("T")
 Stream = int | IO[bytes] | None
@@ -35,7 +36,7 @@ def create(name: str) -> None:
         netns.attach(name, threading.get_native_id())
 
     try:
-        _on_a_thread(make)
+        on_a_thread(make, "in-namespace")
     except OSError as error:
         raise FabricError(f"network namespace {name} cannot be made: {error.strerror}") from error
 
@@ -60,7 +61,7 @@ def call(name: str, function: Callable[[], T]) -> T:
                 raise FabricError(f"network namespace {name} cannot be entered: {reason}")
         return function()
 
-    return _on_a_thread(enter_and_call)
+    return on_a_thread(enter_and_call, "in-namespace")
 
 
 def start(
@@ -98,22 +99,3 @@ def open_namespace(name: str) -> IO[bytes]:
         return (RUN_NETNS / name).open("rb")
     except OSError as error:
         raise FabricError(f"network namespace {name}: {error.strerror}") from error
-
-
-def _on_a_thread(function: Callable[[], T]) -> T:
-    """Run on a fresh thread, which dies with whatever namespace it has entered."""
-    results: list[T] = []
-    errors: list[BaseException] = []
-
-    def capture() -> None:
-        try:
-            results.append(function())
-        except BaseException as error:  # noqa: BLE001 - raised again on the caller's thread
-            errors.append(error)
-
-    thread = threading.Thread(target=capture, name="in-namespace")
-    thread.start()
-    thread.join()
-    if errors:
-        raise errors[0]
-    return results[0]

@@ -3,6 +3,14 @@
 from __future__ import annotations
 
 from dataplane.native import Array, address, kernel, u8, u32, u64, view
+from dataplane.nic.kernels.dpdk import (
+    commit_dpdk,
+    flush_dpdk,
+    is_readable_dpdk,
+    receive_dpdk,
+    release_dpdk,
+    reserve_dpdk,
+)
 from dataplane.nic.kernels.memory import (
     commit_memory,
     flush_memory,
@@ -37,6 +45,7 @@ from dataplane.nic.kernels.xdp import (
     reserve_xdp,
 )
 from dataplane.nic.queue import (
+    DpdkQueue,
     MemoryQueue,
     MessageQueue,
     PacketQueue,
@@ -60,6 +69,8 @@ def receive(queue: PortQueue, frames: Array[u64], lengths: Array[u32], limit: u3
         return receive_xdp(view(XdpQueue, address(queue)), frames, lengths, limit)
     if queue.kind == PortKind.MEMORY:
         return receive_memory(view(MemoryQueue, address(queue)), frames, lengths, limit)
+    if queue.kind == PortKind.DPDK:
+        return receive_dpdk(view(DpdkQueue, address(queue)), frames, lengths, limit)
     return receive_messages(view(MessageQueue, address(queue)), frames, lengths, limit)
 
 
@@ -74,6 +85,8 @@ def release(queue: PortQueue) -> None:
         release_xdp(view(XdpQueue, address(queue)))
     elif queue.kind == PortKind.MEMORY:
         release_memory(view(MemoryQueue, address(queue)))
+    elif queue.kind == PortKind.DPDK:
+        release_dpdk(view(DpdkQueue, address(queue)))
     else:
         release_messages(view(MessageQueue, address(queue)))
 
@@ -96,6 +109,8 @@ def reserve(queue: PortQueue, length: u32) -> Array[u8]:
         return reserve_xdp(view(XdpQueue, address(queue)), length)
     if queue.kind == PortKind.MEMORY:
         return reserve_memory(view(MemoryQueue, address(queue)), length)
+    if queue.kind == PortKind.DPDK:
+        return reserve_dpdk(view(DpdkQueue, address(queue)), length)
     return reserve_messages(view(MessageQueue, address(queue)), length)
 
 
@@ -108,6 +123,8 @@ def commit(queue: PortQueue, length: u32) -> bool:
         return commit_xdp(view(XdpQueue, address(queue)), length)
     if queue.kind == PortKind.MEMORY:
         return commit_memory(view(MemoryQueue, address(queue)), length)
+    if queue.kind == PortKind.DPDK:
+        return commit_dpdk(view(DpdkQueue, address(queue)), length)
     return commit_messages(view(MessageQueue, address(queue)), length)
 
 
@@ -120,6 +137,8 @@ def flush(queue: PortQueue) -> u32:
         return flush_xdp(view(XdpQueue, address(queue)))
     if queue.kind == PortKind.MEMORY:
         return flush_memory(view(MemoryQueue, address(queue)))
+    if queue.kind == PortKind.DPDK:
+        return flush_dpdk(view(DpdkQueue, address(queue)))
     return flush_messages(view(MessageQueue, address(queue)))
 
 
@@ -134,4 +153,6 @@ def is_readable(queue: PortQueue) -> bool:
         return is_readable_xdp(view(XdpQueue, address(queue)))
     if queue.kind == PortKind.MEMORY:
         return is_readable_memory(view(MemoryQueue, address(queue)))
+    if queue.kind == PortKind.DPDK:
+        return is_readable_dpdk(view(DpdkQueue, address(queue)))
     return is_readable_messages(view(MessageQueue, address(queue)))

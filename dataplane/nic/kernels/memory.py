@@ -19,6 +19,7 @@ from dataplane.native import (
     u64,
 )
 from dataplane.nic.kernels.counting import count_no_room, may_send
+from dataplane.nic.kernels.stamping import stamp_burst
 from dataplane.nic.kernels.system import read, write
 from dataplane.nic.queue import FrameRing, MemoryQueue
 
@@ -47,6 +48,7 @@ def receive_memory(queue: MemoryQueue, frames: Array[u64], lengths: Array[u32], 
         nbytes += as_u64(length)
         queue.rx_position += 1
         count += 1
+    stamp_burst(queue, count)
     queue.rx_frames += as_u64(count)
     queue.rx_bytes += nbytes
     return count

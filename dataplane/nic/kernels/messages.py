@@ -20,6 +20,7 @@ from dataplane.native import (
     view,
 )
 from dataplane.nic.kernels.counting import count_no_room, may_send
+from dataplane.nic.kernels.stamping import stamp_burst
 from dataplane.nic.kernels.system import last_error, ppoll, recvmmsg, sendmmsg
 from dataplane.nic.layouts import (
     EAGAIN,
@@ -80,6 +81,7 @@ def keep_frames(queue: MessageQueue, first: u32, frames: Array[u64], lengths: Ar
             queue.rx_bytes += as_u64(header.length)
             count += 1
         position += 1
+    stamp_burst(queue, count)
     queue.rx_frames += as_u64(count)
     return count
 

@@ -25,6 +25,7 @@ from dataplane.native import (
     view,
 )
 from dataplane.nic.kernels.slots import advance
+from dataplane.nic.kernels.stamping import stamp_packet
 from dataplane.nic.layouts import (
     ETHERTYPE_VLAN,
     TP_CHECKSUM_NOT_READY,
@@ -57,6 +58,9 @@ def receive_v2(queue: PacketQueue, frames: Array[u64], lengths: Array[u32], limi
         if captured < header.length or as_u32(header.mac) + captured > queue.rx[0].slot_bytes:
             queue.rx_too_long += 1
             continue
+        if captured < queue.shortest_frame:
+            queue.rx_too_short += 1
+            continue
         frame: u64 = slot + as_u64(header.mac)
         if (status & (TP_VLAN_VALID | TP_CHECKSUM_NOT_READY)) != 0:
             if (status & TP_CHECKSUM_NOT_READY) != 0:
@@ -66,6 +70,7 @@ def receive_v2(queue: PacketQueue, frames: Array[u64], lengths: Array[u32], limi
                 captured += VLAN_BYTES
         frames[count] = frame
         lengths[count] = captured
+        stamp_packet(queue, count, status, header.seconds, header.nanoseconds)
         nbytes += as_u64(captured)
         count += 1
     if count > 0:
@@ -113,6 +118,9 @@ def receive_v3(queue: PacketQueue, frames: Array[u64], lengths: Array[u32], limi
         if captured < header.length or frame + as_u64(captured) > end:
             queue.rx_too_long += 1
             continue
+        if captured < queue.shortest_frame:
+            queue.rx_too_short += 1
+            continue
         status = header.status
         if (status & TP_CHECKSUM_NOT_READY) != 0:
             queue.checksum_not_ready += 1
@@ -121,6 +129,7 @@ def receive_v3(queue: PacketQueue, frames: Array[u64], lengths: Array[u32], limi
             captured += VLAN_BYTES
         frames[count] = frame
         lengths[count] = captured
+        stamp_packet(queue, count, status, header.seconds, header.nanoseconds)
         nbytes += as_u64(captured)
         count += 1
     if count > 0:

@@ -48,6 +48,18 @@ def ioctl(fd: i32, request: u64, argument: Array[u8]) -> i32:
 
 
 @external
+def clock_gettime(clock: i32, time: Array[i64]) -> i32:
+    """Read a clock into struct timespec (clock_gettime(2))."""
+    raise NotImplementedError
+
+
+@external
+def clock_nanosleep(clock: i32, flags: i32, duration: Array[i64], left: Array[i64]) -> i32:
+    """Sleep for struct timespec (clock_nanosleep(2))."""
+    raise NotImplementedError
+
+
+@external
 def getsockopt(fd: i32, level: i32, name: i32, value: Array[u32], nbytes: Array[u32]) -> i32:
     """Read an option (getsockopt(2))."""
     raise NotImplementedError

@@ -25,7 +25,7 @@ from dataplane.nic.queue import MemoryQueue, PortKind, PortQueue
 
 MOST_QUEUES = 511
 RETRY_NS = 100_000
-"""How long to sleep at most while frames wait for a device that had no room."""
+"""How long to sleep at most while frames wait for a device that had no room, or a device cannot wake anybody."""
 _POLL_IN = POLLIN << 32
 _POLL_TROUBLE = (POLLERR | POLLHUP | POLLNVAL) << 48
 _NOTHING = 0xFFFF_FFFF
@@ -50,8 +50,8 @@ def wait(queues: Array[u64], count: u32, event_fd: i32, timeout_ns: i64) -> u32:
         polled[i] = _NOTHING
         if queue.fd >= 0 and queue.hung_up == 0:
             polled[i] = as_u64(as_u32(queue.fd)) | _POLL_IN
-        if queue.tx_pending > 0 and (limit_ns < 0 or limit_ns > RETRY_NS):
-            limit_ns = RETRY_NS
+        if queue.tx_pending > 0 or cannot_wake(queue):
+            limit_ns = RETRY_NS if limit_ns < 0 or limit_ns > RETRY_NS else limit_ns
         i += 1
     if ready > 0:
         return ready
@@ -71,6 +71,12 @@ def prepare(queue: PortQueue) -> bool:
     if queue.kind == PortKind.MEMORY:
         return arm(view(MemoryQueue, address(queue)))
     return not is_readable(queue)
+
+
+@kernel(inline=True)
+def cannot_wake(queue: PortQueue) -> bool:
+    """Return whether the queue has to be looked at again and again: some of DPDK's drivers wake nobody."""
+    return queue.fd < 0 and queue.kind == PortKind.DPDK
 
 
 @kernel(inline=True)

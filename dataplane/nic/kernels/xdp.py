@@ -20,6 +20,7 @@ from dataplane.native import (
     view,
 )
 from dataplane.nic.kernels.counting import count_no_room, may_send, means_down
+from dataplane.nic.kernels.stamping import stamp_burst
 from dataplane.nic.kernels.system import last_error, recv, send
 from dataplane.nic.layouts import EBUSY, MSG_DONTWAIT, XDP_CONTINUES, XDP_NEED_WAKEUP, XdpDescriptor
 from dataplane.nic.queue import XdpQueue, XdpRing
@@ -48,6 +49,9 @@ def receive_xdp(queue: XdpQueue, frames: Array[u64], lengths: Array[u32], limit:
     count: u32 = 0
     nbytes: u64 = 0
     produced: u32 = load_acquire(queue.rx.producer[0])
+    if queue.busy_poll != 0 and produced == queue.rx_position:
+        recv(queue.fd, array_at(u8, 0), 0, MSG_DONTWAIT)
+        produced = load_acquire(queue.rx.producer[0])
     while count < limit and queue.rx_position != produced:
         piece = descriptor_at(queue.rx, queue.rx_position)
         length: u32 = piece.length
@@ -63,12 +67,16 @@ def receive_xdp(queue: XdpQueue, frames: Array[u64], lengths: Array[u32], limit:
             if not is_inside(queue, piece.place, length):
                 queue.rx_too_long += 1
                 continue
+            if length < queue.shortest_frame:
+                queue.rx_too_short += 1
+                continue
             frames[count] = address(queue.area) + piece.place
         lengths[count] = length
         nbytes += as_u64(length)
         count += 1
     if count > 0:
         queue.down = 0
+    stamp_burst(queue, count)
     queue.rx_frames += as_u64(count)
     queue.rx_bytes += nbytes
     return count

@@ -13,11 +13,25 @@ from typing import TypeVar
 import pytest
 from pyroute2 import IPRoute
 
+from dataplane.errors import PortError
 from dataplane.fabric.kernel import namespaces
 from dataplane.nic import NicPort, PortKind, RingSettings, open_port
+from dataplane.nic.dpdk.shim import load_shim
 
 T = TypeVar("T")
 PATIENCE_S = 10.0
+
+
+def why_no_dpdk() -> str:
+    """Return why this machine has no ports of kind DPDK, "" if it has."""
+    try:
+        load_shim()
+    except PortError as error:
+        return str(error)
+    return ""
+
+
+needs_dpdk = pytest.mark.skipif(bool(why_no_dpdk()), reason=why_no_dpdk())
 
 
 @dataclass(frozen=True, slots=True)

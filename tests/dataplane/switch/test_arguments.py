@@ -89,7 +89,7 @@ def test_tls() -> None:
         ("--no-p4 --threads 0", "--threads: from 1 to 64, not 0"),
         ("--no-p4 --threads 2 --pipeline interpreter", "--threads: Python forwards with one thread"),
         ("--no-p4 --threads 2 --io socket", "--threads: Python forwards with one thread"),
-        ("--no-p4 --io dpdk", "argument --io: invalid choice"),
+        ("--no-p4 --io netmap", "argument --io: invalid choice"),
         ("--no-p4 -i 512@a", "port 512: port numbers go from 0 to 511"),
         ("--no-p4 -i 255@a", "--cpu-port: port 255 has an interface"),
         ("--no-p4 -i 511@a", "--drop-port: port 511 drops packets"),

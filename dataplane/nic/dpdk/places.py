@@ -1,0 +1,30 @@
+"""Network namespaces of the calling thread: DPDK's drivers know devices by number, which mean others elsewhere."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+_CLONE_NEWNET = 0x4000_0000
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def open_place(thread: str = "thread-self") -> int:
+    """Return a descriptor of the network namespace of this thread, or of the process with its number."""
+    return os.open(f"/proc/{thread}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+
+
+@contextmanager
+def in_place(place: int) -> Iterator[None]:
+    """Run in a namespace; who has no right to move stays, and is where it was. Raises OSError if nothing leads back."""
+    here = open_place()
+    moved = _libc.setns(place, _CLONE_NEWNET) == 0
+    try:
+        yield
+    finally:
+        failed = moved and _libc.setns(here, _CLONE_NEWNET) != 0
+        os.close(here)
+        if failed:
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))

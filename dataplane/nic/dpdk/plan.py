@@ -1,0 +1,96 @@
+"""What a port asks of DPDK, from its name and settings alone."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+
+from dataplane.errors import PortError
+from dataplane.nic.device import Device
+from dataplane.nic.memory_map import require_memory
+from dataplane.nic.settings import RingSettings
+
+AF_PACKET, AF_XDP = "net_af_packet", "net_af_xdp"
+PCI, VIRTUAL = "pci", "vdev"
+DESCRIPTORS, XDP_DESCRIPTORS = 1024, 2048
+"""Of each ring, unless the settings say more; net_af_xdp never has more than 2,048 mbufs on offer to receive into."""
+RING_FRAMES = 4096
+LENT_MBUFS = 2047
+"""What the shim lends at most, what lies ready to be sent, and some; a power of two less one fits DPDK's ring best."""
+XDP_MBUFS = 12_287
+"""What lies in the four rings of an AF_XDP socket comes on top."""
+ONE_PAGE = 0
+"""The shim's sign for mbufs that take a page each."""
+_PCI_ADDRESS = re.compile(r"([0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+_RING_HEAD_BYTES = 112
+"""What headers, address and alignment take of a slot of an AF_PACKET ring at most."""
+_PAGE_BYTES = 4096
+_SHORTEST_ROOM, _LONGEST_ROOM = 1 << 11, 1 << 15
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The name of DPDK's device, its driver's arguments, and what each queue needs.
+
+    counts_sent: the driver takes frames that it cannot send, so that its statistics have to be asked.
+    leaves_program: it puts an XDP program onto the kernel's device, which stays when the process is killed.
+    """
+
+    bus: str
+    name: str
+    arguments: str = ""
+    mbufs: int = LENT_MBUFS
+    data_bytes: int = _SHORTEST_ROOM
+    descriptors: int = DESCRIPTORS
+    counts_sent: bool = False
+    leaves_program: bool = False
+
+
+def is_pci_address(name: str) -> bool:
+    """Return whether a port's name is that of a PCI device."""
+    return _PCI_ADDRESS.fullmatch(name) is not None
+
+
+def has_kernel_device(interface: str, settings: RingSettings) -> bool:
+    """Return whether the port stands on a device of the kernel's."""
+    return settings.dpdk.driver in (AF_PACKET, AF_XDP) and not is_pci_address(interface)
+
+
+def plan_port(interface: str, queues: int, settings: RingSettings, device: Device | None, number: int) -> Plan:
+    """Return what to ask for; raises PortError for frames or rings that are too large. `number` makes names differ."""
+    frame_bytes = settings.frame_bytes or (device.slot_bytes if device is not None else 0)
+    if frame_bytes > _LONGEST_ROOM - _RING_HEAD_BYTES:
+        raise PortError(f"interface {interface}: frames of {frame_bytes} bytes do not fit an mbuf of DPDK's")
+    if is_pci_address(interface):
+        slots = settings.rx_frames or DESCRIPTORS
+        mbufs = 2 * slots + LENT_MBUFS
+        return Plan(PCI, interface, mbufs=mbufs, data_bytes=_room(frame_bytes), descriptors=slots)
+    driver, arguments = settings.dpdk.driver, settings.dpdk.arguments
+    plan = Plan(VIRTUAL, f"{driver}{number}", arguments, data_bytes=_room(frame_bytes))
+    if driver == AF_PACKET:
+        return _on_packet_socket(plan, interface, queues, settings.rx_frames or RING_FRAMES, frame_bytes)
+    if driver == AF_XDP:
+        own = _join(f"iface={interface}", f"queue_count={queues}", arguments)
+        plan = replace(plan, arguments=own, mbufs=XDP_MBUFS, data_bytes=ONE_PAGE)
+        return replace(plan, descriptors=XDP_DESCRIPTORS, leaves_program=True)
+    return plan
+
+
+def _on_packet_socket(plan: Plan, interface: str, queues: int, slots: int, frame_bytes: int) -> Plan:
+    """Add rings for each direction; the driver wants mbufs to hold as much as a slot."""
+    slot_bytes = _room(frame_bytes + _RING_HEAD_BYTES)
+    require_memory(f"interface {interface}", slots * slot_bytes)
+    block_bytes = max(slot_bytes, _PAGE_BYTES)
+    in_block = block_bytes // slot_bytes
+    ring = (f"blocksz={block_bytes}", f"framesz={slot_bytes}", f"framecnt={-(-slots // in_block) * in_block}")
+    own = _join(f"iface={interface}", f"qpairs={queues}", *ring, plan.arguments)
+    return replace(plan, arguments=own, data_bytes=slot_bytes, counts_sent=True)
+
+
+def _join(*arguments: str) -> str:
+    return ",".join(filter(None, arguments))
+
+
+def _room(nbytes: int) -> int:
+    """Return the power of two that holds so many bytes."""
+    return max(1 << max(nbytes - 1, 0).bit_length(), _SHORTEST_ROOM)

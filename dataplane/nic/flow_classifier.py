@@ -1,0 +1,272 @@
+"""The flow classifier: rules that Python changes while driver threads look frames up.
+
+The native table is never changed, but swapped whole; the one before lives on until no driver thread can look at it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from dataplane.errors import ClassifierError
+from dataplane.native import array_at, kernel_library, u64
+from dataplane.nic.flow_calls import FlowCall, verdict_of
+from dataplane.nic.flow_counters import HitCounters, RuleCount, read_hits
+from dataplane.nic.flow_patterns import pattern_of
+from dataplane.nic.flow_rules import MOST_U32, Action, Call, Drop, FlowRule, FlowVerdict, ToConsumers
+from dataplane.nic.flow_structures import Classifier, FlowLookup
+from dataplane.nic.flow_table import FlowEntry, Group, Outcome, Table, make_entry
+from dataplane.nic.kernels.classifying import classify_one
+from dataplane.nic.retirement import Epoch, Retirement
+from dataplane.nic.structures import ActionKind
+
+__all__ = ["FlowClassifier", "FlowVerdict", "RuleCount"]
+
+DEFAULT = "default"
+"""What messages call the rule that holds when none matches."""
+_NOTHING = Outcome(ActionKind.DROP, 0, 0, 0, None)
+
+
+@dataclass(slots=True)
+class _Changes:
+    """What a batch is about to do, and what there was before."""
+
+    entries: dict[str, FlowEntry]
+    members: dict[int, dict[int, FlowEntry]]
+    default: Outcome
+    masks: set[int] = field(default_factory=set)
+    taken: list[int] = field(default_factory=list)
+    """Counters for new rules."""
+    freed: list[int] = field(default_factory=list)
+    """Counters of rules that go."""
+
+
+@functools.cache
+def _classify_one() -> Callable[..., None]:
+    return kernel_library(classify_one).bind(classify_one)
+
+
+class FlowClassifier:
+    """Rules in order of priority, then of age; any thread may change them.
+
+    `find_group` tells the number of a group of consumers by its name, None where there is none. What matches no rule is
+    dropped until `set_default` says otherwise. Driver threads use `native`: the classifier must outlive them.
+    """
+
+    def __init__(self, find_group: Callable[[str], int | None]) -> None:
+        self._find_group = find_group
+        self._lock = threading.RLock()
+        self._native = Classifier()
+        self._counters = HitCounters()
+        self._retirement = Retirement()
+        self._epochs: dict[int, Epoch] = {}
+        """Driver threads' by address."""
+        self._entries: dict[str, FlowEntry] = {}
+        self._members: dict[int, dict[int, FlowEntry]] = {}
+        """Rules by mask, then by number."""
+        self._names: dict[int, str] = {}
+        self._default = _NOTHING
+        self._last_number = 0
+        self._changes: _Changes | None = None
+        self._groups: dict[int, Group] = {}
+        self._table = Table((), _NOTHING)
+        self._swap(self._table)
+
+    @property
+    def native(self) -> Classifier:
+        """What kernels take: the same for as long as the classifier lives."""
+        return self._native
+
+    @property
+    def rules(self) -> tuple[FlowRule, ...]:
+        """The rules, the oldest first."""
+        with self._lock:
+            return tuple(entry.rule for entry in sorted(self._entries.values(), key=lambda entry: entry.number))
+
+    def insert(self, rule: FlowRule) -> None:
+        """Add a rule; raises ClassifierError for one that cannot be, or whose name is taken."""
+        pattern = pattern_of(rule)
+        with self._changing() as changes:
+            if rule.name in self._entries:
+                raise ClassifierError("there is a rule of this name", rule=rule.name)
+            if self._last_number == MOST_U32 - 1:
+                raise ClassifierError("there are no numbers left for rules", rule=rule.name)
+            outcome = self._outcome(rule, None, changes)
+            self._last_number += 1
+            self._add(make_entry(rule, self._last_number, outcome, pattern), changes)
+
+    def replace(self, rule: FlowRule) -> None:
+        """Put a rule in the place of the one of its name, whose age, number and count it takes over."""
+        pattern = pattern_of(rule)
+        with self._changing() as changes:
+            before = self._entry(rule.name)
+            outcome = self._outcome(rule, before.outcome, changes)
+            entry = make_entry(rule, before.number, outcome, pattern)
+            self._forget(before, changes)
+            self._add(entry, changes)
+
+    def remove(self, name: str) -> None:
+        """Remove a rule, and its count; raises ClassifierError if there is none of this name."""
+        with self._changing() as changes:
+            entry = self._entry(name)
+            self._forget(entry, changes)
+            _free(entry.outcome, changes)
+
+    def set_default(self, action: Action, *, count: bool = False, mark: int = 0) -> None:
+        """Say what happens to frames that match no rule; counted from 0 unless they were counted before."""
+        rule = FlowRule(DEFAULT, {}, action, count=count, mark=mark)
+        with self._changing() as changes:
+            self._default = self._outcome(rule, self._default, changes)
+
+    @contextmanager
+    def batch(self) -> Iterator[None]:
+        """Make all changes inside hold at once, or none of them if there is an exception; other threads' wait."""
+        with self._changing():
+            yield
+
+    def name_of(self, number: int) -> str | None:
+        """Return the name of the rule of a number, which packets bear; None: removed since, or 0."""
+        return self._names.get(number)  # without the lock: consumers do not wait for a batch
+
+    def read_counters(self) -> dict[str, RuleCount]:
+        """Return the counts of rules that count or call a Python function, by name; removed ones are gone."""
+        with self._lock:
+            return {
+                name: _count(entry.outcome)
+                for name, entry in self._entries.items()
+                if entry.outcome.counter or (entry.outcome.call is not None and entry.outcome.call.is_python)
+            }
+
+    @property
+    def default_count(self) -> RuleCount:
+        """What has matched no rule since that is counted."""
+        with self._lock:
+            return _count(self._default)
+
+    def classify(self, frame: bytes, queue: int = 0) -> FlowVerdict:
+        """Return what is said of a frame, which counts."""
+        lookup = FlowLookup()
+        with self._lock:  # no table goes
+            _classify_one()(self._native, frame, len(frame), queue, lookup)
+        return verdict_of(lookup.verdict[0])
+
+    def register_driver(self, epoch_address: int) -> None:
+        """Have tables live on for a thread whose epoch (u64) stands at an address; before the thread begins."""
+        cell = ctypes.c_uint64.from_address(epoch_address)
+        with self._lock:
+            self._epochs[epoch_address] = lambda: cell.value
+            self._retirement.follow(list(self._epochs.values()))
+
+    def unregister_driver(self, epoch_address: int) -> None:
+        """Forget a driver thread, which has ended."""
+        with self._lock:
+            self._epochs.pop(epoch_address, None)
+            self._retirement.follow(list(self._epochs.values()))
+            self._retirement.collect()
+
+    @contextmanager
+    def _changing(self) -> Iterator[_Changes]:
+        """Gather changes; the outermost of these publishes them."""
+        with self._lock:
+            if self._changes is not None:
+                yield self._changes
+                return
+            members = {mask: dict(rules) for mask, rules in self._members.items()}
+            self._changes = _Changes(dict(self._entries), members, self._default)
+            try:
+                yield self._changes
+                self._publish(self._changes)
+            except BaseException:
+                self._undo(self._changes)
+                raise
+            finally:
+                self._changes = None
+
+    def _entry(self, name: str) -> FlowEntry:
+        entry = self._entries.get(name)
+        if entry is None:
+            raise ClassifierError("there is no rule of this name", rule=name)
+        return entry
+
+    def _add(self, entry: FlowEntry, changes: _Changes) -> None:
+        self._entries[entry.rule.name] = entry
+        self._names[entry.number] = entry.rule.name
+        self._members.setdefault(entry.mask, {})[entry.number] = entry
+        changes.masks.add(entry.mask)
+
+    def _forget(self, entry: FlowEntry, changes: _Changes) -> None:
+        del self._entries[entry.rule.name]
+        del self._names[entry.number]
+        del self._members[entry.mask][entry.number]
+        changes.masks.add(entry.mask)
+
+    def _outcome(self, rule: FlowRule, before: Outcome | None, changes: _Changes) -> Outcome:
+        """Return what becomes of a rule's frames; counts go on where there were any before."""
+        kind, group, call = ActionKind.DROP, 0, None
+        match rule.action:
+            case ToConsumers(name):
+                found = self._find_group(name)
+                if found is None:
+                    raise ClassifierError(f"there is no group {name} of consumers", rule=rule.name)
+                kind, group = ActionKind.HAND_OUT, found
+            case Call():
+                failures = before.call.failures if before is not None and before.call is not None else 0
+                kind, call = ActionKind.CALL, FlowCall(rule.name, rule.action, failures)
+            case Drop():
+                pass
+            case _:
+                raise ClassifierError(f"{rule.action!r} is no action", rule=rule.name)
+        counter = before.counter if before is not None else 0
+        if rule.count and not counter:
+            counter = self._counters.take()
+            changes.taken.append(counter)
+        elif not rule.count and before is not None:
+            _free(before, changes)
+            counter = 0
+        return Outcome(kind, group, rule.mark, counter, call)
+
+    def _publish(self, changes: _Changes) -> None:
+        """Build what has changed, have driver threads use it, and keep what they used before for as long as needed."""
+        if not changes.masks and self._default is changes.default:
+            return
+        groups = dict(self._groups)
+        for mask in changes.masks:
+            members = self._members[mask]
+            groups.pop(mask, None)
+            if members:
+                groups[mask] = Group(mask, members.values())
+            else:
+                del self._members[mask]
+        table = Table(groups.values(), self._default)
+        before, self._table, self._groups = self._table, table, groups
+        self._swap(table)
+        self._retirement.when_unused(functools.partial(self._let_go, before, changes.freed))
+        self._retirement.collect()
+
+    def _swap(self, table: Table) -> None:
+        self._retirement.publish(array_at(u64, self._native.address), table.address)
+
+    def _let_go(self, table: Table, counters: list[int]) -> None:
+        """Do without a table, which has lived until now, and use counters of rules that went with it again."""
+        del table
+        self._counters.give_back(counters)
+
+    def _undo(self, changes: _Changes) -> None:
+        self._entries, self._members, self._default = changes.entries, changes.members, changes.default
+        self._names = {entry.number: name for name, entry in self._entries.items()}
+        self._counters.give_back(changes.taken)
+
+
+def _free(outcome: Outcome, changes: _Changes) -> None:
+    """Have a counter used again once no thread can add to it."""
+    if outcome.counter:
+        changes.freed.append(outcome.counter)
+
+
+def _count(outcome: Outcome) -> RuleCount:
+    failures = outcome.call.failures if outcome.call is not None else 0
+    return read_hits(outcome.counter, failures) if outcome.counter else RuleCount(0, 0, failures)

@@ -1,0 +1,49 @@
+"""Where rules' hits are counted: memory that outlives every table, read by anybody at any time."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from dataplane.native import sizeof
+from dataplane.nic.flow_structures import STRIPE_BYTES, STRIPE_HITS, STRIPES, Hits
+
+
+@dataclass(frozen=True, slots=True)
+class RuleCount:
+    """What a rule has matched, and how often its Python function has failed."""
+
+    packets: int
+    bytes: int
+    failures: int = 0
+
+
+class HitCounters:
+    """Hits by their address in the first stripe; a driver thread may still add to them after the rule is gone."""
+
+    def __init__(self) -> None:
+        self._blocks: list[ctypes.Array[ctypes.c_uint8]] = []
+        self._free: list[int] = []
+
+    def take(self) -> int:
+        """Return the address of hits that are 0."""
+        if not self._free:
+            block = (ctypes.c_uint8 * (STRIPES * STRIPE_BYTES))()
+            self._blocks.append(block)
+            first = ctypes.addressof(block)
+            self._free += reversed(range(first, first + STRIPE_HITS * sizeof(Hits), sizeof(Hits)))
+        return self._free.pop()
+
+    def give_back(self, addresses: Iterable[int]) -> None:
+        """Have hits used again, from 0 on; no thread may still add to them."""
+        for address in addresses:
+            for stripe in range(STRIPES):
+                ctypes.memset(address + stripe * STRIPE_BYTES, 0, sizeof(Hits))
+            self._free.append(address)
+
+
+def read_hits(address: int, failures: int = 0) -> RuleCount:
+    """Return what stands at an address."""
+    stripes = [Hits.from_address(address + stripe * STRIPE_BYTES) for stripe in range(STRIPES)]
+    return RuleCount(sum(hits.packets for hits in stripes), sum(hits.bytes for hits in stripes), failures)

@@ -1,0 +1,164 @@
+"""The flow classifier in plain Python: what the kernels do, to read and to test them by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import TypeAlias
+
+from dataplane.nic.flow_fields import FIELDS, FRAME_WORD, KEY_WORDS, MOST_EXTENSIONS, MOST_TAGS, Layer
+from dataplane.nic.flow_rules import Exact, FlowRule, Masked, MatchValue, Range
+
+FieldValue: TypeAlias = int | IPv4Address | IPv6Address
+
+TAG_TYPES = (0x8100, 0x88A8, 0x9100)
+TCP, UDP = 6, 17
+HOP_BY_HOP, ROUTING, FRAGMENT, AUTHENTICATION, DESTINATION_OPTIONS = 0, 43, 44, 51, 60
+EXTENSIONS = (HOP_BY_HOP, ROUTING, FRAGMENT, AUTHENTICATION, DESTINATION_OPTIONS)
+
+
+def read_fields(frame: bytes, queue: int = 0) -> dict[str, FieldValue]:
+    """Return the fields that a frame has, by name; a header that is cut short gives none."""
+    fields: dict[str, FieldValue] = {"frame.length": len(frame), "nic.queue": queue & 0xFFFF}
+    if len(frame) < 14:
+        return fields
+    fields["eth.dst"], fields["eth.src"] = _number(frame, 0, 6), _number(frame, 6, 6)
+    place = 12
+    for tag in range(MOST_TAGS):
+        if _number(frame, place, 2) not in TAG_TYPES or len(frame) < place + 6:
+            break
+        if tag == 0:
+            control = _number(frame, place + 2, 2)
+            fields["vlan.pcp"], fields["vlan.id"] = control >> 13, control & 0xFFF
+        place += 4
+    fields["eth.type"] = _number(frame, place, 2)
+    packet = frame[place + 2 :]
+    if fields["eth.type"] == 0x0800:
+        fields |= _read_ipv4(packet)
+    elif fields["eth.type"] == 0x86DD:
+        fields |= _read_ipv6(packet)
+    return fields
+
+
+def _number(data: bytes, place: int, nbytes: int) -> int:
+    return int.from_bytes(data[place : place + nbytes], "big")
+
+
+def _read_ipv4(packet: bytes) -> dict[str, FieldValue]:
+    """Return what an IPv4 packet has; one whose header says less than 20 bytes is none."""
+    if len(packet) < 20 or packet[0] >> 4 != 4 or packet[0] & 0xF < 5:
+        return {}
+    fields: dict[str, FieldValue] = {
+        "ip.version": 4,
+        "ip.dscp": packet[1] >> 2,
+        "ip.ecn": packet[1] & 3,
+        "ip.fragment": int(_number(packet, 6, 2) & 0x3FFF != 0),
+        "ip.ttl": packet[8],
+        "ip.protocol": packet[9],
+        "ip.src": IPv4Address(packet[12:16]),
+        "ip.dst": IPv4Address(packet[16:20]),
+    }
+    if not fields["ip.fragment"]:
+        total = _number(packet, 2, 2) or len(packet)
+        fields |= _read_transport(packet[(packet[0] & 0xF) * 4 : total], packet[9])
+    return fields
+
+
+def _read_ipv6(packet: bytes) -> dict[str, FieldValue]:
+    """Return what an IPv6 packet has."""
+    if len(packet) < 40 or packet[0] >> 4 != 6:
+        return {}
+    service = _number(packet, 0, 4) >> 20 & 0xFF
+    total = 40 + _number(packet, 4, 2) if _number(packet, 4, 2) else len(packet)
+    protocol, is_fragment, payload = _step_over_extensions(packet[6], packet[40:total])
+    fields: dict[str, FieldValue] = {
+        "ip.version": 6,
+        "ip.dscp": service >> 2,
+        "ip.ecn": service & 3,
+        "ip.fragment": int(is_fragment),
+        "ip.ttl": packet[7],
+        "ip.protocol": protocol,
+        "ip.src": IPv6Address(packet[8:24]),
+        "ip.dst": IPv6Address(packet[24:40]),
+    }
+    return fields if is_fragment else fields | _read_transport(payload, protocol)
+
+
+def _step_over_extensions(header: int, payload: bytes) -> tuple[int, bool, bytes]:
+    """Return the protocol behind the extension headers, whether it is in fragments, and what is left to read."""
+    for _ in range(MOST_EXTENSIONS):
+        if header not in EXTENSIONS or len(payload) < 8:
+            break
+        following = payload[0]
+        if header == FRAGMENT:
+            if _number(payload, 2, 2) & 0xFFF9:
+                return following, True, payload[8:]
+            size = 8
+        elif header == AUTHENTICATION:
+            size = (payload[1] + 2) * 4
+        else:
+            size = (payload[1] + 1) * 8
+        header, payload = following, payload[size:]
+    return header, False, payload
+
+
+def _read_transport(segment: bytes, protocol: int) -> dict[str, FieldValue]:
+    if protocol == UDP and len(segment) >= 8:
+        return {"udp.src": _number(segment, 0, 2), "udp.dst": _number(segment, 2, 2)}
+    if protocol == TCP and len(segment) >= 20:
+        return {"tcp.src": _number(segment, 0, 2), "tcp.dst": _number(segment, 2, 2), "tcp.flags": segment[13]}
+    return {}
+
+
+def key_words(fields: Mapping[str, FieldValue]) -> list[int]:
+    """Return the words of the key that has these fields."""
+    layers = Layer(0)
+    key = 0
+    for name, value in fields.items():
+        key |= int(value) << FIELDS[name].place
+        layers |= FIELDS[name].layers
+    key |= layers << FRAME_WORD * 64
+    return [key >> 64 * word & (1 << 64) - 1 for word in range(KEY_WORDS)]
+
+
+def matches(rule: FlowRule, fields: Mapping[str, FieldValue]) -> bool:
+    """Return whether fields of a frame are what a rule asks for."""
+    return all(name in fields and is_in(value, fields[name]) for name, value in rule.match.items())
+
+
+def is_in(wanted: MatchValue, value: FieldValue) -> bool:
+    """Return whether a field's value is what a rule has for it."""
+    if isinstance(wanted, IPv4Network | IPv6Network):
+        return value in wanted if not isinstance(value, int) else False
+    if isinstance(wanted, str) and "/" in wanted:
+        return _is_in_prefix(wanted, value)
+    if isinstance(wanted, Masked):
+        mask, exact = _like(value, wanted.mask), _like(value, wanted.value)
+        return None not in (mask, exact) and int(value) & int(mask or 0) == int(exact or 0)
+    if isinstance(wanted, Range):
+        first, last = _like(value, wanted.first), _like(value, wanted.last)
+        return first is not None and last is not None and int(first) <= int(value) <= int(last)
+    return _like(value, wanted) == value
+
+
+def _is_in_prefix(text: str, value: FieldValue) -> bool:
+    if not isinstance(value, int):
+        return value in ip_network(text)
+    start, length = text.split("/")
+    free = 48 - int(length)
+    return value >> free == int(_like(0, start) or 0) >> free
+
+
+def _like(value: FieldValue, written: Exact) -> FieldValue | None:
+    """Return what is written as the type of a value; None for an address of the other version."""
+    if isinstance(value, int):
+        return int(written.replace(":", ""), 16) if isinstance(written, str) else int(written)
+    address = written if isinstance(written, IPv4Address | IPv6Address) else ip_address(written)
+    return address if address.version == value.version else None
+
+
+def find_rule(rules: Sequence[FlowRule], frame: bytes, queue: int = 0) -> FlowRule | None:
+    """Return the rule of the largest priority that a frame matches, of two the one that stands first."""
+    fields = read_fields(frame, queue)
+    found = [rule for rule in rules if matches(rule, fields)]
+    return max(found, key=lambda rule: rule.priority) if found else None  # max() returns the first of the largest

@@ -1,0 +1,97 @@
+"""The flow classifier's tables in memory: immutable, made by Python, looked at by driver threads.
+
+A `Classifier` leads to one `FlowTable`; a change makes a new one and swaps the pointer. Rules with the same masks form
+a `FlowGroup`, a hash table of `FlowRecord`s; groups that a change does not touch belong to both tables.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from dataplane.native import Inline, Struct, u32, u64
+from dataplane.nic.structures import Verdict
+
+STRIPES = 8
+"""Places that a rule's hits are counted in, chosen by the frame's queue: threads that own queues do not meet."""
+STRIPE_HITS = 1_024
+"""Rules whose hits stand side by side."""
+STRIPE_BYTES = STRIPE_HITS * 16 + 64
+"""From a rule's hits to those in the next stripe; no multiple of a page, so that they share no set of a cache."""
+
+TAG_SHIFT = 48
+PLACE_MASK = (1 << TAG_SHIFT) - 1
+"""A slot holds a record's address in its low bits, and 16 bits of the key's hash above; 0: empty."""
+
+
+class Hits(Struct):
+    """What matched a rule; added to atomically."""
+
+    packets: u64
+    bytes: u64
+
+
+class FlowRange(Struct):
+    """Bounds of a field, both included; a wide one has its upper 64 bits in the word behind."""
+
+    word: u32
+    shift: u32
+    mask: u64  # of the field, once shifted
+    first: u64
+    last: u64
+    first_high: u64
+    last_high: u64
+    is_wide: u32
+    padding: u32
+
+
+class FlowRecord(Struct):
+    """A rule; behind it stand the values under the group's masks, then its ranges."""
+
+    next: u64  # address of the next best record with the same values, 0: none
+    rank: u64  # larger is better; no two rules have the same
+    ranges: u64
+    counter: u64  # address of its Hits in the first stripe, 0: not counted
+    action: u32  # these six are the verdict's
+    group: u32
+    mark: u32
+    rule: u32
+    function: u64
+    context: u64
+
+
+class FlowGroup(Struct):
+    """The rules that look at the same bits of a key."""
+
+    slots: u64  # address
+    slot_mask: u64  # slots less one
+    words: u64  # of the key that are looked at
+    key_words: Inline[u64, Literal[8]]  # which; KEY_WORDS of dataplane/nic/flow_fields.py at most
+    masks: Inline[u64, Literal[8]]
+
+
+class FlowRow(Struct):
+    """A group in its table."""
+
+    rank: u64  # of its best rule
+    group: u64  # address
+
+
+class FlowTable(Struct):
+    """Groups, the one with the best rule first."""
+
+    rows: u64  # address
+    count: u64
+    default: FlowRecord
+
+
+class Classifier(Struct):
+    """What driver threads hold on to."""
+
+    table: u64  # address of a FlowTable; swapped whole, so it stands first
+
+
+class FlowLookup(Struct):
+    """A frame and what is said of it: how Python asks."""
+
+    verdict: Inline[Verdict, Literal[1]]
+    key: Inline[u64, Literal[8]]

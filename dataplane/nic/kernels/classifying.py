@@ -1,0 +1,173 @@
+"""Which rule a frame matches: tuple space search over immutable tables.
+
+(Srinivasan, Suri, Varghese, "Packet classification using tuple space search", SIGCOMM 1999.) A table has one hash table
+for each combination of masks; they are looked at in order of their best rules, until none can have a better one.
+"""
+
+from __future__ import annotations
+
+from dataplane.native import (
+    Array,
+    address,
+    array_at,
+    as_u64,
+    atomic_add,
+    kernel,
+    load_acquire,
+    sizeof,
+    stack_array,
+    u8,
+    u32,
+    u64,
+    view,
+)
+from dataplane.nic.flow_fields import KEY_WORDS
+from dataplane.nic.flow_structures import (
+    PLACE_MASK,
+    STRIPE_BYTES,
+    STRIPES,
+    TAG_SHIFT,
+    Classifier,
+    FlowGroup,
+    FlowLookup,
+    FlowRange,
+    FlowRecord,
+    FlowRow,
+    FlowTable,
+    Hits,
+)
+from dataplane.nic.kernels.flow_key import finish, mix, read_key
+from dataplane.nic.structures import Verdict
+
+RECORD_BYTES = sizeof(FlowRecord)
+
+
+@kernel(inline=True)
+def values_of(record: u64) -> Array[u64]:
+    """Return a record's values, one for each word that its group looks at."""
+    return array_at(u64, record + RECORD_BYTES)
+
+
+@kernel(inline=True)
+def hash_key(group: FlowGroup, key: Array[u64]) -> u64:
+    """Return the hash of what a group sees of a key."""
+    state: u64 = 0
+    for word in range(group.words):
+        state = mix(state, key[group.key_words[word]] & group.masks[word])
+    return finish(state)
+
+
+@kernel(inline=True)
+def has_values(group: FlowGroup, record: u64, key: Array[u64]) -> bool:
+    """Return whether a key has a record's values."""
+    values = values_of(record)
+    for word in range(group.words):  # noqa: SIM110 - kernels have no generators
+        if values[word] != key[group.key_words[word]] & group.masks[word]:
+            return False
+    return True
+
+
+@kernel(inline=True)
+def find_values(group: FlowGroup, key: Array[u64]) -> u64:
+    """Return the address of a group's best record with a key's values, 0 if there is none."""
+    slots = array_at(u64, group.slots)
+    digest = hash_key(group, key)
+    place = digest & group.slot_mask
+    while True:
+        slot = slots[place]
+        if slot == 0:
+            return slot
+        if slot >> TAG_SHIFT == digest >> TAG_SHIFT and has_values(group, slot & PLACE_MASK, key):
+            return slot & PLACE_MASK
+        place = (place + 1) & group.slot_mask
+
+
+@kernel(inline=True)
+def is_below(high: u64, low: u64, other_high: u64, other_low: u64) -> bool:
+    """Return whether one number of two words is less than another one."""
+    return high < other_high or (high == other_high and low < other_low)
+
+
+@kernel
+def is_in_ranges(group: FlowGroup, record: FlowRecord, key: Array[u64]) -> bool:
+    """Return whether a key lies in all ranges of a record."""
+    ranges = array_at(FlowRange, address(record) + RECORD_BYTES + group.words * 8)
+    for place in range(record.ranges):
+        bounds = ranges[place]
+        low = key[bounds.word] >> as_u64(bounds.shift) & bounds.mask
+        high: u64 = key[bounds.word + 1] if bounds.is_wide != 0 else 0
+        if is_below(high, low, bounds.first_high, bounds.first):
+            return False
+        if is_below(bounds.last_high, bounds.last, high, low):
+            return False
+    return True
+
+
+@kernel(inline=True)
+def find_record(table: FlowTable, key: Array[u64]) -> u64:
+    """Return the address of the best record that matches a key, 0 if there is none."""
+    rows = array_at(FlowRow, table.rows)
+    best: u64 = 0
+    rank: u64 = 0
+    for place in range(table.count):
+        if rank > rows[place].rank:
+            break
+        group = view(FlowGroup, rows[place].group)
+        found = find_values(group, key)
+        while found != 0:
+            record = view(FlowRecord, found)
+            if record.rank < rank:
+                break
+            if record.ranges == 0 or is_in_ranges(group, record, key):
+                best = found
+                rank = record.rank
+                break
+            found = record.next
+    return best
+
+
+@kernel(inline=True)
+def classify(classifier: Classifier, frame: Array[u8], length: u32, queue: u32, verdict: Verdict) -> None:
+    """Say what happens to a frame, and count it for its rule; the caller's epoch is odd."""
+    key = stack_array(u64, KEY_WORDS)
+    verdict.flow_hash = read_key(frame, length, queue, key)
+    table = view(FlowTable, load_acquire(classifier.table))
+    found = find_record(table, key)
+    if found == 0:
+        found = address(table.default)
+    record = view(FlowRecord, found)
+    verdict.action = record.action
+    verdict.group = record.group
+    verdict.mark = record.mark
+    verdict.rule = record.rule
+    verdict.function = record.function
+    verdict.context = record.context
+    if record.counter != 0:
+        hits = view(Hits, record.counter + (as_u64(queue) & (STRIPES - 1)) * STRIPE_BYTES)
+        atomic_add(hits.packets, 1)
+        atomic_add(hits.bytes, as_u64(length))
+
+
+@kernel
+def classify_one(classifier: Classifier, frame: Array[u8], length: u32, queue: u32, lookup: FlowLookup) -> None:
+    """Classify a frame of Python's, and return its key, too."""
+    classify(classifier, frame, length, queue, lookup.verdict[0])
+    read_key(frame, length, queue, lookup.key)
+
+
+@kernel
+def fill_group(group: FlowGroup, records: u64, count: u64, record_bytes: u64) -> None:
+    """Put records that stand side by side, the best one first, into a group's empty slots, of which there are more."""
+    slots = array_at(u64, group.slots)
+    key = stack_array(u64, KEY_WORDS)
+    for back in range(count):
+        block = records + (count - 1 - back) * record_bytes
+        values = values_of(block)
+        for word in range(group.words):
+            key[group.key_words[word]] = values[word]
+        digest = hash_key(group, key)
+        place = digest & group.slot_mask
+        while slots[place] != 0 and not has_values(group, slots[place] & PLACE_MASK, key):
+            place = (place + 1) & group.slot_mask
+        view(FlowRecord, block).next = slots[place] & PLACE_MASK
+        slots[place] = block | digest >> TAG_SHIFT << TAG_SHIFT

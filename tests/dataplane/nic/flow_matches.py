@@ -1,0 +1,94 @@
+"""Rules for the flow classifier, of all kinds of match, about values that frames have."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from typing import TypeAlias
+
+from hypothesis import strategies as st
+
+from dataplane.nic.flow_fields import FIELDS, Kind
+from dataplane.nic.flow_reference import FieldValue, read_fields
+from dataplane.nic.flow_rules import Action, Drop, FlowRule, Masked, MatchValue, Range, ToConsumers
+from tests.dataplane.nic.flow_frames import IPV4, IPV6
+
+ADDRESSES = tuple(map(ip_address, IPV4 + IPV6))
+ACTIONS: tuple[Action, ...] = (Drop(), ToConsumers("reports"), ToConsumers("others"))
+Address: TypeAlias = IPv4Address | IPv6Address
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """Frames, and the fields of each."""
+
+    frames: Sequence[bytes]
+    fields: Sequence[dict[str, FieldValue]]
+
+    def values(self, name: str) -> list[FieldValue]:
+        """List what the frames have in a field."""
+        return [fields[name] for fields in self.fields if name in fields]
+
+
+def seen_in(frames: Sequence[bytes]) -> Seen:
+    return Seen(frames, [read_fields(frame) for frame in frames])
+
+
+@st.composite
+def masks(draw: st.DrawFn, width: int) -> int:
+    """Return a mask: a prefix, a suffix, or any."""
+    full = (1 << width) - 1
+    free = draw(st.integers(0, width))
+    return draw(st.sampled_from((full >> free << free, full >> free, draw(st.integers(0, full)))))
+
+
+@st.composite
+def addresses(draw: st.DrawFn, known: Sequence[FieldValue]) -> MatchValue:
+    """Return an address, a prefix, a masked one or a range."""
+    pool = [address for address in (*ADDRESSES, *known) if not isinstance(address, int)]
+    one = draw(st.sampled_from(pool))
+    kind = draw(st.sampled_from(("object", "text", "prefix", "masked", "range")))
+    if kind == "object":
+        return one
+    if kind == "text":
+        return str(one)
+    if kind == "range":
+        other = draw(st.sampled_from([address for address in pool if address.version == one.version]))
+        return Range(type(one)(min(int(one), int(other))), str(type(one)(max(int(one), int(other)))))
+    if kind == "prefix":
+        length = draw(st.integers(0, one.max_prefixlen))
+        free = one.max_prefixlen - length
+        return f"{type(one)(int(one) >> free << free)}/{length}"
+    mask = draw(masks(one.max_prefixlen))
+    return Masked(type(one)(int(one) & mask), str(type(one)(mask)))
+
+
+@st.composite
+def numbers(draw: st.DrawFn, name: str, known: Sequence[FieldValue]) -> MatchValue:
+    """Return a number, a masked one, a range, or the prefix of a MAC address."""
+    field = FIELDS[name]
+    one, other = (draw(st.sampled_from((*map(int, known), 0, 4, 6, field.most))) & field.most for _ in range(2))
+    kind = draw(st.sampled_from(("exact", "prefix", "masked", "range")))
+    if kind == "range":
+        return Range(min(one, other), max(one, other))
+    if kind == "masked":
+        mask = draw(masks(field.width))
+        return Masked(one & mask, mask)
+    if kind == "prefix" and field.kind is Kind.MAC:
+        length = draw(st.integers(0, 48))
+        return (one >> 48 - length << 48 - length).to_bytes(6, "big").hex(":") + f"/{length}"
+    return one
+
+
+@st.composite
+def rules(draw: st.DrawFn, name: str, seen: Seen) -> FlowRule:
+    """Return a rule of a name; no frame at all may match it, or it may be one to refuse."""
+    names = [name for name in FIELDS if seen.values(name)] * 3 + list(FIELDS)
+    match: dict[str, MatchValue] = {}
+    for wanted in draw(st.lists(st.sampled_from(names), max_size=3, unique=True)):
+        known = seen.values(wanted)
+        is_address = FIELDS[wanted].kind is Kind.ADDRESS
+        match[wanted] = draw(addresses(known) if is_address else numbers(wanted, known))
+    action, count = draw(st.sampled_from(ACTIONS)), draw(st.booleans())
+    return FlowRule(name, match, action, draw(st.integers(0, 3)), count, draw(st.integers(0, 9)))

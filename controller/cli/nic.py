@@ -1,0 +1,163 @@
+"""`millrace nic`: what a network device is, and what comes in on it."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table
+
+from controller.console import plain_or_terminal
+
+if TYPE_CHECKING:
+    from dataplane.nic import NicSettings, NicStatistics
+    from dataplane.nic.ethernet import EthernetDevice
+
+nic = typer.Typer(name="nic", help="Look at a network device, and at what comes in on it.", no_args_is_help=True)
+
+Interface = Annotated[str, typer.Argument(metavar="IFACE", help="A device of this network namespace.")]
+INTERVAL_S = 1.0
+_COLUMNS = (
+    ("second", 7),
+    ("packets/s", 11),
+    ("Mbit/s", 10),
+    ("missed", 9),
+    ("polls", 8),
+    ("pauses", 8),
+    ("interrupts", 11),
+    ("cpu %", 7),
+    ("pause us", 9),
+    ("batch", 6),
+)
+
+
+class ModeName(StrEnum):
+    """How driver threads find out that frames are there."""
+
+    HYBRID = "hybrid"
+    POLLING = "polling"
+    WAITING = "waiting"
+    THROUGHPUT = "throughput"
+
+
+class IoName(StrEnum):
+    """What frames travel through."""
+
+    RING = "ring"
+    THROUGHPUT = "throughput"
+    XDP = "xdp"
+    DPDK = "dpdk"
+
+
+@nic.command()
+def show(interface: Interface) -> None:
+    """Show a device's driver, queues, rings, time stamps and features."""
+    from dataplane.nic.ethernet import read_device  # noqa: PLC0415
+
+    device = read_device(interface)
+    table = Table(show_header=False, box=None)
+    for name, text in _describe(device):
+        table.add_row(name, text)
+    plain_or_terminal().print(table)
+
+
+def _describe(device: EthernetDevice) -> Iterator[tuple[str, str]]:
+    yield "device", f"{device.name} (number {device.index}), driver {device.driver}"
+    yield "address", device.address
+    yield "MTU", f"{device.mtu} bytes"
+    yield "state", ("up" if device.is_up else "down") + (", with link" if device.has_link else ", without link")
+    if device.channels is not None:
+        yield "queues", f"{device.channels.rx} receive, {device.channels.tx} transmit, {device.channels.combined} both"
+    if device.rings is not None:
+        yield "rings", f"{device.rings.rx} frames to receive, {device.rings.tx} to send"
+    stamps = device.timestamping
+    yield (
+        "time stamps",
+        ", ".join(
+            [
+                name
+                for name, present in (("software", stamps.receive_software), ("hardware", stamps.receive_hardware))
+                if present
+            ]
+            or ["none"]
+        ),
+    )
+    yield "XDP", "none" if device.xdp_program is None else f"program {device.xdp_program}"
+    yield "features on", ", ".join(sorted(name for name, is_on in device.features.items() if is_on)) or "none"
+
+
+@nic.command()
+def watch(  # noqa: PLR0917 - a command line's options
+    interface: Interface,
+    mode: Annotated[ModeName, typer.Option(help="What the driver thread does between frames.")] = ModeName.HYBRID,
+    io: Annotated[
+        IoName, typer.Option(help="Kernel ring, ring of blocks, AF_XDP, which keeps frames from the kernel, or DPDK.")
+    ] = IoName.RING,
+    queues: Annotated[int, typer.Option(help="Queues, with a thread each.")] = 1,
+    seconds: Annotated[float | None, typer.Option(help="How long; left out, until Ctrl-C.")] = None,
+    metrics_port: Annotated[int | None, typer.Option(help="TCP port for Prometheus, on this machine.")] = None,
+) -> None:
+    """Count what comes in on a device, a line a second (root)."""
+    from dataplane.nic import open_nic  # noqa: PLC0415
+    from dataplane.nic.metrics import serve_metrics  # noqa: PLC0415
+
+    with ExitStack() as stack:
+        opened = stack.enter_context(open_nic(interface, _settings(mode, io, queues)))
+        if metrics_port is not None:
+            server = stack.enter_context(serve_metrics(metrics_port, opened.read_statistics))
+            typer.echo(f"metrics at http://127.0.0.1:{server.port}/metrics")
+        typer.echo("".join(name.rjust(width) for name, width in _COLUMNS))
+        for line in lines(opened.read_statistics, seconds, time.monotonic, time.sleep):
+            typer.echo(line)
+
+
+def _settings(mode: ModeName, io: IoName, queues: int) -> NicSettings:
+    from dataplane.nic import Mode, NicSettings, PortKind  # noqa: PLC0415
+
+    kinds = {
+        IoName.RING: PortKind.PACKET_V2,
+        IoName.THROUGHPUT: PortKind.PACKET_V3,
+        IoName.XDP: PortKind.XDP,
+        IoName.DPDK: PortKind.DPDK,
+    }
+    if mode is ModeName.THROUGHPUT or io is IoName.THROUGHPUT:
+        return NicSettings.throughput(kinds[io], queues)
+    return dataclasses.replace(NicSettings.low_latency(kinds[io], queues), mode=Mode[mode.name])
+
+
+def lines(
+    read: Callable[[], NicStatistics],
+    seconds: float | None,
+    clock: Callable[[], float],
+    sleep: Callable[[float], None],
+) -> Iterator[str]:
+    """Yield a line for each second that passes, and for the rest of one at the end."""
+    began = then = clock()
+    before = read()
+    while seconds is None or then - began < seconds:
+        left_s = INTERVAL_S if seconds is None else min(INTERVAL_S, began + seconds - then)
+        sleep(left_s)
+        now, after = clock(), read()
+        yield _line(now - began, now - then, before, after)
+        then, before = now, after
+
+
+def _line(second: float, elapsed_s: float, before: NicStatistics, after: NicStatistics) -> str:
+    cells = (
+        f"{second:.1f}",
+        f"{(after.received - before.received) / elapsed_s:.0f}",
+        f"{(after.received_bytes - before.received_bytes) * 8 / elapsed_s / 1e6:.1f}",
+        str(sum(after.missed.values()) - sum(before.missed.values())),
+        str(after.polls - before.polls),
+        str(after.pauses - before.pauses),
+        str(after.interrupts - before.interrupts),
+        f"{(after.cpu_seconds - before.cpu_seconds) / elapsed_s * 100:.1f}",
+        f"{max(thread.pause_us for thread in after.threads):.0f}",
+        str(max(thread.batch for thread in after.threads)),
+    )
+    return "".join(cell.rjust(width) for cell, (_, width) in zip(cells, _COLUMNS, strict=True))

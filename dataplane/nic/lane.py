@@ -1,0 +1,152 @@
+"""Lanes: what joins one driver thread to one consumer or one producer, and the tables that say which there are.
+
+Each field is written by one side only; what the two sides write lies on different lines of the cache. Positions run
+through all of u64.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from dataplane.native import Array, Inline, Struct, u32, u64
+from dataplane.nic.structures import Bell, Bucket, Ring
+
+NO_PLACE = 0xFFFF_FFFF
+
+
+class Reserve(Struct):
+    """Buffers of one size: those at hand, which one thread takes from, and those that another thread gave back."""
+
+    stack: Array[u64]  # addresses; the buffer used last is on top, as it may still be in the cache
+    count: u64  # on the stack
+    capacity: u32  # bytes of each buffer
+    buffers: u32
+    returned: Inline[Ring, Literal[1]]
+
+
+class Memory(Struct):
+    """Where the buffers of a lane lie."""
+
+    start: u64  # address
+    nbytes: u64
+    classes: u32  # of `reserves` in use, capacities ascending
+    reserved: u32
+    reserves: Inline[Reserve, Literal[4]]  # SIZE_CLASSES
+
+
+class Lane(Struct):
+    """Packets from one driver thread to one consumer."""
+
+    memory: Inline[Memory, Literal[1]]
+    packets: Inline[Ring, Literal[1]]
+    bell: Bell  # the consumer's
+    limit: u64  # packets that may wait
+    # The driver thread's:
+    put: u64  # packets handed out, those of a burst that is not published yet included
+    touched: u64  # 1: something of this burst is in it
+    handed_out_bytes: u64
+    segments: u64
+    reserve_spent: u64
+    queue_full: u64
+    loose: u64  # packets handed out without a bucket
+    _gap0: Inline[u64, Literal[8]]
+    # The consumer's:
+    given_back: u64
+    loose_done: u64
+    refused: u64  # releases of what was not lent
+    cut: u64  # packets that were longer than the row they were copied into
+    _gap1: Inline[u64, Literal[8]]
+    # Of whoever closes it:
+    consumer_left: u64
+
+
+class Member(Struct):
+    """A consumer of a group, as one driver thread reaches it."""
+
+    lane: u64  # address
+    serial: u64
+
+
+class GroupState(Struct):
+    """What a driver thread keeps of a group while its members come and go."""
+
+    buckets: Array[Bucket]
+    turn: u64
+    no_consumer: u64
+
+
+class Group(Struct):
+    """The members of a group; never changed, but exchanged for another."""
+
+    members: Array[Member]
+    count: u32
+    balance: u32
+    anchor: u32  # place of the member that was alone once and may still hold packets without a bucket, or NO_PLACE
+    reserved: u32
+    state: GroupState
+
+
+class SendElement(Struct):
+    """A place of a software transmit queue: one packet, whatever its number of segments."""
+
+    complete: u64  # position + 1 once the packet is written as a whole
+    first: u64  # address of its first segment
+    last: u64
+    length: u32
+    segments: u32
+
+
+class SendLane(Struct):
+    """Packets from one producer to one driver thread."""
+
+    memory: Inline[Memory, Literal[1]]
+    elements: Array[SendElement]
+    mask: u64
+    bell: Bell  # the producer's, rung when a packet it waits for has left
+    driver_bell: Bell
+    # The producer's:
+    tail: u64  # position of the next packet
+    tail_bytes: u64
+    head_seen: u64
+    claimed: u64  # address of the packet being written, 0: none
+    queue_full: u64
+    reserve_spent: u64
+    _gap0: Inline[u64, Literal[8]]
+    # The driver thread's:
+    head: u64  # packets taken off the queue
+    settled: u64  # packets that the device took, or that were dropped; in order
+    sent: u64
+    sent_bytes: u64
+    too_long: u64
+    refused: u64  # shorter than the device sends
+    down: u64
+    _gap1: Inline[u64, Literal[8]]
+    # Of whoever closes it:
+    producer_left: u64
+
+
+class ManagerTable(Struct):
+    """All that a driver thread may hand out to and send from; never changed, but exchanged for another."""
+
+    groups: Array[Group]
+    senders: Array[u64]  # addresses of SendLanes
+    group_count: u32
+    sender_count: u32
+
+
+class ManagerThread(Struct):
+    """The packet manager as one driver thread has it."""
+
+    table: u64  # address of a ManagerTable, read once for each packet
+    touched: Array[u64]  # addresses of lanes that got packets in this burst
+    touched_count: u64
+    no_consumer: u64
+    # Transmission:
+    turn: u64  # which sender is next
+    unsettled: Array[u64]  # addresses of the SendLanes of packets that the device has not taken yet, in order
+    unsettled_mask: u64
+    unsettled_head: u64
+    unsettled_tail: u64
+    on_device: u64  # of those, the ones that were not dropped on the way to it
+    frames_seen: u64  # the device queue's tx_frames when it was looked at last
+    bell: Bell  # the driver thread sleeps on it; producers ring it

@@ -1,0 +1,206 @@
+"""A device with driver threads, flow classifier and packet manager over it, as consumers and producers use it.
+
+device queue -> driver thread -> flow classifier -> packet manager -> lane -> consumer
+producer -> lane -> driver thread -> device queue
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import threading
+import weakref
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+
+from dataplane.errors import PortError
+from dataplane.nic.balance import Balance
+from dataplane.nic.connection import ConnectionInfo, ConnectionRequest, bind, describe_port, request_connection
+from dataplane.nic.consumer import Consumer
+from dataplane.nic.driver import Driver, DriverThread, Stages
+from dataplane.nic.driver_state import DriverState
+from dataplane.nic.flow_classifier import FlowClassifier
+from dataplane.nic.layouts import field_offset
+from dataplane.nic.modes import Mode
+from dataplane.nic.nic_port import NicPort
+from dataplane.nic.nic_settings import NicSettings
+from dataplane.nic.outside_loops import outside_loops
+from dataplane.nic.packet_manager import PacketManager
+from dataplane.nic.producer import Producer
+from dataplane.nic.statistics import NicStatistics, QueueStatistics
+
+_SENDER = "nic.send"
+
+
+class Nic:
+    """A port that driver threads serve; it is closed with the Nic. Made by `open_nic`."""
+
+    def __init__(self, port: NicPort, settings: NicSettings, info: ConnectionInfo) -> None:
+        self.info = info
+        self.settings = settings
+        self._port = port
+        if settings.mode is Mode.WAITING and any(queue.fd < 0 for queue in port.queues):
+            raise PortError(f"interface {port.name}: a {info.kind.name} device wakes nobody: it cannot be waited for")
+        count = _thread_count(port, settings)
+        self._manager = PacketManager(count, name=port.name, longest_frame=port.queues[0].transmit_room)
+        self.classifier = FlowClassifier(self._manager.group_number)
+        self._driver = Driver(port.name, [self._make_thread(number, count) for number in range(count)])
+        self._manager.follow([functools.partial(getattr, thread.state, "epoch") for thread in self._driver.threads])
+        for epoch in self._epoch_addresses():
+            self.classifier.register_driver(epoch)
+        # Of the port; a signal handler may close the Nic in the midst of a call of the same thread.
+        self._guard = threading.RLock()
+        self._sender: Producer | None = None
+        self._closed = False
+        try:
+            if settings.threads != 0:
+                self._driver.start(settings.cpus)
+        except BaseException:
+            self._manager.close()
+            raise
+        self._at_exit = weakref.finalize(self, _give_up, self._driver, self._manager, port, os.getpid())
+
+    def _make_thread(self, number: int, count: int) -> DriverThread:
+        """Return the thread that serves every `count`-th queue."""
+        queues = list(enumerate(self._port.queues))[number::count]
+        owners = (self._port, self._manager, self.classifier)
+        stages = Stages(self.classifier.native, self._manager.threads[number], owners)
+        return DriverThread(f"nic-{self.name}-{number}", queues, stages, self.settings)
+
+    def _epoch_addresses(self) -> list[int]:
+        return [thread.state.address + field_offset(DriverState, "epoch") for thread in self._driver.threads]
+
+    @property
+    def name(self) -> str:
+        """Return the interface's name."""
+        return self._port.name
+
+    @property
+    def is_down(self) -> bool:
+        """Whether the device is down or gone."""
+        with self._guard:
+            return self._port.is_down
+
+    @property
+    def has_link(self) -> bool:
+        """Whether frames that are sent would reach anybody."""
+        with self._guard:
+            return self._port.has_link
+
+    @property
+    def thread_ids(self) -> tuple[int, ...]:
+        """Return the numbers of the driver threads in the kernel (gettid(2))."""
+        return tuple(thread.native_id for thread in self._driver.threads if thread.native_id is not None)
+
+    def add_consumer(
+        self,
+        name: str,
+        *,
+        group: str | None = None,
+        buffers: int | Mapping[int, int] = 4096,
+        queue_packets: int | None = None,
+    ) -> Consumer:
+        """Return a consumer with a reserve of buffers of its own for each driver thread; see `PacketManager`."""
+        return self._manager.add_consumer(name, group=group, buffers=buffers, queue_packets=queue_packets)
+
+    def set_balance(self, group: str, balance: Balance) -> None:
+        """Choose how a group's packets are spread over its consumers."""
+        self._manager.set_balance(group, balance)
+
+    def add_producer(self, name: str, *, thread: int | None = None, queue_packets: int = 1024) -> Producer:
+        """Return a producer with a software transmit queue of its own, which a driver thread serves (None: any)."""
+        return self._manager.add_producer(name, thread=thread, queue_packets=queue_packets)
+
+    def send(self, frames: Sequence[bytes]) -> int:
+        """Put frames in line to be sent; return how many found room, the others are counted as drops.
+
+        Threads that call it take turns; those that shall not wait for each other have producers of their own.
+        """
+        with self._guard:
+            if self._sender is None:
+                self._sender = self.add_producer(_SENDER)
+            send = self._sender.send
+        return sum(send(frame) is not None for frame in frames)
+
+    def step(self, now_ns: int) -> int:
+        """Run one turn as of a time, in a Nic without threads; return how many frames came or went."""
+        if self.settings.threads != 0:
+            raise PortError(f"interface {self.name}: its own threads run its turns: step() is for threads=0")
+        return self._driver.step(now_ns)
+
+    def read_statistics(self) -> NicStatistics:
+        """Return everything that was counted so far; at any time, from any thread, also once closed."""
+        # The kernel's count of drops starts again with each reading, so there is one at a time.
+        with self._guard:
+            self._port.read_counters()
+        return NicStatistics(
+            self.name,
+            tuple(map(QueueStatistics.of, range(len(self._port.queues)), self._port.queues)),
+            tuple(thread.read() for thread in self._driver.threads),
+            self._manager.read(),
+        )
+
+    def metrics(self) -> str:
+        """Return the statistics in Prometheus's text format."""
+        from dataplane.nic.metrics import metrics_text  # noqa: PLC0415 - its library takes longer to load than all else
+
+        return metrics_text(self.read_statistics)
+
+    def close(self) -> None:
+        """End the threads, then give the device back; a second call does nothing.
+
+        Raises PortError, and gives nothing back, if a thread does not end.
+        """
+        if self._closed:
+            return
+        self._driver.close()
+        self._closed = True
+        self._at_exit.detach()
+        for epoch in self._epoch_addresses():
+            self.classifier.unregister_driver(epoch)
+        self._manager.close()
+        with self._guard:
+            self._port.close()
+
+    def __enter__(self) -> Nic:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _give_up(driver: Driver, manager: PacketManager, port: NicPort, process: int) -> None:
+    """Do what `close` does for a Nic that nobody has any more; a forked process has none of the threads."""
+    if os.getpid() == process:
+        driver.close()
+        manager.close()
+        port.close()
+
+
+def _thread_count(port: NicPort, settings: NicSettings) -> int:
+    """Return how many parts of the queues are served each by itself."""
+    if settings.threads is None:
+        return len(port.queues)
+    return max(min(settings.threads, len(port.queues)), 1)
+
+
+@outside_loops
+def open_nic(device: str | NicPort, settings: NicSettings | None = None) -> Nic:
+    """Bind to a device of the calling thread's network namespace, or take over an open port, and start its threads.
+
+    Raises PortError if the device is missing, down, busy or has another number of queues than is asked for; if rights
+    are missing, or memory.
+    """
+    chosen = settings or NicSettings()
+    if isinstance(device, NicPort):
+        port, index = device, 0
+    else:
+        answer = request_connection(ConnectionRequest(device, chosen.kind, chosen.queues, chosen.rings))
+        port, index = bind(answer), answer.index
+    try:
+        return Nic(port, chosen, describe_port(port, chosen.rings, index))
+    except BaseException:
+        port.close()
+        raise

@@ -1,0 +1,74 @@
+"""How a Nic receives, and what that costs and delays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from dataplane.errors import PortError
+from dataplane.nic.modes import Mode
+from dataplane.nic.queue import PortKind
+from dataplane.nic.settings import RingSettings
+
+TIMER_US = 25
+"""What a sleep may last beyond its time; a pause that is not longer than this is not worth a timer."""
+_MOST_US = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class NicSettings:
+    """The defaults are those of `low_latency`.
+
+    kind, queues, rings: what the device is asked for. threads: driver threads, which share the queues evenly, None for
+    one a queue, 0 for none: the caller runs each turn itself (`Nic.step`). cpus: processors to keep the threads on, in
+    turn. mode: see `Mode`; the other values are of Mode.HYBRID. target_batch: frames that a pause between two polls
+    should bring. least_pause_us, most_pause_us: bounds of that pause. quiet_us: how long nothing has come or gone when
+    the thread goes back to waiting.
+    """
+
+    kind: PortKind = PortKind.PACKET_V2
+    queues: int = 1
+    threads: int | None = None
+    cpus: tuple[int, ...] = ()
+    mode: Mode = Mode.HYBRID
+    target_batch: int = 128
+    least_pause_us: int = TIMER_US
+    most_pause_us: int = 250
+    quiet_us: int = 1_000
+    rings: RingSettings = field(default_factory=RingSettings)
+
+    def __post_init__(self) -> None:
+        if self.queues < 1:
+            raise PortError(f"a Nic has one queue at least, not {self.queues}")
+        if self.threads is not None and not 0 <= self.threads <= self.queues:
+            raise PortError(f"{self.queues} queues are served by 1 to {self.queues} threads, or 0, not {self.threads}")
+        if not 0 < self.least_pause_us <= self.most_pause_us <= _MOST_US:
+            bounds = f"{self.least_pause_us} to {self.most_pause_us}"
+            raise PortError(f"a pause of {bounds} microseconds is not possible: at least 1, at most {_MOST_US}")
+        if self.target_batch < 1 or self.quiet_us < 0:
+            raise PortError("target_batch is 1 at least, quiet_us is 0 at least")
+
+    @classmethod
+    def low_latency(cls, kind: PortKind = PortKind.PACKET_V2, queues: int = 1) -> NicSettings:
+        """Return settings under which polling delays a frame by 0.275 ms at most."""
+        return cls(kind, queues)
+
+    @classmethod
+    def throughput(cls, kind: PortKind = PortKind.PACKET_V3, queues: int = 1) -> NicSettings:
+        """Return settings that spend the least on a frame, which they delay by 1 ms or little more.
+
+        With TPACKET_V3 the kernel gathers frames in blocks and wakes the thread for each, which spares it a timer.
+        """
+        if kind is PortKind.PACKET_V3:
+            # A block goes by time, however empty it is: many small ones outlast a thread that is held up.
+            return cls(kind, queues, mode=Mode.WAITING, rings=RingSettings(block_bytes=1 << 18, block_timeout_ms=1))
+        return cls(kind, queues, target_batch=1_024, most_pause_us=1_000, quiet_us=5_000)
+
+    @property
+    def latency_bound_us(self) -> int:
+        """Return how long a frame waits at most for a thread that has nothing else to do, in microseconds.
+
+        The time in which the kernel hands over a block (TPACKET_V3) is included.
+        """
+        block_us = self.rings.block_timeout_ms * 1_000 if self.kind is PortKind.PACKET_V3 else 0
+        pause_us = self.most_pause_us + TIMER_US if self.mode is Mode.HYBRID else 0
+        return block_us + pause_us

@@ -1,0 +1,66 @@
+"""Tables that driver threads read without locks: exchanged by one store, freed once no thread can still be reading.
+
+Each driver thread has an epoch, a number that is odd while it may hold what it read from such a word. Who exchanged a
+word notes the epochs afterwards: a thread whose epoch was even, or is another one since, has moved on.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+
+from dataplane.native import Array, fence, kernel, kernel_library, store_release, u64
+
+Epoch = Callable[[], int]
+
+
+@kernel
+def exchange_word(place: Array[u64], value: u64) -> None:
+    """Store an address that other threads load, before anything that follows."""
+    store_release(place[0], value)
+    fence()
+
+
+@functools.cache
+def _exchange_word() -> Callable[..., None]:
+    return kernel_library(exchange_word).bind(exchange_word)
+
+
+class Retirement:
+    """What was exchanged and may still be in use; not locked: one thread at a time uses it."""
+
+    def __init__(self, epochs: Sequence[Epoch] = ()) -> None:
+        self._epochs = tuple(epochs)
+        self._waiting: list[tuple[list[tuple[Epoch, int]], Callable[[], None]]] = []
+
+    def follow(self, epochs: Sequence[Epoch]) -> None:
+        """Heed these threads from now on, and no others: those have ended."""
+        self._epochs = tuple(epochs)
+
+    def publish(self, place: Array[int], value: int) -> None:
+        """Let a word hold another address."""
+        _exchange_word()(place, value)
+
+    def when_unused(self, then: Callable[[], None]) -> None:
+        """Call a function, in a later `collect`, once no thread uses what was exchanged before this call.
+
+        What the function holds on to lives as long.
+        """
+        self._waiting.append(([(epoch, epoch()) for epoch in self._epochs], then))
+
+    def collect(self) -> int:
+        """Call the functions whose time has come, in order; return how many are still to come."""
+        ripe: list[Callable[[], None]] = []
+        while self._waiting and self._have_passed(self._waiting[0][0]):
+            ripe.append(self._waiting.pop(0)[1])
+        for then in ripe:
+            then()
+        return len(self._waiting)
+
+    def finish(self) -> None:
+        """Call all functions: the threads have ended."""
+        self._epochs = ()
+        self.collect()
+
+    def _have_passed(self, noted: Sequence[tuple[Epoch, int]]) -> bool:
+        return all(then % 2 == 0 or epoch not in self._epochs or epoch() != then for epoch, then in noted)

@@ -1,0 +1,114 @@
+"""What driver threads, flow classifier, packet manager and consumers share in memory.
+
+A lane joins one driver thread and one consumer (or producer), so that each of its rings has one writer and one reader
+and nobody contends. Positions run through all of u64; a ring's size is a power of two.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Literal
+
+from dataplane.native import Array, Inline, Struct, i32, signature, u32, u64
+
+SIZE_CLASSES = 4
+"""Most sizes of buffers that a reserve has."""
+FLOW_BUCKETS = 4_096
+
+
+class StampKind(IntEnum):
+    """Where a time stamp comes from."""
+
+    NONE = 0
+    SOFTWARE = 1
+    """The kernel's clock when the frame came to it (CLOCK_REALTIME)."""
+    HARDWARE = 2
+    """The device's own clock."""
+
+
+class ActionKind(IntEnum):
+    """What happens to a frame in the end."""
+
+    HAND_OUT = 0
+    DROP = 1
+    CALL = 2
+
+
+class Stamp(Struct):
+    """When and where a frame came in."""
+
+    time_ns: u64
+    kind: u32  # a StampKind
+    queue: u32  # of the device
+
+
+class Verdict(Struct):
+    """What the flow classifier says of a frame."""
+
+    action: u32  # an ActionKind
+    group: u32  # of consumers, for HAND_OUT
+    mark: u32
+    rule: u32  # number of the rule, from 1 on; 0: none matched
+    flow_hash: (
+        u64  # of addresses, protocol and ports, the same in both directions; of the MAC addresses where there are none
+    )
+    function: u64  # address of a `FrameFunction`, for CALL
+    context: u64  # its first argument
+
+
+class Buffer(Struct):
+    """The head of a buffer, and of a packet where it is the first; bytes follow behind it at `data`."""
+
+    next: u64  # address of the packet's next segment, 0: the last one
+    data: u64  # address
+    capacity: u32
+    length: u32  # bytes in this segment
+    total: u32  # bytes of the whole packet
+    segments: u32
+    lane: u64  # address of the Lane that it belongs to
+    size_class: u32
+    state: u32  # BUFFERS': free, queued, lent
+    flow_hash: u64
+    bucket: u64  # address of the flow's Bucket, 0: none
+    time_ns: u64
+    stamp_kind: u32
+    queue: u32
+    mark: u32
+    rule: u32
+    element: u64  # of a packet to send: its position in the software queue, the same in each of its segments
+
+
+class Ring(Struct):
+    """Addresses on their way from one thread to one other; the lines that the two write lie apart."""
+
+    slots: Array[u64]
+    mask: u64
+    _gap0: Inline[u64, Literal[6]]
+    tail: u64  # put in; the writer's
+    head_seen: u64  # the writer's copy of head
+    _gap1: Inline[u64, Literal[6]]
+    head: u64  # taken out; the reader's
+    tail_seen: u64  # the reader's copy of tail
+    _gap2: Inline[u64, Literal[6]]
+
+
+class Bucket(Struct):
+    """Flows of one hash: they may change their consumer only while nothing of them is outstanding."""
+
+    sent: u64  # handed out; the driver thread's
+    done: u64  # given back or dropped; added to atomically
+    member: u64  # serial number of the consumer that has them, 0: none yet
+
+
+class Bell(Struct):
+    """An eventfd that its owner sleeps on, written only while it does."""
+
+    fd: i32
+    waiting: u32  # 1: the owner sleeps or is about to
+    rings: u64
+
+
+@signature
+def FrameFunction(context: u64, frame: u64, length: u32, verdict: u64) -> None:  # noqa: N802 - a type
+    """Take a frame for a rule whose action is CALL; `context` is the rule's, `frame` and `verdict` are addresses."""
+    raise NotImplementedError

@@ -1,0 +1,104 @@
+"""A driver thread as tests play it: hands frames out in bursts and sends what producers have put in line."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from dataplane.native import kernel_library
+from dataplane.nic.kernels.handing import hand_out, publish
+from dataplane.nic.kernels.transmitting import has_to_transmit, transmit
+from dataplane.nic.lane import Lane, Memory
+from dataplane.nic.packet_manager import PacketManager
+from dataplane.nic.queue import PortQueue
+from dataplane.nic.structures import Buffer, Stamp, StampKind, Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Kernels:
+    hand_out: Callable[..., bool]
+    publish: Callable[..., None]
+    transmit: Callable[..., int]
+    has_to_transmit: Callable[..., bool]
+
+
+@functools.cache
+def kernels() -> Kernels:
+    library = kernel_library(hand_out, publish, transmit, has_to_transmit)
+    return Kernels(library.bind(hand_out), library.bind(publish), library.bind(transmit), library.bind(has_to_transmit))
+
+
+class Driver:
+    """One driver thread of a packet manager; `epoch` is odd inside a burst."""
+
+    def __init__(self, manager: PacketManager, number: int = 0) -> None:
+        self.thread = manager.threads[number]
+        self.number = number
+        self.epoch = 0
+
+    def begin(self) -> None:
+        self.epoch += 1
+
+    def end(self) -> None:
+        kernels().publish(self.thread)
+        self.epoch += 1
+
+    @contextmanager
+    def burst(self) -> Iterator[None]:
+        self.begin()
+        yield
+        self.end()
+
+    def hand(
+        self, frame: bytes, *, group: int = 0, flow: int = 0, mark: int = 0, rule: int = 0, stamp: Stamp | None = None
+    ) -> bool:
+        verdict = Verdict(group=group, flow_hash=flow, mark=mark, rule=rule)
+        when = stamp or Stamp(time_ns=0, kind=StampKind.SOFTWARE, queue=self.number)
+        return kernels().hand_out(self.thread, verdict, frame, len(frame), when)
+
+    def give(self, *frames: bytes, group: int = 0, flow: int = 0) -> list[bool]:
+        """Hand frames out in a burst of their own."""
+        with self.burst():
+            return [self.hand(frame, group=group, flow=flow) for frame in frames]
+
+    def transmit(self, queue: PortQueue, limit: int = 64) -> int:
+        """Send, in the burst that is going on or in one of its own."""
+        if self.epoch % 2 == 1:
+            return kernels().transmit(self.thread, queue, limit)
+        with self.burst():
+            return kernels().transmit(self.thread, queue, limit)
+
+    def has_to_transmit(self) -> bool:
+        return kernels().has_to_transmit(self.thread)
+
+
+def free_addresses(memory: Memory) -> list[int]:
+    """Return where the buffers stand that nobody has."""
+    free = []
+    for number in range(memory.classes):
+        reserve = memory.reserves[number]
+        ring = reserve.returned[0]
+        free += [reserve.stack[place] for place in range(reserve.count)]
+        free += [ring.slots[place & ring.mask] for place in range(ring.head, ring.tail)]
+    return free
+
+
+def chain(address: int) -> list[int]:
+    """Return where a packet's buffers stand."""
+    found = []
+    while address:
+        found.append(address)
+        address = Buffer.from_address(address).next
+    return found
+
+
+def waiting_addresses(lane: Lane) -> list[int]:
+    """Return where the buffers of packets stand that have not been taken."""
+    ring = lane.packets[0]
+    return [one for place in range(ring.head, lane.put) for one in chain(ring.slots[place & ring.mask])]
+
+
+def buffer_count(memory: Memory) -> int:
+    return sum(memory.reserves[number].buffers for number in range(memory.classes))

@@ -64,7 +64,10 @@ class Count(StrEnum):
     """Report packets dropped because the collector was behind."""
 
     KERNEL_QUEUE_FULL = "kernel queue full"
-    """Report packets that the kernel dropped because the collector's socket was full (SO_RXQ_OVFL)."""
+    """Report packets lost because the collector's socket was full (SO_RXQ_OVFL), or the device's queues were."""
+
+    RECEIVE_MALFORMED = "receive malformed"
+    """Frames to the reports' UDP port, polled from a device, that are cut, fragments, or have a wrong checksum."""
 
     FEED_BATCHES_DROPPED = "feed batches dropped"
     """Batches of records that a slow subscriber of the feed did not get."""

@@ -60,7 +60,7 @@ async def serve(
 ) -> None:
     """Collect until `stop` is set; raise CollectorError when the port or the feed's address cannot be had."""
     collector = Collector(topology, clock, settings.collector)
-    receiver = ReportReceiver(collector, settings.receiver)
+    receiver = ReportReceiver(collector, settings.receiver, clock)
     try:
         feed = FeedServer(collector, settings.feed)
     except BaseException:

@@ -11,7 +11,8 @@ import pytest
 from collectors.collector import Collector
 from collectors.counters import Count
 from collectors.errors import CollectorError
-from collectors.receiver import SO_RXQ_OVFL, ReceiverSettings, ReportReceiver
+from collectors.receiver import ReceiverSettings, ReportReceiver
+from collectors.report_sources import SO_RXQ_OVFL, SocketSource
 from collectors.values import HopRecord
 from dataplane.clock import VirtualClock
 from tests.collectors.reports import Reporter, build_topology, long_way
@@ -74,13 +75,12 @@ def test_work_is_done_in_bursts() -> None:
 
 
 def test_what_the_kernel_dropped_is_counted_by_difference_and_over_its_wrap() -> None:
-    core = collector()
-    receiver = ReportReceiver(core, LOOPBACK)
+    source = SocketSource("127.0.0.1", 0, 1 << 16)
     for total in (2**32 - 2, 2**32 - 1, 3):
-        receiver._count_overflow([(socket.SOL_SOCKET, SO_RXQ_OVFL, struct.pack("=I", total))])
-    receiver._count_overflow([(socket.SOL_SOCKET, 99, b"\xff" * 4)])
-    assert core.counters[Count.KERNEL_QUEUE_FULL] == 2**32 + 3
-    receiver.close()
+        source.count_overflow([(socket.SOL_SOCKET, SO_RXQ_OVFL, struct.pack("=I", total))])
+    source.count_overflow([(socket.SOL_SOCKET, 99, b"\xff" * 4)])
+    assert source.lost == 2**32 + 3
+    source.close()
 
 
 def test_a_port_in_use_is_a_clear_error() -> None:

@@ -23,6 +23,7 @@ from finsy import P4Client
 from collectors.feed import FeedSettings
 from collectors.feed_client import FeedClient, FeedClientSettings
 from collectors.process import CollectorProcessSettings
+from collectors.receiver import ReceiverSettings
 from collectors.settings import CollectorSettings, StateSettings
 from collectors.values import Snapshot
 from controller.daemon_settings import DaemonSettings, RetrySettings
@@ -40,6 +41,7 @@ from dataplane.config import Strict
 from dataplane.fabric.hosts import Flow, FlowMeasurement, Receiver, flow_between
 from dataplane.fabric.kernel import KernelFabric
 from dataplane.fabric.kernel.agent import Agent, AgentPlan, plan_flow, replay
+from dataplane.fabric.kernel.fabric import HOST_DEVICE
 from dataplane.fabric.topology_file import dumps, loads
 
 T = TypeVar("T")
@@ -201,6 +203,7 @@ class Circle:
         return {
             "collector": CollectorProcessSettings(
                 topology=topology,
+                receiver=ReceiverSettings(interface=HOST_DEVICE),
                 feed=FeedSettings(address=self._address("collector")),
                 collector=CollectorSettings(state=StateSettings(sample_every=WATCH.sample_every)),
             ),

@@ -1,0 +1,118 @@
+"""Reports over a device's polled queues: reports arrive, other frames stay out, what is wrong is counted."""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import time
+from collections.abc import Iterator
+from ipaddress import IPv4Address
+
+import pytest
+from pyroute2 import IPRoute
+
+from collectors.collector import Collector
+from collectors.counters import Count
+from collectors.errors import CollectorError
+from collectors.receiver import ReceiverSettings, ReportReceiver
+from collectors.report_sources import NicSource
+from dataplane.clock import MonotonicClock, VirtualClock
+from dataplane.fabric.kernel import namespaces
+from dataplane.nic import NicPort, open_port
+from dataplane.wire.packet import udp_frame
+from tests.benchmarks.traffic.cables import Cables, cables
+from tests.collectors.reports import Reporter, build_topology, long_way
+
+pytestmark = [pytest.mark.root, pytest.mark.skipif(os.geteuid() != 0, reason="needs root")]
+
+PORT, DEADLINE_S = 32_766, 20.0
+
+
+@pytest.fixture(scope="module")
+def net() -> Iterator[Cables]:
+    with cables() as made:
+        namespaces.call(made.hosts, lambda: add_address(made.sink))
+        yield made
+
+
+def add_address(interface: str) -> None:
+    with IPRoute() as netlink:
+        netlink.addr("add", index=socket.if_nametoindex(interface), address="10.9.9.9", prefixlen=24)
+
+
+@pytest.fixture
+def sender(net: Cables) -> Iterator[NicPort]:
+    with namespaces.call(net.switch, lambda: open_port("sw2")) as port:
+        yield port
+
+
+def frame(payload: bytes, udp_port: int = PORT, dst: str = "10.9.9.9") -> bytes:
+    return udp_frame(
+        src_mac=0x02_00_00_00_02_01,
+        dst_mac=0x02_00_00_00_01_01,
+        src=IPv4Address("10.0.0.1"),
+        dst=IPv4Address(dst),
+        src_port=4_000,
+        dst_port=udp_port,
+        payload=payload,
+    )
+
+
+def read_some(source: NicSource, count: int) -> list[bytes]:
+    """Return datagrams, waiting for as many as there have to be."""
+    found: list[bytes] = []
+    deadline = time.monotonic() + DEADLINE_S
+    while len(found) < count:
+        assert time.monotonic() < deadline, f"{len(found)} of {count}, {source.malformed} malformed"
+        select.select([source.fileno()], [], [], 0.1)
+        found += [payload for payload, _ in source.read(64)]
+    return found
+
+
+def test_only_whole_reports_to_the_port_come_out(net: Cables, sender: NicPort) -> None:
+    wrong = bytearray(frame(b"wrong sum"))
+    wrong[-1] ^= 1
+    cut = frame(b"cut off")[:-3]
+    source = namespaces.call(net.hosts, lambda: NicSource(net.sink, "10.9.9.9", PORT, MonotonicClock()))
+    try:
+        others = [frame(b"other port", PORT + 1), frame(b"other host", dst="10.9.9.8"), bytes(60)]
+        sent = [bytes([number]) * 40 for number in range(200)]
+        sender.send([*others, bytes(wrong), cut, *map(frame, sent)])
+        assert read_some(source, 200) == sent
+        assert source.malformed == 2
+        assert source.lost == 0
+    finally:
+        source.close()
+    assert source.lost == 0
+
+
+def test_a_receiver_works_on_what_a_device_brings(net: Cables, sender: NicPort) -> None:
+    core = Collector(build_topology(), VirtualClock())
+    settings = ReceiverSettings(udp_port=PORT, interface=net.sink)
+    receiver = namespaces.call(net.hosts, lambda: ReportReceiver(core, settings))
+    reporter = Reporter()
+    sender.send([frame(reporter.stacked(long_way())) for _ in range(5)])
+    deadline = time.monotonic() + DEADLINE_S
+    while core.counters[Count.REPORTS] < 5:
+        assert time.monotonic() < deadline
+        receiver.drain()
+        receiver.work()
+    receiver.close()
+    assert core.counters[Count.RECEIVE_MALFORMED] == core.counters[Count.KERNEL_QUEUE_FULL] == 0
+
+
+def test_a_missing_device_and_a_port_in_use_are_clear_errors(net: Cables) -> None:
+    def open_source(interface: str) -> NicSource:
+        return NicSource(interface, "0.0.0.0", PORT, MonotonicClock())
+
+    with pytest.raises(CollectorError, match="cannot receive reports: interface nosuch: no such device"):
+        namespaces.call(net.hosts, lambda: open_source("nosuch"))
+
+    def taken() -> None:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
+            other.bind(("0.0.0.0", PORT))
+            open_source(net.sink)
+
+    with pytest.raises(CollectorError, match=f"cannot receive reports on UDP 0.0.0.0 port {PORT}: "):
+        namespaces.call(net.hosts, taken)

@@ -1,0 +1,58 @@
+"""One veth pair between two namespaces, with as many queues a side as asked for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from pyroute2 import IPRoute
+
+from dataplane.fabric.addressing import format_mac
+from dataplane.fabric.kernel import namespaces
+from dataplane.fabric.kernel.links import bring_up, silence
+
+MTU = 1_500
+SOURCE_MAC, SINK_MAC = 0x02_00_00_00_01_00, 0x02_00_00_00_02_00
+
+
+@dataclass(frozen=True, slots=True)
+class Cable:
+    """Namespaces, and the device in each."""
+
+    generator: str
+    receiver: str
+    source: str = "source"
+    sink: str = "sink"
+
+
+@contextmanager
+def cable(queues: int) -> Iterator[Cable]:
+    """Make the namespaces and the pair while the `with` block lasts; needs root."""
+    found = Cable(f"bench-source-{os.getpid()}-{queues}", f"bench-sink-{os.getpid()}-{queues}")
+    made = []
+    try:
+        for name in (found.generator, found.receiver):
+            namespaces.create(name)
+            made.append(name)
+            silence(name)
+        _connect(found, queues)
+        bring_up(found.generator, (found.source,))
+        bring_up(found.receiver, (found.sink,))
+        yield found
+    finally:
+        for name in made:
+            namespaces.remove(name)
+
+
+def _connect(found: Cable, queues: int) -> None:
+    many = {"num_tx_queues": queues, "num_rx_queues": queues, "mtu": MTU}
+    with (
+        namespaces.open_namespace(found.generator) as here,
+        namespaces.open_namespace(found.receiver) as there,
+        IPRoute() as netlink,
+    ):
+        near = {"ifname": found.source, "address": format_mac(SOURCE_MAC), "net_ns_fd": here.fileno(), **many}
+        far = {"ifname": found.sink, "address": format_mac(SINK_MAC), "net_ns_fd": there.fileno(), **many}
+        netlink.link("add", kind="veth", **near, peer=far)

@@ -19,6 +19,7 @@
 #include "ingress/validation.p4"
 #include "ingress/routing.p4"
 #include "ingress/int_watch.p4"
+#include "ingress/drop.p4"
 
 #include "egress/ports.p4"
 #include "egress/node.p4"
@@ -27,6 +28,7 @@
 #include "egress/int_source.p4"
 #include "egress/int_transit.p4"
 #include "egress/int_sink.p4"
+#include "egress/report_request.p4"
 #include "egress/report.p4"
 #include "egress/l4_update.p4"
 
@@ -40,6 +42,7 @@ control FabricIngress(inout headers_t hdr, inout metadata_t meta, inout standard
     Validation() validation;
     Routing() routing;
     IntWatch() int_watch;
+    Drop() drop;
 
     apply {
         if (hdr.packet_out.isValid()) {
@@ -49,8 +52,12 @@ control FabricIngress(inout headers_t hdr, inout metadata_t meta, inout standard
             punt.apply(hdr, meta, standard_metadata);
             if (!hdr.packet_in.isValid()) {
                 validation.apply(hdr, meta, standard_metadata);
-                routing.apply(hdr, meta, standard_metadata);
-                if (meta.from_edge == 1) {
+                if (meta.drop_reason == DROP_UNKNOWN) {
+                    routing.apply(hdr, meta, standard_metadata);
+                }
+                if (meta.drop_reason != DROP_UNKNOWN) {
+                    drop.apply(standard_metadata);
+                } else if (meta.from_edge == 1) {
                     int_watch.apply(hdr, meta);
                 }
             }
@@ -63,6 +70,7 @@ control FabricEgress(inout headers_t hdr, inout metadata_t meta, inout standard_
     Node() node;
     TxUtilization() tx_utilization;
     HopReadings() hop_readings;
+    ReportRequest() report_request;
     IntSource() int_source;
     IntTransit() int_transit;
     IntSink() int_sink;
@@ -92,6 +100,7 @@ control FabricEgress(inout headers_t hdr, inout metadata_t meta, inout standard_
                     int_transit.apply(hdr, meta);
                 }
             }
+            report_request.apply(meta);
         }
         if (meta.int_growth_bytes != 0 || meta.int_sum != 0) {
             l4_update.apply(hdr, meta);

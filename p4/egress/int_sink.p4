@@ -50,15 +50,18 @@ control IntSink(inout headers_t hdr, inout metadata_t meta, inout standard_metad
 
     @hidden
     action report() {
-        meta.report_is_sink = 1;
-        clone_preserving_field_list(CloneType.E2E, REPORT_CLONE_SESSION, 1);
+        meta.report_wanted = 1;
+        meta.report_tracked = 1;
+        meta.report_bits = hdr.sunk_md.instructions & REPORT_METADATA_BITS;
+        meta.report_domain_id = hdr.sunk_md.domain_id;
+        meta.report_restores_int = 1;
     }
 
     @hidden
     action end_hop_by_hop() {
         bit<8> remaining_hops = hdr.int_md.remaining_hops;
         remaining_hops = (remaining_hops == 0) ? 8w0 : remaining_hops - 1;
-        meta.report_status = STATUS_HOP_BY_HOP | STATUS_LAST_HOP | (bit<16>) remaining_hops;
+        meta.report_domain_status = STATUS_HOP_BY_HOP | STATUS_LAST_HOP | (bit<16>) remaining_hops;
     }
 
     apply {

@@ -30,6 +30,16 @@ control IntTransit(inout headers_t hdr, inout metadata_t meta) {
     }
 
     @hidden
+    action report() {
+        meta.report_wanted = 1;
+        meta.report_tracked = 1;
+        meta.report_intermediate = 1;
+        meta.report_bits = hdr.int_md.instructions & REPORT_METADATA_BITS;
+        meta.report_domain_id = hdr.int_md.domain_id;
+        meta.report_domain_status = STATUS_HOP_BY_HOP | (bit<16>) hdr.int_md.remaining_hops;
+    }
+
+    @hidden
     action push_node() {
         hdr.hop_node.setValid();
         hdr.hop_node.node_id = meta.node_id;
@@ -64,8 +74,7 @@ control IntTransit(inout headers_t hdr, inout metadata_t meta) {
             int_hops_exceeded.count(0);
         } else if (hdr.int_md.domain_id == HOP_BY_HOP_DOMAIN && hdr.int_md.domain_flags & HOP_BY_HOP_FLAG != 0) {
             take_hop();
-            meta.report_status = STATUS_HOP_BY_HOP | (bit<16>) hdr.int_md.remaining_hops;
-            clone_preserving_field_list(CloneType.E2E, REPORT_CLONE_SESSION, 1);
+            report();
             int_transit.count(0);
         } else if (
             // A hop adds what HopML promises or nothing; instructions of other domains are not ours to answer.

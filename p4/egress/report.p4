@@ -76,10 +76,10 @@ control Report(
 
     @hidden
     action measure() {
-        metadata_words = count_report_words(hdr.int_md.instructions);
+        metadata_words = count_report_words(meta.report_bits);
         bit<16> inner_words = hdr.ipv4.isValid() ? (bit<16>) hdr.ipv4.ihl : 16w10;
         inner_words = inner_words + (hdr.tcp.isValid() ? (bit<16>) hdr.tcp.data_offset : 16w2);
-        inner_words = inner_words + 1 + (bit<16>) hdr.int_shim.length;
+        inner_words = inner_words + (hdr.int_shim.isValid() ? 1 + (bit<16>) hdr.int_shim.length : 16w0);
         report_words = REPORT_MAIN_WORDS + (bit<16>) metadata_words + inner_words;
     }
 
@@ -102,15 +102,15 @@ control Report(
         hdr.report.inner_type = hdr.ipv4.isValid() ? INNER_TYPE_IPV4 : INNER_TYPE_IPV6;
         hdr.report.report_words = (report_words > REPORT_WORDS_LIMIT) ? 8w0xff : (bit<8>) report_words;
         hdr.report.metadata_words = metadata_words;
-        hdr.report.dropped = 0;
-        hdr.report.congested = 0;
-        hdr.report.tracked = 1;
-        hdr.report.intermediate = ~meta.report_is_sink;
+        hdr.report.dropped = meta.report_dropped;
+        hdr.report.congested = meta.report_congested;
+        hdr.report.tracked = meta.report_tracked;
+        hdr.report.intermediate = meta.report_intermediate;
         hdr.report.reserved = 0;
-        hdr.report.metadata_bits = hdr.int_md.instructions & REPORT_METADATA_BITS;
-        hdr.report.domain_id = hdr.int_md.domain_id;
-        hdr.report.domain_metadata_bits = 0;
-        hdr.report.domain_status = meta.report_status;
+        hdr.report.metadata_bits = meta.report_bits;
+        hdr.report.domain_id = meta.report_domain_id;
+        hdr.report.domain_metadata_bits = meta.report_domain_bits;
+        hdr.report.domain_status = meta.report_domain_status;
     }
 
     @hidden
@@ -128,7 +128,7 @@ control Report(
             mark_to_drop(standard_metadata);
             exit;
         }
-        if (meta.report_is_sink == 1) {
+        if (meta.report_restores_int == 1) {
             put_back();
             if (hdr.ipv4.isValid()) {
                 hdr.ipv4.dscp = INT_DSCP;
@@ -141,7 +141,7 @@ control Report(
         fill_report();
         // The outer UDP checksum is zero, so nobody asks for what these words add to it.
         hop_words.apply(
-            hdr.int_md.instructions, meta,
+            meta.report_bits, meta,
             hdr.report_level1, hdr.report_latency, hdr.report_queue, hdr.report_ingress_time, hdr.report_egress_time,
             hdr.report_level2, hdr.report_utilization, unused_sum
         );

@@ -109,12 +109,6 @@ control Routing(inout headers_t hdr, inout metadata_t meta, inout standard_metad
         size = 4096;
     }
 
-    @hidden
-    action drop() {
-        mark_to_drop(standard_metadata);
-        exit;
-    }
-
     apply {
         if (hdr.ipv4.isValid()) {
             hdr.ipv4.ttl = hdr.ipv4.ttl - 1;
@@ -134,7 +128,7 @@ control Routing(inout headers_t hdr, inout metadata_t meta, inout standard_metad
         // Not the last table's miss: a route whose group has lost its last member leads nowhere either.
         if (meta.routed == 0) {
             drop_no_route.count(0);
-            drop();
+            meta.drop_reason = DROP_NO_ROUTE;
         }
     }
 }

@@ -3,6 +3,7 @@
 #define P4_SHARED_METADATA_P4
 
 #include "constants.p4"
+#include "drop_reasons.p4"
 
 // The fields of list 1 survive the clone from a packet to its report.
 struct metadata_t {
@@ -15,6 +16,7 @@ struct metadata_t {
     // From ingress.
     bit<1>  from_edge;
     bit<1>  routed;
+    drop_reason_t drop_reason;
 
     // What the watchlist asked for, where this packet is to become an INT packet.
     bit<1>  int_start;
@@ -31,7 +33,7 @@ struct metadata_t {
     bit<16> int_growth_bytes;
     bit<64> int_sum;
 
-    // The readings of this hop, which its report repeats.
+    // The readings of this hop, which a report repeats.
     @field_list(1) port_t   hop_ingress_port;
     @field_list(1) port_t   hop_egress_port;
     @field_list(1) bit<3>   hop_queue_id;
@@ -41,9 +43,21 @@ struct metadata_t {
     @field_list(1) bit<64>  hop_egress_time_ns;
     @field_list(1) bit<32>  hop_transmitted_bytes;
 
-    // Why and on what the report is.
-    @field_list(1) bit<1>   report_is_sink;
-    @field_list(1) bit<16>  report_status;
+    // A report request. Any stage may make one, several may of one packet: each sets report_wanted, the flags that
+    // hold, and what else it knows. Egress then clones the packet once, and Report turns the clone into the report.
+    bit<1>  report_wanted;
+    @field_list(1) bit<1>   report_dropped;
+    @field_list(1) bit<1>   report_congested;
+    @field_list(1) bit<1>   report_tracked;
+    @field_list(1) bit<1>   report_intermediate;
+    @field_list(1) drop_reason_t report_drop_reason;
+    // RepMdBits: which of this hop's metadata it carries; the domain's id, RepDSMdBits and status.
+    @field_list(1) bit<16>  report_bits;
+    @field_list(1) bit<16>  report_domain_id;
+    @field_list(1) bit<16>  report_domain_bits;
+    @field_list(1) bit<16>  report_domain_status;
+    // The sink took the INT headers out and handed them over (sunk_*): they go back into the report's packet.
+    @field_list(1) bit<1>   report_restores_int;
     @field_list(1) bit<64>  report_int_sum;
 }
 

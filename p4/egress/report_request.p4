@@ -1,0 +1,15 @@
+// The one clone that becomes a packet's report, whoever asked for it: all requests of a packet are one report.
+#ifndef P4_EGRESS_REPORT_REQUEST_P4
+#define P4_EGRESS_REPORT_REQUEST_P4
+
+#include "../shared/metadata.p4"
+
+control ReportRequest(in metadata_t meta) {
+    apply {
+        if (meta.report_wanted == 1) {
+            clone_preserving_field_list(CloneType.E2E, REPORT_CLONE_SESSION, 1);
+        }
+    }
+}
+
+#endif

@@ -1,52 +1,33 @@
-"""Values to bytes for the feed between processes: MessagePack of plain arrays, with a version in every message.
-
-A message is [version, body]. Addresses go as 4 or 16 bytes, mappings whose keys are values as lists of pairs. The
-version grows whenever a body's layout changes; a peer of another version is refused, never guessed at.
-"""
+"""Values to bytes for the feed between processes: snapshots, hop records, status; framing as `messages` has it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from ipaddress import IPv4Address, IPv6Address, ip_address
-from typing import Final, TypeVar
+from typing import Final
 
 import msgspec
 
 from collectors.errors import FeedError
+from collectors.messages import FlowRow, flow_in, flow_out, pack, unpack
 from collectors.values import (
+    ClockState,
     CollectorStatus,
     DelaySource,
-    FlowKey,
     HopRecord,
     LinkState,
+    LossSource,
     PathState,
     ReporterState,
     Snapshot,
 )
 from dataplane.fabric.topology import LinkKey
 
-VERSION: Final = 1
 MAX_INTERVAL_NS: Final = 3_600_000_000_000
-
-T = TypeVar("T")
-
-
-class _Message(msgspec.Struct, array_like=True, frozen=True):
-    version: int
-    body: msgspec.Raw
-
-
-class _Flow(msgspec.Struct, array_like=True, frozen=True):
-    src: bytes
-    dst: bytes
-    protocol: int
-    src_port: int
-    dst_port: int
 
 
 class _Record(msgspec.Struct, array_like=True, frozen=True):
     received_ns: int
-    flow: _Flow
+    flow: FlowRow
     reporter_id: int
     sequence: int
     hop_index: int
@@ -77,15 +58,24 @@ class _Link(msgspec.Struct, array_like=True, frozen=True):
     age_ns: int | None
     samples: int
     source: DelaySource
+    delay_ewma_ns: int | None
+    delay_max_ns: int | None
+    delay_uncertainty_ns: int | None
+    loss_source: LossSource | None
+    buffer_occupancy_frames: float | None
 
 
 class _Path(msgspec.Struct, array_like=True, frozen=True):
-    flow: _Flow
+    flow: FlowRow
     switches: tuple[str, ...]
     delay_ns: int
     bottleneck_bps: int
     age_ns: int
     rate_bps: int | None
+    delay_p50_ns: int | None
+    delay_p99_ns: int | None
+    loss: float | None
+    samples: int
 
 
 class _Reporter(msgspec.Struct, array_like=True, frozen=True):
@@ -98,11 +88,20 @@ class _Reporter(msgspec.Struct, array_like=True, frozen=True):
     restarts: int
 
 
+class _Clock(msgspec.Struct, array_like=True, frozen=True):
+    node_id: int
+    group: int
+    offset_ns: int
+    drift_ppb: int
+    uncertainty_ns: int
+
+
 class _Snapshot(msgspec.Struct, array_like=True, frozen=True):
     taken_ns: int
     links: list[_Link]
     paths: list[_Path]
     reporters: list[_Reporter]
+    clocks: list[_Clock]
 
 
 class _Status(msgspec.Struct, array_like=True, frozen=True):
@@ -117,19 +116,20 @@ class _Watch(msgspec.Struct, array_like=True, frozen=True):
 
 def encode_snapshot(snapshot: Snapshot) -> bytes:
     """Return a snapshot as a message."""
-    return _pack(
+    return pack(
         _Snapshot(
             snapshot.taken_ns,
             [_link_out(link) for link in snapshot.links.values()],
             [_path_out(path) for path in snapshot.paths.values()],
             [_reporter_out(state) for state in snapshot.reporters.values()],
+            [_clock_out(state) for state in snapshot.clocks.values()],
         )
     )
 
 
 def decode_snapshot(message: bytes) -> Snapshot:
     """Return the snapshot of a message; raise FeedError for another version or layout."""
-    body = _unpack(message, _Snapshot)
+    body = unpack(message, _Snapshot)
     links = [_link_in(link) for link in body.links]
     paths = [_path_in(path) for path in body.paths]
     reporters = [ReporterState(*msgspec.structs.astuple(state)) for state in body.reporters]
@@ -138,38 +138,39 @@ def decode_snapshot(message: bytes) -> Snapshot:
         {link.link: link for link in links},
         {path.flow: path for path in paths},
         {(state.node_id, state.hw_id): state for state in reporters},
+        {clock.node_id: ClockState(*msgspec.structs.astuple(clock)) for clock in body.clocks},
     )
 
 
 def encode_records(records: Sequence[HopRecord]) -> bytes:
     """Return a batch of hop records as a message."""
-    return _pack([_record_out(record) for record in records])
+    return pack([_record_out(record) for record in records])
 
 
 def decode_records(message: bytes) -> tuple[HopRecord, ...]:
     """Return the hop records of a message; raise FeedError for another version or layout."""
-    return tuple(_record_in(record) for record in _unpack(message, list[_Record]))
+    return tuple(_record_in(record) for record in unpack(message, list[_Record]))
 
 
 def encode_status(status: CollectorStatus) -> bytes:
     """Return the collector's status as a message."""
-    return _pack(_Status(status.taken_ns, dict(status.counters), status.last_problem))
+    return pack(_Status(status.taken_ns, dict(status.counters), status.last_problem))
 
 
 def decode_status(message: bytes) -> CollectorStatus:
     """Return the status of a message; raise FeedError for another version or layout."""
-    body = _unpack(message, _Status)
+    body = unpack(message, _Status)
     return CollectorStatus(body.taken_ns, body.counters, body.last_problem)
 
 
 def encode_watch(interval_ns: int) -> bytes:
     """Return the request for a snapshot every `interval_ns`."""
-    return _pack(_Watch(interval_ns))
+    return pack(_Watch(interval_ns))
 
 
 def decode_watch(message: bytes) -> int:
     """Return a request's interval in ns; raise FeedError for another version or an interval out of range."""
-    interval_ns = _unpack(message, _Watch).interval_ns
+    interval_ns = unpack(message, _Watch).interval_ns
     if not 0 < interval_ns <= MAX_INTERVAL_NS:
         raise FeedError(f"interval of {interval_ns} ns is not between 1 ns and one hour")
     return interval_ns
@@ -177,47 +178,18 @@ def decode_watch(message: bytes) -> int:
 
 def encode_request() -> bytes:
     """Return a request that asks for nothing in particular, only in this version."""
-    return _pack(None)
+    return pack(None)
 
 
 def decode_request(message: bytes) -> None:
     """Raise FeedError unless the request is of this version."""
-    _unpack(message, type(None))
-
-
-def _pack(body: object) -> bytes:
-    return msgspec.msgpack.encode((VERSION, body))
-
-
-def _unpack(message: bytes, schema: type[T]) -> T:
-    try:
-        outer = msgspec.msgpack.decode(message, type=_Message)
-        if outer.version != VERSION:
-            raise FeedError(f"the peer speaks version {outer.version}, this side {VERSION}: update one of the two")
-        return msgspec.msgpack.decode(outer.body, type=schema)
-    except msgspec.DecodeError as error:
-        raise FeedError(f"message does not decode: {error}") from error
-
-
-def _flow_out(flow: FlowKey) -> _Flow:
-    return _Flow(flow.src.packed, flow.dst.packed, flow.protocol, flow.src_port, flow.dst_port)
-
-
-def _flow_in(flow: _Flow) -> FlowKey:
-    return FlowKey(_address(flow.src), _address(flow.dst), flow.protocol, flow.src_port, flow.dst_port)
-
-
-def _address(packed: bytes) -> IPv4Address | IPv6Address:
-    try:
-        return ip_address(packed)
-    except ValueError as error:
-        raise FeedError(f"an address of {len(packed)} bytes is neither IPv4 nor IPv6") from error
+    unpack(message, type(None))
 
 
 def _record_out(record: HopRecord) -> _Record:
     return _Record(
         record.received_ns,
-        _flow_out(record.flow),
+        flow_out(record.flow),
         record.reporter_id,
         record.sequence,
         record.hop_index,
@@ -237,7 +209,7 @@ def _record_out(record: HopRecord) -> _Record:
 
 def _record_in(record: _Record) -> HopRecord:
     received_ns, flow, *rest = msgspec.structs.astuple(record)
-    return HopRecord(received_ns, _flow_in(flow), *rest)
+    return HopRecord(received_ns, flow_in(flow), *rest)
 
 
 def _link_out(link: LinkState) -> _Link:
@@ -255,6 +227,11 @@ def _link_out(link: LinkState) -> _Link:
         link.age_ns,
         link.samples,
         link.source,
+        link.delay_ewma_ns,
+        link.delay_max_ns,
+        link.delay_uncertainty_ns,
+        link.loss_source,
+        link.buffer_occupancy_frames,
     )
 
 
@@ -264,15 +241,30 @@ def _link_in(link: _Link) -> LinkState:
 
 
 def _path_out(path: PathState) -> _Path:
-    return _Path(_flow_out(path.flow), path.switches, path.delay_ns, path.bottleneck_bps, path.age_ns, path.rate_bps)
+    return _Path(
+        flow_out(path.flow),
+        path.switches,
+        path.delay_ns,
+        path.bottleneck_bps,
+        path.age_ns,
+        path.rate_bps,
+        path.delay_p50_ns,
+        path.delay_p99_ns,
+        path.loss,
+        path.samples,
+    )
 
 
 def _path_in(path: _Path) -> PathState:
     flow, *rest = msgspec.structs.astuple(path)
-    return PathState(_flow_in(flow), *rest)
+    return PathState(flow_in(flow), *rest)
 
 
 def _reporter_out(state: ReporterState) -> _Reporter:
     return _Reporter(
         state.node_id, state.hw_id, state.received, state.lost, state.late, state.duplicate, state.restarts
     )
+
+
+def _clock_out(clock: ClockState) -> _Clock:
+    return _Clock(clock.node_id, clock.group, clock.offset_ns, clock.drift_ppb, clock.uncertainty_ns)

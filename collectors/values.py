@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from ipaddress import IPv4Address, IPv6Address
 
@@ -19,6 +19,9 @@ class FlowKey:
     protocol: int
     src_port: int
     dst_port: int
+
+    def __str__(self) -> str:
+        return f"{self.src}:{self.src_port}->{self.dst}:{self.dst_port}/{self.protocol}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +50,45 @@ class HopRecord:
     packet_id: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class DropRecord:
+    """A packet that a switch dropped, by its own report; None for what the report does not say.
+
+    `reason` is a code of `dataplane.wire.drop_reasons`; `flow` is None where the packet was cut before its addresses.
+    """
+
+    received_ns: int
+    reporter_id: int
+    sequence: int
+    node_id: int
+    ingress_port: int | None
+    egress_port: int | None
+    queue_id: int | None
+    reason: int
+    flow: FlowKey | None
+    timestamp_ns: int | None = None
+
+
 class DelaySource(StrEnum):
-    """Where a link's delay comes from: stamps of both ends, hop latency plus the configured propagation, or no data."""
+    """Where a link's delay comes from.
+
+    Stamps of both ends by one clock; such stamps by two clocks whose offset was estimated; probe packets; the tail's
+    hop latency plus the configured propagation; or no data.
+    """
 
     STAMPS = "stamps"
+    CORRECTED_STAMPS = "corrected-stamps"
+    PROBES = "probes"
     HOP_LATENCY = "hop-latency"
     NOMINAL = "nominal"
+
+
+class LossSource(StrEnum):
+    """Where a loss comes from: switches' reports of drops, packets that both ends reported, or counters of ports."""
+
+    DROP_REPORTS = "drop-reports"
+    PACKET_COUNTS = "packet-counts"
+    PORT_COUNTERS = "port-counters"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +96,9 @@ class LinkState:
     """A directed link: time from arrival at its tail switch to arrival at its head, queue included.
 
     `age_ns` is None when no telemetry ever came (all figures are then the topology's nominal ones); `utilisation` is
-    a share of the rate; `loss` a share of frames, None when unknown.
+    a share of the rate; `loss` a share of frames, None when unknown. `delay_ewma_ns` weighs new samples more,
+    `delay_max_ns` is the window's greatest; `delay_uncertainty_ns` is by how much all delays may be off together, None
+    when nobody can say. `buffer_occupancy_frames` is the tail switch's, over all its ports.
     """
 
     link: LinkKey
@@ -75,6 +113,11 @@ class LinkState:
     age_ns: int | None
     samples: int
     source: DelaySource
+    delay_ewma_ns: int | None = None
+    delay_max_ns: int | None = None
+    delay_uncertainty_ns: int | None = None
+    loss_source: LossSource | None = None
+    buffer_occupancy_frames: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +125,8 @@ class PathState:
     """The switches that a flow's packets were last seen to cross, with delay (ns) and bottleneck (bit/s).
 
     `rate_bps` is what the flow sends, IP packets with their Ethernet framing, estimated from the packets that carried
-    telemetry; None while too few have.
+    telemetry; None while too few have. `delay_ns` is the mean of whole packets' delays where `samples` is not 0, else
+    the sum of the links' means; `loss` a share of packets, None when unknown.
     """
 
     flow: FlowKey
@@ -91,6 +135,10 @@ class PathState:
     bottleneck_bps: int
     age_ns: int
     rate_bps: int | None = None
+    delay_p50_ns: int | None = None
+    delay_p99_ns: int | None = None
+    loss: float | None = None
+    samples: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +155,21 @@ class ReporterState:
 
 
 @dataclass(frozen=True, slots=True)
+class ClockState:
+    """A switch's clock against that of its group's reference: reading minus the reference's, at the snapshot's time.
+
+    Clocks of one group, named by its lowest node id, are comparable; `drift_ppb` is how fast the offset grows;
+    `uncertainty_ns` bounds the error that queueing and asymmetry can explain.
+    """
+
+    node_id: int
+    group: int
+    offset_ns: int
+    drift_ppb: int
+    uncertainty_ns: int
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """The network's state at one instant; every decider takes it as an argument and keeps no other state of it."""
 
@@ -114,6 +177,7 @@ class Snapshot:
     links: Mapping[LinkKey, LinkState]
     paths: Mapping[FlowKey, PathState]
     reporters: Mapping[tuple[int, int], ReporterState]
+    clocks: Mapping[int, ClockState] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,3 +187,51 @@ class CollectorStatus:
     taken_ns: int
     counters: Mapping[str, int]
     last_problem: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReporterKey:
+    """A reporter as an event's subject."""
+
+    node_id: int
+    hw_id: int
+
+    def __str__(self) -> str:
+        return f"node {self.node_id} hw {self.hw_id}"
+
+
+Subject = LinkKey | FlowKey | ReporterKey
+"""What an event is about."""
+
+
+class Phase(StrEnum):
+    """Whether an event tells that something began or that it ended."""
+
+    RAISED = "raised"
+    CLEARED = "cleared"
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """One figure of the event's subject, as it was at a time: what the rule saw, and what stood beside it."""
+
+    time_ns: int
+    figure: str
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A rule's verdict on one figure of one subject; `evidence` oldest first, the rule's own figure among it.
+
+    `threshold` is what `value` crossed: the rule's limit, its clear limit, or a change point's level before the change.
+    """
+
+    time_ns: int
+    rule: str
+    subject: Subject
+    figure: str
+    value: float
+    threshold: float
+    phase: Phase
+    evidence: tuple[Evidence, ...] = ()

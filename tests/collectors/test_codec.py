@@ -11,12 +11,15 @@ from hypothesis import strategies as st
 
 from collectors import codec
 from collectors.errors import FeedError
+from collectors.messages import VERSION
 from collectors.values import (
+    ClockState,
     CollectorStatus,
     DelaySource,
     FlowKey,
     HopRecord,
     LinkState,
+    LossSource,
     PathState,
     ReporterState,
     Snapshot,
@@ -29,10 +32,17 @@ MAYBE = st.none() | NUMBER
 FLOWS = st.builds(FlowKey, st.ip_addresses(), st.ip_addresses(), st.integers(0, 255), SMALL, SMALL)
 KEYS = st.builds(LinkKey, st.text(max_size=5), st.text(max_size=5))
 RATIO = st.floats(0, 1)
+MAYBE_RATIO = st.none() | RATIO
 LINKS = st.builds(
-    LinkState, KEYS, *[NUMBER] * 4, RATIO, RATIO, NUMBER, st.none() | RATIO, MAYBE, NUMBER, st.sampled_from(DelaySource)
+    LinkState,
+    *(KEYS, *[NUMBER] * 4, RATIO, RATIO, NUMBER, MAYBE_RATIO, MAYBE, NUMBER, st.sampled_from(DelaySource)),
+    *(*[MAYBE] * 3, st.none() | st.sampled_from(LossSource), MAYBE_RATIO),
 )
-PATHS = st.builds(PathState, FLOWS, st.lists(st.text(max_size=4), max_size=4).map(tuple), NUMBER, NUMBER, NUMBER)
+PATHS = st.builds(
+    PathState,
+    *(FLOWS, st.lists(st.text(max_size=4), max_size=4).map(tuple), *[NUMBER] * 3, *[MAYBE] * 3, MAYBE_RATIO, NUMBER),
+)
+CLOCKS = st.builds(ClockState, NUMBER, NUMBER, *[st.integers(-(2**63), 2**63 - 1)] * 2, NUMBER)
 REPORTERS = st.builds(ReporterState, *[NUMBER] * 7)
 RECORDS = st.builds(HopRecord, NUMBER, FLOWS, NUMBER, NUMBER, SMALL, MAYBE, NUMBER, *[MAYBE] * 8, NUMBER)
 
@@ -42,15 +52,26 @@ def test_records_survive(records: list[HopRecord]) -> None:
     assert codec.decode_records(codec.encode_records(records)) == tuple(records)
 
 
-@given(NUMBER, st.lists(LINKS, max_size=4), st.lists(PATHS, max_size=4), st.lists(REPORTERS, max_size=4))
+@given(
+    NUMBER,
+    st.lists(LINKS, max_size=4),
+    st.lists(PATHS, max_size=4),
+    st.lists(REPORTERS, max_size=4),
+    st.lists(CLOCKS, max_size=3),
+)
 def test_snapshots_survive(
-    taken_ns: int, links: list[LinkState], paths: list[PathState], reporters: list[ReporterState]
+    taken_ns: int,
+    links: list[LinkState],
+    paths: list[PathState],
+    reporters: list[ReporterState],
+    clocks: list[ClockState],
 ) -> None:
     snapshot = Snapshot(
         taken_ns,
         {link.link: link for link in links},
         {path.flow: path for path in paths},
         {(state.node_id, state.hw_id): state for state in reporters},
+        {clock.node_id: clock for clock in clocks},
     )
     assert codec.decode_snapshot(codec.encode_snapshot(snapshot)) == snapshot
 
@@ -67,6 +88,7 @@ def test_every_field_of_a_value_is_in_its_message() -> None:
         (HopRecord, codec._Record),
         (PathState, codec._Path),
         (ReporterState, codec._Reporter),
+        (ClockState, codec._Clock),
         (CollectorStatus, codec._Status),
         (Snapshot, codec._Snapshot),
     ):
@@ -83,14 +105,15 @@ def test_requests_survive_and_intervals_have_bounds() -> None:
 
 
 def test_another_version_is_a_clear_error_whatever_its_body() -> None:
-    message = msgspec.msgpack.encode((2, {"a": [1]}))
+    message = msgspec.msgpack.encode((3, {"a": [1]}))
     for decode in (codec.decode_snapshot, codec.decode_records, codec.decode_status, codec.decode_watch):
-        with pytest.raises(FeedError, match="the peer speaks version 2, this side 1: update one of the two"):
+        with pytest.raises(FeedError, match="the peer speaks version 3, this side 2: update one of the two"):
             decode(message)
 
 
 def test_an_address_of_odd_length_is_a_clear_error() -> None:
-    message = msgspec.msgpack.encode((1, (0, [], [((b"abc", b"abcd", 1, 2, 3), [], 1, 2, 3, None)], [])))
+    flow = (b"abc", b"abcd", 1, 2, 3)
+    message = msgspec.msgpack.encode((VERSION, (0, [], [(flow, [], 1, 2, 3, *[None] * 4, 0)], [], [])))
     with pytest.raises(FeedError, match="3 bytes is neither IPv4 nor IPv6"):
         codec.decode_snapshot(message)
 

@@ -120,7 +120,7 @@ def test_a_request_of_another_version_is_refused_in_words(address: str) -> None:
             with pytest.raises(grpc.aio.AioRpcError) as caught:
                 await channel.unary_unary(f"/{SERVICE}/Status", None, None)(request)
             assert caught.value.code() is grpc.StatusCode.FAILED_PRECONDITION
-            assert "the peer speaks version 9, this side 1" in (caught.value.details() or "")
+            assert "the peer speaks version 9, this side 2" in (caught.value.details() or "")
 
     run(scenario)
 

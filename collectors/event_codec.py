@@ -1,0 +1,154 @@
+"""Events and drops to bytes for the feed; framing as `collectors.messages` has it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from collectors.messages import FlowRow, flow_in, flow_out, pack, unpack
+from collectors.values import DropRecord, Event, Evidence, FlowKey, Phase, ReporterKey, Subject
+from dataplane.fabric.topology import LinkKey
+
+
+class _LinkSubject(msgspec.Struct, array_like=True, frozen=True, tag="link"):
+    src: str
+    dst: str
+
+
+class _FlowSubject(msgspec.Struct, array_like=True, frozen=True, tag="flow"):
+    flow: FlowRow
+
+
+class _ReporterSubject(msgspec.Struct, array_like=True, frozen=True, tag="reporter"):
+    node_id: int
+    hw_id: int
+
+
+_Subject = _LinkSubject | _FlowSubject | _ReporterSubject
+
+
+class _Evidence(msgspec.Struct, array_like=True, frozen=True):
+    time_ns: int
+    figure: str
+    value: float
+
+
+class _Event(msgspec.Struct, array_like=True, frozen=True):
+    time_ns: int
+    rule: str
+    subject: _Subject
+    figure: str
+    value: float
+    threshold: float
+    phase: Phase
+    evidence: list[_Evidence]
+
+
+class _Drop(msgspec.Struct, array_like=True, frozen=True):
+    received_ns: int
+    reporter_id: int
+    sequence: int
+    node_id: int
+    ingress_port: int | None
+    egress_port: int | None
+    queue_id: int | None
+    reason: int
+    flow: FlowRow | None
+    timestamp_ns: int | None
+
+
+def encode_events(events: Sequence[Event]) -> bytes:
+    """Return events as a message."""
+    return pack([_event_out(event) for event in events])
+
+
+def decode_events(message: bytes) -> tuple[Event, ...]:
+    """Return the events of a message; raise FeedError for another version or layout."""
+    return tuple(_event_in(event) for event in unpack(message, list[_Event]))
+
+
+def encode_drops(drops: Sequence[DropRecord]) -> bytes:
+    """Return drop records as a message."""
+    return pack([_drop_out(drop) for drop in drops])
+
+
+def decode_drops(message: bytes) -> tuple[DropRecord, ...]:
+    """Return the drop records of a message; raise FeedError for another version or layout."""
+    return tuple(_drop_in(drop) for drop in unpack(message, list[_Drop]))
+
+
+def _subject_out(subject: Subject) -> _Subject:
+    match subject:
+        case LinkKey(src, dst):
+            return _LinkSubject(src, dst)
+        case ReporterKey(node_id, hw_id):
+            return _ReporterSubject(node_id, hw_id)
+        case FlowKey():
+            return _FlowSubject(flow_out(subject))
+
+
+def _subject_in(subject: _Subject) -> Subject:
+    match subject:
+        case _LinkSubject():
+            return LinkKey(subject.src, subject.dst)
+        case _ReporterSubject():
+            return ReporterKey(subject.node_id, subject.hw_id)
+        case _FlowSubject():
+            return flow_in(subject.flow)
+
+
+def _event_out(event: Event) -> _Event:
+    return _Event(
+        event.time_ns,
+        event.rule,
+        _subject_out(event.subject),
+        event.figure,
+        event.value,
+        event.threshold,
+        event.phase,
+        [_Evidence(row.time_ns, row.figure, row.value) for row in event.evidence],
+    )
+
+
+def _event_in(event: _Event) -> Event:
+    return Event(
+        event.time_ns,
+        event.rule,
+        _subject_in(event.subject),
+        event.figure,
+        event.value,
+        event.threshold,
+        event.phase,
+        tuple(Evidence(row.time_ns, row.figure, row.value) for row in event.evidence),
+    )
+
+
+def _drop_out(drop: DropRecord) -> _Drop:
+    return _Drop(
+        drop.received_ns,
+        drop.reporter_id,
+        drop.sequence,
+        drop.node_id,
+        drop.ingress_port,
+        drop.egress_port,
+        drop.queue_id,
+        drop.reason,
+        None if drop.flow is None else flow_out(drop.flow),
+        drop.timestamp_ns,
+    )
+
+
+def _drop_in(drop: _Drop) -> DropRecord:
+    return DropRecord(
+        drop.received_ns,
+        drop.reporter_id,
+        drop.sequence,
+        drop.node_id,
+        drop.ingress_port,
+        drop.egress_port,
+        drop.queue_id,
+        drop.reason,
+        None if drop.flow is None else flow_in(drop.flow),
+        drop.timestamp_ns,
+    )

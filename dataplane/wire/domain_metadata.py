@@ -1,0 +1,51 @@
+"""Domain specific metadata: what the 16 bits of a domain's bitmap mean (INT v2.1, sections 5.8 and 5.9).
+
+The wire does not say how long a bit's metadata is, nor who inserts it: an INT domain defines both. Bit 0 is the most
+significant. Source-only (MD) and source-inserted (MX) bits are written by the source, the others by every hop.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from dataplane.errors import WireError
+
+HEADER: Final = "domain metadata"
+
+
+@dataclass(frozen=True, slots=True)
+class Domain:
+    """An INT domain; `words` has, for each bit from the most significant on, how many words it stands for (0: none).
+
+    `source_bits` are those that the source alone writes: "source-only" in MD, "source-inserted" in MX.
+    """
+
+    domain_id: int
+    words: tuple[int, ...]
+    source_bits: int = 0
+
+    def hop_words(self, bits: int) -> int:
+        """Return how many words each hop writes for a bitmap, and so what the domain adds to HopML."""
+        return self._count(bits & ~self.source_bits)
+
+    def source_words(self, bits: int) -> int:
+        """Return how many words the source writes besides: the delta of its hop in MD, the header's tail in MX."""
+        return self._count(bits & self.source_bits)
+
+    def split(self, bits: int, data: bytes) -> dict[int, bytes]:
+        """Return the metadata of each set bit, in bit order; raise WireError unless `data` is exactly what they ask."""
+        found: dict[int, bytes] = {}
+        at = 0
+        for number, words in self._set(bits):
+            found[number] = data[at : at + 4 * words]
+            at += 4 * words
+        if at != len(data):
+            raise WireError(HEADER, f"{len(data)} bytes are not the {at} of domain {self.domain_id:#06x}'s bits")
+        return found
+
+    def _count(self, bits: int) -> int:
+        return sum(words for _, words in self._set(bits))
+
+    def _set(self, bits: int) -> list[tuple[int, int]]:
+        return [(number, words) for number, words in enumerate(self.words) if bits & 0x8000 >> number and words]

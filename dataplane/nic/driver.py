@@ -133,7 +133,7 @@ class DriverThread:
         return ThreadStatistics(
             tuple(number for number, _ in self._queues),
             *(counts.received, counts.received_bytes, counts.handed_out, counts.called),
-            *(counts.dropped_by_rule, counts.not_handed_out, state.sent),
+            *(counts.dropped_by_rule, counts.closing, counts.not_handed_out, state.sent),
             *(state.polls, state.empty_polls, state.pauses, state.wakeups, state.interrupts),
             self._read_cpu_ns() / _NS_PER_S,
             *(state.pacer[0].batch, state.pacer[0].pause_ns / _NS_PER_US, bool(state.is_waiting)),

@@ -37,6 +37,7 @@ class Counts(Struct):
     handed_out: u64
     called: u64
     dropped_by_rule: u64
+    closing: u64  # for functions that were not called any more
     not_handed_out: u64  # for a reason that the packet manager counts
 
 

@@ -19,7 +19,7 @@ from dataplane.nic.port import (
 )
 from dataplane.nic.queue import PortQueue
 
-RULE, NO_CONSUMER = "rule", "no_consumer"
+RULE, CLOSING, NO_CONSUMER = "rule", "closing", "no_consumer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +69,12 @@ class QueueStatistics:
 class ThreadStatistics:
     """What one driver thread has done.
 
-    A frame that it received was handed out, given to a function, dropped by a rule, or not handed out for a reason that
-    the packet manager counts: the four add up, also while the thread runs. polls: looks at the queues. pauses: sleeps
-    between two polls, ended by the clock. wakeups: returns from waits for something to happen; interrupts: those that
-    the device ended. cpu_seconds: in user and kernel mode. batch, pause_us: frames asked for at a time, and the pause
-    between polls, at present. is_waiting: it sleeps until something happens.
+    A frame that it received was handed out, given to a function, dropped by a rule, not given to a function because the
+    Nic was closing, or not handed out for a reason that the packet manager counts: they add up, also while the thread
+    runs. polls: looks at the queues. pauses: sleeps between two polls, ended by the clock. wakeups: returns from waits
+    for something to happen; interrupts: those that the device ended. cpu_seconds: in user and kernel mode. batch,
+    pause_us: frames asked for at a time, and the pause between polls, at present. is_waiting: it sleeps until something
+    happens.
     """
 
     queues: tuple[int, ...]
@@ -82,6 +83,7 @@ class ThreadStatistics:
     handed_out: int
     called: int
     dropped_by_rule: int
+    closing: int
     not_handed_out: int
     sent: int
     polls: int
@@ -129,6 +131,7 @@ class NicStatistics:
         """Return frames that were received and dropped, by reason."""
         return {
             RULE: sum(thread.dropped_by_rule for thread in self.threads),
+            CLOSING: sum(thread.closing for thread in self.threads),
             NO_CONSUMER: self.manager.no_consumer,
             RESERVE_SPENT: self.manager.dropped(RESERVE_SPENT),
             QUEUE_FULL: self.manager.dropped(QUEUE_FULL),

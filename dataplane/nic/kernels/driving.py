@@ -117,6 +117,7 @@ def settle_burst(driver: DriverState, count: u32) -> None:
     called: u64 = 0
     handed_out: u64 = 0
     dropped: u64 = 0
+    closing: u64 = 0
     verdict = driver.verdict[0]
     stamp = driver.stamp[0]
     i: u32 = 0
@@ -128,8 +129,12 @@ def settle_burst(driver: DriverState, count: u32) -> None:
         nbytes += as_u64(length)
         classify(driver.classifier, frame, length, stamp.queue, verdict)
         if verdict.action == ActionKind.CALL:
-            invoke(FrameFunction, verdict.function, verdict.context, address(frame), length, address(verdict))
-            called += 1
+            # A function may be slow: a thread that is to stop does not call it for the rest of a burst.
+            if load_acquire(driver.stop) == 0:
+                invoke(FrameFunction, verdict.function, verdict.context, address(frame), length, address(verdict))
+                called += 1
+            else:
+                closing += 1
         elif verdict.action == ActionKind.DROP:
             dropped += 1
         else:
@@ -146,7 +151,8 @@ def settle_burst(driver: DriverState, count: u32) -> None:
     counts.called += called
     counts.handed_out += handed_out
     counts.dropped_by_rule += dropped
-    counts.not_handed_out += as_u64(count) - called - handed_out - dropped
+    counts.closing += closing
+    counts.not_handed_out += as_u64(count) - called - handed_out - dropped - closing
     store_release(counts.version, counts.version + 1)
 
 
@@ -218,6 +224,7 @@ def read_counts(driver: DriverState, read_into: Counts) -> None:
         read_into.called = counts.called
         read_into.handed_out = counts.handed_out
         read_into.dropped_by_rule = counts.dropped_by_rule
+        read_into.closing = counts.closing
         read_into.not_handed_out = counts.not_handed_out
         fence()
         if (version & 1) == 0 and load_acquire(counts.version) == version:

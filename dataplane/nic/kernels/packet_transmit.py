@@ -95,6 +95,7 @@ def flush_packet(queue: PacketQueue) -> u32:
     """Ask the kernel to send what is ready; return how many frames it took."""
     taken: u32 = 0
     kicks: u32 = 0
+    stale: bool = True
     while queue.tx_pending + queue.tx_voided > 0 and kicks < MOST_KICKS:
         kicks += 1
         sent: i64 = send(queue.fd, array_at(u8, 0), 0, MSG_DONTWAIT)
@@ -106,6 +107,10 @@ def flush_packet(queue: PacketQueue) -> u32:
         if error == 0:
             queue.down = 0
             break
+        if means_down(error) and stale:
+            # A link that went down and came back leaves its error on the socket, for the first call to find.
+            stale = False
+            continue
         if means_down(error):
             queue.down = 1
             queue.tx_down += as_u64(void_pending(queue, queue.tx_pending))

@@ -100,6 +100,17 @@ def test_a_cable_that_is_loose_at_the_other_end(cable: Cable) -> None:
 
 
 @every_kind
+def test_a_link_that_was_down_for_a_while_costs_no_frame_afterwards(cable: Cable, kind: PortKind) -> None:
+    with cable.open("here", kind) as here, cable.open("there", kind) as there:
+        cable.change("here", state="down")
+        cable.change("here", state="up")
+        wait_until(lambda: here.has_link)
+        assert here.send([FRAME] * 20) == 20
+        assert receive(there, 20) == [FRAME] * 20
+        assert not sum(here.read_counters().drops.values())
+
+
+@every_kind
 def test_a_namespace_whose_name_goes_stays_while_its_port_is_open(cable: Cable, kind: PortKind) -> None:
     with cable.open("here", kind) as here, cable.open("there", kind) as there:
         namespaces.remove(cable.namespace)

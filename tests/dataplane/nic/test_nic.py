@@ -98,7 +98,7 @@ def test_every_way_of_a_frame_is_counted(ends: tuple[NicPort, NicPort]) -> None:
         statistics = nic.read_statistics()
     assert (statistics.received, statistics.received_bytes) == (20, 20 * 60)
     assert (statistics.handed_out, statistics.called) == (4, 3)
-    assert statistics.dropped == {"rule": 6, "no_consumer": 5, "reserve_spent": 2, "queue_full": 0}
+    assert statistics.dropped == {"rule": 6, "closing": 0, "no_consumer": 5, "reserve_spent": 2, "queue_full": 0}
     assert_adds_up(statistics)
     assert (statistics.polls, statistics.empty_polls) == (3, 1)
 
@@ -114,7 +114,8 @@ def test_what_is_counted_stays_after_consumers_left_and_the_nic_is_closed(ends: 
     far.send([udp(1)] * 5)
     nic.step(2)
     assert_adds_up(nic.read_statistics())
-    assert nic.read_statistics().dropped == {"rule": 0, "no_consumer": 5, "reserve_spent": 0, "queue_full": 3}
+    dropped = {"rule": 0, "closing": 0, "no_consumer": 5, "reserve_spent": 0, "queue_full": 3}
+    assert nic.read_statistics().dropped == dropped
     nic.close()
     nic.close()
     assert_adds_up(nic.read_statistics())

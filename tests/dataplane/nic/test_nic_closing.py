@@ -104,6 +104,25 @@ def test_a_nic_may_be_read_while_it_is_closed(cable: Cable, kind: PortKind) -> N
         assert errors == []
 
 
+def test_a_slow_function_is_not_called_for_the_rest_of_a_burst_once_the_nic_closes() -> None:
+    here, there = memory_pair()
+    called = threading.Event()
+
+    def be_slow(_frame: bytes, _verdict: FlowVerdict) -> None:
+        called.set()
+        wait_until(lambda: nic._driver.threads[0].state.stop == 1)
+
+    nic = open_nic(here, NicSettings())
+    nic.classifier.set_default(Call(be_slow))
+    there.send([bytes(60)] * 100)
+    assert called.wait(10)
+    nic.close()
+    statistics = nic.read_statistics()
+    assert statistics.called == 1
+    assert statistics.dropped["closing"] == statistics.received - 1
+    there.close()
+
+
 def test_a_function_that_wants_to_end_the_program_fails_like_others(caplog: pytest.LogCaptureFixture) -> None:
     def leave(frame: bytes, verdict: FlowVerdict) -> None:
         raise SystemExit(len(frame))

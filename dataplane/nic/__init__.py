@@ -11,8 +11,8 @@ Python (`receive`, `send`). There are capture files, too.
 from dataplane.nic.balance import Balance
 from dataplane.nic.connection import ConnectionInfo, ConnectionRequest
 from dataplane.nic.consumer import Consumer
-from dataplane.nic.flow_classifier import FlowClassifier
-from dataplane.nic.flow_rules import Call, Drop, FlowRule, Masked, Range, ToConsumers
+from dataplane.nic.flows.classifier import FlowClassifier
+from dataplane.nic.flows.rules import Call, Drop, FlowRule, Masked, Range, ToConsumers
 from dataplane.nic.memory_port import memory_pair
 from dataplane.nic.modes import Mode
 from dataplane.nic.nic import Nic, open_nic

@@ -14,7 +14,7 @@ from queue import SimpleQueue
 from dataplane.errors import PortError
 from dataplane.native import kernel_library, pointer_to
 from dataplane.nic.driver_state import LEAST_BATCH, MOST_BATCH, Counts, DriverState
-from dataplane.nic.flow_structures import Classifier
+from dataplane.nic.flows.structures import Classifier
 from dataplane.nic.kernels.driving import drive, read_counts, turn
 from dataplane.nic.kernels.polling import begin_pacing, pace
 from dataplane.nic.lane import ManagerThread

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from dataplane.native import Array, Inline, Struct, u8, u32, u64
-from dataplane.nic.flow_structures import Classifier
+from dataplane.nic.flows.structures import Classifier
 from dataplane.nic.lane import ManagerThread
 from dataplane.nic.structures import Bell, Stamp, Verdict
 

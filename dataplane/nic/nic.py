@@ -19,7 +19,7 @@ from dataplane.nic.connection import ConnectionInfo, ConnectionRequest, bind, de
 from dataplane.nic.consumer import Consumer
 from dataplane.nic.driver import Driver, DriverThread, Stages
 from dataplane.nic.driver_state import DriverState
-from dataplane.nic.flow_classifier import FlowClassifier
+from dataplane.nic.flows.classifier import FlowClassifier
 from dataplane.nic.layouts import field_offset
 from dataplane.nic.modes import Mode
 from dataplane.nic.nic_port import NicPort

@@ -21,8 +21,8 @@ from dataplane.native import (
     u64,
     view,
 )
-from dataplane.nic.flow_fields import KEY_WORDS
-from dataplane.nic.flow_structures import (
+from dataplane.nic.flows.fields import KEY_WORDS
+from dataplane.nic.flows.structures import (
     PLACE_MASK,
     STRIPE_BYTES,
     STRIPES,

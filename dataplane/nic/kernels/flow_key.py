@@ -1,6 +1,6 @@
-"""A frame of any length into the key that flow rules look at (dataplane/nic/flow_fields.py), and its flow's hash.
+"""A frame of any length into the key that flow rules look at (dataplane/nic/flows/fields.py), and its flow's hash.
 
-dataplane/nic/flow_reference.py is the same in plain Python. No byte at or behind `length` is read. Sources: IEEE
+dataplane/nic/flows/reference.py is the same in plain Python. No byte at or behind `length` is read. Sources: IEEE
 802.1Q, clause 9.6; RFC 791, 3.1; RFC 8200, 3 and 4; RFC 4302, 2.2; RFC 9293, 3.1.
 """
 
@@ -17,7 +17,7 @@ from dataplane.native import (
     u32,
     u64,
 )
-from dataplane.nic.flow_fields import FRAME_WORD, KEY_WORDS, MOST_EXTENSIONS, MOST_TAGS, PORTS_WORD, Layer
+from dataplane.nic.flows.fields import FRAME_WORD, KEY_WORDS, MOST_EXTENSIONS, MOST_TAGS, PORTS_WORD, Layer
 
 ETHER_IPV4 = 0x0800
 ETHER_IPV6 = 0x86DD

@@ -223,9 +223,12 @@ class LaneMachine(RuleBasedStateMachine):
     def receive_into(self, data: st.DataObject, limit: int) -> None:
         model = data.draw(st.sampled_from(self.consumers))
         rows, lengths = np.full((limit, ROW_BYTES), 0xEE, np.uint8), np.zeros(limit, np.uint32)
+        first = model.consumer._next  # each call begins with another lane, so that none starves
         count = model.consumer.receive_into(rows, lengths)
         row = 0
-        for thread, lane in enumerate(model.lanes):
+        for turn in range(len(model.lanes)):
+            thread = (first + turn) % len(model.lanes)
+            lane = model.lanes[thread]
             while lane.waiting and row < count:
                 sent = lane.waiting.popleft()
                 kept = sent.data[:ROW_BYTES]

@@ -22,7 +22,7 @@ from dataplane.nic import (
     memory_pair,
     open_nic,
 )
-from dataplane.nic.flow_rules import Action
+from dataplane.nic.flows.rules import Action
 from tests.dataplane.nic.conftest import wait_until
 from tests.dataplane.nic.test_nic import assert_adds_up, has_received, udp
 

@@ -16,10 +16,10 @@ from scapy.layers.l2 import ARP, Dot1AD, Dot1Q, Ether
 from scapy.packet import Packet
 
 from dataplane.native import kernel_library
-from dataplane.nic.flow_fields import KEY_WORDS
-from dataplane.nic.flow_reference import key_words, read_fields
+from dataplane.nic.flows.fields import KEY_WORDS
+from dataplane.nic.flows.reference import key_words, read_fields
 from dataplane.nic.kernels.flow_key import read_key
-from tests.dataplane.nic.flow_frames import frames, whole_frames
+from tests.dataplane.nic.flows.frames import frames, whole_frames
 
 PAGE = mmap.PAGESIZE
 ETHER = Ether(dst="02:00:00:00:00:02", src="02:00:00:00:00:01")

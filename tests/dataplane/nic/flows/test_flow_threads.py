@@ -33,9 +33,9 @@ from dataplane.native import (
     u64,
     view,
 )
-from dataplane.nic.flow_classifier import FlowClassifier, RuleCount
-from dataplane.nic.flow_rules import Call, Drop, FlowRule, FlowVerdict, Range
-from dataplane.nic.flow_structures import STRIPES, Classifier
+from dataplane.nic.flows.classifier import FlowClassifier, RuleCount
+from dataplane.nic.flows.rules import Call, Drop, FlowRule, FlowVerdict, Range
+from dataplane.nic.flows.structures import STRIPES, Classifier
 from dataplane.nic.kernels.classifying import classify
 from dataplane.nic.structures import ActionKind, FrameFunction, Verdict
 

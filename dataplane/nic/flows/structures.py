@@ -65,7 +65,7 @@ class FlowGroup(Struct):
     slots: u64  # address
     slot_mask: u64  # slots less one
     words: u64  # of the key that are looked at
-    key_words: Inline[u64, Literal[8]]  # which; KEY_WORDS of dataplane/nic/flow_fields.py at most
+    key_words: Inline[u64, Literal[8]]  # which; KEY_WORDS of dataplane/nic/flows/fields.py at most
     masks: Inline[u64, Literal[8]]
 
 

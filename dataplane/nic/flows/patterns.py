@@ -8,8 +8,8 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 from typing import Final
 
 from dataplane.errors import ClassifierError
-from dataplane.nic.flow_fields import FIELDS, FRAME_WORD, KEY_WORDS, FlowField, Kind, Layer
-from dataplane.nic.flow_rules import Exact, FlowRule, Masked, MatchValue, Range
+from dataplane.nic.flows.fields import FIELDS, FRAME_WORD, KEY_WORDS, FlowField, Kind, Layer
+from dataplane.nic.flows.rules import Exact, FlowRule, Masked, MatchValue, Range
 
 _LAYERS_PLACE: Final = FRAME_WORD * 64
 _TRANSPORTS: Final = Layer.UDP | Layer.TCP

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from operator import attrgetter
 
 from dataplane.native import kernel_library, sizeof
-from dataplane.nic.flow_calls import FlowCall
-from dataplane.nic.flow_patterns import Bounds, FlowPattern, words_of
-from dataplane.nic.flow_rules import MOST_U32, FlowRule
-from dataplane.nic.flow_structures import FlowGroup, FlowRecord, FlowRow, FlowTable
+from dataplane.nic.flows.calls import FlowCall
+from dataplane.nic.flows.patterns import Bounds, FlowPattern, words_of
+from dataplane.nic.flows.rules import MOST_U32, FlowRule
+from dataplane.nic.flows.structures import FlowGroup, FlowRecord, FlowRow, FlowTable
 from dataplane.nic.kernels.classifying import fill_group
 from dataplane.nic.structures import ActionKind
 

@@ -9,10 +9,10 @@ from typing import TypeAlias
 
 from hypothesis import strategies as st
 
-from dataplane.nic.flow_fields import FIELDS, Kind
-from dataplane.nic.flow_reference import FieldValue, read_fields
-from dataplane.nic.flow_rules import Action, Drop, FlowRule, Masked, MatchValue, Range, ToConsumers
-from tests.dataplane.nic.flow_frames import IPV4, IPV6
+from dataplane.nic.flows.fields import FIELDS, Kind
+from dataplane.nic.flows.reference import FieldValue, read_fields
+from dataplane.nic.flows.rules import Action, Drop, FlowRule, Masked, MatchValue, Range, ToConsumers
+from tests.dataplane.nic.flows.frames import IPV4, IPV6
 
 ADDRESSES = tuple(map(ip_address, IPV4 + IPV6))
 ACTIONS: tuple[Action, ...] = (Drop(), ToConsumers("reports"), ToConsumers("others"))

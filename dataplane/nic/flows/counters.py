@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dataplane.native import sizeof
-from dataplane.nic.flow_structures import STRIPE_BYTES, STRIPE_HITS, STRIPES, Hits
+from dataplane.nic.flows.structures import STRIPE_BYTES, STRIPE_HITS, STRIPES, Hits
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import ctypes
 import logging
 from collections.abc import Callable
 
-from dataplane.nic.flow_rules import Call, FlowVerdict
+from dataplane.nic.flows.rules import Call, FlowVerdict
 from dataplane.nic.structures import ActionKind, Verdict
 
 _FRAME_FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_uint32, ctypes.c_uint64)

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from dataplane.errors import ClassifierError
-from dataplane.nic.flow_patterns import pattern_of
-from dataplane.nic.flow_rules import Call, Drop, FlowRule, Masked, Range
+from dataplane.nic.flows.patterns import pattern_of
+from dataplane.nic.flows.rules import Call, Drop, FlowRule, Masked, Range
 
 TOO_LARGE = 1 << 32
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import TypeAlias
 
-from dataplane.nic.flow_fields import FIELDS, FRAME_WORD, KEY_WORDS, MOST_EXTENSIONS, MOST_TAGS, Layer
-from dataplane.nic.flow_rules import Exact, FlowRule, Masked, MatchValue, Range
+from dataplane.nic.flows.fields import FIELDS, FRAME_WORD, KEY_WORDS, MOST_EXTENSIONS, MOST_TAGS, Layer
+from dataplane.nic.flows.rules import Exact, FlowRule, Masked, MatchValue, Range
 
 FieldValue: TypeAlias = int | IPv4Address | IPv6Address
 

@@ -78,7 +78,7 @@ Action: TypeAlias = ToConsumers | Drop | Call
 
 @dataclass(frozen=True, slots=True)
 class FlowRule:
-    """A rule: frames that have all of `match` (names in dataplane/nic/flow_fields.py) get the action.
+    """A rule: frames that have all of `match` (names in dataplane/nic/flows/fields.py) get the action.
 
     Of the rules that match, that of the largest priority holds, the older one of two. `count` counts packets and
     bytes; `mark` goes with the packet. Raises ClassifierError for a number that does not fit (u32; u64 in `Call`).

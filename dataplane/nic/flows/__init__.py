@@ -1,0 +1,1 @@
+"""The flow classifier: rules on header fields, and what becomes of the frames that match them."""

@@ -14,6 +14,7 @@ from functools import cached_property
 from pathlib import Path
 
 from dataplane.errors import ConfigError, FabricError
+from dataplane.fabric.topology import Topology
 
 UNIT = "bit/s"
 MAX_DEMAND_BPS = 10**15
@@ -107,6 +108,22 @@ def load_yates(path: Path, nodes: Sequence[str], *, limit: int | None = None) ->
     if not found:
         raise ConfigError("has no matrix", file=str(path))
     return tuple(found)
+
+
+def gravity(topology: Topology, total_bps: float = 1e9) -> dict[tuple[str, str], float]:
+    """Return demands between all switches by the gravity model, `total_bps` in all, as (source, destination): bit/s.
+
+    A demand is in proportion to the product of its two ends' masses; a switch's mass is what its links to other
+    switches carry together: operators build the large links where the traffic is.
+    """
+    mass = dict.fromkeys(topology.switch, 0)
+    for link in topology.links:
+        if link.a.node in mass and link.b.node in mass:
+            mass[link.a.node] += link.rate_bps
+            mass[link.b.node] += link.rate_bps
+    products = {(src, dst): mass[src] * mass[dst] for src in mass for dst in mass if src != dst}
+    whole = sum(products.values())
+    return {pair: total_bps * product / whole for pair, product in products.items() if product}
 
 
 def _yates_matrix(words: Sequence[str], nodes: tuple[str, ...], file: str, line: int) -> DemandMatrix:

@@ -1,0 +1,1 @@
+"""Traffic engineering: all demands at once, split over weighted next hops."""

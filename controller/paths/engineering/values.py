@@ -1,0 +1,131 @@
+"""What traffic engineering computes with: switches and links as arrays, demands, and how traffic is split.
+
+Traffic is routed by destination switch, as the tables do it: at each switch all traffic for one destination is split
+over its links by fixed shares, whatever its source. That loses nothing: a flow of many commodities with one destination
+can be merged into one without changing the load of any link.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from controller.errors import PathError
+from dataplane.fabric.topology import LinkKey, Topology
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+Demands = Mapping[tuple[str, str], float]
+"""bit/s by (source switch, destination switch)."""
+
+
+@dataclass(frozen=True)
+class SwitchGraph:
+    """Switches and the directed links between them; arrays are by link, in the topology's order."""
+
+    switches: tuple[str, ...]
+    links: tuple[LinkKey, ...]
+    tails: IntArray
+    heads: IntArray
+    rate_bps: FloatArray
+    delay_ns: FloatArray
+
+    @classmethod
+    def of(cls, topology: Topology, without: frozenset[LinkKey] = frozenset()) -> SwitchGraph:
+        """Return a topology's graph of switches, links that are `without` left out."""
+        switches = tuple(node.name for node in topology.switches)
+        number = {name: place for place, name in enumerate(switches)}
+        kept = [
+            link
+            for key, link in topology.directed_links.items()
+            if key.src in number and key.dst in number and key not in without
+        ]
+        return cls(
+            switches,
+            tuple(link.key for link in kept),
+            np.array([number[link.tail.node] for link in kept], dtype=np.int64),
+            np.array([number[link.head.node] for link in kept], dtype=np.int64),
+            np.array([link.rate_bps for link in kept], dtype=np.float64),
+            np.array([link.delay_ns for link in kept], dtype=np.float64),
+        )
+
+    @cached_property
+    def number(self) -> dict[str, int]:
+        """Each switch's place."""
+        return {name: place for place, name in enumerate(self.switches)}
+
+    @cached_property
+    def leaving(self) -> tuple[IntArray, ...]:
+        """The links that leave each switch."""
+        return tuple(np.flatnonzero(self.tails == place) for place in range(len(self.switches)))
+
+    def demand_matrix(self, demands: Demands) -> FloatArray:
+        """Return bit/s by (source, destination); raise PathError for a switch that is not here or a negative demand."""
+        matrix = np.zeros((len(self.switches), len(self.switches)))
+        for (src, dst), rate_bps in demands.items():
+            if src not in self.number or dst not in self.number:
+                raise PathError(f"demand {src}->{dst}: one of the two is no switch of the topology")
+            if not 0 <= rate_bps < np.inf:
+                raise PathError(f"demand {src}->{dst}: {rate_bps} bit/s is not a demand")
+            if src != dst:
+                matrix[self.number[src], self.number[dst]] += rate_bps
+        return matrix
+
+
+@dataclass(frozen=True)
+class Splits:
+    """How traffic is split: `shares[destination, link]` is a link's part of what its tail has for a destination.
+
+    At each switch that can reach a destination the shares of its links add up to 1, at others and at the destination
+    itself to 0. The links with a share never make a cycle.
+    """
+
+    graph: SwitchGraph
+    shares: FloatArray
+
+    def loads_bps(self, demand: FloatArray) -> FloatArray:
+        """Return the load of each link; raise PathError if a demand has no way to its destination."""
+        loads = np.zeros(len(self.graph.links))
+        for destination in np.flatnonzero(demand.sum(axis=0)):
+            loads += self.loads_towards(int(destination), demand[:, destination])
+        return loads
+
+    def loads_towards(self, destination: int, demand_bps: FloatArray) -> FloatArray:
+        """Return the load of each link by traffic for one destination, given what enters at each switch."""
+        graph, shares = self.graph, self.shares[destination]
+        passing = demand_bps.astype(np.float64).copy()
+        passing[destination] = 0.0
+        loads = np.zeros(len(graph.links))
+        for place in self.order(destination):
+            leaving = graph.leaving[place]
+            loads[leaving] = passing[place] * shares[leaving]
+            np.add.at(passing, graph.heads[leaving], loads[leaving])
+            if place != destination and passing[place] > 0 and not shares[leaving].any():
+                src, dst = graph.switches[place], graph.switches[destination]
+                raise PathError(f"there is no way from {src} to {dst}")
+        return loads
+
+    def order(self, destination: int) -> list[int]:
+        """Return all switches so that traffic for a destination only goes on to later ones; PathError for a cycle."""
+        graph = self.graph
+        used = np.flatnonzero(self.shares[destination] > 0)
+        waiting = np.bincount(graph.heads[used], minlength=len(graph.switches))
+        ready = [int(place) for place in np.flatnonzero(waiting == 0)]
+        found: list[int] = []
+        while ready:
+            place = ready.pop()
+            found.append(place)
+            for link in graph.leaving[place]:
+                if self.shares[destination, link] > 0:
+                    head = int(graph.heads[link])
+                    waiting[head] -= 1
+                    if waiting[head] == 0:
+                        ready.append(head)
+        if len(found) != len(graph.switches):
+            raise PathError(f"the splits towards {graph.switches[destination]} make a cycle")
+        return found

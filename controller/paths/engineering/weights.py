@@ -1,0 +1,56 @@
+"""Shares of next hops as the small whole weights that an action selector takes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from controller.paths.engineering.values import Splits
+
+MAX_TOTAL = 32
+"""The weights of a group add up to this at most: `@max_group_size` in the program."""
+
+TOLERANCE = 1 / 64
+"""A smaller total is taken if it puts no share off by more than this."""
+
+
+def quantise(shares: Sequence[float], max_total: int = MAX_TOTAL, tolerance: float = TOLERANCE) -> tuple[int, ...]:
+    """Return whole weights in proportion to shares (not all 0): the smallest total that keeps within `tolerance`.
+
+    Where no total does, `max_total` is taken; then every share is off by less than 1 / `max_total` (largest remainder).
+    """
+    total = sum(shares)
+    exact = [share / total for share in shares]
+    for parts in range(1, max_total + 1):
+        weights = _largest_remainder(exact, parts)
+        if parts == max_total or _error(weights, exact) <= tolerance:
+            break
+    common = math.gcd(*weights)
+    return tuple(weight // common for weight in weights)
+
+
+def rounded(splits: Splits, max_total: int = MAX_TOTAL, tolerance: float = TOLERANCE) -> Splits:
+    """Return the splits that whole weights make; links whose weight is 0 carry nothing."""
+    graph, shares = splits.graph, np.zeros_like(splits.shares)
+    for destination in range(len(graph.switches)):
+        for leaving in graph.leaving:
+            wanted = splits.shares[destination, leaving]
+            if wanted.any():
+                weights = np.array(quantise(wanted.tolist(), max_total, tolerance), dtype=np.float64)
+                shares[destination, leaving] = weights / weights.sum()
+    return Splits(graph, shares)
+
+
+def _largest_remainder(exact: Sequence[float], parts: int) -> list[int]:
+    weights = [math.floor(share * parts) for share in exact]
+    by_remainder = sorted(range(len(exact)), key=lambda place: (weights[place] - exact[place] * parts, place))
+    for place in by_remainder[: parts - sum(weights)]:
+        weights[place] += 1
+    return weights
+
+
+def _error(weights: Sequence[int], exact: Sequence[float]) -> float:
+    total = sum(weights)
+    return max(abs(weight / total - share) for weight, share in zip(weights, exact, strict=True))

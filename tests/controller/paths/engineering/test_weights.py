@@ -1,0 +1,38 @@
+"""Whole weights from shares: small, and no farther off than stated."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controller.paths.engineering.weights import MAX_TOTAL, TOLERANCE, quantise
+
+
+@pytest.mark.parametrize(
+    ("shares", "weights"),
+    [
+        ((1.0,), (1,)),
+        ((0.5, 0.5), (1, 1)),
+        ((0.25, 0.75), (1, 3)),
+        ((1 / 3, 2 / 3), (1, 2)),
+        ((0.0, 4.0), (0, 1)),
+        ((0.996, 0.004), (1, 0)),
+        ((0.2, 0.3, 0.5), (2, 3, 5)),
+    ],
+)
+def test_shares_become_the_smallest_weights_that_are_close_enough(
+    shares: tuple[float, ...], weights: tuple[int, ...]
+) -> None:
+    assert quantise(shares) == weights
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=12).filter(lambda shares: sum(shares) > 1e-3))
+def test_no_share_is_off_by_more_than_the_bound(shares: list[float]) -> None:
+    weights = quantise(shares)
+    total = sum(weights)
+    assert 1 <= total <= MAX_TOTAL
+    worst = max(abs(weight / total - share / sum(shares)) for weight, share in zip(weights, shares, strict=True))
+    assert worst < 1 / MAX_TOTAL
+    if len(shares) == 2:
+        assert worst <= TOLERANCE + 1e-12

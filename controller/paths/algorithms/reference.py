@@ -1,0 +1,47 @@
+"""The same algorithms as the kernels have, plainly: slow, and what the kernels are tested against."""
+
+from __future__ import annotations
+
+import heapq
+
+import numpy as np
+
+from controller.paths.algorithms.costs import FORBIDDEN, UNREACHABLE, Costs
+from controller.paths.algorithms.link_table import LinkTable
+from controller.paths.algorithms.search import FoundPath
+
+
+def distances(table: LinkTable, costs: Costs, dst: int) -> Costs:
+    """Return the least cost from every switch to a destination, UNREACHABLE where no path leads there."""
+    best: dict[int, int] = {}
+    queue = [(0, dst)]
+    while queue:
+        reached, switch = heapq.heappop(queue)
+        if switch in best:
+            continue
+        best[switch] = reached
+        for row in table.entering(switch):
+            if costs[row] != FORBIDDEN:
+                heapq.heappush(queue, (reached + int(costs[row]), int(table.tail[row])))
+    return np.array([best.get(switch, UNREACHABLE) for switch in range(len(table.switches))], np.uint64)
+
+
+def path(table: LinkTable, costs: Costs, src: int, dst: int) -> FoundPath | None:
+    """Return a path of least cost, the lowest ports on ties; None where there is none."""
+    beyond = distances(table, costs, dst)
+    if beyond[src] == UNREACHABLE:
+        return None
+    rows: list[int] = []
+    switch = src
+    while switch != dst:
+        rows.append(
+            next(
+                row
+                for row in table.leaving(switch)
+                if costs[row] != FORBIDDEN
+                and beyond[table.head[row]] != UNREACHABLE
+                and int(costs[row]) + int(beyond[table.head[row]]) == int(beyond[switch])
+            )
+        )
+        switch = int(table.head[rows[-1]])
+    return FoundPath(tuple(rows), int(beyond[src]))

@@ -16,8 +16,8 @@ from dataplane.clock import Clock
 from dataplane.errors import WireError
 from dataplane.fabric.topology import Topology
 from dataplane.fabric.topology_schema import REPORT_UDP_PORT
-from dataplane.wire.inner import Marking
 from dataplane.wire.ipv4 import PROTOCOL_UDP
+from dataplane.wire.marking import Marking
 
 RecordSink = Callable[[tuple[HopRecord, ...]], None]
 

@@ -12,8 +12,9 @@ from typing import Final
 
 from collectors.values import FlowKey
 from dataplane.wire import inner, report, report_tlv
-from dataplane.wire.inner import InnerPacket, Marking
+from dataplane.wire.inner import InnerPacket
 from dataplane.wire.int_metadata import HopMetadata
+from dataplane.wire.marking import Marking
 from dataplane.wire.report import Report
 from dataplane.wire.report_group import ReportGroup
 from dataplane.wire.report_individual import InnerType, ReportType

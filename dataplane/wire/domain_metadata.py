@@ -12,6 +12,8 @@ from typing import Final
 from dataplane.errors import WireError
 
 HEADER: Final = "domain metadata"
+SEQUENCE: Final = 0x8000
+FORWARDING: Final = 0x4000
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,3 +51,8 @@ class Domain:
 
     def _set(self, bits: int) -> list[tuple[int, int]]:
         return [(number, words) for number, words in enumerate(self.words) if bits & 0x8000 >> number and words]
+
+
+FABRIC: Final = Domain(0x4D52, (1, 1), source_bits=SEQUENCE)
+"""Our P4 program's domain. SEQUENCE, from the source: its count of marked packets. FORWARDING, from every hop:
+decision8 (1 flow path, 2 destination path, 3 route), TTL8 as it left the hop, 16 zero bits."""

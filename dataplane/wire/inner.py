@@ -1,30 +1,39 @@
-"""The truncated packet inside a telemetry report: whose flow it is, and the INT-MD stack it carries.
+"""The truncated packet inside a telemetry report: whose flow it is, and the INT headers it carries.
 
-IP header with options or extension headers, TCP or UDP header with options, then, where the packet is marked, INT shim,
-INT-MD header and stack (INT v2.1, section 5.7.2). The packet may end anywhere behind what is needed for that.
+IP header with options or extension headers, TCP or UDP header with options, a tunnel's header; then, where the packet
+is marked, INT (`inner_int`). The packet may end anywhere behind what is needed for that.
+
+Whose flow: the packet's as its source sent it. What an INT source put in front (a UDP header with NPT 2, a GRE header
+with G) is looked through; a tunnel that was there before is the flow itself, since that is what switches route.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from dataplane.errors import WireError
-from dataplane.wire import ethernet, int_md, int_shim, ipv4, ipv6, tcp, udp, vlan
-from dataplane.wire.checksum import ones_complement_sum
+from dataplane.wire import ethernet, inner_int, ipv4, ipv6, probe_marker, tcp, udp, vlan
+from dataplane.wire.domain_metadata import FABRIC, SEQUENCE
 from dataplane.wire.ethernet import ETHER_IPV4, ETHER_IPV6, ETHER_VLAN
 from dataplane.wire.fields import IpAddress, need
+from dataplane.wire.gre import PROTOCOL_GRE
+from dataplane.wire.inner_int import VXLAN_UDP_PORT, IntPart, Shim
 from dataplane.wire.int_md import IntMd
 from dataplane.wire.int_metadata import HopMetadata
-from dataplane.wire.int_shim import IntShim, IntType, NextProtocol
+from dataplane.wire.int_mx import IntMx
+from dataplane.wire.int_shim import IntShim, NextProtocol
+from dataplane.wire.int_shim_gre import ETHER_BRIDGED, GreShim
+from dataplane.wire.int_shim_vxlan_gpe import VxlanGpeShim
 from dataplane.wire.ipv4 import PROTOCOL_TCP, PROTOCOL_UDP
+from dataplane.wire.marking import UNMARKED, Marking
 from dataplane.wire.tcp import Tcp
 from dataplane.wire.udp import Udp
 
 HEADER: Final = "inner packet"
 
-INT_DSCP: Final = 0x17
-"""The DSCP by which our programs mark INT packets, the specification's example value."""
+_PROTOCOL_IPV4: Final = 4
+_PROTOCOL_IPV6: Final = 41
 
 # IPv6 extension headers that may stand before TCP or UDP (RFC 8200, section 4.1); all but the fragment header have
 # their length, in 8 bytes without the first 8, in the second byte.
@@ -33,19 +42,12 @@ _FRAGMENT: Final = 44
 
 
 @dataclass(frozen=True, slots=True)
-class Marking:
-    """How an INT domain marks its packets (INT v2.1, section 5.7.2): DSCP and UDP destination port, None for unused."""
-
-    dscp: int | None = INT_DSCP
-    udp_port: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class InnerPacket:
     """The original packet's 5-tuple (ports 0 where there are none) and its INT stack, newest hop first.
 
     `packet_id` tells packets of a flow apart and is the same at every hop, in 63 bits: IPv4 identification (low 15),
-    TCP sequence number (32), L4 checksum without what INT headers add to it (16); 0 for what the packet lacks.
+    TCP sequence number, or that which our domain's MX source inserted in a UDP packet (32), L4 checksum as the source
+    sent it (16); 0 for what the packet lacks.
     `ip_bytes` is the whole IP packet's length without INT's headers, as the IP header has it.
     """
 
@@ -56,9 +58,10 @@ class InnerPacket:
     dst_port: int
     packet_id: int
     ip_bytes: int
-    shim: IntShim | None = None
+    shim: Shim | None = None
     int_md: IntMd | None = None
     hops: tuple[HopMetadata, ...] = ()
+    int_mx: IntMx | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +78,10 @@ class _Network:
     has_ports: bool
 
 
-def decode_ethernet(data: bytes, marking: Marking) -> InnerPacket:
+def decode_ethernet(data: bytes, marking: Marking, offset: int = 0) -> InnerPacket:
     """Return a truncated frame's flow and hops; raise WireError when it is malformed or not IP."""
-    link = ethernet.decode(data)
-    offset, ether_type = link.size, link.ether_type
+    link = ethernet.decode(data, offset)
+    offset, ether_type = offset + link.size, link.ether_type
     if ether_type == ETHER_VLAN:
         tag = vlan.decode(data, offset)
         offset, ether_type = offset + tag.size, tag.ether_type
@@ -115,50 +118,107 @@ def decode_ipv6(data: bytes, marking: Marking, offset: int = 0) -> InnerPacket:
 
 
 def _decode_transport(data: bytes, network: _Network, marking: Marking) -> InnerPacket:
-    src, dst, protocol, at = network.src, network.dst, network.protocol, network.payload_at
+    protocol, at = network.protocol, network.payload_at
+    if network.has_ports and protocol == PROTOCOL_GRE and marking.gre_protocol is not None:
+        return _with_gre(data, network, inner_int.behind_gre(data, at, marking.gre_protocol))
     if not network.has_ports or protocol not in (PROTOCOL_TCP, PROTOCOL_UDP):
-        return InnerPacket(src, dst, protocol, 0, 0, _packet_id(network.identification), network.ip_bytes)
+        return _plain(network, None)
     header = _transport(data, protocol, at)
-    by_port = protocol == PROTOCOL_UDP and header.dst_port == marking.udp_port
-    if not by_port and network.dscp != marking.dscp:
-        packet_id = _packet_id(network.identification, header)
-        return InnerPacket(src, dst, protocol, header.src_port, header.dst_port, packet_id, network.ip_bytes)
-    int_at = at + header.size
-    shim, int_header, hops, after = _decode_int(data, int_at)
-    src_port, dst_port = header.src_port, header.dst_port
-    packet_id = _packet_id(network.identification, header, data[int_at:after])
-    if shim.next_protocol is NextProtocol.UDP_PAYLOAD:
-        dst_port = shim.original_udp_port
-    elif shim.next_protocol is NextProtocol.NEW_UDP:
-        protocol, src_port, dst_port = shim.original_protocol, 0, 0
-        if protocol in (PROTOCOL_TCP, PROTOCOL_UDP):
-            original = _transport(data, protocol, after)
-            src_port, dst_port = original.src_port, original.dst_port
-            packet_id = _packet_id(network.identification, original)
-    ip_bytes = max(0, network.ip_bytes - (after - int_at))
-    return InnerPacket(src, dst, protocol, src_port, dst_port, packet_id, ip_bytes, shim, int_header, hops)
+    part = _find_int(data, network, header, marking)
+    if part is None:
+        return _plain(network, header)
+    if isinstance(part.shim, IntShim) and part.shim.next_protocol is NextProtocol.NEW_UDP:
+        return _with_new_udp(data, network, part, part.shim.original_protocol)
+    return _with_int(data, network, header, part)
+
+
+def _find_int(data: bytes, network: _Network, header: Tcp | Udp, marking: Marking) -> IntPart | None:
+    at = network.payload_at + header.size
+    udp_port = header.dst_port if isinstance(header, Udp) else None
+    if udp_port is not None and udp_port == marking.udp_port:
+        return inner_int.behind_transport(data, at)
+    if probe_marker.is_at(data, at, marking.probe_marker):
+        return inner_int.behind_transport(data, at, marker=True)
+    if marking.marks_dscp(network.dscp):
+        return inner_int.behind_transport(data, at)
+    if udp_port is not None and udp_port == marking.vxlan_gpe_port:
+        return inner_int.behind_vxlan(data, at)
+    if udp_port is not None and udp_port == marking.geneve_port:
+        return inner_int.in_geneve(data, at)
+    return None
+
+
+def _plain(network: _Network, header: Tcp | Udp | None) -> InnerPacket:
+    src_port, dst_port = (header.src_port, header.dst_port) if header else (0, 0)
+    packet_id = _packet_id(network.identification, header, header.checksum if header else 0)
+    return InnerPacket(network.src, network.dst, network.protocol, src_port, dst_port, packet_id, network.ip_bytes)
+
+
+def _with_int(data: bytes, network: _Network, header: Tcp | Udp, part: IntPart) -> InnerPacket:
+    """Return a packet with INT in its L4 payload: the port that the source changed, and the checksum, as they were."""
+    dst_port = header.dst_port
+    if isinstance(header, Udp) and isinstance(part.shim, IntShim):
+        changed = part.shim.next_protocol is NextProtocol.UDP_PAYLOAD
+        dst_port = part.shim.original_udp_port if changed else dst_port
+    elif isinstance(part.shim, VxlanGpeShim) and part.shim.was_vxlan:
+        dst_port = VXLAN_UDP_PORT
+    checksum = header.checksum
+    if checksum:
+        # A checksum is minus the sum of everything; the length is in the pseudo header and in UDP's own.
+        lengths = part.size * (2 if isinstance(header, Udp) else 1)
+        checksum = (checksum + part.total_sum(data) + lengths + header.dst_port - dst_port) % 0xFFFF
+    packet_id = _packet_id(network.identification, header, checksum) | _source_sequence(header, part) << 16
+    size = max(0, network.ip_bytes - part.size)
+    src, dst, protocol = network.src, network.dst, network.protocol
+    bare = InnerPacket(src, dst, protocol, header.src_port, dst_port, packet_id, size)
+    return _carrying(bare, part)
+
+
+def _with_new_udp(data: bytes, network: _Network, part: IntPart, protocol: int) -> InnerPacket:
+    """Return the packet that INT and its UDP header were put into: what stands behind them."""
+    if protocol == _PROTOCOL_IPV4:
+        return _carrying(decode_ipv4(data, UNMARKED, part.end), part)
+    if protocol == _PROTOCOL_IPV6:
+        return _carrying(decode_ipv6(data, UNMARKED, part.end), part)
+    size = max(0, network.ip_bytes - udp.SIZE - part.size)
+    original = replace(network, protocol=protocol, payload_at=part.end, ip_bytes=size)
+    return _carrying(_decode_transport(data, original, UNMARKED), part)
+
+
+def _with_gre(data: bytes, network: _Network, part: IntPart | None) -> InnerPacket:
+    if part is None:
+        return _plain(network, None)
+    found = _behind_inserted_gre(data, part)
+    size = max(0, network.ip_bytes - part.size)
+    return _carrying(found or replace(_plain(network, None), ip_bytes=size), part)
+
+
+def _behind_inserted_gre(data: bytes, part: IntPart) -> InnerPacket | None:
+    """Return the packet that the INT source put GRE in front of, None when there was GRE before or the rest is cut."""
+    if not isinstance(part.shim, GreShim) or not part.shim.gre_inserted:
+        return None
+    decode = {ETHER_IPV4: decode_ipv4, ETHER_IPV6: decode_ipv6, ETHER_BRIDGED: decode_ethernet}
+    try:
+        return decode[part.shim.next_protocol](data, UNMARKED, part.end)
+    except (KeyError, WireError):
+        return None
+
+
+def _carrying(packet: InnerPacket, part: IntPart) -> InnerPacket:
+    return replace(packet, shim=part.shim, int_md=part.int_md, hops=part.hops, int_mx=part.int_mx)
 
 
 def _transport(data: bytes, protocol: int, at: int) -> Tcp | Udp:
     return tcp.decode(data, at) if protocol == PROTOCOL_TCP else udp.decode(data, at)
 
 
-def _packet_id(identification: int, header: Tcp | Udp | None = None, int_bytes: bytes = b"") -> int:
+def _packet_id(identification: int, header: Tcp | Udp | None, checksum: int) -> int:
     sequence = header.sequence if isinstance(header, Tcp) else 0
-    checksum = header.checksum if header else 0
-    if checksum:
-        # The checksum is minus the sum of everything; adding INT's bytes back leaves what the source's packet had.
-        checksum = (checksum + ones_complement_sum(int_bytes)) % 0xFFFF
     return (identification & 0x7FFF) << 48 | sequence << 16 | checksum
 
 
-def _decode_int(data: bytes, at: int) -> tuple[IntShim, IntMd | None, tuple[HopMetadata, ...], int]:
-    """Return shim, INT-MD header and hops, and where what follows them starts; other INT types have no hops."""
-    shim = int_shim.decode(data, at)
-    start, end = at + shim.size, at + shim.size + 4 * shim.length_words
-    need(int_shim.HEADER, data, start, 4 * shim.length_words)
-    if shim.int_type is not IntType.MD:
-        return shim, None, (), end
-    header = int_md.decode(data[:end], start)
-    stack_at = start + header.size
-    return shim, header, int_md.decode_stack(header, data[:end], stack_at, end - stack_at), end
+def _source_sequence(header: Tcp | Udp, part: IntPart) -> int:
+    mx = part.int_mx
+    if mx is None or isinstance(header, Tcp) or mx.domain_id != FABRIC.domain_id:
+        return 0
+    return int.from_bytes(mx.source_inserted[:4], "big") if mx.domain_instructions & SEQUENCE else 0

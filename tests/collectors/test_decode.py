@@ -12,9 +12,9 @@ from collectors import decode
 from collectors.decode import DecodedReport
 from dataplane.errors import WireError
 from dataplane.wire import report
-from dataplane.wire.inner import Marking
 from dataplane.wire.int_md import IntMd, encode_stack
 from dataplane.wire.int_metadata import HopMetadata
+from dataplane.wire.marking import Marking
 from dataplane.wire.report import Report, ReportPacket
 from dataplane.wire.report_group import ReportGroup
 from dataplane.wire.report_individual import InnerType, ReportType

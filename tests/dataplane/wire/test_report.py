@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from dataplane.errors import WireError
 from dataplane.wire import inner, report, report_group, report_individual, report_int, report_tlv
-from dataplane.wire.inner import InnerPacket, Marking
+from dataplane.wire.inner import InnerPacket
 from dataplane.wire.int_metadata import HopMetadata
 from dataplane.wire.int_shim import IntShim, IntType
+from dataplane.wire.marking import Marking
 from dataplane.wire.report import Report, ReportPacket
 from dataplane.wire.report_group import ReportGroup
 from dataplane.wire.report_individual import IndividualHeader, InnerType, ReportType

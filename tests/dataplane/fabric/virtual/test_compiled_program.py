@@ -20,6 +20,7 @@ from dataplane.fabric.topology import LinkKey, Topology
 from dataplane.fabric.topology_file import load_topology
 from dataplane.fabric.virtual import VirtualFabric
 from dataplane.wire import inner, report
+from dataplane.wire.marking import Marking
 from dataplane.wire.packet import decode_udp_frame
 
 BUILD = Path(__file__).parents[4] / "p4" / "build"
@@ -229,7 +230,7 @@ def reported_hops(frame: bytes) -> list[tuple[int, int | None, int | None, int |
     (one,) = packet.reports
     assert one.main is not None
     hops = [(packet.group.node_id, one.main.metadata)]
-    hops += [(hop.node_id or 0, hop) for hop in inner.decode_ipv4(one.inner, inner.Marking()).hops]
+    hops += [(hop.node_id or 0, hop) for hop in inner.decode_ipv4(one.inner, Marking()).hops]
     return [(node, hop.ingress_timestamp, hop.egress_timestamp, hop.hop_latency) for node, hop in hops]
 
 

@@ -72,5 +72,11 @@ class Count(StrEnum):
     FEED_BATCHES_DROPPED = "feed batches dropped"
     """Batches of records that a slow subscriber of the feed did not get."""
 
+    EVENTS = "events"
+    """Events that rules raised or cleared."""
+
+    NOT_JUDGED = "not judged"
+    """Observations that no rule judged because too many subjects were remembered."""
+
 
 Counters = Counter[str]

@@ -1,4 +1,4 @@
-"""Events and drops to bytes for the feed; framing as `collectors.messages` has it."""
+"""Events, rules and drops to bytes for the feed; framing as `collectors.messages` has it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 import msgspec
 
+from collectors.errors import FeedError
+from collectors.events.rules import Rule, check_names
 from collectors.messages import FlowRow, flow_in, flow_out, pack, unpack
 from collectors.values import DropRecord, Event, Evidence, FlowKey, Phase, ReporterKey, Subject
 from dataplane.fabric.topology import LinkKey
@@ -76,6 +78,32 @@ def encode_drops(drops: Sequence[DropRecord]) -> bytes:
 def decode_drops(message: bytes) -> tuple[DropRecord, ...]:
     """Return the drop records of a message; raise FeedError for another version or layout."""
     return tuple(_drop_in(drop) for drop in unpack(message, list[_Drop]))
+
+
+def encode_rules(rules: Sequence[Rule]) -> bytes:
+    """Return rules as a message."""
+    return pack(list(rules))
+
+
+def decode_rules(message: bytes) -> tuple[Rule, ...]:
+    """Return the rules of a message; raise FeedError for another version, layout, or rules that make no sense."""
+    rules = unpack(message, tuple[Rule, ...])
+    try:
+        check_names(rules)
+    except ValueError as error:
+        raise FeedError(str(error)) from error
+    return rules
+
+
+def encode_events_request(since_ns: int | None) -> bytes:
+    """Return the request for events, those kept since a time before the new ones."""
+    return pack(since_ns)
+
+
+def decode_events_request(message: bytes) -> int | None:
+    """Return since when kept events are asked for, None for none; raise FeedError for another version."""
+    since_ns: int | None = unpack(message, int | None)  # type: ignore[arg-type]  # a union is no class to mypy
+    return since_ns
 
 
 def _subject_out(subject: Subject) -> _Subject:

@@ -1,8 +1,9 @@
 """The feed from the collector to other processes: gRPC with generic handlers, messages as `collectors.codec` has them.
 
 Service millrace.collector.v1.Feed: Watch (a snapshot at an interval, the first at once), Records (batches of hop
-records as they come), Status (once). A request of another version fails with FAILED_PRECONDITION. Nothing here
-authenticates: the address is a unix socket, guarded by its folder's rights, or loopback.
+records as they come), Events (what the rules raise and clear), Rules and SetRules (those in force), Status (once). A
+request of another version fails with FAILED_PRECONDITION. Nothing here authenticates: the address is a unix socket,
+guarded by its folder's rights, or loopback.
 """
 
 from __future__ import annotations
@@ -14,13 +15,14 @@ from typing import Final, TypeVar
 import grpc
 import grpc.aio
 
-from collectors import codec
+from collectors import codec, event_codec
 from collectors.addresses import SERVER_OPTIONS, unavailable
 from collectors.collector import Collector
 from collectors.counters import Count
 from collectors.errors import CollectorError, FeedError
+from collectors.events.service import EventService
 from collectors.settings import Positive
-from collectors.values import HopRecord
+from collectors.values import Event, HopRecord
 from dataplane.config import Strict
 
 SERVICE: Final = "millrace.collector.v1.Feed"
@@ -48,8 +50,11 @@ class FeedSettings(Strict, frozen=True):
 class FeedServer:
     """Serves a collector's snapshots and records; construct and use it inside a running event loop."""
 
-    def __init__(self, collector: Collector, settings: FeedSettings | None = None) -> None:
+    def __init__(
+        self, collector: Collector, settings: FeedSettings | None = None, events: EventService | None = None
+    ) -> None:
         self._collector = collector
+        self._events = events or EventService(collector)
         self._settings = settings or FeedSettings()
         problem = unavailable(self._settings.address)
         if problem is not None:
@@ -67,6 +72,9 @@ class FeedServer:
         methods = {
             "Watch": grpc.unary_stream_rpc_method_handler(self._watch),
             "Records": grpc.unary_stream_rpc_method_handler(self._records),
+            "Events": grpc.unary_stream_rpc_method_handler(self._event_stream),
+            "Rules": grpc.unary_unary_rpc_method_handler(self._rules),
+            "SetRules": grpc.unary_unary_rpc_method_handler(self._set_rules),
             "Status": grpc.unary_unary_rpc_method_handler(self._status),
         }
         return grpc.method_handlers_generic_handler(SERVICE, methods)
@@ -88,7 +96,7 @@ class FeedServer:
     async def _records(self, request: bytes, context: _Context) -> AsyncIterator[bytes]:
         await _checked(context, codec.decode_request, request)
         queue: asyncio.Queue[tuple[HopRecord, ...]] = asyncio.Queue(self._settings.queue_batches)
-        unsubscribe = self._collector.subscribe(lambda records: self._queue(queue, records))
+        unsubscribe = self._collector.subscribe(lambda records: self._offer(queue, records))
         try:
             # The first message, without records, says that the subscription stands.
             yield codec.encode_records(())
@@ -100,11 +108,32 @@ class FeedServer:
         finally:
             unsubscribe()
 
-    def _queue(self, queue: asyncio.Queue[tuple[HopRecord, ...]], records: tuple[HopRecord, ...]) -> None:
+    async def _event_stream(self, request: bytes, context: _Context) -> AsyncIterator[bytes]:
+        since_ns = await _checked(context, event_codec.decode_events_request, request)
+        queue: asyncio.Queue[tuple[Event, ...]] = asyncio.Queue(self._settings.queue_batches)
+        unsubscribe = self._events.subscribe(lambda events: self._offer(queue, events))
+        try:
+            kept = () if since_ns is None else self._events.kept
+            # The first message, perhaps without events, says that the subscription stands.
+            yield event_codec.encode_events([event for event in kept if event.time_ns >= (since_ns or 0)])
+            while True:
+                yield event_codec.encode_events(await queue.get())
+        finally:
+            unsubscribe()
+
+    async def _rules(self, request: bytes, context: _Context) -> bytes:
+        await _checked(context, codec.decode_request, request)
+        return event_codec.encode_rules(self._events.rules)
+
+    async def _set_rules(self, request: bytes, context: _Context) -> bytes:
+        self._events.replace(await _checked(context, event_codec.decode_rules, request))
+        return event_codec.encode_rules(self._events.rules)
+
+    def _offer(self, queue: asyncio.Queue[tuple[T, ...]], batch: tuple[T, ...]) -> None:
         if queue.full():
             self._collector.counters[Count.FEED_BATCHES_DROPPED] += 1
         else:
-            queue.put_nowait(records)
+            queue.put_nowait(batch)
 
     async def _status(self, request: bytes, context: _Context) -> bytes:
         await _checked(context, codec.decode_request, request)

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from types import TracebackType
 from typing import Final
 
 import grpc
 import grpc.aio
 
-from collectors import codec
+from collectors import codec, event_codec
 from collectors.addresses import client_options, malformed
 from collectors.errors import FeedError
+from collectors.events.rules import Rule
 from collectors.feed import SERVICE
 from collectors.settings import Positive
-from collectors.values import CollectorStatus, HopRecord, Snapshot
+from collectors.values import CollectorStatus, Event, HopRecord, Snapshot
 from dataplane.config import Strict
 
 _PERMANENT: Final = frozenset(
@@ -87,14 +88,33 @@ class FeedClient:
         async for message in self._stream("Records", codec.encode_request()):
             yield codec.decode_records(message)
 
+    async def events(self, since_ns: int | None = None) -> AsyncIterator[tuple[Event, ...]]:
+        """Yield events as rules raise and clear them, for ever; first those kept since a time, if one is given.
+
+        An empty batch says that a subscription begins. After a break the same kept events may come again.
+        """
+        async for message in self._stream("Events", event_codec.encode_events_request(since_ns)):
+            yield event_codec.decode_events(message)
+
+    async def rules(self) -> tuple[Rule, ...]:
+        """Return the rules in force; raise FeedError when the collector cannot be reached."""
+        return event_codec.decode_rules(await self._call("Rules", codec.encode_request()))
+
+    async def set_rules(self, rules: Sequence[Rule]) -> None:
+        """Put these rules in force, all others away; raise FeedError when the collector does not take them."""
+        await self._call("SetRules", event_codec.encode_rules(rules))
+
     async def status(self) -> CollectorStatus:
         """Return the collector's counters; raise FeedError when it cannot be reached."""
-        call = self._open().unary_unary(f"/{SERVICE}/Status", None, None)
+        return codec.decode_status(await self._call("Status", codec.encode_request()))
+
+    async def _call(self, method: str, request: bytes) -> bytes:
+        call = self._open().unary_unary(f"/{SERVICE}/{method}", None, None)
         try:
-            message: bytes = await call(codec.encode_request())
+            message: bytes = await call(request)
         except grpc.aio.AioRpcError as error:
             raise FeedError(f"collector at {self._settings.address}: {_reason(error)}") from error
-        return codec.decode_status(message)
+        return message
 
     async def _stream(self, method: str, request: bytes) -> AsyncIterator[bytes]:
         """Yield the method's messages over as many calls as it takes."""

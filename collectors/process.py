@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from collectors.collector import Collector
+from collectors.events.rules import RuleSettings
+from collectors.events.service import EventService
 from collectors.feed import FeedServer, FeedSettings
 from collectors.receiver import ReceiverSettings, ReportReceiver
 from collectors.settings import CollectorSettings
 from collectors.stopping import stop_on_signals
 from dataplane.clock import Clock, MonotonicClock
 from dataplane.config import Strict, load
+from dataplane.errors import MillraceError
 from dataplane.fabric.topology import Topology
 from dataplane.fabric.topology_file import load_topology
 
@@ -32,23 +37,70 @@ class CollectorProcessSettings(Strict, frozen=True):
     collector: CollectorSettings = CollectorSettings()
     """How reports become the network's state."""
 
+    events: RuleSettings = RuleSettings()
+    """Which figures raise events; SIGHUP reads the rules again."""
+
+
+Reload = Callable[[], CollectorProcessSettings]
+
 
 def load_settings(path: Path) -> CollectorProcessSettings:
     """Return a settings file's content; raise ConfigError with file, line and key."""
     return load(path, CollectorProcessSettings)
 
 
-def run(settings: CollectorProcessSettings, on_ready: Callable[[str], None] | None = None) -> None:
-    """Collect until SIGINT or SIGTERM; `on_ready` gets one line: where reports come in and where the feed is."""
+def run(
+    settings: CollectorProcessSettings,
+    on_ready: Callable[[str], None] | None = None,
+    *,
+    reload: Reload | None = None,
+    on_reload: Callable[[str], None] | None = None,
+) -> None:
+    """Collect until SIGINT or SIGTERM; `on_ready` gets one line: where reports come in and where the feed is.
+
+    SIGHUP puts the rules of `reload` in force; `on_reload` gets one line, what became of that.
+    """
     topology = load_topology(settings.topology)
-    asyncio.run(_until_signalled(settings, topology, on_ready))
+    asyncio.run(_until_signalled(settings, topology, on_ready, reload, on_reload))
 
 
 async def _until_signalled(
-    settings: CollectorProcessSettings, topology: Topology, on_ready: Callable[[str], None] | None
+    settings: CollectorProcessSettings,
+    topology: Topology,
+    on_ready: Callable[[str], None] | None,
+    reload: Reload | None,
+    on_reload: Callable[[str], None] | None,
 ) -> None:
-    stop = stop_on_signals()
-    await serve(settings, topology, MonotonicClock(), stop, on_ready)
+    stop, again = stop_on_signals(), asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, again.set)
+    reloading = None if reload is None else Reloading(again, reload, on_reload)
+    await serve(settings, topology, MonotonicClock(), stop, on_ready, reloading=reloading)
+
+
+@dataclass(frozen=True, slots=True)
+class Reloading:
+    """Where new rules come from whenever `again` is set, and who is told what became of them."""
+
+    again: asyncio.Event
+    read: Reload
+    tell: Callable[[str], None] | None = None
+
+    async def run(self, events: EventService) -> None:
+        """Put the rules in force each time; rules that do not read leave those in force as they are."""
+        while True:
+            await self.again.wait()
+            self.again.clear()
+            try:
+                rules = self.read().events.rules
+            except MillraceError as error:
+                self._say(f"rules stay as they are: {error}")
+                continue
+            events.replace(rules)
+            self._say(f"{len(rules)} rules in force")
+
+    def _say(self, line: str) -> None:
+        if self.tell is not None:
+            self.tell(line)
 
 
 async def serve(
@@ -57,26 +109,40 @@ async def serve(
     clock: Clock,
     stop: asyncio.Event,
     on_ready: Callable[[str], None] | None = None,
+    *,
+    reloading: Reloading | None = None,
 ) -> None:
     """Collect until `stop` is set; raise CollectorError when the port or the feed's address cannot be had."""
     collector = Collector(topology, clock, settings.collector)
     receiver = ReportReceiver(collector, settings.receiver, clock)
+    events = EventService(collector, settings.events)
     try:
-        feed = FeedServer(collector, settings.feed)
+        feed = FeedServer(collector, settings.feed, events)
     except BaseException:
         receiver.close()
         raise
     await feed.start()
-    receiving = asyncio.create_task(receiver.run())
+    tasks = [asyncio.create_task(work) for work in _works(receiver, events, reloading)]
     stopping = asyncio.create_task(stop.wait())
     try:
         if on_ready is not None:
             on_ready(f"reports on UDP port {receiver.udp_port}, feed at {feed.address}")
-        await asyncio.wait((receiving, stopping), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((*tasks, stopping), return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for task in (receiving, stopping):
+        for task in (*tasks, stopping):
             task.cancel()
-        outcomes = await asyncio.gather(receiving, stopping, return_exceptions=True)
+        outcomes = await asyncio.gather(*tasks, stopping, return_exceptions=True)
         await feed.stop()
-    if isinstance(outcomes[0], Exception):
-        raise outcomes[0]
+    failed = next((outcome for outcome in outcomes if isinstance(outcome, Exception)), None)
+    if failed is not None:
+        raise failed
+
+
+def _works(
+    receiver: ReportReceiver, events: EventService, reloading: Reloading | None
+) -> Iterator[Coroutine[None, None, None]]:
+    """Yield what the process does at the same time; none of it ends by itself."""
+    yield receiver.run()
+    yield events.run()
+    if reloading is not None:
+        yield reloading.run(events)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from controller.cli.common import SettingsFile, log_to_stderr, ready
+from controller.cli.common import SettingsFile, log_to_stderr, ready, say
 from controller.cli.nic import nic
 from controller.cli.paths import paths
 from controller.cli.stf import stf
@@ -65,7 +65,12 @@ def collector(settings: SettingsFile) -> None:
     """Run the collector: telemetry reports in by UDP, the network's state out by its feed."""
     from collectors import process  # noqa: PLC0415
 
-    process.run(process.load_settings(settings), ready("collector"))
+    process.run(
+        process.load_settings(settings),
+        ready("collector"),
+        reload=lambda: process.load_settings(settings),
+        on_reload=say("collector"),
+    )
 
 
 @app.command()

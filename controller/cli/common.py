@@ -19,6 +19,11 @@ def ready(daemon: str) -> Callable[[str], None]:
     return lambda line: typer.echo(f"millrace {daemon}: ready: {line}", err=True)
 
 
+def say(daemon: str) -> Callable[[str], None]:
+    """Return what prints a line of a running daemon."""
+    return lambda line: typer.echo(f"millrace {daemon}: {line}", err=True)
+
+
 def log_to_stderr(daemon: str) -> None:
     """Send the daemon's log to stderr, one line a record."""
     logging.basicConfig(format=f"millrace {daemon}: %(message)s", level=logging.INFO)

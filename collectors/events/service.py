@@ -1,0 +1,72 @@
+"""Events as they happen: the engine on a collector's snapshots, the newest events kept, sinks told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from collectors.collector import Collector
+from collectors.counters import Count
+from collectors.events.engine import EventEngine
+from collectors.events.rules import Rule, RuleSettings
+from collectors.values import Event
+
+EventSink = Callable[[tuple[Event, ...]], None]
+
+
+class EventService:
+    """Watches a collector; `step` it by any clock, or `run` it in real time until cancelled."""
+
+    def __init__(self, collector: Collector, settings: RuleSettings | None = None) -> None:
+        self._collector = collector
+        self._settings = settings or RuleSettings()
+        self._engine = EventEngine(self._settings.rules, self._settings.max_subjects)
+        self._kept: deque[Event] = deque(maxlen=self._settings.keep_events)
+        self._sinks: list[EventSink] = []
+
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        """The rules in force."""
+        return self._engine.rules
+
+    @property
+    def kept(self) -> tuple[Event, ...]:
+        """The newest events, oldest first."""
+        return tuple(self._kept)
+
+    def open_events(self) -> tuple[Event, ...]:
+        """Return the events that are not cleared yet."""
+        return self._engine.open_events()
+
+    def replace(self, rules: Sequence[Rule]) -> None:
+        """Put these rules in force at once; raise ValueError for two of one name."""
+        self._publish(self._engine.replace(rules))
+
+    def step(self) -> tuple[Event, ...]:
+        """Evaluate the rules on a snapshot of now; return what that raised and cleared."""
+        if not self._engine.rules:
+            return ()
+        events = self._engine.observe(self._collector.snapshot())
+        self._collector.counters[Count.NOT_JUDGED] += self._engine.take_not_judged()
+        self._publish(events)
+        return events
+
+    def subscribe(self, sink: EventSink) -> Callable[[], None]:
+        """Call `sink` with each step's events, if there are any; return what ends that."""
+        self._sinks.append(sink)
+        return lambda: self._sinks.remove(sink)
+
+    async def run(self) -> None:
+        """Step at the settings' interval until cancelled."""
+        while True:
+            self.step()
+            await asyncio.sleep(self._settings.interval_ns / 1e9)
+
+    def _publish(self, events: tuple[Event, ...]) -> None:
+        if not events:
+            return
+        self._collector.counters[Count.EVENTS] += len(events)
+        self._kept.extend(events)
+        for sink in self._sinks:
+            sink(events)

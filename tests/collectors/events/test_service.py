@@ -1,0 +1,131 @@
+"""Events from a collector: stepped, kept, told, over the feed; rules that others set while it runs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from collectors.collector import Collector
+from collectors.counters import Count
+from collectors.errors import FeedError
+from collectors.events.rules import Rule, RuleSettings
+from collectors.events.service import EventService
+from collectors.feed import FeedServer, FeedSettings
+from collectors.feed_client import FeedClient, FeedClientSettings
+from collectors.process import CollectorProcessSettings, Reloading
+from collectors.values import Event, Phase
+from dataplane.clock import VirtualClock
+from dataplane.errors import ConfigError
+from tests.collectors.reports import MICRO, Reporter, build_topology, long_way
+
+MS = 1_000_000
+SLOW = Rule(name="slow", figure="delay_mean_ns", above=50_000.0)
+
+
+class Bench:
+    """A collector whose link s2->s3 is slow or not."""
+
+    def __init__(self, *rules: Rule, keep_events: int = 10) -> None:
+        self.clock = VirtualClock()
+        self.collector = Collector(build_topology(), self.clock)
+        self.reporter = Reporter()
+        self.service = EventService(self.collector, RuleSettings(rules=rules, keep_events=keep_events))
+
+    def step(self, queued_ns: int) -> tuple[Event, ...]:
+        """Receive a report after the link's last samples are forgotten, and evaluate."""
+        self.clock.advance_to(self.clock.now_ns() + 1000 * MS)
+        self.collector.receive(self.reporter.stacked(long_way(self.clock.now_ns(), queued_ns=queued_ns)))
+        return self.service.step()
+
+
+@pytest.fixture
+def address() -> Iterator[str]:
+    with TemporaryDirectory(prefix="events") as folder:
+        yield f"unix:{Path(folder) / 'socket'}"
+
+
+def test_a_queue_raises_an_event_and_its_end_clears_it() -> None:
+    bench = Bench(SLOW)
+    heard: list[tuple[Event, ...]] = []
+    stop = bench.service.subscribe(heard.append)
+    found = [event for queued in (0, 100 * MICRO, 100 * MICRO, 0) for event in bench.step(queued)]
+    assert [(str(event.subject), event.phase) for event in found] == [
+        ("s2->s3", Phase.RAISED),
+        ("s2->s3", Phase.CLEARED),
+    ]
+    assert heard == [(event,) for event in found]
+    assert bench.collector.counters[Count.EVENTS] == 2
+    stop()
+    bench.step(100 * MICRO)
+    assert len(heard) == 2
+
+
+def test_kept_events_are_bounded_and_open_ones_known() -> None:
+    bench = Bench(SLOW, keep_events=3)
+    for queued in (MS, 0, MS, 0, MS):
+        bench.step(queued)
+    assert [event.phase for event in bench.service.kept] == [Phase.RAISED, Phase.CLEARED, Phase.RAISED]
+    assert bench.service.open_events() == bench.service.kept[-1:]
+
+
+def test_events_and_rules_travel_over_the_feed(address: str) -> None:
+    async def scenario() -> None:
+        bench = Bench()
+        server = FeedServer(bench.collector, FeedSettings(address=address), bench.service)
+        await server.start()
+        async with FeedClient(FeedClientSettings(address=address)) as client:
+            assert await client.rules() == ()
+            await client.set_rules([SLOW])
+            assert await client.rules() == bench.service.rules == (SLOW,)
+            early = client.events()
+            assert await anext(early) == ()
+            raised = bench.step(MS)
+            assert await anext(early) == raised
+            later = client.events(since_ns=0)
+            assert await anext(later) == raised
+            await client.set_rules([])
+            (cleared,) = await anext(later)
+            assert (cleared.rule, cleared.phase) == ("slow", Phase.CLEARED)
+        await server.stop()
+
+    asyncio.run(asyncio.wait_for(scenario(), 20))
+
+
+def test_rules_that_make_no_sense_are_refused_in_words_and_change_nothing(address: str) -> None:
+    async def scenario() -> None:
+        bench = Bench(SLOW)
+        server = FeedServer(bench.collector, FeedSettings(address=address), bench.service)
+        await server.start()
+        async with FeedClient(FeedClientSettings(address=address)) as client:
+            with pytest.raises(FeedError, match="two rules have the name 'slow'"):
+                await client.set_rules([SLOW, SLOW])
+            assert await client.rules() == (SLOW,)
+        await server.stop()
+
+    asyncio.run(asyncio.wait_for(scenario(), 20))
+
+
+def test_reloading_puts_new_rules_in_force_and_bad_ones_change_nothing() -> None:
+    async def scenario() -> None:
+        bench, again, said = Bench(), asyncio.Event(), asyncio.Queue[str]()
+        answers = iter([CollectorProcessSettings(topology="t", events=RuleSettings(rules=(SLOW,))), None])
+
+        def read() -> CollectorProcessSettings:
+            answer = next(answers)
+            if answer is None:
+                raise ConfigError("rules: nonsense", file="collector.yaml")
+            return answer
+
+        task = asyncio.create_task(Reloading(again, read, said.put_nowait).run(bench.service))
+        again.set()
+        assert await said.get() == "1 rules in force"
+        again.set()
+        assert await said.get() == "rules stay as they are: collector.yaml: rules: nonsense"
+        assert bench.service.rules == (SLOW,)
+        task.cancel()
+
+    asyncio.run(asyncio.wait_for(scenario(), 20))

@@ -54,8 +54,8 @@ class Count(StrEnum):
     FLOWS_FORGOTTEN = "flows forgotten"
     """Flows that made room for others before they were old enough to go."""
 
-    RATES_FORGOTTEN = "rates forgotten"
-    """Flows whose rate made room for another's."""
+    ROUTES_FULL = "routes full"
+    """Packets whose way through the switches found no room beside the others: their flow's path is not kept."""
 
     REPORTERS_FORGOTTEN = "reporters forgotten"
     """Sequence accounts that made room for others."""

@@ -8,7 +8,7 @@ from typing import Final
 FRAMING_BYTES: Final = 38
 """What Ethernet adds to an IP packet on the wire: header 14, checksum 4, preamble 8, gap 12."""
 
-SLOTS: Final = 64
+SLOTS: Final = 8
 """Parts of the window whose packets are kept as one sum: a flow costs as much memory at any rate."""
 
 _YOUNGEST: Final = 16

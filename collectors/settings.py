@@ -38,9 +38,6 @@ class StateSettings(Strict, frozen=True):
     window_ns: Positive = 500_000_000
     """The span, back from a link's newest sample, over which delay and queue are averaged."""
 
-    max_samples: Positive = 512
-    """How many samples of a link's window are kept; the oldest goes first."""
-
     stale_after_ns: Positive = 3_000_000_000
     """A link without news for so long has its nominal figures again."""
 
@@ -55,6 +52,9 @@ class StateSettings(Strict, frozen=True):
 
     max_flows: Positive = 8192
     """How many flows' paths are kept; the one unheard for longest makes room for a new one."""
+
+    max_routes: Positive = 4096
+    """How many different ways through the switches are kept apart; those that no flow takes any more make room."""
 
     max_pending_packets: Positive = 4096
     """How many packets may wait for the reports of their other hops; the oldest makes room."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby, pairwise
+from itertools import groupby, pairwise, zip_longest
 
 from collectors.counters import Count, Counters
 from collectors.settings import StateSettings
@@ -37,13 +37,17 @@ class LinkSample:
 
 @dataclass(frozen=True, slots=True)
 class SeenPath:
-    """The whole way of one packet: links from its source host (where the topology has it) to its destination."""
+    """The whole way of one packet: links from its source host (where the topology has it) to its destination.
+
+    `delay_ns` runs from its arrival at the first switch to the end of its way, None where a hop tells too little.
+    """
 
     flow: FlowKey
     switches: tuple[str, ...]
     links: tuple[LinkKey, ...]
     source_time_ns: int | None
     received_ns: int
+    delay_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,25 +141,27 @@ class Stitcher:
             )
         )
 
-    def _delay(self, hop: HopRecord, following: HopRecord | None, link: DirectedLink) -> tuple[int, DelaySource] | None:
+    def _delay(
+        self, hop: HopRecord, following: HopRecord | None, link: DirectedLink, *, count: bool = True
+    ) -> tuple[int, DelaySource] | None:
         if following is not None and self._topology.synchronised_clocks:
-            by_stamps = self._delay_by_stamps(hop, following, link)
+            by_stamps = self._delay_by_stamps(hop, following, link, count=count)
             if by_stamps is not None:
                 return by_stamps, DelaySource.STAMPS
         if hop.hop_latency_ns is None:
             return None
         return hop.hop_latency_ns + link.delay_ns, DelaySource.HOP_LATENCY
 
-    def _delay_by_stamps(self, hop: HopRecord, following: HopRecord, link: DirectedLink) -> int | None:
+    def _delay_by_stamps(self, hop: HopRecord, following: HopRecord, link: DirectedLink, *, count: bool) -> int | None:
         left, arrived = hop.ingress_timestamp_ns, following.ingress_timestamp_ns
         if left is None or arrived is None:
             return None
         head = self._topology.switch_by_id.get(following.node_id)
         if head is None or head.name != link.head.node:
-            self._counters[Count.NOT_ADJACENT] += 1
+            self._counters[Count.NOT_ADJACENT] += count
             return None
         if not 0 <= arrived - left <= self._settings.longest_link_delay_ns:
-            self._counters[Count.IMPLAUSIBLE_STAMPS] += 1
+            self._counters[Count.IMPLAUSIBLE_STAMPS] += count
             return None
         return arrived - left
 
@@ -201,7 +207,20 @@ class Stitcher:
             self._counters[Count.NOT_ADJACENT] += 1
             return
         received_ns = max(hop.received_ns for hop in hops)
-        out.paths.append(SeenPath(hops[0].flow, tuple(names), links, hops[0].ingress_timestamp_ns, received_ns))
+        delay_ns = self._whole_delay(hops)
+        source_ns = hops[0].ingress_timestamp_ns
+        out.paths.append(SeenPath(hops[0].flow, tuple(names), links, source_ns, received_ns, delay_ns))
+
+    def _whole_delay(self, hops: list[HopRecord]) -> int | None:
+        """Return the sum of the delays of the hops' egress links, as this packet had them."""
+        total_ns = 0
+        for hop, following in zip_longest(hops, hops[1:]):
+            link = self._egress_link(hop, following, count=False)
+            delay = None if link is None else self._delay(hop, following, link, count=False)
+            if delay is None:
+                return None
+            total_ns += delay[0]
+        return total_ns
 
 
 def _report_of(record: HopRecord) -> tuple[FlowKey, int, int, int]:

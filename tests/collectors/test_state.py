@@ -14,9 +14,7 @@ from hypothesis import strategies as st
 from collectors.counters import Count, Counters
 from collectors.settings import StateSettings
 from collectors.state import NetworkStateBuilder
-from collectors.stitch import LinkSample
 from collectors.values import DelaySource, FlowKey, HopRecord, LinkState, Snapshot
-from collectors.window import LinkWindow
 from dataplane.clock import VirtualClock
 from dataplane.fabric.topology import LinkKey, Topology
 from tests.collectors.reports import MICRO, Hop, Reporter, build_topology, long_way, short_way
@@ -140,7 +138,7 @@ def test_interleaved_packets_are_told_apart_by_their_ids() -> None:
         for record in pair:
             bench.builder.add([record])
     link = bench.link("s2", "s3")
-    assert (link.samples, link.delay_p50_ns, link.delay_p99_ns) == (2, 7 * MICRO, 37 * MICRO)
+    assert (link.samples, link.delay_mean_ns, link.delay_max_ns) == (2, 22 * MICRO, 37 * MICRO)
 
 
 def test_a_lost_hop_report_leaves_the_others_and_the_path_unfinished() -> None:
@@ -191,7 +189,8 @@ def test_flows_between_strangers_have_their_switches() -> None:
     stranger = Reporter("192.0.2.1", "192.0.2.2").flow
     bench.builder.add(records(long_way(), flow=stranger))
     path = bench.snapshot().paths[stranger]
-    assert (path.switches, path.delay_ns) == (("s1", "s2", "s3"), 14 * MICRO)
+    # Three switches, and the link that the last one sent the packets out by.
+    assert (path.switches, path.delay_ns) == (("s1", "s2", "s3"), 21 * MICRO)
 
 
 def test_unknown_nodes_ports_and_neighbours_are_counted() -> None:
@@ -218,14 +217,6 @@ def test_a_window_forgets_what_is_older_than_itself() -> None:
         bench.builder.add(records(long_way(at_ns, queued_ns), received_ns=at_ns))
     link = bench.link("s2", "s3")
     assert (link.samples, link.delay_mean_ns) == (2, 10 * MICRO)
-
-
-def test_a_window_is_bounded_in_number() -> None:
-    bench = Bench(settings=StateSettings(max_samples=10))
-    for n in range(50):
-        bench.builder.add(records(long_way(n, queued_ns=n * MICRO), received_ns=n))
-    link = bench.link("s2", "s3")
-    assert (link.samples, link.delay_p50_ns, link.delay_p99_ns) == (10, (44 + 7) * MICRO, (49 + 7) * MICRO)
 
 
 def test_a_link_without_news_goes_back_to_its_nominal_figures_and_keeps_its_age() -> None:
@@ -281,20 +272,6 @@ def test_a_switch_whose_clock_begins_anew_is_believed_again() -> None:
     bench.builder.add(records(long_way(0, queued_ns=MICRO), received_ns=MS))
     assert bench.link("s2", "s3").samples == 2
     assert bench.counters[Count.LATE_SAMPLES] == 0
-
-
-@given(delays=st.lists(st.integers(0, 10**9), min_size=1, max_size=40))
-def test_percentiles_are_nearest_rank_whatever_the_order(delays: list[int]) -> None:
-    window = LinkWindow(StateSettings())
-    sample = LinkSample(LinkKey("s1", "s3"), 11, None, 0, 0, DelaySource.STAMPS, None, None)
-    for index, delay in enumerate(delays):
-        window.add(replace(sample, delay_ns=delay), index % 3)
-    figures = window.figures()
-    ordered = sorted(delays)
-    rank = -(-len(ordered) * 99 // 100)
-    assert figures.delay_p99_ns == ordered[rank - 1]
-    assert figures.delay_p50_ns == ordered[(len(ordered) + 1) // 2 - 1]
-    assert figures.delay_mean_ns == round(sum(delays) / len(delays))
 
 
 @given(
@@ -353,10 +330,10 @@ def test_a_flows_rate_counts_the_packets_that_a_sample_stands_for() -> None:
     assert bench.snapshot().paths[FLOW].rate_bps == pytest.approx(4_000_000, rel=0.02)
 
 
-def test_rates_of_flows_without_a_path_are_bounded() -> None:
+def test_flows_without_a_path_are_bounded() -> None:
     counters = Counters()
     builder = NetworkStateBuilder(build_topology(), VirtualClock(), StateSettings(max_flows=10), counters)
     for port in range(100):
         builder.count(FlowKey(IPv4Address("192.0.2.1"), IPv4Address("192.0.2.2"), 17, port, 1), 100)
-    assert len(builder._rates) == 10
-    assert counters[Count.RATES_FORGOTTEN] == 90
+    assert builder.store.flow_count == 10
+    assert counters[Count.FLOWS_FORGOTTEN] == 90

@@ -1,0 +1,143 @@
+"""Where samples and paths add up: windows of links and of routes, flows with path and rate; bounded. The reference.
+
+`collectors.native.store` keeps the same in native memory; one suite runs both.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from collectors.counters import Count, Counters
+from collectors.rate import FRAMING_BYTES, RateMeter
+from collectors.settings import StateSettings
+from collectors.stitch import LinkSample, SeenPath
+from collectors.values import DelaySource, FlowKey
+from collectors.window import Window, WindowFigures
+from dataplane.fabric.topology import LinkKey
+
+
+@dataclass(frozen=True, slots=True)
+class SeenFlow:
+    """A flow that was heard of lately; `figures` are those of all whole packets on the same switches."""
+
+    flow: FlowKey
+    switches: tuple[str, ...]
+    links: tuple[LinkKey, ...]
+    received_ns: int
+    rate_bps: int | None
+    figures: WindowFigures
+
+
+@dataclass(slots=True)
+class _Flow:
+    meter: RateMeter
+    heard_ns: int
+    path: SeenPath | None = None
+
+
+class PlainStore:
+    """Plain Python; what does not fit makes room, the flow unheard for longest first."""
+
+    def __init__(self, settings: StateSettings, counters: Counters) -> None:
+        self._settings = settings
+        self._counters = counters
+        self._links: dict[LinkKey, Window] = {}
+        self._node_time_ns: dict[int, int] = {}
+        self._flows: OrderedDict[FlowKey, _Flow] = OrderedDict()
+        self._routes: dict[tuple[str, ...], Window] = {}
+
+    def take_sample(self, sample: LinkSample) -> None:
+        """Take what one packet says of one link; what is older than the window is counted and left out."""
+        behind_ns = self._behind_newest(sample)
+        if behind_ns > self._settings.window_ns:
+            self._counters[Count.LATE_SAMPLES] += 1
+            return
+        window = self._links.get(sample.link)
+        if window is None:
+            window = self._links[sample.link] = Window(self._settings)
+        source = sample.source or DelaySource.NOMINAL
+        at_ns = max(sample.received_ns - behind_ns, 0)
+        if not window.add(at_ns, sample.delay_ns, source, sample.queue_occupancy_frames, sample.tx_bytes_per_window):
+            self._counters[Count.LATE_SAMPLES] += 1
+
+    def _behind_newest(self, sample: LinkSample) -> int:
+        """Return how far a sample is behind the newest of its node, by the node's clock.
+
+        Beyond the age at which state is stale it is no late report but a clock that was set back or began anew.
+        """
+        if sample.node_time_ns is None:
+            return 0
+        newest = self._node_time_ns.get(sample.node_id, sample.node_time_ns)
+        behind_ns = newest - sample.node_time_ns
+        if behind_ns <= 0 or behind_ns > self._settings.stale_after_ns:
+            self._node_time_ns[sample.node_id] = sample.node_time_ns
+            return 0
+        return behind_ns
+
+    def take_path(self, path: SeenPath) -> None:
+        """Take the whole way of one packet."""
+        route = self._route(path.switches)
+        if route is None:
+            self._counters[Count.ROUTES_FULL] += 1
+            return
+        if path.delay_ns is not None:
+            route.add(path.received_ns, path.delay_ns, DelaySource.STAMPS)
+        flow = self._touch(path.flow, path.received_ns)
+        if flow.path is None or not self._is_older(path, flow.path):
+            flow.path = path
+
+    def take_packet(self, flow: FlowKey, ip_bytes: int, now_ns: int) -> None:
+        """Take note of one measured packet of a flow, once per packet: what the flow's rate is estimated from."""
+        self._touch(flow, now_ns).meter.add(now_ns, (ip_bytes + FRAMING_BYTES) * self._settings.sample_every)
+
+    def link(self, link: LinkKey) -> WindowFigures | None:
+        """Return a link's figures, None when it was never heard of."""
+        window = self._links.get(link)
+        return None if window is None else window.figures()
+
+    def flows(self, now_ns: int) -> Iterator[SeenFlow]:
+        """Yield the flows whose path was seen lately."""
+        figures: dict[tuple[str, ...], WindowFigures] = {}
+        for key, flow in self._flows.items():
+            path = flow.path
+            if path is None or now_ns - path.received_ns > self._settings.forget_path_after_ns:
+                continue
+            if path.switches not in figures:
+                figures[path.switches] = self._routes[path.switches].figures()
+            rate_bps = flow.meter.rate_bps(now_ns)
+            yield SeenFlow(key, path.switches, path.links, path.received_ns, rate_bps, figures[path.switches])
+
+    @property
+    def flow_count(self) -> int:
+        """How many flows there are, those that were not heard of lately included."""
+        return len(self._flows)
+
+    def _touch(self, key: FlowKey, now_ns: int) -> _Flow:
+        flow = self._flows.pop(key, None)
+        if flow is None or now_ns - flow.heard_ns > self._settings.forget_path_after_ns:
+            flow = _Flow(RateMeter(self._settings.rate_window_ns), now_ns)
+        flow.heard_ns = max(flow.heard_ns, now_ns)
+        self._flows[key] = flow
+        if len(self._flows) > self._settings.max_flows:
+            _, oldest = self._flows.popitem(last=False)
+            self._counters[Count.FLOWS_FORGOTTEN] += now_ns - oldest.heard_ns <= self._settings.forget_path_after_ns
+        return flow
+
+    def _route(self, switches: tuple[str, ...]) -> Window | None:
+        """Return the window of a way through the fabric; None when there is no room, not even of unused ones."""
+        route = self._routes.get(switches)
+        if route is None:
+            if len(self._routes) >= self._settings.max_routes:
+                used = {flow.path.switches for flow in self._flows.values() if flow.path is not None}
+                self._routes = {way: window for way, window in self._routes.items() if way in used}
+            if len(self._routes) >= self._settings.max_routes:
+                return None
+            route = self._routes[switches] = Window(self._settings)
+        return route
+
+    def _is_older(self, path: SeenPath, known: SeenPath) -> bool:
+        if path.switches[0] != known.switches[0] or path.source_time_ns is None or known.source_time_ns is None:
+            return False
+        return 0 < known.source_time_ns - path.source_time_ns <= self._settings.stale_after_ns

@@ -15,6 +15,7 @@ from controller.tables.base import WATCH_ALL, base_entities
 from controller.tables.entities import Batch, Entities, EntityKey, Kind, Update
 from controller.tables.flow_paths import FLOW_TABLES, flow_path_entities
 from controller.tables.int_watch import Watch
+from controller.tables.reporting import NO_REPORTING, Reporting
 from controller.update_plan import Step, UpdatePlan, plan, restorable
 from dataplane.fabric.topology import Topology
 
@@ -25,9 +26,11 @@ _MAX_STRIKES = 2
 class Coordinator:
     """The tables of a whole fabric, wanted and held."""
 
-    def __init__(self, topology: Topology, watches: Sequence[Watch] = WATCH_ALL) -> None:
+    def __init__(
+        self, topology: Topology, watches: Sequence[Watch] = WATCH_ALL, reporting: Reporting = NO_REPORTING
+    ) -> None:
         self.topology = topology
-        self.base: dict[str, Entities] = base_entities(topology, watches)
+        self.base: dict[str, Entities] = base_entities(topology, watches, reporting)
         self.routes: RouteSet | None = None
         self._desired: dict[str, Entities] = {}
         self._held: dict[str, Entities] = {}

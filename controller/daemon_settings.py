@@ -12,6 +12,7 @@ from controller.p4runtime.grpc_session import Target, TlsSettings
 from controller.p4runtime.session import ELECTION_ID
 from controller.tables.base import WATCH_ALL
 from controller.tables.int_watch import Watch
+from controller.tables.reporting import NO_REPORTING, Reporting
 from dataplane.config import Strict
 from dataplane.fabric.topology import Topology
 
@@ -49,6 +50,8 @@ class DaemonSettings(Strict, frozen=True):
     """bmv2 JSON of the program; left out, the fabric program that comes along."""
     watches: tuple[Watch, ...] = WATCH_ALL
     """Which flows carry telemetry, the first rule that matches; left out, all of UDP and TCP."""
+    reporting: Reporting = NO_REPORTING
+    """What switches report beside the telemetry of watched flows; left out, nothing."""
     election_id: Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)] = ELECTION_ID
     """What the daemon bids for the primary role; of two daemons the higher one is primary."""
     tls: TlsSettings | None = None

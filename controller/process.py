@@ -59,7 +59,7 @@ async def serve(
     """
     if settings.tls is not None:
         settings.tls.check()
-    coordinator = Coordinator(topology, settings.watches)
+    coordinator = Coordinator(topology, settings.watches, settings.reporting)
     files = program_files(settings)
     check_schema(load_schema(*files), next(iter(coordinator.base.values()), {}).values())
     async with AsyncExitStack() as stack:

@@ -17,6 +17,7 @@ from controller.reconcile import MAX_BATCH
 from controller.tables.base import WATCH_ALL
 from controller.tables.entities import Update, Verb
 from controller.tables.int_watch import Watch
+from controller.tables.reporting import NO_REPORTING, Reporting
 from controller.update_plan import Phase, Step
 from dataplane.clock import Clock
 from dataplane.config import Strict
@@ -59,12 +60,13 @@ class VirtualController:
         call_at: CallAt,
         *,
         watches: Sequence[Watch] = WATCH_ALL,
+        reporting: Reporting = NO_REPORTING,
         delays: WriteDelays = DEFAULT_DELAYS,
     ) -> None:
         missing = [node.name for node in topology.switches if node.name not in sessions]
         if missing:
             raise ControllerError(f"topology {topology.name}: no session to switch {missing[0]}")
-        self.coordinator = Coordinator(topology, watches)
+        self.coordinator = Coordinator(topology, watches, reporting)
         self.applied: list[Applied] = []
         self._sessions, self._clock, self._call_at, self._delays = sessions, clock, call_at, delays
         self._busy = False
@@ -72,7 +74,12 @@ class VirtualController:
 
     @classmethod
     def over(
-        cls, fabric: VirtualFabric, *, watches: Sequence[Watch] = WATCH_ALL, delays: WriteDelays = DEFAULT_DELAYS
+        cls,
+        fabric: VirtualFabric,
+        *,
+        watches: Sequence[Watch] = WATCH_ALL,
+        reporting: Reporting = NO_REPORTING,
+        delays: WriteDelays = DEFAULT_DELAYS,
     ) -> VirtualController:
         """Return a controller with a session to every switch of a fabric, which are to run the program of ours."""
         schema = load_schema(*fabric_program())
@@ -80,7 +87,15 @@ class VirtualController:
             node.name: InProcessSession(node.name, node.node_id, fabric.p4runtime(node.name), schema)
             for node in fabric.topology.switches
         }
-        return cls(fabric.topology, sessions, fabric.clock, fabric.call_at, watches=watches, delays=delays)
+        return cls(
+            fabric.topology,
+            sessions,
+            fabric.clock,
+            fabric.call_at,
+            watches=watches,
+            reporting=reporting,
+            delays=delays,
+        )
 
     def start(self) -> None:
         """Become primary everywhere and fill every switch at once, before traffic flows."""

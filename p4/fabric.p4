@@ -28,6 +28,8 @@
 #include "egress/int_source.p4"
 #include "egress/int_transit.p4"
 #include "egress/int_sink.p4"
+#include "egress/drop.p4"
+#include "egress/drop_watch.p4"
 #include "egress/report_request.p4"
 #include "egress/report.p4"
 #include "egress/l4_update.p4"
@@ -56,7 +58,7 @@ control FabricIngress(inout headers_t hdr, inout metadata_t meta, inout standard
                     routing.apply(hdr, meta, standard_metadata);
                 }
                 if (meta.drop_reason != DROP_UNKNOWN) {
-                    drop.apply(standard_metadata);
+                    drop.apply(meta, standard_metadata);
                 } else if (meta.from_edge == 1) {
                     int_watch.apply(hdr, meta);
                 }
@@ -70,6 +72,7 @@ control FabricEgress(inout headers_t hdr, inout metadata_t meta, inout standard_
     Node() node;
     TxUtilization() tx_utilization;
     HopReadings() hop_readings;
+    EgressDrop() drop;
     ReportRequest() report_request;
     IntSource() int_source;
     IntTransit() int_transit;
@@ -82,23 +85,26 @@ control FabricEgress(inout headers_t hdr, inout metadata_t meta, inout standard_
 
     apply {
         node.apply(meta);
-        if (standard_metadata.instance_type == INSTANCE_EGRESS_CLONE) {
+        if (standard_metadata.instance_type != INSTANCE_NORMAL) {
             report.apply(hdr, meta, standard_metadata, bytes);
         } else if (hdr.ethernet.isValid() && !hdr.packet_in.isValid()) {
             ports.apply(hdr, meta, standard_metadata);
         }
         tx_utilization.apply(bytes, standard_metadata, transmitted_bytes);
-        if (standard_metadata.instance_type != INSTANCE_EGRESS_CLONE) {
+        if (standard_metadata.instance_type == INSTANCE_NORMAL) {
             if (meta.int_start == 1) {
                 int_source.apply(hdr, meta);
             }
             if (hdr.int_md.isValid() && !hdr.packet_in.isValid()) {
                 hop_readings.apply(transmitted_bytes, meta, standard_metadata);
                 if (meta.to_edge == 1) {
-                    int_sink.apply(hdr, meta, standard_metadata);
+                    int_sink.apply(hdr, meta);
                 } else {
                     int_transit.apply(hdr, meta);
                 }
+            }
+            if (meta.drop_reason != DROP_UNKNOWN) {
+                drop.apply(meta, standard_metadata);
             }
             report_request.apply(meta);
         }

@@ -9,6 +9,7 @@ from controller.tables.entities import Entities, Entity, index
 from controller.tables.int_watch import Watch, watchlist_entities
 from controller.tables.ports import port_entities
 from controller.tables.report import report_entities
+from controller.tables.reporting import NO_REPORTING, Reporting, reporting_entities
 from controller.tables.routing import route_entities
 from dataplane.fabric.topology import Topology
 
@@ -25,6 +26,10 @@ FILL_ORDER = (
     "ipv6_routes",
     "ipv4_watchlist",
     "ipv6_watchlist",
+    "ipv4_drop_watch",
+    "ipv6_drop_watch",
+    "other_drop_watch",
+    "drop_reports",
 )
 """The order in which an empty switch is filled: who it is, then explicit paths (before routes, so that a flow never
 falls back to its base route on the way), then routes, and telemetry when reports can leave."""
@@ -33,8 +38,10 @@ WATCH_ALL = (Watch(),)
 """The default: every UDP and TCP packet carries telemetry."""
 
 
-def base_entities(topology: Topology, watches: Sequence[Watch] = WATCH_ALL) -> dict[str, Entities]:
-    """Return each switch's ports, routes, telemetry roles and report target, by switch name."""
+def base_entities(
+    topology: Topology, watches: Sequence[Watch] = WATCH_ALL, reporting: Reporting = NO_REPORTING
+) -> dict[str, Entities]:
+    """Return each switch's ports, routes, telemetry roles, and what it reports where to, by switch name."""
     hops = next_hops(topology)
     edges = {edge.node for edge in topology.attachment.values()}
 
@@ -44,5 +51,7 @@ def base_entities(topology: Topology, watches: Sequence[Watch] = WATCH_ALL) -> d
         yield from route_entities(topology, hops, switch)
         if topology.collector is not None and switch in edges:
             yield from watchlist_entities(topology, watches)
+        if topology.collector is not None:
+            yield from reporting_entities(topology, reporting)
 
     return {node.name: index(of(node.name)) for node in topology.switches}

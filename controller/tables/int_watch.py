@@ -6,12 +6,11 @@ from collections.abc import Iterator, Sequence
 from typing import Annotated
 
 import msgspec
-from finsy import P4TableAction, P4TableEntry, P4TableMatch
+from finsy import P4TableAction, P4TableEntry
 
-from controller.errors import ControllerError
 from controller.tables.entities import Entity
-from controller.tables.routing import FAMILIES, Family, host_addresses
-from dataplane.config import Strict
+from controller.tables.flow_match import FlowRule, flow_match
+from controller.tables.routing import FAMILIES
 from dataplane.fabric.topology import Topology
 
 DEFAULT_INSTRUCTIONS = (0, 1, 2, 3, 4, 5, 7)
@@ -20,22 +19,10 @@ DEFAULT_INSTRUCTIONS = (0, 1, 2, 3, 4, 5, 7)
 _PROTOCOLS = (17, 6)
 """INT-MD over UDP and TCP is what the program marks."""
 
-Port = Annotated[int, msgspec.Meta(ge=1, le=0xFFFF)]
 
+class Watch(FlowRule, frozen=True):
+    """One rule of the watchlist; what is left out matches everything, and as protocol UDP and TCP."""
 
-class Watch(Strict, frozen=True):
-    """One rule of the watchlist; what is left out matches everything."""
-
-    src: str | None = None
-    """Name of the sending host."""
-    dst: str | None = None
-    """Name of the receiving host."""
-    protocol: Annotated[int, msgspec.Meta(ge=0, le=255)] | None = None
-    """IP protocol; left out, UDP and TCP."""
-    src_port: Port | None = None
-    """Source port."""
-    dst_port: Port | None = None
-    """Destination port."""
     sample_every: Annotated[int, msgspec.Meta(ge=1, le=0xFFFFFFFF)] = 1
     """Of this many packets one carries telemetry."""
     instructions: tuple[Annotated[int, msgspec.Meta(ge=0, le=7)], ...] = DEFAULT_INSTRUCTIONS
@@ -62,7 +49,7 @@ def watchlist_entities(topology: Topology, watches: Sequence[Watch]) -> Iterator
     rules = [(watch, protocol) for watch in watches for protocol in _protocols(watch)]
     for place, (watch, protocol) in enumerate(rules):
         for offset, family in enumerate(FAMILIES):
-            match = _match(topology, watch, protocol, family)
+            match = flow_match(topology, watch, family, protocol)
             if match is not None:
                 # A watch id names the rule's sampling counter in the switch, so no two entries share one.
                 action = _watch(watch, watch_id=place * len(FAMILIES) + offset)
@@ -82,21 +69,3 @@ def _watch(watch: Watch, watch_id: int) -> P4TableAction:
         max_hops=watch.max_hops,
         hop_by_hop=int(watch.hop_by_hop),
     )
-
-
-def _match(topology: Topology, watch: Watch, protocol: int, family: Family) -> P4TableMatch | None:
-    """Return the rule's match, None where a host it names has no address of this family."""
-    match = P4TableMatch(protocol=(protocol, 0xFF))
-    for field, host in (("src_addr", watch.src), ("dst_addr", watch.dst)):
-        if host is None:
-            continue
-        if host not in topology.host:
-            raise ControllerError(f"watchlist: there is no host {host!r} in topology {topology.name}")
-        address = host_addresses(topology, host).get(family)
-        if address is None:
-            return None
-        match[field] = (address, (1 << family.bits) - 1)
-    for field, port in (("src_port", watch.src_port), ("dst_port", watch.dst_port)):
-        if port is not None:
-            match[field] = (port, 0xFFFF)
-    return match

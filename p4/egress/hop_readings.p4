@@ -7,8 +7,8 @@
 control HopReadings(in bit<32> transmitted_bytes, inout metadata_t meta, in standard_metadata_t standard_metadata) {
     apply {
         meta.hop_ingress_port = standard_metadata.ingress_port;
-        meta.hop_egress_port = standard_metadata.egress_port;
-        meta.hop_queue_id = standard_metadata.priority;
+        meta.hop_egress_port = (bit<16>) standard_metadata.egress_port;
+        meta.hop_queue_id = (bit<8>) standard_metadata.priority;
         meta.hop_queue_occupancy = standard_metadata.enq_qdepth;
         meta.hop_ingress_time_ns = (bit<64>) standard_metadata.ingress_global_timestamp * NANOS_PER_MICRO;
         meta.hop_egress_time_ns = (bit<64>) standard_metadata.egress_global_timestamp * NANOS_PER_MICRO;

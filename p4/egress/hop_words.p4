@@ -22,7 +22,7 @@ control HopWords(
         if (instructions[14:14] == 1) {
             level1.setValid();
             level1.ingress_port = (bit<16>) meta.hop_ingress_port;
-            level1.egress_port = (bit<16>) meta.hop_egress_port;
+            level1.egress_port = meta.hop_egress_port;
             sum = sum + (bit<64>) meta.hop_ingress_port + (bit<64>) meta.hop_egress_port;
         }
         if (instructions[13:13] == 1) {
@@ -32,7 +32,7 @@ control HopWords(
         }
         if (instructions[12:12] == 1) {
             queue.setValid();
-            queue.queue_id = (bit<8>) meta.hop_queue_id;
+            queue.queue_id = meta.hop_queue_id;
             queue.occupancy = (bit<24>) meta.hop_queue_occupancy;
             sum = sum + ((bit<64>) meta.hop_queue_id << 8) + (bit<64>) meta.hop_queue_occupancy;
         }

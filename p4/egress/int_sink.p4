@@ -5,7 +5,7 @@
 #include "../shared/headers.p4"
 #include "../shared/metadata.p4"
 
-control IntSink(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
+control IntSink(inout headers_t hdr, inout metadata_t meta) {
     counter(1, CounterType.packets_and_bytes) int_sunk;
     counter(1, CounterType.packets_and_bytes) drop_int_discard;
 
@@ -86,7 +86,7 @@ control IntSink(inout headers_t hdr, inout metadata_t meta, inout standard_metad
         if (hdr.sunk_md.discard == 1) {
             // The source sent a copy that was to be measured, not delivered. Its report is cloned all the same.
             drop_int_discard.count(0);
-            mark_to_drop(standard_metadata);
+            meta.drop_reason = DROP_INT_DISCARD;
         }
     }
 }

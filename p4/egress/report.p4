@@ -1,11 +1,13 @@
-// A clone becomes a Telemetry Report v2.0: outer headers, this hop's metadata, then the packet down to its INT headers.
+// A clone becomes a Telemetry Report v2.0: outer headers, this hop's metadata, then the packet down to L4 and INT.
 #ifndef P4_EGRESS_REPORT_P4
 #define P4_EGRESS_REPORT_P4
 
 #include "../shared/headers.p4"
 #include "../shared/instructions.p4"
 #include "../shared/metadata.p4"
+#include "drop_watch.p4"
 #include "hop_words.p4"
+#include "report_target.p4"
 
 control Report(
     inout headers_t hdr,
@@ -15,55 +17,17 @@ control Report(
 ) {
     counter(1, CounterType.packets_and_bytes) int_reports;
     counter(1, CounterType.packets_and_bytes) drop_report_without_target;
+    counter(1, CounterType.packets_and_bytes) drop_report_about_report;
     register<bit<32>>(1) report_sequence;
+    ReportTarget() report_target;
+    DropWatch() drop_watch;
     HopWords() hop_words;
 
     bit<8> metadata_words;
+    bit<16> inner_words;
     bit<16> report_words;
+    bit<4> inner_type;
     bit<64> unused_sum = 0;
-
-    action set_report_target(
-        @name("src_mac") mac_t src_mac,
-        @name("dst_mac") mac_t dst_mac,
-        @name("src_addr") bit<32> src_addr,
-        @name("dst_addr") bit<32> dst_addr,
-        @name("udp_port") bit<16> udp_port
-    ) {
-        hdr.report_ethernet.setValid();
-        hdr.report_ethernet.dst_addr = dst_mac;
-        hdr.report_ethernet.src_addr = src_mac;
-        hdr.report_ethernet.ether_type = ETHERTYPE_IPV4;
-
-        hdr.report_ipv4.setValid();
-        hdr.report_ipv4.version = 4;
-        hdr.report_ipv4.ihl = 5;
-        hdr.report_ipv4.dscp = 0;
-        hdr.report_ipv4.ecn = 0;
-        // The report specification, "Outer Encapsulation": without an identification of its own, DF is set.
-        hdr.report_ipv4.identification = 0;
-        hdr.report_ipv4.reserved = 0;
-        hdr.report_ipv4.do_not_fragment = 1;
-        hdr.report_ipv4.more_fragments = 0;
-        hdr.report_ipv4.fragment_offset = 0;
-        hdr.report_ipv4.ttl = 64;
-        hdr.report_ipv4.protocol = PROTOCOL_UDP;
-        hdr.report_ipv4.src_addr = src_addr;
-        hdr.report_ipv4.dst_addr = dst_addr;
-
-        hdr.report_udp.setValid();
-        // One source port, not a hash of the flow: reports must stay in sequence on their way.
-        hdr.report_udp.src_port = udp_port;
-        hdr.report_udp.dst_port = udp_port;
-        hdr.report_udp.checksum = 0;
-    }
-
-    table report_target {
-        actions = {
-            set_report_target;
-            NoAction;
-        }
-        default_action = NoAction();
-    }
 
     @hidden
     action put_back() {
@@ -74,12 +38,44 @@ control Report(
         meta.int_growth_bytes = 4 + ((bit<16>) hdr.int_shim.length << 2);
     }
 
+    // What was never understood, or came from where INT may not come from, must not be taken for telemetry.
+    @hidden
+    action forget_int() {
+        hdr.int_shim.setInvalid();
+        hdr.int_md.setInvalid();
+        hdr.int_stack.setInvalid();
+    }
+
+    // All that was parsed of the packet; that is cut where parsing ended with an error.
+    @hidden
+    action measure_ip() {
+        inner_type = hdr.ipv4.isValid() ? INNER_TYPE_IPV4 : INNER_TYPE_IPV6;
+        inner_words = hdr.ipv4.isValid() ? 16w5 : 16w10;
+        inner_words = inner_words + (hdr.ipv4_options.isValid() ? (bit<16>) hdr.ipv4.ihl - 5 : 16w0);
+        inner_words = inner_words + (hdr.udp.isValid() ? 16w2 : 16w0);
+        inner_words = inner_words + (hdr.tcp.isValid() ? 16w5 : 16w0);
+        inner_words = inner_words + (hdr.tcp_options.isValid() ? (bit<16>) hdr.tcp.data_offset - 5 : 16w0);
+        inner_words = inner_words + (hdr.int_shim.isValid() ? 1 + (bit<16>) hdr.int_shim.length : 16w0);
+        hdr.ethernet.setInvalid();
+        hdr.vlan.setInvalid();
+    }
+
+    // Whole words: two bytes of what follows the EtherType.
+    @hidden
+    action measure_ethernet() {
+        inner_words = hdr.vlan.isValid() ? 16w5 : 16w4;
+        inner_type = INNER_TYPE_ETHERNET;
+        if (standard_metadata.packet_length < (bit<32>) inner_words << 2) {
+            inner_words = 0;
+            inner_type = INNER_TYPE_NONE;
+            hdr.ethernet.setInvalid();
+            hdr.vlan.setInvalid();
+        }
+    }
+
     @hidden
     action measure() {
-        metadata_words = count_report_words(meta.report_bits);
-        bit<16> inner_words = hdr.ipv4.isValid() ? (bit<16>) hdr.ipv4.ihl : 16w10;
-        inner_words = inner_words + (hdr.tcp.isValid() ? (bit<16>) hdr.tcp.data_offset : 16w2);
-        inner_words = inner_words + (hdr.int_shim.isValid() ? 1 + (bit<16>) hdr.int_shim.length : 16w0);
+        metadata_words = count_report_words(meta.report_bits) + (bit<8>) meta.report_bits[0:0];
         report_words = REPORT_MAIN_WORDS + (bit<16>) metadata_words + inner_words;
     }
 
@@ -99,7 +95,7 @@ control Report(
     action fill_report() {
         hdr.report.setValid();
         hdr.report.report_type = REPORT_TYPE_INT;
-        hdr.report.inner_type = hdr.ipv4.isValid() ? INNER_TYPE_IPV4 : INNER_TYPE_IPV6;
+        hdr.report.inner_type = inner_type;
         hdr.report.report_words = (report_words > REPORT_WORDS_LIMIT) ? 8w0xff : (bit<8>) report_words;
         hdr.report.metadata_words = metadata_words;
         hdr.report.dropped = meta.report_dropped;
@@ -114,6 +110,14 @@ control Report(
     }
 
     @hidden
+    action fill_drop() {
+        hdr.report_drop.setValid();
+        hdr.report_drop.queue_id = meta.hop_queue_id;
+        hdr.report_drop.reason = meta.report_drop_reason;
+        hdr.report_drop.pad = 0;
+    }
+
+    @hidden
     action fill_lengths() {
         hdr.report_udp.length = REPORT_UDP_BYTES + (report_words << 2);
         hdr.report_ipv4.total_length = hdr.report_udp.length + 20;
@@ -121,12 +125,24 @@ control Report(
         truncate(bytes);
     }
 
+    @hidden
+    action end() {
+        mark_to_drop(standard_metadata);
+        exit;
+    }
+
     apply {
-        report_target.apply();
+        report_target.apply(hdr);
         if (!hdr.report_ethernet.isValid()) {
             drop_report_without_target.count(0);
-            mark_to_drop(standard_metadata);
-            exit;
+            end();
+        }
+        if (
+            hdr.ipv4.isValid() && hdr.ipv4.dst_addr == hdr.report_ipv4.dst_addr
+            && hdr.udp.isValid() && hdr.udp.dst_port == hdr.report_udp.dst_port
+        ) {
+            drop_report_about_report.count(0);
+            end();
         }
         if (meta.report_restores_int == 1) {
             put_back();
@@ -135,6 +151,22 @@ control Report(
             } else {
                 hdr.ipv6.dscp = INT_DSCP;
             }
+        }
+        if (meta.report_dropped == 1) {
+            drop_watch.apply(hdr, meta, standard_metadata);
+            if (meta.report_drop_reason <= DROP_INT_MALFORMED) {
+                forget_int();
+            }
+            // The report specification, "Embedded Telemetry Metadata": only with F may there be any in the packet.
+            meta.report_tracked = meta.report_tracked | (meta.report_dropped & (hdr.int_shim.isValid() ? 1w1 : 1w0));
+        }
+        if (meta.report_dropped == 0 && meta.report_congested == 0 && meta.report_tracked == 0) {
+            end();
+        }
+        if (hdr.ipv4.isValid() || hdr.ipv6.isValid()) {
+            measure_ip();
+        } else {
+            measure_ethernet();
         }
         measure();
         fill_group();
@@ -145,9 +177,10 @@ control Report(
             hdr.report_level1, hdr.report_latency, hdr.report_queue, hdr.report_ingress_time, hdr.report_egress_time,
             hdr.report_level2, hdr.report_utilization, unused_sum
         );
+        if (meta.report_bits & DROP_WORD_BIT != 0) {
+            fill_drop();
+        }
         fill_lengths();
-        hdr.ethernet.setInvalid();
-        hdr.vlan.setInvalid();
         int_reports.count(0);
     }
 }

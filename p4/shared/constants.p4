@@ -40,16 +40,26 @@ const bit<16> STATUS_LAST_HOP = 0x4000;
 // Telemetry Report v2.0.
 const bit<4> REPORT_VERSION = 2;
 const bit<4> REPORT_TYPE_INT = 1;
+const bit<4> INNER_TYPE_NONE = 0;
+const bit<4> INNER_TYPE_ETHERNET = 3;
 const bit<4> INNER_TYPE_IPV4 = 4;
 const bit<4> INNER_TYPE_IPV6 = 5;
 // Main contents in words; all that precedes them in UDP, in bytes; the RepMdBits that are INT instructions here.
 const bit<16> REPORT_MAIN_WORDS = 2;
 const bit<16> REPORT_UDP_BYTES = 20;
 const bit<16> REPORT_METADATA_BITS = 0x7f00;
+// What a report says of a drop: interfaces, ingress time stamp, and the word with the reason.
+const bit<16> DROP_METADATA_BITS = 0x4801;
+const bit<16> DROP_WORD_BIT = 0x0001;
+// INT's "not available": a packet dropped before it was routed has neither.
+const bit<16> PORT_UNAVAILABLE = 0xffff;
+const bit<8>  QUEUE_UNAVAILABLE = 0xff;
 // Report lengths from here on are written as this, "to the end".
 const bit<16> REPORT_WORDS_LIMIT = 0xff;
 
 const bit<32> REPORT_CLONE_SESSION = 250;
+const bit<32> INSTANCE_NORMAL = 0;
+const bit<32> INSTANCE_INGRESS_CLONE = 1;
 const bit<32> INSTANCE_EGRESS_CLONE = 2;
 
 #endif

@@ -159,6 +159,13 @@ header utilization_word_t {
     bit<32> transmitted_bytes;
 }
 
+// Only in reports (RepMdBits 15).
+header drop_word_t {
+    bit<8>  queue_id;
+    bit<8>  reason;
+    bit<16> pad;
+}
+
 header unavailable_word_t {
     bit<32> all_ones;
 }
@@ -192,7 +199,7 @@ struct headers_t {
     packet_out_t       packet_out;
     packet_in_t        packet_in;
 
-    // A report's own headers; its metadata are instruction bits 1 to 7.
+    // A report's own headers; its metadata are instruction bits 1 to 7, and the reason of a drop.
     ethernet_t         report_ethernet;
     ipv4_t             report_ipv4;
     udp_t              report_udp;
@@ -205,6 +212,7 @@ struct headers_t {
     timestamp_words_t  report_egress_time;
     level2_words_t     report_level2;
     utilization_word_t report_utilization;
+    drop_word_t        report_drop;
 
     ethernet_t         ethernet;
     vlan_t             vlan;

@@ -10,8 +10,8 @@ struct metadata_t {
     // From the parser: as it arrived, zero where there is none (no IP; ports also of other protocols and fragments).
     bit<16> ether_type;
     bit<6>  dscp;
-    bit<16> l4_src_port;
-    bit<16> l4_dst_port;
+    @field_list(1) bit<16> l4_src_port;
+    @field_list(1) bit<16> l4_dst_port;
 
     // From ingress.
     bit<1>  from_edge;
@@ -35,8 +35,8 @@ struct metadata_t {
 
     // The readings of this hop, which a report repeats.
     @field_list(1) port_t   hop_ingress_port;
-    @field_list(1) port_t   hop_egress_port;
-    @field_list(1) bit<3>   hop_queue_id;
+    @field_list(1) bit<16>  hop_egress_port;
+    @field_list(1) bit<8>   hop_queue_id;
     @field_list(1) bit<19>  hop_queue_occupancy;
     @field_list(1) bit<32>  hop_latency_ns;
     @field_list(1) bit<64>  hop_ingress_time_ns;
@@ -56,6 +56,8 @@ struct metadata_t {
     @field_list(1) bit<16>  report_domain_id;
     @field_list(1) bit<16>  report_domain_bits;
     @field_list(1) bit<16>  report_domain_status;
+    // The packet has been in ingress only, and is to be reported as it came in, checksum errors and all.
+    @field_list(1) bit<1>   report_as_it_came;
     // The sink took the INT headers out and handed them over (sunk_*): they go back into the report's packet.
     @field_list(1) bit<1>   report_restores_int;
     @field_list(1) bit<64>  report_int_sum;

@@ -20,6 +20,7 @@ control FabricDeparser(packet_out packet, in headers_t hdr) {
         packet.emit(hdr.report_egress_time);
         packet.emit(hdr.report_level2);
         packet.emit(hdr.report_utilization);
+        packet.emit(hdr.report_drop);
 
         packet.emit(hdr.ethernet);
         packet.emit(hdr.vlan);

@@ -219,6 +219,8 @@ _PARAMETERS = {
     "set_report_target": ("src_mac", "dst_mac", "src_addr", "dst_addr", "udp_port"),
     "watch": ("watch_id", "sample_every", "instructions", "max_hops", "hop_by_hop"),
     "send_to_cpu": (),
+    "report_drops": (),
+    "watch_drops": ("watch_id", "quota"),
 }
 
 

@@ -63,7 +63,8 @@ def mac(number: int) -> int:
 
 
 NEXT_HOP_MAC, SWITCH_MAC = mac(0xA1), mac(0xB1)
-REPORT_TARGET = (mac(0xC1), mac(0xC2), 0x0AFF0001, 0x0AFF00FE, 32766)
+COLLECTOR, COLLECTOR_UDP_PORT = 0x0AFF00FE, 32766
+REPORT_TARGET = (mac(0xC1), mac(0xC2), 0x0AFF0001, COLLECTOR, COLLECTOR_UDP_PORT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,14 @@ class Watch:
         arguments = (self.watch_id, self.sample_every, self.instructions, self.max_hops, self.hop_by_hop)
         match = {"protocol": (self.protocol, 0xFF)} if self.protocol else {"src_port": (0, 0), "dst_port": (0, 0)}
         return [Entry(f"ipv{version}_watchlist", match, "watch", arguments, priority=1) for version in (4, 6)]
+
+
+def watch_drops(quota: int = 0, *, reason: int = 0) -> tuple[Item, ...]:
+    """Return what has every drop reported, or those for one reason; `quota` in 2^20 us, 0: all."""
+    match = {"reason": (reason, 0xFF if reason else 0)}
+    tables = ("ipv4_drop_watch", "ipv6_drop_watch", "other_drop_watch")
+    watches = [Entry(table, match, "watch_drops", (5, quota), priority=1) for table in tables]
+    return (DefaultAction("drop_reports", "report_drops"), *watches)
 
 
 @dataclass(frozen=True, slots=True)

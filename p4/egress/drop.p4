@@ -1,0 +1,17 @@
+// The end of a packet that egress itself drops; the stage that gave it a drop reason has counted it by name.
+#ifndef P4_EGRESS_DROP_P4
+#define P4_EGRESS_DROP_P4
+
+#include "../shared/drop_request.p4"
+#include "../shared/metadata.p4"
+
+control EgressDrop(inout metadata_t meta, inout standard_metadata_t standard_metadata) {
+    DropRequest() request;
+
+    apply {
+        mark_to_drop(standard_metadata);
+        request.apply(meta);
+    }
+}
+
+#endif

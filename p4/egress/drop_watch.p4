@@ -1,0 +1,101 @@
+// Which drops are reported, and how many: packets match by flow and reason, and each watch has a quota.
+#ifndef P4_EGRESS_DROP_WATCH_P4
+#define P4_EGRESS_DROP_WATCH_P4
+
+#include "../shared/headers.p4"
+#include "../shared/metadata.p4"
+
+// Runs in the clone of a dropped packet, wherever in the switch it was dropped: takes the D flag from what may not be
+// reported, and says which metadata goes with what may.
+control DropWatch(in headers_t hdr, inout metadata_t meta, in standard_metadata_t standard_metadata) {
+    counter(1, CounterType.packets_and_bytes) drop_report_not_watched;
+    counter(1, CounterType.packets_and_bytes) drop_report_over_quota;
+    // The window of 2^20 us in which each watch reported last, and how often it has since that began.
+    register<bit<32>>(1024) drop_window;
+    register<bit<32>>(1024) drop_window_reports;
+
+    bit<1> watched = 0;
+    bit<1> allowed = 0;
+
+    action watch_drops(@name("watch_id") bit<16> watch_id, @name("quota") bit<32> quota) {
+        bit<32> now = (bit<32>) (standard_metadata.egress_global_timestamp >> 20);
+        bit<32> window;
+        bit<32> reports;
+        drop_window.read(window, (bit<32>) watch_id);
+        drop_window_reports.read(reports, (bit<32>) watch_id);
+        reports = (window == now) ? reports : 0;
+        // A quota of 0 is none.
+        allowed = (quota == 0 || reports < quota) ? 1w1 : 1w0;
+        drop_window.write((bit<32>) watch_id, now);
+        drop_window_reports.write((bit<32>) watch_id, reports + (bit<32>) allowed);
+        watched = 1;
+    }
+
+    table ipv4_drop_watch {
+        key = {
+            meta.report_drop_reason: ternary @name("reason");
+            hdr.ipv4.src_addr: ternary @name("src_addr");
+            hdr.ipv4.dst_addr: ternary @name("dst_addr");
+            hdr.ipv4.protocol: ternary @name("protocol");
+            meta.l4_src_port: ternary @name("src_port");
+            meta.l4_dst_port: ternary @name("dst_port");
+        }
+        actions = {
+            watch_drops;
+            @defaultonly NoAction;
+        }
+        const default_action = NoAction();
+        size = 1024;
+    }
+
+    table ipv6_drop_watch {
+        key = {
+            meta.report_drop_reason: ternary @name("reason");
+            hdr.ipv6.src_addr: ternary @name("src_addr");
+            hdr.ipv6.dst_addr: ternary @name("dst_addr");
+            hdr.ipv6.next_header: ternary @name("protocol");
+            meta.l4_src_port: ternary @name("src_port");
+            meta.l4_dst_port: ternary @name("dst_port");
+        }
+        actions = {
+            watch_drops;
+            @defaultonly NoAction;
+        }
+        const default_action = NoAction();
+        size = 1024;
+    }
+
+    // What is not IP, or too short to tell.
+    table other_drop_watch {
+        key = {
+            meta.report_drop_reason: ternary @name("reason");
+        }
+        actions = {
+            watch_drops;
+            @defaultonly NoAction;
+        }
+        const default_action = NoAction();
+        size = 32;
+    }
+
+    apply {
+        if (hdr.ipv4.isValid()) {
+            ipv4_drop_watch.apply();
+        } else if (hdr.ipv6.isValid()) {
+            ipv6_drop_watch.apply();
+        } else {
+            other_drop_watch.apply();
+        }
+        if (watched == 0) {
+            drop_report_not_watched.count(0);
+            meta.report_dropped = 0;
+        } else if (allowed == 0) {
+            drop_report_over_quota.count(0);
+            meta.report_dropped = 0;
+        } else {
+            meta.report_bits = meta.report_bits | DROP_METADATA_BITS;
+        }
+    }
+}
+
+#endif

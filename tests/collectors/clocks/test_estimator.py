@@ -1,0 +1,185 @@
+"""Clocks told from packets: offsets, drifts, jumps, rings, one-way links; every bound of an error holds."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from collectors.clocks.cable import Cable
+from collectors.clocks.estimator import ClockEstimator
+from collectors.clocks.network import solve
+from collectors.clocks.settings import ClockSettings
+from dataplane.fabric.topology import LinkKey
+from tests.collectors.clocks.world import DELAY_NS, MS, SECOND, WallClock, World, ring
+
+BOTH_WAYS = [("s1", "s2"), ("s2", "s1"), ("s2", "s3"), ("s3", "s2"), ("s3", "s1"), ("s1", "s3")]
+APART = {"s1": WallClock(), "s2": WallClock(10**18), "s3": WallClock(-5 * 10**12)}
+
+
+def run(world: World, links: list[tuple[str, str]], until_ns: int, start_ns: int = 0) -> ClockEstimator:
+    """Feed ten packets a link every 100 ms."""
+    estimator = ClockEstimator(ring())
+    go_on(estimator, world, links, until_ns, start_ns)
+    return estimator
+
+
+def go_on(
+    estimator: ClockEstimator, world: World, links: list[tuple[str, str]], until_ns: int, start_ns: int = 0
+) -> None:
+    for at_ns in range(start_ns, until_ns, 100 * MS):
+        seen = [world.fastest(*link, at_ns) for link in links]
+        estimator.update(at_ns + 100 * MS, seen)
+
+
+def error_ns(estimator: ClockEstimator, world: World, src: str, dst: str, at_ns: int) -> int:
+    """Return how wrong the corrected flight of a packet without any waiting is."""
+    packet = world.flight(src, dst, at_ns)
+    correction = estimator.corrections[LinkKey(src, dst)]
+    true_flight = packet.received_ns - at_ns
+    return correction.corrected(packet.flight_ns, packet.tail_stamp_ns) - true_flight
+
+
+def test_offsets_of_any_size_are_found_to_the_nanosecond_where_nothing_waits() -> None:
+    world = World(APART)
+    estimator = run(world, BOTH_WAYS, SECOND)
+    for link in BOTH_WAYS:
+        assert abs(error_ns(estimator, world, *link, SECOND)) <= 2
+        assert estimator.uncertainty_ns(LinkKey(*link)) == pytest.approx(1000, abs=110)
+    states = estimator.states()
+    assert {node: state.group for node, state in states.items()} == {1: 1, 2: 1, 3: 1}
+    assert [states[node].offset_ns for node in (1, 2, 3)] == pytest.approx([0, 10**18, -5 * 10**12], abs=2)
+
+
+def test_drifts_are_followed_between_updates() -> None:
+    world = World({"s1": WallClock(), "s2": WallClock(123, 50_000), "s3": WallClock(9, -80_000)})
+    estimator = run(world, BOTH_WAYS, 10 * SECOND)
+    states = estimator.states()
+    assert (states[2].drift_ppb, states[3].drift_ppb) == pytest.approx((50_000, -80_000), abs=200)
+    for at_ms in (0, 50, 99):
+        # 50 ppm are 5 us in 100 ms.
+        assert abs(error_ns(estimator, world, "s1", "s2", 10 * SECOND + at_ms * MS)) < 500
+
+
+def test_queues_that_come_and_go_do_not_matter_to_the_fastest_packets() -> None:
+    jitter = {("s1", "s2"): 2 * MS, ("s2", "s1"): 300_000}
+    world = World({"s1": WallClock(), "s2": WallClock(777, 20_000), "s3": WallClock()}, jitter)
+    estimator = run(world, BOTH_WAYS[:2], 20 * SECOND)
+    uncertainty = estimator.uncertainty_ns(LinkKey("s1", "s2"))
+    assert uncertainty is not None
+    assert uncertainty < 200_000
+    assert abs(error_ns(estimator, world, "s1", "s2", 20 * SECOND)) < uncertainty
+
+
+def test_a_ring_lessens_the_error_of_a_cable_whose_directions_differ() -> None:
+    def error(links: list[tuple[str, str]]) -> int:
+        world = World(APART, {("s1", "s2"): 0})
+        estimator = ClockEstimator(ring())
+        for at_ns in range(0, SECOND, 100 * MS):
+            slow = {("s1", "s2"): 90_000}
+            seen = [world.flight(*link, at_ns, slow.get(link, 0)) for link in links]
+            estimator.update(at_ns + 100 * MS, seen)
+        return abs(error_ns(estimator, world, "s1", "s2", SECOND))
+
+    assert error(BOTH_WAYS[:2]) == pytest.approx(45_000, abs=10)
+    assert error(BOTH_WAYS) < 500
+
+
+def test_a_link_that_is_crossed_one_way_only_is_corrected_by_the_way_around() -> None:
+    world = World(APART)
+    estimator = run(world, [*BOTH_WAYS[2:], ("s1", "s2")], SECOND)
+    assert abs(error_ns(estimator, world, "s1", "s2", SECOND)) <= 2
+    assert estimator.uncertainty_ns(LinkKey("s1", "s2")) == pytest.approx(2000, abs=220)
+    assert estimator.uncertainty_ns(LinkKey("s2", "s1")) is None
+
+
+def test_without_a_way_back_nothing_is_corrected() -> None:
+    estimator = run(World(APART), [("s1", "s2"), ("s2", "s3")], SECOND)
+    assert (estimator.corrections, estimator.states()) == ({}, {})
+
+
+def test_packets_of_the_two_directions_that_are_too_far_apart_make_no_observation() -> None:
+    world = World(APART)
+    estimator = ClockEstimator(ring())
+    estimator.update(0, [world.flight("s1", "s2", 0)])
+    estimator.update(2 * SECOND, [world.flight("s2", "s1", 2 * SECOND)])
+    assert estimator.states() == {}
+    estimator.update(2 * SECOND + 500 * MS, [world.flight("s1", "s2", 2 * SECOND + 500 * MS)])
+    assert set(estimator.states()) == {1, 2}
+
+
+def test_a_clock_that_begins_anew_is_believed_after_two_observations() -> None:
+    world = World(APART)
+    estimator = run(world, BOTH_WAYS, 5 * SECOND)
+    world.clocks = APART | {"s2": WallClock(-5 * SECOND)}
+    go_on(estimator, world, BOTH_WAYS, 5 * SECOND + 200 * MS, 5 * SECOND)
+    assert abs(error_ns(estimator, world, "s1", "s2", 6 * SECOND)) <= 2
+    assert abs(error_ns(estimator, world, "s3", "s1", 6 * SECOND)) <= 2
+
+
+def test_one_odd_observation_changes_nothing() -> None:
+    world = World(APART)
+    estimator = run(world, BOTH_WAYS, 5 * SECOND)
+    odd = World(APART | {"s2": WallClock(10**18 + 50 * MS)})
+    go_on(estimator, odd, BOTH_WAYS, 5 * SECOND + 100 * MS, 5 * SECOND)
+    assert abs(error_ns(estimator, world, "s1", "s2", 6 * SECOND)) <= 2
+
+
+def test_what_no_clocks_explain_is_counted_and_left_out() -> None:
+    world = World(APART)
+    estimator = ClockEstimator(ring())
+    there, back = world.flight("s1", "s2", 0, -2 * DELAY_NS), world.flight("s2", "s1", 0, -2 * DELAY_NS)
+    estimator.update(0, [there, back])
+    assert (estimator.implausible, estimator.states()) == (1, {})
+
+
+def test_uncertainty_grows_while_nothing_is_seen_and_then_the_clock_is_given_up() -> None:
+    estimator = run(World(APART), BOTH_WAYS[:2], SECOND)
+    link = LinkKey("s1", "s2")
+    seen = []
+    for at_s in (1, 10, 50, 62):
+        estimator.update(at_s * SECOND, [])
+        seen.append(estimator.uncertainty_ns(link))
+    assert seen[:3] == pytest.approx([1000, 10_000, 50_000], rel=0.15)
+    assert seen[3] is None
+
+
+def test_a_correction_that_may_be_too_wrong_is_not_given() -> None:
+    world = World(APART)
+    estimator = ClockEstimator(ring(), ClockSettings(largest_uncertainty_ns=100_000))
+    estimator.update(0, [world.flight("s1", "s2", 0, 300_000), world.flight("s2", "s1", 0)])
+    assert estimator.corrections == {}
+    assert estimator.states()[2].uncertainty_ns == pytest.approx(151_000, abs=100)
+
+
+def test_updates_are_due_at_the_interval() -> None:
+    estimator = ClockEstimator(ring(), ClockSettings(interval_ns=100))
+    assert estimator.is_due(0)
+    estimator.update(50, [])
+    assert [estimator.is_due(at) for at in (149, 150)] == [False, True]
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    offset=st.integers(-(10**15), 10**15),
+    drift=st.integers(-100_000, 100_000),
+    jitters=st.tuples(st.integers(0, 2 * MS), st.integers(0, 2 * MS)),
+    seed=st.integers(0, 1000),
+)
+def test_the_bound_of_the_error_holds_whatever_waits(
+    offset: int, drift: int, jitters: tuple[int, int], seed: int
+) -> None:
+    clocks = {"s1": WallClock(), "s2": WallClock(offset, drift)}
+    world = World(clocks, {("s1", "s2"): jitters[0], ("s2", "s1"): jitters[1]}, random.Random(seed))
+    cable = Cable(DELAY_NS, ClockSettings())
+    for at_ns in range(0, 10 * SECOND, 100 * MS):
+        cable.observe(world.fastest("s1", "s2", at_ns), world.fastest("s2", "s1", at_ns))
+    found = cable.offset(10 * SECOND)
+    assert found is not None
+    assert abs(found.offset_ns - world.offset_ns("s1", "s2", 10 * SECOND)) <= found.uncertainty_ns + 1000
+
+
+def test_no_cables_no_clocks() -> None:
+    assert solve({}) == {}

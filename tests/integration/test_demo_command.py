@@ -19,7 +19,7 @@ from PIL import Image
 
 ROOT = Path(__file__).parents[2]
 NOBODY = 65534
-LIMIT_S = 60.0
+LIMIT_S = 300.0
 SETTINGS = """
 scenario: {hops_per_s: 1000, warm_up_s: 0.5, before_s: 1.0, during_s: 2.4, after_s: 1.2}
 decide: {min_gain: 0.25, min_gain_ns: 30_000_000, hold_down_ns: 10_000_000_000, settle_ns: 400_000_000}

@@ -91,7 +91,10 @@ def run_scenarios(name: str, program: Program, steps: Steps, bursts: Bursts, exa
             steps.send(frame.port, frame.data)
         bursts.send(state, arrivals)
 
-    limits = settings(max_examples=examples, database=None, derandomize=True, suppress_health_check=list(HealthCheck))
+    unhindered = list(HealthCheck)
+    limits = settings(
+        max_examples=examples, database=None, derandomize=True, deadline=None, suppress_health_check=unhindered
+    )
     limits(given(scenarios(name))(play))()
 
 

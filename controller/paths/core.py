@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
 
 from collectors.values import FlowKey, Snapshot
 from controller.errors import ControllerError, PathError
 from controller.intents import FlowSpec, Route, RouteSet
 from controller.paths.codec import Assigned, Explanation
-from controller.paths.decide import Assignment, Decision, decide, explain, wishes
+from controller.paths.decide import Assignment, Decision
+from controller.paths.decider import Decider
 from controller.paths.graph import Network, Path
 from controller.paths.settings import DecideSettings, ManagedFlow
 from controller.paths.store import PathStore
@@ -39,6 +39,7 @@ class PathServerCore:
     ) -> None:
         self.network = Network(topology)
         self.settings = settings
+        self._decider = Decider(self.network, settings)
         self.decisions: deque[Decision] = deque(maxlen=RECENT_DECISIONS)
         self.counters: Counter[str] = Counter()
         self.last_problem: str | None = None
@@ -77,18 +78,13 @@ class PathServerCore:
 
     def _decide(self, snapshot: Snapshot, now_ns: int) -> list[Decision]:
         """Move the flows whose wish to move has lasted for `confirm_rounds`; off a dead path at once."""
-        current = self.current(snapshot, now_ns)
-        wanted = wishes(snapshot, self.network, current, self.settings, now_ns=now_ns)
+        self._decider.observe(snapshot)
+        self._decider.place(self.current(snapshot, now_ns))
+        wanted = self._decider.wishes(now_ns)
         self._wished = {flow: self._wished.get(flow, 0) + 1 for flow in wanted}
         rounds = self.settings.confirm_rounds
-        allowed = {
-            flow
-            for flow, verdict in wanted.items()
-            if verdict.present.dead_link is not None or self._wished[flow] >= rounds
-        }
-        if not allowed:
-            return []
-        return decide(snapshot, self.network, current, self.settings, now_ns=now_ns, allowed=allowed)
+        allowed = {flow for flow, dead in wanted.items() if dead or self._wished[flow] >= rounds}
+        return self._decider.decide(now_ns, allowed) if allowed else []
 
     def current(self, snapshot: Snapshot, now_ns: int) -> dict[FlowSpec, Assignment]:
         """Return every flow looked after with the path that it is on, as far as anybody can know."""
@@ -113,7 +109,8 @@ class PathServerCore:
         current = self.current(snapshot, now_ns)
         if flow not in current:
             raise PathError(f"flow {flow.src_host}->{flow.dst_host} is not looked after, or stays within one switch")
-        verdict = explain(snapshot, self.network, current, self.settings, now_ns=now_ns, flow=flow)
+        self._decider.place(current)
+        verdict = self._decider.explain(flow, now_ns)
         if verdict.moves:
             seen = f"{self._wished.get(flow, 0)} of the {self.settings.confirm_rounds} rounds that a move takes"
             verdict = replace(verdict, reason=f"{verdict.reason} (in {seen})")
@@ -232,11 +229,7 @@ class PathServerCore:
         return seen if seen is not None and self._is_path(seen, src, dst) else base[0]
 
     def _is_path(self, path: Path, src: str, dst: str) -> bool:
-        return (
-            bool(path)
-            and (path[0], path[-1]) == (src, dst)
-            and all(pair in self.network.graph.edges for pair in pairwise(path))
-        )
+        return bool(path) and (path[0], path[-1]) == (src, dst) and self.network.has_path(path)
 
     def _apply(self, decision: Decision) -> None:
         self._moved_ns[decision.flow] = decision.time_ns

@@ -1,30 +1,23 @@
-"""Which flows should move where: a pure function of snapshot, present paths and settings.
+"""Whether one flow should move, and where: its path against its candidates, by the settings.
 
-A round judges every flow against the measured network and moves the one whose traffic gains most (gain times rate: one
-large flow that finds room relieves a link as much as many small ones), predicts what that does to the links, and judges
-again, up to the round's number of moves. What keeps it calm: a gain must exceed a relative and an absolute margin, a
-flow that moved is held down, after any move the network settles first, and a path must have room for the flow. Whoever
-remembers earlier rounds allows only those flows to move whose wish has lasted (`wishes`). Only a dead path is left at
-once. Of equally good paths the one with fewer hops wins, and among equal hops the one with less
-delay (spec/offload.md, section 4).
+A gain must exceed a relative and an absolute margin, and a path must have room for the flow. Of equally good paths the
+one with fewer hops wins, and among equal hops the one with less delay (spec/offload.md, section 4). Which flows are
+judged, and when, is `controller.paths.decider`'s to say.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from collectors.values import Snapshot
 from controller.intents import FlowSpec
-from controller.paths.graph import Network, Own, Path, PathFigures, StateGraph, crossings, estimated_rate_bps, links_of
+from controller.paths.graph import Own, Path, PathFigures, StateGraph
 from controller.paths.settings import DecideSettings, Mode
-from dataplane.fabric.topology import LinkKey
 from dataplane.fabric.units import format_rate
 
 _NS_PER_MS = 1e6
 _BPS_PER_MBPS = 1e6
-_DEAD_GAIN = 2.0
+DEAD_GAIN = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,136 +59,24 @@ class Decision:
     reason: str
 
 
-def decide(
-    snapshot: Snapshot,
-    network: Network,
-    current: Mapping[FlowSpec, Assignment],
-    settings: DecideSettings,
-    *,
-    now_ns: int,
-    allowed: Container[FlowSpec] | None = None,
-) -> list[Decision]:
-    """Return this round's moves, at most `moves_per_round`, in the order in which they were found.
+def judge(graph: StateGraph, flow: FlowSpec, path: Path, rate_bps: int) -> Verdict:
+    """Compare a flow's path with its candidates and say whether it should leave, hold-down not considered.
 
-    Only flows that are `allowed` move; None allows all.
+    Candidates are the shortest paths by configured delay, the one of least measured delay with room, and the widest one
+    where bandwidth decides; from a dead path also the one of least delay without room.
     """
-    graph = StateGraph.of(network, snapshot, settings)
-    placed = dict(current)
-    settling = _settling(current.values(), settings, now_ns)
-    decisions: list[Decision] = []
-    moved: set[FlowSpec] = set()
-    for _ in range(settings.moves_per_round):
-        count = crossings(assignment.path for assignment in placed.values())
-        verdicts = (
-            _judge(graph, flow, placed[flow], count)
-            for flow in sorted(placed.keys() - moved, key=_order)
-            if (allowed is None or flow in allowed)
-            and _may_move(graph, placed[flow], settings, now_ns, settling=settling)
-        )
-        best = max((verdict for verdict in verdicts if verdict.moves), key=_benefit, default=None)
-        if best is None:
-            break
-        old, new = best.present.switches, best.best.switches
-        graph.move(best.rate_bps, old, new)
-        moved.add(best.flow)
-        placed[best.flow] = Assignment(new, now_ns, placed[best.flow].rate_bps)
-        decisions.append(Decision(now_ns, best.flow, old, new, best.candidates, best.reason))
-    return decisions
-
-
-def wishes(
-    snapshot: Snapshot,
-    network: Network,
-    current: Mapping[FlowSpec, Assignment],
-    settings: DecideSettings,
-    *,
-    now_ns: int,
-) -> dict[FlowSpec, Verdict]:
-    """Return the verdicts of all flows that are free and should move, each judged as if it alone did."""
-    graph = StateGraph.of(network, snapshot, settings)
-    settling = _settling(current.values(), settings, now_ns)
-    count = crossings(assignment.path for assignment in current.values())
-    verdicts = (
-        _judge(graph, flow, assignment, count)
-        for flow, assignment in current.items()
-        if _may_move(graph, assignment, settings, now_ns, settling=settling) and not _is_content(graph, assignment)
-    )
-    return {verdict.flow: verdict for verdict in verdicts if verdict.moves}
-
-
-def explain(
-    snapshot: Snapshot,
-    network: Network,
-    current: Mapping[FlowSpec, Assignment],
-    settings: DecideSettings,
-    *,
-    now_ns: int,
-    flow: FlowSpec,
-) -> Verdict:
-    """Return what the decider thinks of one flow now, and what keeps it where it is; the flow must be in `current`."""
-    graph = StateGraph.of(network, snapshot, settings)
-    assignment = current[flow]
-    verdict = _judge(graph, flow, assignment, crossings(other.path for other in current.values()))
-    settling = _settling(current.values(), settings, now_ns)
-    if not verdict.moves or _may_move(graph, assignment, settings, now_ns, settling=settling):
-        return verdict
-    why = "the network settles after a move" if settling else "held down since it last moved"
-    return replace(verdict, best=verdict.present, gain=0.0, reason=f"{why}, although {verdict.reason}")
-
-
-def _benefit(verdict: Verdict) -> tuple[bool, float]:
-    """Rank moves: off dead links first, then by gain times rate, so that few flows move and the round helps most."""
-    return verdict.present.dead_link is not None, verdict.gain * max(verdict.rate_bps, 1)
-
-
-def _may_move(
-    graph: StateGraph, assignment: Assignment, settings: DecideSettings, now_ns: int, *, settling: bool
-) -> bool:
-    """Return whether a flow is free: its path is dead, or the network has settled and it is not held down."""
-    if any(graph.is_dead(key) for key in links_of(assignment.path)):
-        return True
-    held = assignment.since_ns is not None and now_ns - assignment.since_ns < settings.hold_down_ns
-    return not settling and not held
-
-
-def _is_content(graph: StateGraph, assignment: Assignment) -> bool:
-    """Return whether no path can be better by the margins, so that the candidates need not be compared."""
-    path, settings = assignment.path, graph.settings
-    if settings.mode is not Mode.LEAST_DELAY or any(graph.is_dead(key) for key in links_of(path)):
-        return False
-    present_ns = sum(graph.views[key].delay_ns for key in links_of(path))
-    least_ns = graph.least_possible_ns(path[0], path[-1])
-    return least_ns is not None and present_ns - least_ns < _margin_ns(present_ns, settings)
-
-
-def _margin_ns(present_ns: int, settings: DecideSettings) -> float:
-    return max(settings.min_gain * present_ns, settings.min_gain_ns)
-
-
-def _settling(assignments: Iterable[Assignment], settings: DecideSettings, now_ns: int) -> bool:
-    last_ns = max((a.since_ns for a in assignments if a.since_ns is not None), default=None)
-    return last_ns is not None and now_ns - last_ns < settings.settle_ns
-
-
-def _judge(
-    graph: StateGraph,
-    flow: FlowSpec,
-    assignment: Assignment,
-    crossing: Mapping[LinkKey, int],
-) -> Verdict:
-    """Compare a flow's path with its candidates and say whether it should leave, hold-down not considered."""
     src, dst = graph.network.ends(flow.src_host, flow.dst_host)
-    rate_bps = assignment.rate_bps
-    if rate_bps is None:
-        rate_bps = estimated_rate_bps(graph, assignment.path, crossing)
-    own = Own(rate_bps, frozenset(links_of(assignment.path)))
-    present = graph.figures(assignment.path, own)
+    own = Own(rate_bps, graph.network.rows(path))
+    present = graph.figures(path, own)
     floor_bps = _floor_bps(graph, src, dst, own)
-    paths = {assignment.path: None} | dict.fromkeys(graph.network.candidates(src, dst, graph.settings.candidates))
-    measured = graph.least_delay(src, dst, own, floor_bps)
-    if measured is not None:
-        paths[measured] = None
-    candidates = tuple(graph.figures(path, own) for path in paths)
+    measured = [graph.least_delay(src, dst, own, floor_bps)]
+    if graph.settings.mode is Mode.MOST_BANDWIDTH:
+        measured.append(graph.widest(src, dst, own))
+    if measured == [None] and not present.alive:
+        measured.append(graph.way_out(src, dst))
+    paths = dict.fromkeys((path, *graph.network.candidates(src, dst, graph.settings.candidates)))
+    paths |= dict.fromkeys(found for found in measured if found is not None)
+    candidates = tuple(graph.figures(candidate, own) for candidate in paths)
     best, gain, reason = _choose(present, candidates, graph.settings, rate_bps, floor_bps)
     return Verdict(flow, present, best, candidates, rate_bps, gain, reason)
 
@@ -237,7 +118,7 @@ def _leave_dead(present: PathFigures, others: list[PathFigures], mode: Mode) -> 
     if not others:
         return present, 0.0, f"{problem} and no other path is alive"
     best = min(others, key=_more_bandwidth if mode is Mode.MOST_BANDWIDTH else _less_delay)
-    return best, _DEAD_GAIN, f"{problem}; {_show(best)} is alive"
+    return best, DEAD_GAIN, f"{problem}; {_show(best)} is alive"
 
 
 def _by_delay(present: PathFigures, roomy: list[PathFigures], settings: DecideSettings) -> Choice:
@@ -247,7 +128,7 @@ def _by_delay(present: PathFigures, roomy: list[PathFigures], settings: DecideSe
     gain_ns = present.delay_ns - best.delay_ns
     if gain_ns <= 0:
         return present, 0.0, f"{_show(present)} has the least delay"
-    if gain_ns < _margin_ns(present.delay_ns, settings):
+    if gain_ns < margin_ns(present.delay_ns, settings):
         return present, 0.0, f"{_show(best)} is better than {_show(present)} by less than the margin"
     return best, gain_ns / present.delay_ns, f"{_show(best)} has less delay than {_show(present)}"
 
@@ -272,7 +153,13 @@ def _more_bandwidth(figures: PathFigures) -> tuple[int, int, int, Path]:
     return -figures.bottleneck_bps, figures.hops, figures.delay_ns, figures.switches
 
 
-def _order(flow: FlowSpec) -> tuple[str, str, int, int, int]:
+def margin_ns(present_ns: int, settings: DecideSettings) -> float:
+    """Return by how much delay a path must be better than one of this delay."""
+    return max(settings.min_gain * present_ns, settings.min_gain_ns)
+
+
+def flow_order(flow: FlowSpec) -> tuple[str, str, int, int, int]:
+    """Return what flows are put in order by; of equally good moves, the first flow's is made."""
     ports = (-1 if number is None else number for number in (flow.protocol, flow.src_port, flow.dst_port))
     return (flow.src_host, flow.dst_host, *ports)  # type: ignore[return-value]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -22,8 +22,8 @@ Flags = npt.NDArray[np.bool_]
 class LinkTable:
     """Every directed link between switches has a row; rows are in order of tail switch, then of its port.
 
-    A switch's number is its place in the topology. `delay_ns`, `available_bps` and `alive` are changed in place (by
-    `controller.paths.beliefs`, from a snapshot); they begin as an idle fabric's. The links that leave a switch are the
+    A switch's number is its place in the topology. `delay_ns`, `available_bps` and `alive` are changed in place
+    (`controller.paths.beliefs`, from a snapshot); they begin as an idle fabric's. The links that leave a switch are the
     rows from `out_start[switch]` up to `out_start[switch + 1]`; those that enter it are the rows
     `in_link[in_start[switch]:in_start[switch + 1]]`.
     """
@@ -78,6 +78,11 @@ class LinkTable:
             in_start=_starts(head, len(names)),
             in_link=np.argsort(head, kind="stable").astype(np.uint32),
         )
+
+    def copy(self) -> LinkTable:
+        """Return a table of the same links with live columns of its own."""
+        live = {name: getattr(self, name).copy() for name in ("delay_ns", "available_bps", "alive")}
+        return replace(self, **live)
 
     def costs(self) -> Costs:
         """Return what each link costs now; a dead one is forbidden."""

@@ -1,4 +1,4 @@
-"""Single paths of least cost in a table's links, under any costs."""
+"""Single paths in a table's links under any costs or widths: least cost, widest, and either within a bound."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from functools import cache
 
 import numpy as np
 
-from controller.paths.algorithms.costs import UNREACHABLE, Costs
-from controller.paths.algorithms.link_table import LinkTable
-from controller.paths.algorithms.search_kernels import find_path
-from controller.paths.algorithms.structures import Workspace, graph_of
+from controller.paths.algorithms.costs import FORBIDDEN, HOP_BITS, UNREACHABLE, Costs
+from controller.paths.algorithms.link_table import Flags, LinkTable, Longs
+from controller.paths.algorithms.search_kernels import find_path, spread_width
+from controller.paths.algorithms.structures import LinkColumns, Workspace, graph_of
 from controller.paths.algorithms.tree_kernels import grow_tree
 from dataplane.native import kernel_library, pointer_to
 
@@ -25,13 +25,12 @@ class FoundPath:
 
 
 class PathSearch:
-    """Finds single paths; it keeps no costs, and no two threads may use one at a time."""
+    """Finds single paths; it keeps neither costs nor widths, and no two threads may use one at a time."""
 
     def __init__(self, table: LinkTable) -> None:
         self.table = table
         self._graph, self._workspace = graph_of(table), Workspace.of(table)
         self._way = np.zeros(len(table.switches), np.uint32)
-        self._no_estimate = np.zeros(len(table.switches), np.uint64)
 
     def distances(self, costs: Costs, dst: int) -> Costs:
         """Return the least cost from every switch to a destination, UNREACHABLE where no path leads there."""
@@ -44,10 +43,51 @@ class PathSearch:
 
         `estimate` is, for each switch, at most its cost to the destination, as `distances` under costs nowhere higher.
         """
-        guess = self._no_estimate if estimate is None else estimate
-        scratch = self._workspace.scratch
-        cost = _find()(self._graph, pointer_to(costs), scratch, src, dst, pointer_to(guess), pointer_to(self._way))
+        guess = None if estimate is None else pointer_to(estimate)
+        links, scratch = LinkColumns(cost=pointer_to(costs)), self._workspace.scratch
+        cost = _find()(self._graph, links, scratch, src, dst, 0, guess, pointer_to(self._way))
         return None if cost == UNREACHABLE else FoundPath(self._rows(src, dst), cost)
+
+    def widths(self, width_bps: Longs, usable: Flags, src: int) -> Longs:
+        """Return the width of the widest path from a switch to every switch, 0 where no path leads there.
+
+        A path is as wide as its narrowest link; a switch's way to itself has no limit (2^63 - 1).
+        """
+        found = np.empty(len(self.table.switches), np.int64)
+        allowed = np.ascontiguousarray(usable, np.bool_)
+        width = np.maximum(width_bps, 0)
+        _spread()(self._graph, pointer_to(width), pointer_to(allowed), self._workspace.scratch, src, pointer_to(found))
+        return found
+
+    def within_width(self, costs: Costs, width_bps: Longs, src: int, dst: int, floor_bps: int) -> FoundPath | None:
+        """Return the path of least cost over links of at least a width, None where there is none."""
+        return self.path(np.where(width_bps >= floor_bps, costs, np.uint64(FORBIDDEN)), src, dst)
+
+    def widest(self, costs: Costs, width_bps: Longs, src: int, dst: int) -> FoundPath | None:
+        """Return the path of least cost among the widest ones, None where no path leads there."""
+        widest = int(self.widths(width_bps, costs != FORBIDDEN, src)[dst])
+        return self.within_width(costs, width_bps, src, dst, widest)
+
+    def widest_within(self, costs: Costs, width_bps: Longs, src: int, dst: int, bound_ns: int) -> FoundPath | None:
+        """Return the widest path of at most a delay, of several the one of least cost; None where all take longer.
+
+        Exact: bisection over the widths that links have, for the greatest at which the least delay keeps the bound.
+        """
+        best = self.within_width(costs, width_bps, src, dst, 0)
+        if best is None or best.cost >> HOP_BITS > bound_ns:
+            return None
+        estimate = self.distances(costs, dst)
+        widths = np.unique(width_bps[costs != FORBIDDEN])
+        low, high = 0, len(widths)
+        while low < high:
+            middle = (low + high) // 2
+            wide = np.where(width_bps >= widths[middle], costs, np.uint64(FORBIDDEN))
+            found = self.path(wide, src, dst, estimate)
+            if found is None or found.cost >> HOP_BITS > bound_ns:
+                high = middle
+            else:
+                best, low = found, middle + 1
+        return best
 
     def _rows(self, src: int, dst: int) -> tuple[int, ...]:
         rows: list[int] = []
@@ -66,3 +106,8 @@ def _grow() -> Callable[..., None]:
 @cache
 def _find() -> Callable[..., int]:
     return kernel_library(find_path).bind(find_path)
+
+
+@cache
+def _spread() -> Callable[..., None]:
+    return kernel_library(spread_width).bind(spread_width)

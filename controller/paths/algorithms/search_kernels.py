@@ -1,37 +1,61 @@
-"""Single paths: a search from the source that is drawn towards the destination by estimates (A*)."""
+"""Single paths: a search from the source that is drawn towards the destination by estimates (A*), and widest paths."""
 
 from __future__ import annotations
 
 from controller.paths.algorithms.costs import FORBIDDEN, UNREACHABLE
 from controller.paths.algorithms.heaps import drop_first, push
-from controller.paths.algorithms.structures import Graph, Scratch
-from dataplane.native import Array, kernel, u32, u64
+from controller.paths.algorithms.structures import Graph, LinkColumns, Scratch
+from dataplane.native import Array, address, i64, kernel, u8, u32, u64
+
+
+@kernel(inline=True)
+def has_room(links: LinkColumns, link: u32, need: i64) -> bool:
+    """Return whether a flow of a rate fits on a link, with its headroom left; what it takes of its own links is free.
+
+    A rate of 0 fits everywhere.
+    """
+    if need == 0:
+        return True
+    load: i64 = max(links.load[link], 0)
+    free: i64 = links.rate[link] - load
+    if links.own[link] != 0:
+        free += need
+    return min(free, links.rate[link]) - links.headroom[link] >= need
+
+
+@kernel(inline=True)
+def step_cost(links: LinkColumns, link: u32) -> u64:
+    """Return what a link costs a flow."""
+    if address(links.relieved) != 0 and links.own[link] != 0 and links.relieved[link] != 0:
+        return links.relieved_cost[link] if links.cost[link] != FORBIDDEN else FORBIDDEN
+    return links.cost[link]
 
 
 @kernel
 def find_path(  # noqa: PLR0917 - kernels have no keywords
     graph: Graph,
-    cost: Array[u64],
+    links: LinkColumns,
     scratch: Scratch,
     source: u32,
     destination: u32,
+    need: i64,
     estimate: Array[u64],
     way: Array[u32],
 ) -> u64:
-    """Return the least cost from source to destination and leave each reached switch's link back in `way`.
+    """Return the least cost over links that have room, and leave each reached switch's link back in `way`.
 
     Hart, Nilsson, Raphael 1968. An estimate is at most the cost from a switch to the destination, and over a link it
-    falls by at most the link's cost: zeros are right, distances in a tree of the same or lower costs are better.
+    falls by at most the link's cost: distances in a tree of the same or lower costs; null stands for zeros.
     """
     heap = scratch.heap
     listed: u32 = 0
     found: u64 = UNREACHABLE
-    if estimate[source] != UNREACHABLE:
+    if guess(estimate, source) != UNREACHABLE:
         scratch.mark[source] = 1
         scratch.before[source] = 0
         scratch.listed[0] = source
         listed = 1
-        push(heap, estimate[source], source)
+        push(heap, guess(estimate, source), source)
     while heap.size > 0:
         key: u64 = heap.keys[0]
         switch: u32 = heap.switches[0]
@@ -40,11 +64,12 @@ def find_path(  # noqa: PLR0917 - kernels have no keywords
         if switch == destination:
             found = reached
             break
-        if key == reached + estimate[switch]:
+        if key == reached + guess(estimate, switch):
             for link in range(graph.out_start[switch], graph.out_start[switch + 1]):
                 head: u32 = graph.head[link]
-                step: u64 = cost[link]
-                if step != FORBIDDEN and estimate[head] != UNREACHABLE:
+                step: u64 = step_cost(links, link)
+                left: u64 = guess(estimate, head)
+                if step != FORBIDDEN and left != UNREACHABLE and has_room(links, link, need):
                     if scratch.mark[head] == 0:
                         scratch.mark[head] = 1
                         scratch.before[head] = UNREACHABLE
@@ -53,8 +78,43 @@ def find_path(  # noqa: PLR0917 - kernels have no keywords
                     if reached + step < scratch.before[head]:
                         scratch.before[head] = reached + step
                         way[head] = link
-                        push(heap, reached + step + estimate[head], head)
+                        push(heap, reached + step + left, head)
     heap.size = 0
     for place in range(listed):
         scratch.mark[scratch.listed[place]] = 0
     return found
+
+
+@kernel(inline=True)
+def guess(estimate: Array[u64], switch: u32) -> u64:
+    """Return the estimate of a switch, 0 where there are none."""
+    return 0 if address(estimate) == 0 else estimate[switch]
+
+
+@kernel
+def spread_width(  # noqa: PLR0917 - kernels have no keywords
+    graph: Graph, width: Array[u64], usable: Array[u8], scratch: Scratch, source: u32, reached: Array[u64]
+) -> None:
+    """Write the width of the widest path from a source to every switch (Dijkstra on maximal minima), 0 for none.
+
+    The source's own is the greatest number of 63 bits; widths are below 2^63.
+    """
+    heap = scratch.heap
+    for switch in range(graph.switches):
+        reached[switch] = 0
+    reached[source] = WIDEST
+    push(heap, 0, source)
+    while heap.size > 0:
+        key: u64 = heap.keys[0]
+        near: u32 = heap.switches[0]
+        drop_first(heap)
+        if WIDEST - key == reached[near]:
+            for link in range(graph.out_start[near], graph.out_start[near + 1]):
+                through: u64 = min(width[link], reached[near])
+                head: u32 = graph.head[link]
+                if usable[link] != 0 and through > reached[head]:
+                    reached[head] = through
+                    push(heap, WIDEST - through, head)
+
+
+WIDEST = (1 << 63) - 1

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from controller.paths.algorithms.link_table import LinkTable
-from dataplane.native import Array, Struct, pointer_to, u32, u64
+from dataplane.native import Array, Struct, i64, pointer_to, u8, u32, u64
 
 
 class Graph(Struct):
@@ -83,3 +83,41 @@ class Changed(Struct):
     room: u64
     destination: Array[u32]
     switch: Array[u32]
+
+
+class LinkColumns(Struct):
+    """What a search asks of links: costs, and for searches that need room, loads and which links are the flow's own.
+
+    `own` is scratch memory, all zero between two searches; a relieved link that is one's own costs `relieved_cost`.
+    Searches that need no room may leave all but `cost` null.
+    """
+
+    cost: Array[u64]
+    relieved_cost: Array[u64]
+    rate: Array[i64]
+    load: Array[i64]
+    headroom: Array[i64]
+    known: Array[u8]
+    crossing: Array[i64]
+    relieved: Array[u8]
+    own: Array[u8]
+
+
+class FlowColumns(Struct):
+    """Flows: ends, the links of the path that each is on (`hops` of `pool` from `start` on) and rate, -1 if unknown."""
+
+    source: Array[u32]
+    destination: Array[u32]
+    start: Array[u32]
+    hops: Array[u32]
+    pool: Array[u32]
+    rate: Array[i64]
+
+
+class Weighed(Struct):
+    """What was found of each flow asked for: costs of its path and of the best with room, its rate, a dead link."""
+
+    present: Array[u64]
+    best: Array[u64]
+    rate: Array[i64]
+    dead: Array[u8]

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from collectors.values import DelaySource, LinkState, Snapshot
 from controller.intents import FlowSpec
-from controller.paths.decide import Assignment, decide, explain
-from controller.paths.graph import NOBODY, Network, Own, StateGraph, links_of
+from controller.paths.decide import Assignment
+from controller.paths.decider import decide, explain
+from controller.paths.graph import NOBODY, Network, Own, StateGraph
 from controller.paths.settings import DecideSettings, Mode
 from dataplane.fabric.topology import LinkKey, Topology
 
@@ -43,7 +44,7 @@ def link_state(
     age_ns: int | None = 0,
 ) -> tuple[LinkKey, LinkState]:
     """Return the state of a link such as 'ab'."""
-    link = network.links[LinkKey(*key)]
+    link = network.topology.directed_links[LinkKey(*key)]
     delay_ns = link.delay_ns + queue_ns
     available = round(link.rate_bps * (1 - used))
     state = LinkState(
@@ -189,7 +190,7 @@ def test_an_unknown_rate_is_the_flow_s_share_of_the_emptiest_link(network: Netwo
 
 def test_own_load_is_given_back(network: Network) -> None:
     graph = StateGraph.of(network, snapshot(link_state(network, "ab", used=0.5)), SETTINGS)
-    own = Own(3_000_000, frozenset(links_of("abd")))
+    own = Own(3_000_000, network.rows(("a", "b", "d")))
     assert graph.figures(("a", "b", "d"), own).bottleneck_bps == 8_000_000
     assert graph.figures(("a", "b", "d"), NOBODY).bottleneck_bps == 5_000_000
     assert graph.widest_bps("a", "d", NOBODY) == RATE_BPS
@@ -219,11 +220,11 @@ class Fluid:
     def measure(self) -> Snapshot:
         loads = dict(self.cross_bps)
         for flow, assignment in self.flows.items():
-            for key in links_of(assignment.path):
+            for key in map(LinkKey, assignment.path, assignment.path[1:]):
                 loads[key] = loads.get(key, 0) + self.rates_bps[flow]
         states = []
-        for key, link in self.network.links.items():
-            share = min(loads.get(key, 0) / link.rate_bps, 1.0)
+        for key, rate_bps in zip(self.network.table.links, self.network.table.rate_bps.tolist(), strict=True):
+            share = min(loads.get(key, 0) / rate_bps, 1.0)
             queue_ns = 50 * MS if share > 0.97 else 0
             jitter_ns = self.noise.randrange(-MS // 2, MS // 2) if self.noise else 0
             states.append(link_state(self.network, f"{key.src}{key.dst}", queue_ns=queue_ns + jitter_ns, used=share))

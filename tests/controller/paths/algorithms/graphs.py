@@ -15,7 +15,7 @@ from dataplane.fabric.topology import Endpoint, Link, SwitchNode, Topology
 Cable = tuple[int, int, int]
 """Two switches and the delay between them, ns."""
 
-MAX_SWITCHES = 7
+MAX_SWITCHES = 6
 
 
 def fabric(switches: int, cables: Iterable[Cable], rate_bps: int = 10_000_000) -> Topology:

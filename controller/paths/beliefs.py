@@ -1,0 +1,109 @@
+"""What is believed of every link: telemetry where it is fresh, else the configured figures; all links at once.
+
+A measured delay holds more than propagation: the frame's own length, the switch's work. A link that was not measured is
+given as much of that as the least loaded measured one shows, or it would look better than it is for not being watched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from operator import attrgetter
+from typing import Final
+
+import numpy as np
+
+from collectors.values import LinkState
+from controller.paths.algorithms.link_table import Ids, LinkTable, Longs
+from controller.paths.settings import DecideSettings
+from dataplane.fabric.topology import LinkKey
+
+_LONGEST_IDLE_BITS: Final = 2 * 1538 * 8
+"""Two Ethernet frames of the usual greatest length, gap included: a link that takes longer than that has a queue."""
+_NEVER_NS: Final = -1
+_NS: Final = 1_000_000_000
+
+_delay, _available = attrgetter("delay_mean_ns"), attrgetter("available_bps")
+
+
+class Beliefs:
+    """The live columns of a copy of a link table and what else a decider asks of links; `observe` brings it up to date.
+
+    By row of `table`: `nominal_ns` is the delay without a queue, `load_bps` what is believed to be used, `known`
+    whether telemetry of the link is believed, `headroom_bps` what the settings keep free.
+    """
+
+    def __init__(self, table: LinkTable, settings: DecideSettings) -> None:
+        self.table, self.settings = table.copy(), settings
+        size = len(table.links)
+        self.headroom_bps = np.rint(table.rate_bps * settings.headroom).astype(np.int64)
+        self.nominal_ns: Longs = table.propagation_ns.copy()
+        self.load_bps: Longs = np.zeros(size, np.int64)
+        self.known = np.zeros(size, np.bool_)
+        self._measured_ns: Longs = np.zeros(size, np.int64)
+        self._available_bps: Longs = table.rate_bps.copy()
+        self._age_ns: Longs = np.full(size, _NEVER_NS, np.int64)
+        self._loss = np.full(size, np.nan)
+        self._names: list[LinkKey] = []
+        self._places = np.zeros(0, np.int64)
+        self._rates, self._rate_of = np.unique(table.rate_bps, return_inverse=True)
+
+    def observe(self, states: Mapping[LinkKey, LinkState]) -> Ids:
+        """Take a whole snapshot's links; return the rows whose delay or life has changed."""
+        self._age_ns[:] = _NEVER_NS
+        self._loss[:] = np.nan
+        names = list(states)
+        if names != self._names:  # compared by identity first, so that the usual case is quick
+            self._names = names
+            self._places = np.array([self.table.link_number.get(name, -1) for name in names], np.int64)
+        self._take(self._places, list(states.values()))
+        return self._believe()
+
+    def observe_some(self, states: Iterable[LinkState]) -> Ids:
+        """Take new states of some links, the others stay as they were; return the rows whose delay or life changed."""
+        found = list(states)
+        self._take(np.array([self.table.link_number.get(state.link, -1) for state in found], np.int64), found)
+        return self._believe()
+
+    def _take(self, places: Longs, states: list[LinkState]) -> None:
+        inner = places >= 0
+        rows = places[inner]
+        for column, values in (
+            (self._measured_ns, np.fromiter(map(_delay, states), np.int64, len(states))),
+            (self._available_bps, np.fromiter(map(_available, states), np.int64, len(states))),
+            (self._age_ns, np.array([_NEVER_NS if s.age_ns is None else s.age_ns for s in states], np.int64)),
+            (self._loss, np.array([np.nan if s.loss is None else s.loss for s in states], np.float64)),
+        ):
+            column[rows] = values[inner]
+
+    def _believe(self) -> Ids:
+        table, settings = self.table, self.settings
+        self.known = (self._age_ns >= 0) & (self._age_ns <= settings.stale_after_ns)
+        self.nominal_ns = table.propagation_ns + self._idle_excess_ns()[self._rate_of]
+        delay_ns = np.where(self.known, self._measured_ns, self.nominal_ns)
+        self.load_bps = np.where(self.known, table.rate_bps - self._available_bps, 0)
+        dead = self.known & (self._loss >= settings.dead_loss)
+        if settings.dead_after_ns is not None:
+            dead |= self._age_ns > settings.dead_after_ns
+        changed = (delay_ns != table.delay_ns) | (dead == table.alive)
+        table.delay_ns[:] = delay_ns
+        table.alive[:] = ~dead
+        table.available_bps[:] = np.clip(table.rate_bps - np.maximum(self.load_bps, 0), 0, table.rate_bps)
+        return np.flatnonzero(changed).astype(np.uint32)
+
+    def _idle_excess_ns(self) -> Longs:
+        """Return, for each rate that links have, what an idle link of that rate takes beside propagation.
+
+        It is the least that any measured link shows, longer in the measure in which this one is slower.
+        """
+        excess_ns = np.maximum(self._measured_ns - self.table.propagation_ns, 0)
+        seen: dict[int, int] = {}
+        for place, rate_bps in enumerate(self._rates):
+            measured = excess_ns[self.known & (self._rate_of == place)]
+            if len(measured):
+                seen[int(rate_bps)] = int(measured.min())
+        return np.array([_scaled(seen, int(rate_bps)) for rate_bps in self._rates], np.int64)
+
+
+def _scaled(seen: Mapping[int, int], rate_bps: int) -> int:
+    scaled = (excess_ns * max(other_bps, rate_bps) // rate_bps for other_bps, excess_ns in seen.items())
+    return min(min(scaled, default=0), _LONGEST_IDLE_BITS * _NS // rate_bps)

@@ -1,0 +1,267 @@
+"""Which flows should move where: it follows from the newest snapshot, the flows' present paths and the settings alone.
+
+A round moves the flow whose traffic gains most (gain times rate: one large flow that finds room relieves a link as much
+as many small ones), predicts what that does to the links, and looks again, up to the round's number of moves. What
+keeps it calm: margins (`controller.paths.decide`), a flow that moved is held down, and after any move the network
+settles first. Whoever remembers earlier rounds allows only those flows to move whose wish has lasted (`wishes`). Only a
+dead path is left at once.
+
+Flows are not judged one by one. Where delay decides, the trees towards all destinations, repaired when links change,
+say what each flow could have at best; only flows that a change can concern are compared with that, only those that
+could gain enough are weighed with their own load and room, and only the one that gains most is judged with all its
+candidates. Where bandwidth decides every free flow is judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from collectors.values import LinkState, Snapshot
+from controller.intents import FlowSpec
+from controller.paths.algorithms.link_table import Flags, Ids, Longs
+from controller.paths.algorithms.structures import LinkColumns
+from controller.paths.algorithms.trees import DestinationTrees
+from controller.paths.algorithms.weighing import CONTENT, DEAD, Weighing, Weights
+from controller.paths.beliefs import Beliefs
+from controller.paths.decide import DEAD_GAIN, Assignment, Decision, Verdict, judge
+from controller.paths.flow_table import UNKNOWN, FlowTable
+from controller.paths.graph import Network, StateGraph
+from controller.paths.settings import DecideSettings, Mode
+from dataplane.native import pointer_to
+
+_NOTHING: Final = np.zeros(0, np.uint32)
+
+
+@dataclass(slots=True, eq=False)
+class _Round:
+    """One round's predictions: loads in the graph, and how many flows cross each link."""
+
+    graph: StateGraph
+    crossing: Longs
+
+    def columns(self) -> LinkColumns:
+        graph = self.graph
+        return LinkColumns(
+            cost=pointer_to(graph.costs),
+            relieved_cost=pointer_to(graph.nominal_costs),
+            rate=pointer_to(graph.table.rate_bps),
+            load=pointer_to(graph.load_bps),
+            headroom=pointer_to(graph.beliefs.headroom_bps),
+            known=pointer_to(graph.beliefs.known),
+            crossing=pointer_to(self.crossing),
+            relieved=pointer_to(graph.relieved),
+        )
+
+
+class Decider:
+    """Keeps what a round needs from one to the next: beliefs, trees, flows and which of them could gain.
+
+    First `observe` a snapshot and `place` the flows, in either order, then ask. It is used by one thread at a time.
+    """
+
+    def __init__(self, network: Network, settings: DecideSettings, *, threads: int = 1) -> None:
+        self.network, self.settings = network, settings
+        self.beliefs = Beliefs(network.table, settings)
+        self.trees = DestinationTrees(self.beliefs.table, self.beliefs.table.costs(), threads=threads)
+        self.flows = FlowTable.of(network, {})
+        self._weighing = Weighing(network.table)
+        self._flags: npt.NDArray[np.uint8] = np.zeros(0, np.uint8)
+
+    def observe(self, snapshot: Snapshot) -> None:
+        """Take a snapshot of all links."""
+        self._take(self.beliefs.observe(snapshot.links))
+
+    def observe_some(self, states: Iterable[LinkState]) -> None:
+        """Take new states of some links; the others are as they were."""
+        self._take(self.beliefs.observe_some(states))
+
+    def place(self, current: Mapping[FlowSpec, Assignment]) -> None:
+        """Take all flows with their present paths, of two switches or more each."""
+        current = {flow: assignment for flow, assignment in current.items() if len(assignment.path) > 1}
+        moved = self.flows.follow(self.network, current)
+        if moved is None:
+            self.place_all(FlowTable.of(self.network, current))
+        else:
+            self._flag(moved)
+
+    def place_all(self, flows: FlowTable) -> None:
+        """Take a table of flows in place of the present one."""
+        self.flows = flows
+        self._flags = np.zeros(len(flows), np.uint8)
+        self._flag(np.arange(len(flows), dtype=np.uint32))
+
+    def wishes(self, now_ns: int) -> dict[FlowSpec, bool]:
+        """Return the flows that are free and should move, each judged as if it alone did; True: its path is dead."""
+        this = self._round()
+        rows = self._free(now_ns)
+        if self.settings.mode is Mode.LEAST_DELAY:
+            weights = self._weigh(this, rows)
+            wants = _wants(weights, self.settings)
+            chosen = zip(rows[wants].tolist(), weights.dead[wants].tolist(), strict=True)
+            return {self.flows.names[row]: dead for row, dead in chosen}
+        verdicts = (self._judge(this, row) for row in rows.tolist())
+        return {verdict.flow: not verdict.present.alive for verdict in verdicts if verdict.moves}
+
+    def decide(self, now_ns: int, allowed: Container[FlowSpec] | None = None) -> list[Decision]:
+        """Return this round's moves, at most `moves_per_round`, in the order in which they were found.
+
+        Only flows that are `allowed` move; None allows all. The flows stay where they are until they are placed anew.
+        """
+        this = self._round()
+        rows = self._free(now_ns)
+        if allowed is not None:
+            rows = rows[[self.flows.names[row] in allowed for row in rows.tolist()]]
+        decisions: list[Decision] = []
+        while len(decisions) < self.settings.moves_per_round:
+            best = self._best(this, rows)
+            if best is None:
+                break
+            row, verdict = best
+            decisions.append(self._move(this, verdict, now_ns))
+            rows = rows[rows != row]
+        return decisions
+
+    def explain(self, flow: FlowSpec, now_ns: int) -> Verdict:
+        """Return what the decider thinks of one flow now, and what keeps it where it is; it must have been placed."""
+        row = self.flows.names.index(flow)
+        verdict = self._judge(self._round(), row)
+        if not verdict.moves or not verdict.present.alive:
+            return verdict
+        settling, held = self._settling(now_ns), self._held(np.array([row]), now_ns)[0]
+        if not settling and not held:
+            return verdict
+        why = "the network settles after a move" if settling else "held down since it last moved"
+        return replace(verdict, best=verdict.present, gain=0.0, reason=f"{why}, although {verdict.reason}")
+
+    def close(self) -> None:
+        """Let the threads go."""
+        self.trees.close()
+
+    def _take(self, changed: Ids) -> None:
+        """Repair the trees after links have changed and look again at the flows that this can concern."""
+        if not len(changed):
+            return
+        pairs = self.trees.update(changed, self.beliefs.table.costs()[changed])
+        if pairs.destination is None or pairs.switch is None:
+            self._flag(np.arange(len(self.flows), dtype=np.uint32))
+        else:
+            between = self.flows.between(pairs.destination, pairs.switch)
+            self._flag(np.concatenate([self.flows.on_links(changed), between]))
+
+    def _flag(self, rows: Ids) -> None:
+        self._weighing.flag(
+            self.trees.costs,
+            self.trees.distance,
+            self.flows.columns(),
+            rows,
+            self._flags,
+            min_gain=self.settings.min_gain,
+            min_gain_ns=self.settings.min_gain_ns,
+        )
+
+    def _round(self) -> _Round:
+        return _Round(StateGraph(self.network, self.beliefs), self.flows.crossing.copy())
+
+    def _free(self, now_ns: int) -> Ids:
+        """Return the rows of the flows that could gain and may move: dead paths, and all that nothing holds back."""
+        flags = self._flags if self.settings.mode is Mode.LEAST_DELAY else np.maximum(self._flags, 1)
+        if self._settling(now_ns):
+            return np.flatnonzero(flags == DEAD).astype(np.uint32)
+        rows: Ids = np.flatnonzero(flags != CONTENT).astype(np.uint32)
+        free: Ids = rows[(flags[rows] == DEAD) | ~self._held(rows, now_ns)]
+        return free
+
+    def _held(self, rows: Ids, now_ns: int) -> Flags:
+        since_ns = self.flows.since_ns[rows]
+        held: Flags = (since_ns != UNKNOWN) & (now_ns - since_ns < self.settings.hold_down_ns)
+        return held
+
+    def _settling(self, now_ns: int) -> bool:
+        last_ns = int(self.flows.since_ns.max(initial=UNKNOWN))
+        return last_ns != UNKNOWN and now_ns - last_ns < self.settings.settle_ns
+
+    def _weigh(self, this: _Round, rows: Ids) -> Weights:
+        return self._weighing.weigh(this.columns(), self.trees.distance, self.flows.columns(), rows)
+
+    def _judge(self, this: _Round, row: int) -> Verdict:
+        rate_bps = int(self._weigh(this, np.array([row], np.uint32)).rate_bps[0])
+        return judge(this.graph, self.flows.names[row], self.flows.path(row), rate_bps)
+
+    def _best(self, this: _Round, rows: Ids) -> tuple[int, Verdict] | None:
+        """Return the flow that should move first, None if none should."""
+        if self.settings.mode is Mode.LEAST_DELAY:
+            verdicts = ((row, self._judge(this, row)) for row in self._ranked(this, rows))
+            return next(((row, verdict) for row, verdict in verdicts if verdict.moves), None)
+        judged = ((row, self._judge(this, row)) for row in rows.tolist())
+        return max(((row, verdict) for row, verdict in judged if verdict.moves), key=_benefit, default=None)
+
+    def _ranked(self, this: _Round, rows: Ids) -> Iterator[int]:
+        """Yield the rows of the flows that want to move, in the order of `_benefit`, the first in the table on ties."""
+        weights = self._weigh(this, rows)
+        wants = _wants(weights, self.settings)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            gain = np.where(weights.dead, DEAD_GAIN, (weights.present_ns - weights.best_ns) / weights.present_ns)
+        benefit = gain * np.maximum(weights.rate_bps, 1)
+        order = np.lexsort((rows[wants], -benefit[wants], ~weights.dead[wants]))
+        yield from rows[wants][order].tolist()
+
+    def _move(self, this: _Round, verdict: Verdict, now_ns: int) -> Decision:
+        old, new = verdict.present.switches, verdict.best.switches
+        this.graph.move(verdict.rate_bps, old, new)
+        this.crossing[list(self.network.rows(old))] -= 1
+        this.crossing[list(self.network.rows(new))] += 1
+        return Decision(now_ns, verdict.flow, old, new, verdict.candidates, verdict.reason)
+
+
+def _wants(weights: Weights, settings: DecideSettings) -> Flags:
+    """Return which flows should move, by delay: those on dead paths, and those that gain more than the margins."""
+    gain_ns = weights.present_ns - weights.best_ns
+    margin_ns = np.maximum(settings.min_gain * weights.present_ns, settings.min_gain_ns)
+    wants: Flags = weights.possible & (weights.dead | ((gain_ns > 0) & (gain_ns >= margin_ns)))
+    return wants
+
+
+def _benefit(judged: tuple[int, Verdict]) -> tuple[bool, float]:
+    """Rank moves: off dead links first, then by gain times rate, so that few flows move and the round helps most."""
+    verdict = judged[1]
+    return verdict.present.dead_link is not None, verdict.gain * max(verdict.rate_bps, 1)
+
+
+def _fresh(
+    snapshot: Snapshot, network: Network, current: Mapping[FlowSpec, Assignment], settings: DecideSettings
+) -> Decider:
+    decider = Decider(network, settings)
+    decider.observe(snapshot)
+    decider.place(current)
+    return decider
+
+
+def decide(
+    snapshot: Snapshot,
+    network: Network,
+    current: Mapping[FlowSpec, Assignment],
+    settings: DecideSettings,
+    *,
+    now_ns: int,
+    allowed: Container[FlowSpec] | None = None,
+) -> list[Decision]:
+    """Return the moves of one round, by a decider that has seen nothing else."""
+    return _fresh(snapshot, network, current, settings).decide(now_ns, allowed)
+
+
+def explain(
+    snapshot: Snapshot,
+    network: Network,
+    current: Mapping[FlowSpec, Assignment],
+    settings: DecideSettings,
+    *,
+    now_ns: int,
+    flow: FlowSpec,
+) -> Verdict:
+    """Return what such a decider thinks of one flow."""
+    return _fresh(snapshot, network, current, settings).explain(flow, now_ns)

@@ -1,0 +1,64 @@
+"""The decider without anything that makes it quick: every flow is judged with all its candidates before every move."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Container, Mapping
+
+from collectors.values import Snapshot
+from controller.intents import FlowSpec
+from controller.paths.decide import Assignment, Verdict, flow_order, judge
+from controller.paths.graph import Network, Rows, StateGraph
+from controller.paths.settings import DecideSettings
+
+Move = tuple[FlowSpec, Rows]
+
+
+class PlainDecider:
+    """One snapshot, one set of flows."""
+
+    def __init__(
+        self, network: Network, snapshot: Snapshot, current: Mapping[FlowSpec, Assignment], settings: DecideSettings
+    ) -> None:
+        self.network, self.settings = network, settings
+        self.graph = StateGraph.of(network, snapshot, settings)
+        self.placed = dict(current)
+
+    def wishes(self, now_ns: int) -> dict[FlowSpec, bool]:
+        """Return the flows that should move and whether their path is dead."""
+        verdicts = (self._judge(flow) for flow in self.placed if self._may_move(flow, now_ns))
+        return {verdict.flow: not verdict.present.alive for verdict in verdicts if verdict.moves}
+
+    def decide(self, now_ns: int, allowed: Container[FlowSpec]) -> list[tuple[FlowSpec, float]]:
+        """Return the flows that move, in order, with their gain."""
+        moved: list[tuple[FlowSpec, float]] = []
+        free = [flow for flow in sorted(self.placed, key=flow_order) if self._may_move(flow, now_ns)]
+        while len(moved) < self.settings.moves_per_round:
+            waiting = [flow for flow in free if flow in allowed and flow not in dict(moved)]
+            verdicts = [verdict for verdict in map(self._judge, waiting) if verdict.moves]
+            if not verdicts:
+                break
+            best = max(verdicts, key=lambda v: (not v.present.alive, v.gain * max(v.rate_bps, 1)))
+            self.graph.move(best.rate_bps, best.present.switches, best.best.switches)
+            old = self.placed[best.flow]
+            self.placed[best.flow] = Assignment(best.best.switches, now_ns, old.rate_bps)
+            moved.append((best.flow, best.gain))
+        return moved
+
+    def _judge(self, flow: FlowSpec) -> Verdict:
+        assignment = self.placed[flow]
+        rate_bps = self._share_of_load_bps(flow) if assignment.rate_bps is None else assignment.rate_bps
+        return judge(self.graph, flow, assignment.path, rate_bps)
+
+    def _share_of_load_bps(self, flow: FlowSpec) -> int:
+        crossing = Counter(row for other in self.placed.values() for row in self.network.rows(other.path))
+        rows = [row for row in self.network.rows(self.placed[flow].path) if self.graph.beliefs.known[row]]
+        return min((self.graph.used_bps(row) // crossing[row] for row in rows), default=0)
+
+    def _may_move(self, flow: FlowSpec, now_ns: int) -> bool:
+        if not all(self.graph.table.alive[list(self.network.rows(self.placed[flow].path))]):
+            return True
+        moves_ns = [other.since_ns for other in self.placed.values() if other.since_ns is not None]
+        settling = bool(moves_ns) and now_ns - max(moves_ns) < self.settings.settle_ns
+        since_ns = self.placed[flow].since_ns
+        return not settling and (since_ns is None or now_ns - since_ns >= self.settings.hold_down_ns)

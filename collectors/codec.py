@@ -17,6 +17,7 @@ from collectors.values import (
     LinkState,
     LossSource,
     PathState,
+    RecordKind,
     ReporterState,
     Snapshot,
 )
@@ -42,6 +43,8 @@ class _Record(msgspec.Struct, array_like=True, frozen=True):
     egress_timestamp_ns: int | None
     tx_bytes_per_window: int | None
     packet_id: int
+    kind: RecordKind
+    buffer_occupancy_frames: int | None
 
 
 class _Link(msgspec.Struct, array_like=True, frozen=True):
@@ -204,6 +207,8 @@ def _record_out(record: HopRecord) -> _Record:
         record.egress_timestamp_ns,
         record.tx_bytes_per_window,
         record.packet_id,
+        record.kind,
+        record.buffer_occupancy_frames,
     )
 
 

@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 from collectors import decode
 from collectors.counters import Count, Counters
-from collectors.decode import DecodedReport, MeasuredPacket
-from collectors.numbering import HopNumbering
+from collectors.decode import DecodedReport
+from collectors.numbering import HopNumbering, drop_record
 from collectors.sequence import Arrival, SequenceAccounting
 from collectors.settings import CollectorSettings
 from collectors.state import NetworkStateBuilder
-from collectors.values import CollectorStatus, HopRecord, Snapshot
+from collectors.values import CollectorStatus, DropRecord, FlowKey, HopRecord, Snapshot
 from dataplane.clock import Clock
 from dataplane.errors import WireError
 from dataplane.fabric.topology import Topology
@@ -20,6 +20,7 @@ from dataplane.wire.ipv4 import PROTOCOL_UDP
 from dataplane.wire.marking import Marking
 
 RecordSink = Callable[[tuple[HopRecord, ...]], None]
+DropSink = Callable[[tuple[DropRecord, ...]], None]
 
 
 class Collector:
@@ -28,7 +29,7 @@ class Collector:
     def __init__(self, topology: Topology, clock: Clock, settings: CollectorSettings | None = None) -> None:
         settings = settings or CollectorSettings()
         self._clock = clock
-        self._marking = Marking(settings.int_dscp, settings.int_udp_port)
+        self._marking = marking_of(settings)
         known = topology.collector.udp_port if topology.collector else REPORT_UDP_PORT
         self._report_udp_port = known if settings.report_udp_port is None else settings.report_udp_port
         self._counters = Counters()
@@ -36,6 +37,7 @@ class Collector:
         self._numbering = HopNumbering(topology, self._counters, settings.state.max_flows)
         self._state = NetworkStateBuilder(topology, clock, settings.state, self._counters)
         self._sinks: list[RecordSink] = []
+        self._drop_sinks: list[DropSink] = []
         self._last_problem: str | None = None
 
     @property
@@ -65,11 +67,17 @@ class Collector:
         self._state.add(records)
         for sink in self._sinks if records else ():
             sink(records)
+        self._drops(decoded, now_ns)
 
     def subscribe(self, sink: RecordSink) -> Callable[[], None]:
         """Call `sink` with each report's records, in travelling order; return what ends that."""
         self._sinks.append(sink)
         return lambda: self._sinks.remove(sink)
+
+    def subscribe_drops(self, sink: DropSink) -> Callable[[], None]:
+        """Call `sink` with the drops of each report that tells of any; return what ends that."""
+        self._drop_sinks.append(sink)
+        return lambda: self._drop_sinks.remove(sink)
 
     def snapshot(self) -> Snapshot:
         """Return the network's state now."""
@@ -89,14 +97,34 @@ class Collector:
         self._counters[Count.NO_FLOW] += decoded.skipped
         found: list[HopRecord] = []
         for packet in decoded.packets:
-            if self._is_report(packet):
+            if self._is_report(packet.flow):
                 self._counters[Count.ABOUT_REPORTS] += 1
                 continue
-            self._counters[Count.PACKET_DROPPED] += packet.dropped
-            if packet.last_hop:
+            if self._numbering.counts(packet):
                 self._state.count(packet.flow, packet.ip_bytes)
             found += self._numbering.records(decoded.group, packet, now_ns)
         return found
 
-    def _is_report(self, packet: MeasuredPacket) -> bool:
-        return packet.flow.protocol == PROTOCOL_UDP and packet.flow.dst_port == self._report_udp_port
+    def _drops(self, decoded: DecodedReport, now_ns: int) -> None:
+        drops = [drop for drop in decoded.drops if drop.flow is None or not self._is_report(drop.flow)]
+        self._counters[Count.ABOUT_REPORTS] += len(decoded.drops) - len(drops)
+        self._counters[Count.PACKET_DROPPED] += len(drops)
+        records = tuple(drop_record(decoded.group, drop, now_ns) for drop in drops)
+        for sink in self._drop_sinks if records else ():
+            sink(records)
+
+    def _is_report(self, flow: FlowKey) -> bool:
+        return flow.protocol == PROTOCOL_UDP and flow.dst_port == self._report_udp_port
+
+
+def marking_of(settings: CollectorSettings) -> Marking:
+    """Return how INT packets are told, as the settings say it."""
+    return Marking(
+        dscp=settings.int_dscp,
+        udp_port=settings.int_udp_port,
+        dscp_mask=settings.int_dscp_mask,
+        probe_marker=settings.int_probe_marker,
+        gre_protocol=settings.int_gre_protocol,
+        vxlan_gpe_port=settings.vxlan_gpe_udp_port,
+        geneve_port=settings.geneve_udp_port,
+    )

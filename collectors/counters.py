@@ -28,7 +28,7 @@ class Count(StrEnum):
     """Individual reports about report packets: there should be no INT on those."""
 
     PACKET_DROPPED = "packet dropped"
-    """Individual reports that say that a switch dropped the packet; their records are used all the same."""
+    """Individual reports that say that a switch dropped the packet; the hops before it may be told all the same."""
 
     NO_NODE_ID = "no node id"
     """Hops that do not say who they are: no record."""
@@ -49,7 +49,7 @@ class Count(StrEnum):
     """Samples older than the window behind their node's newest: not in the network's state."""
 
     INCOMPLETE_PACKETS = "incomplete packets"
-    """Packets given up before every hop had reported."""
+    """Packets given up before every hop had reported, or that another one looked like."""
 
     FLOWS_FORGOTTEN = "flows forgotten"
     """Flows that made room for others before they were old enough to go."""

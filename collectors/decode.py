@@ -1,7 +1,7 @@
-"""A report's UDP payload to measured packets: pure, no state; `numbering` makes hop records of them.
+"""A report's UDP payload to measured and dropped packets: pure, no state; `numbering` makes records of them.
 
-Reports are of INT v2.1 in every mode: stacked (the sink adds its own metadata to the report, or to the stack), or one
-hop each (our hop-by-hop domain, MX, XD).
+Reports are of INT v2.1 in every mode: stacked (the sink adds its own metadata to the report, or to the stack),
+intermediate, or one hop each (our hop-by-hop domain, MX, XD); besides, drop reports and congested queues' reports.
 """
 
 from __future__ import annotations
@@ -10,11 +10,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from collectors.values import FlowKey
+from collectors.values import FlowKey, RecordKind
+from dataplane.errors import WireError
 from dataplane.wire import inner, report, report_tlv
+from dataplane.wire.drop_reasons import DropReason
 from dataplane.wire.inner import InnerPacket
 from dataplane.wire.int_metadata import HopMetadata
-from dataplane.wire.marking import Marking
+from dataplane.wire.marking import UNMARKED, Marking
 from dataplane.wire.report import Report
 from dataplane.wire.report_group import ReportGroup
 from dataplane.wire.report_individual import InnerType, ReportType
@@ -42,17 +44,25 @@ class MeasuredPacket:
     """What one individual report says of one packet; `hops` in travelling order.
 
     `remaining_hops` is the hop count left after the only hop of a hop-by-hop report, None otherwise; `last_hop` says
-    that the path ends with `hops`; `missing_hops` that some hops on the way added nothing.
+    that the path ends with `hops`; `missing_hops` that some hops on the way are not in them.
     """
 
     flow: FlowKey
     packet_id: int
     ip_bytes: int
     hops: tuple[MeasuredHop, ...]
+    kind: RecordKind
     remaining_hops: int | None
     last_hop: bool
     missing_hops: bool
-    dropped: bool
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredDrop:
+    """A packet that the reporter dropped, and its words about it; `flow` is None where the packet does not tell it."""
+
+    flow: FlowKey | None
+    metadata: HopMetadata
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,18 +71,38 @@ class DecodedReport:
 
     group: ReportGroup
     packets: tuple[MeasuredPacket, ...]
+    drops: tuple[MeasuredDrop, ...]
     skipped: int
 
 
 def decode(payload: bytes, marking: Marking) -> DecodedReport:
-    """Return what a report's UDP payload says; raise WireError when any part of it is malformed."""
+    """Return what a report's UDP payload says; raise WireError when any part of it is malformed.
+
+    A dropped packet alone may be malformed: that may be why it was dropped.
+    """
     packet = report.decode(payload)
-    found = tuple(
-        _measured(packet.group, one, truncated)
-        for one in packet.reports
-        if (truncated := _truncated_packet(one, marking)) is not None
-    )
-    return DecodedReport(packet.group, found, len(packet.reports) - len(found))
+    packets: list[MeasuredPacket] = []
+    drops: list[MeasuredDrop] = []
+    skipped = 0
+    for one in packet.reports:
+        truncated = _dropped_packet(one, marking) if one.dropped else _truncated_packet(one, marking)
+        if one.dropped:
+            drops.append(MeasuredDrop(_flow(truncated) if truncated else None, _own(one)))
+        elif truncated is None:
+            skipped += 1
+        if truncated is not None and (measured := _measured(packet.group, one, truncated)) is not None:
+            packets.append(measured)
+    return DecodedReport(packet.group, tuple(packets), tuple(drops), skipped)
+
+
+def _dropped_packet(one: Report, marking: Marking) -> InnerPacket | None:
+    """Return a dropped packet as far as it makes sense: with its INT headers, without them, or not at all."""
+    for how in (marking, UNMARKED):
+        try:
+            return _truncated_packet(one, how)
+        except WireError:
+            continue
+    return None
 
 
 def _truncated_packet(one: Report, marking: Marking) -> InnerPacket | None:
@@ -104,25 +134,56 @@ def _packets_of_tlvs(data: bytes, marking: Marking) -> Iterator[InnerPacket]:
                 continue
 
 
-def _measured(group: ReportGroup, one: Report, truncated: InnerPacket) -> MeasuredPacket:
-    hops = tuple(MeasuredHop(hop.node_id, hop) for hop in reversed(truncated.hops))
-    main = one.main
+def _measured(group: ReportGroup, one: Report, truncated: InnerPacket) -> MeasuredPacket | None:
+    """Return what a report tells of the hops of a packet, None for one of a drop that tells nothing of others."""
+    remaining = _remaining_hops(one.main)
+    kind = _kind(one, truncated, remaining)
+    lost = one.dropped and _own(one).drop_reason != DropReason.INT_DISCARD
+    if lost and not (one.tracked and truncated.hops and kind is RecordKind.STACK):
+        return None
+    header = truncated.int_md
+    last_hop = remaining is not None and one.main is not None and bool(one.main.domain_status & LAST_HOP)
+    return MeasuredPacket(
+        flow=_flow(truncated),
+        packet_id=truncated.packet_id,
+        ip_bytes=truncated.ip_bytes,
+        hops=_hops(group, one.main if not lost else None, truncated, kind),
+        kind=kind,
+        remaining_hops=remaining if kind is RecordKind.HOP_BY_HOP else None,
+        last_hop=not lost and (last_hop or kind is RecordKind.STACK),
+        missing_hops=lost or (header is not None and (header.hop_count_exceeded or header.mtu_exceeded)),
+    )
+
+
+def _kind(one: Report, truncated: InnerPacket, remaining: int | None) -> RecordKind:
+    if one.congested and not one.tracked:
+        return RecordKind.QUEUE
+    if remaining is not None:
+        return RecordKind.HOP_BY_HOP
+    if truncated.int_mx is not None:
+        return RecordKind.MX
+    if truncated.int_md is None:
+        return RecordKind.XD
+    return RecordKind.INTERMEDIATE if one.intermediate else RecordKind.STACK
+
+
+def _hops(
+    group: ReportGroup, main: IntReport | None, truncated: InnerPacket, kind: RecordKind
+) -> tuple[MeasuredHop, ...]:
+    stacked = kind in (RecordKind.STACK, RecordKind.INTERMEDIATE)
+    hops = tuple(MeasuredHop(hop.node_id, hop) for hop in reversed(truncated.hops)) if stacked else ()
     # A sink may push its metadata on the stack instead (INT v2.1, section 5.8): then the stack's newest hop is its own.
     if main is not None and (main.bits or not hops or hops[-1].node_id != group.node_id):
         hops += (MeasuredHop(group.node_id, main.metadata),)
-    remaining = _remaining_hops(main)
-    header = truncated.int_md
-    stacked = header is not None and remaining is None and not one.intermediate
-    return MeasuredPacket(
-        flow=FlowKey(truncated.src, truncated.dst, truncated.protocol, truncated.src_port, truncated.dst_port),
-        packet_id=truncated.packet_id,
-        ip_bytes=truncated.ip_bytes,
-        hops=hops,
-        remaining_hops=remaining,
-        last_hop=stacked or (remaining is not None and main is not None and bool(main.domain_status & LAST_HOP)),
-        missing_hops=header is not None and (header.hop_count_exceeded or header.mtu_exceeded),
-        dropped=one.dropped,
-    )
+    return hops
+
+
+def _own(one: Report) -> HopMetadata:
+    return HopMetadata() if one.main is None else one.main.metadata
+
+
+def _flow(packet: InnerPacket) -> FlowKey:
+    return FlowKey(packet.src, packet.dst, packet.protocol, packet.src_port, packet.dst_port)
 
 
 def _remaining_hops(main: IntReport | None) -> int | None:

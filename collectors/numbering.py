@@ -1,7 +1,7 @@
-"""Measured packets to hop records: the place of each hop on its path.
+"""Measured packets to hop records, drops to drop records; the place of each hop on its path.
 
 A stacked report has its hops in order. A hop-by-hop report has one hop and the hop count left behind it: the source's
-is the flow's highest, and each hop's place is what it is below that.
+is the flow's highest, and each hop's place is what it is below that. Other reports of one hop do not tell its place.
 """
 
 from __future__ import annotations
@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections import OrderedDict
 
 from collectors.counters import Count, Counters
-from collectors.decode import MeasuredHop, MeasuredPacket
-from collectors.values import FlowKey, HopRecord
-from dataplane.fabric.topology import Topology
+from collectors.decode import MeasuredDrop, MeasuredHop, MeasuredPacket
+from collectors.values import DropRecord, FlowKey, HopRecord, RecordKind
+from dataplane.fabric.topology import Endpoint, Topology
+from dataplane.wire.drop_reasons import DropReason
+from dataplane.wire.int_metadata import HopMetadata
 from dataplane.wire.report_group import ReportGroup
 
 
@@ -26,12 +28,8 @@ class HopNumbering:
 
     def records(self, group: ReportGroup, packet: MeasuredPacket, received_ns: int) -> list[HopRecord]:
         """Return the packet's hops as records, in travelling order; hops without a node id are counted and left out."""
-        if packet.remaining_hops is None:
-            first = 0
-            count = len(packet.hops) if packet.last_hop and not packet.missing_hops else None
-        else:
-            first = self._place(packet)
-            count = first + 1 if packet.last_hop and not packet.missing_hops else None
+        first = 0 if packet.remaining_hops is None else self._place(packet)
+        count = first + len(packet.hops) if packet.last_hop and not packet.missing_hops else None
         found: list[HopRecord] = []
         for index, hop in enumerate(packet.hops, first):
             if hop.node_id is None:
@@ -49,6 +47,19 @@ class HopNumbering:
                     )
                 )
         return found
+
+    def counts(self, packet: MeasuredPacket) -> bool:
+        """Return whether a packet's bytes are counted with this report, one of all those that it may have.
+
+        XD reports count for nothing: nodes that export data by themselves report what changes, not so many packets.
+        """
+        if packet.kind is not RecordKind.MX:
+            return packet.last_hop
+        (hop,) = packet.hops or (None,)
+        switch = self._topology.switch_by_id.get(hop.node_id) if hop and hop.node_id is not None else None
+        port = _ports(hop.metadata)[1] if hop else None
+        link = self._topology.link_at.get(Endpoint(switch.name, port)) if switch and port is not None else None
+        return link is not None and link.head.node not in self._topology.switch
 
     def _place(self, packet: MeasuredPacket) -> int:
         remaining = packet.remaining_hops or 0
@@ -78,7 +89,7 @@ def _record(
     received_ns: int,
 ) -> HopRecord:
     said = hop.metadata
-    ingress, egress = said.ingress_interface, said.egress_interface
+    ingress, egress = _ports(said)
     return HopRecord(
         received_ns,
         packet.flow,
@@ -87,8 +98,8 @@ def _record(
         index,
         count,
         node_id,
-        said.level2_ingress_interface if ingress is None else ingress,
-        said.level2_egress_interface if egress is None else egress,
+        ingress,
+        egress,
         said.hop_latency,
         said.queue_id,
         said.queue_occupancy,
@@ -96,6 +107,35 @@ def _record(
         _time(said.egress_timestamp),
         said.tx_utilisation,
         packet.packet_id,
+        packet.kind,
+        said.buffer_occupancy,
+    )
+
+
+def drop_record(group: ReportGroup, drop: MeasuredDrop, received_ns: int) -> DropRecord:
+    """Return a drop as a record, by the clock of the switch that dropped the packet."""
+    said = drop.metadata
+    ingress, egress = _ports(said)
+    return DropRecord(
+        received_ns=received_ns,
+        reporter_id=group.node_id,
+        sequence=group.sequence,
+        node_id=group.node_id,
+        ingress_port=ingress,
+        egress_port=egress,
+        queue_id=said.queue_id if said.drop_queue_id is None else said.drop_queue_id,
+        reason=DropReason.UNKNOWN if said.drop_reason is None else said.drop_reason,
+        flow=drop.flow,
+        timestamp_ns=_time(said.ingress_timestamp),
+    )
+
+
+def _ports(said: HopMetadata) -> tuple[int | None, int | None]:
+    """Return ingress and egress port: of level 1 where the hop said it, else of level 2."""
+    ingress, egress = said.ingress_interface, said.egress_interface
+    return (
+        said.level2_ingress_interface if ingress is None else ingress,
+        said.level2_egress_interface if egress is None else egress,
     )
 
 

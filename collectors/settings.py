@@ -7,6 +7,10 @@ from typing import Annotated
 from msgspec import Meta
 
 from dataplane.config import Strict
+from dataplane.wire.geneve import UDP_PORT as GENEVE_PORT
+from dataplane.wire.int_shim_gre import ETHER_INT
+from dataplane.wire.marking import EXACT_DSCP
+from dataplane.wire.vxlan_gpe import UDP_PORT as VXLAN_GPE_PORT
 
 Positive = Annotated[int, Meta(ge=1)]
 Port = Annotated[int, Meta(ge=1, le=65535)]
@@ -59,6 +63,9 @@ class StateSettings(Strict, frozen=True):
     max_pending_packets: Positive = 4096
     """How many packets may wait for the reports of their other hops; the oldest makes room."""
 
+    longest_wait_ns: Positive = 200_000_000
+    """How long a packet may wait for the reports of its other hops; then what it has said is all."""
+
     longest_link_delay_ns: Positive = 10_000_000_000
     """Two hops' time stamps that are further apart, or in the wrong order, are not of one packet or one clock."""
 
@@ -75,6 +82,21 @@ class CollectorSettings(Strict, frozen=True):
     int_udp_port: Port | None = None
     """The UDP destination port that marks INT packets; null when the DSCP does."""
 
+    int_dscp_mask: Annotated[int, Meta(ge=1, le=63)] = EXACT_DSCP
+    """Which bits of the DSCP count: all six for a value, one for a bit that marks INT packets."""
+
+    int_probe_marker: Annotated[int, Meta(ge=0)] | None = None
+    """The 64-bit probe marker behind TCP and UDP headers that marks INT packets, null when there is none."""
+
+    int_gre_protocol: Annotated[int, Meta(ge=0, le=0xFFFF)] | None = ETHER_INT
+    """GRE's protocol type for INT; null when no GRE tunnel carries INT."""
+
+    vxlan_gpe_udp_port: Port | None = VXLAN_GPE_PORT
+    """The UDP port of VXLAN-GPE tunnels that may carry INT, null when none does."""
+
+    geneve_udp_port: Port | None = GENEVE_PORT
+    """The UDP port of Geneve tunnels that may carry INT, null when none does."""
+
     report_udp_port: Port | None = None
     """The reports' own UDP port, null for the topology's: reports about such packets are counted and go no further."""
 
@@ -83,3 +105,8 @@ class CollectorSettings(Strict, frozen=True):
 
     state: StateSettings = StateSettings()
     """How hop records become the network's state."""
+
+    def __post_init__(self) -> None:
+        """Refuse a marker of more than 64 bits, a bound that the schema cannot say."""
+        if self.int_probe_marker is not None and self.int_probe_marker >= 1 << 64:
+            raise ValueError("int_probe_marker does not fit 64 bits")

@@ -1,45 +1,31 @@
-"""Hop records to samples of directed links and to whole paths.
+"""Hop records to samples of directed links and to whole paths, whatever the mode of the reports.
 
-A link's delay runs from arrival at its tail switch to arrival at its head. Where clocks are synchronised and both ends
-stamped the packet it is the difference of the stamps; otherwise the tail's hop latency plus the configured propagation.
-A link to a host has no stamp at its head: always the latter.
+A stack is a path. Reports of one hop each wait for one another: by place, where our domain's hop count tells it, else
+by adjacency (`postcards`). A congested queue's report tells of the queue alone.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby, pairwise, zip_longest
+from itertools import pairwise
 
 from collectors.counters import Count, Counters
+from collectors.pending import PendingPackets
+from collectors.postcards import PostcardStitcher
+from collectors.samples import LinkSample, Sampler
 from collectors.settings import StateSettings
-from collectors.values import DelaySource, FlowKey, HopRecord
-from dataplane.fabric.topology import DirectedLink, Endpoint, LinkKey, Topology
-
-
-@dataclass(frozen=True, slots=True)
-class LinkSample:
-    """What one packet says of one directed link; `node_time_ns` is by the clock of the tail switch, `node_id`.
-
-    None for what the packet does not say; `delay_ns` and `source` are None together.
-    """
-
-    link: LinkKey
-    node_id: int
-    node_time_ns: int | None
-    received_ns: int
-    delay_ns: int | None
-    source: DelaySource | None
-    queue_occupancy_frames: int | None
-    tx_bytes_per_window: int | None
+from collectors.values import FlowKey, HopRecord, RecordKind
+from dataplane.fabric.topology import LinkKey, Topology
 
 
 @dataclass(frozen=True, slots=True)
 class SeenPath:
     """The whole way of one packet: links from its source host (where the topology has it) to its destination.
 
-    `delay_ns` runs from its arrival at the first switch to the end of its way, None where a hop tells too little.
+    `delay_ns` runs from its arrival at the first switch to the end of its way, None where a hop tells too little or
+    spoke of another packet; `hops` are the records that the path was found by, in travelling order.
     """
 
     flow: FlowKey
@@ -48,6 +34,7 @@ class SeenPath:
     source_time_ns: int | None
     received_ns: int
     delay_ns: int | None = None
+    hops: tuple[HopRecord, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,134 +52,85 @@ class Stitcher:
         self._topology = topology
         self._settings = settings
         self._counters = counters
-        self._pending: OrderedDict[tuple[FlowKey, int], dict[int, HopRecord]] = OrderedDict()
+        self._sampler = Sampler(topology, settings, counters)
+        self._postcards = PostcardStitcher(topology, self._sampler, settings, counters)
+        self._pending = PendingPackets[tuple[FlowKey, int]](
+            max_packets=settings.max_pending_packets, longest_wait_ns=settings.longest_wait_ns
+        )
+        self._split_flows: OrderedDict[FlowKey, None] = OrderedDict()
 
     def stitch(self, records: Sequence[HopRecord]) -> Stitched:
-        """Return samples and paths; single hops wait, bounded in number, for their packet's others."""
+        """Return samples and paths; single hops wait, bounded in number and time, for their packet's others."""
         out = Stitched([], [])
-        for _, group in groupby(records, key=_report_of):
-            hops = list(group)
-            if len(hops) == 1 and hops[0].hop_count != 1:
-                self._take_single(hops[0], out)
-            else:
-                self._take_stack(hops, out)
+        for hops in _reports(records):
+            match hops[0].kind:
+                case RecordKind.STACK:
+                    self._take_stack(hops, out)
+                case RecordKind.HOP_BY_HOP:
+                    self._take_single(hops[0], out)
+                case RecordKind.INTERMEDIATE:
+                    self._note_split(hops[0].flow)
+                    self._take_part(hops, out)
+                case RecordKind.MX | RecordKind.XD:
+                    self._take_part(hops, out)
+                case RecordKind.QUEUE:
+                    _append(out, self._sampler.figures(hops[0]))
         return out
 
     def _take_stack(self, hops: list[HopRecord], out: Stitched) -> None:
+        if hops[0].flow in self._split_flows and self._postcards.starts_midway(hops[0]):
+            self._take_part(hops, out)
+            return
         for hop, following in pairwise(hops):
-            self._sample(hop, following if following.hop_index == hop.hop_index + 1 else None, out)
-        self._sample(hops[-1], None, out)
+            _append(out, self._sampler.sample(hop, following if following.hop_index == hop.hop_index + 1 else None))
+        _append(out, self._sampler.sample(hops[-1], None))
         if hops[0].hop_index == 0 and len(hops) == hops[-1].hop_count:
             self._path(hops, out)
+
+    def _take_part(self, hops: list[HopRecord], out: Stitched) -> None:
+        path = self._postcards.take(hops, out.samples)
+        if path is not None:
+            self._path(path, out)
+
+    def _note_split(self, flow: FlowKey) -> None:
+        """Remember that stacks of this flow come in parts."""
+        self._split_flows.pop(flow, None)
+        self._split_flows[flow] = None
+        if len(self._split_flows) > self._settings.max_flows:
+            self._split_flows.popitem(last=False)
 
     def _take_single(self, record: HopRecord, out: Stitched) -> None:
         key = (record.flow, record.packet_id)
         packet = self._pending.get(key)
-        if packet is None or record.hop_index in packet:
+        if packet is None or record.hop_index in packet.hops:
             # The same place twice: another packet that looks the same.
             self._counters[Count.INCOMPLETE_PACKETS] += packet is not None
-            packet = self._pending[key] = {}
-            self._pending.move_to_end(key)
-        packet[record.hop_index] = record
-        before, after = packet.get(record.hop_index - 1), packet.get(record.hop_index + 1)
-        self._sample(record, after, out, alone=True)
-        if before is not None and self._stamps_expected(before):
-            self._sample(before, record, out, delay_only=True)
-        self._finish(key, packet, out)
-        while len(self._pending) > self._settings.max_pending_packets:
-            self._pending.popitem(last=False)
-            self._counters[Count.INCOMPLETE_PACKETS] += 1
-
-    def _finish(self, key: tuple[FlowKey, int], packet: dict[int, HopRecord], out: Stitched) -> None:
-        """Make a path once the last hop and every one before it are there."""
-        count = next((hop.hop_count for hop in packet.values() if hop.hop_count is not None), None)
-        if count is not None and all(index in packet for index in range(count)):
-            self._path([packet[index] for index in range(count)], out)
-            del self._pending[key]
-
-    def _sample(
-        self,
-        hop: HopRecord,
-        following: HopRecord | None,
-        out: Stitched,
-        *,
-        alone: bool = False,
-        delay_only: bool = False,
-    ) -> None:
-        """Append what `hop` says of its egress link; an `alone` hop's delay waits where a next hop's stamp may come."""
-        link = self._egress_link(hop, following)
-        if link is None:
-            return
-        delay: tuple[int, DelaySource] | None = None
-        if following is not None or not (alone and self._stamps_expected(hop)):
-            delay = self._delay(hop, following, link)
-        if delay_only and delay is None:
-            return
-        out.samples.append(
-            LinkSample(
-                link.key,
-                hop.node_id,
-                hop.ingress_timestamp_ns if hop.egress_timestamp_ns is None else hop.egress_timestamp_ns,
-                hop.received_ns if following is None else max(hop.received_ns, following.received_ns),
-                delay[0] if delay else None,
-                delay[1] if delay else None,
-                None if delay_only else hop.queue_occupancy_frames,
-                None if delay_only else hop.tx_bytes_per_window,
-            )
-        )
-
-    def _delay(
-        self, hop: HopRecord, following: HopRecord | None, link: DirectedLink, *, count: bool = True
-    ) -> tuple[int, DelaySource] | None:
-        if following is not None and self._topology.synchronised_clocks:
-            by_stamps = self._delay_by_stamps(hop, following, link, count=count)
-            if by_stamps is not None:
-                return by_stamps, DelaySource.STAMPS
-        if hop.hop_latency_ns is None:
-            return None
-        return hop.hop_latency_ns + link.delay_ns, DelaySource.HOP_LATENCY
-
-    def _delay_by_stamps(self, hop: HopRecord, following: HopRecord, link: DirectedLink, *, count: bool) -> int | None:
-        left, arrived = hop.ingress_timestamp_ns, following.ingress_timestamp_ns
-        if left is None or arrived is None:
-            return None
-        head = self._topology.switch_by_id.get(following.node_id)
-        if head is None or head.name != link.head.node:
-            self._counters[Count.NOT_ADJACENT] += count
-            return None
-        if not 0 <= arrived - left <= self._settings.longest_link_delay_ns:
-            self._counters[Count.IMPLAUSIBLE_STAMPS] += count
-            return None
-        return arrived - left
-
-    def _stamps_expected(self, hop: HopRecord) -> bool:
-        """Whether the next hop's ingress stamp will tell the delay of this hop's egress link."""
-        if not self._topology.synchronised_clocks or hop.ingress_timestamp_ns is None or hop.hop_count is not None:
-            return False
-        link = self._egress_link(hop, None, count=False)
-        return link is not None and link.head.node in self._topology.switch
-
-    def _egress_link(self, hop: HopRecord, following: HopRecord | None, *, count: bool = True) -> DirectedLink | None:
-        """Return the link that the packet left by: by its egress port, else by where it was next."""
-        switch = self._topology.switch_by_id.get(hop.node_id)
-        if switch is None:
-            self._counters[Count.UNKNOWN_NODE] += count
-            return None
-        if hop.egress_port is not None:
-            link = self._topology.link_at.get(Endpoint(switch.name, hop.egress_port))
+            packet = self._pending.start(key, record.received_ns)
+        packet.hops[record.hop_index] = record
+        before, after = packet.hops.get(record.hop_index - 1), packet.hops.get(record.hop_index + 1)
+        if after is not None or not self._sampler.expects_stamp(record):
+            _append(out, self._sampler.sample(record, after))
         else:
-            head = self._head_without_port(hop, following)
-            link = self._topology.directed_links.get(LinkKey(switch.name, head)) if head else None
-        if link is None:
-            self._counters[Count.UNKNOWN_PORT] += count
-        return link
+            packet.waiting.add(record.hop_index)
+            _append(out, self._sampler.figures(record))
+        if before is not None and before.hop_index in packet.waiting:
+            packet.waiting.discard(before.hop_index)
+            _append(out, self._sampler.delay(before, record))
+        self._finish(key, packet.hops, out)
+        self._give_up(out)
 
-    def _head_without_port(self, hop: HopRecord, following: HopRecord | None) -> str | None:
-        if following is not None:
-            switch = self._topology.switch_by_id.get(following.node_id)
-            return switch.name if switch else None
-        host = self._topology.host_by_address.get(hop.flow.dst)
-        return host.name if host and hop.hop_count == hop.hop_index + 1 else None
+    def _finish(self, key: tuple[FlowKey, int], hops: dict[int, HopRecord], out: Stitched) -> None:
+        """Make a path once the last hop and every one before it are there."""
+        count = next((hop.hop_count for hop in hops.values() if hop.hop_count is not None), None)
+        if count is not None and all(index in hops for index in range(count)):
+            self._path([hops[index] for index in range(count)], out)
+            self._pending.finish(key)
+
+    def _give_up(self, out: Stitched) -> None:
+        for packet in self._pending.overdue():
+            self._counters[Count.INCOMPLETE_PACKETS] += 1
+            for index in packet.waiting:
+                _append(out, self._sampler.delay(packet.hops[index], None))
 
     def _path(self, hops: list[HopRecord], out: Stitched) -> None:
         known = self._topology.switch_by_id
@@ -206,22 +144,35 @@ class Stitcher:
         if any(link not in self._topology.directed_links for link in links):
             self._counters[Count.NOT_ADJACENT] += 1
             return
-        received_ns = max(hop.received_ns for hop in hops)
-        delay_ns = self._whole_delay(hops)
-        source_ns = hops[0].ingress_timestamp_ns
-        out.paths.append(SeenPath(hops[0].flow, tuple(names), links, source_ns, received_ns, delay_ns))
-
-    def _whole_delay(self, hops: list[HopRecord]) -> int | None:
-        """Return the sum of the delays of the hops' egress links, as this packet had them."""
-        total_ns = 0
-        for hop, following in zip_longest(hops, hops[1:]):
-            link = self._egress_link(hop, following, count=False)
-            delay = None if link is None else self._delay(hop, following, link, count=False)
-            if delay is None:
-                return None
-            total_ns += delay[0]
-        return total_ns
+        out.paths.append(
+            SeenPath(
+                flow=hops[0].flow,
+                switches=tuple(names),
+                links=links,
+                source_time_ns=hops[0].ingress_timestamp_ns,
+                received_ns=max(hop.received_ns for hop in hops),
+                delay_ns=self._sampler.whole_delay(hops),
+                hops=tuple(hops),
+            )
+        )
 
 
-def _report_of(record: HopRecord) -> tuple[FlowKey, int, int, int]:
-    return record.flow, record.packet_id, record.reporter_id, record.sequence
+def _reports(records: Sequence[HopRecord]) -> Iterator[list[HopRecord]]:
+    """Yield the hops of each individual report: of one packet and group, and with growing places."""
+    found: list[HopRecord] = []
+    for record in records:
+        if found and (_packet_of(record) != _packet_of(found[-1]) or record.hop_index <= found[-1].hop_index):
+            yield found
+            found = []
+        found.append(record)
+    if found:
+        yield found
+
+
+def _packet_of(record: HopRecord) -> tuple[FlowKey, int, int, int, RecordKind]:
+    return record.flow, record.packet_id, record.reporter_id, record.sequence, record.kind
+
+
+def _append(out: Stitched, sample: LinkSample | None) -> None:
+    if sample is not None:
+        out.samples.append(sample)

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 from collectors.counters import Count, Counters
 from collectors.rate import FRAMING_BYTES, RateMeter
+from collectors.samples import LinkSample
 from collectors.settings import StateSettings
-from collectors.stitch import LinkSample, SeenPath
+from collectors.stitch import SeenPath
 from collectors.values import DelaySource, FlowKey
 from collectors.window import Window, WindowFigures
 from dataplane.fabric.topology import LinkKey

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 from ipaddress import IPv4Address, IPv6Address
 
 from dataplane.fabric.topology import LinkKey
@@ -24,12 +24,35 @@ class FlowKey:
         return f"{self.src}:{self.src_port}->{self.dst}:{self.dst_port}/{self.protocol}"
 
 
+class RecordKind(IntEnum):
+    """What kind of report a hop's record is from, and so what it tells of the packet's path."""
+
+    STACK = 0
+    """A sink's (INT-MD): all hops, but those that an intermediate report had already taken off the packet."""
+
+    HOP_BY_HOP = 1
+    """One hop of several that report each for themselves, in our domain; the hop's place is known."""
+
+    INTERMEDIATE = 2
+    """The hops until a switch that took them off the packet, itself the last of them; more follow."""
+
+    MX = 3
+    """One hop of a packet with embedded instructions; adjacency tells its place."""
+
+    XD = 4
+    """One hop of a packet that carries nothing; adjacency tells its place."""
+
+    QUEUE = 5
+    """A congested queue's, of a packet that nobody tracks: says nothing of the packet's path."""
+
+
 @dataclass(frozen=True, slots=True)
 class HopRecord:
     """One hop of one measured packet: a row of the record table. Times in ns, None where the hop did not say.
 
-    `hop_index` counts from 0 at the source; `hop_count` is None where a report does not tell the whole path, but for
-    the path's last hop; `packet_id` is equal in the records of one packet and tells the packets of a flow apart.
+    `hop_index` counts from 0 at the source, and is 0 where `kind` does not tell the place; `hop_count` is None where a
+    report does not tell the whole path, but for the path's last hop; `packet_id` is equal in the records of one packet
+    and tells the packets of a flow apart.
     """
 
     received_ns: int
@@ -48,6 +71,8 @@ class HopRecord:
     egress_timestamp_ns: int | None
     tx_bytes_per_window: int | None
     packet_id: int = 0
+    kind: RecordKind = RecordKind.STACK
+    buffer_occupancy_frames: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

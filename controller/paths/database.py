@@ -11,7 +11,7 @@ from controller.errors import PathError
 BUSY_S = 2.0
 """How long a write waits for another process's transaction."""
 
-LAYOUT = 1
+LAYOUT = 2
 """Kept in the file's user_version; a file of another layout is refused."""
 
 _SCHEMA = """
@@ -23,7 +23,8 @@ CREATE TABLE IF NOT EXISTS records (
     reporter_id INTEGER NOT NULL, sequence INTEGER NOT NULL, hop_index INTEGER NOT NULL, hop_count INTEGER,
     node_id INTEGER NOT NULL, ingress_port INTEGER, egress_port INTEGER, hop_latency_ns INTEGER, queue_id INTEGER,
     queue_occupancy_frames INTEGER, ingress_timestamp_ns INTEGER, egress_timestamp_ns INTEGER,
-    tx_bytes_per_window INTEGER, packet_id INTEGER NOT NULL
+    tx_bytes_per_window INTEGER, packet_id INTEGER NOT NULL, kind INTEGER NOT NULL,
+    buffer_occupancy_frames INTEGER
 );
 CREATE INDEX IF NOT EXISTS records_by_flow ON records (src, dst, protocol, src_port, dst_port, received_ns);
 CREATE INDEX IF NOT EXISTS records_by_port ON records (node_id, egress_port, received_ns);

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from itertools import islice
 from operator import attrgetter
 from typing import Any
 
-from collectors.values import FlowKey, HopRecord
+from collectors.values import FlowKey, HopRecord, RecordKind
 from controller.errors import PathError
 from controller.paths.database import Database
 from dataplane.fabric.topology import LinkKey, Topology
@@ -17,9 +17,9 @@ from dataplane.fabric.topology import LinkKey, Topology
 _COLUMNS = (
     "received_ns, src, dst, protocol, src_port, dst_port, reporter_id, sequence, hop_index, hop_count, node_id,"
     " ingress_port, egress_port, hop_latency_ns, queue_id, queue_occupancy_frames, ingress_timestamp_ns,"
-    " egress_timestamp_ns, tx_bytes_per_window, packet_id"
+    " egress_timestamp_ns, tx_bytes_per_window, packet_id, kind, buffer_occupancy_frames"
 )
-_INSERT = f"INSERT INTO records ({_COLUMNS}) VALUES ({', '.join('?' * 20)})"  # noqa: S608 - constants only
+_INSERT = f"INSERT INTO records ({_COLUMNS}) VALUES ({', '.join('?' * 22)})"  # noqa: S608 - constants only
 _SELECT = f"SELECT {_COLUMNS} FROM records"  # noqa: S608 - constants only
 
 MAX_ANSWER = 100_000
@@ -102,7 +102,8 @@ def _row(record: HopRecord) -> tuple[object, ...]:
 def _record(row: Sequence[Any]) -> HopRecord:
     flow = FlowKey(ip_address(row[1]), ip_address(row[2]), row[3], row[4], row[5])
     rest: list[Any] = [_to_unsigned(value) for value in row[6:]]
-    return HopRecord(row[0], flow, *rest)
+    record = HopRecord(row[0], flow, *rest)
+    return replace(record, kind=RecordKind(record.kind))
 
 
 def _to_signed(value: int | None) -> int | None:

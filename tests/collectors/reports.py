@@ -18,6 +18,7 @@ from dataplane.fabric.topology import (
 from dataplane.wire import int_metadata
 from dataplane.wire.int_md import IntMd, encode_stack
 from dataplane.wire.int_metadata import HopMetadata
+from dataplane.wire.int_mx import IntMx
 from dataplane.wire.int_shim import IntShim, IntType
 from dataplane.wire.packet import ip_packet
 from dataplane.wire.report import Report, ReportPacket
@@ -79,6 +80,16 @@ class Hop:
         return int_metadata.decode(said.encode(bits), 0, bits, 4 * int_metadata.baseline_words(bits))
 
 
+@dataclass(frozen=True)
+class Flags:
+    """The association bits of an individual report."""
+
+    dropped: bool = False
+    congested: bool = False
+    tracked: bool = True
+    intermediate: bool = False
+
+
 @dataclass
 class Reporter:
     """Builds report payloads; a sequence number per node counts on by itself."""
@@ -113,10 +124,66 @@ class Reporter:
         packet = ip_packet(ip_address(self.src), ip_address(self.dst), 17, datagram, dscp=0x17)
         return packet[: len(packet) - len(payload)]
 
-    def _packet(self, node_id: int, main: IntReport, inner: bytes, sequence: int | None) -> bytes:
+    def plain(self, payload: bytes = b"payload", shim_and_header: bytes = b"") -> bytes:
+        """Return IP, UDP and an INT header without stack, or none, as a report truncates it: no payload."""
+        src, dst = ip_address(self.src), ip_address(self.dst)
+        datagram = segment(src, dst, self.src_port, self.dst_port, shim_and_header + payload)
+        packet = ip_packet(src, dst, 17, datagram, dscp=0x17 if shim_and_header else 0)
+        return packet[: len(packet) - len(payload)]
+
+    def _packet(
+        self,
+        node_id: int,
+        main: IntReport,
+        inner: bytes,
+        sequence: int | None,
+        flags: Flags = Flags(),
+    ) -> bytes:
         inner_type = InnerType.IPV6 if ":" in self.src else InnerType.IPV4
-        one = Report(ReportType.INT, inner_type, main, inner, tracked=True)
+        one = Report(
+            ReportType.INT, inner_type, main, inner, flags.dropped, flags.congested, flags.tracked, flags.intermediate
+        )
         return ReportPacket(self.group(node_id, sequence), (one,)).encode()
+
+    def _main(self, hop: Hop) -> IntReport:
+        return IntReport(self.bits & 0x7FFF, hop.metadata(self.bits & 0x7FFF))
+
+    def postcards(self, hops: Sequence[Hop], *, mx: bool, payload: bytes = b"payload") -> list[bytes]:
+        """Return every hop's own report of one packet that carries an INT-MX header or nothing."""
+        shim = IntShim(IntType.MX, 3).encode() + IntMx(self.bits).encode() if mx else b""
+        inner = self.plain(payload, shim)
+        return [self._packet(hop.node_id, self._main(hop), inner, None) for hop in hops]
+
+    def intermediate(self, before: Sequence[Hop], after: Sequence[Hop]) -> list[bytes]:
+        """Return the report of the last hop `before`, which takes the stack off, and the sink's of the hops `after`."""
+        first = self._stack(before[:-1], self.bits)
+        second = self._stack(after[:-1], self.bits)
+        return [
+            self._packet(before[-1].node_id, self._main(before[-1]), first, None, Flags(intermediate=True)),
+            self._packet(after[-1].node_id, self._main(after[-1]), second, None),
+        ]
+
+    def _stack(self, hops: Sequence[Hop], bits: int) -> bytes:
+        header = IntMd(int_metadata.baseline_words(bits), 60, bits)
+        return self.inner(header, encode_stack(header, tuple(hop.metadata(bits) for hop in reversed(hops))))
+
+    def dropped(self, hops: Sequence[Hop], reason: int, *, tracked: bool = True) -> bytes:
+        """Return the drop report of the last hop, for a packet that carries the stack of those before it."""
+        last = hops[-1]
+        bits = int_metadata.LEVEL1_INTERFACES | int_metadata.INGRESS_TIMESTAMP | int_metadata.LAST
+        said = HopMetadata(
+            ingress_interface=last.ingress_port,
+            egress_interface=last.egress_port,
+            ingress_timestamp=last.arrived_ns,
+            drop_queue_id=3,
+            drop_reason=reason,
+        )
+        inner = self._stack(hops[:-1], self.bits)
+        return self._packet(last.node_id, IntReport(bits, said), inner, None, Flags(dropped=True, tracked=tracked))
+
+    def congested(self, hop: Hop, *, tracked: bool = False) -> bytes:
+        """Return a congested queue's report about a packet without INT."""
+        return self._packet(hop.node_id, self._main(hop), self.plain(), None, Flags(congested=True, tracked=tracked))
 
     def stacked(self, hops: Sequence[Hop], *, sequence: int | None = None, exceeded: bool = False) -> bytes:
         """Return the sink's report: earlier hops in the stack, its own metadata in the main contents."""

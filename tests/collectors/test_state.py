@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from collectors.counters import Count, Counters
 from collectors.settings import StateSettings
 from collectors.state import NetworkStateBuilder
-from collectors.values import DelaySource, FlowKey, HopRecord, LinkState, Snapshot
+from collectors.values import DelaySource, FlowKey, HopRecord, LinkState, RecordKind, Snapshot
 from dataplane.clock import VirtualClock
 from dataplane.fabric.topology import LinkKey, Topology
 from tests.collectors.reports import MICRO, Hop, Reporter, build_topology, long_way, short_way
@@ -51,6 +51,7 @@ def records(
             hop.left_ns,
             hop.tx_bytes,
             packet_id,
+            RecordKind.HOP_BY_HOP if hop_by_hop else RecordKind.STACK,
         )
         for index, hop in enumerate(path)
     ]
@@ -294,6 +295,7 @@ def test_a_switch_whose_clock_begins_anew_is_believed_again() -> None:
             egress_timestamp_ns=st.none() | st.integers(0, 2**63),
             tx_bytes_per_window=st.none() | st.integers(0, 2**32),
             packet_id=st.integers(0, 2),
+            kind=st.sampled_from(RecordKind),
         ),
         max_size=12,
     )

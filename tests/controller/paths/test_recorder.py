@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from collectors.values import FlowKey, HopRecord
+from collectors.values import FlowKey, HopRecord, RecordKind
 from controller.errors import PathError
 from controller.paths.codec import RecordQuery
 from controller.paths.database import Database
@@ -40,6 +40,8 @@ def record(time_ns: int, flow: FlowKey = FOUR, *, node_id: int = 1, port: int | 
         egress_timestamp_ns=1 << 63,
         tx_bytes_per_window=None,
         packet_id=99,
+        kind=RecordKind.XD,
+        buffer_occupancy_frames=12,
     )
 
 
@@ -131,7 +133,7 @@ def test_a_database_of_another_layout_is_refused(tmp_path: Path) -> None:
     with sqlite3.connect(path) as connection:
         connection.execute("PRAGMA user_version=7")
     connection.close()
-    with pytest.raises(PathError, match="has layout 7, this version wants 1"):
+    with pytest.raises(PathError, match="has layout 7, this version wants 2"):
         Database(path)
 
 

@@ -1,0 +1,59 @@
+"""Packets of which some hops have reported: they wait, bounded in number and time, for the reports of the others."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from collectors.values import HopRecord
+
+K = TypeVar("K", bound=Hashable)
+
+
+@dataclass(slots=True)
+class PendingPacket:
+    """A packet's hops so far, by place or node; `waiting` names those whose link's delay the next hop would tell."""
+
+    started_ns: int
+    hops: dict[int, HopRecord] = field(default_factory=dict)
+    waiting: set[int] = field(default_factory=set)
+
+
+class PendingPackets(Generic[K]):
+    """Packets by key, the one begun first in front."""
+
+    def __init__(self, *, max_packets: int, longest_wait_ns: int) -> None:
+        self._max_packets = max_packets
+        self._longest_wait_ns = longest_wait_ns
+        self._packets: OrderedDict[K, PendingPacket] = OrderedDict()
+        self._newest_ns = 0
+
+    def __len__(self) -> int:
+        return len(self._packets)
+
+    def get(self, key: K) -> PendingPacket | None:
+        """Return the packet of a key."""
+        return self._packets.get(key)
+
+    def start(self, key: K, now_ns: int) -> PendingPacket:
+        """Return a new packet of a key, in place of one that it may have had."""
+        self._packets.pop(key, None)
+        packet = self._packets[key] = PendingPacket(now_ns)
+        self._newest_ns = max(self._newest_ns, now_ns)
+        return packet
+
+    def finish(self, key: K) -> None:
+        """Let go of a packet whose hops have all reported."""
+        del self._packets[key]
+
+    def overdue(self) -> Iterator[PendingPacket]:
+        """Take out and yield the packets that are too many or have waited too long."""
+        limit_ns = self._newest_ns - self._longest_wait_ns
+        while self._packets:
+            first = next(iter(self._packets.values()))
+            if len(self._packets) <= self._max_packets and first.started_ns >= limit_ns:
+                return
+            self._packets.popitem(last=False)
+            yield first

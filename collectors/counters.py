@@ -78,5 +78,8 @@ class Count(StrEnum):
     NOT_JUDGED = "not judged"
     """Observations that no rule judged because too many subjects were remembered."""
 
+    HISTORY_FAILED = "history failed"
+    """Intervals of which some rows could not be written to the history."""
+
 
 Counters = Counter[str]

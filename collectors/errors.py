@@ -2,7 +2,8 @@
 
 MillraceError
 └── CollectorError         the collector cannot receive, store or serve
-    └── FeedError          the feed between collector and path server: another version, a message that does not decode
+    ├── FeedError          the feed between collector and path server: another version, a message that does not decode
+    └── HistoryError       the history's files: cannot be written or read; a query that is wrong
 """
 
 from __future__ import annotations
@@ -16,3 +17,7 @@ class CollectorError(MillraceError):
 
 class FeedError(CollectorError):
     """The feed cannot go on: its peer speaks another version, or sent what does not decode."""
+
+
+class HistoryError(CollectorError):
+    """The history cannot be written or read, or a query of it is wrong; the text names the file, or what is wrong."""

@@ -1,17 +1,22 @@
-"""The collector as a process: reports in by UDP, snapshots and records out by the feed."""
+"""The collector as a process: reports in by UDP, snapshots and records out by the feed, and into a history."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
+import time
 from collections.abc import Callable, Coroutine, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from collectors.collector import Collector
 from collectors.events.rules import RuleSettings
 from collectors.events.service import EventService
 from collectors.feed import FeedServer, FeedSettings
+from collectors.history.settings import HistorySettings
 from collectors.receiver import ReceiverSettings, ReportReceiver
 from collectors.settings import CollectorSettings
 from collectors.stopping import stop_on_signals
@@ -20,6 +25,11 @@ from dataplane.config import Strict, load
 from dataplane.errors import MillraceError
 from dataplane.fabric.topology import Topology
 from dataplane.fabric.topology_file import load_topology
+
+if TYPE_CHECKING:
+    from collectors.history.recorder import HistoryRecorder
+
+LOGGER = logging.getLogger("millrace.collector")
 
 
 class CollectorProcessSettings(Strict, frozen=True):
@@ -39,6 +49,9 @@ class CollectorProcessSettings(Strict, frozen=True):
 
     events: RuleSettings = RuleSettings()
     """Which figures raise events; SIGHUP reads the rules again."""
+
+    history: HistorySettings | None = None
+    """What is written to files, and for how long; null: nothing."""
 
 
 Reload = Callable[[], CollectorProcessSettings]
@@ -111,18 +124,21 @@ async def serve(
     on_ready: Callable[[str], None] | None = None,
     *,
     reloading: Reloading | None = None,
+    wall_ns: Callable[[], int] = time.time_ns,
 ) -> None:
-    """Collect until `stop` is set; raise CollectorError when the port or the feed's address cannot be had."""
+    """Collect until `stop` is set; raise CollectorError when port, feed's address or history cannot be had."""
     collector = Collector(topology, clock, settings.collector)
-    receiver = ReportReceiver(collector, settings.receiver, clock)
     events = EventService(collector, settings.events)
-    try:
+    with ExitStack() as undo:
+        history = _history(settings, collector, topology, events, wall_ns)
+        if history is not None:
+            undo.callback(history.close)
+        receiver = ReportReceiver(collector, settings.receiver, clock)
+        undo.callback(receiver.close)
         feed = FeedServer(collector, settings.feed, events)
-    except BaseException:
-        receiver.close()
-        raise
+        undo.pop_all()
     await feed.start()
-    tasks = [asyncio.create_task(work) for work in _works(receiver, events, reloading)]
+    tasks = [asyncio.create_task(work) for work in _works(receiver, events, history, reloading)]
     stopping = asyncio.create_task(stop.wait())
     try:
         if on_ready is not None:
@@ -139,10 +155,28 @@ async def serve(
 
 
 def _works(
-    receiver: ReportReceiver, events: EventService, reloading: Reloading | None
+    receiver: ReportReceiver, events: EventService, history: HistoryRecorder | None, reloading: Reloading | None
 ) -> Iterator[Coroutine[None, None, None]]:
     """Yield what the process does at the same time; none of it ends by itself."""
     yield receiver.run()
     yield events.run()
+    if history is not None:
+        yield history.run()
     if reloading is not None:
         yield reloading.run(events)
+
+
+def _history(
+    settings: CollectorProcessSettings,
+    collector: Collector,
+    topology: Topology,
+    events: EventService,
+    wall_ns: Callable[[], int],
+) -> HistoryRecorder | None:
+    if settings.history is None:
+        return None
+    from collectors.history.recorder import HistoryRecorder  # noqa: PLC0415 - only who keeps a history waits for Arrow
+
+    recorder = HistoryRecorder(collector, topology, settings.history, wall_ns, LOGGER.warning)
+    events.subscribe(recorder.add_events)
+    return recorder

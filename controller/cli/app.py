@@ -11,6 +11,7 @@ from controller.cli.common import SettingsFile, log_to_stderr, ready, say
 from controller.cli.nic import nic
 from controller.cli.paths import paths
 from controller.cli.stf import stf
+from controller.cli.telemetry import telemetry
 from controller.cli.topology import topology
 
 app = typer.Typer(
@@ -22,6 +23,7 @@ app = typer.Typer(
 )
 app.add_typer(nic)
 app.add_typer(paths)
+app.add_typer(telemetry)
 app.add_typer(topology)
 app.command()(stf)
 
@@ -65,6 +67,7 @@ def collector(settings: SettingsFile) -> None:
     """Run the collector: telemetry reports in by UDP, the network's state out by its feed."""
     from collectors import process  # noqa: PLC0415
 
+    log_to_stderr("collector")
     process.run(
         process.load_settings(settings),
         ready("collector"),

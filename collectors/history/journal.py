@@ -1,0 +1,79 @@
+"""Rows that are not in a Parquet file yet: batches appended to one file, each whole or not there.
+
+A frame is length32, CRC32, then that many bytes of an Arrow IPC message: the schema first, then record batches. What a
+kill leaves half written at the end fails its length or sum, and ends the journal there.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+
+from collectors.errors import HistoryError
+
+_FRAME: Final = struct.Struct("<II")
+SUFFIX: Final = ".journal"
+
+
+class JournalWriter:
+    """Appends batches to a new file; raises HistoryError, and then the file is as it was before."""
+
+    def __init__(self, path: Path, schema: pa.Schema) -> None:
+        self.path, self.rows = path, 0
+        try:
+            self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+        except OSError as error:
+            raise HistoryError(f"{path}: cannot be made: {error.strerror}") from error
+        self._bytes = 0
+        self._append(schema.serialize())
+
+    def append(self, batch: pa.RecordBatch) -> None:
+        """Write a batch."""
+        self._append(batch.serialize())
+        self.rows += batch.num_rows
+
+    def _append(self, message: pa.Buffer) -> None:
+        body = message.to_pybytes()
+        frame = _FRAME.pack(len(body), zlib.crc32(body)) + body
+        try:
+            written = os.write(self._file, frame)
+            if written < len(frame):
+                raise OSError(0, "the disk is full")
+        except OSError as error:
+            os.ftruncate(self._file, self._bytes)
+            os.lseek(self._file, self._bytes, os.SEEK_SET)
+            raise HistoryError(f"{self.path}: cannot be written: {error.strerror}") from error
+        self._bytes += len(frame)
+
+    def close(self) -> None:
+        """Close the file, which stays."""
+        os.close(self._file)
+
+
+def read_journal(path: Path) -> Iterator[pa.RecordBatch]:
+    """Yield a journal's batches, up to where it was cut; raise FileNotFoundError, or HistoryError if it is none."""
+    frames = _frames(path)
+    try:
+        schema = pa.ipc.read_schema(pa.py_buffer(next(frames)))
+        for body in frames:
+            yield pa.ipc.read_record_batch(pa.py_buffer(body), schema)
+    except FileNotFoundError:
+        raise
+    except (StopIteration, OSError, pa.ArrowException) as error:
+        raise HistoryError(f"{path}: is no journal") from error
+
+
+def _frames(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        while len(head := file.read(_FRAME.size)) == _FRAME.size:
+            length, checksum = _FRAME.unpack(head)
+            body = file.read(length)
+            if len(body) < length or zlib.crc32(body) != checksum:
+                return
+            yield body

@@ -1,0 +1,164 @@
+"""SQL over a history: DuckDB reads the files in place, and can do nothing else.
+
+A query sees every row once, at the finest interval that is kept of its time, and those that the collector wrote last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import duckdb
+import pyarrow as pa
+
+from collectors.errors import HistoryError
+from collectors.history import files
+from collectors.history.files import Listing
+from collectors.history.journal import read_journal
+from collectors.history.parquet import PROBLEMS, first_line, problem_of
+from collectors.history.schema import TABLES, Table
+from collectors.history.views import connect, define_view, list_of
+
+_ATTEMPTS: Final = 3
+_BATCH_ROWS: Final = 8192
+_ONLY_READS: Final = frozenset({duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN})
+_WRONG_STATEMENT: Final = (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A query's result: the columns' names and, once, its rows."""
+
+    columns: tuple[str, ...]
+    batches: Iterator[pa.RecordBatch]
+
+
+def query(folder: Path, statement: str, on_problem: Callable[[str], None] = lambda _: None) -> Answer:
+    """Answer one SELECT over the views of `schema.TABLES`; raise HistoryError with one line on what is wrong with it.
+
+    `on_problem` is told of files that are broken; they are left out.
+    """
+    if not folder.is_dir():
+        raise HistoryError(f"{folder}: no such folder")
+    broken: set[Path] = set()
+    problem = ""
+    for _ in range(_ATTEMPTS):
+        reading = _Reading(folder, broken, on_problem)
+        try:
+            return reading.answer(statement)
+        except _WRONG_STATEMENT as error:
+            raise HistoryError(_in_words(error)) from error
+        except (duckdb.Error, *PROBLEMS) as error:
+            problem = _in_words(error)
+            # A file may have gone since it was listed, or be broken where only a query reads.
+            if not reading.look_for_changes():
+                break
+    raise HistoryError(problem)
+
+
+@dataclass
+class _Reading:
+    """One attempt at a query."""
+
+    folder: Path
+    broken: set[Path]
+    on_problem: Callable[[str], None]
+    connection: duckdb.DuckDBPyConnection = field(default_factory=connect)
+    used: list[Path] = field(default_factory=list)
+
+    def answer(self, statement: str) -> Answer:
+        """Define the views, shut everything else out, run the statement."""
+        _refuse_all_but_one_select(self.connection, statement)
+        for table in TABLES.values():
+            self._define(table)
+        self.connection.execute(f"SET allowed_paths={list_of(self.used)}")
+        self.connection.execute("SET enable_external_access=false")
+        self.connection.execute("SET lock_configuration=true")
+        relation = self.connection.sql(statement)
+        reader = relation.to_arrow_reader(_BATCH_ROWS)
+        first = next(reader, None)
+        return Answer(tuple(relation.columns), self._batches(first, reader))
+
+    def look_for_changes(self) -> bool:
+        """Return whether a used file has gone, or turned out to be broken."""
+        return sum(self._is_unusable(path) for path in self.used) > 0
+
+    def _is_unusable(self, path: Path) -> bool:
+        try:
+            problem = problem_of(path, thoroughly=True)
+        except FileNotFoundError:
+            return True
+        return problem is not None and self._leave_out(path, problem)
+
+    def _leave_out(self, path: Path, problem: str) -> bool:
+        self.on_problem(f"{path}: left out: {problem}")
+        self.broken.add(path)
+        return True
+
+    def _define(self, table: Table) -> None:
+        """Define a table's view over its files and, as one more table of DuckDB's, its journals."""
+        paths, recent = self._contents(table)
+        self.used += paths
+        define_view(self.connection, table, paths, recent)
+
+    def _contents(self, table: Table) -> tuple[list[Path], pa.Table]:
+        """Return a table's files and the rows of its journals; again if a journal became a file meanwhile."""
+        while True:
+            found = files.listing(self.folder / table.name)
+            try:
+                return self._sound(found), pa.Table.from_batches(self._recent(found, table), table.schema)
+            except FileNotFoundError:
+                continue
+
+    def _sound(self, found: Listing) -> list[Path]:
+        sound = []
+        for file in found.files:
+            if file.path in self.broken:
+                continue
+            problem = problem_of(file.path)
+            if problem is None:
+                sound.append(file.path)
+            else:
+                self._leave_out(file.path, problem)
+        return sound
+
+    def _recent(self, found: Listing, table: Table) -> list[pa.RecordBatch]:
+        batches: list[pa.RecordBatch] = []
+        for journal in found.journals:
+            try:
+                batches += [_in_schema(batch, table.schema) for batch in read_journal(journal.path)]
+            except HistoryError as error:
+                self.on_problem(str(error))
+        return batches
+
+    def _batches(self, first: pa.RecordBatch | None, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+        """Yield what a query finds; the connection must outlive that."""
+        try:
+            if first is not None:
+                yield first
+            yield from reader
+        except PROBLEMS as error:
+            raise HistoryError(_in_words(error)) from error
+        finally:
+            self.connection.close()
+
+
+def _refuse_all_but_one_select(connection: duckdb.DuckDBPyConnection, statement: str) -> None:
+    found = connection.extract_statements(statement)
+    if len(found) != 1 or found[0].type not in _ONLY_READS:
+        raise HistoryError("a query is one SELECT; the history is only read")
+
+
+def _in_schema(batch: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
+    """Return a batch with the columns of this version; what an older one did not have is null."""
+    missing = pa.nulls(batch.num_rows)
+    columns = [batch.column(name) if name in batch.schema.names else missing for name in wanted.names]
+    cast = [column.cast(kind) for column, kind in zip(columns, wanted.types, strict=True)]
+    return pa.RecordBatch.from_arrays(cast, schema=wanted)
+
+
+def _in_words(error: BaseException) -> str:
+    """Return DuckDB's complaint as one line, without the excerpt of the statement below it."""
+    return first_line(error)

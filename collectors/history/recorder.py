@@ -1,0 +1,123 @@
+"""The history of a collector that runs: a row of everything at every interval, written beside the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Protocol
+
+from collectors.counters import Count, Counters
+from collectors.errors import HistoryError
+from collectors.history.retention import HistoryKeeper
+from collectors.history.rows import Observation, RowMaker
+from collectors.history.settings import S_NS, HistorySettings
+from collectors.history.writer import HistoryWriter
+from collectors.values import CollectorStatus, DropRecord, Event, Snapshot
+from dataplane.fabric.topology import Topology
+
+
+class Observed(Protocol):
+    """What the history needs of a collector."""
+
+    @property
+    def counters(self) -> Counters:
+        """The counters, live."""
+        ...
+
+    def snapshot(self) -> Snapshot:
+        """Return the network's state now."""
+        ...
+
+    def status(self) -> CollectorStatus:
+        """Return every counter that has counted."""
+        ...
+
+
+class HistoryRecorder:
+    """Writes a collector's history; `run` until cancelled. Raises HistoryError if the folder cannot be used.
+
+    `wall_ns` is UNIX time. An interval that cannot be written is counted and `on_problem` told; the next is tried.
+    """
+
+    def __init__(
+        self,
+        collector: Observed,
+        topology: Topology,
+        settings: HistorySettings,
+        wall_ns: Callable[[], int],
+        on_problem: Callable[[str], None],
+    ) -> None:
+        self._collector, self._settings, self._wall_ns = collector, settings, wall_ns
+        self._on_problem = on_problem
+        self._writer = HistoryWriter(settings, on_problem)
+        self._keeper = HistoryKeeper(settings, on_problem)
+        self._rows = RowMaker(topology, settings)
+        self._problem = ""
+        self._events: list[Event] = []
+        self._drops: list[DropRecord] = []
+
+    def add_events(self, events: Iterable[Event]) -> None:
+        """Take events, for the next rows."""
+        self._events += events
+
+    def add_drops(self, drops: Iterable[DropRecord]) -> None:
+        """Take drops, for the next rows."""
+        self._drops += drops
+
+    async def run(self) -> None:
+        """Write rows of everything now and at every interval; when cancelled, for the last time."""
+        loop = asyncio.get_running_loop()
+        interval_s = self._settings.interval_ns / S_NS
+        due_s = loop.time()
+        writing: asyncio.Future[bool] | None = None
+        tidying = asyncio.ensure_future(self._tidy())
+        try:
+            while True:
+                writing = asyncio.ensure_future(asyncio.to_thread(self._write, self._observe()))
+                if await self._has_completed(asyncio.shield(writing)) and tidying.done():
+                    tidying = asyncio.ensure_future(self._tidy())
+                # Intervals that passed while the disk was slow are left out, not made up for.
+                due_s = max(due_s + interval_s, loop.time())
+                await asyncio.sleep(due_s - loop.time())
+        finally:
+            # A thread cannot be cancelled: what it does must be done before the last rows.
+            if writing is not None and not writing.done():
+                await self._has_completed(writing)
+            await tidying
+            await self._has_completed(asyncio.to_thread(self._write_last, self._observe()))
+
+    def close(self) -> None:
+        """Complete the files; for a recorder that never ran."""
+        self._writer.close()
+
+    def _observe(self) -> Observation:
+        events, self._events = tuple(self._events), []
+        drops, self._drops = tuple(self._drops), []
+        wall_ns, snapshot = self._wall_ns(), self._collector.snapshot()
+        return Observation(wall_ns, snapshot, self._collector.status().counters, events, drops)
+
+    def _write(self, seen: Observation) -> bool:
+        """Write rows; return whether files were completed."""
+        return bool(self._writer.write(self._rows.batches(seen), seen.wall_ns))
+
+    def _write_last(self, seen: Observation) -> bool:
+        try:
+            return self._write(seen)
+        finally:
+            self._writer.close()
+
+    async def _has_completed(self, writing: Awaitable[bool]) -> bool:
+        """Return whether files were completed; what failed is counted, and told when it is another problem."""
+        try:
+            completed = await writing
+        except HistoryError as error:
+            self._collector.counters[Count.HISTORY_FAILED] += 1
+            if str(error) != self._problem:
+                self._on_problem(str(error))
+            self._problem = str(error)
+            return False
+        self._problem = ""
+        return completed
+
+    async def _tidy(self) -> None:
+        await asyncio.to_thread(self._keeper.tidy, self._wall_ns() // S_NS)

@@ -1,0 +1,103 @@
+"""What becomes of complete files: merged when they are old enough, deleted when they are too old or take too much."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import groupby
+from pathlib import Path
+
+from collectors.errors import HistoryError
+from collectors.history import files
+from collectors.history.downsample import merge
+from collectors.history.files import HistoryFile
+from collectors.history.parquet import problem_of
+from collectors.history.schema import TABLES, Table
+from collectors.history.settings import S_NS, HistorySettings
+
+
+def due_interval_ns(settings: HistorySettings, age_ns: int) -> int:
+    """Return the interval that rows of an age should have at least."""
+    interval_ns, keep_ns = settings.interval_ns, settings.keep_ns
+    for tier in settings.tiers:
+        if age_ns <= keep_ns:
+            break
+        interval_ns, keep_ns = tier.interval_ns, tier.keep_ns
+    return interval_ns
+
+
+def due_merges(
+    found: Iterable[HistoryFile], settings: HistorySettings, now_s: int
+) -> Iterator[tuple[int, list[HistoryFile]]]:
+    """Yield which successive files should become one, with the interval of its rows.
+
+    They are `merge_files` at a time; fewer when they have waited for so many files' time and no more have come.
+    """
+
+    def interval_due(file: HistoryFile) -> int:
+        due_ns = due_interval_ns(settings, (now_s - file.end_s) * S_NS)
+        return due_ns if file.interval_ns < due_ns else 0
+
+    patience_ns = settings.merge_files * settings.file_span_ns
+    for interval_ns, group in groupby(found, interval_due):
+        waiting = list(group)
+        while interval_ns and waiting:
+            chunk, waiting = waiting[: settings.merge_files], waiting[settings.merge_files :]
+            age_ns = (now_s - chunk[-1].end_s) * S_NS - patience_ns
+            if len(chunk) == settings.merge_files or due_interval_ns(settings, age_ns) >= interval_ns:
+                yield interval_ns, chunk
+
+
+class HistoryKeeper:
+    """Merges and deletes a history's complete files; never raises, `on_problem` is told what could not be done."""
+
+    def __init__(self, settings: HistorySettings, on_problem: Callable[[str], None]) -> None:
+        self._settings, self._folder, self._on_problem = settings, Path(settings.folder), on_problem
+
+    def tidy(self, now_s: int) -> None:
+        """Do all that is due at a time (UNIX seconds)."""
+        for table in TABLES.values():
+            try:
+                self._tidy_table(table, now_s)
+            except (HistoryError, OSError) as error:
+                self._on_problem(str(error))
+        self._shrink()
+
+    def _tidy_table(self, table: Table, now_s: int) -> None:
+        found = files.listing(self._folder / table.name)
+        too_old_s = now_s - self._settings.longest_ns // S_NS
+        for file in (*found.files, *found.corrupt):
+            if file.end_s < too_old_s:
+                file.path.unlink(missing_ok=True)
+        for file in found.replaced:
+            file.path.unlink(missing_ok=True)
+        if table.is_merged:
+            self._merge(table, now_s)
+
+    def _merge(self, table: Table, now_s: int) -> None:
+        found = files.listing(self._folder / table.name).files
+        for interval_ns, sources in due_merges(found, self._settings, now_s):
+            try:
+                merge(table, sources, interval_ns)
+            except HistoryError as error:
+                if not sum(self._set_aside(source.path) for source in sources):
+                    self._on_problem(str(error))
+
+    def _set_aside(self, path: Path) -> bool:
+        """Rename a file if it is broken, so that it is no longer read; return whether it was."""
+        problem = problem_of(path, thoroughly=True)
+        if problem is None:
+            return False
+        self._on_problem(f"{path}: set aside: {problem}")
+        path.rename(path.with_name(path.name + files.CORRUPT))
+        return True
+
+    def _shrink(self) -> None:
+        """Delete the oldest files, of whatever table, until the folder is small enough."""
+        listings = [files.listing(self._folder / name) for name in TABLES]
+        excess = sum(found.size_bytes for found in listings) - self._settings.max_bytes
+        complete = [file for found in listings for file in (*found.files, *found.corrupt)]
+        for file in sorted(complete, key=lambda file: file.end_s):
+            if excess <= 0:
+                return
+            file.path.unlink(missing_ok=True)
+            excess -= file.size_bytes

@@ -1,0 +1,191 @@
+"""Values to rows: a snapshot, and what happened since the one before, as a batch for each table."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pyarrow as pa
+
+from collectors.history import schema
+from collectors.history.schema import Table
+from collectors.history.settings import HistorySettings
+from collectors.values import (
+    ClockState,
+    DropRecord,
+    Event,
+    FlowKey,
+    LinkState,
+    PathState,
+    ReporterKey,
+    ReporterState,
+    Snapshot,
+    Subject,
+)
+from dataplane.fabric.topology import LinkKey, Topology
+
+_US_NS: Final = 1000
+LEFT_OUT: Final = "history paths left out"
+"""The counter of flows that were not written because an interval had too many."""
+
+Row = tuple[Any, ...]
+_NO_FLOW: Final = (None,) * 7
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What one interval has to tell; `wall_ns` is UNIX time at the instant at which the snapshot was taken."""
+
+    wall_ns: int
+    snapshot: Snapshot
+    counters: Mapping[str, int] = field(default_factory=dict)
+    events: tuple[Event, ...] = ()
+    drops: tuple[DropRecord, ...] = ()
+
+
+class RowMaker:
+    """Makes rows; remembers what counters were, because rows hold increases."""
+
+    def __init__(self, topology: Topology, settings: HistorySettings, reason_name: Callable[[int], str] = str) -> None:
+        self._topology = topology
+        self._settings = settings
+        self._reason_name = reason_name
+        self._counters: Mapping[str, int] = {}
+        self._reporters: Mapping[tuple[int, int], ReporterState] = {}
+        self._left_out = 0
+
+    def batches(self, seen: Observation) -> dict[str, pa.RecordBatch]:
+        """Return the rows of every table that has any."""
+        when = (seen.wall_ns // _US_NS, self._settings.interval_ns, 1)
+        offset_ns = seen.wall_ns - seen.snapshot.taken_ns
+        rows: dict[Table, list[Row]] = {
+            schema.LINKS: [(*when, *_link(link)) for link in seen.snapshot.links.values()],
+            schema.PATHS: [(*when, *self._path(path)) for path in self._busiest(seen.snapshot)],
+            schema.REPORTERS: [(*when, *row) for row in self._reporter_rows(seen.snapshot.reporters)],
+            schema.CLOCKS: [(*when, *self._clock(clock)) for clock in seen.snapshot.clocks.values()],
+            schema.DROPS: [(*when, *row) for row in self._drop_rows(seen.drops)],
+            schema.EVENTS: [_event(event, offset_ns) for event in seen.events],
+        }
+        rows[schema.COUNTERS] = [(*when, *row) for row in self._counter_rows(seen.counters)]
+        return {table.name: table.batch(columns) for table, columns in rows.items() if columns}
+
+    def _busiest(self, snapshot: Snapshot) -> list[PathState]:
+        paths = list(snapshot.paths.values())
+        most = self._settings.max_paths
+        if len(paths) <= most:
+            return paths
+        self._left_out += len(paths) - most
+        return sorted(paths, key=lambda path: path.rate_bps or 0, reverse=True)[:most]
+
+    def _path(self, path: PathState) -> Row:
+        return (
+            *self._flow(path.flow),
+            list(path.switches),
+            path.delay_ns,
+            path.delay_p50_ns,
+            path.delay_p99_ns,
+            path.loss,
+            path.bottleneck_bps,
+            path.rate_bps,
+            path.age_ns,
+            path.samples,
+        )
+
+    def _flow(self, flow: FlowKey) -> Row:
+        hosts = (self._topology.host_by_address.get(end) for end in (flow.src, flow.dst))
+        names = (None if host is None else host.name for host in hosts)
+        return (str(flow.src), str(flow.dst), *names, flow.protocol, flow.src_port, flow.dst_port)
+
+    def _node(self, node_id: int) -> str | None:
+        node = self._topology.switch_by_id.get(node_id)
+        return None if node is None else node.name
+
+    def _reporter_rows(self, reporters: Mapping[tuple[int, int], ReporterState]) -> Iterable[Row]:
+        before, self._reporters = self._reporters, reporters
+        for key, now in reporters.items():
+            then = before.get(key)
+            counts = _counts(now)
+            # An account that was forgotten and opened again begins at nothing.
+            if then is not None and then.received <= now.received:
+                counts = tuple(count - old for count, old in zip(counts, _counts(then), strict=True))
+            yield (now.node_id, now.hw_id, self._node(now.node_id), *counts)
+
+    def _clock(self, clock: ClockState) -> Row:
+        node = self._node(clock.node_id)
+        return (clock.node_id, node, clock.group, clock.offset_ns, clock.drift_ppb, clock.uncertainty_ns)
+
+    def _drop_rows(self, drops: Iterable[DropRecord]) -> Iterable[Row]:
+        """Return drops of a kind as one row; when there are too many kinds, the rarer ones without flow and ports."""
+        kinds = Counter(self._drop(drop) for drop in drops)
+        rows: Counter[Row] = Counter()
+        for place, (kind, packets) in enumerate(kinds.most_common()):
+            if place < self._settings.max_drops:
+                rows[kind] += packets
+            else:
+                node_id, node, _, _, _, reason, *_ = kind
+                rows[node_id, node, None, None, None, reason, *_NO_FLOW] += packets
+        return ((*kind, packets) for kind, packets in rows.items())
+
+    def _drop(self, drop: DropRecord) -> Row:
+        flow = _NO_FLOW if drop.flow is None else self._flow(drop.flow)
+        reason = self._reason_name(drop.reason)
+        where = (drop.node_id, self._node(drop.node_id), drop.ingress_port, drop.egress_port, drop.queue_id)
+        return (*where, reason, *flow)
+
+    def _counter_rows(self, counters: Mapping[str, int]) -> list[Row]:
+        before, self._counters = self._counters, dict(counters)
+        increases = {name: count - before.get(name, 0) for name, count in counters.items()}
+        increases[LEFT_OUT], self._left_out = self._left_out, 0
+        return [(name, increase) for name, increase in increases.items() if increase]
+
+
+def _link(link: LinkState) -> Row:
+    return (
+        link.link.src,
+        link.link.dst,
+        link.rate_bps,
+        link.delay_mean_ns,
+        link.delay_p50_ns,
+        link.delay_p99_ns,
+        link.delay_ewma_ns,
+        link.delay_max_ns,
+        link.delay_uncertainty_ns,
+        link.queue_occupancy_frames,
+        link.queue_occupancy_frames,
+        link.buffer_occupancy_frames,
+        link.utilisation,
+        link.utilisation,
+        link.available_bps,
+        link.loss,
+        link.loss_source,
+        link.age_ns,
+        link.samples,
+        link.source,
+    )
+
+
+def _counts(state: ReporterState) -> tuple[int, ...]:
+    return (state.received, state.lost, state.late, state.duplicate, state.restarts)
+
+
+def _event(event: Event, offset_ns: int) -> Row:
+    """Return an event's row; the collector's clock is `offset_ns` behind UNIX time."""
+    evidence = [
+        {"time": (row.time_ns + offset_ns) // _US_NS, "figure": row.figure, "value": row.value}
+        for row in event.evidence
+    ]
+    when, kind = (event.time_ns + offset_ns) // _US_NS, _kind(event.subject)
+    about = (kind, str(event.subject), event.figure, event.value, event.threshold, event.phase)
+    return (when, event.rule, *about, evidence)
+
+
+def _kind(subject: Subject) -> str:
+    match subject:
+        case LinkKey():
+            return "link"
+        case ReporterKey():
+            return "reporter"
+        case FlowKey():
+            return "flow"

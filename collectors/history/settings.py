@@ -1,0 +1,82 @@
+"""The history's settings, one sentence each; the defaults keep a month, the newest six hours second by second."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Annotated, Final
+
+from msgspec import Meta
+
+from collectors.settings import Positive
+from dataplane.config import Strict
+
+S_NS: Final = 1_000_000_000
+_HOUR_NS: Final = 3600 * S_NS
+Interval = Annotated[int, Meta(ge=1_000_000, multiple_of=1000)]
+
+
+class Tier(Strict, frozen=True):
+    """Older rows, merged."""
+
+    interval_ns: Interval
+    """One row of a link, path or reporter stands for so long."""
+
+    keep_ns: Positive
+    """Rows go on to the next tier when they are so old, from the last tier they are deleted."""
+
+
+class HistorySettings(Strict, frozen=True):
+    """What of the network's state is written to files, where, and for how long."""
+
+    folder: str
+    """The folder of the files, made if it is missing; one collector writes it at a time."""
+
+    interval_ns: Interval = S_NS
+    """How often a row of each link, path and reporter is written; a crash loses at most the rows since the last."""
+
+    keep_ns: Positive = 6 * _HOUR_NS
+    """Rows are merged into those of the first tier when they are so old."""
+
+    tiers: tuple[Tier, ...] = (
+        Tier(interval_ns=10 * S_NS, keep_ns=24 * _HOUR_NS),
+        Tier(interval_ns=60 * S_NS, keep_ns=30 * 24 * _HOUR_NS),
+    )
+    """The coarser rows that older ones are merged into; none: rows are deleted when they are older than `keep_ns`."""
+
+    max_bytes: Positive = 10_000_000_000
+    """The folder's size, above which the oldest files are deleted however young they are."""
+
+    file_span_ns: Positive = 600 * S_NS
+    """A file is complete at every multiple of this time (UTC)."""
+
+    rows_per_file: Positive = 1_000_000
+    """A file with so many rows is complete at the next multiple of the coarsest tier's interval."""
+
+    merge_files: Positive = 6
+    """So many files that are old enough are merged into one."""
+
+    max_paths: Positive = 1000
+    """The flows of an interval that are written, those with the highest rates; the others are counted."""
+
+    max_drops: Positive = 1000
+    """The kinds of drops of an interval that are written with their flow; the others only with node and reason."""
+
+    def __post_init__(self) -> None:
+        steps = [(self.interval_ns, self.keep_ns), *((tier.interval_ns, tier.keep_ns) for tier in self.tiers)]
+        for (fine_ns, younger_ns), (coarse_ns, older_ns) in pairwise(steps):
+            if coarse_ns % fine_ns or coarse_ns == fine_ns:
+                raise ValueError(f"a tier of {coarse_ns} ns is no multiple of the one before, {fine_ns} ns")
+            if older_ns <= younger_ns:
+                raise ValueError(f"a tier that keeps for {older_ns} ns ends before the one before, {younger_ns} ns")
+        if self.file_span_ns % self.coarsest_ns:
+            raise ValueError(f"file_span_ns is no multiple of the coarsest interval, {self.coarsest_ns} ns")
+
+    @property
+    def coarsest_ns(self) -> int:
+        """The interval of the last tier."""
+        return self.tiers[-1].interval_ns if self.tiers else self.interval_ns
+
+    @property
+    def longest_ns(self) -> int:
+        """The age at which a row is deleted."""
+        return self.tiers[-1].keep_ns if self.tiers else self.keep_ns

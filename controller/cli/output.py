@@ -1,0 +1,142 @@
+"""Rows as a table for people, as CSV or as JSON for programs."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import json
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from decimal import Decimal
+from enum import StrEnum
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+from rich.table import Table
+
+from controller.console import plain_or_terminal
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+Cells = Sequence[object]
+TABLE_ROWS: Final = 1000
+"""A table for people is no longer; it is laid out as a whole."""
+
+
+class Format(StrEnum):
+    """How rows are written."""
+
+    TABLE = "table"
+    CSV = "csv"
+    JSON = "json"
+
+
+FormatOption = Annotated[Format, typer.Option("--format", "-f", help="A table, CSV with a header, or a JSON array.")]
+
+
+def show(columns: Sequence[str], rows: Iterable[Cells], form: Format) -> None:
+    """Print rows on stdout, as they come; a table ends after `TABLE_ROWS`, and says so on stderr."""
+    match form:
+        case Format.CSV:
+            for line in _csv_lines(columns, rows):
+                typer.echo(line, nl=False)
+        case Format.JSON:
+            _show_json(columns, rows)
+        case Format.TABLE:
+            _show_table(columns, rows)
+
+
+def flat(value: DataclassInstance) -> dict[str, object]:
+    """Return a value's fields as columns; those of values inside it stand in their place."""
+    found: dict[str, object] = {}
+    for field in dataclasses.fields(value):
+        part = getattr(value, field.name)
+        if dataclasses.is_dataclass(part) and not isinstance(part, type):
+            found.update(flat(part))
+        else:
+            found[field.name] = part
+    return found
+
+
+def show_values(values: Sequence[DataclassInstance], kind: type[DataclassInstance], form: Format) -> None:
+    """Print values of a kind, a row each, with their fields as columns."""
+    rows = [flat(value) for value in values]
+    columns = list(rows[0]) if rows else [field.name for field in dataclasses.fields(kind)]
+    show(columns, (list(row.values()) for row in rows), form)
+
+
+def _show_table(columns: Sequence[str], rows: Iterable[Cells]) -> None:
+    remaining = iter(rows)
+    table = Table(*columns)
+    for row in islice(remaining, TABLE_ROWS):
+        table.add_row(*(_in_words(cell) for cell in row))
+    plain_or_terminal().print(table, markup=False)
+    if next(remaining, None) is not None:
+        typer.echo(f"only the first {TABLE_ROWS} rows are shown; --format csv or json has all", err=True)
+
+
+def _show_json(columns: Sequence[str], rows: Iterable[Cells]) -> None:
+    before = "["
+    for row in rows:
+        fields = {name: _for_json(cell) for name, cell in zip(columns, row, strict=True)}
+        typer.echo(before + "\n" + json.dumps(fields, ensure_ascii=False), nl=False)
+        before = ","
+    typer.echo("[]" if before == "[" else "\n]")
+
+
+def _csv_lines(columns: Sequence[str], rows: Iterable[Cells]) -> Iterator[str]:
+    for row in chain((columns,), rows):
+        line = io.StringIO()
+        csv.writer(line, lineterminator="\n").writerow([_for_csv(cell) for cell in row])
+        yield line.getvalue()
+
+
+def _for_json(cell: object) -> object:
+    match cell:
+        case list() | tuple():
+            return [_for_json(part) for part in cell]
+        case dict():
+            return {str(name): _for_json(part) for name, part in cell.items()}
+        case Decimal() if cell.is_finite() and cell == cell.to_integral_value():
+            return int(cell)
+        case float() | Decimal():
+            number = float(cell)
+            return number if math.isfinite(number) else None
+        case None | bool() | int() | str():
+            return cell
+        case _:
+            return _text(cell)
+
+
+def _for_csv(cell: object) -> object:
+    match cell:
+        case None:
+            return ""
+        case list() | tuple() | dict():
+            return json.dumps(_for_json(cell), ensure_ascii=False)
+        case _:
+            return _text(cell)
+
+
+def _in_words(cell: object) -> str:
+    match cell:
+        case None:
+            return ""
+        case float():
+            return f"{cell:.6g}"
+        case datetime():
+            return cell.isoformat(" ", "milliseconds").removesuffix("+00:00")
+        case list() | tuple():
+            return " ".join(_in_words(part) for part in cell)
+        case dict():
+            return " ".join(f"{name}={_in_words(part)}" for name, part in cell.items())
+        case _:
+            return str(cell)
+
+
+def _text(cell: object) -> str:
+    return cell.isoformat() if isinstance(cell, datetime) else str(cell)

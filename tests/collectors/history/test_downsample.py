@@ -1,0 +1,183 @@
+"""Merged rows against plain Python that adds up the same rows, and merging in steps against merging at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from collectors.history.downsample import statement
+from collectors.history.rows import Observation
+from collectors.history.schema import LINKS, PATHS, REPORTERS, TABLES, Column, Merge, Table
+from collectors.history.views import connect, define_view
+from collectors.values import DelaySource, LinkState
+from dataplane.fabric.topology import LinkKey
+from tests.collectors.history.samples import FLOW, LINK, NOON_S, S_NS, link, maker, path, snapshot
+
+Rows = list[dict[str, Any]]
+EPOCH = datetime.fromtimestamp(0, UTC)
+
+
+def merged(table: Table, rows: Rows, interval_ns: int) -> Rows:
+    with connect() as connection:
+        define_view(connection, table, [], pa.Table.from_pylist(rows, table.schema))
+        found = connection.sql(statement(table, interval_ns)).to_arrow_table().cast(table.schema)
+    return sorted(found.to_pylist(), key=key_of(table))
+
+
+def key_of(table: Table) -> Any:
+    keys = [column.name for column in table.columns if column.merge is Merge.KEY]
+    return lambda row: (row["time"], *(repr(row[key]) for key in keys))
+
+
+def reference(table: Table, rows: Rows, interval_ns: int) -> Rows:
+    """Merge rows as `Merge` says it, one at a time."""
+
+    def bucket(row: Mapping[str, Any]) -> datetime:
+        passed_us = round((row["time"] - EPOCH).total_seconds() * 1e6)
+        step_us = interval_ns // 1000
+        return datetime.fromtimestamp(passed_us // step_us * step_us / 1e6, UTC)
+
+    placed = sorted(({**row, "time": bucket(row), "_at": row["time"]} for row in rows), key=key_of(table))
+    return [reference_row(table, list(group), interval_ns) for _, group in groupby(placed, key_of(table))]
+
+
+def reference_row(table: Table, rows: Rows, interval_ns: int) -> dict[str, Any]:
+    row = {column.name: reference_value(column, rows) for column in table.columns}
+    return {**row, "time": rows[0]["time"], "interval_ns": interval_ns}
+
+
+def reference_value(column: Column, rows: Rows) -> Any:
+    rows = sorted(rows, key=lambda row: row["_at"])
+    known = [row for row in rows if row[column.name] is not None]
+    measured = [row for row in known if row.get("samples", 1)] or known
+    if not known:
+        return None
+    match column.merge:
+        case Merge.KEY | Merge.BUCKET:
+            return known[0][column.name]
+        case Merge.SUM:
+            return sum(row[column.name] for row in known)
+        case Merge.LEAST:
+            return min(row[column.name] for row in known)
+        case Merge.GREATEST:
+            return max(row[column.name] for row in known)
+        case Merge.MEASURED_GREATEST:
+            return max(row[column.name] for row in measured)
+        case Merge.NEWEST:
+            return measured[-1][column.name]
+        case Merge.BY_SAMPLES:
+            is_measured = sum(row["samples"] for row in known) > 0
+            return mean(column, known, "samples" if is_measured else "snapshots")
+        case Merge.BY_SNAPSHOTS:
+            return mean(column, known, "snapshots")
+
+
+def mean(column: Column, rows: Rows, weight: str) -> float:
+    found: float = sum(row[column.name] * row[weight] for row in rows) / sum(row[weight] for row in rows)
+    return round(found) if pa.types.is_integer(column.kind) else found
+
+
+def close(one: Rows, other: Rows) -> bool:
+    """Return whether rows are equal, numbers to within rounding."""
+    return len(one) == len(other) and all(
+        ours.keys() == theirs.keys()
+        and all(value == theirs[name] or abs(value - theirs[name]) <= 1 + 1e-9 * abs(value) if isinstance(value, int)
+                else value == pytest.approx(theirs[name]) if isinstance(value, float) else value == theirs[name]
+                for name, value in ours.items())
+        for ours, theirs in zip(one, other, strict=True)
+    )  # fmt: skip
+
+
+delays = st.integers(1, 10**10)
+states = st.builds(
+    lambda key, delay, samples, utilisation, source, loss, age: replace(
+        link(delay, samples, utilisation, source), link=key, loss=loss, age_ns=age
+    ),
+    st.sampled_from([LINK, LinkKey("s2", "s3")]),
+    delays,
+    st.integers(0, 512),
+    st.floats(0, 1),
+    st.sampled_from(DelaySource),
+    st.none() | st.floats(0, 1),
+    st.none() | st.integers(0, 10**10),
+)
+known_states = states.map(lambda state: replace(state, loss=state.loss or 0.5))
+
+
+def observations(of: st.SearchStrategy[LinkState]) -> st.SearchStrategy[list[tuple[int, LinkState]]]:
+    return st.lists(st.tuples(st.integers(0, 130), of), min_size=1, max_size=25, unique_by=lambda one: one[0])
+
+
+def rows_at(table: Table, observed: Sequence[tuple[int, LinkState]]) -> Rows:
+    rows = maker(Path("unused"))
+    found: Rows = []
+    for second, state in observed:
+        seen = snapshot(
+            [state],
+            [replace(path(), samples=state.samples, delay_ns=state.delay_mean_ns, loss=state.loss)],
+            received=second,
+            lost=second % 3,
+        )
+        found += rows.batches(Observation((NOON_S + second) * S_NS, seen))[table.name].to_pylist()
+    return found
+
+
+MERGED = pytest.mark.parametrize("table", [LINKS, PATHS, REPORTERS], ids=lambda table: table.name)
+FEW = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+@MERGED
+@FEW
+@given(observed=observations(states))
+def test_merged_rows_are_what_adding_up_gives(table: Table, observed: list[tuple[int, LinkState]]) -> None:
+    rows = rows_at(table, observed)
+    found = merged(table, rows, 60 * S_NS)
+    assert close(found, reference(table, rows, 60 * S_NS))
+    assert sum(row["snapshots"] for row in found) == len(rows)
+
+
+@MERGED
+@FEW
+@given(observed=observations(known_states))
+def test_merging_in_steps_is_merging_at_once(table: Table, observed: list[tuple[int, LinkState]]) -> None:
+    rows = rows_at(table, observed)
+    in_steps = merged(table, merged(table, rows, 10 * S_NS), 60 * S_NS)
+    assert close(in_steps, merged(table, rows, 60 * S_NS))
+
+
+def test_figures_without_samples_do_not_count_beside_those_with() -> None:
+    nominal = link(5000, 0, 0.0, DelaySource.NOMINAL)
+    (row,) = merged(
+        LINKS, rows_at(LINKS, [(0, link(9000, 5)), (1, nominal), (2, link(1000, 15)), (3, nominal)]), 10 * S_NS
+    )
+    assert (row["delay_mean_ns"], row["samples"], row["source"], row["snapshots"]) == (3000, 20, "stamps", 4)
+    assert (row["delay_p99_ns"], row["utilisation"], row["utilisation_max"]) == (18000, 0.125, 0.25)
+    (row,) = merged(LINKS, rows_at(LINKS, [(0, nominal), (1, nominal)]), 10 * S_NS)
+    assert (row["delay_mean_ns"], row["delay_p99_ns"], row["source"]) == (5000, 10000, "nominal")
+
+
+def test_another_way_is_another_row() -> None:
+    rows = maker(Path("unused"))
+    ways = [("s1", "s3"), ("s1", "s2", "s3"), ("s1", "s3")]
+    found: Rows = []
+    for second, way in enumerate(ways):
+        seen = snapshot(paths=[path(FLOW, 1000, way)])
+        found += rows.batches(Observation((NOON_S + second) * S_NS, seen))["paths"].to_pylist()
+    assert {tuple(row["switches"]): row["snapshots"] for row in merged(PATHS, found, 10 * S_NS)} == {
+        ("s1", "s3"): 2,
+        ("s1", "s2", "s3"): 1,
+    }
+
+
+@pytest.mark.parametrize("table", TABLES.values(), ids=lambda table: table.name)
+def test_every_tables_statement_is_valid(table: Table) -> None:
+    assert merged(table, [], 60 * S_NS) == []

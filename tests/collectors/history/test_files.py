@@ -1,0 +1,46 @@
+"""Which files make up a table, whatever a crash left beside them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from collectors.history.files import journal_name, listing, name_of
+
+
+def fill(folder: Path, *names: str) -> None:
+    for name in names:
+        (folder / name).write_bytes(b"12345")
+
+
+def test_a_folder_that_is_not_there_holds_nothing(tmp_path: Path) -> None:
+    found = listing(tmp_path / "none")
+    assert (found.files, found.journals, found.next_number, found.size_bytes) == ((), (), 1, 0)
+
+
+def test_files_inside_a_merged_ones_range_are_replaced(tmp_path: Path) -> None:
+    fine = [name_of(number, number, 1, 100 + number) for number in range(1, 6)]
+    merged = name_of(2, 4, 10, 104)
+    fill(tmp_path, *fine, merged, journal_name(6), "other.txt", "00000009-00000009.1ns.5.parquet.unfinished")
+    found = listing(tmp_path)
+    assert [file.path.name for file in found.files] == [fine[0], merged, fine[4]]
+    assert [file.path.name for file in found.replaced] == fine[1:4]
+    assert [journal.number for journal in found.journals] == [6]
+    assert found.next_number == 7
+    assert found.size_bytes == 7 * 5
+
+
+def test_of_one_range_the_coarser_file_counts(tmp_path: Path) -> None:
+    fill(tmp_path, name_of(1, 1, 1, 5), name_of(1, 1, 10, 5))
+    assert [file.interval_ns for file in listing(tmp_path).files] == [10]
+
+
+def test_a_journal_that_became_a_file_is_not_read_again(tmp_path: Path) -> None:
+    fill(tmp_path, journal_name(3), name_of(3, 3, 1, 5), journal_name(4))
+    assert [journal.number for journal in listing(tmp_path).journals] == [4]
+
+
+def test_a_file_that_was_set_aside_keeps_its_number(tmp_path: Path) -> None:
+    fill(tmp_path, name_of(7, 7, 1, 5) + ".corrupt", journal_name(7))
+    found = listing(tmp_path)
+    assert (found.files, found.journals, found.next_number) == ((), (), 8)
+    assert [file.end_s for file in found.corrupt] == [5]

@@ -1,0 +1,74 @@
+"""Journals: whole batches come back, whatever was cut or spoilt behind them."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from collectors.errors import HistoryError
+from collectors.history.journal import JournalWriter, read_journal
+
+SCHEMA = pa.schema([("x", pa.int64()), ("s", pa.list_(pa.string()))])
+BATCHES = [pa.RecordBatch.from_pylist([{"x": n, "s": ["a", None]}] * (n + 1), SCHEMA) for n in range(3)]
+
+
+def written(path: Path) -> Path:
+    journal = JournalWriter(path, SCHEMA)
+    for batch in BATCHES:
+        journal.append(batch)
+    assert journal.rows == 6
+    journal.close()
+    return path
+
+
+def test_what_was_appended_is_read(tmp_path: Path) -> None:
+    assert list(read_journal(written(tmp_path / "j"))) == BATCHES
+
+
+def test_a_journal_is_never_written_over(tmp_path: Path) -> None:
+    written(tmp_path / "j")
+    with pytest.raises(HistoryError, match="j: cannot be made: File exists"):
+        JournalWriter(tmp_path / "j", SCHEMA)
+
+
+@pytest.fixture(scope="module")
+def bytes_of_journal(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    return written(tmp_path_factory.mktemp("journal") / "j").read_bytes()
+
+
+@given(data=st.data())
+def test_a_cut_or_a_wrong_byte_costs_what_is_behind_it_and_no_more(
+    data: st.DataObject, bytes_of_journal: bytes, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    place = data.draw(st.integers(0, len(bytes_of_journal) - 1))
+    spoilt = bytearray(bytes_of_journal)
+    if data.draw(st.booleans()):
+        del spoilt[place:]
+    else:
+        spoilt[place] ^= data.draw(st.integers(1, 255))
+    file = tmp_path_factory.getbasetemp() / "spoilt"
+    file.write_bytes(spoilt)
+    found: list[pa.RecordBatch] = []
+    with suppress(HistoryError):
+        found += read_journal(file)
+    assert found == BATCHES[: len(found)]
+    assert len(found) < len(BATCHES)
+
+
+def test_a_full_disk_leaves_the_batches_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal = JournalWriter(tmp_path / "j", SCHEMA)
+    journal.append(BATCHES[0])
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda file, data: write(file, data[:20]))
+    with pytest.raises(HistoryError, match="j: cannot be written: the disk is full"):
+        journal.append(BATCHES[1])
+    monkeypatch.undo()
+    journal.append(BATCHES[2])
+    journal.close()
+    assert list(read_journal(tmp_path / "j")) == [BATCHES[0], BATCHES[2]]

@@ -1,0 +1,102 @@
+"""The history of a collector that runs: every interval, events and drops with it, failures counted, an orderly end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from collectors.collector import Collector
+from collectors.counters import Count
+from collectors.errors import HistoryError
+from collectors.history.files import listing
+from collectors.history.recorder import HistoryRecorder
+from collectors.history.settings import HistorySettings
+from collectors.history.writer import HistoryWriter
+from collectors.values import DropRecord, Event, Phase
+from dataplane.clock import VirtualClock
+from tests.collectors.history.samples import FLOW, LINK, NOON_S, S_NS, asked
+from tests.collectors.reports import Reporter, build_topology, long_way
+
+
+class Wall:
+    """UNIX time that goes on by a second whenever somebody looks."""
+
+    def __init__(self) -> None:
+        self.now_ns = NOON_S * S_NS
+
+    def __call__(self) -> int:
+        self.now_ns += S_NS
+        return self.now_ns
+
+
+def recorder(folder: Path, collector: Collector, problems: list[str]) -> HistoryRecorder:
+    settings = HistorySettings(folder=str(folder), interval_ns=1_000_000)
+    return HistoryRecorder(collector, build_topology(), settings, Wall(), problems.append)
+
+
+def collecting() -> Collector:
+    collector = Collector(build_topology(), VirtualClock())
+    collector.receive(Reporter().stacked(long_way()))
+    return collector
+
+
+def run_until(history: HistoryRecorder, reached: Callable[[], Awaitable[bool]]) -> None:
+    async def scenario() -> None:
+        running = asyncio.create_task(history.run())
+        while not await reached():
+            await asyncio.sleep(0.001)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+    asyncio.run(asyncio.wait_for(scenario(), 20))
+
+
+def rows_in(folder: Path, table: str, least: int) -> Callable[[], Awaitable[bool]]:
+    async def reached() -> bool:
+        return bool(asked(folder, f"select count(*) >= {least} from {table}")[0][0])
+
+    return reached
+
+
+def test_every_interval_is_written_and_the_end_completes_the_files(tmp_path: Path) -> None:
+    history = recorder(tmp_path, collecting(), problems := list[str]())
+    run_until(history, rows_in(tmp_path, "reporters", 3))
+    assert problems == []
+    assert listing(tmp_path / "links").journals == ()
+    assert asked(tmp_path, "select sum(received), sum(lost) from reporters") == [(1, 0)]
+    assert asked(tmp_path, "select increase from counters where name = 'records'") == [(3,)]
+    assert asked(tmp_path, "select distinct switches from paths") == [(["s1", "s2", "s3"],)]
+    HistoryWriter(HistorySettings(folder=str(tmp_path))).close()
+
+
+def test_events_and_drops_are_written_once(tmp_path: Path) -> None:
+    history = recorder(tmp_path, collecting(), [])
+    history.add_events([Event(0, "slow", LINK, "delay_p99_ns", 5.0, 4.0, Phase.RAISED)])
+    history.add_drops([DropRecord(0, 11, 1, 11, 1, 2, 0, 9, FLOW)] * 2)
+    run_until(history, rows_in(tmp_path, "reporters", 3))
+    assert asked(tmp_path, "select rule, subject, phase from events") == [("slow", "s1->s2", "raised")]
+    assert asked(tmp_path, "select node, egress_port, src_host, packets from drops") == [("s1", 2, "h1", 2)]
+
+
+def test_what_cannot_be_written_is_counted_and_told_once(tmp_path: Path) -> None:
+    collector = collecting()
+    history = recorder(tmp_path, collector, problems := list[str]())
+    (tmp_path / "links").rmdir()
+
+    async def failed_twice() -> bool:
+        return collector.counters[Count.HISTORY_FAILED] >= 2
+
+    run_until(history, failed_twice)
+    assert [problem for problem in problems if "cannot be made" in problem] == [problems[0]]
+    assert asked(tmp_path, "select count(*) > 1 from reporters") == [(True,)]
+
+
+def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:
+    first = recorder(tmp_path, collecting(), [])
+    with pytest.raises(HistoryError, match="another collector"):
+        recorder(tmp_path, collecting(), [])
+    first.close()

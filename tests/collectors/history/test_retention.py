@@ -1,0 +1,149 @@
+"""What becomes of complete files as they age: what is due, and that no row is lost or counted twice on the way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from collectors.history import downsample
+from collectors.history.files import HistoryFile, listing, name_of
+from collectors.history.retention import HistoryKeeper, due_interval_ns, due_merges
+from collectors.history.settings import HistorySettings, Tier
+from collectors.history.writer import HistoryWriter
+from tests.collectors.history.samples import NOON_S, S_NS, asked, link, links_at, maker
+
+TIERS = (Tier(interval_ns=10 * S_NS, keep_ns=1000 * S_NS), Tier(interval_ns=60 * S_NS, keep_ns=5000 * S_NS))
+TOTALS = "select sum(snapshots), sum(samples), sum(delay_mean_ns * samples)::bigint from links"
+
+
+def keeping(folder: Path, **others: int) -> HistorySettings:
+    return HistorySettings(
+        folder=str(folder),
+        tiers=TIERS,
+        **{"keep_ns": 200 * S_NS, "file_span_ns": 60 * S_NS, "merge_files": 3, **others},
+    )
+
+
+def file_of(number: int, end_s: int, interval_s: int = 1) -> HistoryFile:
+    interval_ns = interval_s * S_NS
+    return HistoryFile(Path(name_of(number, number, interval_ns, end_s)), number, number, interval_ns, end_s, 100)
+
+
+@pytest.mark.parametrize(("age_s", "interval_s"), [(0, 1), (200, 1), (201, 10), (1000, 10), (1001, 60), (9999, 60)])
+def test_the_interval_that_an_age_has(tmp_path: Path, age_s: int, interval_s: int) -> None:
+    assert due_interval_ns(keeping(tmp_path), age_s * S_NS) == interval_s * S_NS
+
+
+def due(folder: Path, now_s: int, *files: HistoryFile) -> list[tuple[int, list[int]]]:
+    found = due_merges(files, keeping(folder), now_s)
+    return [(interval_ns // S_NS, [file.first for file in group]) for interval_ns, group in found]
+
+
+def test_files_wait_until_there_are_enough_of_them(tmp_path: Path) -> None:
+    fine = [file_of(number, 60 * number) for number in range(1, 6)]
+    assert due(tmp_path, 380, *fine) == []
+    assert due(tmp_path, 381, *fine) == [(10, [1, 2, 3])]
+    assert due(tmp_path, 501, *fine) == [(10, [1, 2, 3])]
+    assert due(tmp_path, 300 + 200 + 180 + 1, *fine) == [(10, [1, 2, 3]), (10, [4, 5])]
+
+
+def test_each_tier_goes_on_to_the_next(tmp_path: Path) -> None:
+    old = [file_of(number, number, 10) for number in (1, 2, 3)]
+    assert due(tmp_path, 1010, *old, file_of(4, 900), file_of(5, 1000)) == [(60, [1, 2, 3])]
+    assert due(tmp_path, 1010, *(file_of(number, number, 60) for number in (1, 2, 3))) == []
+
+
+def fill(settings: HistorySettings, seconds: range) -> None:
+    writer, rows = HistoryWriter(settings), maker(Path(settings.folder))
+    for second in seconds:
+        writer.write(*links_at(rows, second, link(1000 + second, second % 7)))
+    writer.close()
+
+
+def intervals(folder: Path) -> list[int]:
+    return [file.interval_ns // S_NS for file in listing(folder / "links").files]
+
+
+def test_rows_become_coarser_and_go(tmp_path: Path) -> None:
+    settings, problems = keeping(tmp_path), list[str]()
+    fill(settings, range(0, 540, 3))
+    keeper = HistoryKeeper(settings, problems.append)
+    before = asked(tmp_path, TOTALS)
+    seen = []
+    for now_s in (540, 740, 1600, 5541):
+        keeper.tidy(NOON_S + now_s)
+        seen.append(intervals(tmp_path))
+    assert seen == [[10, 1, 1, 1, 1, 1, 1], [10, 10, 10], [60], []]
+    assert problems == []
+    assert before == [(180, sum(second % 7 for second in range(0, 540, 3)), before[0][2])]
+
+
+def test_no_row_is_lost_or_twice_in_any_tier(tmp_path: Path) -> None:
+    settings = keeping(tmp_path)
+    fill(settings, range(0, 540, 3))
+    keeper = HistoryKeeper(settings, pytest.fail)
+    ((snapshots, samples, total),) = asked(tmp_path, TOTALS)
+    for now_s in (540, 740, 1600):
+        keeper.tidy(NOON_S + now_s)
+        ((found, weight, added),) = asked(tmp_path, TOTALS)
+        assert (found, weight) == (snapshots, samples)
+        assert abs(added - total) <= weight  # means are whole ns
+    assert len(asked(tmp_path, "from links")) == 9
+
+
+def test_a_crash_between_merging_and_deleting_shows_nothing_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = keeping(tmp_path)
+    fill(settings, range(0, 180, 3))
+    before = asked(tmp_path, TOTALS)
+
+    class Crash(BaseException):
+        pass
+
+    def crash(*_: object, **__: object) -> None:
+        raise Crash
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "unlink", crash)
+        with pytest.raises(Crash):
+            HistoryKeeper(settings, pytest.fail).tidy(NOON_S + 700)
+    assert len(listing(tmp_path / "links").replaced) == 3
+    assert asked(tmp_path, TOTALS)[0][:2] == before[0][:2]
+    HistoryKeeper(settings, pytest.fail).tidy(NOON_S + 700)
+    assert listing(tmp_path / "links").replaced == ()
+
+
+def test_a_broken_file_is_set_aside_and_the_others_merged(tmp_path: Path) -> None:
+    settings, problems = keeping(tmp_path), list[str]()
+    fill(settings, range(0, 240, 3))
+    broken = listing(tmp_path / "links").files[1].path
+    broken.write_bytes(b"PAR1")
+    keeper = HistoryKeeper(settings, problems.append)
+    keeper.tidy(NOON_S + 700)
+    assert [problem.partition(": set aside: ")[0] for problem in problems] == [str(broken)]
+    keeper.tidy(NOON_S + 700)
+    assert len(problems) == 1
+    assert intervals(tmp_path) == [10, 10]
+    assert asked(tmp_path, "select sum(snapshots) from links") == [(60,)]
+    assert len(listing(tmp_path / "links").corrupt) == 1
+    keeper.tidy(NOON_S + 6000)
+    assert list((tmp_path / "links").iterdir()) == []
+
+
+def test_a_merge_that_fails_is_told_and_leaves_its_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings, problems = keeping(tmp_path), list[str]()
+    fill(settings, range(0, 180, 3))
+    monkeypatch.setattr(downsample, "_MEMORY", "1KB")
+    HistoryKeeper(settings, problems.append).tidy(NOON_S + 700)
+    assert len(problems) == 1
+    assert intervals(tmp_path) == [1, 1, 1]
+
+
+def test_the_oldest_files_make_room(tmp_path: Path) -> None:
+    fill(keeping(tmp_path), range(0, 300, 3))
+    files = listing(tmp_path / "links").files
+    limit = sum(file.size_bytes for file in files[-2:])
+    HistoryKeeper(keeping(tmp_path, max_bytes=limit), pytest.fail).tidy(NOON_S + 300)
+    assert listing(tmp_path / "links").files == files[-2:]

@@ -1,0 +1,161 @@
+"""Values to rows: every figure in its column, counts as increases, bounded in number."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from collectors.history.rows import LEFT_OUT, Observation
+from collectors.history.schema import TABLES
+from collectors.values import ClockState, DropRecord, Event, Evidence, LossSource, Phase, ReporterState, Snapshot
+from tests.collectors.history.samples import FLOW, LINK, NOON_S, S_NS, link, maker, path, rows_of, snapshot
+
+NOON = datetime.fromtimestamp(NOON_S, UTC)
+WHEN = {"time": NOON, "interval_ns": S_NS, "snapshots": 1}
+
+
+def test_a_link_is_a_row(tmp_path: Path) -> None:
+    state = replace(
+        link(),
+        loss=0.01,
+        loss_source=LossSource.DROP_REPORTS,
+        delay_ewma_ns=1,
+        delay_uncertainty_ns=2,
+        buffer_occupancy_frames=3.5,
+    )
+    batches = maker(tmp_path).batches(Observation(NOON_S * S_NS, snapshot([state])))
+    assert rows_of(batches, "links") == [
+        {
+            **WHEN,
+            "src": "s1",
+            "dst": "s2",
+            "rate_bps": 1_000_000_000,
+            "delay_mean_ns": 7000,
+            "delay_p50_ns": 7000,
+            "delay_p99_ns": 14000,
+            "delay_ewma_ns": 1,
+            "delay_max_ns": 21000,
+            "delay_uncertainty_ns": 2,
+            "queue_occupancy_frames": 1.5,
+            "queue_max_frames": 1.5,
+            "buffer_occupancy_frames": 3.5,
+            "utilisation": 0.25,
+            "utilisation_max": 0.25,
+            "available_bps": 750_000_000,
+            "loss": 0.01,
+            "loss_source": "drop-reports",
+            "age_ns": 1000,
+            "samples": 10,
+            "source": "stamps",
+        }
+    ]
+
+
+def test_a_path_is_a_row_with_the_names_of_its_hosts(tmp_path: Path) -> None:
+    batches = maker(tmp_path).batches(Observation(NOON_S * S_NS, snapshot(paths=[path()])))
+    assert rows_of(batches, "paths") == [
+        {
+            **WHEN,
+            "src": "10.0.0.1",
+            "dst": "10.0.0.2",
+            "src_host": "h1",
+            "dst_host": "h2",
+            "protocol": 17,
+            "src_port": 5000,
+            "dst_port": 6001,
+            "switches": ["s1", "s2", "s3"],
+            "delay_ns": 20_000,
+            "delay_p50_ns": 19_000,
+            "delay_p99_ns": 30_000,
+            "loss": 0.0,
+            "bottleneck_bps": 500_000_000,
+            "rate_bps": 1000,
+            "age_ns": 5,
+            "samples": 4,
+        }
+    ]
+
+
+def test_of_too_many_paths_the_fastest_are_kept_and_the_others_counted(tmp_path: Path) -> None:
+    rates = [5, None, 900, 70, 800]
+    paths = [path(replace(FLOW, src_port=port), rate) for port, rate in enumerate(rates, 1)]
+    batches = maker(tmp_path, max_paths=2).batches(Observation(NOON_S * S_NS, snapshot(paths=paths)))
+    assert [row["rate_bps"] for row in rows_of(batches, "paths")] == [900, 800]
+    assert [(row["name"], row["increase"]) for row in rows_of(batches, "counters")] == [(LEFT_OUT, 3)]
+
+
+def test_reports_and_counters_are_increases(tmp_path: Path) -> None:
+    rows = maker(tmp_path)
+    seen = [
+        (10, 2, {"reports": 10}),
+        (15, 1, {"reports": 15, "malformed": 1}),
+        (15, 1, {"reports": 15, "malformed": 1}),
+    ]
+    batches = [rows.batches(Observation(0, snapshot((), (), got, lost), counters)) for got, lost, counters in seen]
+    found = [row for batch in batches for row in rows_of(batch, "reporters")]
+    assert [(row["node"], row["received"], row["lost"]) for row in found] == [
+        ("s1", 10, 2),
+        ("s1", 5, -1),
+        ("s1", 0, 0),
+    ]
+    counted = [{row["name"]: row["increase"] for row in rows_of(batch, "counters")} for batch in batches]
+    assert counted == [{"reports": 10}, {"reports": 5, "malformed": 1}, {}]
+
+
+def test_an_account_that_was_opened_again_begins_at_nothing(tmp_path: Path) -> None:
+    rows = maker(tmp_path)
+    for received in (100, 7):
+        batches = rows.batches(Observation(0, snapshot((), (), received)))
+    assert [row["received"] for row in rows_of(batches, "reporters")] == [7]
+
+
+def test_a_node_that_the_topology_lacks_has_no_name(tmp_path: Path) -> None:
+    seen = Snapshot(0, {}, {}, {(99, 1): ReporterState(99, 1, 1, 0, 0, 0, 0)}, {99: ClockState(99, 11, 5, -3, 2)})
+    batches = maker(tmp_path).batches(Observation(0, seen))
+    assert [(row["node_id"], row["node"]) for row in rows_of(batches, "reporters")] == [(99, None)]
+    (clock,) = rows_of(batches, "clocks")
+    assert [clock[name] for name in ("node", "clock_group", "offset_ns", "drift_ppb", "uncertainty_ns")] == [
+        None,
+        11,
+        5,
+        -3,
+        2,
+    ]
+
+
+def test_drops_of_a_kind_are_one_row(tmp_path: Path) -> None:
+    drop = DropRecord(0, 11, 1, 11, 1, 2, 0, 9, FLOW)
+    others = [replace(drop, flow=replace(FLOW, src_port=port)) for port in (1, 2)]
+    rows = maker(tmp_path, max_drops=1)
+    batches = rows.batches(Observation(0, snapshot(), {}, (), (others[0], drop, drop, others[1])))
+    found = [(row["node"], row["egress_port"], row["src_port"], row["packets"]) for row in rows_of(batches, "drops")]
+    assert found == [("s1", 2, 5000, 2), ("s1", None, None, 2)]
+
+
+def test_an_event_has_unix_time(tmp_path: Path) -> None:
+    taken_ns = 77 * S_NS
+    event = Event(
+        taken_ns - S_NS, "slow", LINK, "delay_p99_ns", 5.0, 4.0, Phase.RAISED, (Evidence(taken_ns, "samples", 3.0),)
+    )
+    seen = Observation((NOON_S + 1) * S_NS, replace(snapshot(), taken_ns=taken_ns), {}, (event,))
+    (row,) = rows_of(maker(tmp_path).batches(seen), "events")
+    assert row == {
+        "time": NOON,
+        "rule": "slow",
+        "kind": "link",
+        "subject": "s1->s2",
+        "figure": "delay_p99_ns",
+        "value": 5.0,
+        "threshold": 4.0,
+        "phase": "raised",
+        "evidence": [{"time": datetime.fromtimestamp(NOON_S + 1, UTC), "figure": "samples", "value": 3.0}],
+    }
+
+
+def test_tables_without_rows_are_left_out(tmp_path: Path) -> None:
+    assert maker(tmp_path).batches(Observation(0, snapshot())) == {}
+
+
+def test_every_column_says_what_it_means() -> None:
+    assert all(column.meaning for table in TABLES.values() for column in table.columns)

@@ -1,0 +1,112 @@
+"""The writer: files at their times, nothing lost by a kill, one writer a folder."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from collectors.errors import HistoryError
+from collectors.history.files import journal_name, listing
+from collectors.history.rows import Observation
+from collectors.history.settings import HistorySettings, Tier
+from collectors.history.writer import HistoryWriter
+from tests.collectors.history.samples import NOON_S, S_NS, asked, link, links_at, maker, snapshot
+
+ROOT = Path(__file__).parents[3]
+COUNT = "select count(*), count(distinct time) from links"
+
+
+def settings(folder: Path, **others: int) -> HistorySettings:
+    tiers = (Tier(interval_ns=10 * S_NS, keep_ns=100_000 * S_NS),)
+    return HistorySettings(folder=str(folder), tiers=tiers, **{"file_span_ns": 60 * S_NS, **others})
+
+
+def test_rows_are_seen_at_once_and_files_appear_at_their_times(tmp_path: Path) -> None:
+    writer, rows = HistoryWriter(settings(tmp_path)), maker(tmp_path)
+    completed = []
+    for second in range(0, 180, 20):
+        completed += writer.write(*links_at(rows, second))
+        assert asked(tmp_path, COUNT) == [(second // 20 + 1,) * 2]
+    assert completed == ["links", "links"]
+    writer.close()
+    found = listing(tmp_path / "links")
+    assert [file.end_s - NOON_S for file in found.files] == [40, 100, 160]
+    assert found.journals == ()
+    assert asked(tmp_path, COUNT) == [(9, 9)]
+
+
+def test_a_full_file_ends_where_the_coarsest_interval_does(tmp_path: Path) -> None:
+    writer, rows = HistoryWriter(settings(tmp_path, rows_per_file=3)), maker(tmp_path)
+    for second in range(25):
+        writer.write(*links_at(rows, second))
+    writer.close()
+    assert [file.end_s - NOON_S for file in listing(tmp_path / "links").files] == [9, 19, 24]
+
+
+def test_only_one_writes(tmp_path: Path) -> None:
+    writer = HistoryWriter(settings(tmp_path))
+    with pytest.raises(HistoryError, match="another collector keeps its history here"):
+        HistoryWriter(settings(tmp_path))
+    writer.close()
+    HistoryWriter(settings(tmp_path)).close()
+
+
+def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(HistoryError, match="file/history: cannot keep the history here: Not a directory"):
+        HistoryWriter(settings(tmp_path / "file" / "history"))
+
+
+def test_one_table_that_fails_does_not_stop_the_others(tmp_path: Path) -> None:
+    writer, rows = HistoryWriter(settings(tmp_path)), maker(tmp_path)
+    (tmp_path / "links").rmdir()
+    wall_ns = NOON_S * S_NS
+    batches = rows.batches(Observation(wall_ns, snapshot([link()]), {"reports": 1}))
+    with pytest.raises(HistoryError, match=r"links.*cannot be made"):
+        writer.write(batches, wall_ns)
+    assert listing(tmp_path / "counters").journals
+    (tmp_path / "links").mkdir()
+    writer.write(batches, wall_ns)
+    assert asked(tmp_path, COUNT) == [(1, 1)]
+
+
+KILLED = """
+import os, signal
+from pathlib import Path
+from tests.collectors.history.test_writer import HistoryWriter, links_at, maker, settings
+folder = Path({folder!r})
+writer, rows = HistoryWriter(settings(folder)), maker(folder)
+for second in range(70):
+    writer.write(*links_at(rows, second))
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_kill_loses_nothing_that_was_written(tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", KILLED.format(folder=str(tmp_path))]
+    assert subprocess.run(command, env=environment, check=False).returncode == -signal.SIGKILL
+    (tmp_path / "links" / "00000009-00000009.1ns.5.parquet.unfinished").write_bytes(b"half")
+    assert asked(tmp_path, COUNT) == [(70, 70)]
+    writer, rows = HistoryWriter(settings(tmp_path)), maker(tmp_path)
+    writer.write(*links_at(rows, 70, link()))
+    assert asked(tmp_path, COUNT) == [(71, 71)]
+    found = listing(tmp_path / "links")
+    assert ([file.first for file in found.files], [journal.number for journal in found.journals]) == ([1, 2], [3])
+    assert not list((tmp_path / "links").glob("*.unfinished"))
+    writer.close()
+
+
+def test_a_journal_that_is_none_is_told_and_left(tmp_path: Path) -> None:
+    problems: list[str] = []
+    (tmp_path / "links").mkdir()
+    (tmp_path / "links" / journal_name(1)).write_bytes(b"no journal")
+    HistoryWriter(settings(tmp_path), problems.append).close()
+    assert problems == [f"{tmp_path}/links/00000001.journal: is no journal"]
+    assert asked(tmp_path, COUNT, problems) == [(0, 0)]
+    assert len(problems) == 2

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 
 import numpy as np
 
+from controller.paths.algorithms.compiled import compiled
 from controller.paths.algorithms.costs import FORBIDDEN, HOP_BITS, UNREACHABLE, Costs
 from controller.paths.algorithms.link_table import Flags, LinkTable, Longs
 from controller.paths.algorithms.search_kernels import find_path, spread_width
 from controller.paths.algorithms.structures import LinkColumns, Workspace, graph_of
 from controller.paths.algorithms.tree_kernels import grow_tree
-from dataplane.native import kernel_library, pointer_to
+from dataplane.native import pointer_to
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +34,7 @@ class PathSearch:
     def distances(self, costs: Costs, dst: int) -> Costs:
         """Return the least cost from every switch to a destination, UNREACHABLE where no path leads there."""
         found = np.empty(len(self.table.switches), np.uint64)
-        _grow()(self._graph, pointer_to(costs), self._workspace.scratch, dst, pointer_to(found))
+        compiled(grow_tree)(self._graph, pointer_to(costs), self._workspace.scratch, dst, pointer_to(found))
         return found
 
     def path(self, costs: Costs, src: int, dst: int, estimate: Costs | None = None) -> FoundPath | None:
@@ -45,7 +44,7 @@ class PathSearch:
         """
         guess = None if estimate is None else pointer_to(estimate)
         links, scratch = LinkColumns(cost=pointer_to(costs)), self._workspace.scratch
-        cost = _find()(self._graph, links, scratch, src, dst, 0, guess, pointer_to(self._way))
+        cost = compiled(find_path)(self._graph, links, scratch, src, dst, 0, guess, pointer_to(self._way))
         return None if cost == UNREACHABLE else FoundPath(self._rows(src, dst), cost)
 
     def widths(self, width_bps: Longs, usable: Flags, src: int) -> Longs:
@@ -56,7 +55,9 @@ class PathSearch:
         found = np.empty(len(self.table.switches), np.int64)
         allowed = np.ascontiguousarray(usable, np.bool_)
         width = np.maximum(width_bps, 0)
-        _spread()(self._graph, pointer_to(width), pointer_to(allowed), self._workspace.scratch, src, pointer_to(found))
+        compiled(spread_width)(
+            self._graph, pointer_to(width), pointer_to(allowed), self._workspace.scratch, src, pointer_to(found)
+        )
         return found
 
     def within_width(self, costs: Costs, width_bps: Longs, src: int, dst: int, floor_bps: int) -> FoundPath | None:
@@ -96,18 +97,3 @@ class PathSearch:
             rows.append(int(self._way[switch]))
             switch = int(self.table.tail[rows[-1]])
         return tuple(reversed(rows))
-
-
-@cache
-def _grow() -> Callable[..., None]:
-    return kernel_library(grow_tree).bind(grow_tree)
-
-
-@cache
-def _find() -> Callable[..., int]:
-    return kernel_library(find_path).bind(find_path)
-
-
-@cache
-def _spread() -> Callable[..., None]:
-    return kernel_library(spread_width).bind(spread_width)

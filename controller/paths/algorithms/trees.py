@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from controller.paths.algorithms.compiled import compiled
 from controller.paths.algorithms.costs import FORBIDDEN, HOP_BITS, UNREACHABLE, Costs
 from controller.paths.algorithms.link_table import Ids, LinkTable
 from controller.paths.algorithms.structures import Changed, Changes, Workspace, graph_of
 from controller.paths.algorithms.tree_kernels import grow_trees, repair_trees
-from dataplane.native import kernel_library, pointer_to
+from dataplane.native import pointer_to
 
 REPAIR_SHARE = 0.05
 """Where more of the links have changed than this, growing every tree anew is quicker than repairing it."""
@@ -104,7 +104,7 @@ class DestinationTrees:
             self._pool.shutdown()
 
     def _grow(self, workspace: Workspace, first: int, last: int) -> None:
-        kernels().grow(
+        compiled(grow_trees)(
             self._graph, pointer_to(self.costs), workspace.scratch, first, last, pointer_to(self.distance.reshape(-1))
         )
 
@@ -113,7 +113,7 @@ class DestinationTrees:
         destination, switch = np.empty(room, np.uint32), np.empty(room, np.uint32)
         changed = Changed(room=room, destination=pointer_to(destination), switch=pointer_to(switch))
         changes = Changes(count=len(links), link=pointer_to(links), before=pointer_to(before))
-        kernels().repair(
+        compiled(repair_trees)(
             self._graph,
             pointer_to(self.costs),
             workspace.scratch,
@@ -130,16 +130,3 @@ class DestinationTrees:
         bounds = [self._size * part // len(self._workspaces) for part in range(len(self._workspaces) + 1)]
         parts = (self._workspaces, bounds[:-1], bounds[1:])
         return list(map(work, *parts) if self._pool is None else self._pool.map(work, *parts))
-
-
-@dataclass(frozen=True, slots=True)
-class _Kernels:
-    grow: Callable[..., None]
-    repair: Callable[..., None]
-
-
-@cache
-def kernels() -> _Kernels:
-    """Return the compiled kernels."""
-    library = kernel_library(grow_trees, repair_trees)
-    return _Kernels(library.bind(grow_trees), library.bind(repair_trees))

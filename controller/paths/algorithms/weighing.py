@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 
 import numpy as np
 import numpy.typing as npt
 
+from controller.paths.algorithms.compiled import compiled
 from controller.paths.algorithms.costs import HOP_BITS, UNREACHABLE, Costs
 from controller.paths.algorithms.link_table import Flags, Ids, LinkTable, Longs
 from controller.paths.algorithms.structures import FlowColumns, LinkColumns, Weighed, Workspace, graph_of
 from controller.paths.algorithms.weigh_kernels import SHARE_BITS, find_discontent, weigh
-from dataplane.native import kernel_library, pointer_to
+from dataplane.native import pointer_to
 
 CONTENT, DISCONTENT, DEAD = 0, 1, 2
 """What a flow's flag says: no path is better, one is, or the flow's path is dead."""
@@ -53,7 +52,7 @@ class Weighing:
         min_gain_ns: int,
     ) -> None:
         """Set the flags of some flows; now and then DISCONTENT for one that would gain just too little."""
-        _flag()(
+        compiled(find_discontent)(
             self._graph,
             pointer_to(costs),
             flows,
@@ -71,7 +70,7 @@ class Weighing:
         present, best = np.empty(size, np.uint64), np.empty(size, np.uint64)
         rate, dead = np.empty(size, np.int64), np.empty(size, np.uint8)
         links.own = pointer_to(self._own)
-        _weigh()(
+        compiled(weigh)(
             self._graph,
             links,
             self._workspace.scratch,
@@ -87,13 +86,3 @@ class Weighing:
 
 def _delay_ns(costs: Costs) -> Longs:
     return (costs >> np.uint64(HOP_BITS)).astype(np.int64)
-
-
-@cache
-def _flag() -> Callable[..., None]:
-    return kernel_library(find_discontent).bind(find_discontent)
-
-
-@cache
-def _weigh() -> Callable[..., None]:
-    return kernel_library(weigh).bind(weigh)

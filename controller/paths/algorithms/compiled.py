@@ -1,0 +1,25 @@
+"""The kernels of the path algorithms, compiled together when the first of them is wanted, ready to be called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any, Final
+
+from controller.paths.algorithms.search_kernels import find_path, spread_width
+from controller.paths.algorithms.tree_kernels import grow_tree, grow_trees, repair_trees
+from controller.paths.algorithms.weigh_kernels import find_discontent, weigh
+from dataplane.native import Kernel, Library, kernel_library
+
+_KERNELS: Final = (grow_tree, grow_trees, repair_trees, find_path, spread_width, find_discontent, weigh)
+
+
+@cache
+def compiled(kernel: Kernel[..., Any]) -> Callable[..., Any]:
+    """Return the function that calls a kernel, without the interpreter's lock; see `Library.bind`."""
+    return _library().bind(kernel)
+
+
+@cache
+def _library() -> Library:
+    return kernel_library(*_KERNELS)

@@ -28,6 +28,9 @@
 #include "egress/int_source.p4"
 #include "egress/int_transit.p4"
 #include "egress/int_sink.p4"
+#include "egress/collector.p4"
+#include "egress/queue_watch.p4"
+#include "egress/flow_filter.p4"
 #include "egress/drop.p4"
 #include "egress/drop_watch.p4"
 #include "egress/report_request.p4"
@@ -72,6 +75,9 @@ control FabricEgress(inout headers_t hdr, inout metadata_t meta, inout standard_
     Node() node;
     TxUtilization() tx_utilization;
     HopReadings() hop_readings;
+    Collector() collector;
+    QueueWatch() queue_watch;
+    FlowFilter() flow_filter;
     EgressDrop() drop;
     ReportRequest() report_request;
     IntSource() int_source;
@@ -85,6 +91,7 @@ control FabricEgress(inout headers_t hdr, inout metadata_t meta, inout standard_
 
     apply {
         node.apply(meta);
+        collector.apply(hdr, meta);
         if (standard_metadata.instance_type != INSTANCE_NORMAL) {
             report.apply(hdr, meta, standard_metadata, bytes);
         } else if (hdr.ethernet.isValid() && !hdr.packet_in.isValid()) {
@@ -95,16 +102,22 @@ control FabricEgress(inout headers_t hdr, inout metadata_t meta, inout standard_
             if (meta.int_start == 1) {
                 int_source.apply(hdr, meta);
             }
+            hop_readings.apply(transmitted_bytes, meta, standard_metadata);
             if (hdr.int_md.isValid() && !hdr.packet_in.isValid()) {
-                hop_readings.apply(transmitted_bytes, meta, standard_metadata);
                 if (meta.to_edge == 1) {
                     int_sink.apply(hdr, meta);
                 } else {
                     int_transit.apply(hdr, meta);
                 }
             }
+            if (meta.routed == 1) {
+                queue_watch.apply(meta, standard_metadata);
+            }
             if (meta.drop_reason != DROP_UNKNOWN) {
                 drop.apply(meta, standard_metadata);
+            }
+            if (meta.report_wanted == 1 && meta.report_dropped == 0 && meta.report_congested == 0) {
+                flow_filter.apply(hdr, meta, standard_metadata);
             }
             report_request.apply(meta);
         }

@@ -18,6 +18,7 @@ FILL_ORDER = (
     "egress_ports",
     "port_roles",
     "report_target",
+    "collector",
     "ipv4_flow_paths",
     "ipv6_flow_paths",
     "ipv4_destination_paths",
@@ -30,6 +31,9 @@ FILL_ORDER = (
     "ipv6_drop_watch",
     "other_drop_watch",
     "drop_reports",
+    "queue_watch",
+    "ipv4_flow_filter",
+    "ipv6_flow_filter",
 )
 """The order in which an empty switch is filled: who it is, then explicit paths (before routes, so that a flow never
 falls back to its base route on the way), then routes, and telemetry when reports can leave."""
@@ -52,6 +56,6 @@ def base_entities(
         if topology.collector is not None and switch in edges:
             yield from watchlist_entities(topology, watches)
         if topology.collector is not None:
-            yield from reporting_entities(topology, reporting)
+            yield from reporting_entities(topology, switch, reporting)
 
     return {node.name: index(of(node.name)) for node in topology.switches}

@@ -1,4 +1,7 @@
-"""Where telemetry reports go: `report_target` and the clone session that carries them (p4/egress/report.p4)."""
+"""Where reports go: `report_target`, the clone session that carries them, and `collector` (p4/egress).
+
+`collector` has a switch know the reports of others, so that nothing is reported about them.
+"""
 
 from __future__ import annotations
 
@@ -37,3 +40,5 @@ def report_entities(topology: Topology, hops: NextHops, switch: str) -> Iterator
         udp_port=topology.collector.udp_port,
     )
     yield P4TableEntry("report_target", action=target, is_default_action=True)
+    collector = P4TableAction("set_collector", addr=target.args["dst_addr"], udp_port=target.args["udp_port"])
+    yield P4TableEntry("collector", action=collector, is_default_action=True)

@@ -38,7 +38,8 @@ control Report(
         meta.int_growth_bytes = 4 + ((bit<16>) hdr.int_shim.length << 2);
     }
 
-    // What was never understood, or came from where INT may not come from, must not be taken for telemetry.
+    // The report specification, "Embedded Telemetry Metadata": only with F may there be any in the packet. Without it
+    // are packets whose INT headers nobody should believe, and those that just met a congested queue.
     @hidden
     action forget_int() {
         hdr.int_shim.setInvalid();
@@ -137,10 +138,7 @@ control Report(
             drop_report_without_target.count(0);
             end();
         }
-        if (
-            hdr.ipv4.isValid() && hdr.ipv4.dst_addr == hdr.report_ipv4.dst_addr
-            && hdr.udp.isValid() && hdr.udp.dst_port == hdr.report_udp.dst_port
-        ) {
+        if (meta.is_report == 1) {
             drop_report_about_report.count(0);
             end();
         }
@@ -154,14 +152,15 @@ control Report(
         }
         if (meta.report_dropped == 1) {
             drop_watch.apply(hdr, meta, standard_metadata);
-            if (meta.report_drop_reason <= DROP_INT_MALFORMED) {
-                forget_int();
+            if (hdr.int_shim.isValid() && meta.report_drop_reason > DROP_INT_MALFORMED) {
+                meta.report_tracked = meta.report_tracked | meta.report_dropped;
             }
-            // The report specification, "Embedded Telemetry Metadata": only with F may there be any in the packet.
-            meta.report_tracked = meta.report_tracked | (meta.report_dropped & (hdr.int_shim.isValid() ? 1w1 : 1w0));
         }
         if (meta.report_dropped == 0 && meta.report_congested == 0 && meta.report_tracked == 0) {
             end();
+        }
+        if (meta.report_tracked == 0) {
+            forget_int();
         }
         if (hdr.ipv4.isValid() || hdr.ipv6.isValid()) {
             measure_ip();

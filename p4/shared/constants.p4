@@ -50,6 +50,8 @@ const bit<16> REPORT_UDP_BYTES = 20;
 const bit<16> REPORT_METADATA_BITS = 0x7f00;
 // What a report says of a drop: interfaces, ingress time stamp, and the word with the reason.
 const bit<16> DROP_METADATA_BITS = 0x4801;
+// What a report says of a congested queue: interfaces, latency, queue, both time stamps, transmit utilisation.
+const bit<16> QUEUE_METADATA_BITS = 0x7d00;
 const bit<16> DROP_WORD_BIT = 0x0001;
 // INT's "not available": a packet dropped before it was routed has neither.
 const bit<16> PORT_UNAVAILABLE = 0xffff;

@@ -26,6 +26,7 @@ struct metadata_t {
 
     // From egress.
     bit<1>  to_edge;
+    bit<1>  is_report;
     bit<32> node_id;
 
     // How INT headers change the L4 payload: bytes more (two's complement), and what they add to its checksum. That

@@ -219,7 +219,10 @@ _PARAMETERS = {
     "set_report_target": ("src_mac", "dst_mac", "src_addr", "dst_addr", "udp_port"),
     "watch": ("watch_id", "sample_every", "instructions", "max_hops", "hop_by_hop"),
     "send_to_cpu": (),
+    "set_collector": ("addr", "udp_port"),
     "report_drops": (),
+    "watch_queue": ("occupancy", "latency_ns", "clear_occupancy", "clear_latency_ns", "quota"),
+    "filter_reports": ("quantum_ns", "refresh_us"),
     "watch_drops": ("watch_id", "quota"),
 }
 

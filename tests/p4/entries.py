@@ -114,7 +114,11 @@ class Role:
             Spread("ipv6_routes", "ipv6_ecmp", {"dst_addr": (0xFC << 120, 8)}, 1, ((self.out_port, NEXT_HOP_MAC),)),
         ]
         if self.reports:
-            items += [DefaultAction("report_target", "set_report_target", REPORT_TARGET), CloneTo(COLLECTOR_PORT)]
+            items += [
+                DefaultAction("report_target", "set_report_target", REPORT_TARGET),
+                DefaultAction("collector", "set_collector", (COLLECTOR, COLLECTOR_UDP_PORT)),
+                CloneTo(COLLECTOR_PORT),
+            ]
         if self.watch is not None:
             items += self.watch.entries()
         return [*items, *self.extra]

@@ -10,7 +10,7 @@ from controller.tables.int_watch import Watch, watchlist_entities
 from controller.tables.ports import port_entities
 from controller.tables.report import report_entities
 from controller.tables.reporting import NO_REPORTING, Reporting, reporting_entities
-from controller.tables.routing import route_entities
+from controller.tables.routing import hash_entity, route_entities
 from dataplane.fabric.topology import Topology
 
 FILL_ORDER = (
@@ -19,6 +19,7 @@ FILL_ORDER = (
     "port_roles",
     "report_target",
     "collector",
+    "path_hash",
     "ipv4_flow_paths",
     "ipv6_flow_paths",
     "ipv4_destination_paths",
@@ -52,6 +53,7 @@ def base_entities(
     def of(switch: str) -> Iterator[Entity]:
         yield from port_entities(topology, switch)
         yield from report_entities(topology, hops, switch)
+        yield hash_entity(topology, switch)
         yield from route_entities(topology, hops, switch)
         if topology.collector is not None and switch in edges:
             yield from watchlist_entities(topology, watches)

@@ -96,6 +96,17 @@ def route_entities(topology: Topology, hops: NextHops, switch: str) -> Iterator[
             yield P4TableEntry(family.routes, match=match, action=_through(ports, groups))
 
 
+def hash_entity(topology: Topology, switch: str) -> Entity:
+    """Return the multiplier of a switch's path hash: odd, and unlike those of its neighbours (SplitMix64)."""
+    mixed = (topology.switch[switch].node_id * 0x9E3779B97F4A7C15) % (1 << 64)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        mixed = ((mixed ^ mixed >> shift) * factor) % (1 << 64)
+    multiplier = mixed >> 32 | 1
+    return P4TableEntry(
+        "path_hash", action=P4TableAction("set_path_hash_multiplier", multiplier=multiplier), is_default_action=True
+    )
+
+
 def ports_towards(topology: Topology, hops: NextHops, switch: str, host: str) -> tuple[int, ...]:
     """Return the ports by which a switch may send to a host, in order; empty if it cannot."""
     edge = topology.attachment[host]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 
 from finsy.proto import p4i
@@ -47,7 +48,10 @@ def read_p4info(data: bytes, file: str) -> p4i.P4Info:
     """Return the P4Info in `data`, text or binary; raise ProgramError if it is neither, or not supported."""
     info = p4i.P4Info()
     try:
-        text_format.Parse(data.decode("utf-8"), info)
+        with warnings.catch_warnings():
+            # Python warns of escapes that it does not know; what protobuf then makes of them is judged like the rest.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            text_format.Parse(data.decode("utf-8"), info)
     except (UnicodeDecodeError, text_format.ParseError) as text_error:
         try:
             info = p4i.P4Info.FromString(data)

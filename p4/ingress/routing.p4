@@ -5,18 +5,38 @@
 #include "../shared/headers.p4"
 #include "../shared/metadata.p4"
 
+const bit<64> FLOW_HASH_VALUES = 64w1 << 32;
+
 control Routing(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
     counter(1, CounterType.packets_and_bytes) drop_no_route;
 
     @max_group_size(32)
-    action_selector(HashAlgorithm.crc32, 1024, 32) ipv4_ecmp;
+    action_selector(HashAlgorithm.crc32, 16384, 32) ipv4_ecmp;
     @max_group_size(32)
-    action_selector(HashAlgorithm.crc32, 1024, 32) ipv6_ecmp;
+    action_selector(HashAlgorithm.crc32, 16384, 32) ipv6_ecmp;
 
     action forward(@name("egress_port") port_t egress_port, @name("dst_mac") mac_t dst_mac) {
         standard_metadata.egress_spec = egress_port;
         hdr.ethernet.dst_addr = dst_mac;
         meta.routed = 1;
+    }
+
+    bit<32> flow_hash = 0;
+    bit<32> path_hash_multiplier = 0x9e3779b1;
+
+    // CRCs are linear: with the same one at every switch, or one that is only offset, those who choose behind a first
+    // choice see a part of the values. The upper half of the product with an odd number of each switch's own is not.
+    action set_path_hash_multiplier(@name("multiplier") bit<32> multiplier) {
+        path_hash_multiplier = multiplier;
+    }
+
+    table path_hash {
+        key = { }
+        actions = {
+            set_path_hash_multiplier;
+            @defaultonly NoAction;
+        }
+        default_action = NoAction();
     }
 
     table ipv4_flow_paths {
@@ -50,11 +70,7 @@ control Routing(inout headers_t hdr, inout metadata_t meta, inout standard_metad
     table ipv4_routes {
         key = {
             hdr.ipv4.dst_addr: lpm @name("dst_addr");
-            hdr.ipv4.src_addr: selector;
-            hdr.ipv4.dst_addr: selector;
-            hdr.ipv4.protocol: selector;
-            meta.l4_src_port: selector;
-            meta.l4_dst_port: selector;
+            meta.path_hash: selector;
         }
         actions = {
             forward;
@@ -95,11 +111,7 @@ control Routing(inout headers_t hdr, inout metadata_t meta, inout standard_metad
     table ipv6_routes {
         key = {
             hdr.ipv6.dst_addr: lpm @name("dst_addr");
-            hdr.ipv6.src_addr: selector;
-            hdr.ipv6.dst_addr: selector;
-            hdr.ipv6.next_header: selector;
-            meta.l4_src_port: selector;
-            meta.l4_dst_port: selector;
+            meta.path_hash: selector;
         }
         actions = {
             forward;
@@ -110,19 +122,44 @@ control Routing(inout headers_t hdr, inout metadata_t meta, inout standard_metad
     }
 
     apply {
+        bit<1> by_route = 0;
         if (hdr.ipv4.isValid()) {
             hdr.ipv4.ttl = hdr.ipv4.ttl - 1;
             if (!ipv4_flow_paths.apply().hit) {
                 if (!ipv4_destination_paths.apply().hit) {
-                    ipv4_routes.apply();
+                    by_route = 1;
+                    hash(flow_hash, HashAlgorithm.crc32, 32w0, {
+                        hdr.ipv4.src_addr,
+                        hdr.ipv4.dst_addr,
+                        hdr.ipv4.protocol,
+                        meta.l4_src_port,
+                        meta.l4_dst_port
+                    }, FLOW_HASH_VALUES);
                 }
             }
         } else {
             hdr.ipv6.hop_limit = hdr.ipv6.hop_limit - 1;
             if (!ipv6_flow_paths.apply().hit) {
                 if (!ipv6_destination_paths.apply().hit) {
-                    ipv6_routes.apply();
+                    by_route = 1;
+                    hash(flow_hash, HashAlgorithm.crc32, 32w0, {
+                        hdr.ipv6.src_addr,
+                        hdr.ipv6.dst_addr,
+                        hdr.ipv6.next_header,
+                        meta.l4_src_port,
+                        meta.l4_dst_port
+                    }, FLOW_HASH_VALUES);
                 }
+            }
+        }
+        if (by_route == 1) {
+            path_hash.apply();
+            bit<32> product = flow_hash * path_hash_multiplier;
+            meta.path_hash = product[31:16];
+            if (hdr.ipv4.isValid()) {
+                ipv4_routes.apply();
+            } else {
+                ipv6_routes.apply();
             }
         }
         // Not the last table's miss: a route whose group has lost its last member leads nowhere either.

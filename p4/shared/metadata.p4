@@ -16,6 +16,7 @@ struct metadata_t {
     // From ingress.
     bit<1>  from_edge;
     bit<1>  routed;
+    bit<16> path_hash;
     drop_reason_t drop_reason;
 
     // What the watchlist asked for, where this packet is to become an INT packet.

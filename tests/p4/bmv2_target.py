@@ -224,6 +224,7 @@ _PARAMETERS = {
     "watch_queue": ("occupancy", "latency_ns", "clear_occupancy", "clear_latency_ns", "quota"),
     "filter_reports": ("quantum_ns", "refresh_us"),
     "watch_drops": ("watch_id", "quota"),
+    "set_path_hash_multiplier": ("multiplier",),
 }
 
 

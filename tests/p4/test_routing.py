@@ -97,6 +97,21 @@ def test_ecmp_keeps_a_flow_together_and_spreads_flows(target: Target, version: i
     assert min(shares.values()) >= 8, shares
 
 
+@pytest.mark.parametrize("version", [4, 6])
+def test_a_second_switch_spreads_what_a_first_one_sent_its_way(target: Target, version: int) -> None:
+    """With a multiplier of its own: flows that chose alike at one switch choose differently at the next."""
+    flows = [build(Shape(version=version), src_port=port) for port in range(1000, 1120)]
+    ways = []
+    for multiplier in (0x9E3779B1, 0x85EBCA6B):
+        target.reset()
+        hashing = DefaultAction("path_hash", "set_path_hash_multiplier", (multiplier,))
+        target.write([route(version, 8, TO_2, TO_3), hashing])
+        ways.append([port for flow in flows for port, _ in target.send(HOST_PORT, flow, expect=1)])
+    pairs = Counter(zip(*ways, strict=True))
+    assert len(pairs) == 4
+    assert min(pairs.values()) >= 15, pairs
+
+
 def test_telemetry_does_not_move_a_flow(target: Target) -> None:
     """ECMP must choose alike for the marked and the unmarked packets of a flow."""
     target.reset()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass
 from typing import Final
 
 FRAMING_BYTES: Final = 38
@@ -16,24 +17,44 @@ _YOUNGEST: Final = 16
 new flow that is taken for silent is moved where it has no room."""
 
 
+@dataclass(frozen=True, slots=True)
+class RateWindow:
+    """The span that a rate is taken over, in slots that leave it whole."""
+
+    window_ns: int
+
+    @property
+    def slot_ns(self) -> int:
+        """How long a slot is."""
+        return max(1, self.window_ns // SLOTS)
+
+    def oldest_slot(self, now_ns: int) -> int:
+        """Return the number of the oldest slot that counts."""
+        return now_ns // self.slot_ns - SLOTS + 1
+
+    def rate_bps(self, nbytes: int, first_ns: int, now_ns: int) -> int:
+        """Return bit/s over the window, or over the flow's life while it is younger."""
+        # The window begins with a whole slot, as what leaves it does.
+        begins_ns = self.oldest_slot(now_ns) * self.slot_ns
+        span_ns = max(now_ns - max(first_ns, begins_ns), self.window_ns // _YOUNGEST, 1)
+        return nbytes * 8 * 1_000_000_000 // span_ns
+
+
 class RateMeter:
     """Bytes of the last `window_ns`, to one part in `SLOTS`; times must not decrease."""
 
     def __init__(self, window_ns: int) -> None:
-        self._window_ns = window_ns
-        self._slot_ns = max(1, window_ns // SLOTS)
+        self._window = RateWindow(window_ns)
         self._slots: deque[tuple[int, int]] = deque()
         self._bytes = 0
         self._first_ns: int | None = None
-        self._last_ns = 0
 
     def add(self, now_ns: int, nbytes: int) -> None:
         """Count a packet that was seen now, with the bytes of those that it stands for."""
         if self._first_ns is None:
             self._first_ns = now_ns
-        self._last_ns = now_ns
         self._bytes += nbytes
-        number = now_ns // self._slot_ns
+        number = now_ns // self._window.slot_ns
         if self._slots and self._slots[-1][0] == number:
             self._slots[-1] = number, self._slots[-1][1] + nbytes
         else:
@@ -45,16 +66,9 @@ class RateMeter:
         if self._first_ns is None:
             return None
         self._prune(now_ns)
-        # The window begins with a whole slot, as what leaves it does.
-        begins_ns = (now_ns // self._slot_ns - SLOTS + 1) * self._slot_ns
-        span_ns = max(now_ns - max(self._first_ns, begins_ns), self._window_ns // _YOUNGEST, 1)
-        return self._bytes * 8 * 1_000_000_000 // span_ns
-
-    def is_dry(self, limit_ns: int) -> bool:
-        """Return whether nothing was counted since `limit_ns`."""
-        return self._first_ns is None or self._last_ns < limit_ns
+        return self._window.rate_bps(self._bytes, self._first_ns, now_ns)
 
     def _prune(self, now_ns: int) -> None:
-        oldest = now_ns // self._slot_ns - SLOTS + 1
+        oldest = self._window.oldest_slot(now_ns)
         while self._slots and self._slots[0][0] < oldest:
             self._bytes -= self._slots.popleft()[1]

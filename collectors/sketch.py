@@ -6,7 +6,6 @@ its bucket: at most 1 part in 128 (0.8 %) off, the greatest exact. Two sketches 
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Final
@@ -75,8 +74,8 @@ class Sketch:
         return self.total // self.count if self.count else None
 
     def quantile(self, share: float) -> int | None:
-        """Return the number of nearest rank, to one part in 128; None of nothing."""
-        rank = max(math.ceil(share * self.count), 1)
+        """Return the number of nearest rank, to one part in 128, None of nothing; `share` to four decimals."""
+        rank = max(-(-round(share * 10_000) * self.count // 10_000), 1)
         if not self.count:
             return None
         if rank >= self.count:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from collectors.counters import Count, Counters
 from collectors.rate import FRAMING_BYTES, RateMeter
@@ -17,6 +18,12 @@ from collectors.stitch import SeenPath
 from collectors.values import DelaySource, FlowKey
 from collectors.window import Window, WindowFigures
 from dataplane.fabric.topology import LinkKey
+
+MOST_SWITCHES: Final = 64
+"""Longer ways find no room."""
+
+SWEEP_NS: Final = 1_000_000_000
+"""How often ways that no flow takes any more are looked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +55,7 @@ class PlainStore:
         self._node_time_ns: dict[int, int] = {}
         self._flows: OrderedDict[FlowKey, _Flow] = OrderedDict()
         self._routes: dict[tuple[str, ...], Window] = {}
+        self._next_sweep_ns = 0
 
     def take_sample(self, sample: LinkSample) -> None:
         """Take what one packet says of one link; what is older than the window is counted and left out."""
@@ -79,7 +87,7 @@ class PlainStore:
 
     def take_path(self, path: SeenPath) -> None:
         """Take the whole way of one packet."""
-        route = self._route(path.switches)
+        route = self._route(path.switches, path.received_ns)
         if route is None:
             self._counters[Count.ROUTES_FULL] += 1
             return
@@ -126,11 +134,14 @@ class PlainStore:
             self._counters[Count.FLOWS_FORGOTTEN] += now_ns - oldest.heard_ns <= self._settings.forget_path_after_ns
         return flow
 
-    def _route(self, switches: tuple[str, ...]) -> Window | None:
+    def _route(self, switches: tuple[str, ...], now_ns: int) -> Window | None:
         """Return the window of a way through the fabric; None when there is no room, not even of unused ones."""
         route = self._routes.get(switches)
         if route is None:
-            if len(self._routes) >= self._settings.max_routes:
+            if len(switches) > MOST_SWITCHES:
+                return None
+            if len(self._routes) >= self._settings.max_routes and now_ns >= self._next_sweep_ns:
+                self._next_sweep_ns = now_ns + SWEEP_NS
                 used = {flow.path.switches for flow in self._flows.values() if flow.path is not None}
                 self._routes = {way: window for way, window in self._routes.items() if way in used}
             if len(self._routes) >= self._settings.max_routes:

@@ -46,6 +46,10 @@ class WindowFigures:
     newest_ns: int
 
 
+NO_FIGURES: Final = WindowFigures(None, None, None, None, None, DelaySource.NOMINAL, 0, None, None, 0)
+"""Of a window to which nothing came."""
+
+
 @dataclass(slots=True)
 class _Slot:
     """What came in one part of the window: delays of the best source that there was, and queues."""

@@ -23,16 +23,11 @@ def test_a_steady_flow_has_its_rate(packets_per_s: int) -> None:
 def test_a_young_flow_is_rather_rated_too_high_and_silence_is_none_left() -> None:
     meter = RateMeter(WINDOW)
     assert meter.rate_bps(0) is None
-    assert meter.is_dry(0)
     meter.add(0, 1500)
     assert meter.rate_bps(0) == 1500 * 8 * 8
     assert meter.rate_bps(SECOND // 4) == 48_000
     assert meter.rate_bps(SECOND) == 12_000
     assert meter.rate_bps(WINDOW) == 0
-    assert not meter.is_dry(0)
-    assert meter.is_dry(1)
-    meter.add(3 * SECOND, 1500)
-    assert not meter.is_dry(3 * SECOND)
 
 
 def test_memory_is_bounded_at_any_rate() -> None:

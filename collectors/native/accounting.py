@@ -1,0 +1,72 @@
+"""The sequence accounting of `collectors.sequence` in native memory."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from collectors.counters import Count, Counters
+from collectors.native.kernel_calls import kernel_calls
+from collectors.native.memory import CellMemory
+from collectors.native.structures import Accounts, TrackerCell
+from collectors.sequence import Arrival
+from collectors.settings import SequenceSettings
+from collectors.values import ReporterState
+from dataplane.native import u32, u64
+from dataplane.wire.report_group import SEQUENCE_BITS, ReportGroup
+
+_ARRIVALS = tuple(Arrival)
+
+
+class NativeAccounting:
+    """The accounts of every reporter, bounded: the one unheard for longest goes first."""
+
+    def __init__(self, settings: SequenceSettings, counters: Counters) -> None:
+        self._counters = counters
+        self._calls = kernel_calls()
+        most = settings.max_reporters
+        ring = max(64, 1 << (settings.window_reports - 1).bit_length())
+        places = 1 << (2 * most - 1).bit_length()
+        self._trackers = CellMemory(TrackerCell, most)
+        self._kept = [CellMemory(u64, most * ring // 64), CellMemory(u64, most * ring // 64), CellMemory(u32, places)]
+        seen, before_seen, index = (memory.pointer for memory in self._kept)
+        self._accounts = Accounts(
+            trackers=self._trackers.pointer,
+            seen=seen,
+            before_seen=before_seen,
+            index=index,
+            index_mask=places - 1,
+            most=most,
+            ring=ring,
+            window=settings.window_reports,
+            largest_gap=settings.largest_gap_reports,
+            silence_ns=settings.silence_ns,
+            most_repeats=settings.repeats_before_restart,
+        )
+
+    @property
+    def native(self) -> Accounts:
+        """What kernels take."""
+        return self._accounts
+
+    def observe(self, group: ReportGroup, now_ns: int) -> Arrival:
+        """Account one report packet."""
+        first_word = group.hw_id << SEQUENCE_BITS | group.sequence
+        arrival = _ARRIVALS[self._calls.observe(self._accounts, group.node_id, first_word, now_ns)]
+        self.count()
+        return arrival
+
+    def count(self) -> None:
+        """Add what the kernels have counted to the counters."""
+        if self._accounts.forgotten:
+            self._counters[Count.REPORTERS_FORGOTTEN] += self._accounts.forgotten
+            self._accounts.forgotten = 0
+
+    def states(self) -> dict[tuple[int, int], ReporterState]:
+        """Return every account, by node id and hardware id."""
+        found = {}
+        for cell in self._trackers.rows(np.dtype(TrackerCell))[: self._accounts.count]:
+            key = int(cell["key"])
+            node_id, hw_id = key & 0xFFFF_FFFF, key >> 32
+            counts = (int(cell[name]) for name in ("received", "lost", "late", "duplicate", "restarts"))
+            found[node_id, hw_id] = ReporterState(node_id, hw_id, *counts)
+        return found

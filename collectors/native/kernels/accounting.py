@@ -1,0 +1,253 @@
+"""Whole batches of report payloads into the network's state."""
+
+from __future__ import annotations
+
+from collectors.native.kernels.decoding import DECODED, decode_report
+from collectors.native.kernels.flows import count_packet, hash_key, prefetch_flow, prefetch_index, touch_flow
+from collectors.native.kernels.routes import STAMPS, take_way
+from collectors.native.kernels.sequence import REPEATED, TOO_OLD, observe
+from collectors.native.kernels.windows import add_to_window
+from collectors.native.structures import MOST_SWITCHES, NONE32, NONE64, Accounts, Decoder, Fabric, FlowCell, Hop, Packet
+from dataplane.native import (
+    Array,
+    address,
+    array_at,
+    as_u64,
+    kernel,
+    offset,
+    prefetch,
+    reference,
+    stack_array,
+    u8,
+    u32,
+    u64,
+)
+
+HOP_LATENCY = 1
+"""The place in `collectors.window.SOURCES`."""
+GROUP = 32
+"""Payloads that are decoded before the first of them is accounted: their flows come into the cache meanwhile."""
+PREFETCHED_ROWS = 2
+_HASH = 0x9E37_79B9_7F4A_7C15
+
+
+@kernel
+def take_reports(  # noqa: PLR0917 - kernels have no keywords
+    fabric: Fabric,
+    accounts: Accounts,
+    decoder: Decoder,
+    rows: Array[u8],
+    row_bytes: u64,
+    lengths: Array[u32],
+    first: u32,
+    count: u32,
+) -> u32:
+    """Take the payloads from `first` on; return which one is left to the reference, or `count`.
+
+    They stand `row_bytes` apart.
+    """
+    row: u32 = first
+    while row < count:
+        end: u32 = decode_group(fabric, decoder, rows, row_bytes, lengths, row, count)
+        if end == row:
+            return row
+        i: u32 = 0
+        while i < decoder.packet_count:
+            prefetch_flow(fabric, decoder.packets[i].hash)
+            i += 1
+        taken: u32 = take_group(fabric, accounts, decoder, row, end)
+        if taken < end:
+            return taken
+        row = end
+    return count
+
+
+@kernel
+def decode_group(  # noqa: PLR0917 - kernels have no keywords
+    fabric: Fabric, decoder: Decoder, rows: Array[u8], row_bytes: u64, lengths: Array[u32], first: u32, count: u32
+) -> u32:
+    """Decode some payloads; return the one after them, the first itself if it is not of the common form."""
+    decoder.packet_count = 0
+    decoder.hop_count = 0
+    row: u32 = first
+    end: u32 = min(count, first + GROUP)
+    seen: u32 = 0
+    while row < end:
+        data = offset(rows, as_u64(row) * row_bytes)
+        ahead = offset(data, PREFETCHED_ROWS * row_bytes)
+        prefetch(ahead)
+        prefetch(offset(ahead, 64))
+        prefetch(offset(ahead, 128))
+        if decode_report(decoder, data, as_u64(lengths[row]), row) != DECODED:
+            break
+        while seen < decoder.packet_count:
+            packet = decoder.packets[seen]
+            packet.hash = hash_key(reference(packet.key[0]))
+            prefetch_index(fabric, packet.hash)
+            seen += 1
+        row += 1
+    return row
+
+
+@kernel
+def take_group(fabric: Fabric, accounts: Accounts, decoder: Decoder, first: u32, end: u32) -> u32:
+    """Account the packets of the payloads decoded; return the one left to the reference, or `end`."""
+    fresh: bool = False
+    i: u32 = 0
+    while i < decoder.packet_count:
+        packet = decoder.packets[i]
+        if packet.leads != 0:
+            if fabric.careful != 0 and begins_inside(fabric, decoder, i):
+                return packet.row
+            fabric.reports += 1
+            arrival: u32 = observe(accounts, packet.node_id, packet.sequence, fabric.now_ns)
+            fresh = arrival != REPEATED and arrival != TOO_OLD
+            if not fresh:
+                fabric.repeated += 1
+        if fresh:
+            cell = touch_flow(fabric, reference(packet.key[0]), packet.hash, fabric.now_ns)
+            count_packet(fabric, cell, as_u64(packet.ip_bytes))
+            take_hops(fabric, decoder, packet, cell)
+        i += 1
+    return end
+
+
+@kernel(inline=False)
+def begins_inside(fabric: Fabric, decoder: Decoder, leader: u32) -> bool:
+    """Return whether a stack of this report packet begins at a switch that others sent it to."""
+    i: u32 = leader
+    while i < decoder.packet_count and decoder.packets[i].row == decoder.packets[leader].row:
+        hop = decoder.hops[decoder.packets[i].first_hop]
+        switch: u32 = find_switch(fabric, hop.node_id)
+        if switch != NONE32 and hop.ingress != NONE32:
+            link: u32 = link_by_port(fabric, switch, hop.ingress)
+            if link != NONE32 and fabric.links[link].head_switch != NONE32:
+                return True
+        i += 1
+    return False
+
+
+@kernel(inline=True)
+def find_switch(fabric: Fabric, node_id: u32) -> u32:
+    """Return the number of the switch that has a node id, or NONE32."""
+    place: u64 = (as_u64(node_id) * _HASH) >> 32 & fabric.node_mask
+    while fabric.node_switches[place] != NONE32:
+        if fabric.node_ids[place] == node_id:
+            return fabric.node_switches[place]
+        place = (place + 1) & fabric.node_mask
+    return NONE32
+
+
+@kernel(inline=True)
+def link_by_port(fabric: Fabric, switch: u32, port: u32) -> u32:
+    """Return the link that leaves a switch by a port, or NONE32."""
+    begins: u32 = fabric.port_base[switch]
+    if port >= fabric.port_base[switch + 1] - begins:
+        return NONE32
+    return fabric.port_links[begins + port]
+
+
+@kernel(inline=True)
+def take_hops(fabric: Fabric, decoder: Decoder, packet: Packet, cell: FlowCell) -> None:
+    """Make samples of a packet's hops, and its path."""
+    hops = array_at(Hop, address(decoder.hops[packet.first_hop]))
+    count: u64 = as_u64(packet.hop_count)
+    switches = stack_array(u32, MOST_SWITCHES + 1)
+    fabric.records += count
+    whole: bool = packet.missing == 0
+    i: u64 = 0
+    while i < count:
+        switch: u32 = find_switch(fabric, hops[i].node_id)
+        hops[i].switch = switch
+        if switch == NONE32:
+            whole = False
+        switches[min(i, MOST_SWITCHES)] = switch
+        i += 1
+    total_ns: u64 = 0
+    i = 0
+    while i < count:
+        hop = hops[i]
+        following: u32 = NONE32
+        arrived_ns: u64 = NONE64
+        last: bool = i + 1 == count
+        if not last:
+            following = hops[i + 1].switch
+            arrived_ns = hops[i + 1].arrived_ns
+        delay_ns: u64 = take_hop(fabric, hop, last, following, arrived_ns)
+        total_ns = NONE64 if delay_ns == NONE64 or total_ns == NONE64 else total_ns + delay_ns
+        i += 1
+    if whole:
+        take_way(fabric, cell, switches, count, hops[0].arrived_ns, total_ns)
+
+
+@kernel(inline=True)
+def take_hop(fabric: Fabric, hop: Hop, last: bool, following: u32, arrived_ns: u64) -> u64:
+    """Make a sample of a hop's egress link; return its delay, NONE64 where it has none."""
+    if hop.switch == NONE32:
+        fabric.unknown_node += 1
+        return NONE64
+    number: u32 = link_by_port(fabric, hop.switch, hop.egress)
+    if number == NONE32:
+        fabric.unknown_port += 1
+        return NONE64
+    link = fabric.links[number]
+    delay_ns: u64 = NONE64
+    source: u32 = HOP_LATENCY
+    if not last and fabric.synchronised != 0 and hop.arrived_ns != NONE64 and arrived_ns != NONE64:
+        if following == NONE32 or following != link.head_switch:
+            fabric.not_adjacent += 1
+        elif arrived_ns < hop.arrived_ns or arrived_ns - hop.arrived_ns > fabric.longest_ns:
+            fabric.implausible_stamps += 1
+        else:
+            delay_ns = arrived_ns - hop.arrived_ns
+            source = STAMPS
+    if delay_ns == NONE64 and hop.latency_ns != NONE32:
+        delay_ns = as_u64(hop.latency_ns) + link.delay_ns
+    time_ns: u64 = hop.arrived_ns if hop.left_ns == NONE64 else hop.left_ns
+    add_sample(fabric, number, hop.switch, time_ns, fabric.now_ns, delay_ns, source, hop.queue, hop.tx_bytes)
+    return delay_ns
+
+
+@kernel(inline=True)
+def add_sample(  # noqa: PLR0917 - kernels have no keywords
+    fabric: Fabric,
+    link: u32,
+    switch: u32,
+    time_ns: u64,
+    received_ns: u64,
+    delay_ns: u64,
+    source: u32,
+    queue: u32,
+    tx_bytes: u32,
+) -> None:
+    """Take what one packet says of one link; what is older than the window is counted and left out."""
+    behind_ns: u64 = 0
+    if time_ns != NONE64:
+        newest_ns: u64 = fabric.node_times[switch]
+        if newest_ns == NONE64 or time_ns >= newest_ns or newest_ns - time_ns > fabric.stale_ns:
+            fabric.node_times[switch] = time_ns
+        else:
+            behind_ns = newest_ns - time_ns
+    at_ns: u64 = 0 if behind_ns > received_ns else received_ns - behind_ns
+    if behind_ns > fabric.window_ns or not add_to_window(
+        fabric, as_u64(link), at_ns, delay_ns, source, queue, tx_bytes
+    ):
+        fabric.late_samples += 1
+
+
+@kernel
+def take_sample(  # noqa: PLR0917 - kernels have no keywords
+    fabric: Fabric,
+    link: u32,
+    switch: u32,
+    time_ns: u64,
+    received_ns: u64,
+    delay_ns: u64,
+    source: u32,
+    queue: u32,
+    tx_bytes: u32,
+) -> None:
+    """Take a sample that others have made."""
+    add_sample(fabric, link, switch, time_ns, received_ns, delay_ns, source, queue, tx_bytes)
+
+

@@ -1,0 +1,307 @@
+"""Report payloads to packets and hops: the common form only, as `collectors.decode` reads it.
+
+That is: INT reports of IPv4 or IPv6 packets that carry an INT-MD stack behind UDP or TCP, marked by DSCP or UDP port,
+neither dropped nor intermediate nor of the hop-by-hop domain, without domain metadata, every hop with node id and
+egress interface. Whatever else comes, malformed reports with it, is left to the reference.
+"""
+
+from __future__ import annotations
+
+from collectors.native.structures import NONE32, NONE64, Decoder, Hop, Layout, Packet
+from dataplane.native import (
+    Array,
+    as_u32,
+    as_u64,
+    kernel,
+    load_be16,
+    load_be32,
+    load_be64,
+    popcount,
+    u8,
+    u32,
+    u64,
+)
+
+DECODED = 0
+OTHER = 1
+FULL = 2
+
+REPORT_VERSION = 2
+REPORT_OF_IPV4 = 0x14
+REPORT_OF_IPV6 = 0x15
+DROPPED_OR_INTERMEDIATE = 0x90
+QUEUE_OR_FLOW = 0x60
+QUEUE = 0x40
+TO_THE_END = 0xFF
+HOP_BY_HOP_DOMAIN = 0x4D52
+HOP_BY_HOP = 0x8000
+TCP = 6
+UDP = 17
+INT_MD = 1
+KEEPS_PORT = 1
+MD_VERSION = 2
+EXCEEDED = 0x0600_0000
+FRAGMENT_OFFSET = 0x1FFF
+DOUBLE_WORDS = 0x0E00
+
+
+@kernel(inline=False)
+def lay_out(layout: Layout, bitmap: u32) -> None:
+    """Find where a bitmap's values stand."""
+    layout.known = 1
+    layout.nbytes = 4 * (popcount(bitmap) + popcount(bitmap & DOUBLE_WORDS))
+    layout.node = place_of(bitmap, 0)
+    layout.ports = place_of(bitmap, 1)
+    layout.latency = place_of(bitmap, 2)
+    layout.queue = place_of(bitmap, 3)
+    layout.arrived = place_of(bitmap, 4)
+    layout.left = place_of(bitmap, 5)
+    layout.ports2 = place_of(bitmap, 6)
+    layout.tx = place_of(bitmap, 7)
+
+
+@kernel
+def place_of(bitmap: u32, bit: u32) -> u32:
+    """Return how many bytes stand before a bit's value; bit 0 is the most significant of 16."""
+    if bitmap >> (15 - bit) & 1 == 0:
+        return NONE32
+    before: u32 = bitmap >> (16 - bit) << (16 - bit)
+    return 4 * (popcount(before) + popcount(before & DOUBLE_WORDS))
+
+
+@kernel(inline=True)
+def layout_of(decoder: Decoder, bitmap: u32) -> Layout:
+    """Return a bitmap's layout."""
+    layout = decoder.layouts[as_u64(bitmap)]
+    if layout.known == 0:
+        lay_out(layout, bitmap)
+    return layout
+
+
+@kernel(inline=True)
+def read_time(data: Array[u8], at: u64) -> u64:
+    """Return a time stamp, all ones for one of 2**63 ns or more."""
+    stamp: u64 = load_be64(data, at)
+    return NONE64 if stamp >> 63 != 0 else stamp
+
+
+@kernel(inline=True)
+def read_hop(data: Array[u8], at: u64, layout: Layout, hop: Hop) -> bool:
+    """Read one hop's values but its node id; False where it does not say where the packet left."""
+    hop.latency_ns = NONE32 if layout.latency == NONE32 else load_be32(data, at + as_u64(layout.latency))
+    hop.tx_bytes = NONE32 if layout.tx == NONE32 else load_be32(data, at + as_u64(layout.tx))
+    hop.queue = NONE32
+    if layout.queue != NONE32:
+        occupancy: u32 = load_be32(data, at + as_u64(layout.queue)) & 0xFF_FFFF
+        hop.queue = NONE32 if occupancy == 0xFF_FFFF else occupancy
+    hop.arrived_ns = NONE64 if layout.arrived == NONE32 else read_time(data, at + as_u64(layout.arrived))
+    hop.left_ns = NONE64 if layout.left == NONE32 else read_time(data, at + as_u64(layout.left))
+    ingress: u32 = 0xFFFF
+    egress: u32 = 0xFFFF
+    if layout.ports != NONE32:
+        ports: u32 = load_be32(data, at + as_u64(layout.ports))
+        ingress = ports >> 16
+        egress = ports & 0xFFFF
+    if ingress == 0xFFFF:
+        ingress = NONE32 if layout.ports2 == NONE32 else load_be32(data, at + as_u64(layout.ports2))
+    if egress == 0xFFFF:
+        egress = NONE32 if layout.ports2 == NONE32 else load_be32(data, at + as_u64(layout.ports2) + 4)
+    hop.ingress = ingress
+    hop.egress = egress
+    return egress != NONE32
+
+
+@kernel
+def decode_report(decoder: Decoder, data: Array[u8], length: u64, row: u32) -> u32:
+    """Read a report payload; what it read of one that it cannot read whole is taken back."""
+    packets: u32 = decoder.packet_count
+    hops: u32 = decoder.hop_count
+    if length < 12 or load_be32(data, 0) >> 28 != REPORT_VERSION:
+        return OTHER
+    at: u64 = 8
+    outcome: u32 = DECODED
+    while at < length and outcome == DECODED:
+        if at + 12 > length:
+            outcome = OTHER
+            break
+        head: u32 = load_be32(data, at)
+        words: u64 = as_u64(head >> 16 & 0xFF)
+        end: u64 = length
+        if words != TO_THE_END:
+            end = at + 4 + 4 * words
+        if end > length:
+            outcome = OTHER
+            break
+        outcome = decode_individual(decoder, data, at, end, head)
+        if outcome == DECODED:
+            packet = decoder.packets[as_u64(decoder.packet_count)]
+            packet.row = row
+            packet.leads = 1 if at == 8 else 0
+            packet.sequence = load_be32(data, 0)
+            decoder.packet_count += 1
+        at = end
+    if outcome != DECODED:
+        decoder.packet_count = packets
+        decoder.hop_count = hops
+        if outcome == FULL and packets == 0:
+            outcome = OTHER
+    return outcome
+
+
+@kernel(inline=True)
+def decode_individual(decoder: Decoder, data: Array[u8], at: u64, end: u64, head: u32) -> u32:
+    """Read an individual report that stands at `at` and is at most up to `end`."""
+    kind: u32 = head >> 24
+    if (kind != REPORT_OF_IPV4 and kind != REPORT_OF_IPV6) or head & DROPPED_OR_INTERMEDIATE != 0:
+        return OTHER
+    if head & QUEUE_OR_FLOW == QUEUE or at + 12 > end:
+        return OTHER
+    if decoder.packet_count == decoder.packet_room:
+        return FULL
+    packet = decoder.packets[as_u64(decoder.packet_count)]
+    main: u64 = load_be64(data, at + 4)
+    if (main >> 32 & 0xFFFF) == HOP_BY_HOP_DOMAIN and main & HOP_BY_HOP != 0:
+        return OTHER
+    bits: u32 = as_u32(main >> 48)
+    own_at: u64 = at + 12
+    own_bytes: u32 = (head >> 8 & 0xFF) * 4
+    inner_at: u64 = own_at + as_u64(own_bytes)
+    own = layout_of(decoder, bits)
+    if inner_at > end or own.nbytes > own_bytes:
+        return OTHER
+    packet.node_id = load_be32(data, 4)
+    int_at: u64 = read_flow(decoder, data, inner_at, end, packet, kind)
+    if int_at == 0:
+        return OTHER
+    return read_stack(decoder, data, int_at, end, packet, own_at, bits)
+
+
+@kernel(inline=True)
+def read_flow(decoder: Decoder, data: Array[u8], at: u64, end: u64, packet: Packet, kind: u32) -> u64:
+    """Read the truncated packet up to its INT shim; return where that stands, 0 where it is of another form."""
+    l4_at: u64 = 0
+    dscp: u32 = 0
+    protocol: u64 = 0
+    version: u64 = 4
+    if kind == REPORT_OF_IPV4:
+        if at + 20 > end:
+            return 0
+        first: u32 = load_be32(data, at)
+        l4_at = at + as_u64(first >> 24 & 0xF) * 4
+        packet.ip_bytes = first & 0xFFFF
+        if first >> 28 != 4 or l4_at < at + 20 or as_u64(packet.ip_bytes) < l4_at - at or l4_at > end:
+            return 0
+        if load_be16(data, at + 6) & FRAGMENT_OFFSET != 0:
+            return 0
+        dscp = first >> 18 & 0x3F
+        protocol = as_u64(data[at + 9])
+        packet.key[0] = 0
+        packet.key[1] = as_u64(load_be32(data, at + 12))
+        packet.key[2] = 0
+        packet.key[3] = as_u64(load_be32(data, at + 16))
+    else:
+        if at + 40 > end or data[at] >> 4 != 6:
+            return 0
+        l4_at = at + 40
+        version = 6
+        packet.ip_bytes = 40 + as_u32(load_be16(data, at + 4))
+        dscp = load_be32(data, at) >> 22 & 0x3F
+        protocol = as_u64(data[at + 6])
+        packet.key[0] = load_be64(data, at + 8)
+        packet.key[1] = load_be64(data, at + 16)
+        packet.key[2] = load_be64(data, at + 24)
+        packet.key[3] = load_be64(data, at + 32)
+    return read_ports(decoder, data, l4_at, end, packet, protocol << 8 | version, dscp)
+
+
+@kernel(inline=True)
+def read_ports(  # noqa: PLR0917 - kernels have no keywords
+    decoder: Decoder, data: Array[u8], at: u64, end: u64, packet: Packet, about: u64, dscp: u32
+) -> u64:
+    """Read the ports of a packet; return where its INT shim stands, 0 where there is none that counts."""
+    protocol: u64 = about >> 8
+    if at + 8 > end:
+        return 0
+    ports: u32 = load_be32(data, at)
+    shim_at: u64 = at + 8
+    by_port: bool = False
+    if protocol == UDP:
+        if load_be16(data, at + 4) < 8:
+            return 0
+        by_port = (ports & 0xFFFF) == decoder.udp_port
+    elif protocol == TCP:
+        if at + 20 > end:
+            return 0
+        size: u64 = as_u64(data[at + 12] >> 4) * 4
+        shim_at = at + size
+        if size < 20 or shim_at > end:
+            return 0
+    else:
+        return 0
+    if not by_port and (decoder.by_port_only != 0 or (dscp ^ decoder.dscp) & decoder.dscp_mask != 0):
+        return 0
+    if shim_at + 4 > end:
+        return 0
+    shim: u32 = load_be32(data, shim_at)
+    following: u32 = shim >> 26 & 3
+    if shim >> 28 != INT_MD or following > KEEPS_PORT:
+        return 0
+    if following == KEEPS_PORT and protocol == UDP:
+        ports = ports >> 16 << 16 | shim & 0xFFFF
+    if protocol == UDP and (ports & 0xFFFF) == decoder.report_port:
+        return 0
+    packet.key[4] = as_u64(ports) << 16 | about
+    return shim_at
+
+
+@kernel(inline=True)
+def read_stack(  # noqa: PLR0917 - kernels have no keywords
+    decoder: Decoder, data: Array[u8], shim_at: u64, end: u64, packet: Packet, own_at: u64, own_bits: u32
+) -> u32:
+    """Read shim, INT-MD header, the stack in travelling order, and the reporter's own hop."""
+    words: u64 = as_u64(data[shim_at + 1])
+    at: u64 = shim_at + 16
+    int_end: u64 = shim_at + 4 + 4 * words
+    if int_end > end or at > int_end:
+        return OTHER
+    head: u32 = load_be32(data, shim_at + 4)
+    hop_bytes: u64 = as_u64(head >> 8 & 0x1F) * 4
+    if head >> 28 != MD_VERSION or load_be16(data, shim_at + 12) != 0:
+        return OTHER
+    size: u64 = int_end - at
+    count: u64 = 0
+    first: u64 = as_u64(decoder.hop_count)
+    if size != 0:
+        layout = layout_of(decoder, as_u32(load_be16(data, shim_at + 8)))
+        if hop_bytes == 0 or as_u64(layout.nbytes) > hop_bytes or layout.node == NONE32:
+            return OTHER
+        count = size // hop_bytes
+        if count * hop_bytes != size:
+            return OTHER
+        if first + count + 1 > as_u64(decoder.hop_room):
+            return FULL
+        at = int_end
+        place: u64 = first
+        while place < first + count:
+            at -= hop_bytes
+            hop = decoder.hops[place]
+            hop.node_id = load_be32(data, at + as_u64(layout.node))
+            if not read_hop(data, at, layout, hop) or hop.node_id == NONE32:
+                return OTHER
+            place += 1
+    elif first == as_u64(decoder.hop_room):
+        return FULL
+    if own_bits != 0 or count == 0 or decoder.hops[first + count - 1].node_id != packet.node_id:
+        own = decoder.hops[first + count]
+        own.node_id = packet.node_id
+        if not read_hop(data, own_at, layout_of(decoder, own_bits), own):
+            return OTHER
+        count += 1
+    packet.first_hop = as_u32(first)
+    packet.hop_count = as_u32(count)
+    packet.missing = head & EXCEEDED
+    packet.ip_bytes -= min(packet.ip_bytes, as_u32(int_end - shim_at))
+    decoder.hop_count += as_u32(count)
+    return DECODED
+
+

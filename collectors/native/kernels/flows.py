@@ -1,0 +1,189 @@
+"""The table of flows: cells found through an index by open addressing; where it is full, one of the oldest goes.
+
+Which one: of the next few cells in turn the one that was touched longest ago; exact for a table of no more than those.
+"""
+
+from __future__ import annotations
+
+from collectors.native.structures import KEY_WORDS, NONE32, NONE64, RATE_SLOTS, Fabric, FlowCell
+from dataplane.native import Array, as_u32, as_u64, kernel, offset, prefetch, reference, u32, u64
+
+LOW32 = 0xFFFF_FFFF
+CANDIDATES = 16
+FRAMING_BYTES = 38
+"""`collectors.rate.FRAMING_BYTES`."""
+_FIRST = 0x9E37_79B9_7F4A_7C15
+_SECOND = 0xD6E8_FEB8_6659_FD93
+_THIRD = 0xA076_1D64_78BD_642F
+
+
+@kernel(inline=True)
+def hash_key(key: Array[u64]) -> u64:
+    """Return the hash of a flow's key."""
+    mixed: u64 = (key[1] ^ (key[0] * _THIRD)) * _FIRST
+    mixed = (mixed ^ (mixed >> 29) ^ key[3] ^ (key[2] * _THIRD)) * _SECOND
+    mixed = (mixed ^ (mixed >> 31) ^ key[4]) * _FIRST
+    return mixed ^ (mixed >> 32)
+
+
+@kernel(inline=True)
+def home_of(fabric: Fabric, mixed: u64) -> u64:
+    """Return where a hash's search begins; the high half of it, which the index keeps, says that."""
+    return (mixed >> 32) & fabric.flow_mask
+
+
+@kernel(inline=True)
+def prefetch_index(fabric: Fabric, mixed: u64) -> None:
+    """Begin to bring a flow's place in the index into the cache."""
+    prefetch(offset(fabric.flow_index, home_of(fabric, mixed)))
+
+
+@kernel(inline=True)
+def prefetch_flow(fabric: Fabric, mixed: u64) -> None:
+    """Begin to bring the cell into the cache that the index most likely leads to."""
+    found: u64 = fabric.flow_index[home_of(fabric, mixed)] & LOW32
+    if found != 0:
+        cell = fabric.flows[found - 1]
+        prefetch(reference(cell.heard_ns))
+        prefetch(reference(cell.first_ns))
+
+
+@kernel(inline=True)
+def same_key(cell: FlowCell, key: Array[u64]) -> bool:
+    """Return whether a cell is of a key."""
+    apart: u64 = (cell.key[0] ^ key[0]) | (cell.key[1] ^ key[1]) | (cell.key[2] ^ key[2]) | (cell.key[3] ^ key[3])
+    return (apart | (cell.key[4] ^ key[4])) == 0
+
+
+@kernel(inline=True)
+def touch_flow(fabric: Fabric, key: Array[u64], mixed: u64, now_ns: u64) -> FlowCell:
+    """Return a flow's cell, heard of now; a new one, where it was unheard of for long, has neither path nor rate."""
+    place: u64 = home_of(fabric, mixed)
+    fabric.touches += 1
+    while True:
+        entry: u64 = fabric.flow_index[place]
+        if entry == 0:
+            break
+        if entry >> 32 == mixed >> 32:
+            cell = fabric.flows[(entry & LOW32) - 1]
+            if same_key(cell, key):
+                if now_ns > cell.heard_ns + fabric.forget_ns:
+                    forget(cell)
+                cell.heard_ns = max(cell.heard_ns, now_ns)
+                cell.touched = as_u32(fabric.touches)
+                return cell
+        place = (place + 1) & fabric.flow_mask
+    return add_flow(fabric, key, mixed, now_ns)
+
+
+@kernel(inline=True)
+def forget(cell: FlowCell) -> None:
+    """Leave nothing of a flow but its key."""
+    cell.path_ns = 0
+    cell.source_ns = NONE64
+    cell.route = NONE32
+    cell.source_host = NONE32
+    cell.target_host = NONE32
+    cell.first_ns = NONE64
+    cell.rate_slot = 0
+    i: u64 = 0
+    while i < RATE_SLOTS:
+        cell.rate_bytes[i] = 0
+        i += 1
+
+
+@kernel(inline=False)
+def add_flow(fabric: Fabric, key: Array[u64], mixed: u64, now_ns: u64) -> FlowCell:
+    """Make a cell for a flow, or make one free."""
+    number: u64 = fabric.flow_count
+    if number == fabric.flow_most:
+        number = make_room(fabric, now_ns)
+    else:
+        fabric.flow_count += 1
+    cell = fabric.flows[number]
+    i: u64 = 0
+    while i < KEY_WORDS:
+        cell.key[i] = key[i]
+        i += 1
+    forget(cell)
+    cell.heard_ns = now_ns
+    cell.touched = as_u32(fabric.touches)
+    place: u64 = home_of(fabric, mixed)
+    while fabric.flow_index[place] != 0:
+        place = (place + 1) & fabric.flow_mask
+    fabric.flow_index[place] = mixed >> 32 << 32 | (number + 1)
+    return cell
+
+
+@kernel(inline=False)
+def make_room(fabric: Fabric, now_ns: u64) -> u64:
+    """Take the flow that was unheard of for longest, of the next few in turn, out of the index; return its cell."""
+    chosen: u64 = fabric.hand
+    left: u64 = min(CANDIDATES, fabric.flow_count)
+    while left > 0:
+        # Of two ages the greater: the counter wraps.
+        age: u32 = as_u32(fabric.touches) - fabric.flows[fabric.hand].touched
+        if age > as_u32(fabric.touches) - fabric.flows[chosen].touched:
+            chosen = fabric.hand
+        fabric.hand = 0 if fabric.hand + 1 == fabric.flow_count else fabric.hand + 1
+        left -= 1
+    cell = fabric.flows[chosen]
+    if now_ns <= cell.heard_ns + fabric.forget_ns:
+        fabric.flows_forgotten += 1
+    place: u64 = home_of(fabric, hash_key(reference(cell.key[0])))
+    while fabric.flow_index[place] & LOW32 != chosen + 1:
+        place = (place + 1) & fabric.flow_mask
+    close_gap(fabric, place)
+    return chosen
+
+
+@kernel
+def close_gap(fabric: Fabric, gap: u64) -> None:
+    """Empty a place of the index, and move up what was put behind it for want of room."""
+    hole: u64 = gap
+    place: u64 = (gap + 1) & fabric.flow_mask
+    while fabric.flow_index[place] != 0:
+        home: u64 = (fabric.flow_index[place] >> 32) & fabric.flow_mask
+        # It may move if its home is not between the hole and itself.
+        if ((place - home) & fabric.flow_mask) >= ((place - hole) & fabric.flow_mask):
+            fabric.flow_index[hole] = fabric.flow_index[place]
+            hole = place
+        place = (place + 1) & fabric.flow_mask
+    fabric.flow_index[hole] = 0
+
+
+@kernel(inline=True)
+def count_packet(fabric: Fabric, cell: FlowCell, ip_bytes: u64) -> None:
+    """Count a measured packet of a flow in its rate."""
+    if cell.first_ns == NONE64:
+        cell.first_ns = fabric.now_ns
+        cell.rate_slot = fabric.rate_number
+    if cell.rate_slot != fabric.rate_number:
+        step_slots(fabric, cell)
+    place: u64 = fabric.rate_number & (RATE_SLOTS - 1)
+    total: u64 = as_u64(cell.rate_bytes[place]) + ip_bytes + FRAMING_BYTES
+    cell.rate_bytes[place] = as_u32(min(total, LOW32))
+
+
+@kernel(inline=False)
+def step_slots(fabric: Fabric, cell: FlowCell) -> None:
+    """Empty the slots of the rate that begin anew."""
+    steps: u64 = min(fabric.rate_number - cell.rate_slot, RATE_SLOTS)
+    while steps > 0:
+        steps -= 1
+        cell.rate_bytes[(fabric.rate_number - steps) & (RATE_SLOTS - 1)] = 0
+    cell.rate_slot = fabric.rate_number
+
+
+@kernel
+def take_packet(fabric: Fabric, key: Array[u64], ip_bytes: u64) -> None:
+    """Take note of a measured packet of a flow."""
+    count_packet(fabric, touch_flow(fabric, key, hash_key(key), fabric.now_ns), ip_bytes)
+
+
+@kernel
+def hash_of(key: Array[u64]) -> u64:
+    """Return the hash of a key, for tests."""
+    return hash_key(key)
+
+

@@ -1,0 +1,205 @@
+"""Ways through the switches, each with a window, and the way that a flow takes."""
+
+from __future__ import annotations
+
+from collectors.native.kernels.flows import hash_key, touch_flow
+from collectors.native.kernels.windows import add_to_window, clear_window
+from collectors.native.structures import MOST_SWITCHES, NONE32, NONE64, Fabric, FlowCell, RouteCell
+from dataplane.native import Array, as_u32, as_u64, kernel, offset, u32, u64
+
+SWEEP_NS = 1_000_000_000
+"""`collectors.store.SWEEP_NS`."""
+STAMPS = 4
+"""The best place in `collectors.window.SOURCES`."""
+_FIRST = 0x9E37_79B9_7F4A_7C15
+_SECOND = 0xD6E8_FEB8_6659_FD93
+
+
+@kernel(inline=True)
+def link_between(fabric: Fabric, tail: u32, head: u32) -> bool:
+    """Return whether a switch has a link to another."""
+    key: u64 = as_u64(tail) << 32 | as_u64(head)
+    place: u64 = (key * _FIRST) >> 32 & fabric.pair_mask
+    while fabric.pair_keys[place] != NONE64:
+        if fabric.pair_keys[place] == key:
+            return True
+        place = (place + 1) & fabric.pair_mask
+    return False
+
+
+@kernel(inline=False)
+def find_host(fabric: Fabric, version: u64, high: u64, low: u64) -> u32:
+    """Return the number of the host that has an address, or NONE32."""
+    place: u64 = ((low ^ (high * _SECOND)) * _FIRST) >> 32 & fabric.host_mask
+    while fabric.host_numbers[place] != NONE32:
+        at: u64 = place * 3
+        if fabric.host_keys[at] == version and fabric.host_keys[at + 1] == high and fabric.host_keys[at + 2] == low:
+            return fabric.host_numbers[place]
+        place = (place + 1) & fabric.host_mask
+    return NONE32
+
+
+@kernel(inline=True)
+def same_way(route: RouteCell, nodes: Array[u32], switches: Array[u32], count: u64) -> bool:
+    """Return whether a route leads over these switches."""
+    if as_u64(route.length) != count:
+        return False
+    i: u64 = 0
+    while i < count:
+        if nodes[i] != switches[i]:
+            return False
+        i += 1
+    return True
+
+
+@kernel(inline=True)
+def nodes_of(fabric: Fabric, route: u64) -> Array[u32]:
+    """Return the switches of a route."""
+    return offset(fabric.route_nodes, route * MOST_SWITCHES)
+
+
+@kernel(inline=False)
+def find_route(fabric: Fabric, switches: Array[u32], count: u64) -> u32:
+    """Return the route over these switches, a new one if there is none yet; NONE32 (counted) where there is no room."""
+    mixed: u64 = count
+    i: u64 = 0
+    while i < count:
+        mixed = (mixed ^ as_u64(switches[i])) * _FIRST
+        mixed ^= mixed >> 31
+        i += 1
+    place: u64 = mixed & fabric.route_mask
+    while fabric.route_index[place] != 0:
+        number: u64 = as_u64(fabric.route_index[place]) - 1
+        if fabric.routes[number].hash == mixed and same_way(
+            fabric.routes[number], nodes_of(fabric, number), switches, count
+        ):
+            return as_u32(number)
+        place = (place + 1) & fabric.route_mask
+    return add_route(fabric, switches, count, mixed)
+
+
+@kernel(inline=False)
+def add_route(fabric: Fabric, switches: Array[u32], count: u64, mixed: u64) -> u32:
+    """Make a route; where there is no room, look for some first."""
+    if count > MOST_SWITCHES:
+        fabric.routes_full += 1
+        return NONE32
+    if fabric.route_count == fabric.route_most and fabric.free_count == 0 and fabric.now_ns >= fabric.next_sweep_ns:
+        fabric.next_sweep_ns = fabric.now_ns + SWEEP_NS
+        sweep(fabric)
+    number: u64 = fabric.route_count
+    if fabric.free_count > 0:
+        fabric.free_count -= 1
+        number = as_u64(fabric.free_routes[fabric.free_count])
+    elif number == fabric.route_most:
+        fabric.routes_full += 1
+        return NONE32
+    else:
+        fabric.route_count += 1
+    route = fabric.routes[number]
+    route.hash = mixed
+    route.length = as_u32(count)
+    nodes = nodes_of(fabric, number)
+    i: u64 = 0
+    while i < count:
+        nodes[i] = switches[i]
+        i += 1
+    clear_window(fabric, fabric.link_count + number)
+    enter(fabric, number)
+    return as_u32(number)
+
+
+@kernel
+def enter(fabric: Fabric, number: u64) -> None:
+    """Put a route into the index."""
+    place: u64 = fabric.routes[number].hash & fabric.route_mask
+    while fabric.route_index[place] != 0:
+        place = (place + 1) & fabric.route_mask
+    fabric.route_index[place] = as_u32(number) + 1
+
+
+@kernel(inline=False)
+def sweep(fabric: Fabric) -> None:
+    """Free the routes that no flow takes any more."""
+    number: u64 = 0
+    while number < fabric.route_count:
+        fabric.routes[number].used = 0
+        number += 1
+    i: u64 = 0
+    while i < fabric.flow_count:
+        if fabric.flows[i].route != NONE32:
+            fabric.routes[as_u64(fabric.flows[i].route)].used = 1
+        i += 1
+    place: u64 = 0
+    while place <= fabric.route_mask:
+        fabric.route_index[place] = 0
+        place += 1
+    number = 0
+    while number < fabric.route_count:
+        if fabric.routes[number].used != 0:
+            enter(fabric, number)
+        else:
+            fabric.free_routes[fabric.free_count] = as_u32(number)
+            fabric.free_count += 1
+        number += 1
+
+
+@kernel(inline=True)
+def take_way(  # noqa: PLR0917 - kernels have no keywords
+    fabric: Fabric, cell: FlowCell, switches: Array[u32], count: u64, source_ns: u64, delay_ns: u64
+) -> None:
+    """Take the whole way of one packet of a flow, all of its switches known; one that cannot be is counted."""
+    number: u32 = cell.route
+    if number == NONE32 or not same_way(
+        fabric.routes[as_u64(number)], nodes_of(fabric, as_u64(number)), switches, count
+    ):
+        if not is_possible(fabric, cell, switches, count):
+            fabric.not_adjacent += 1
+            return
+        number = find_route(fabric, switches, count)
+        if number == NONE32:
+            return
+    if delay_ns != NONE64:
+        add_to_window(fabric, fabric.link_count + as_u64(number), fabric.now_ns, delay_ns, STAMPS, NONE32, NONE32)
+    if cell.route != NONE32 and is_older(fabric, cell, switches[0], source_ns):
+        return
+    cell.route = number
+    cell.path_ns = fabric.now_ns
+    cell.source_ns = source_ns
+
+
+@kernel(inline=False)
+def is_possible(fabric: Fabric, cell: FlowCell, switches: Array[u32], count: u64) -> bool:
+    """Return whether links lead from the source host, where known, over the switches to the destination host."""
+    version: u64 = cell.key[4] & 0xF
+    source: u32 = find_host(fabric, version, cell.key[0], cell.key[1])
+    target: u32 = find_host(fabric, version, cell.key[2], cell.key[3])
+    if source != NONE32 and fabric.host_switches[as_u64(source)] != switches[0]:
+        return False
+    if target != NONE32 and fabric.host_switches[as_u64(target)] != switches[count - 1]:
+        return False
+    i: u64 = 1
+    while i < count:
+        if not link_between(fabric, switches[i - 1], switches[i]):
+            return False
+        i += 1
+    cell.source_host = source
+    cell.target_host = target
+    return True
+
+
+@kernel(inline=True)
+def is_older(fabric: Fabric, cell: FlowCell, first: u32, source_ns: u64) -> bool:
+    """Return whether a packet left its source's switch before the one that the flow's path is known by."""
+    if cell.source_ns == NONE64 or source_ns == NONE64 or source_ns >= cell.source_ns:
+        return False
+    known_first: u32 = nodes_of(fabric, as_u64(cell.route))[0]
+    return known_first == first and cell.source_ns - source_ns <= fabric.stale_ns
+
+
+@kernel
+def take_path(  # noqa: PLR0917 - kernels have no keywords
+    fabric: Fabric, key: Array[u64], switches: Array[u32], count: u64, source_ns: u64, delay_ns: u64
+) -> None:
+    """Take the whole way of one packet that others have put together."""
+    take_way(fabric, touch_flow(fabric, key, hash_key(key), fabric.now_ns), switches, count, source_ns, delay_ns)

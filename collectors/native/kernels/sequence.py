@@ -1,0 +1,246 @@
+"""Sequence accounting, number by number as `collectors.sequence` does it; a ring of bits says which numbers came."""
+
+from __future__ import annotations
+
+from collectors.native.structures import NONE64, Accounts, TrackerCell
+from dataplane.native import Array, as_i64, as_u32, as_u64, i64, kernel, offset, u32, u64
+
+NEW = 0
+LATE = 1
+TOO_OLD = 2
+REPEATED = 3
+RESTART = 4
+"""The values of `collectors.sequence.Arrival`, in its order."""
+
+MODULUS = 1 << 22
+HALF = 1 << 21
+HASH = 0x9E37_79B9_7F4A_7C15
+
+
+@kernel(inline=True)
+def ahead_of(sequence: u64, newest: u64) -> i64:
+    """Return how far a number is ahead of the newest, modulo 2**22, half of it behind."""
+    return as_i64((sequence - newest + HALF) & (MODULUS - 1)) - HALF
+
+
+@kernel
+def observe(accounts: Accounts, node_id: u32, first_word: u32, now_ns: u64) -> u32:
+    """Account a report packet by the first word of its group header."""
+    key: u64 = as_u64((first_word >> 22) & 0x3F) << 32 | as_u64(node_id)
+    sequence: u64 = as_u64(first_word) & (MODULUS - 1)
+    place: u64 = (key * HASH) >> 32 & accounts.index_mask
+    while accounts.index[place] != 0:
+        number: u64 = as_u64(accounts.index[place]) - 1
+        tracker = accounts.trackers[number]
+        if tracker.key == key:
+            accounts.touches += 1
+            tracker.touched = accounts.touches
+            words: u64 = number * (accounts.ring // 64)
+            return track(accounts, tracker, offset(accounts.seen, words), words, sequence, now_ns)
+        place = (place + 1) & accounts.index_mask
+    add_tracker(accounts, key, sequence, now_ns)
+    return NEW
+
+
+@kernel(inline=False)
+def add_tracker(accounts: Accounts, key: u64, sequence: u64, now_ns: u64) -> None:
+    """Begin an account; where there is no room, that of the reporter unheard for longest goes."""
+    number: u64 = accounts.count
+    if number == accounts.most:
+        number = 0
+        i: u64 = 1
+        while i < accounts.count:
+            if accounts.trackers[i].touched < accounts.trackers[number].touched:
+                number = i
+            i += 1
+        accounts.forgotten += 1
+    else:
+        accounts.count += 1
+    tracker = accounts.trackers[number]
+    tracker.key = key
+    tracker.received = 0
+    tracker.lost = 0
+    tracker.late = 0
+    tracker.duplicate = 0
+    tracker.restarts = 0
+    tracker.has_before = 0
+    accounts.touches += 1
+    tracker.touched = accounts.touches
+    begin(accounts, tracker, offset(accounts.seen, number * (accounts.ring // 64)), sequence, now_ns)
+    place: u64 = 0
+    while place <= accounts.index_mask:
+        accounts.index[place] = 0
+        place += 1
+    index: u64 = 0
+    while index < accounts.count:
+        place = (accounts.trackers[index].key * HASH) >> 32 & accounts.index_mask
+        while accounts.index[place] != 0:
+            place = (place + 1) & accounts.index_mask
+        accounts.index[place] = as_u32(index) + 1
+        index += 1
+
+
+@kernel
+def begin(accounts: Accounts, tracker: TrackerCell, seen: Array[u64], sequence: u64, now_ns: u64) -> None:
+    """Count anew from a number on."""
+    tracker.first = sequence
+    tracker.newest = sequence
+    clear_all(accounts, seen)
+    set_bit(accounts, seen, sequence)
+    tracker.last_repeat = NONE64
+    tracker.repeats = 0
+    tracker.heard_ns = now_ns
+    tracker.received += 1
+
+
+@kernel(inline=True)
+def clear_all(accounts: Accounts, seen: Array[u64]) -> None:
+    """Forget which numbers came."""
+    word: u64 = 0
+    while word < accounts.ring // 64:
+        seen[word] = 0
+        word += 1
+
+
+@kernel(inline=True)
+def set_bit(accounts: Accounts, seen: Array[u64], number: u64) -> None:
+    """Note that a number came."""
+    bit: u64 = number & (accounts.ring - 1)
+    seen[bit >> 6] |= as_u64(1) << (bit & 63)
+
+
+@kernel
+def track(  # noqa: PLR0917 - kernels have no keywords
+    accounts: Accounts, tracker: TrackerCell, seen: Array[u64], words: u64, sequence: u64, now_ns: u64
+) -> u32:
+    """Account a number of a reporter that is known."""
+    if tracker.has_before != 0:
+        reconsider(accounts, tracker, seen, words, sequence)
+    ahead: i64 = ahead_of(sequence, tracker.newest)
+    silent_ns: u64 = now_ns - tracker.heard_ns
+    tracker.heard_ns = now_ns
+    if ahead == 1:
+        tracker.repeats = 0
+        tracker.received += 1
+        tracker.newest += 1
+        set_bit(accounts, seen, tracker.newest)
+        # A restart near 0 is never one step ahead.
+        return NEW
+    return track_others(accounts, tracker, seen, words, sequence, now_ns, ahead, silent_ns)
+
+
+@kernel(inline=False)
+def track_others(  # noqa: PLR0917 - kernels have no keywords
+    accounts: Accounts,
+    tracker: TrackerCell,
+    seen: Array[u64],
+    words: u64,
+    sequence: u64,
+    now_ns: u64,
+    ahead: i64,
+    silent_ns: u64,
+) -> u32:
+    """Account a number that is not the next."""
+    if is_restart(accounts, sequence, ahead, silent_ns):
+        tracker.before_first = tracker.first
+        tracker.before_newest = tracker.newest
+        before = offset(accounts.before_seen, words)
+        word: u64 = 0
+        while word < accounts.ring // 64:
+            before[word] = seen[word]
+            word += 1
+        tracker.restarts += 1
+        begin(accounts, tracker, seen, sequence, now_ns)
+        tracker.has_before = 1
+        return RESTART
+    if ahead > 0:
+        tracker.repeats = 0
+        advance(accounts, tracker, seen, as_u64(ahead))
+        return NEW
+    behind: u64 = as_u64(-ahead)
+    if behind >= accounts.window:
+        tracker.late += 1
+        return TOO_OLD
+    bit: u64 = (tracker.newest - behind) & (accounts.ring - 1)
+    if seen[bit >> 6] >> (bit & 63) & 1 != 0:
+        return repeat(accounts, tracker, seen, sequence, now_ns)
+    tracker.repeats = 0
+    return fill_gap(accounts, tracker, seen, behind)
+
+
+@kernel(inline=True)
+def is_restart(accounts: Accounts, sequence: u64, ahead: i64, silent_ns: u64) -> bool:
+    """Tell a switch that begins again near 0 from a wrap, a loss or a repetition: by distance or by silence."""
+    if sequence >= accounts.window:
+        return False
+    if ahead > 0:
+        return as_u64(ahead) > accounts.largest_gap
+    return as_u64(-ahead) >= accounts.window or silent_ns > accounts.silence_ns
+
+
+@kernel
+def advance(accounts: Accounts, tracker: TrackerCell, seen: Array[u64], ahead: u64) -> None:
+    """Step over numbers that did not come."""
+    tracker.lost += ahead - 1
+    tracker.received += 1
+    if ahead >= accounts.ring:
+        clear_all(accounts, seen)
+    else:
+        number: u64 = tracker.newest + 1
+        while number != tracker.newest + ahead:
+            bit: u64 = number & (accounts.ring - 1)
+            seen[bit >> 6] &= ~(as_u64(1) << (bit & 63))
+            number += 1
+    tracker.newest += ahead
+    set_bit(accounts, seen, tracker.newest)
+
+
+@kernel
+def fill_gap(accounts: Accounts, tracker: TrackerCell, seen: Array[u64], behind: u64) -> u32:
+    """Take a number that was passed over: lost until now, or ahead of the first that was heard."""
+    number: u64 = tracker.newest - behind
+    set_bit(accounts, seen, number)
+    tracker.received += 1
+    if as_i64(number - tracker.first) < 0:
+        tracker.lost += tracker.first - number - 1
+        tracker.first = number
+        return NEW
+    tracker.lost -= 1
+    tracker.late += 1
+    return LATE
+
+
+@kernel
+def repeat(accounts: Accounts, tracker: TrackerCell, seen: Array[u64], sequence: u64, now_ns: u64) -> u32:
+    """Count a number that came before; a run of them in order is a restart."""
+    follows: bool = sequence == (tracker.last_repeat + 1) & (MODULUS - 1)
+    tracker.repeats = tracker.repeats + 1 if follows else 1
+    tracker.last_repeat = sequence
+    if tracker.repeats >= accounts.most_repeats:
+        tracker.restarts += 1
+        begin(accounts, tracker, seen, sequence, now_ns)
+        return RESTART
+    tracker.duplicate += 1
+    return REPEATED
+
+
+@kernel(inline=False)
+def reconsider(accounts: Accounts, tracker: TrackerCell, seen: Array[u64], words: u64, sequence: u64) -> None:
+    """Take a restart back when the very next report goes on where the one before it was: it was a stray, late."""
+    tracker.has_before = 0
+    ahead: i64 = ahead_of(sequence, tracker.newest)
+    if ahead > 0 and as_u64(ahead) < accounts.window:
+        return
+    before: i64 = ahead_of(sequence, tracker.before_newest)
+    if before <= 0 or as_u64(before) > accounts.largest_gap:
+        return
+    tracker.first = tracker.before_first
+    tracker.newest = tracker.before_newest
+    kept = offset(accounts.before_seen, words)
+    word: u64 = 0
+    while word < accounts.ring // 64:
+        seen[word] = kept[word]
+        word += 1
+    tracker.restarts -= 1
+    tracker.received -= 1
+    tracker.late += 1

@@ -1,0 +1,284 @@
+"""Windows of samples, as `collectors.window` has them: slots with log buckets, the best source, readings of load."""
+
+from __future__ import annotations
+
+from collectors.native.structures import (
+    NONE32,
+    NONE64,
+    TX_SLOTS,
+    WINDOW_SLOTS,
+    Fabric,
+    FiguresCell,
+    SlotCell,
+    WindowCell,
+)
+from collectors.sketch import BUCKETS, EXACT_BELOW, SUB_BITS
+from dataplane.native import Array, as_u16, as_u32, as_u64, count_leading_zeros, kernel, offset, stack_array, u32, u64
+
+LAST_BUCKET = BUCKETS - 1
+ROW = BUCKETS * WINDOW_SLOTS
+
+
+@kernel
+def begin_batch(fabric: Fabric, now_ns: u64) -> None:
+    """Note the time that samples come at, and what it is in slots."""
+    fabric.now_ns = now_ns
+    fabric.slot_number = now_ns // fabric.slot_ns
+    fabric.slot_begins_ns = fabric.slot_number * fabric.slot_ns
+    fabric.tx_number = now_ns // fabric.tx_window_ns
+    fabric.tx_begins_ns = fabric.tx_number * fabric.tx_window_ns
+    fabric.rate_number = now_ns // fabric.rate_slot_ns
+
+
+@kernel(inline=True)
+def bucket_of(number: u64) -> u64:
+    """Return the bucket that a number falls into."""
+    if number < EXACT_BELOW:
+        return number
+    shift: u64 = 63 - SUB_BITS - count_leading_zeros(number)
+    return min((shift << SUB_BITS) + (number >> shift), LAST_BUCKET)
+
+
+@kernel(inline=True)
+def middle_of(bucket: u64) -> u64:
+    """Return the number in the middle of a bucket."""
+    if bucket < EXACT_BELOW:
+        return bucket
+    shift: u64 = (bucket >> SUB_BITS) - 1
+    return ((bucket - (shift << SUB_BITS)) << shift) + (as_u64(1) << (shift - 1))
+
+
+@kernel(inline=True)
+def buckets_of(fabric: Fabric, window: u64) -> Array[u32]:
+    """Return where a window's counts stand."""
+    return offset(fabric.buckets, window * ROW)
+
+
+@kernel(inline=False)
+def clear_delays(slot: SlotCell, buckets: Array[u32], column: u64) -> None:
+    """Forget a slot's delays."""
+    if slot.delays != 0:
+        bucket: u64 = as_u64(slot.low)
+        while bucket <= as_u64(slot.high):
+            buckets[bucket * WINDOW_SLOTS + column] = 0
+            bucket += 1
+    slot.delays = 0
+    slot.total = 0
+    slot.greatest = 0
+    slot.least = 0
+    slot.source = 0
+    slot.low = LAST_BUCKET
+    slot.high = 0
+
+
+@kernel(inline=False)
+def clear_slot(slot: SlotCell, buckets: Array[u32], column: u64, number: u64) -> None:
+    """Begin a slot anew."""
+    clear_delays(slot, buckets, column)
+    slot.queue_total = 0
+    slot.queues = 0
+    slot.number = number
+
+
+@kernel
+def clear_window(fabric: Fabric, place: u64) -> None:
+    """Forget everything of a window."""
+    window = fabric.windows[place]
+    buckets = buckets_of(fabric, place)
+    column: u64 = 0
+    while column < WINDOW_SLOTS:
+        clear_slot(window.slots[column], buckets, column, 0)
+        column += 1
+    reading: u64 = 0
+    while reading < TX_SLOTS:
+        window.tx[reading].number = 0
+        reading += 1
+    window.newest_ns = 0
+    window.newest_slot = 0
+    window.tx_newest = 0
+    window.known = 0
+
+
+@kernel(inline=True)
+def add_to_window(  # noqa: PLR0917 - kernels have no keywords
+    fabric: Fabric, place: u64, at_ns: u64, delay_ns: u64, source: u32, queue: u32, tx_bytes: u32
+) -> bool:
+    """Take a sample of a time that is not after the batch's; False when it is from before the window."""
+    window = fabric.windows[place]
+    number: u64 = fabric.slot_number
+    if at_ns < fabric.slot_begins_ns:
+        number = at_ns // fabric.slot_ns
+    if number + WINDOW_SLOTS <= window.newest_slot:
+        return False
+    window.known = 1
+    window.newest_ns = max(window.newest_ns, at_ns)
+    window.newest_slot = max(window.newest_slot, number)
+    column: u64 = number & (WINDOW_SLOTS - 1)
+    slot = window.slots[column]
+    if slot.number != number:
+        clear_slot(slot, buckets_of(fabric, place), column, number)
+    if delay_ns != NONE64:
+        add_delay(fabric, place, slot, column, delay_ns, source)
+    if queue != NONE32:
+        slot.queue_total += as_u64(queue)
+        slot.queues += 1
+    if tx_bytes != NONE32:
+        add_tx(fabric, window, at_ns, as_u64(tx_bytes))
+    return True
+
+
+@kernel(inline=True)
+def add_delay(  # noqa: PLR0917 - kernels have no keywords
+    fabric: Fabric, place: u64, slot: SlotCell, column: u64, delay_ns: u64, source: u32
+) -> None:
+    """Take a delay unless the slot has better ones; one that is better ends those before."""
+    buckets = buckets_of(fabric, place)
+    if as_u32(slot.source) != source:
+        if source < as_u32(slot.source):
+            return
+        clear_delays(slot, buckets, column)
+        slot.source = as_u16(source)
+    bucket: u64 = bucket_of(delay_ns)
+    if slot.delays == 0:
+        slot.least = delay_ns
+        slot.low = as_u16(bucket)
+        slot.high = as_u16(bucket)
+    slot.delays += 1
+    slot.total += delay_ns
+    slot.least = min(slot.least, delay_ns)
+    slot.greatest = max(slot.greatest, delay_ns)
+    slot.low = min(slot.low, as_u16(bucket))
+    slot.high = max(slot.high, as_u16(bucket))
+    buckets[bucket * WINDOW_SLOTS + column] += 1
+
+
+@kernel(inline=True)
+def add_tx(fabric: Fabric, window: WindowCell, at_ns: u64, nbytes: u64) -> None:
+    """Keep the newest reading of each of the switch's own windows."""
+    number: u64 = fabric.tx_number
+    if at_ns < fabric.tx_begins_ns:
+        number = at_ns // fabric.tx_window_ns
+    if number + TX_SLOTS <= window.tx_newest:
+        return
+    window.tx_newest = max(window.tx_newest, number)
+    reading = window.tx[number & (TX_SLOTS - 1)]
+    if reading.number != number + 1 or at_ns >= reading.at_ns:
+        reading.number = number + 1
+        reading.at_ns = at_ns
+        reading.nbytes = nbytes
+
+
+# ---- figures
+
+
+@kernel
+def read_figures(fabric: Fabric, first: u64, count: u64, figures: Array[FiguresCell]) -> None:
+    """Fill the figures of windows that follow each other."""
+    i: u64 = 0
+    while i < count:
+        figures[i].known = fabric.windows[first + i].known
+        if figures[i].known != 0:
+            read_window(fabric, first + i, figures[i])
+        i += 1
+
+
+@kernel(inline=False)
+def read_window(fabric: Fabric, place: u64, figures: FiguresCell) -> None:
+    """Fill the figures of one window."""
+    window = fabric.windows[place]
+    source: u32 = 0
+    low: u64 = LAST_BUCKET
+    high: u64 = 0
+    figures.samples = 0
+    figures.queue_total = 0
+    figures.queues = 0
+    i: u64 = 0
+    while i < WINDOW_SLOTS:
+        if is_inside(window, window.slots[i]):
+            source = max(source, as_u32(window.slots[i].source))
+        i += 1
+    total: u64 = 0
+    weighted: u64 = 0
+    weights: u64 = 0
+    least: u64 = NONE64
+    greatest: u64 = 0
+    counted = stack_array(u64, WINDOW_SLOTS)
+    i = 0
+    while i < WINDOW_SLOTS:
+        slot = window.slots[i]
+        counted[i] = 0
+        if is_inside(window, slot):
+            figures.queue_total += slot.queue_total
+            figures.queues += as_u64(slot.queues)
+            if as_u32(slot.source) == source and slot.delays != 0:
+                counted[i] = 1
+                weight: u64 = as_u64(1) << (WINDOW_SLOTS - 1 - (window.newest_slot - slot.number))
+                weighted += weight * (slot.total // slot.delays)
+                weights += weight
+                figures.samples += slot.delays
+                total += slot.total
+                least = min(least, slot.least)
+                greatest = max(greatest, slot.greatest)
+                low = min(low, as_u64(slot.low))
+                high = max(high, as_u64(slot.high))
+        i += 1
+    figures.source = as_u64(source)
+    figures.newest_ns = window.newest_ns
+    figures.tx_mean = tx_mean(fabric, window)
+    figures.greatest = greatest
+    if figures.samples != 0:
+        figures.mean = total // figures.samples
+        figures.weighted = weighted // weights
+        read_percentiles(buckets_of(fabric, place), counted, low, high, least, figures)
+
+
+@kernel(inline=True)
+def is_inside(window: WindowCell, slot: SlotCell) -> bool:
+    """Return whether a slot is one of the newest."""
+    return slot.number + WINDOW_SLOTS > window.newest_slot
+
+
+@kernel(inline=False)
+def read_percentiles(  # noqa: PLR0917 - kernels have no keywords
+    buckets: Array[u32], counted: Array[u64], low: u64, high: u64, least: u64, figures: FiguresCell
+) -> None:
+    """Fill the median and the 99th percentile: the numbers of nearest rank."""
+    half: u64 = (figures.samples + 1) // 2
+    most: u64 = (figures.samples * 99 + 99) // 100
+    figures.p50 = figures.greatest
+    figures.p99 = figures.greatest
+    below: u64 = 0
+    bucket: u64 = low
+    while bucket <= high and below < most:
+        before: u64 = below
+        i: u64 = 0
+        while i < WINDOW_SLOTS:
+            below += counted[i] * as_u64(buckets[bucket * WINDOW_SLOTS + i])
+            i += 1
+        middle: u64 = min(max(middle_of(bucket), least), figures.greatest)
+        if before < half and below >= half and half < figures.samples:
+            figures.p50 = middle
+        if before < most and below >= most and most < figures.samples:
+            figures.p99 = middle
+        bucket += 1
+
+
+@kernel(inline=False)
+def tx_mean(fabric: Fabric, window: WindowCell) -> u64:
+    """Return the mean of the readings in the window, NONE64 of none; the newest counts however old it is."""
+    begins_ns: u64 = 0
+    if window.newest_ns > fabric.window_ns:
+        begins_ns = window.newest_ns - fabric.window_ns
+    total: u64 = 0
+    count: u64 = 0
+    i: u64 = 0
+    while i < TX_SLOTS:
+        reading = window.tx[i]
+        if reading.number != 0:
+            number: u64 = reading.number - 1
+            inside: bool = number + TX_SLOTS > window.tx_newest and number * fabric.tx_window_ns >= begins_ns
+            if inside or number == window.tx_newest:
+                total += reading.nbytes
+                count += 1
+        i += 1
+    return NONE64 if count == 0 else total // count

@@ -1,0 +1,35 @@
+"""Zeroed memory for kernels, of which only what is touched takes room."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import mmap
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dataplane.native import Array, sizeof
+
+_HUGE_FROM = 4 << 20
+
+
+class CellMemory:
+    """Cells of one kind side by side: for kernels a pointer, for Python an array of their bytes.
+
+    `huge` asks for large pages, which make a big table that is touched all over quicker.
+    """
+
+    def __init__(self, kind: type[Any], count: int, *, huge: bool = False) -> None:
+        self.nbytes = max(count, 1) * sizeof(kind)
+        self._map = mmap.mmap(-1, self.nbytes)
+        with contextlib.suppress(OSError):
+            self._map.madvise(mmap.MADV_HUGEPAGE if huge and self.nbytes >= _HUGE_FROM else mmap.MADV_NOHUGEPAGE)
+        place = ctypes.c_char.from_buffer(self._map)
+        self.pointer: Array[Any] = Array(kind, ctypes.addressof(place), (self._map, place))
+
+    def rows(self, dtype: object) -> NDArray[Any]:
+        """Return the cells as an array of a numpy type."""
+        return np.frombuffer(self._map, dtype)
+

@@ -1,0 +1,252 @@
+"""The store of `collectors.store` in native memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from ipaddress import IPv4Address, IPv6Address
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from collectors.counters import Count, Counters
+from collectors.native.kernel_calls import kernel_calls
+from collectors.native.memory import CellMemory
+from collectors.native.structures import (
+    MOST_SWITCHES,
+    NONE32,
+    NONE64,
+    RATE_SLOTS,
+    WINDOW_SLOTS,
+    Fabric,
+    FiguresCell,
+    FlowCell,
+    RouteCell,
+    WindowCell,
+)
+from collectors.native.topology import TopologyTables, address_words
+from collectors.rate import RateWindow
+from collectors.settings import StateSettings
+from collectors.sketch import BUCKETS
+from collectors.stitch import LinkSample, SeenPath
+from collectors.store import SeenFlow
+from collectors.values import DelaySource, FlowKey
+from collectors.window import NO_FIGURES, RANK, SOURCES, WindowFigures
+from dataplane.fabric.topology import LinkKey, Topology
+from dataplane.native import u32, u64
+
+_COUNTED = (
+    ("reports", Count.REPORTS),
+    ("repeated", Count.REPEATED),
+    ("records", Count.RECORDS),
+    ("unknown_node", Count.UNKNOWN_NODE),
+    ("unknown_port", Count.UNKNOWN_PORT),
+    ("not_adjacent", Count.NOT_ADJACENT),
+    ("implausible_stamps", Count.IMPLAUSIBLE_STAMPS),
+    ("late_samples", Count.LATE_SAMPLES),
+    ("flows_forgotten", Count.FLOWS_FORGOTTEN),
+    ("routes_full", Count.ROUTES_FULL),
+)
+
+
+class NativeStore:
+    """Keeps what `PlainStore` keeps, bounded alike; which flow makes room is one of the oldest, not the oldest."""
+
+    def __init__(self, topology: Topology, settings: StateSettings, counters: Counters) -> None:
+        self._settings = settings
+        self._counters = counters
+        self._calls = kernel_calls()
+        self._fabric = Fabric()
+        self._topology = TopologyTables(topology, self._fabric)
+        self._kept: list[CellMemory] = []
+        self._rate = RateWindow(settings.rate_window_ns)
+        self._put_times(settings)
+        self._put_windows(len(self._topology.link_keys) + settings.max_routes)
+        self._put_flows(settings.max_flows)
+        self._put_routes(settings.max_routes)
+        self._figures: tuple[int, NDArray[np.void]] | None = None
+
+    @property
+    def native(self) -> Fabric:
+        """What kernels take."""
+        return self._fabric
+
+    @property
+    def flow_count(self) -> int:
+        """How many flows there are, those that were not heard of lately included."""
+        return int(self._fabric.flow_count)
+
+    @property
+    def flow_bytes(self) -> int:
+        """How much memory the flows take, as many as there may be."""
+        return self._flows.nbytes + self._flow_index.nbytes
+
+    def _cells(self, kind: Any, count: int, *, huge: bool = False) -> CellMemory:  # noqa: ANN401 - u32 or a struct
+        self._kept.append(CellMemory(kind, count, huge=huge))
+        return self._kept[-1]
+
+    def _put_times(self, settings: StateSettings) -> None:
+        fabric = self._fabric
+        fabric.slot_ns = max(settings.window_ns // WINDOW_SLOTS, 1)
+        fabric.tx_window_ns, fabric.window_ns = settings.tx_window_ns, settings.window_ns
+        fabric.stale_ns, fabric.forget_ns = settings.stale_after_ns, settings.forget_path_after_ns
+        fabric.longest_ns, fabric.rate_slot_ns = settings.longest_link_delay_ns, self._rate.slot_ns
+
+    def _put_windows(self, count: int) -> None:
+        self._fabric.windows = self._cells(WindowCell, count).pointer
+        self._fabric.buckets = self._cells(u32, count * BUCKETS * WINDOW_SLOTS).pointer
+
+    def _put_flows(self, most: int) -> None:
+        places = 1 << (2 * most - 1).bit_length()
+        self._flows = self._cells(FlowCell, most, huge=True)
+        self._flow_index = self._cells(u64, places, huge=True)
+        self._fabric.flows, self._fabric.flow_most = self._flows.pointer, most
+        self._fabric.flow_index, self._fabric.flow_mask = self._flow_index.pointer, places - 1
+
+    def _put_routes(self, most: int) -> None:
+        places = 1 << (2 * most - 1).bit_length()
+        self._route_cells = self._cells(RouteCell, most)
+        self._route_nodes = self._cells(u32, most * MOST_SWITCHES)
+        self._fabric.routes, self._fabric.route_nodes = self._route_cells.pointer, self._route_nodes.pointer
+        self._fabric.route_index, self._fabric.route_mask = self._cells(u32, places).pointer, places - 1
+        self._fabric.free_routes, self._fabric.route_most = self._cells(u32, most).pointer, most
+
+    def begin_batch(self, now_ns: int) -> None:
+        """Note the time that what follows comes at."""
+        self._calls.begin_batch(self._fabric, now_ns)
+        self._figures = None
+
+    def count(self) -> None:
+        """Add what the kernels have counted to the counters."""
+        for field, name in _COUNTED:
+            counted = getattr(self._fabric, field)
+            if counted:
+                self._counters[name] += counted
+                setattr(self._fabric, field, 0)
+
+    def take_sample(self, sample: LinkSample) -> None:
+        """Take what one packet says of one link; what is older than the window is counted and left out."""
+        self.begin_batch(sample.received_ns)
+        self._calls.take_sample(
+            self._fabric,
+            self._topology.link_number[sample.link],
+            self._topology.switch_by_id[sample.node_id],
+            _word(sample.node_time_ns),
+            sample.received_ns,
+            _word(sample.delay_ns),
+            RANK[sample.source or DelaySource.NOMINAL],
+            _half(sample.queue_occupancy_frames),
+            _half(sample.tx_bytes_per_window),
+        )
+        self.count()
+
+    def take_path(self, path: SeenPath) -> None:
+        """Take the whole way of one packet."""
+        self.begin_batch(path.received_ns)
+        switches = np.array([self._topology.switch_number[name] for name in path.switches], np.uint32)
+        self._calls.take_path(
+            self._fabric, _key(path.flow), switches, len(switches), _word(path.source_time_ns), _word(path.delay_ns)
+        )
+        self.count()
+
+    def take_packet(self, flow: FlowKey, ip_bytes: int, now_ns: int) -> None:
+        """Take note of one measured packet of a flow, once per packet."""
+        self.begin_batch(now_ns)
+        self._calls.take_packet(self._fabric, _key(flow), ip_bytes)
+        self.count()
+
+    def link(self, link: LinkKey) -> WindowFigures | None:
+        """Return a link's figures, None when it was never heard of."""
+        return self._window_figures(self._topology.link_number[link])
+
+    def _window_figures(self, place: int) -> WindowFigures | None:
+        row = self._all_figures()[place]
+        if not row["known"]:
+            return None
+        samples, queues, tx_mean = int(row["samples"]), int(row["queues"]), int(row["tx_mean"])
+        mean, p50, p99, weighted, greatest = (
+            int(row[name]) if samples else None for name in ("mean", "p50", "p99", "weighted", "greatest")
+        )
+        return WindowFigures(
+            delay_mean_ns=mean,
+            delay_p50_ns=p50,
+            delay_p99_ns=p99,
+            delay_ewma_ns=weighted,
+            delay_max_ns=greatest,
+            source=SOURCES[row["source"]],
+            samples=samples,
+            queue_occupancy_frames=int(row["queue_total"]) / queues if queues else None,
+            tx_bytes_per_window=None if tx_mean == NONE64 else tx_mean,
+            newest_ns=int(row["newest_ns"]),
+        )
+
+    def _all_figures(self) -> NDArray[np.void]:
+        """Return the figures of links and routes as they are now; calculated once until something comes."""
+        if self._figures is None:
+            count = self._fabric.link_count + self._fabric.route_count
+            cells = np.zeros(count, np.dtype(FiguresCell))
+            self._calls.read_figures(self._fabric, 0, count, cells)
+            self._figures = cells
+        return self._figures
+
+    def flows(self, now_ns: int) -> Iterator[SeenFlow]:
+        """Yield the flows whose path was seen lately."""
+        cells = self._flows.rows(np.dtype(FlowCell))[: self._fabric.flow_count]
+        oldest_ns = max(now_ns - self._settings.forget_path_after_ns, 0)
+        cells = cells[(cells["route"] != NONE32) & (cells["path_ns"] >= oldest_ns)]
+        figures: dict[int, WindowFigures] = {}
+        rates = self._rates(cells, now_ns)
+        for cell, rate_bps in zip(cells, rates, strict=True):
+            route = int(cell["route"])
+            if route not in figures:
+                found = self._window_figures(self._fabric.link_count + route)
+                figures[route] = NO_FIGURES if found is None else found
+            switches = self._switches(route)
+            links = self._links(switches, int(cell["source_host"]), int(cell["target_host"]))
+            yield SeenFlow(_flow(cell["key"]), switches, links, int(cell["path_ns"]), rate_bps, figures[route])
+
+    def _switches(self, route: int) -> tuple[str, ...]:
+        length = self._route_cells.rows(np.dtype(RouteCell))[route]["length"]
+        nodes = self._route_nodes.rows(np.uint32)[route * MOST_SWITCHES :][:length]
+        return tuple(self._topology.switches[node] for node in nodes)
+
+    def _links(self, switches: tuple[str, ...], source: int, target: int) -> tuple[LinkKey, ...]:
+        hosts = self._topology.hosts
+        nodes = [*([] if source == NONE32 else [hosts[source]]), *switches]
+        nodes += [] if target == NONE32 else [hosts[target]]
+        return tuple(map(LinkKey, nodes, nodes[1:]))
+
+    def _rates(self, cells: NDArray[np.void], now_ns: int) -> list[int | None]:
+        """Return each flow's rate in bit/s as `collectors.rate` has it, None where no packet was counted."""
+        newest = cells["rate_slot"].astype(np.int64)[:, None]
+        places = np.arange(RATE_SLOTS)[None, :]
+        numbers = newest - (newest - places) % RATE_SLOTS
+        inside = numbers >= self._rate.oldest_slot(now_ns)
+        sums = np.where(inside, cells["rate_bytes"], 0).sum(axis=1, dtype=np.int64)
+        return [
+            None if first_ns == NONE64 else self._rate.rate_bps(total * self._settings.sample_every, first_ns, now_ns)
+            for total, first_ns in zip(sums.tolist(), cells["first_ns"].tolist(), strict=True)
+        ]
+
+
+def _key(flow: FlowKey) -> NDArray[np.uint64]:
+    """Return the words that stand for a flow."""
+    about = flow.src_port << 32 | flow.dst_port << 16 | flow.protocol << 8 | flow.src.version
+    return np.array([*address_words(flow.src), *address_words(flow.dst), about], np.uint64)
+
+
+def _flow(words: NDArray[np.uint64]) -> FlowKey:
+    source_high, source_low, target_high, target_low, about = words.tolist()
+    kind: type[IPv4Address | IPv6Address] = IPv4Address if about & 0xF == 4 else IPv6Address
+    source, target = kind(source_high << 64 | source_low), kind(target_high << 64 | target_low)
+    return FlowKey(source, target, about >> 8 & 0xFF, about >> 32 & 0xFFFF, about >> 16 & 0xFFFF)
+
+
+def _word(number: int | None) -> int:
+    return NONE64 if number is None else number
+
+
+def _half(number: int | None) -> int:
+    return NONE32 if number is None else number
+
+

@@ -1,0 +1,274 @@
+"""What the collector's kernels and Python share in memory. All ones stand for what is not there."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from dataplane.native import Array, Inline, Struct, u16, u32, u64
+
+NONE32 = 0xFFFF_FFFF
+NONE64 = 0xFFFF_FFFF_FFFF_FFFF
+
+WINDOW_SLOTS = 8
+"""`collectors.window.SLOTS`."""
+TX_SLOTS = 16
+"""`collectors.window.TX_READINGS`."""
+RATE_SLOTS = 8
+"""`collectors.rate.SLOTS`."""
+KEY_WORDS = 5
+MOST_SWITCHES = 64
+"""`collectors.store.MOST_SWITCHES`."""
+
+
+class SlotCell(Struct):
+    """One slot of a window; 64 bytes."""
+
+    number: u64
+    delays: u64
+    total: u64
+    least: u64
+    greatest: u64
+    queue_total: u64
+    queues: u32
+    source: u16
+    low: u16  # the least and the greatest bucket that is not empty
+    high: u16
+    _gap: Inline[u16, Literal[3]]
+
+
+class TxCell(Struct):
+    """The newest reading of one of the switch's own windows."""
+
+    number: u64  # the window's and 1; 0: none
+    at_ns: u64
+    nbytes: u64
+
+
+class WindowCell(Struct):
+    """A window of a link or of a route."""
+
+    newest_ns: u64
+    newest_slot: u64
+    known: u64  # 0: nothing came yet
+    tx_newest: u64
+    slots: Inline[SlotCell, Literal[8]]
+    tx: Inline[TxCell, Literal[16]]
+
+
+class FiguresCell(Struct):
+    """What `collectors.window.WindowFigures` holds."""
+
+    known: u64
+    mean: u64
+    p50: u64
+    p99: u64
+    weighted: u64
+    greatest: u64
+    source: u64
+    samples: u64
+    queue_total: u64
+    queues: u64
+    tx_mean: u64
+    newest_ns: u64
+
+
+class FlowCell(Struct):
+    """A flow, 128 bytes: addresses (IPv4 in the low words), protocol, ports and version, its path and its rate."""
+
+    key: Inline[u64, Literal[5]]
+    heard_ns: u64
+    path_ns: u64
+    source_ns: u64
+    route: u32  # NONE32: no path yet
+    source_host: u32
+    target_host: u32
+    touched: u32  # rises with every touch of any flow
+    first_ns: u64  # NONE64: no packet counted
+    rate_slot: u64
+    rate_bytes: Inline[u32, Literal[8]]
+
+
+class RouteCell(Struct):
+    """A way through the switches; its nodes stand in `nodes` of the fabric's routes."""
+
+    hash: u64
+    length: u32
+    used: u32
+
+
+class LinkCell(Struct):
+    """A directed link."""
+
+    delay_ns: u64
+    head_switch: u32  # NONE32: a host
+    _gap: u32
+
+
+class TrackerCell(Struct):
+    """A reporter's sequence account (`collectors.sequence.SequenceTracker`); `first` and `newest` wrap in 64 bits."""
+
+    key: u64
+    first: u64
+    newest: u64
+    heard_ns: u64
+    received: u64
+    lost: u64
+    late: u64
+    duplicate: u64
+    restarts: u64
+    last_repeat: u64
+    repeats: u64
+    touched: u64
+    has_before: u64
+    before_first: u64
+    before_newest: u64
+
+
+class Accounts(Struct):
+    """All reporters, found by open addressing: `index` holds the number of a tracker and 1, or 0."""
+
+    trackers: Array[TrackerCell]
+    seen: Array[u64]  # `ring` bits a tracker
+    before_seen: Array[u64]
+    index: Array[u32]
+    index_mask: u64
+    count: u64
+    most: u64
+    ring: u64
+    window: u64
+    largest_gap: u64
+    silence_ns: u64
+    most_repeats: u64
+    touches: u64
+    forgotten: u64
+
+
+class Hop(Struct):
+    """One hop of a decoded packet."""
+
+    arrived_ns: u64
+    left_ns: u64
+    node_id: u32
+    ingress: u32
+    egress: u32
+    latency_ns: u32
+    queue: u32
+    tx_bytes: u32
+    switch: u32
+    link: u32
+
+
+class Packet(Struct):
+    """One decoded individual report."""
+
+    key: Inline[u64, Literal[5]]
+    hash: u64
+    ip_bytes: u32
+    first_hop: u32
+    hop_count: u32
+    missing: u32  # not 0: some hops on the way added nothing
+    row: u32
+    leads: u32  # not 0: the first of its report packet
+    node_id: u32
+    sequence: u32  # hardware id and number, as the group header has them
+
+
+class Layout(Struct):
+    """Where a bitmap's values stand in a hop, in bytes; NONE32 for what is not there."""
+
+    known: u32
+    nbytes: u32
+    node: u32
+    ports: u32
+    latency: u32
+    queue: u32
+    arrived: u32
+    left: u32
+    ports2: u32
+    tx: u32
+
+
+class Decoder(Struct):
+    """How reports are read, and what was read of a few of them."""
+
+    layouts: Array[Layout]  # one a bitmap
+    packets: Array[Packet]
+    hops: Array[Hop]
+    packet_room: u32
+    hop_room: u32
+    packet_count: u32
+    hop_count: u32
+    udp_port: u32  # that marks INT, NONE32: none
+    dscp: u32
+    dscp_mask: u32
+    report_port: u32
+    by_port_only: u32  # not 0: a probe marker may stand behind other headers
+    _gap: u32
+
+
+class Fabric(Struct):
+    """Topology, windows, flows and routes, and what was counted."""
+
+    # Topology.
+    node_ids: Array[u32]
+    node_switches: Array[u32]  # the switch behind a node id, by open addressing; NONE32: none
+    node_mask: u64
+    port_base: Array[u32]  # by switch; one more than there are switches
+    port_links: Array[u32]  # by base and port
+    links: Array[LinkCell]
+    pair_keys: Array[u64]  # tail switch << 32 | head switch, by open addressing; NONE64: none
+    pair_mask: u64
+    host_keys: Array[u64]  # version, high and low word of an address
+    host_numbers: Array[u32]  # by open addressing; NONE32: none
+    host_mask: u64
+    host_switches: Array[u32]  # the switch that a host hangs on
+    node_times: Array[u64]  # by switch: its newest time stamp
+    synchronised: u64
+    # Windows: links, then routes.
+    windows: Array[WindowCell]
+    buckets: Array[u32]  # by window, bucket, slot
+    link_count: u64
+    slot_ns: u64
+    tx_window_ns: u64
+    window_ns: u64
+    stale_ns: u64
+    forget_ns: u64
+    longest_ns: u64
+    # Flows.
+    flows: Array[FlowCell]
+    flow_index: Array[u64]  # high half of the hash, number and 1
+    flow_mask: u64
+    flow_count: u64
+    flow_most: u64
+    hand: u64
+    touches: u64
+    rate_slot_ns: u64
+    # Routes.
+    routes: Array[RouteCell]
+    route_nodes: Array[u32]  # MOST_SWITCHES a route
+    route_index: Array[u32]
+    route_mask: u64
+    route_count: u64
+    route_most: u64
+    next_sweep_ns: u64
+    free_routes: Array[u32]
+    free_count: u64
+    # The batch's time.
+    now_ns: u64
+    slot_number: u64
+    slot_begins_ns: u64
+    tx_number: u64
+    tx_begins_ns: u64
+    rate_number: u64
+    careful: u64  # not 0: intermediate reports came, so stacks that begin inside the fabric are not ours
+    # Counters.
+    reports: u64
+    repeated: u64
+    records: u64
+    unknown_node: u64
+    unknown_port: u64
+    not_adjacent: u64
+    implausible_stamps: u64
+    late_samples: u64
+    flows_forgotten: u64
+    routes_full: u64

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
+from numpy.typing import NDArray
+
 from collectors import decode
+from collectors.allowance import Allowance
 from collectors.counters import Count, Counters
 from collectors.decode import DecodedReport
+from collectors.native.bulk import BulkCore
 from collectors.numbering import HopNumbering, drop_record
-from collectors.sequence import Arrival, SequenceAccounting
-from collectors.settings import CollectorSettings
+from collectors.sequence import Accounting, Arrival, SequenceAccounting
+from collectors.settings import CollectorSettings, Core
 from collectors.state import NetworkStateBuilder
 from collectors.values import CollectorStatus, DropRecord, FlowKey, HopRecord, Snapshot
 from dataplane.clock import Clock
@@ -33,9 +38,16 @@ class Collector:
         known = topology.collector.udp_port if topology.collector else REPORT_UDP_PORT
         self._report_udp_port = known if settings.report_udp_port is None else settings.report_udp_port
         self._counters = Counters()
-        self._accounting = SequenceAccounting(settings.sequence, self._counters)
+        self._bulk: BulkCore | None = None
+        self._accounting: Accounting
+        if settings.core is Core.NATIVE:
+            self._bulk = BulkCore(topology, settings, self._marking, self._report_udp_port, self._counters)
+            self._accounting, store = self._bulk.accounting, self._bulk.store
+        else:
+            self._accounting, store = SequenceAccounting(settings.sequence, self._counters), None
         self._numbering = HopNumbering(topology, self._counters, settings.state.max_flows)
-        self._state = NetworkStateBuilder(topology, clock, settings.state, self._counters)
+        self._state = NetworkStateBuilder(topology, clock, settings.state, self._counters, store)
+        self._allowance = Allowance(settings.records_reports_per_s, clock)
         self._sinks: list[RecordSink] = []
         self._drop_sinks: list[DropSink] = []
         self._last_problem: str | None = None
@@ -64,10 +76,26 @@ class Collector:
             return
         records = tuple(self._records(decoded, now_ns))
         self._counters[Count.RECORDS] += len(records)
-        self._state.add(records)
         for sink in self._sinks if records else ():
             sink(records)
         self._drops(decoded, now_ns)
+
+    def receive_many(self, rows: NDArray[np.uint8], lengths: NDArray[np.uint32], source: object = None) -> None:
+        """Take a payload a row, as long as `lengths` says; in bulk where that can be.
+
+        While somebody subscribes, so many reports as the settings allow are taken one by one, which makes records.
+        """
+        done, count = 0, len(lengths)
+        alone = self._allowance.take(count) if self._sinks else 0
+        while done < count:
+            if self._bulk is not None and done >= alone:
+                begun = done
+                done = self._bulk.take(rows, lengths, done, self._clock.now_ns(), careful=self._state.has_split_flows)
+                if self._sinks:
+                    self._counters[Count.RECORDS_WITHHELD] += done - begun
+            if done < count:
+                self.receive(rows[done, : lengths[done]].tobytes(), source)
+                done += 1
 
     def subscribe(self, sink: RecordSink) -> Callable[[], None]:
         """Call `sink` with each report's records, in travelling order; return what ends that."""
@@ -102,7 +130,10 @@ class Collector:
                 continue
             if self._numbering.counts(packet):
                 self._state.count(packet.flow, packet.ip_bytes)
-            found += self._numbering.records(decoded.group, packet, now_ns)
+            records = self._numbering.records(decoded.group, packet, now_ns)
+            # Packet by packet: two of a group may look the same.
+            self._state.add(records)
+            found += records
         return found
 
     def _drops(self, decoded: DecodedReport, now_ns: int) -> None:

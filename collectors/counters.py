@@ -21,6 +21,9 @@ class Count(StrEnum):
     RECORDS = "records"
     """Hop records made."""
 
+    RECORDS_WITHHELD = "records withheld"
+    """Reports whose records no subscriber got: more came than settings allow."""
+
     NO_FLOW = "no flow"
     """Individual reports without a truncated IP packet: nothing to attribute them to."""
 

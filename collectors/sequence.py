@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from enum import Enum
-from typing import Final
+from typing import Final, Protocol
 
 from collectors.counters import Count, Counters
 from collectors.settings import SequenceSettings
@@ -128,6 +128,18 @@ class SequenceTracker:
             return self._restart(sequence, now_ns)
         self.duplicate += 1
         return Arrival.REPEATED
+
+
+class Accounting(Protocol):
+    """The accounts of every reporter."""
+
+    def observe(self, group: ReportGroup, now_ns: int) -> Arrival:
+        """Account one report packet."""
+        ...
+
+    def states(self) -> dict[tuple[int, int], ReporterState]:
+        """Return every account, by node id and hardware id."""
+        ...
 
 
 class SequenceAccounting:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Annotated
 
 from msgspec import Meta
@@ -73,8 +74,21 @@ class StateSettings(Strict, frozen=True):
     """The span whose bytes a switch reports as TX utilisation: 2**16 microseconds in our P4 program."""
 
 
+class Core(StrEnum):
+    """What works on reports: machine code wherever it can, or the readable reference alone."""
+
+    NATIVE = "native"
+    REFERENCE = "reference"
+
+
 class CollectorSettings(Strict, frozen=True):
     """Everything that a collector needs besides topology and clock."""
+
+    core: Core = Core.NATIVE
+    """What works on reports: native, or reference, which says the same and is slow."""
+
+    records_reports_per_s: Positive = 5000
+    """Of so many reports a second, at most, subscribers get the hop records; the others are counted."""
 
     int_dscp: Dscp | None = 0x17
     """The DSCP that marks INT packets, as the P4 program has it; null when a UDP port marks them."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from collectors.counters import Counters
 from collectors.settings import StateSettings
 from collectors.stitch import Stitcher
-from collectors.store import PlainStore, SeenFlow
+from collectors.store import PlainStore, SeenFlow, Store
 from collectors.values import DelaySource, FlowKey, HopRecord, LinkState, PathState, ReporterState, Snapshot
 from collectors.window import WindowFigures
 from dataplane.clock import Clock
@@ -23,18 +23,24 @@ class NetworkStateBuilder:
         clock: Clock,
         settings: StateSettings | None = None,
         counters: Counters | None = None,
+        store: Store | None = None,
     ) -> None:
         self._topology = topology
         self._clock = clock
         self._settings = settings or StateSettings()
         counters = Counters() if counters is None else counters
         self._stitcher = Stitcher(topology, self._settings, counters)
-        self._store = PlainStore(self._settings, counters)
+        self._store: Store = PlainStore(self._settings, counters) if store is None else store
 
     @property
-    def store(self) -> PlainStore:
+    def store(self) -> Store:
         """Where samples and paths add up."""
         return self._store
+
+    @property
+    def has_split_flows(self) -> bool:
+        """Whether there are flows whose stacks come in parts."""
+        return self._stitcher.has_split_flows
 
     def add(self, records: Sequence[HopRecord]) -> None:
         """Take records, those of one report together; late and unordered ones find their place or are counted."""

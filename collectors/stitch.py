@@ -59,6 +59,11 @@ class Stitcher:
         )
         self._split_flows: OrderedDict[FlowKey, None] = OrderedDict()
 
+    @property
+    def has_split_flows(self) -> bool:
+        """Whether there are flows whose stacks come in parts: a switch on the way has reported what it found."""
+        return bool(self._split_flows)
+
     def stitch(self, records: Sequence[HopRecord]) -> Stitched:
         """Return samples and paths; single hops wait, bounded in number and time, for their packet's others."""
         out = Stitched([], [])

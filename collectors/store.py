@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from collectors.counters import Count, Counters
 from collectors.rate import FRAMING_BYTES, RateMeter
@@ -43,6 +43,35 @@ class _Flow:
     meter: RateMeter
     heard_ns: int
     path: SeenPath | None = None
+
+
+class Store(Protocol):
+    """What the state is made of."""
+
+    def take_sample(self, sample: LinkSample) -> None:
+        """Take what one packet says of one link; what is older than the window is counted and left out."""
+        ...
+
+    def take_path(self, path: SeenPath) -> None:
+        """Take the whole way of one packet."""
+        ...
+
+    def take_packet(self, flow: FlowKey, ip_bytes: int, now_ns: int) -> None:
+        """Take note of one measured packet of a flow, once per packet: what the flow's rate is estimated from."""
+        ...
+
+    def link(self, link: LinkKey) -> WindowFigures | None:
+        """Return a link's figures, None when it was never heard of."""
+        ...
+
+    def flows(self, now_ns: int) -> Iterator[SeenFlow]:
+        """Yield the flows whose path was seen lately."""
+        ...
+
+    @property
+    def flow_count(self) -> int:
+        """How many flows there are, those that were not heard of lately included."""
+        ...
 
 
 class PlainStore:

@@ -30,9 +30,7 @@ class KernelCalls:
 @functools.cache
 def kernel_calls() -> KernelCalls:
     """Return the kernels, compiled at the first call and from the cache later."""
-    library = kernel_library(
-        begin_batch, take_reports, take_sample, take_path, take_packet, read_figures, observe
-    )
+    library = kernel_library(begin_batch, take_reports, take_sample, take_path, take_packet, read_figures, observe)
     return KernelCalls(
         library.bind(begin_batch),
         library.bind(take_reports),

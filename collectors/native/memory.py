@@ -8,7 +8,7 @@ import mmap
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from dataplane.native import Array, sizeof
 
@@ -29,7 +29,7 @@ class CellMemory:
         place = ctypes.c_char.from_buffer(self._map)
         self.pointer: Array[Any] = Array(kind, ctypes.addressof(place), (self._map, place))
 
-    def rows(self, dtype: object) -> NDArray[Any]:
+    def rows(self, dtype: DTypeLike) -> NDArray[Any]:
         """Return the cells as an array of a numpy type."""
-        return np.frombuffer(self._map, dtype)
-
+        found: NDArray[Any] = np.frombuffer(self._map, np.dtype(dtype))
+        return found

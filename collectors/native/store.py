@@ -26,9 +26,10 @@ from collectors.native.structures import (
 )
 from collectors.native.topology import TopologyTables, address_words
 from collectors.rate import RateWindow
+from collectors.samples import LinkSample
 from collectors.settings import StateSettings
 from collectors.sketch import BUCKETS
-from collectors.stitch import LinkSample, SeenPath
+from collectors.stitch import SeenPath
 from collectors.store import SeenFlow
 from collectors.values import DelaySource, FlowKey
 from collectors.window import NO_FIGURES, RANK, SOURCES, WindowFigures
@@ -64,7 +65,7 @@ class NativeStore:
         self._put_windows(len(self._topology.link_keys) + settings.max_routes)
         self._put_flows(settings.max_flows)
         self._put_routes(settings.max_routes)
-        self._figures: tuple[int, NDArray[np.void]] | None = None
+        self._figures: NDArray[np.void] | None = None
 
     @property
     def native(self) -> Fabric:
@@ -248,5 +249,3 @@ def _word(number: int | None) -> int:
 
 def _half(number: int | None) -> int:
     return NONE32 if number is None else number
-
-

@@ -1,4 +1,4 @@
-"""A topology as kernels look things up in it: switches by node id, links by port, pairs of switches, hosts by address."""
+"""A topology as kernels look things up in it: switches by node id, links by port, hosts by address."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class TopologyTables:
         fabric.link_count = len(self.link_keys)
         self._put_nodes(topology, fabric)
         self._put_links(topology, fabric)
-        self._put_pairs(topology, fabric)
+        self._put_pairs(fabric)
         self._put_hosts(topology, fabric)
 
     def _cells(self, kind: Any, count: int, filled_with: int | None = None) -> CellMemory:  # noqa: ANN401 - u32 or so
@@ -76,7 +76,7 @@ class TopologyTables:
                 by_port.rows("u4")[begins + port] = number
         fabric.port_base, fabric.port_links, fabric.links = base.pointer, by_port.pointer, links.pointer
 
-    def _put_pairs(self, topology: Topology, fabric: Fabric) -> None:
+    def _put_pairs(self, fabric: Fabric) -> None:
         known = self.switch_number
         pairs = [(known[key.src], known[key.dst]) for key in self.link_keys if key.src in known and key.dst in known]
         size = _table_size(len(pairs))

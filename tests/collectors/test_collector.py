@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import ClassVar
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from collectors.collector import Collector
 from collectors.counters import Count
-from collectors.settings import CollectorSettings
+from collectors.settings import CollectorSettings, Core
 from collectors.values import HopRecord, ReporterState
 from dataplane.clock import VirtualClock
 from dataplane.config import loads
@@ -23,11 +25,21 @@ from tests.collectors.reports import MICRO, Reporter, build_topology, long_way, 
 
 
 class Bench:
+    """A collector of the core that a test runs over."""
+
+    core: ClassVar[Core] = Core.REFERENCE
+
     def __init__(self, settings: CollectorSettings | None = None) -> None:
         self.clock = VirtualClock(1000)
-        self.collector = Collector(build_topology(), self.clock, settings)
+        chosen = msgspec.structs.replace(settings or CollectorSettings(), core=self.core)
+        self.collector = Collector(build_topology(), self.clock, chosen)
         self.batches: list[tuple[HopRecord, ...]] = []
         self.unsubscribe = self.collector.subscribe(self.batches.append)
+
+
+@pytest.fixture(autouse=True, params=list(Core))
+def every_core(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Bench, "core", request.param)
 
 
 def test_a_stacked_report_becomes_records_in_travelling_order() -> None:

@@ -6,17 +6,20 @@ from collections.abc import Iterable
 from dataclasses import replace
 from ipaddress import IPv4Address
 from itertools import permutations
+from typing import ClassVar
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from collectors.counters import Count, Counters
+from collectors.native.store import NativeStore
 from collectors.settings import StateSettings
 from collectors.state import NetworkStateBuilder
 from collectors.values import DelaySource, FlowKey, HopRecord, LinkState, RecordKind, Snapshot
 from dataplane.clock import VirtualClock
 from dataplane.fabric.topology import LinkKey, Topology
+from tests.collectors.cores import StoreFactory, plain_store
 from tests.collectors.reports import MICRO, Hop, Reporter, build_topology, long_way, short_way
 
 MS = 1_000_000
@@ -58,18 +61,27 @@ def records(
 
 
 class Bench:
-    """A builder on a clock that stands still until it is told to move."""
+    """A builder on a clock that stands still until it is told to move; of the store that a test runs over."""
+
+    make_store: ClassVar[StoreFactory] = plain_store
 
     def __init__(self, topology: Topology | None = None, settings: StateSettings | None = None) -> None:
         self.clock = VirtualClock()
         self.counters = Counters()
-        self.builder = NetworkStateBuilder(topology or build_topology(), self.clock, settings, self.counters)
+        topology, settings = topology or build_topology(), settings or StateSettings()
+        self.store = type(self).make_store(topology, settings, self.counters)
+        self.builder = NetworkStateBuilder(topology, self.clock, settings, self.counters, self.store)
 
     def snapshot(self) -> Snapshot:
         return self.builder.snapshot()
 
     def link(self, src: str, dst: str) -> LinkState:
         return self.snapshot().links[LinkKey(src, dst)]
+
+
+@pytest.fixture(autouse=True, params=[plain_store, NativeStore], ids=["reference", "native"])
+def every_store(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Bench, "make_store", staticmethod(request.param))
 
 
 def test_without_reports_every_link_is_nominal() -> None:
@@ -333,9 +345,8 @@ def test_a_flows_rate_counts_the_packets_that_a_sample_stands_for() -> None:
 
 
 def test_flows_without_a_path_are_bounded() -> None:
-    counters = Counters()
-    builder = NetworkStateBuilder(build_topology(), VirtualClock(), StateSettings(max_flows=10), counters)
+    bench = Bench(settings=StateSettings(max_flows=10))
     for port in range(100):
-        builder.count(FlowKey(IPv4Address("192.0.2.1"), IPv4Address("192.0.2.2"), 17, port, 1), 100)
-    assert builder.store.flow_count == 10
-    assert counters[Count.FLOWS_FORGOTTEN] == 90
+        bench.builder.count(FlowKey(IPv4Address("192.0.2.1"), IPv4Address("192.0.2.2"), 17, port, 1), 100)
+    assert bench.store.flow_count == 10
+    assert bench.counters[Count.FLOWS_FORGOTTEN] == 90

@@ -55,7 +55,7 @@ def take_reports(  # noqa: PLR0917 - kernels have no keywords
         while i < decoder.packet_count:
             prefetch_flow(fabric, decoder.packets[i].hash)
             i += 1
-        taken: u32 = take_group(fabric, accounts, decoder, row, end)
+        taken: u32 = take_group(fabric, accounts, decoder, end)
         if taken < end:
             return taken
         row = end
@@ -90,7 +90,7 @@ def decode_group(  # noqa: PLR0917 - kernels have no keywords
 
 
 @kernel
-def take_group(fabric: Fabric, accounts: Accounts, decoder: Decoder, first: u32, end: u32) -> u32:
+def take_group(fabric: Fabric, accounts: Accounts, decoder: Decoder, end: u32) -> u32:
     """Account the packets of the payloads decoded; return the one left to the reference, or `end`."""
     fresh: bool = False
     i: u32 = 0
@@ -101,7 +101,7 @@ def take_group(fabric: Fabric, accounts: Accounts, decoder: Decoder, first: u32,
                 return packet.row
             fabric.reports += 1
             arrival: u32 = observe(accounts, packet.node_id, packet.sequence, fabric.now_ns)
-            fresh = arrival != REPEATED and arrival != TOO_OLD
+            fresh = arrival != REPEATED and arrival != TOO_OLD  # noqa: PLR1714 - kernels have no `in`
             if not fresh:
                 fabric.repeated += 1
         if fresh:
@@ -119,7 +119,7 @@ def begins_inside(fabric: Fabric, decoder: Decoder, leader: u32) -> bool:
     while i < decoder.packet_count and decoder.packets[i].row == decoder.packets[leader].row:
         hop = decoder.hops[decoder.packets[i].first_hop]
         switch: u32 = find_switch(fabric, hop.node_id)
-        if switch != NONE32 and hop.ingress != NONE32:
+        if switch != NONE32:
             link: u32 = link_by_port(fabric, switch, hop.ingress)
             if link != NONE32 and fabric.links[link].head_switch != NONE32:
                 return True
@@ -174,7 +174,10 @@ def take_hops(fabric: Fabric, decoder: Decoder, packet: Packet, cell: FlowCell) 
             following = hops[i + 1].switch
             arrived_ns = hops[i + 1].arrived_ns
         delay_ns: u64 = take_hop(fabric, hop, last, following, arrived_ns)
-        total_ns = NONE64 if delay_ns == NONE64 or total_ns == NONE64 else total_ns + delay_ns
+        if delay_ns == NONE64:
+            total_ns = NONE64
+        elif total_ns != NONE64:
+            total_ns += delay_ns
         i += 1
     if whole:
         take_way(fabric, cell, switches, count, hops[0].arrived_ns, total_ns)
@@ -193,7 +196,8 @@ def take_hop(fabric: Fabric, hop: Hop, last: bool, following: u32, arrived_ns: u
     link = fabric.links[number]
     delay_ns: u64 = NONE64
     source: u32 = HOP_LATENCY
-    if not last and fabric.synchronised != 0 and hop.arrived_ns != NONE64 and arrived_ns != NONE64:
+    stamped: bool = hop.arrived_ns != NONE64 and arrived_ns != NONE64  # noqa: PLR1714 - kernels have no `in`
+    if stamped and not last and fabric.synchronised != 0:
         if following == NONE32 or following != link.head_switch:
             fabric.not_adjacent += 1
         elif arrived_ns < hop.arrived_ns or arrived_ns - hop.arrived_ns > fabric.longest_ns:
@@ -249,5 +253,3 @@ def take_sample(  # noqa: PLR0917 - kernels have no keywords
 ) -> None:
     """Take a sample that others have made."""
     add_sample(fabric, link, switch, time_ns, received_ns, delay_ns, source, queue, tx_bytes)
-
-

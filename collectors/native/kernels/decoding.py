@@ -152,7 +152,9 @@ def decode_report(decoder: Decoder, data: Array[u8], length: u64, row: u32) -> u
 def decode_individual(decoder: Decoder, data: Array[u8], at: u64, end: u64, head: u32) -> u32:
     """Read an individual report that stands at `at` and is at most up to `end`."""
     kind: u32 = head >> 24
-    if (kind != REPORT_OF_IPV4 and kind != REPORT_OF_IPV6) or head & DROPPED_OR_INTERMEDIATE != 0:
+    if kind != REPORT_OF_IPV4 and kind != REPORT_OF_IPV6:  # noqa: PLR1714 - kernels have no `in`
+        return OTHER
+    if head & DROPPED_OR_INTERMEDIATE != 0:
         return OTHER
     if head & QUEUE_OR_FLOW == QUEUE or at + 12 > end:
         return OTHER
@@ -177,7 +179,9 @@ def decode_individual(decoder: Decoder, data: Array[u8], at: u64, end: u64, head
 
 
 @kernel(inline=True)
-def read_flow(decoder: Decoder, data: Array[u8], at: u64, end: u64, packet: Packet, kind: u32) -> u64:
+def read_flow(  # noqa: PLR0917 - kernels have no keywords
+    decoder: Decoder, data: Array[u8], at: u64, end: u64, packet: Packet, kind: u32
+) -> u64:
     """Read the truncated packet up to its INT shim; return where that stands, 0 where it is of another form."""
     l4_at: u64 = 0
     dscp: u32 = 0
@@ -303,5 +307,3 @@ def read_stack(  # noqa: PLR0917 - kernels have no keywords
     packet.ip_bytes -= min(packet.ip_bytes, as_u32(int_end - shim_at))
     decoder.hop_count += as_u32(count)
     return DECODED
-
-

@@ -185,5 +185,3 @@ def take_packet(fabric: Fabric, key: Array[u64], ip_bytes: u64) -> None:
 def hash_of(key: Array[u64]) -> u64:
     """Return the hash of a key, for tests."""
     return hash_key(key)
-
-

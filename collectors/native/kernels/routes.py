@@ -191,7 +191,7 @@ def is_possible(fabric: Fabric, cell: FlowCell, switches: Array[u32], count: u64
 @kernel(inline=True)
 def is_older(fabric: Fabric, cell: FlowCell, first: u32, source_ns: u64) -> bool:
     """Return whether a packet left its source's switch before the one that the flow's path is known by."""
-    if cell.source_ns == NONE64 or source_ns == NONE64 or source_ns >= cell.source_ns:
+    if cell.source_ns == NONE64 or source_ns >= cell.source_ns:  # as NONE64 itself is
         return False
     known_first: u32 = nodes_of(fabric, as_u64(cell.route))[0]
     return known_first == first and cell.source_ns - source_ns <= fabric.stale_ns

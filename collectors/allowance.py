@@ -1,0 +1,26 @@
+"""How many of something may be done a second: a bucket that fills up with time."""
+
+from __future__ import annotations
+
+from dataplane.clock import Clock
+
+SECOND_NS = 1_000_000_000
+
+
+class Allowance:
+    """Allows `per_s` a second, and as many at once after a second without any."""
+
+    def __init__(self, per_s: int, clock: Clock) -> None:
+        self._per_s = per_s
+        self._clock = clock
+        self._full_ns = clock.now_ns()
+        """When the bucket is, or was, full."""
+
+    def take(self, wanted: int) -> int:
+        """Return how many of those wanted are allowed now."""
+        now_ns = self._clock.now_ns()
+        self._full_ns = max(self._full_ns, now_ns)
+        left = (now_ns + SECOND_NS - self._full_ns) * self._per_s // SECOND_NS
+        allowed = min(wanted, left)
+        self._full_ns += allowed * SECOND_NS // self._per_s
+        return allowed

@@ -1,0 +1,76 @@
+"""The native core: a store, accounts, and a decoder that takes whole batches of payloads."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from collectors.counters import Counters
+from collectors.native.accounting import NativeAccounting
+from collectors.native.kernel_calls import kernel_calls
+from collectors.native.memory import CellMemory
+from collectors.native.store import NativeStore
+from collectors.native.structures import NONE32, Decoder, Hop, Layout, Packet
+from collectors.settings import CollectorSettings
+from dataplane.fabric.topology import Topology
+from dataplane.wire.marking import Marking
+
+PACKET_ROOM = 1024
+HOP_ROOM = 16_384
+BITMAPS = 1 << 16
+
+
+class BulkCore:
+    """Takes reports of stacked INT-MD; stops at each that is of another form, which the reference then takes."""
+
+    def __init__(
+        self,
+        topology: Topology,
+        settings: CollectorSettings,
+        marking: Marking,
+        report_udp_port: int,
+        counters: Counters,
+    ) -> None:
+        self.store = NativeStore(topology, settings.state, counters)
+        self.accounting = NativeAccounting(settings.sequence, counters)
+        self._calls = kernel_calls()
+        self._kept = [CellMemory(Layout, BITMAPS), CellMemory(Packet, PACKET_ROOM), CellMemory(Hop, HOP_ROOM)]
+        layouts, packets, hops = (memory.pointer for memory in self._kept)
+        self._decoder = Decoder(
+            layouts=layouts,
+            packets=packets,
+            hops=hops,
+            packet_room=PACKET_ROOM,
+            hop_room=HOP_ROOM,
+            udp_port=NONE32 if marking.udp_port is None else marking.udp_port,
+            # No DSCP has more than six bits.
+            dscp=0xFFFF if marking.dscp is None else marking.dscp,
+            dscp_mask=0xFFFF if marking.dscp is None else marking.dscp_mask,
+            report_port=report_udp_port,
+            by_port_only=int(marking.probe_marker is not None),
+        )
+
+    def take(
+        self, rows: NDArray[np.uint8], lengths: NDArray[np.uint32], first: int, now_ns: int, *, careful: bool = False
+    ) -> int:
+        """Take payloads from row `first` on; return the row that the reference has to take, or how many there are.
+
+        Those whose stack begins inside the fabric are the reference's if the native core is to be `careful`.
+
+        `rows` is of two dimensions, its bytes side by side; `lengths` are no longer than they.
+        """
+        self.store.begin_batch(now_ns)
+        self.store.native.careful = int(careful)
+        done = self._calls.take_reports(
+            self.store.native,
+            self.accounting.native,
+            self._decoder,
+            rows.ctypes.data,
+            rows.strides[0],
+            lengths.ctypes.data,
+            first,
+            len(lengths),
+        )
+        self.store.count()
+        self.accounting.count()
+        return done

@@ -1,0 +1,37 @@
+"""The same tests over the reference and over the native core."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from collectors.collector import Collector
+from collectors.counters import Counters
+from collectors.native.accounting import NativeAccounting
+from collectors.sequence import Accounting, SequenceAccounting
+from collectors.settings import Core, SequenceSettings, StateSettings
+from collectors.store import PlainStore, Store
+from dataplane.fabric.topology import Topology
+
+StoreFactory = Callable[[Topology, StateSettings, Counters], Store]
+AccountingFactory = Callable[[SequenceSettings, Counters], Accounting]
+
+
+def plain_store(_: Topology, settings: StateSettings, counters: Counters) -> Store:
+    return PlainStore(settings, counters)
+
+
+every_accounting = pytest.mark.parametrize(
+    "make_accounting", [SequenceAccounting, NativeAccounting], ids=["reference", "native"]
+)
+every_core = pytest.mark.parametrize("core", list(Core))
+
+
+def receive_together(collector: Collector, payloads: list[bytes]) -> None:
+    """Give a collector payloads in one batch of rows."""
+    rows = np.zeros((len(payloads), max(map(len, payloads), default=1) + 3), np.uint8)
+    for row, payload in zip(rows, payloads, strict=True):
+        row[: len(payload)] = np.frombuffer(payload, np.uint8)
+    collector.receive_many(rows, np.array([len(payload) for payload in payloads], np.uint32))

@@ -1,0 +1,171 @@
+"""Whole batches through the native core against the reference: the same snapshot and the same counts, always."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from collectors.collector import Collector
+from collectors.counters import Count
+from collectors.settings import CollectorSettings, Core, StateSettings
+from collectors.values import HopRecord
+from dataplane.clock import VirtualClock
+from dataplane.wire import report
+from dataplane.wire.report import ReportPacket
+from dataplane.wire.report_group import ReportGroup
+from tests.collectors.cores import receive_together
+from tests.collectors.reports import ALL, MICRO, Hop, Reporter, build_topology, long_way, short_way
+
+MS = 1_000_000
+
+
+class Pair:
+    """A reference collector and a native one, on one clock."""
+
+    def __init__(self, given_settings: CollectorSettings | None = None, *, synchronised: bool = True) -> None:
+        chosen = given_settings or CollectorSettings()
+        self.clock = VirtualClock(1000)
+        self.reference, self.native = (
+            Collector(build_topology(synchronised), self.clock, msgspec.structs.replace(chosen, core=core))
+            for core in (Core.REFERENCE, Core.NATIVE)
+        )
+
+    def receive(self, payloads: list[bytes]) -> None:
+        """Give both the same, and compare all that they say."""
+        for payload in payloads:
+            self.reference.receive(payload)
+        receive_together(self.native, payloads)
+        self.compare()
+
+    def compare(self) -> None:
+        mine, theirs = self.native.snapshot(), self.reference.snapshot()
+        assert mine.reporters == theirs.reporters
+        assert mine.links == theirs.links
+        assert mine.paths == theirs.paths
+        assert self.native.status() == self.reference.status()
+
+
+def stacks(count: int, reporter: Reporter | None = None) -> list[bytes]:
+    reporter = reporter or Reporter()
+    ways = (long_way, short_way)
+    return [
+        reporter.stacked(
+            long_way(n * 10 * MICRO, queued_ns=(n * 37 % 100) * MICRO, queue=n % 9, tx_bytes=n * 1000)
+            if n % 4
+            else ways[n % 8 // 4](n * 10 * MICRO)
+        )
+        for n in range(count)
+    ]
+
+
+@pytest.mark.parametrize("bits", [ALL, 0xF000, 0xFF00, 0x8A00, 0xFFFE, 0xEC00, 0x8200, 0xC000, 0xFF81])
+@pytest.mark.parametrize(
+    "addresses", [("10.0.0.1", "10.0.0.2"), ("2001:db8::1", "2001:db8::2"), ("10.0.0.1", "192.0.2.1")]
+)
+def test_every_bitmap_and_address_family_says_the_same(bits: int, addresses: tuple[str, str]) -> None:
+    Pair().receive(stacks(50, Reporter(*addresses, bits=bits & ~0x7E)))
+
+
+def test_the_native_core_takes_the_common_form_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    collector = Collector(build_topology(), VirtualClock())
+    monkeypatch.setattr(collector, "receive", None)
+    receive_together(collector, stacks(200))
+    assert collector.counters[Count.REPORTS] == 200
+    assert collector.counters[Count.RECORDS] > 500
+
+
+@pytest.mark.parametrize("synchronised", [True, False])
+def test_time_passes_between_batches(synchronised: bool) -> None:
+    pair = Pair(synchronised=synchronised)
+    payloads = stacks(300)
+    for step in range(30):
+        pair.clock.advance_to(1000 + step * 40 * MS)
+        pair.receive(payloads[10 * step : 10 * step + 10])
+    pair.clock.advance_to(pair.clock.now_ns() + 4_000 * MS)
+    pair.compare()
+    pair.clock.advance_to(pair.clock.now_ns() + 8_000 * MS)
+    pair.compare()
+
+
+def test_other_forms_in_between_are_the_references(monkeypatch: pytest.MonkeyPatch) -> None:
+    pair = Pair()
+    stacked, single = Reporter(src_port=1), Reporter(src_port=2)
+    mixed: list[bytes] = []
+    for n in range(20):
+        mixed += [stacked.stacked(long_way(n * 100 * MICRO), sequence=n), b"junk", b""]
+        mixed += single.hop_by_hop(long_way(n * 100 * MICRO, queued_ns=n * MICRO), payload=bytes([n]))
+    pair.receive(mixed)
+
+
+def test_several_reports_share_a_group_and_repeats_count_once() -> None:
+    pair, reporter = Pair(), Reporter()
+    ones = [report.decode(reporter.stacked(long_way(n * MICRO))).reports[0] for n in range(4)]
+    grouped = [ReportPacket(ReportGroup(1, n, 13), tuple(ones[: n + 1])).encode() for n in range(4)]
+    pair.receive([*grouped, *grouped[:2], *stacks(3)])
+
+
+def test_exceeded_hops_unknown_nodes_ports_and_neighbours() -> None:
+    pair, reporter = Pair(), Reporter()
+    hops = long_way()
+    odd = [
+        [replace(hops[0], node_id=99), *hops[1:]],
+        [replace(hops[0], egress_port=77), *hops[1:]],
+        [hops[0], hops[2]],
+        [hops[0], replace(hops[1], arrived_ns=0, left_ns=5), hops[2]],
+        [Hop(11 + n % 3, n * MICRO, n * MICRO + 5, 1, 2) for n in range(20)],
+        hops[:1],
+    ]
+    pair.receive([reporter.stacked(way) for way in odd] + [reporter.stacked(hops, exceeded=True)])
+
+
+def test_flows_and_routes_are_bounded_alike() -> None:
+    pair = Pair(CollectorSettings(state=StateSettings(max_flows=5, max_routes=1)))
+    reporters = [Reporter(src_port=1000 + n) for n in range(9)]
+    payloads = [r.stacked(long_way(n * MICRO), sequence=n) for n, r in enumerate(reporters)]
+    payloads += [reporters[n % 3].stacked(short_way(n * MICRO), sequence=20 + n) for n in range(6)]
+    for n, payload in enumerate(payloads):
+        pair.clock.advance_to(1000 + n * 400 * MS)
+        pair.receive([payload])
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 5), st.integers(0, 170), st.integers(0, 255), st.integers(0, 30)),
+        min_size=1,
+        max_size=25,
+    )
+)
+def test_damage_of_every_kind_says_the_same(damages: list[tuple[int, int, int, int]]) -> None:
+    pair = Pair()
+    v4, v6 = Reporter(src_port=1), Reporter("2001:db8::1", "2001:db8::2", 2)
+    payloads: list[bytes] = []
+    for which, at, flip, cut in damages:
+        kinds = [*stacks(2, v4), *stacks(1, v6), *v4.hop_by_hop(long_way())]
+        good = kinds[which]
+        bad = bytearray(good)
+        bad[at % len(bad)] ^= flip
+        payloads += [bytes(bad[: len(bad) - cut]), good]
+    pair.receive(payloads)
+
+
+@pytest.mark.parametrize(
+    "marked_by", [{"int_dscp": None, "int_udp_port": 6001}, {"int_dscp": None}, {"report_udp_port": 6001}]
+)
+def test_markings_are_the_settings_ones(marked_by: dict[str, int | None]) -> None:
+    Pair(CollectorSettings(**marked_by)).receive(stacks(5))  # type: ignore[arg-type]
+
+
+def test_subscribers_get_as_many_records_as_settings_allow() -> None:
+    collector = Collector(build_topology(), VirtualClock(), CollectorSettings(records_reports_per_s=30))
+    heard: list[Sequence[HopRecord]] = []
+    collector.subscribe(heard.append)
+    receive_together(collector, stacks(100))
+    assert len(heard) == 30
+    assert collector.counters[Count.RECORDS_WITHHELD] == 70
+    assert collector.counters[Count.REPORTS] == 100

@@ -63,6 +63,7 @@ class MeasuredDrop:
 
     flow: FlowKey | None
     metadata: HopMetadata
+    tracked: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +88,7 @@ def decode(payload: bytes, marking: Marking) -> DecodedReport:
     for one in packet.reports:
         truncated = _dropped_packet(one, marking) if one.dropped else _truncated_packet(one, marking)
         if one.dropped:
-            drops.append(MeasuredDrop(_flow(truncated) if truncated else None, _own(one)))
+            drops.append(MeasuredDrop(_flow(truncated) if truncated else None, _own(one), one.tracked))
         elif truncated is None:
             skipped += 1
         if truncated is not None and (measured := _measured(packet.group, one, truncated)) is not None:

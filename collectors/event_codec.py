@@ -58,6 +58,7 @@ class _Drop(msgspec.Struct, array_like=True, frozen=True):
     reason: int
     flow: FlowRow | None
     timestamp_ns: int | None
+    tracked: bool
 
 
 def encode_events(events: Sequence[Event]) -> bytes:
@@ -164,6 +165,7 @@ def _drop_out(drop: DropRecord) -> _Drop:
         drop.reason,
         None if drop.flow is None else flow_out(drop.flow),
         drop.timestamp_ns,
+        drop.tracked,
     )
 
 
@@ -179,4 +181,5 @@ def _drop_in(drop: _Drop) -> DropRecord:
         drop.reason,
         None if drop.flow is None else flow_in(drop.flow),
         drop.timestamp_ns,
+        drop.tracked,
     )

@@ -127,6 +127,7 @@ def drop_record(group: ReportGroup, drop: MeasuredDrop, received_ns: int) -> Dro
         reason=DropReason.UNKNOWN if said.drop_reason is None else said.drop_reason,
         flow=drop.flow,
         timestamp_ns=_time(said.ingress_timestamp),
+        tracked=drop.tracked,
     )
 
 

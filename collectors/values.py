@@ -79,7 +79,8 @@ class HopRecord:
 class DropRecord:
     """A packet that a switch dropped, by its own report; None for what the report does not say.
 
-    `reason` is a code of `dataplane.wire.drop_reasons`; `flow` is None where the packet was cut before its addresses.
+    `reason` is a code of `dataplane.wire.drop_reasons`; `flow` is None where the packet was cut before its addresses;
+    `tracked` says that telemetry was asked for this flow, so that its packets are counted elsewhere, too.
     """
 
     received_ns: int
@@ -92,6 +93,7 @@ class DropRecord:
     reason: int
     flow: FlowKey | None
     timestamp_ns: int | None = None
+    tracked: bool = False
 
 
 class DelaySource(StrEnum):

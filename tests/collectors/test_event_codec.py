@@ -24,7 +24,7 @@ SUBJECTS = st.builds(LinkKey, NAME, NAME) | FLOWS | st.builds(ReporterKey, NUMBE
 VALUE = st.floats(allow_nan=False)
 EVIDENCE = st.lists(st.builds(Evidence, NUMBER, NAME, VALUE), max_size=3).map(tuple)
 EVENTS = st.builds(Event, NUMBER, NAME, SUBJECTS, NAME, VALUE, VALUE, st.sampled_from(Phase), EVIDENCE)
-DROPS = st.builds(DropRecord, *[NUMBER] * 4, *[MAYBE] * 3, st.integers(0, 255), st.none() | FLOWS, MAYBE)
+DROPS = st.builds(DropRecord, *[NUMBER] * 4, *[MAYBE] * 3, st.integers(0, 255), st.none() | FLOWS, MAYBE, st.booleans())
 
 
 @given(st.lists(EVENTS, max_size=4))

@@ -190,7 +190,7 @@ def test_a_drop_report_is_a_drop_and_the_hops_before_it_are_records() -> None:
     bench = Bench()
     bench.receive([Reporter().dropped(long_way(), DropReason.QUEUE_FULL)])
     assert bench.drops == [
-        DropRecord(0, 13, 0, 13, 1, 2, queue_id=3, reason=9, flow=FLOW, timestamp_ns=14 * MICRO),
+        DropRecord(0, 13, 0, 13, 1, 2, queue_id=3, reason=9, flow=FLOW, timestamp_ns=14 * MICRO, tracked=True),
     ]
     assert [(record.node_id, record.hop_count) for record in bench.records] == [(11, None), (12, None)]
     assert bench.switches() is None

@@ -6,17 +6,18 @@ import asyncio
 import logging
 import signal
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from collectors.collector import Collector
 from collectors.events.rules import RuleSettings
 from collectors.events.service import EventService
 from collectors.feed import FeedServer, FeedSettings
 from collectors.history.settings import HistorySettings
+from collectors.metrics.settings import MetricsSettings
 from collectors.receiver import ReceiverSettings, ReportReceiver
 from collectors.settings import CollectorSettings
 from collectors.stopping import stop_on_signals
@@ -25,9 +26,6 @@ from dataplane.config import Strict, load
 from dataplane.errors import MillraceError
 from dataplane.fabric.topology import Topology
 from dataplane.fabric.topology_file import load_topology
-
-if TYPE_CHECKING:
-    from collectors.history.recorder import HistoryRecorder
 
 LOGGER = logging.getLogger("millrace.collector")
 
@@ -52,6 +50,9 @@ class CollectorProcessSettings(Strict, frozen=True):
 
     history: HistorySettings | None = None
     """What is written to files, and for how long; null: nothing."""
+
+    metrics: MetricsSettings | None = None
+    """Where Prometheus finds metrics; null: nowhere."""
 
 
 Reload = Callable[[], CollectorProcessSettings]
@@ -126,57 +127,79 @@ async def serve(
     reloading: Reloading | None = None,
     wall_ns: Callable[[], int] = time.time_ns,
 ) -> None:
-    """Collect until `stop` is set; raise CollectorError when port, feed's address or history cannot be had."""
+    """Collect until `stop` is set; raise CollectorError when a port, an address or a folder cannot be had."""
     collector = Collector(topology, clock, settings.collector)
     events = EventService(collector, settings.events)
     with ExitStack() as undo:
-        history = _history(settings, collector, topology, events, wall_ns)
-        if history is not None:
-            undo.callback(history.close)
         receiver = ReportReceiver(collector, settings.receiver, clock)
         undo.callback(receiver.close)
+        extras = _extras(settings, collector, events, topology, wall_ns, undo)
         feed = FeedServer(collector, settings.feed, events)
         undo.pop_all()
     await feed.start()
-    tasks = [asyncio.create_task(work) for work in _works(receiver, events, history, reloading)]
-    stopping = asyncio.create_task(stop.wait())
     try:
         if on_ready is not None:
-            on_ready(f"reports on UDP port {receiver.udp_port}, feed at {feed.address}")
-        await asyncio.wait((*tasks, stopping), return_when=asyncio.FIRST_COMPLETED)
+            where = [f"reports on UDP port {receiver.udp_port}", *map(str, extras), f"feed at {feed.address}"]
+            on_ready(", ".join(where))
+        works = [receiver.run(), events.run(), *(extra.run() for extra in extras)]
+        if reloading is not None:
+            works.append(reloading.run(events))
+        await _work_until(stop, works)
     finally:
-        for task in (*tasks, stopping):
-            task.cancel()
-        outcomes = await asyncio.gather(*tasks, stopping, return_exceptions=True)
         await feed.stop()
+
+
+async def _work_until(stop: asyncio.Event, works: Iterable[Coroutine[None, None, None]]) -> None:
+    """Do several things at the same time until `stop` is set or one of them fails; raise what that raised."""
+    tasks = [asyncio.create_task(work) for work in (*works, _wait(stop))]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        outcomes = await asyncio.gather(*tasks, return_exceptions=True)
     failed = next((outcome for outcome in outcomes if isinstance(outcome, Exception)), None)
     if failed is not None:
         raise failed
 
 
-def _works(
-    receiver: ReportReceiver, events: EventService, history: HistoryRecorder | None, reloading: Reloading | None
-) -> Iterator[Coroutine[None, None, None]]:
-    """Yield what the process does at the same time; none of it ends by itself."""
-    yield receiver.run()
-    yield events.run()
-    if history is not None:
-        yield history.run()
-    if reloading is not None:
-        yield reloading.run(events)
+async def _wait(stop: asyncio.Event) -> None:
+    await stop.wait()
 
 
-def _history(
+class _Service(Protocol):
+    """What some collectors do until they are cancelled; its text says where."""
+
+    async def run(self) -> None:
+        """Go on until cancelled."""
+        ...
+
+    def close(self) -> None:
+        """Give back what was taken, if it never ran."""
+        ...
+
+
+def _extras(  # noqa: PLR0917 - what a collector has
     settings: CollectorProcessSettings,
     collector: Collector,
-    topology: Topology,
     events: EventService,
+    topology: Topology,
     wall_ns: Callable[[], int],
-) -> HistoryRecorder | None:
-    if settings.history is None:
-        return None
-    from collectors.history.recorder import HistoryRecorder  # noqa: PLC0415 - only who keeps a history waits for Arrow
+    undo: ExitStack,
+) -> list[_Service]:
+    """Return what only some collectors do; `undo` closes it. Who does not want it does not load its libraries."""
+    extras: list[_Service] = []
+    if settings.history is not None:
+        from collectors.history.recorder import HistoryRecorder  # noqa: PLC0415
 
-    recorder = HistoryRecorder(collector, topology, settings.history, wall_ns, LOGGER.warning)
-    events.subscribe(recorder.add_events)
-    return recorder
+        history = HistoryRecorder(collector, topology, settings.history, wall_ns, LOGGER.warning)
+        events.subscribe(history.add_events)
+        extras.append(history)
+        undo.callback(history.close)
+    if settings.metrics is not None:
+        from collectors.metrics.service import MetricsService  # noqa: PLC0415
+
+        metrics = MetricsService(collector, topology, events, settings.metrics)
+        extras.append(metrics)
+        undo.callback(metrics.close)
+    return extras

@@ -56,6 +56,9 @@ class HistoryRecorder:
         self._events: list[Event] = []
         self._drops: list[DropRecord] = []
 
+    def __str__(self) -> str:
+        return f"history in {self._settings.folder}"
+
     def add_events(self, events: Iterable[Event]) -> None:
         """Take events, for the next rows."""
         self._events += events

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from types import TracebackType
 from typing import TypeVar
 
-from prometheus_client import CollectorRegistry, generate_latest, start_http_server
+from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from dataplane.errors import PortError
+from dataplane.metrics_server import MetricsServer
 from dataplane.nic.statistics import NicStatistics, QueueStatistics, ThreadStatistics
 
 _US_PER_S = 1_000_000
@@ -169,38 +169,12 @@ def metrics_text(*reads: Read) -> str:
     return generate_latest(_registry(reads)).decode()
 
 
-class MetricsServer:
-    """Serves the metrics of Nics at http://address:port/metrics until it is closed; raises PortError."""
-
-    def __init__(self, port: int, *reads: Read, address: str = "127.0.0.1") -> None:
-        try:
-            self._server, self._thread = start_http_server(port, address, _registry(reads))
-        except OSError as error:
-            raise PortError(f"metrics cannot be served at {address}:{port}: {error.strerror}") from error
-
-    @property
-    def port(self) -> int:
-        """Return the TCP port, also where 0 asked for any."""
-        return int(self._server.server_port)
-
-    def close(self) -> None:
-        """Stop serving."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
-
-    def __enter__(self) -> MetricsServer:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-
-def serve_metrics(port: int, *reads: Read) -> MetricsServer:
+def serve_metrics(port: int, *reads: Read, address: str = "127.0.0.1") -> MetricsServer:
     """Serve the metrics of Nics on this machine; `reads` are their `read_statistics`. Raises PortError."""
-    return MetricsServer(port, *reads)
+    try:
+        return MetricsServer(_registry(reads), address, port)
+    except OSError as error:
+        raise PortError(f"metrics cannot be served at {address}:{port}: {error.strerror}") from error
 
 
 def _registry(reads: Sequence[Read]) -> CollectorRegistry:

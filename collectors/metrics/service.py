@@ -1,0 +1,68 @@
+"""Metrics of a collector that runs: scraped by threads, read where the collector works."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from prometheus_client import CollectorRegistry, ProcessCollector
+
+from collectors.collector import Collector
+from collectors.errors import CollectorError
+from collectors.events.service import EventService
+from collectors.metrics.families import Reading, StateCollector
+from collectors.metrics.settings import MetricsSettings
+from dataplane.fabric.topology import Topology
+from dataplane.metrics_server import MetricsServer
+
+_PATIENCE_S: Final = 10.0
+"""How long a scrape waits for its turn; Prometheus gives up after as long."""
+
+
+class MetricsService:
+    """Serves a collector's metrics; construct it inside a running event loop, `run` until cancelled.
+
+    Raises CollectorError if the address cannot be had.
+    """
+
+    def __init__(
+        self, collector: Collector, topology: Topology, events: EventService, settings: MetricsSettings
+    ) -> None:
+        self._collector, self._events = collector, events
+        self._loop = asyncio.get_running_loop()
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(StateCollector(topology, self._scrape))
+        ProcessCollector(registry=registry)
+        try:
+            self._server = MetricsServer(registry, settings.address, settings.port)
+        except OSError as error:
+            where = f"{settings.address}:{settings.port}"
+            raise CollectorError(f"metrics cannot be served at {where}: {error.strerror}") from error
+
+    @property
+    def port(self) -> int:
+        """The TCP port, also where 0 asked for any."""
+        return self._server.port
+
+    def __str__(self) -> str:
+        return f"metrics on TCP port {self.port}"
+
+    async def run(self) -> None:
+        """Serve until cancelled."""
+        try:
+            await asyncio.Event().wait()
+        finally:
+            # A scrape may be waiting for the loop, so the loop must not wait for it.
+            await asyncio.to_thread(self.close)
+
+    def close(self) -> None:
+        """Stop serving; for a service that never ran."""
+        self._server.close()
+
+    def _scrape(self) -> Reading:
+        """Have the collector read in the loop's thread, which alone may touch it."""
+        return asyncio.run_coroutine_threadsafe(self._read(), self._loop).result(_PATIENCE_S)
+
+    async def _read(self) -> Reading:
+        rules = tuple(rule.name for rule in self._events.rules)
+        return Reading(self._collector.snapshot(), self._collector.status(), self._events.open_events(), rules)

@@ -1,0 +1,19 @@
+"""Where a collector's metrics are served."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from dataplane.config import Strict
+
+
+class MetricsSettings(Strict, frozen=True):
+    """Prometheus scrapes http://ADDRESS:PORT/metrics."""
+
+    address: str = "127.0.0.1"
+    """The local address; nothing authenticates, so loopback unless the network is trusted."""
+
+    port: Annotated[int, Meta(ge=0, le=65535)] = 9477
+    """The TCP port, 0 for a free one."""

@@ -84,6 +84,9 @@ class Beliefs:
         dead = self.known & (self._loss >= settings.dead_loss)
         if settings.dead_after_ns is not None:
             dead |= self._age_ns > settings.dead_after_ns
+        if settings.ignore_change:
+            little = np.abs(delay_ns - table.delay_ns) < settings.ignore_change * table.delay_ns
+            delay_ns = np.where(little, table.delay_ns, delay_ns)
         changed = (delay_ns != table.delay_ns) | (dead == table.alive)
         table.delay_ns[:] = delay_ns
         table.alive[:] = ~dead

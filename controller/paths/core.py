@@ -49,7 +49,6 @@ class PathServerCore:
         self._seen_ns: dict[FlowSpec, int] = {}
         self._assigned: dict[FlowSpec, Assigned] = {}
         self._moved_ns: dict[FlowSpec, int] = {}
-        self._wished: dict[FlowSpec, int] = {}
         self._snapshot: Snapshot | None = None
         self._check_flows()
         version = self._restore()
@@ -65,7 +64,9 @@ class PathServerCore:
         self._snapshot = snapshot
         self._discover(snapshot, now_ns)
         forgotten = self._forget(now_ns)
-        decisions = self._decide(snapshot, now_ns)
+        self._decider.observe(snapshot)
+        self._decider.place(self.current(snapshot, now_ns))
+        decisions = self._decider.step(now_ns)
         for decision in decisions:
             self._apply(decision)
         if not decisions and not forgotten:
@@ -75,16 +76,6 @@ class PathServerCore:
         self.routes = RouteSet(self.routes.version + 1, self._routes())
         self._save(decisions)
         return self.routes
-
-    def _decide(self, snapshot: Snapshot, now_ns: int) -> list[Decision]:
-        """Move the flows whose wish to move has lasted for `confirm_rounds`; off a dead path at once."""
-        self._decider.observe(snapshot)
-        self._decider.place(self.current(snapshot, now_ns))
-        wanted = self._decider.wishes(now_ns)
-        self._wished = {flow: self._wished.get(flow, 0) + 1 for flow in wanted}
-        rounds = self.settings.confirm_rounds
-        allowed = {flow for flow, dead in wanted.items() if dead or self._wished[flow] >= rounds}
-        return self._decider.decide(now_ns, allowed) if allowed else []
 
     def current(self, snapshot: Snapshot, now_ns: int) -> dict[FlowSpec, Assignment]:
         """Return every flow looked after with the path that it is on, as far as anybody can know."""
@@ -112,7 +103,7 @@ class PathServerCore:
         self._decider.place(current)
         verdict = self._decider.explain(flow, now_ns)
         if verdict.moves:
-            seen = f"{self._wished.get(flow, 0)} of the {self.settings.confirm_rounds} rounds that a move takes"
+            seen = f"{self._decider.rounds_wished(flow)} of the {self.settings.confirm_rounds} rounds that a move takes"
             verdict = replace(verdict, reason=f"{verdict.reason} (in {seen})")
         moves = [decision for decision in reversed(self.decisions) if decision.flow == flow][:_EXPLAINED_MOVES]
         return Explanation(flow, verdict.present, verdict.candidates, verdict.rate_bps, verdict.reason, tuple(moves))

@@ -1,10 +1,9 @@
-"""Which flows should move where: it follows from the newest snapshot, the flows' present paths and the settings alone.
+"""Which flows should move where, by the newest snapshot, the flows' present paths and the settings.
 
 A round moves the flow whose traffic gains most (gain times rate: one large flow that finds room relieves a link as much
 as many small ones), predicts what that does to the links, and looks again, up to the round's number of moves. What
 keeps it calm: margins (`controller.paths.decide`), a flow that moved is held down, and after any move the network
-settles first. Whoever remembers earlier rounds allows only those flows to move whose wish has lasted (`wishes`). Only a
-dead path is left at once.
+settles first, and a wish to move must last for some rounds. Only a dead path is left at once.
 
 Flows are not judged one by one. Where delay decides, the trees towards all destinations, repaired when links change,
 say what each flow could have at best; only flows that a change can concern are compared with that, only those that
@@ -14,6 +13,7 @@ candidates. Where bandwidth decides every free flow is judged.
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
@@ -34,7 +34,10 @@ from controller.paths.graph import Network, StateGraph
 from controller.paths.settings import DecideSettings, Mode
 from dataplane.native import pointer_to
 
-_NOTHING: Final = np.zeros(0, np.uint32)
+_SEARCHED_AT_A_TIME: Final = 16
+
+_Rank = tuple[bool, float, int]
+"""Not dead, benefit negated, row: the smallest moves first."""
 
 
 @dataclass(slots=True, eq=False)
@@ -71,6 +74,8 @@ class Decider:
         self.flows = FlowTable.of(network, {})
         self._weighing = Weighing(network.table)
         self._flags: npt.NDArray[np.uint8] = np.zeros(0, np.uint8)
+        self._wished: Longs = np.zeros(0, np.int64)
+        self._wishing_rows: Ids = np.zeros(0, np.uint32)
 
     def observe(self, snapshot: Snapshot) -> None:
         """Take a snapshot of all links."""
@@ -85,7 +90,10 @@ class Decider:
         current = {flow: assignment for flow, assignment in current.items() if len(assignment.path) > 1}
         moved = self.flows.follow(self.network, current)
         if moved is None:
+            wished = {self.flows.names[row]: self._wished[row] for row in self._wishing_rows.tolist()}
             self.place_all(FlowTable.of(self.network, current))
+            self._wished[:] = [wished.get(name, 0) for name in self.flows.names]
+            self._wishing_rows = np.flatnonzero(self._wished).astype(np.uint32)
         else:
             self._flag(moved)
 
@@ -93,38 +101,40 @@ class Decider:
         """Take a table of flows in place of the present one."""
         self.flows = flows
         self._flags = np.zeros(len(flows), np.uint8)
+        self._wished, self._wishing_rows = np.zeros(len(flows), np.int64), np.zeros(0, np.uint32)
         self._flag(np.arange(len(flows), dtype=np.uint32))
+
+    def step(self, now_ns: int) -> list[Decision]:
+        """Decide one round: those flows may move whose wish has lasted for `confirm_rounds`, off a dead path at once.
+
+        The flows stay where they are until they are placed anew.
+        """
+        this = self._round()
+        rows, dead = self._wishing(this, self._free(now_ns))
+        lasted = self._wished[rows] + 1
+        self._wished[self._wishing_rows] = 0
+        self._wished[rows] = lasted
+        self._wishing_rows = rows
+        return self._moves(this, rows[dead | (lasted >= self.settings.confirm_rounds)], now_ns)
+
+    def rounds_wished(self, flow: FlowSpec) -> int:
+        """Return for how many rounds up to the last one a flow has wanted to move."""
+        return int(self._wished[self.flows.names.index(flow)])
 
     def wishes(self, now_ns: int) -> dict[FlowSpec, bool]:
         """Return the flows that are free and should move, each judged as if it alone did; True: its path is dead."""
-        this = self._round()
-        rows = self._free(now_ns)
-        if self.settings.mode is Mode.LEAST_DELAY:
-            weights = self._weigh(this, rows)
-            wants = _wants(weights, self.settings)
-            chosen = zip(rows[wants].tolist(), weights.dead[wants].tolist(), strict=True)
-            return {self.flows.names[row]: dead for row, dead in chosen}
-        verdicts = (self._judge(this, row) for row in rows.tolist())
-        return {verdict.flow: not verdict.present.alive for verdict in verdicts if verdict.moves}
+        rows, dead = self._wishing(self._round(), self._free(now_ns))
+        return {self.flows.names[row]: lost for row, lost in zip(rows.tolist(), dead.tolist(), strict=True)}
 
     def decide(self, now_ns: int, allowed: Container[FlowSpec] | None = None) -> list[Decision]:
-        """Return this round's moves, at most `moves_per_round`, in the order in which they were found.
+        """Return a round's moves without regard to earlier rounds, in the order in which they were found.
 
-        Only flows that are `allowed` move; None allows all. The flows stay where they are until they are placed anew.
+        At most `moves_per_round`, and only of flows that are `allowed`; None allows all.
         """
-        this = self._round()
         rows = self._free(now_ns)
         if allowed is not None:
             rows = rows[[self.flows.names[row] in allowed for row in rows.tolist()]]
-        decisions: list[Decision] = []
-        while len(decisions) < self.settings.moves_per_round:
-            best = self._best(this, rows)
-            if best is None:
-                break
-            row, verdict = best
-            decisions.append(self._move(this, verdict, now_ns))
-            rows = rows[rows != row]
-        return decisions
+        return self._moves(self._round(), rows, now_ns)
 
     def explain(self, flow: FlowSpec, now_ns: int) -> Verdict:
         """Return what the decider thinks of one flow now, and what keeps it where it is; it must have been placed."""
@@ -182,15 +192,38 @@ class Decider:
         return held
 
     def _settling(self, now_ns: int) -> bool:
-        last_ns = int(self.flows.since_ns.max(initial=UNKNOWN))
+        last_ns = self.flows.last_move_ns
         return last_ns != UNKNOWN and now_ns - last_ns < self.settings.settle_ns
 
-    def _weigh(self, this: _Round, rows: Ids) -> Weights:
-        return self._weighing.weigh(this.columns(), self.trees.distance, self.flows.columns(), rows)
+    def _weigh(self, this: _Round, rows: Ids, *, searching: bool = True) -> Weights:
+        distance, flows = self.trees.distance, self.flows.columns()
+        return self._weighing.weigh(this.columns(), distance, flows, rows, searching=searching)
 
     def _judge(self, this: _Round, row: int) -> Verdict:
         rate_bps = int(self._weigh(this, np.array([row], np.uint32)).rate_bps[0])
         return judge(this.graph, self.flows.names[row], self.flows.path(row), rate_bps)
+
+    def _wishing(self, this: _Round, rows: Ids) -> tuple[Ids, Flags]:
+        """Return which of these flows should move, each as if it alone did, and whether its path is dead."""
+        if self.settings.mode is Mode.LEAST_DELAY:
+            weights = self._weigh(this, rows)
+            wants = _wants(weights, self.settings)
+            return rows[wants], weights.dead[wants]
+        verdicts = [self._judge(this, row) for row in rows.tolist()]
+        dead = np.array([not verdict.present.alive for verdict in verdicts], np.bool_)
+        wants = np.array([verdict.moves for verdict in verdicts], np.bool_)
+        return rows[wants], dead[wants]
+
+    def _moves(self, this: _Round, rows: Ids, now_ns: int) -> list[Decision]:
+        decisions: list[Decision] = []
+        while len(decisions) < self.settings.moves_per_round:
+            best = self._best(this, rows)
+            if best is None:
+                break
+            row, verdict = best
+            decisions.append(self._move(this, verdict, now_ns))
+            rows = rows[rows != row]
+        return decisions
 
     def _best(self, this: _Round, rows: Ids) -> tuple[int, Verdict] | None:
         """Return the flow that should move first, None if none should."""
@@ -201,14 +234,32 @@ class Decider:
         return max(((row, verdict) for row, verdict in judged if verdict.moves), key=_benefit, default=None)
 
     def _ranked(self, this: _Round, rows: Ids) -> Iterator[int]:
-        """Yield the rows of the flows that want to move, in the order of `_benefit`, the first in the table on ties."""
-        weights = self._weigh(this, rows)
+        """Yield the rows of the flows that want to move, in the order of `_benefit`, the first in the table on ties.
+
+        All are ranked by what they could gain if there were room everywhere; what they do gain is searched for in that
+        order, and no further than is asked for.
+        """
+        hopes = self._rank(rows, self._weigh(this, rows, searching=False))
+        found: list[_Rank] = []
+        for start in range(0, len(hopes), _SEARCHED_AT_A_TIME):
+            while found and found[0] <= hopes[start]:
+                yield heapq.heappop(found)[2]
+            some = np.array([row for _, _, row in hopes[start : start + _SEARCHED_AT_A_TIME]], np.uint32)
+            for rank in self._rank(some, self._weigh(this, some)):
+                heapq.heappush(found, rank)
+        while found:
+            yield heapq.heappop(found)[2]
+
+    def _rank(self, rows: Ids, weights: Weights) -> list[_Rank]:
+        """Return the flows that should move by these weights, best first."""
         wants = _wants(weights, self.settings)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            gain = np.where(weights.dead, DEAD_GAIN, (weights.present_ns - weights.best_ns) / weights.present_ns)
-        benefit = gain * np.maximum(weights.rate_bps, 1)
-        order = np.lexsort((rows[wants], -benefit[wants], ~weights.dead[wants]))
-        yield from rows[wants][order].tolist()
+        present_ns, dead = weights.present_ns[wants], weights.dead[wants]
+        gain_ns = present_ns - weights.best_ns[wants]
+        gain = np.where(dead, DEAD_GAIN, gain_ns / np.maximum(present_ns, 1))
+        benefit = gain * np.maximum(weights.rate_bps[wants], 1)
+        order = np.lexsort((rows[wants], -benefit, ~dead))
+        columns = (column[order].tolist() for column in (~dead, -benefit, rows[wants]))
+        return list(zip(*columns, strict=True))
 
     def _move(self, this: _Round, verdict: Verdict, now_ns: int) -> Decision:
         old, new = verdict.present.switches, verdict.best.switches

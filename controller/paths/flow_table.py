@@ -36,6 +36,7 @@ class FlowTable:
         self.destination = table.head[pool[np.cumsum(hops, dtype=np.int64) - 1]]
         self.rate_bps: Longs = np.full(len(hops), UNKNOWN, np.int64)
         self.since_ns: Longs = np.full(len(hops), UNKNOWN, np.int64)
+        self.last_move_ns = UNKNOWN
         self.crossing: Longs = np.bincount(pool, minlength=len(table.links))
         self._between = _Groups(self._pairs(self.destination, source), np.arange(len(hops), dtype=np.uint32))
         self._lay_out(pool)
@@ -136,6 +137,7 @@ class FlowTable:
     def _note(self, current: Mapping[FlowSpec, Assignment]) -> None:
         ordered = [current[name] for name in self.names]
         self.since_ns[:] = [UNKNOWN if found.since_ns is None else found.since_ns for found in ordered]
+        self.last_move_ns = int(self.since_ns.max(initial=UNKNOWN))
         self.rate_bps[:] = [UNKNOWN if found.rate_bps is None else found.rate_bps for found in ordered]
 
 

@@ -50,6 +50,8 @@ class DecideSettings(Strict, frozen=True):
     """Shortest paths (by configured delay) that are compared for each flow, beside the best measured one."""
     stale_after_ns: DurationNs = 1_000_000_000
     """Telemetry of a link older than this is not believed: the link counts as empty, with its configured delay."""
+    ignore_change: Annotated[float, msgspec.Meta(ge=0.0, le=0.5)] = 0.0
+    """A link's delay counts as it did while it has changed by less than this share; it spares large fabrics work."""
     dead_loss: Share = 0.9
     """A link that loses this share of its frames is dead."""
     dead_after_ns: DurationNs | None = None

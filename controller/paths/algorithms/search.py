@@ -24,12 +24,14 @@ class FoundPath:
 
 
 class PathSearch:
-    """Finds single paths; it keeps neither costs nor widths, and no two threads may use one at a time."""
+    """Finds single paths; no two threads may use one at a time."""
 
     def __init__(self, table: LinkTable) -> None:
         self.table = table
         self._graph, self._workspace = graph_of(table), Workspace.of(table)
         self._way = np.zeros(len(table.switches), np.uint32)
+        self._costs: Costs | None = None
+        self._links = LinkColumns()
 
     def distances(self, costs: Costs, dst: int) -> Costs:
         """Return the least cost from every switch to a destination, UNREACHABLE where no path leads there."""
@@ -42,9 +44,12 @@ class PathSearch:
 
         `estimate` is, for each switch, at most its cost to the destination, as `distances` under costs nowhere higher.
         """
-        guess = None if estimate is None else pointer_to(estimate)
-        links, scratch = LinkColumns(cost=pointer_to(costs)), self._workspace.scratch
-        cost = compiled(find_path)(self._graph, links, scratch, src, dst, 0, guess, pointer_to(self._way))
+        if costs is not self._costs:
+            self._links, self._costs = LinkColumns(cost=pointer_to(costs)), costs
+        guess = None if estimate is None else estimate.ctypes.data
+        cost = compiled(find_path)(
+            self._graph, self._links, self._workspace.scratch, src, dst, 0, guess, self._way.ctypes.data
+        )
         return None if cost == UNREACHABLE else FoundPath(self._rows(src, dst), cost)
 
     def widths(self, width_bps: Longs, usable: Flags, src: int) -> Longs:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from controller.paths.algorithms.costs import FORBIDDEN, HOP_BITS, UNREACHABLE
 from controller.paths.algorithms.search_kernels import find_path, has_room, step_cost
 from controller.paths.algorithms.structures import FlowColumns, Graph, LinkColumns, Scratch, Weighed
-from dataplane.native import Array, array_at, as_u64, i64, kernel, offset, u8, u32, u64
+from dataplane.native import Array, array_at, as_u64, i64, kernel, offset, stack_array, u8, u32, u64
 
 SHARE_BITS = 20
 _HALF = SHARE_BITS // 2
@@ -59,11 +59,15 @@ def weigh(  # noqa: PLR0917 - kernels have no keywords
     count: u64,
     distances: Array[u64],
     way: Array[u32],
+    searching: bool,
     weighed: Weighed,
 ) -> None:
     """Find for each flow what its path costs it and what the best path with room for it does.
 
-    Of a flow whose path is dead only that is told, and what the best live path costs, room or not.
+    Without `searching` the best one need not have room: what it costs is at most what it would with room.
+
+    Of a flow whose path is dead only that is told, and what the best live path costs, room or not. Where no path at all
+    is better than the flow's own, the best one need not have room either.
     """
     for number in range(count):
         row: u32 = rows[number]
@@ -83,16 +87,73 @@ def weigh(  # noqa: PLR0917 - kernels have no keywords
             step: u64 = step_cost(links, path[hop])
             dead = dead or step == FORBIDDEN
             present += step
+        destination: u32 = flows.destination[row]
         best: u64 = distance[source]
-        if not dead and (eased or not fits_along_tree(graph, links, source, flows.destination[row], rate, distance)):
-            estimate = array_at(u64, 0) if eased else distance
-            best = find_path(graph, links, scratch, source, flows.destination[row], rate, estimate, way)
+        if eased and not dead:
+            best = least_when_eased(graph, links, path, hops, source, destination, distances)
+            if searching and best < present:
+                best = find_path(graph, links, scratch, source, destination, rate, array_at(u64, 0), way)
+        elif searching and not dead and not fits_along_tree(graph, links, source, destination, rate, distance):
+            best = find_path(graph, links, scratch, source, destination, rate, distance, way)
         for hop in range(hops):
             links.own[path[hop]] = 0
         weighed.present[number] = present
         weighed.best[number] = best
         weighed.rate[number] = rate
         weighed.dead[number] = 1 if dead else 0
+
+
+@kernel
+def least_when_eased(  # noqa: PLR0917 - kernels have no keywords
+    graph: Graph,
+    links: LinkColumns,
+    path: Array[u32],
+    hops: u32,
+    source: u32,
+    destination: u32,
+    distances: Array[u64],
+) -> u64:
+    """Return the least cost, room or not, when the relieved links of a flow's own path cost it less than others.
+
+    A path consists of shortest paths between such links, and those are known: no search is needed. With more than
+    `_MOST_EASED` of them 0 is returned.
+    """
+    reached = stack_array(u64, 16)
+    eased = stack_array(u32, 16)
+    count: u64 = 0
+    for hop in range(hops):
+        if links.relieved[path[hop]] != 0:
+            if count == _MOST_EASED:
+                return 0
+            eased[count] = path[hop]
+            reached[count] = UNREACHABLE
+            count += 1
+    least: u64 = between(graph, distances, source, destination)
+    for _ in range(count):
+        for at in range(count):
+            link: u32 = eased[at]
+            before: u64 = between(graph, distances, source, graph.tail[link])
+            for other in range(count):
+                if other != at and reached[other] != UNREACHABLE:
+                    gap: u64 = between(graph, distances, graph.head[eased[other]], graph.tail[link])
+                    if gap != UNREACHABLE:
+                        before = min(before, reached[other] + gap)
+            if before != UNREACHABLE:
+                reached[at] = min(reached[at], before + links.relieved_cost[link])
+    for at in range(count):
+        rest: u64 = between(graph, distances, graph.head[eased[at]], destination)
+        if reached[at] != UNREACHABLE and rest != UNREACHABLE:
+            least = min(least, reached[at] + rest)
+    return least
+
+
+_MOST_EASED = 16
+
+
+@kernel(inline=True)
+def between(graph: Graph, distances: Array[u64], source: u32, destination: u32) -> u64:
+    """Return the least cost between two switches."""
+    return distances[as_u64(destination) * as_u64(graph.switches) + as_u64(source)]
 
 
 @kernel(inline=True)

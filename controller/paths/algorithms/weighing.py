@@ -64,8 +64,13 @@ class Weighing:
             pointer_to(flags),
         )
 
-    def weigh(self, links: LinkColumns, distances: Costs, flows: FlowColumns, rows: Ids) -> Weights:
-        """Weigh some flows; `distances` are those of trees under the same costs."""
+    def weigh(
+        self, links: LinkColumns, distances: Costs, flows: FlowColumns, rows: Ids, *, searching: bool = True
+    ) -> Weights:
+        """Weigh some flows; `distances` are those of trees under the same costs.
+
+        Without `searching` the best path is that of a network with room everywhere: a bound, and quickly found.
+        """
         size = len(rows)
         present, best = np.empty(size, np.uint64), np.empty(size, np.uint64)
         rate, dead = np.empty(size, np.int64), np.empty(size, np.uint8)
@@ -79,6 +84,7 @@ class Weighing:
             size,
             pointer_to(distances.reshape(-1)),
             pointer_to(self._way),
+            searching,
             Weighed(present=pointer_to(present), best=pointer_to(best), rate=pointer_to(rate), dead=pointer_to(dead)),
         )
         return Weights(_delay_ns(present), _delay_ns(best), best != UNREACHABLE, rate, dead.astype(np.bool_))

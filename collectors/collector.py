@@ -40,6 +40,8 @@ class Collector:
         self._counters = Counters()
         self._bulk: BulkCore | None = None
         self._accounting: Accounting
+        # Stamps of clocks that nobody synchronises are the reference's, hop by hop.
+        self._in_bulk = topology.synchronised_clocks
         if settings.core is Core.NATIVE:
             self._bulk = BulkCore(topology, settings, self._marking, self._report_udp_port, self._counters)
             self._accounting, store = self._bulk.accounting, self._bulk.store
@@ -71,6 +73,7 @@ class Collector:
             self._refuse(error, source)
             return
         now_ns = self._clock.now_ns()
+        self._state.tick(now_ns, self._accounting.states)
         if self._accounting.observe(decoded.group, now_ns) in (Arrival.REPEATED, Arrival.TOO_OLD):
             self._counters[Count.REPEATED] += 1
             return
@@ -85,10 +88,11 @@ class Collector:
 
         While somebody subscribes, so many reports as the settings allow are taken one by one, which makes records.
         """
+        self._state.tick(self._clock.now_ns(), self._accounting.states)
         done, count = 0, len(lengths)
         alone = self._allowance.take(count) if self._sinks else 0
         while done < count:
-            if self._bulk is not None and done >= alone:
+            if self._bulk is not None and self._in_bulk and done >= alone:
                 begun = done
                 done = self._bulk.take(rows, lengths, done, self._clock.now_ns(), careful=self._state.has_split_flows)
                 if self._sinks:
@@ -109,6 +113,7 @@ class Collector:
 
     def snapshot(self) -> Snapshot:
         """Return the network's state now."""
+        self._state.tick(self._clock.now_ns(), self._accounting.states)
         return self._state.snapshot(self._accounting.states())
 
     def status(self) -> CollectorStatus:
@@ -141,6 +146,7 @@ class Collector:
         self._counters[Count.ABOUT_REPORTS] += len(decoded.drops) - len(drops)
         self._counters[Count.PACKET_DROPPED] += len(drops)
         records = tuple(drop_record(decoded.group, drop, now_ns) for drop in drops)
+        self._state.drop(records)
         for sink in self._drop_sinks if records else ():
             sink(records)
 

@@ -13,14 +13,14 @@ from itertools import pairwise
 
 from collectors.counters import Count, Counters
 from collectors.pending import PendingPacket, PendingPackets
-from collectors.samples import LinkSample, Sampler
+from collectors.samples import Fate, LinkSample, Sampler
 from collectors.settings import StateSettings
 from collectors.values import FlowKey, HopRecord, RecordKind
 from dataplane.fabric.topology import Topology
 
 
 class PostcardStitcher:
-    """Joins hops by adjacency; appends samples to `samples`, returns the hops of a path once they are all there."""
+    """Joins hops by adjacency; appends samples and fates, returns the hops of a path once they are all there."""
 
     def __init__(self, topology: Topology, sampler: Sampler, settings: StateSettings, counters: Counters) -> None:
         self._topology = topology
@@ -32,7 +32,7 @@ class PostcardStitcher:
         )
         self._flows: OrderedDict[FlowKey, dict[int, HopRecord]] = OrderedDict()
 
-    def take(self, part: list[HopRecord], samples: list[LinkSample]) -> list[HopRecord] | None:
+    def take(self, part: list[HopRecord], samples: list[LinkSample], fates: list[Fate]) -> list[HopRecord] | None:
         """Take successive hops of one report; return a whole path, in travelling order, if they complete one."""
         packet = self._packet_of(part)
         for hop, following in pairwise(part):
@@ -46,7 +46,8 @@ class PostcardStitcher:
         path = self._walk(packet.hops)
         if path is not None:
             self._pending.finish((part[0].flow, part[0].packet_id))
-        self._give_up(samples)
+            fates += self._sampler.fates(path)
+        self._give_up(samples, fates)
         if part[0].kind in (RecordKind.MX, RecordKind.XD):
             return self._of_flow(part[0]) if path is None else path
         return path
@@ -74,9 +75,10 @@ class PostcardStitcher:
             packet.waiting.add(last.node_id)
             _add(samples, self._sampler.figures(last))
 
-    def _give_up(self, samples: list[LinkSample]) -> None:
+    def _give_up(self, samples: list[LinkSample], fates: list[Fate]) -> None:
         for packet in self._pending.overdue():
             self._counters[Count.INCOMPLETE_PACKETS] += 1
+            fates += self._sampler.fates(list(packet.hops.values()))
             for node_id in packet.waiting:
                 _add(samples, self._sampler.delay(packet.hops[node_id], None))
 

@@ -1,19 +1,23 @@
 """What one hop of a packet says of the directed link that it left by.
 
 A link's delay runs from arrival at its tail switch to arrival at its head. Where clocks are synchronised and both ends
-stamped the packet it is the difference of the stamps; otherwise the tail's hop latency plus the configured propagation.
-A link to a host has no stamp at its head: always the latter.
+stamped the packet it is the difference of the stamps. Where they are not, it is the tail's hop latency, by one clock,
+plus the packet's flight: by stamps of two clocks with an estimated correction, else the configured propagation. A link
+to a host has no stamp at its head: always the last.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from itertools import zip_longest
+from typing import Final
 
+from collectors.clocks.values import LinkCorrection
 from collectors.counters import Count, Counters
 from collectors.settings import StateSettings
-from collectors.values import DelaySource, HopRecord
+from collectors.values import DelaySource, HopRecord, RecordKind
 from dataplane.fabric.topology import DirectedLink, Endpoint, LinkKey, Topology
 
 
@@ -21,9 +25,8 @@ from dataplane.fabric.topology import DirectedLink, Endpoint, LinkKey, Topology
 class LinkSample:
     """What one packet says of one directed link; `node_time_ns` is by the clock of the tail switch, `node_id`.
 
-    None for what the packet does not say; `delay_ns` and `source` are None together. Where the next switch spoke of the
-    packet, too, `head_id` names it, and `left_ns` and `arrived_ns` are the ingress stamps of tail and head, each by its
-    own clock, as they came.
+    None for what the packet does not say; `delay_ns` and `source` are None together. `left_ns` and `arrived_ns` are the
+    egress stamp of the tail and the ingress stamp of the head, each by its own clock, where nothing synchronises those.
     """
 
     link: LinkKey
@@ -35,9 +38,34 @@ class LinkSample:
     queue_occupancy_frames: int | None
     tx_bytes_per_window: int | None
     buffer_occupancy_frames: int | None = None
-    head_id: int | None = None
     left_ns: int | None = None
     arrived_ns: int | None = None
+
+
+class Outcome(Enum):
+    """What became of one packet on one link, as far as reports of one hop each tell it."""
+
+    PASSED = "passed"
+    """Both ends reported it."""
+
+    MISSING = "missing"
+    """The tail reported it and the head did not."""
+
+    UNANNOUNCED = "unannounced"
+    """The head reported it and the tail did not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """One packet on one link; `at_ns` is when the packet was first heard of."""
+
+    link: LinkKey
+    outcome: Outcome
+    at_ns: int
+
+
+COUNTED_KINDS: Final = frozenset({RecordKind.HOP_BY_HOP, RecordKind.MX})
+"""Where each hop reports each packet; nodes that report by themselves (XD) choose what to report."""
 
 
 class Sampler:
@@ -47,6 +75,8 @@ class Sampler:
         self._topology = topology
         self._settings = settings
         self._counters = counters
+        self.corrections: Mapping[LinkKey, LinkCorrection] = {}
+        """What corrects the difference of two clocks' stamps, by directed link."""
 
     def sample(self, hop: HopRecord, following: HopRecord | None) -> LinkSample | None:
         """Return all that a hop says of its egress link, given the next hop or that none will be known."""
@@ -77,9 +107,27 @@ class Sampler:
             total_ns += delay[0]
         return total_ns
 
+    def fates(self, hops: Sequence[HopRecord]) -> list[Fate]:
+        """Return what one packet's hops, in any order, say of the links between switches."""
+        if any(hop.kind not in COUNTED_KINDS for hop in hops):
+            return []
+        heard = {hop.node_id for hop in hops}
+        at_ns = min(hop.received_ns for hop in hops)
+        found: list[Fate] = []
+        for hop in hops:
+            left_by, came_by = self.egress_link(hop, None, count=False), self.ingress_link(hop)
+            head = self._topology.switch.get(left_by.head.node) if left_by else None
+            if left_by is not None and head is not None:
+                outcome = Outcome.PASSED if head.node_id in heard else Outcome.MISSING
+                found.append(Fate(left_by.key, outcome, at_ns))
+            tail = self._topology.switch.get(came_by.head.node) if came_by else None
+            if came_by is not None and tail is not None and tail.node_id not in heard:
+                found.append(Fate(LinkKey(tail.name, came_by.tail.node), Outcome.UNANNOUNCED, at_ns))
+        return found
+
     def expects_stamp(self, hop: HopRecord) -> bool:
         """Return whether the next hop's ingress stamp would tell the delay of this hop's egress link."""
-        if not self._topology.synchronised_clocks or hop.ingress_timestamp_ns is None or hop.hop_count is not None:
+        if hop.ingress_timestamp_ns is None or hop.hop_count is not None:
             return False
         link = self.egress_link(hop, None, count=False)
         return link is not None and link.head.node in self._topology.switch
@@ -132,9 +180,7 @@ class Sampler:
             hop.queue_occupancy_frames if figures else None,
             hop.tx_bytes_per_window if figures else None,
             hop.buffer_occupancy_frames if figures else None,
-            None if following is None else following.node_id,
-            None if following is None else hop.ingress_timestamp_ns,
-            None if following is None else following.ingress_timestamp_ns,
+            *(self._flight(hop, following, link) or (None, None)),
         )
 
     def _delay(
@@ -146,7 +192,34 @@ class Sampler:
                 return by_stamps, DelaySource.STAMPS
         if hop.hop_latency_ns is None:
             return None
+        flight_ns = self._corrected_flight(hop, following, link, count=count)
+        if flight_ns is not None:
+            return hop.hop_latency_ns + flight_ns, DelaySource.CORRECTED_STAMPS
         return hop.hop_latency_ns + link.delay_ns, DelaySource.HOP_LATENCY
+
+    def _flight(self, hop: HopRecord, following: HopRecord | None, link: DirectedLink) -> tuple[int, int] | None:
+        """Return the stamps between which the packet was on the cable, of two clocks that nothing synchronises."""
+        if following is None or self._topology.synchronised_clocks:
+            return None
+        left_ns, arrived_ns = hop.egress_timestamp_ns, following.ingress_timestamp_ns
+        if left_ns is None and hop.ingress_timestamp_ns is not None and hop.hop_latency_ns is not None:
+            left_ns = hop.ingress_timestamp_ns + hop.hop_latency_ns
+        head = self._topology.switch_by_id.get(following.node_id)
+        if left_ns is None or arrived_ns is None or head is None or head.name != link.head.node:
+            return None
+        return left_ns, arrived_ns
+
+    def _corrected_flight(
+        self, hop: HopRecord, following: HopRecord | None, link: DirectedLink, *, count: bool
+    ) -> int | None:
+        stamps, correction = self._flight(hop, following, link), self.corrections.get(link.key)
+        if stamps is None or correction is None:
+            return None
+        flight_ns = correction.corrected(stamps[1] - stamps[0], stamps[0])
+        if not -correction.uncertainty_ns <= flight_ns <= self._settings.longest_link_delay_ns:
+            self._counters[Count.IMPLAUSIBLE_STAMPS] += count
+            return None
+        return max(flight_ns, 0)
 
     def _delay_by_stamps(self, hop: HopRecord, following: HopRecord, link: DirectedLink, *, count: bool) -> int | None:
         left, arrived = hop.ingress_timestamp_ns, following.ingress_timestamp_ns

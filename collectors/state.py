@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 
+from collectors.clocks.estimator import ClockEstimator
+from collectors.clocks.flights import Flights
+from collectors.clocks.values import StampDifference
 from collectors.counters import Counters
+from collectors.loss import LinkLoss, LossMeter
 from collectors.settings import StateSettings
 from collectors.stitch import Stitcher
 from collectors.store import PlainStore, SeenFlow, Store
-from collectors.values import DelaySource, FlowKey, HopRecord, LinkState, PathState, ReporterState, Snapshot
+from collectors.values import DelaySource, DropRecord, FlowKey, HopRecord, LinkState, PathState, ReporterState, Snapshot
 from collectors.window import WindowFigures
 from dataplane.clock import Clock
 from dataplane.fabric.topology import DirectedLink, LinkKey, Topology
@@ -31,6 +36,14 @@ class NetworkStateBuilder:
         counters = Counters() if counters is None else counters
         self._stitcher = Stitcher(topology, self._settings, counters)
         self._store: Store = PlainStore(self._settings, counters) if store is None else store
+        self._flights = Flights()
+        self._clocks = ClockEstimator(topology, self._settings.clocks)
+        self._losses = LossMeter(
+            topology,
+            window_ns=self._settings.window_ns,
+            wait_ns=self._settings.longest_wait_ns,
+            sample_every=self._settings.sample_every,
+        )
 
     @property
     def store(self) -> Store:
@@ -47,8 +60,26 @@ class NetworkStateBuilder:
         stitched = self._stitcher.stitch(records)
         for sample in stitched.samples:
             self._store.take_sample(sample)
+            if sample.left_ns is not None and sample.arrived_ns is not None:
+                flight_ns = sample.arrived_ns - sample.left_ns
+                self._flights.add(StampDifference(sample.link, sample.left_ns, flight_ns, sample.received_ns, 1))
         for path in stitched.paths:
             self._store.take_path(path)
+        for fate in stitched.fates:
+            self._losses.count(fate)
+
+    def drop(self, drops: Sequence[DropRecord]) -> None:
+        """Take packets that switches say they dropped."""
+        for drop in drops:
+            self._losses.dropped(drop)
+
+    def tick(self, now_ns: int, reporters: Callable[[], Mapping[tuple[int, int], ReporterState]]) -> None:
+        """Bring clocks and accounts of reports up to date, at their interval; call it often."""
+        if not self._clocks.is_due(now_ns):
+            return
+        if self._losses.counts_packets:
+            self._losses.take_reporters(reporters().values(), now_ns)
+        self._stitcher.correct(self._clocks.update(now_ns, self._flights.take()))
 
     def count(self, flow: FlowKey, ip_bytes: int) -> None:
         """Take note of one measured packet of a flow, once per packet: what the flow's rate is estimated from."""
@@ -59,16 +90,15 @@ class NetworkStateBuilder:
         now_ns = self._clock.now_ns()
         links = {key: self._link(link, now_ns) for key, link in self._topology.directed_links.items()}
         paths = {seen.flow: self._path(seen, links, now_ns) for seen in self._store.flows(now_ns)}
-        return Snapshot(now_ns, links, paths, dict(reporters or {}))
+        return Snapshot(now_ns, links, paths, dict(reporters or {}), self._clocks.states())
 
     def _link(self, link: DirectedLink, now_ns: int) -> LinkState:
         figures = self._store.link(link.key)
-        if figures is None:
-            return _nominal(link, None)
-        age_ns = max(now_ns - figures.newest_ns, 0)
-        if age_ns > self._settings.stale_after_ns:
-            return _nominal(link, age_ns)
-        return self._measured(link, figures, age_ns)
+        age_ns = None if figures is None else max(now_ns - figures.newest_ns, 0)
+        if figures is None or age_ns is None or age_ns > self._settings.stale_after_ns:
+            return _nominal(link, age_ns, self._losses.loss(link.key, now_ns, 0))
+        loss = self._losses.loss(link.key, now_ns, figures.samples)
+        return self._measured(link, figures, age_ns, loss)
 
     def _path(self, seen: SeenFlow, links: Mapping[LinkKey, LinkState], now_ns: int) -> PathState:
         """Add up the path's links; a path of one switch between two unknown hosts has none, and no delay or limit."""
@@ -90,10 +120,19 @@ class NetworkStateBuilder:
             rate_bps=seen.rate_bps,
             delay_p50_ns=p50,
             delay_p99_ns=p99,
+            loss=self._path_loss(states),
             samples=figures.samples if fresh else 0,
         )
 
-    def _measured(self, link: DirectedLink, figures: WindowFigures, age_ns: int) -> LinkState:
+    def _path_loss(self, states: Sequence[LinkState]) -> float | None:
+        """Return the loss over a path's links; None where that of a link between switches, or of all, is unknown."""
+        known = [state.loss for state in states if state.loss is not None]
+        inner = [state for state in states if {state.link.src, state.link.dst} <= self._topology.switch.keys()]
+        if not known or any(state.loss is None for state in inner):
+            return None
+        return 1.0 - math.prod(1.0 - loss for loss in known)
+
+    def _measured(self, link: DirectedLink, figures: WindowFigures, age_ns: int, loss: LinkLoss | None) -> LinkState:
         bits = 8 * (figures.tx_bytes_per_window or 0)
         used_bps = min(bits * 1_000_000_000 // self._settings.tx_window_ns, link.rate_bps)
         return LinkState(
@@ -105,16 +144,20 @@ class NetworkStateBuilder:
             queue_occupancy_frames=figures.queue_occupancy_frames or 0.0,
             utilisation=used_bps / link.rate_bps,
             available_bps=link.rate_bps - used_bps,
-            loss=None,
+            loss=None if loss is None else loss.share,
             age_ns=age_ns,
             samples=figures.samples,
             source=figures.source,
             delay_ewma_ns=figures.delay_ewma_ns,
             delay_max_ns=figures.delay_max_ns,
+            delay_uncertainty_ns=(
+                self._clocks.uncertainty_ns(link.key) if figures.source is DelaySource.CORRECTED_STAMPS else None
+            ),
+            loss_source=None if loss is None else loss.source,
         )
 
 
-def _nominal(link: DirectedLink, age_ns: int | None) -> LinkState:
+def _nominal(link: DirectedLink, age_ns: int | None, loss: LinkLoss | None) -> LinkState:
     return LinkState(
         link=link.key,
         rate_bps=link.rate_bps,
@@ -124,8 +167,9 @@ def _nominal(link: DirectedLink, age_ns: int | None) -> LinkState:
         queue_occupancy_frames=0.0,
         utilisation=0.0,
         available_bps=link.rate_bps,
-        loss=None,
+        loss=None if loss is None else loss.share,
         age_ns=age_ns,
         samples=0,
         source=DelaySource.NOMINAL,
+        loss_source=None if loss is None else loss.source,
     )

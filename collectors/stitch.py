@@ -7,14 +7,15 @@ by adjacency (`postcards`). A congested queue's report tells of the queue alone.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from collectors.clocks.values import LinkCorrection
 from collectors.counters import Count, Counters
 from collectors.pending import PendingPackets
 from collectors.postcards import PostcardStitcher
-from collectors.samples import LinkSample, Sampler
+from collectors.samples import Fate, LinkSample, Sampler
 from collectors.settings import StateSettings
 from collectors.values import FlowKey, HopRecord, RecordKind
 from dataplane.fabric.topology import LinkKey, Topology
@@ -43,6 +44,7 @@ class Stitched:
 
     samples: list[LinkSample]
     paths: list[SeenPath]
+    fates: list[Fate]
 
 
 class Stitcher:
@@ -64,9 +66,13 @@ class Stitcher:
         """Whether there are flows whose stacks come in parts: a switch on the way has reported what it found."""
         return bool(self._split_flows)
 
+    def correct(self, corrections: Mapping[LinkKey, LinkCorrection]) -> None:
+        """Take what corrects the differences of two clocks' stamps from now on."""
+        self._sampler.corrections = corrections
+
     def stitch(self, records: Sequence[HopRecord]) -> Stitched:
         """Return samples and paths; single hops wait, bounded in number and time, for their packet's others."""
-        out = Stitched([], [])
+        out = Stitched([], [], [])
         for hops in _reports(records):
             match hops[0].kind:
                 case RecordKind.STACK:
@@ -93,7 +99,7 @@ class Stitcher:
             self._path(hops, out)
 
     def _take_part(self, hops: list[HopRecord], out: Stitched) -> None:
-        path = self._postcards.take(hops, out.samples)
+        path = self._postcards.take(hops, out.samples, out.fates)
         if path is not None:
             self._path(path, out)
 
@@ -129,11 +135,13 @@ class Stitcher:
         count = next((hop.hop_count for hop in hops.values() if hop.hop_count is not None), None)
         if count is not None and all(index in hops for index in range(count)):
             self._path([hops[index] for index in range(count)], out)
+            out.fates.extend(self._sampler.fates(list(hops.values())))
             self._pending.finish(key)
 
     def _give_up(self, out: Stitched) -> None:
         for packet in self._pending.overdue():
             self._counters[Count.INCOMPLETE_PACKETS] += 1
+            out.fates.extend(self._sampler.fates(list(packet.hops.values())))
             for index in packet.waiting:
                 _append(out, self._sampler.delay(packet.hops[index], None))
 

@@ -13,8 +13,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from collectors.clocks.settings import ClockSettings
 from collectors.clocks.values import StampDifference
+from collectors.settings import ClockSettings
 
 _SECOND = 1_000_000_000
 

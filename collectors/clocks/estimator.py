@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 
 from collectors.clocks.cable import Cable, Offset
 from collectors.clocks.network import Edge, NodeReading, solve
-from collectors.clocks.settings import ClockSettings
 from collectors.clocks.values import LinkCorrection, StampDifference
+from collectors.settings import ClockSettings
 from collectors.values import ClockState
 from dataplane.fabric.topology import LinkKey, Topology
 
@@ -15,13 +15,16 @@ _SECOND = 1_000_000_000
 
 
 class ClockEstimator:
-    """Memory is bounded by the topology. Clocks are only read against each other: no offset to true time is known."""
+    """Memory is bounded by the topology. Clocks are only read against each other: no offset to true time is known.
+
+    Where the topology says that clocks are synchronised, nothing is estimated.
+    """
 
     def __init__(self, topology: Topology, settings: ClockSettings | None = None) -> None:
         self._settings = settings or ClockSettings()
         self._ids = {node.name: node.node_id for node in topology.switches}
         self._cables: dict[LinkKey, Cable] = {}
-        for link in topology.links:
+        for link in () if topology.synchronised_clocks else topology.links:
             if link.a.node in self._ids and link.b.node in self._ids:
                 self._cables[LinkKey(link.a.node, link.b.node)] = Cable(link.delay_ns, self._settings)
         self._newest: dict[LinkKey, StampDifference] = {}

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from collectors.clocks.cable import Cable
 from collectors.clocks.estimator import ClockEstimator
 from collectors.clocks.network import solve
-from collectors.clocks.settings import ClockSettings
+from collectors.settings import ClockSettings
 from dataplane.fabric.topology import LinkKey
 from tests.collectors.clocks.world import DELAY_NS, MS, SECOND, WallClock, World, ring
 

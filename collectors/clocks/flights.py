@@ -1,0 +1,30 @@
+"""The least difference of stamps that each link has shown since somebody last asked: what clocks are estimated from."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from collectors.clocks.values import StampDifference
+from dataplane.fabric.topology import LinkKey
+
+
+class Flights:
+    """One difference a link, the least; bounded by the topology's links."""
+
+    def __init__(self) -> None:
+        self._least: dict[LinkKey, StampDifference] = {}
+
+    def add(self, seen: StampDifference) -> None:
+        """Take what one packet, or several already compared, showed of a link."""
+        least = self._least.get(seen.link)
+        if least is None:
+            self._least[seen.link] = seen
+            return
+        less = seen if seen.flight_ns < least.flight_ns else least
+        self._least[seen.link] = replace(less, samples=least.samples + seen.samples)
+
+    def take(self) -> list[StampDifference]:
+        """Return the least of each link since the last call."""
+        found = list(self._least.values())
+        self._least.clear()
+        return found

@@ -117,6 +117,17 @@ class Decider:
         self._wishing_rows = rows
         return self._moves(this, rows[dead | (lasted >= self.settings.confirm_rounds)], now_ns)
 
+    @property
+    def wishing(self) -> int:
+        """How many flows wanted to move in the last round, allowed or not."""
+        return len(self._wishing_rows)
+
+    def moved(self, decision: Decision) -> None:
+        """Take a flow as moved, without placing all flows anew."""
+        row = self.flows.names.index(decision.flow)
+        self.flows.put(row, self.network.rows(decision.new_path), decision.time_ns)
+        self._flag(np.array([row], np.uint32))
+
     def rounds_wished(self, flow: FlowSpec) -> int:
         """Return for how many rounds up to the last one a flow has wanted to move."""
         return int(self._wished[self.flows.names.index(flow)])

@@ -91,8 +91,10 @@ class FlowTable:
         """Return the switches that a flow crosses."""
         return self.table.path(int(self.source[flow]), self.rows(flow))
 
-    def put(self, flow: int, links: Rows) -> None:
-        """Put a flow on another path between the same switches."""
+    def put(self, flow: int, links: Rows, since_ns: int = UNKNOWN) -> None:
+        """Put a flow on another path between the same switches, at some time."""
+        self.since_ns[flow] = since_ns
+        self.last_move_ns = max(self.last_move_ns, since_ns)
         self.crossing[list(self.rows(flow))] -= 1
         self.crossing[list(links)] += 1
         if self._used + len(links) > len(self._pool):

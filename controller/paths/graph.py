@@ -71,19 +71,18 @@ NOBODY = Own(0, ())
 
 
 class Network:
-    """A topology with what can be computed once: its link table, base paths and candidate paths."""
+    """A topology with what can be computed once: its link table, base paths and candidate paths.
+
+    `base_trees` are the shortest path trees by configured delay, which base routes follow.
+    """
 
     def __init__(self, topology: Topology) -> None:
         self.topology = topology
         self.table = LinkTable.of(topology)
         self.search = PathSearch(self.table)
+        self.base_trees = DestinationTrees(self.table, self.table.configured_costs())
         self.rows = lru_cache(maxsize=_REMEMBERED)(self._rows)
         self.candidates = lru_cache(maxsize=_REMEMBERED)(self._candidates)
-
-    @cached_property
-    def base_trees(self) -> DestinationTrees:
-        """The shortest path trees by configured delay, which base routes follow."""
-        return DestinationTrees(self.table, self.table.configured_costs())
 
     def ends(self, src_host: str, dst_host: str) -> tuple[str, str]:
         """Return the switches that two hosts hang on."""

@@ -36,7 +36,9 @@ class PathSearch:
     def distances(self, costs: Costs, dst: int) -> Costs:
         """Return the least cost from every switch to a destination, UNREACHABLE where no path leads there."""
         found = np.empty(len(self.table.switches), np.uint64)
-        compiled(grow_tree)(self._graph, pointer_to(costs), self._workspace.scratch, dst, pointer_to(found))
+        compiled(grow_tree)(
+            self._graph, pointer_to(costs[self.table.in_link]), self._workspace.scratch, dst, pointer_to(found)
+        )
         return found
 
     def path(self, costs: Costs, src: int, dst: int, estimate: Costs | None = None) -> FoundPath | None:

@@ -11,7 +11,7 @@ from dataplane.native import Array, Struct, i64, pointer_to, u8, u32, u64
 
 
 class Graph(Struct):
-    """The links of a table: see `LinkTable` for the columns."""
+    """The links of a table: see `LinkTable` for the columns; `in_tail` are the tails in the order of `in_link`."""
 
     switches: u32
     links: u32
@@ -19,7 +19,7 @@ class Graph(Struct):
     head: Array[u32]
     out_start: Array[u32]
     in_start: Array[u32]
-    in_link: Array[u32]
+    in_tail: Array[u32]
 
 
 class Heap(Struct):
@@ -41,8 +41,9 @@ class Scratch(Struct):
 
 def graph_of(table: LinkTable) -> Graph:
     """Return a table's links as kernels see them; the arrays live as long as it does."""
-    columns = {name: pointer_to(getattr(table, name)) for name in ("tail", "head", "out_start", "in_start", "in_link")}
-    return Graph(switches=len(table.switches), links=len(table.links), **columns)
+    columns = {name: pointer_to(getattr(table, name)) for name in ("tail", "head", "out_start", "in_start")}
+    in_tail = pointer_to(table.tail[table.in_link])
+    return Graph(switches=len(table.switches), links=len(table.links), in_tail=in_tail, **columns)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,31 +15,35 @@ from dataplane.native import Array, as_u64, kernel, offset, u32, u64
 
 
 @kernel
-def grow_tree(graph: Graph, cost: Array[u64], scratch: Scratch, destination: u32, distance: Array[u64]) -> None:
-    """Write the least cost from every switch to a destination (Dijkstra)."""
+def grow_tree(graph: Graph, entering: Array[u64], scratch: Scratch, destination: u32, distance: Array[u64]) -> None:
+    """Write the least cost from every switch to a destination (Dijkstra).
+
+    `entering` are the links' costs in the order of `in_link`.
+    """
     for switch in range(graph.switches):
         distance[switch] = UNREACHABLE
     distance[destination] = 0
     push(scratch.heap, 0, destination)
-    listed: u32 = settle(graph, cost, scratch, 0, distance)
+    listed: u32 = settle(graph, entering, scratch, 0, distance)
     for place in range(listed):
         scratch.mark[scratch.listed[place]] = 0
 
 
 @kernel
 def grow_trees(  # noqa: PLR0917 - kernels have no keywords
-    graph: Graph, cost: Array[u64], scratch: Scratch, first: u32, last: u32, distances: Array[u64]
+    graph: Graph, entering: Array[u64], scratch: Scratch, first: u32, last: u32, distances: Array[u64]
 ) -> None:
     """Write the trees towards the switches from `first` up to `last`, each in its row of the whole matrix."""
     for destination in range(first, last):
         row = offset(distances, as_u64(destination) * as_u64(graph.switches))
-        grow_tree(graph, cost, scratch, destination, row)
+        grow_tree(graph, entering, scratch, destination, row)
 
 
 @kernel
 def repair_trees(  # noqa: PLR0917 - kernels have no keywords
     graph: Graph,
     cost: Array[u64],
+    entering: Array[u64],
     scratch: Scratch,
     first: u32,
     last: u32,
@@ -50,15 +54,22 @@ def repair_trees(  # noqa: PLR0917 - kernels have no keywords
     """Bring the trees from `first` up to `last` up to date with changed costs, and tell where they have changed."""
     for destination in range(first, last):
         distance = offset(distances, as_u64(destination) * as_u64(graph.switches))
-        listed: u32 = find_cut_off(graph, cost, scratch, changes, distance)
+        listed: u32 = find_cut_off(graph, cost, entering, scratch, changes, distance)
         reattach(graph, cost, scratch, listed, distance)
         listed = take_shortcuts(graph, cost, scratch, changes, listed, distance)
-        listed = settle(graph, cost, scratch, listed, distance)
+        listed = settle(graph, entering, scratch, listed, distance)
         report(scratch, listed, destination, distance, changed)
 
 
 @kernel(inline=True)
-def find_cut_off(graph: Graph, cost: Array[u64], scratch: Scratch, changes: Changes, distance: Array[u64]) -> u32:
+def find_cut_off(  # noqa: PLR0917 - kernels have no keywords
+    graph: Graph,
+    cost: Array[u64],
+    entering: Array[u64],
+    scratch: Scratch,
+    changes: Changes,
+    distance: Array[u64],
+) -> u32:
     """List and mark the switches that have no way of their old cost any more; return how many there are."""
     listed: u32 = 0
     for number in range(changes.count):
@@ -74,9 +85,8 @@ def find_cut_off(graph: Graph, cost: Array[u64], scratch: Scratch, changes: Chan
         switch: u32 = scratch.listed[done]
         done += 1
         for place in range(graph.in_start[switch], graph.in_start[switch + 1]):
-            entering: u32 = graph.in_link[place]
-            behind: u32 = graph.tail[entering]
-            if scratch.mark[behind] == 0 and leads(cost[entering], distance[switch], distance[behind]):
+            behind: u32 = graph.in_tail[place]
+            if scratch.mark[behind] == 0 and leads(entering[place], distance[switch], distance[behind]):
                 listed = list_if_cut_off(graph, cost, scratch, listed, behind, distance)
     return listed
 
@@ -144,7 +154,7 @@ def take_shortcuts(  # noqa: PLR0917 - kernels have no keywords
 
 
 @kernel(inline=True)
-def settle(graph: Graph, cost: Array[u64], scratch: Scratch, listed: u32, distance: Array[u64]) -> u32:
+def settle(graph: Graph, entering: Array[u64], scratch: Scratch, listed: u32, distance: Array[u64]) -> u32:
     """Search from the heap's switches on, list each that becomes nearer; return the new count."""
     heap = scratch.heap
     while heap.size > 0:
@@ -153,9 +163,8 @@ def settle(graph: Graph, cost: Array[u64], scratch: Scratch, listed: u32, distan
         drop_first(heap)
         if reached <= distance[switch]:
             for place in range(graph.in_start[switch], graph.in_start[switch + 1]):
-                link: u32 = graph.in_link[place]
-                step: u64 = cost[link]
-                behind: u32 = graph.tail[link]
+                step: u64 = entering[place]
+                behind: u32 = graph.in_tail[place]
                 if step != FORBIDDEN and reached + step < distance[behind]:
                     if scratch.mark[behind] == 0:
                         listed = note(scratch, listed, behind, distance[behind])

@@ -43,12 +43,15 @@ class DestinationTrees:
         self._size = len(table.switches)
         self.distance = np.empty((self._size, self._size), np.uint64)
         self._graph = graph_of(table)
+        self._entering = np.empty(len(table.links), np.uint64)
+        self._place_entering = np.argsort(table.in_link)
         self._workspaces = [Workspace.of(table) for _ in range(threads)]
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="trees") if threads > 1 else None
         self.regrow()
 
     def regrow(self) -> None:
         """Compute every tree anew from the costs."""
+        self._entering[:] = self.costs[self.table.in_link]
         self._share_out(self._grow)
 
     def update(self, rows: npt.ArrayLike, costs: npt.ArrayLike) -> ChangedPairs:
@@ -58,6 +61,7 @@ class DestinationTrees:
         differs = before != after
         links, before = links[differs], before[differs]
         self.costs[links] = after[differs]
+        self._entering[self._place_entering[links]] = after[differs]
         if len(links) > self._most_repaired:
             self.regrow()
             return ChangedPairs(None, None)
@@ -105,7 +109,12 @@ class DestinationTrees:
 
     def _grow(self, workspace: Workspace, first: int, last: int) -> None:
         compiled(grow_trees)(
-            self._graph, pointer_to(self.costs), workspace.scratch, first, last, pointer_to(self.distance.reshape(-1))
+            self._graph,
+            pointer_to(self._entering),
+            workspace.scratch,
+            first,
+            last,
+            pointer_to(self.distance.reshape(-1)),
         )
 
     def _repair(self, workspace: Workspace, first: int, last: int, links: Ids, before: Costs) -> tuple[Ids, Ids]:
@@ -116,6 +125,7 @@ class DestinationTrees:
         compiled(repair_trees)(
             self._graph,
             pointer_to(self.costs),
+            pointer_to(self._entering),
             workspace.scratch,
             first,
             last,

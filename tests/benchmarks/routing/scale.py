@@ -56,6 +56,14 @@ class PairNames(Sequence[FlowSpec]):
         dst, src = divmod(row, self._switches - 1)
         return FlowSpec(f"h{src + (src >= dst)}", f"h{dst}")
 
+    def index(self, value: FlowSpec, start: int = 0, stop: int | None = None) -> int:
+        """Return the row of a flow."""
+        src, dst = int(value.src_host[1:]), int(value.dst_host[1:])
+        row = dst * (self._switches - 1) + src - (src > dst)
+        if row not in range(len(self))[start:stop]:
+            raise ValueError(value)
+        return row
+
 
 def all_pairs(trees: DestinationTrees, rate_bps: int) -> FlowTable:
     """Return a flow from every switch to every other one, on the shortest path, in order of destination."""

@@ -194,6 +194,7 @@ def _extras(  # noqa: PLR0917 - what a collector has
 
         history = HistoryRecorder(collector, topology, settings.history, wall_ns, LOGGER.warning)
         events.subscribe(history.add_events)
+        collector.subscribe_drops(history.add_drops)
         extras.append(history)
         undo.callback(history.close)
     if settings.metrics is not None:

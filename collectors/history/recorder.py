@@ -9,7 +9,7 @@ from typing import Protocol
 from collectors.counters import Count, Counters
 from collectors.errors import HistoryError
 from collectors.history.retention import HistoryKeeper
-from collectors.history.rows import Observation, RowMaker
+from collectors.history.rows import DropTally, Observation, RowMaker
 from collectors.history.settings import S_NS, HistorySettings
 from collectors.history.writer import HistoryWriter
 from collectors.values import CollectorStatus, DropRecord, Event, Snapshot
@@ -54,7 +54,7 @@ class HistoryRecorder:
         self._rows = RowMaker(topology, settings)
         self._problem = ""
         self._events: list[Event] = []
-        self._drops: list[DropRecord] = []
+        self._drops = DropTally(settings.max_drops)
 
     def __str__(self) -> str:
         return f"history in {self._settings.folder}"
@@ -65,7 +65,11 @@ class HistoryRecorder:
 
     def add_drops(self, drops: Iterable[DropRecord]) -> None:
         """Take drops, for the next rows."""
-        self._drops += drops
+        self._drops.add(drops)
+
+    def record(self) -> None:
+        """Write rows of everything now, and wait for the disk; for who does not `run`. Raises HistoryError."""
+        self._write(self._observe())
 
     async def run(self) -> None:
         """Write rows of everything now and at every interval; when cancelled, for the last time."""
@@ -95,9 +99,8 @@ class HistoryRecorder:
 
     def _observe(self) -> Observation:
         events, self._events = tuple(self._events), []
-        drops, self._drops = tuple(self._drops), []
         wall_ns, snapshot = self._wall_ns(), self._collector.snapshot()
-        return Observation(wall_ns, snapshot, self._collector.status().counters, events, drops)
+        return Observation(wall_ns, snapshot, self._collector.status().counters, events, self._drops.take())
 
     def _write(self, seen: Observation) -> bool:
         """Write rows; return whether files were completed."""

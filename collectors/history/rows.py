@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -25,6 +25,7 @@ from collectors.values import (
     Subject,
 )
 from dataplane.fabric.topology import LinkKey, Topology
+from dataplane.wire.drop_reasons import reason_name
 
 _US_NS: Final = 1000
 LEFT_OUT: Final = "history paths left out"
@@ -32,6 +33,31 @@ LEFT_OUT: Final = "history paths left out"
 
 Row = tuple[Any, ...]
 _NO_FLOW: Final = (None,) * 7
+
+
+DropKind = tuple[int, int | None, int | None, int | None, int, FlowKey | None]
+"""Node id, ingress port, egress port, queue, reason and flow of a drop."""
+
+
+class DropTally:
+    """Counts drops by kind, a bounded number of kinds with their flow and ports."""
+
+    def __init__(self, max_kinds: int) -> None:
+        self._max_kinds = max_kinds
+        self._kinds: Counter[DropKind] = Counter()
+
+    def add(self, drops: Iterable[DropRecord]) -> None:
+        """Count drops; those of a new kind, when there are too many, only by node and reason."""
+        for drop in drops:
+            kind = (drop.node_id, drop.ingress_port, drop.egress_port, drop.queue_id, drop.reason, drop.flow)
+            if kind not in self._kinds and len(self._kinds) >= self._max_kinds:
+                kind = (drop.node_id, None, None, None, drop.reason, None)
+            self._kinds[kind] += 1
+
+    def take(self) -> Mapping[DropKind, int]:
+        """Return the counts, and begin at nothing."""
+        kinds, self._kinds = self._kinds, Counter()
+        return kinds
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,16 +68,15 @@ class Observation:
     snapshot: Snapshot
     counters: Mapping[str, int] = field(default_factory=dict)
     events: tuple[Event, ...] = ()
-    drops: tuple[DropRecord, ...] = ()
+    drops: Mapping[DropKind, int] = field(default_factory=dict)
 
 
 class RowMaker:
     """Makes rows; remembers what counters were, because rows hold increases."""
 
-    def __init__(self, topology: Topology, settings: HistorySettings, reason_name: Callable[[int], str] = str) -> None:
+    def __init__(self, topology: Topology, settings: HistorySettings) -> None:
         self._topology = topology
         self._settings = settings
-        self._reason_name = reason_name
         self._counters: Mapping[str, int] = {}
         self._reporters: Mapping[tuple[int, int], ReporterState] = {}
         self._left_out = 0
@@ -65,7 +90,7 @@ class RowMaker:
             schema.PATHS: [(*when, *self._path(path)) for path in self._busiest(seen.snapshot)],
             schema.REPORTERS: [(*when, *row) for row in self._reporter_rows(seen.snapshot.reporters)],
             schema.CLOCKS: [(*when, *self._clock(clock)) for clock in seen.snapshot.clocks.values()],
-            schema.DROPS: [(*when, *row) for row in self._drop_rows(seen.drops)],
+            schema.DROPS: [(*when, *self._drop(kind, packets)) for kind, packets in seen.drops.items()],
             schema.EVENTS: [_event(event, offset_ns) for event in seen.events],
         }
         rows[schema.COUNTERS] = [(*when, *row) for row in self._counter_rows(seen.counters)]
@@ -116,23 +141,10 @@ class RowMaker:
         node = self._node(clock.node_id)
         return (clock.node_id, node, clock.group, clock.offset_ns, clock.drift_ppb, clock.uncertainty_ns)
 
-    def _drop_rows(self, drops: Iterable[DropRecord]) -> Iterable[Row]:
-        """Return drops of a kind as one row; when there are too many kinds, the rarer ones without flow and ports."""
-        kinds = Counter(self._drop(drop) for drop in drops)
-        rows: Counter[Row] = Counter()
-        for place, (kind, packets) in enumerate(kinds.most_common()):
-            if place < self._settings.max_drops:
-                rows[kind] += packets
-            else:
-                node_id, node, _, _, _, reason, *_ = kind
-                rows[node_id, node, None, None, None, reason, *_NO_FLOW] += packets
-        return ((*kind, packets) for kind, packets in rows.items())
-
-    def _drop(self, drop: DropRecord) -> Row:
-        flow = _NO_FLOW if drop.flow is None else self._flow(drop.flow)
-        reason = self._reason_name(drop.reason)
-        where = (drop.node_id, self._node(drop.node_id), drop.ingress_port, drop.egress_port, drop.queue_id)
-        return (*where, reason, *flow)
+    def _drop(self, kind: DropKind, packets: int) -> Row:
+        node_id, ingress_port, egress_port, queue_id, reason, flow = kind
+        where = (node_id, self._node(node_id), ingress_port, egress_port, queue_id, reason_name(reason))
+        return (*where, *(_NO_FLOW if flow is None else self._flow(flow)), packets)
 
     def _counter_rows(self, counters: Mapping[str, int]) -> list[Row]:
         before, self._counters = self._counters, dict(counters)

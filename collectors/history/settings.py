@@ -59,7 +59,7 @@ class HistorySettings(Strict, frozen=True):
     """The flows of an interval that are written, those with the highest rates; the others are counted."""
 
     max_drops: Positive = 1000
-    """The kinds of drops of an interval that are written with their flow; the others only with node and reason."""
+    """So many kinds of drops in an interval are written with flow and ports, the others only with node and reason."""
 
     def __post_init__(self) -> None:
         steps = [(self.interval_ns, self.keep_ns), *((tier.interval_ns, tier.keep_ns) for tier in self.tiers)]

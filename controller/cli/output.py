@@ -15,6 +15,7 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
+from rich.markup import escape
 from rich.table import Table
 
 from controller.console import plain_or_terminal
@@ -69,12 +70,28 @@ def show_values(values: Sequence[DataclassInstance], kind: type[DataclassInstanc
     show(columns, (list(row.values()) for row in rows), form)
 
 
+def table_of(columns: Sequence[str], rows: Iterable[Cells], title: str | None = None) -> Table:
+    """Return rows as a table for people."""
+    table = Table(*columns, title=title)
+    for row in rows:
+        table.add_row(*(escape(_in_words(cell)) for cell in row))
+    return table
+
+
+def line_of(columns: Sequence[str], cells: Cells, form: Format) -> str:
+    """Return a row as a line of its own: words apart, CSV, or a JSON object."""
+    match form:
+        case Format.CSV:
+            return next(_csv_lines(cells, ())).removesuffix("\n")
+        case Format.JSON:
+            return _json_object(columns, cells)
+        case Format.TABLE:
+            return "  ".join(_in_words(cell) for cell in cells)
+
+
 def _show_table(columns: Sequence[str], rows: Iterable[Cells]) -> None:
     remaining = iter(rows)
-    table = Table(*columns)
-    for row in islice(remaining, TABLE_ROWS):
-        table.add_row(*(_in_words(cell) for cell in row))
-    plain_or_terminal().print(table, markup=False)
+    plain_or_terminal().print(table_of(columns, islice(remaining, TABLE_ROWS)))
     if next(remaining, None) is not None:
         typer.echo(f"only the first {TABLE_ROWS} rows are shown; --format csv or json has all", err=True)
 
@@ -82,14 +99,18 @@ def _show_table(columns: Sequence[str], rows: Iterable[Cells]) -> None:
 def _show_json(columns: Sequence[str], rows: Iterable[Cells]) -> None:
     before = "["
     for row in rows:
-        fields = {name: _for_json(cell) for name, cell in zip(columns, row, strict=True)}
-        typer.echo(before + "\n" + json.dumps(fields, ensure_ascii=False), nl=False)
+        typer.echo(before + "\n" + _json_object(columns, row), nl=False)
         before = ","
     typer.echo("[]" if before == "[" else "\n]")
 
 
-def _csv_lines(columns: Sequence[str], rows: Iterable[Cells]) -> Iterator[str]:
-    for row in chain((columns,), rows):
+def _json_object(columns: Sequence[str], cells: Cells) -> str:
+    fields = {name: _for_json(cell) for name, cell in zip(columns, cells, strict=True)}
+    return json.dumps(fields, ensure_ascii=False)
+
+
+def _csv_lines(header: Cells, rows: Iterable[Cells]) -> Iterator[str]:
+    for row in chain((header,), rows):
         line = io.StringIO()
         csv.writer(line, lineterminator="\n").writerow([_for_csv(cell) for cell in row])
         yield line.getvalue()

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from collectors.history.rows import LEFT_OUT, Observation
+from collectors.history.rows import LEFT_OUT, DropTally, Observation
 from collectors.history.schema import TABLES
 from collectors.values import ClockState, DropRecord, Event, Evidence, LossSource, Phase, ReporterState, Snapshot
 from tests.collectors.history.samples import FLOW, LINK, NOON_S, S_NS, link, maker, path, rows_of, snapshot
@@ -125,12 +125,19 @@ def test_a_node_that_the_topology_lacks_has_no_name(tmp_path: Path) -> None:
 
 
 def test_drops_of_a_kind_are_one_row(tmp_path: Path) -> None:
-    drop = DropRecord(0, 11, 1, 11, 1, 2, 0, 9, FLOW)
-    others = [replace(drop, flow=replace(FLOW, src_port=port)) for port in (1, 2)]
-    rows = maker(tmp_path, max_drops=1)
-    batches = rows.batches(Observation(0, snapshot(), {}, (), (others[0], drop, drop, others[1])))
-    found = [(row["node"], row["egress_port"], row["src_port"], row["packets"]) for row in rows_of(batches, "drops")]
-    assert found == [("s1", 2, 5000, 2), ("s1", None, None, 2)]
+    drop, tally = DropRecord(0, 11, 1, 11, 1, 2, 0, 9, FLOW), DropTally(max_kinds=2)
+    others = [replace(drop, flow=replace(FLOW, src_port=port)) for port in (1, 2, 3)]
+    tally.add([drop, others[0], drop, others[1], others[2], others[0], replace(drop, reason=77)])
+    batches = maker(tmp_path).batches(Observation(0, snapshot(), {}, (), tally.take()))
+    rows = rows_of(batches, "drops")
+    found = [(row["reason"], row["node"], row["egress_port"], row["src_port"], row["packets"]) for row in rows]
+    assert found == [
+        ("queue_full", "s1", 2, 5000, 2),
+        ("queue_full", "s1", 2, 1, 2),
+        ("queue_full", "s1", None, None, 2),
+        ("reason 77", "s1", None, None, 1),
+    ]
+    assert tally.take() == {}
 
 
 def test_an_event_has_unix_time(tmp_path: Path) -> None:

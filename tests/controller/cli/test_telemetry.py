@@ -6,8 +6,11 @@ import asyncio
 import csv
 import io
 import json
+import re
 import threading
+import time
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -16,16 +19,23 @@ from typer.testing import CliRunner
 
 from collectors.collector import Collector
 from collectors.errors import FeedError, HistoryError
+from collectors.events.rules import Rule, RuleSettings
+from collectors.events.service import EventService
 from collectors.feed import FeedServer, FeedSettings
 from collectors.history.rows import Observation, RowMaker
 from collectors.history.settings import HistorySettings
 from collectors.history.writer import HistoryWriter
 from controller.cli import output
 from controller.cli.app import app
+from controller.cli.feed import ask
+from controller.cli.output import Format
 from dataplane.clock import VirtualClock
+from dataplane.errors import ConfigError
 from tests.collectors.reports import Reporter, build_topology, long_way
+from tests.collectors.test_replay import TRIANGLE, write_capture
 
 runner = CliRunner()
+SLOW = Rule(name="slow", figure="delay_p99_ns", above=6000.0, match=("s2->*",))
 
 
 def run(*arguments: str) -> str:
@@ -47,7 +57,10 @@ def feed() -> Iterator[str]:
     started, loop, stop = threading.Event(), asyncio.new_event_loop(), asyncio.Event()
 
     async def serve(address: str) -> None:
-        server = FeedServer(a_collector(), FeedSettings(address=address))
+        collector = a_collector()
+        events = EventService(collector, RuleSettings(rules=(SLOW,)))
+        events.step()
+        server = FeedServer(collector, FeedSettings(address=address), events)
         await server.start()
         started.set()
         await stop.wait()
@@ -73,6 +86,11 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> str:
     writer.write(rows.batches(Observation(wall_ns, collector.snapshot(), collector.status().counters)), wall_ns)
     writer.close()
     return str(folder)
+
+
+@pytest.fixture(scope="module")
+def capture(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_capture(tmp_path_factory.mktemp("capture") / "reports.pcap")
 
 
 def test_links_of_a_collector(feed: str) -> None:
@@ -102,6 +120,7 @@ def test_paths_for_people(feed: str) -> None:
 def test_reporters_and_status(feed: str) -> None:
     assert json.loads(run("reporters", "--feed", feed, "-f", "json"))[0]["received"] == 1
     assert json.loads(run("status", "--feed", feed, "-f", "json")) == [
+        {"counter": "events", "count": 1},
         {"counter": "malformed", "count": 1},
         {"counter": "malformed report group", "count": 1},
         {"counter": "records", "count": 3},
@@ -109,6 +128,88 @@ def test_reporters_and_status(feed: str) -> None:
     ]
     said = runner.invoke(app, ["telemetry", "status", "--feed", feed]).stderr
     assert said.startswith("last problem: report group at byte 0")
+
+
+def test_events_that_are_kept(feed: str) -> None:
+    (line,) = (line for line in run("events", "--feed", feed).splitlines() if "slow" in line)
+    cells = [cell.strip() for cell in line.strip("│").split("│")]
+    assert cells[1:] == ["raised", "slow", "s2->s3", "delay_p99_ns", "7000", "6000"]
+    (event,) = json.loads(run("events", "--feed", feed, "-f", "json"))
+    assert abs(datetime.fromisoformat(event["time"]).timestamp() - time.time()) < 60
+    assert ("delay_p99_ns", 7000) in [(row["figure"], row["value"]) for row in event["evidence"]]
+
+
+@pytest.mark.parametrize(
+    ("form", "wanted"),
+    [
+        (Format.TABLE, "raised  slow  s2->s3  delay_p99_ns  7000  6000"),
+        (Format.CSV, "raised,slow,s2->s3,delay_p99_ns,7000.0,6000.0,"),
+        (Format.JSON, '"phase": "raised", "rule": "slow", "subject": "s2->s3"'),
+    ],
+)
+def test_events_as_they_come(feed: str, form: Format, wanted: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+
+    def say_once(line: str) -> None:
+        said.append(line)
+        if "slow" in line:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("controller.cli.telemetry_events.typer.echo", say_once)
+    run("events", "--feed", feed, "--follow", "--format", form)
+    assert wanted in said[-1]
+    assert len(said) == (2 if form is Format.CSV else 1)
+
+
+def test_rules_are_shown_and_replaced(feed: str, tmp_path: Path) -> None:
+    assert "│ slow │ link  │ delay_p99_ns │ above 6000 │         │ 0      │ s2->* │" in run("rules", "--feed", feed)
+    file = tmp_path / "rules.yaml"
+    busy, idle = "{name: busy, figure: utilisation, change: {learn: 30}}", "{name: idle, figure: samples, below: 1}"
+    file.write_text(f"rules: [{busy}, {idle}]\n")
+    said = run("rules", "--feed", feed, "--set", str(file))
+    assert ("level changes" in said, "below 1" in said) == (True, True)
+    assert [rule["name"] for rule in json.loads(run("rules", "--feed", feed, "-f", "json"))] == ["busy", "idle"]
+    file.write_text("rules: [{name: odd, figure: nothing, above: 1}]\n")
+    with pytest.raises(ConfigError, match="a link has no figure 'nothing'"):
+        run("rules", "--feed", feed, "--set", str(file))
+    ask(feed, lambda client: client.set_rules((SLOW,)))
+
+
+def test_top_shows_the_busiest_first(feed: str) -> None:
+    said = run("top", "--feed", feed, "--rows", "2", "--interval", "0.05", "--count", "2")
+    links = re.findall(r"│ (\w+->\w+)", said)
+    assert links[0] == links[2] == "s2->s3"
+    assert len(links) == 4
+    assert said.count("1 flows; links by utilisation") == 2
+    assert "s2->s3" in run("top", "--feed", feed, "--by", "loss", "--count", "1")
+
+
+def test_a_capture_replayed(capture: Path, tmp_path: Path) -> None:
+    rule = "{name: slow, figure: delay_p50_ns, above: 100000}"
+    (tmp_path / "collector.yaml").write_text(f"topology: {tmp_path}/triangle.yaml\nevents: {{rules: [{rule}]}}\n")
+    (tmp_path / "triangle.yaml").write_text(TRIANGLE)
+    said = run("replay", str(capture), "--settings", str(tmp_path / "collector.yaml"))
+    assert said.startswith("300 frames in 2.990 s, 300 reports, 0 broken frames\nevents: 2\n")
+    tables = dict(re.findall(r"\n\n(\w+)\n(.*?)└", said, re.DOTALL))
+    assert list(tables) == ["reporters", "links", "flows", "events"]
+    assert re.search(r"│ 13 +│ s3 +│ 300 +│ 0 ", tables["reporters"])
+    assert re.search(r"│ h1:5000 │ h2:6001 │ s1 s2 s3 │", tables["flows"])
+    assert [phase for phase in ("raised", "cleared") if phase in tables["events"]] == ["raised", "cleared"]
+
+
+def test_a_replay_leaves_a_history_where_one_is_wanted(capture: Path, tmp_path: Path) -> None:
+    (tmp_path / "triangle.yaml").write_text(TRIANGLE)
+    folder = str(tmp_path / "history")
+    run("replay", str(capture), "--topology", str(tmp_path / "triangle.yaml"), "--history", folder)
+    assert json.loads(run("query", "-d", folder, "-f", "json", "select sum(received) as n from reporters")) == [
+        {"n": 300}
+    ]
+
+
+def test_a_replay_needs_to_know_the_topology(capture: Path) -> None:
+    done = runner.invoke(app, ["telemetry", "replay", str(capture)])
+    assert done.exit_code == 2
+    assert "one of --settings and --topology" in done.stderr
 
 
 def test_nobody_there_is_an_error_at_once(tmp_path: Path) -> None:

@@ -1,0 +1,58 @@
+"""A capture's whole way: collector, rules, history, on the time of the capture."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from collectors.collector import Collector
+from collectors.events.service import EventService
+from collectors.history.recorder import HistoryRecorder
+from collectors.history.settings import HistorySettings
+from collectors.process import CollectorProcessSettings
+from collectors.replay import Regularly, Replay, Replayed
+from collectors.values import CollectorStatus
+from dataplane.clock import VirtualClock
+from dataplane.errors import PortError
+from dataplane.fabric.topology_file import load_topology
+from dataplane.nic.pcap import PcapReader
+
+
+def replay_into(
+    folder: Path, capture: Path, settings: CollectorProcessSettings, on_problem: Callable[[str], None]
+) -> tuple[Replayed, CollectorStatus]:
+    """Write the history that a collector with these settings would have written; return what the capture held.
+
+    Without a history in the settings there is a row for every window of the collector. Raises PortError for a file that
+    is no capture, and HistoryError; `on_problem` is told where a capture is damaged, and that ends it.
+    """
+    topology, clock = load_topology(settings.topology), VirtualClock()
+    collector = Collector(topology, clock, settings.collector)
+    events = EventService(collector, settings.events)
+    wanted = _history_settings(settings, folder)
+    with PcapReader(capture) as captures:
+        recorder = HistoryRecorder(collector, topology, wanted, clock.now_ns, on_problem)
+        events.subscribe(recorder.add_events)
+        collector.subscribe_drops(recorder.add_drops)
+        regularly = (
+            Regularly(settings.events.interval_ns, events.step),
+            Regularly(wanted.interval_ns, recorder.record),
+        )
+        replay = Replay(collector, clock, regularly)
+        try:
+            replay.run(captures)
+        except PortError as error:
+            on_problem(str(error))
+        finally:
+            recorder.close()
+    return replay.result, collector.status()
+
+
+def _history_settings(settings: CollectorProcessSettings, folder: Path) -> HistorySettings:
+    """Return the settings' own history, or one of a row a window: whole microseconds, a millisecond at least."""
+    if settings.history is not None:
+        return msgspec.structs.replace(settings.history, folder=str(folder))
+    interval_ns = max(settings.collector.state.window_ns // 1000 * 1000, 1_000_000)
+    return HistorySettings(folder=str(folder), interval_ns=interval_ns, tiers=(), file_span_ns=1000 * interval_ns)

@@ -1,0 +1,40 @@
+"""Questions to a collector's feed: an answer soon, or one line that says why not."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Final, TypeVar
+
+import typer
+
+from collectors.errors import FeedError
+from collectors.feed_client import FeedClient, FeedClientSettings
+from collectors.values import Snapshot
+
+Feed = Annotated[str, typer.Option("--feed", metavar="ADDRESS", help="The collector's feed: unix:PATH or HOST:PORT.")]
+FEED: Final = FeedClientSettings().address
+PATIENCE_S: Final = 10.0
+"""How long a collector that can be reached may take to answer."""
+
+T = TypeVar("T")
+
+
+def ask(feed: str, question: Callable[[FeedClient], Awaitable[T]], *, patience_s: float | None = PATIENCE_S) -> T:
+    """Return what a question finds out; raise FeedError when nobody is there, or no answer comes in time."""
+
+    async def asked() -> T:
+        client = FeedClient(FeedClientSettings(address=feed), on_wait=lambda line: typer.echo(line, err=True))
+        async with client:
+            return await asyncio.wait_for(question(client), patience_s)
+
+    try:
+        return asyncio.run(asked())
+    except TimeoutError as error:
+        raise FeedError(f"collector at {feed}: no answer within {PATIENCE_S:.0f} s") from error
+
+
+async def snapshot_of(client: FeedClient) -> Snapshot:
+    """Return the network's state now."""
+    await client.status()  # which, unlike a stream, fails at once when nobody is there
+    return await anext(client.snapshots(1_000_000_000))

@@ -1,0 +1,104 @@
+"""`millrace telemetry replay`: a capture of reports through a collector, and what it found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from controller.cli.output import Format, show
+
+if TYPE_CHECKING:
+    from collectors.process import CollectorProcessSettings
+    from collectors.replay import Replayed
+    from collectors.values import CollectorStatus
+
+_SUMMARIES = {
+    "reporters": """
+        select node_id, any_value(node) as node, sum(received) as received, sum(lost) as lost, sum(late) as late,
+               sum(duplicate) as twice, sum(restarts) as restarts
+        from reporters group by node_id order by node_id""",
+    "links": """
+        select src || '->' || dst as link, sum(samples) as samples,
+               round(sum(delay_mean_ns::double * samples) / sum(samples) / 1e6, 3) as mean_ms,
+               round(max(delay_p99_ns) / 1e6, 3) as greatest_p99_ms,
+               round(max(queue_max_frames), 1) as greatest_queue,
+               round(max(utilisation_max) * 100, 1) as greatest_used_percent,
+               round(max(loss) * 100, 3) as greatest_loss_percent
+        from links where samples > 0 group by src, dst order by samples desc, link""",
+    "flows": """
+        select coalesce(src_host, src) || ':' || src_port as "from", coalesce(dst_host, dst) || ':' || dst_port as "to",
+               switches, round(avg(delay_ns) / 1e6, 3) as mean_ms, max(rate_bps) // 1000 as greatest_kbit_s
+        from paths group by all order by greatest_kbit_s desc nulls last, 1, 2""",
+    "drops": """
+        select node, reason, sum(packets) as packets from drops group by all order by packets desc, node, reason""",
+    "events": """
+        select time, phase, rule, subject, figure, value, threshold from events order by time""",
+}
+"""What is told of a capture's history."""
+
+
+def replay(
+    capture: Annotated[Path, typer.Argument(metavar="FILE", help="pcap or pcapng, with the frames of reports.")],
+    settings: Annotated[
+        Path | None,
+        typer.Option("--settings", "-s", metavar="FILE", help="The collector's: topology, rules, all else."),
+    ] = None,
+    topology: Annotated[
+        str | None, typer.Option("--topology", metavar="SPEC", help="In the place of settings: a file, name or family.")
+    ] = None,
+    history: Annotated[
+        Path | None, typer.Option("--history", "-d", metavar="FOLDER", help="Write the history here, to be queried.")
+    ] = None,
+) -> None:
+    """Put a capture of reports through a collector, on the time of the capture, and say what it found."""
+    if (settings is None) == (topology is None):
+        raise typer.BadParameter("one of --settings and --topology is needed")
+    with _folder(history) as folder:
+        result, status = _run(capture, _settings(settings, topology), folder)
+        span_s = (result.ended_ns - result.began_ns) / 1e9
+        typer.echo(f"{result.frames} frames in {span_s:.3f} s, {result.reports} reports, {result.broken} broken frames")
+        for name, count in sorted(status.counters.items()):
+            if name not in {"reports", "records"}:
+                typer.echo(f"{name}: {count}")
+        if status.last_problem is not None:
+            typer.echo(f"last problem: {status.last_problem}")
+        _summarise(folder)
+
+
+@contextmanager
+def _folder(wanted: Path | None) -> Iterator[Path]:
+    if wanted is not None:
+        yield wanted
+        return
+    with TemporaryDirectory(prefix="millrace-replay") as name:
+        yield Path(name)
+
+
+def _settings(file: Path | None, topology: str | None) -> CollectorProcessSettings:
+    from collectors.process import CollectorProcessSettings, load_settings  # noqa: PLC0415
+
+    return CollectorProcessSettings(topology=topology or "") if file is None else load_settings(file)
+
+
+def _run(capture: Path, settings: CollectorProcessSettings, folder: Path) -> tuple[Replayed, CollectorStatus]:
+    from collectors.replay_history import replay_into  # noqa: PLC0415
+
+    return replay_into(folder, capture, settings, lambda line: typer.echo(f"millrace telemetry: {line}", err=True))
+
+
+def _summarise(folder: Path) -> None:
+    from collectors.history.query import query  # noqa: PLC0415
+
+    for name, statement in _SUMMARIES.items():
+        answer = query(folder, statement)
+        rows = [
+            row for batch in answer.batches for row in zip(*(part.to_pylist() for part in batch.columns), strict=True)
+        ]
+        if rows:
+            typer.echo(f"\n{name}")
+            show([column.replace("_", " ") for column in answer.columns], rows, Format.TABLE)

@@ -1,4 +1,4 @@
-// Millrace's fabric switch for v1model: routing with explicit paths, and in-band telemetry (INT-MD v2.1).
+// Millrace's fabric switch for v1model: routing with explicit paths, and in-band telemetry (INT v2.1: MD, MX, XD).
 //
 // This file is the pipeline's table of contents; each stage is a control in a file of its own.
 
@@ -16,6 +16,7 @@
 #include "ingress/packet_out.p4"
 #include "ingress/port_roles.p4"
 #include "ingress/punt.p4"
+#include "ingress/int_marker.p4"
 #include "ingress/validation.p4"
 #include "ingress/routing.p4"
 #include "ingress/int_watch.p4"
@@ -24,8 +25,10 @@
 #include "egress/ports.p4"
 #include "egress/node.p4"
 #include "egress/tx_utilization.p4"
+#include "egress/buffer_occupancy.p4"
 #include "egress/hop_readings.p4"
 #include "egress/int_source.p4"
+#include "egress/int_mark.p4"
 #include "egress/int_transit.p4"
 #include "egress/int_sink.p4"
 #include "egress/collector.p4"
@@ -33,7 +36,9 @@
 #include "egress/flow_filter.p4"
 #include "egress/drop.p4"
 #include "egress/drop_watch.p4"
+#include "egress/int_export.p4"
 #include "egress/report_request.p4"
+#include "egress/report_restore.p4"
 #include "egress/report.p4"
 #include "egress/l4_update.p4"
 
@@ -44,6 +49,7 @@ control FabricIngress(inout headers_t hdr, inout metadata_t meta, inout standard
     PacketOut() to_port;
     PortRoles() port_roles;
     Punt() punt;
+    IntMarker() int_marker;
     Validation() validation;
     Routing() routing;
     IntWatch() int_watch;
@@ -56,13 +62,14 @@ control FabricIngress(inout headers_t hdr, inout metadata_t meta, inout standard
             port_roles.apply(meta, standard_metadata);
             punt.apply(hdr, meta, standard_metadata);
             if (!hdr.packet_in.isValid()) {
+                int_marker.apply(hdr, meta);
                 validation.apply(hdr, meta, standard_metadata);
                 if (meta.drop_reason == DROP_UNKNOWN) {
                     routing.apply(hdr, meta, standard_metadata);
                 }
                 if (meta.drop_reason != DROP_UNKNOWN) {
                     drop.apply(meta, standard_metadata);
-                } else if (meta.from_edge == 1) {
+                } else if (!hdr.int_shim.isValid()) {
                     int_watch.apply(hdr, meta);
                 }
             }
@@ -79,36 +86,51 @@ control FabricEgress(inout headers_t hdr, inout metadata_t meta, inout standard_
     QueueWatch() queue_watch;
     FlowFilter() flow_filter;
     EgressDrop() drop;
+    BufferOccupancy() buffer;
     ReportRequest() report_request;
+    ReportRestore() report_restore;
     IntSource() int_source;
+    IntMark() int_mark;
     IntTransit() int_transit;
     IntSink() int_sink;
+    IntExport() int_export;
     Report() report;
     L4Update() l4_update;
 
     bit<32> bytes = standard_metadata.packet_length;
     bit<32> transmitted_bytes;
+    bit<24> buffer_occupancy;
 
     apply {
         node.apply(meta);
         collector.apply(hdr, meta);
         if (standard_metadata.instance_type != INSTANCE_NORMAL) {
-            report.apply(hdr, meta, standard_metadata, bytes);
+            report_restore.apply(hdr, meta);
         } else if (hdr.ethernet.isValid() && !hdr.packet_in.isValid()) {
             ports.apply(hdr, meta, standard_metadata);
-        }
-        tx_utilization.apply(bytes, standard_metadata, transmitted_bytes);
-        if (standard_metadata.instance_type == INSTANCE_NORMAL) {
-            if (meta.int_start == 1) {
+            if (meta.int_start == 1 && meta.is_report == 0) {
                 int_source.apply(hdr, meta);
             }
-            hop_readings.apply(transmitted_bytes, meta, standard_metadata);
-            if (hdr.int_md.isValid() && !hdr.packet_in.isValid()) {
+        }
+        // What one switch is source and sink of never travels with a mark.
+        if (meta.int_mark == 1 && meta.to_edge == 0) {
+            int_mark.apply(hdr, meta);
+        }
+        if (standard_metadata.instance_type != INSTANCE_NORMAL) {
+            report.apply(hdr, meta, standard_metadata, bytes);
+        }
+        tx_utilization.apply(bytes, standard_metadata, transmitted_bytes);
+        buffer.apply(standard_metadata, buffer_occupancy);
+        if (standard_metadata.instance_type == INSTANCE_NORMAL) {
+            hop_readings.apply(transmitted_bytes, buffer_occupancy, meta, standard_metadata);
+            if (hdr.int_shim.isValid() && !hdr.packet_in.isValid()) {
                 if (meta.to_edge == 1) {
                     int_sink.apply(hdr, meta);
                 } else {
                     int_transit.apply(hdr, meta);
                 }
+            } else if (meta.int_export == 1 && meta.is_report == 0) {
+                int_export.apply(meta);
             }
             if (meta.routed == 1) {
                 queue_watch.apply(meta, standard_metadata);
@@ -116,7 +138,11 @@ control FabricEgress(inout headers_t hdr, inout metadata_t meta, inout standard_
             if (meta.drop_reason != DROP_UNKNOWN) {
                 drop.apply(meta, standard_metadata);
             }
-            if (meta.report_wanted == 1 && meta.report_dropped == 0 && meta.report_congested == 0) {
+            if (
+                meta.report_wanted == 1 && meta.report_dropped == 0 && meta.report_congested == 0
+                // What was stripped is nowhere else.
+                && meta.report_intermediate & meta.report_restores_int == 0
+            ) {
                 flow_filter.apply(hdr, meta, standard_metadata);
             }
             report_request.apply(meta);

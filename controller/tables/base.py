@@ -55,9 +55,8 @@ def base_entities(
         yield from report_entities(topology, hops, switch)
         yield hash_entity(topology, switch)
         yield from route_entities(topology, hops, switch)
-        if topology.collector is not None and switch in edges:
-            yield from watchlist_entities(topology, watches)
         if topology.collector is not None:
+            yield from watchlist_entities(topology, watches, at_edge=switch in edges)
             yield from reporting_entities(topology, switch, reporting)
 
     return {node.name: index(of(node.name)) for node in topology.switches}

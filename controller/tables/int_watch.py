@@ -1,9 +1,9 @@
-"""Which flows get telemetry, how often and which: `ipv4_watchlist`, `ipv6_watchlist` (p4/ingress/int_watch.p4)."""
+"""Which flows get telemetry, how often, how and which: `ipv4_watchlist`, `ipv6_watchlist` (p4/ingress/int_watch.p4)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Annotated
+from typing import Annotated, Final, Literal
 
 import msgspec
 from finsy import P4TableAction, P4TableEntry
@@ -17,7 +17,13 @@ DEFAULT_INSTRUCTIONS = (0, 1, 2, 3, 4, 5, 7)
 """Node id, level 1 interfaces, hop latency, queue occupancy, both timestamps, transmit utilisation."""
 
 _PROTOCOLS = (17, 6)
-"""INT-MD over UDP and TCP is what the program marks."""
+"""What carries INT whatever marks it."""
+
+Mode = Literal["md", "hop-by-hop", "mx", "xd"]
+"""What travels with a packet, and who reports."""
+
+_MODES: Final[dict[Mode, int]] = {"md": 0, "hop-by-hop": 1, "mx": 2, "xd": 3}
+_SOURCE_NUMBER, _FORWARDING = 0x8000, 0x4000
 
 
 class Watch(FlowRule, frozen=True):
@@ -25,12 +31,19 @@ class Watch(FlowRule, frozen=True):
 
     sample_every: Annotated[int, msgspec.Meta(ge=1, le=0xFFFFFFFF)] = 1
     """Of this many packets one carries telemetry."""
-    instructions: tuple[Annotated[int, msgspec.Meta(ge=0, le=7)], ...] = DEFAULT_INSTRUCTIONS
+    instructions: tuple[Annotated[int, msgspec.Meta(ge=0, le=15)], ...] = DEFAULT_INSTRUCTIONS
     """Instruction bits of INT v2.1 section 5.7 that each hop answers; bit 0 is the most significant of 16."""
     max_hops: Annotated[int, msgspec.Meta(ge=1, le=255)] = 16
     """Hops that may add metadata before the exceeded bit is set."""
-    hop_by_hop: bool = False
-    """Each hop reports at once and adds nothing to the packet, instead of the sink reporting the whole stack."""
+    mode: Mode = "md"
+    """md: hops add metadata, which the sink reports; hop-by-hop and mx: the instructions travel and each hop reports;
+    xd: each hop reports by this rule, which every switch has, and nothing travels."""
+    source_number: bool = False
+    """The source numbers its packets, and every report of one has its number (not in xd)."""
+    forwarding: bool = False
+    """Each hop says which table decided on the way, and the packet's TTL."""
+    discard: bool = False
+    """The packets are probes: the sink drops them after its report."""
 
 
 def instruction_bitmap(bits: Sequence[int]) -> int:
@@ -41,11 +54,13 @@ def instruction_bitmap(bits: Sequence[int]) -> int:
     return bitmap
 
 
-def watchlist_entities(topology: Topology, watches: Sequence[Watch]) -> Iterator[Entity]:
-    """Yield the rules for one edge switch (all have the same); the first rule that matches wins.
+def watchlist_entities(topology: Topology, watches: Sequence[Watch], *, at_edge: bool) -> Iterator[Entity]:
+    """Yield the rules for one switch; the first rule that matches wins. Switches without hosts need them only for xd.
 
     Raise ControllerError for a rule that names a host which the topology does not have.
     """
+    if not at_edge and all(watch.mode != "xd" for watch in watches):
+        return
     rules = [(watch, protocol) for watch in watches for protocol in _protocols(watch)]
     for place, (watch, protocol) in enumerate(rules):
         for offset, family in enumerate(FAMILIES):
@@ -67,5 +82,7 @@ def _watch(watch: Watch, watch_id: int) -> P4TableAction:
         sample_every=watch.sample_every,
         instructions=instruction_bitmap(watch.instructions),
         max_hops=watch.max_hops,
-        hop_by_hop=int(watch.hop_by_hop),
+        mode=_MODES[watch.mode],
+        domain_instructions=_SOURCE_NUMBER * watch.source_number | _FORWARDING * watch.forwarding,
+        discard=int(watch.discard),
     )

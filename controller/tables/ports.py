@@ -20,9 +20,11 @@ def port_entities(topology: Topology, switch: str) -> Iterator[Entity]:
         yield P4TableEntry(
             "egress_ports",
             match=P4TableMatch(egress_port=port),
-            action=P4TableAction("set_egress_port", src_mac=mac_at(topology, switch, port), edge=int(edge)),
+            action=P4TableAction(
+                "set_egress_port", src_mac=mac_at(topology, switch, port), sink=int(edge), mtu_bytes=0, strip_at_mtu=0
+            ),
         )
         if edge:
             yield P4TableEntry(
-                "port_roles", match=P4TableMatch(ingress_port=port), action=P4TableAction("set_edge_port")
+                "port_roles", match=P4TableMatch(ingress_port=port), action=P4TableAction("set_source_port")
             )

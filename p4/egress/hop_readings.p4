@@ -4,7 +4,12 @@
 
 #include "../shared/metadata.p4"
 
-control HopReadings(in bit<32> transmitted_bytes, inout metadata_t meta, in standard_metadata_t standard_metadata) {
+control HopReadings(
+    in bit<32> transmitted_bytes,
+    in bit<24> buffer_occupancy,
+    inout metadata_t meta,
+    in standard_metadata_t standard_metadata
+) {
     apply {
         meta.hop_ingress_port = standard_metadata.ingress_port;
         meta.hop_egress_port = (bit<16>) standard_metadata.egress_port;
@@ -16,6 +21,8 @@ control HopReadings(in bit<32> transmitted_bytes, inout metadata_t meta, in stan
         // What 32 bits cannot hold (4.29 s) is INT's "not available": all ones.
         meta.hop_latency_ns = (latency_ns > 0xffffffff) ? 0xffffffff : (bit<32>) latency_ns;
         meta.hop_transmitted_bytes = transmitted_bytes;
+        meta.hop_buffer_occupancy = buffer_occupancy;
+        meta.hop_decision = meta.decision;
     }
 }
 

@@ -1,4 +1,4 @@
-// Readings to metadata: instruction bits 1 to 7, which a stack and a report lay out alike.
+// Readings to metadata: instruction bits 1 to 8, which a stack and a report lay out alike.
 #ifndef P4_EGRESS_HOP_WORDS_P4
 #define P4_EGRESS_HOP_WORDS_P4
 
@@ -16,6 +16,7 @@ control HopWords(
     inout timestamp_words_t egress_time,
     inout level2_words_t level2,
     inout utilization_word_t utilization,
+    inout queue_word_t buffer,
     inout bit<64> sum
 ) {
     apply {
@@ -56,6 +57,13 @@ control HopWords(
             utilization.setValid();
             utilization.transmitted_bytes = meta.hop_transmitted_bytes;
             sum = sum + (bit<64>) meta.hop_transmitted_bytes;
+        }
+        if (instructions[7:7] == 1) {
+            buffer.setValid();
+            // One buffer, shared by all ports.
+            buffer.queue_id = 0;
+            buffer.occupancy = meta.hop_buffer_occupancy;
+            sum = sum + (bit<64>) (meta.hop_buffer_occupancy >> 16) + (bit<64>) (meta.hop_buffer_occupancy & 0xffff);
         }
     }
 }

@@ -4,36 +4,44 @@
 
 #include "../shared/headers.p4"
 #include "../shared/metadata.p4"
+#include "int_unmark.p4"
 
 control IntSink(inout headers_t hdr, inout metadata_t meta) {
     counter(1, CounterType.packets_and_bytes) int_sunk;
     counter(1, CounterType.packets_and_bytes) drop_int_discard;
+
+    IntUnmark() unmark;
 
     @hidden
     action hand_over() {
         hdr.sunk_shim = hdr.int_shim;
         hdr.sunk_md = hdr.int_md;
         hdr.sunk_stack = hdr.int_stack;
+        hdr.sunk_source_word = hdr.int_source_word;
+        meta.report_restores_int = 1;
+        meta.report_restores_mark = 1;
+        meta.report_growth_bytes = 4 + ((bit<16>) hdr.int_shim.length << 2);
     }
 
     @hidden
     action take_from_payload() {
         bit<16> complement;
+        bit<32> number = hdr.int_source_word.isValid() ? hdr.int_source_word.number : 32w0;
         hash(complement, HashAlgorithm.csum16, 16w0, {
-            hdr.int_shim.type, hdr.int_shim.npt, hdr.int_shim.reserved1, hdr.int_shim.length,
-            hdr.int_shim.reserved2, hdr.int_shim.dscp, hdr.int_shim.reserved3,
+            hdr.int_shim.type, hdr.int_shim.npt, hdr.int_shim.reserved, hdr.int_shim.length, hdr.int_shim.value,
             hdr.int_md.version, hdr.int_md.discard, hdr.int_md.hops_exceeded, hdr.int_md.mtu_exceeded,
             hdr.int_md.reserved, hdr.int_md.hop_words, hdr.int_md.remaining_hops,
             hdr.int_md.instructions, hdr.int_md.domain_id,
             hdr.int_md.domain_instructions, hdr.int_md.domain_flags,
-            hdr.int_stack.words
+            number, hdr.int_stack.words
         }, 32w0x10000);
         // csum16 ends with a complement, which is the negative that taking away asks for.
         meta.int_sum = (bit<64>) complement;
         meta.report_int_sum = (bit<64>) (~complement);
-        meta.int_growth_bytes = 16w0xfffc - ((bit<16>) hdr.int_shim.length << 2);
+        meta.int_growth_bytes = -meta.report_growth_bytes;
     }
 
+    // This switch's own source put the headers in, and nothing but the report ever sees them.
     @hidden
     action take_back() {
         meta.report_int_sum = meta.int_sum;
@@ -46,15 +54,17 @@ control IntSink(inout headers_t hdr, inout metadata_t meta) {
         hdr.int_shim.setInvalid();
         hdr.int_md.setInvalid();
         hdr.int_stack.setInvalid();
+        hdr.int_source_word.setInvalid();
     }
 
     @hidden
     action report() {
         meta.report_wanted = 1;
         meta.report_tracked = 1;
-        meta.report_bits = hdr.sunk_md.instructions & REPORT_METADATA_BITS;
-        meta.report_domain_id = hdr.sunk_md.domain_id;
-        meta.report_restores_int = 1;
+        meta.report_bits = hdr.int_md.instructions & REPORT_METADATA_BITS;
+        meta.report_domain_id = hdr.int_md.domain_id;
+        meta.report_domain_bits = (hdr.int_md.domain_id == OUR_DOMAIN)
+            ? hdr.int_md.domain_instructions & DOMAIN_FORWARDING : 0;
     }
 
     @hidden
@@ -65,23 +75,18 @@ control IntSink(inout headers_t hdr, inout metadata_t meta) {
     }
 
     apply {
-        if (hdr.ipv4.isValid()) {
-            hdr.ipv4.dscp = hdr.int_shim.dscp;
-        } else {
-            hdr.ipv6.dscp = hdr.int_shim.dscp;
-        }
-        if (hdr.int_md.domain_id == HOP_BY_HOP_DOMAIN && hdr.int_md.domain_flags & HOP_BY_HOP_FLAG != 0) {
+        if (hdr.int_md.domain_id == OUR_DOMAIN && hdr.int_md.domain_flags & HOP_BY_HOP_FLAG != 0) {
             end_hop_by_hop();
         }
         hand_over();
-        if (hdr.int_stack.isValid()) {
-            take_from_payload();
-        } else {
-            // Only this switch's own source leaves out the stack: nothing but the report ever sees its headers.
+        report();
+        if (meta.int_start == 1) {
             take_back();
+        } else {
+            take_from_payload();
+            unmark.apply(hdr, meta);
         }
         remove();
-        report();
         int_sunk.count(0);
         if (hdr.sunk_md.discard == 1) {
             // The source sent a copy that was to be measured, not delivered. Its report is cloned all the same.

@@ -1,25 +1,45 @@
-// INT transit (and the source's own hop): push this hop's metadata, or report it hop by hop and push nothing.
+// INT transit (and the source's own hop): push this hop's metadata, or report it and push nothing.
 #ifndef P4_EGRESS_INT_TRANSIT_P4
 #define P4_EGRESS_INT_TRANSIT_P4
 
 #include "../shared/headers.p4"
 #include "../shared/instructions.p4"
 #include "../shared/metadata.p4"
+#include "forwarding_word.p4"
 #include "hop_words.p4"
+#include "int_strip.p4"
 
 control IntTransit(inout headers_t hdr, inout metadata_t meta) {
     counter(1, CounterType.packets_and_bytes) int_transit;
     counter(1, CounterType.packets_and_bytes) int_hops_exceeded;
+    counter(1, CounterType.packets_and_bytes) int_mtu_exceeded;
     counter(1, CounterType.packets_and_bytes) int_skipped;
     HopWords() hop_words;
+    ForwardingWord() forwarding_word;
+    IntStrip() strip;
 
     bit<8> words;
+    bit<16> packet_bytes;
 
     @hidden
+    action measure() {
+        words = count_report_words(hdr.int_md.instructions) + count_stack_only_words(hdr.int_md.instructions)
+            + count_domain_words(hdr.int_md.domain_instructions);
+        packet_bytes = hdr.ipv4.isValid() ? hdr.ipv4.total_length : hdr.ipv6.payload_length + 40;
+        packet_bytes = packet_bytes + meta.int_growth_bytes;
+    }
+
+    // The flags' places in their 16 bits, unless an earlier hop has set them.
+    @hidden
     action exceed_hops() {
-        // The flag's place in its 16 bits, unless an earlier hop has set it.
-        meta.int_sum = (hdr.int_md.hops_exceeded == 0) ? 64w0x0400 : 64w0;
+        meta.int_sum = meta.int_sum + ((hdr.int_md.hops_exceeded == 0) ? 64w0x0400 : 64w0);
         hdr.int_md.hops_exceeded = 1;
+    }
+
+    @hidden
+    action exceed_mtu() {
+        meta.int_sum = meta.int_sum + ((hdr.int_md.mtu_exceeded == 0) ? 64w0x0200 : 64w0);
+        hdr.int_md.mtu_exceeded = 1;
     }
 
     @hidden
@@ -33,9 +53,15 @@ control IntTransit(inout headers_t hdr, inout metadata_t meta) {
     action report() {
         meta.report_wanted = 1;
         meta.report_tracked = 1;
-        meta.report_intermediate = 1;
         meta.report_bits = hdr.int_md.instructions & REPORT_METADATA_BITS;
         meta.report_domain_id = hdr.int_md.domain_id;
+        meta.report_domain_bits = (hdr.int_md.domain_id == OUR_DOMAIN)
+            ? hdr.int_md.domain_instructions & DOMAIN_FORWARDING : 0;
+    }
+
+    @hidden
+    action report_hop() {
+        meta.report_intermediate = 1;
         meta.report_domain_status = STATUS_HOP_BY_HOP | (bit<16>) hdr.int_md.remaining_hops;
     }
 
@@ -47,17 +73,22 @@ control IntTransit(inout headers_t hdr, inout metadata_t meta) {
     }
 
     @hidden
-    action push_unavailable(in bit<16> bits) {
-        // Buffer metadata, reserved bits, checksum complement: what v1model has not, or does not need. All ones add
-        // nothing to a checksum.
-        if (bits[7:7] == 1) { hdr.hop_unavailable[0].setValid(); hdr.hop_unavailable[0].all_ones = 0xffffffff; }
-        if (bits[6:6] == 1) { hdr.hop_unavailable[1].setValid(); hdr.hop_unavailable[1].all_ones = 0xffffffff; }
-        if (bits[5:5] == 1) { hdr.hop_unavailable[2].setValid(); hdr.hop_unavailable[2].all_ones = 0xffffffff; }
-        if (bits[4:4] == 1) { hdr.hop_unavailable[3].setValid(); hdr.hop_unavailable[3].all_ones = 0xffffffff; }
-        if (bits[3:3] == 1) { hdr.hop_unavailable[4].setValid(); hdr.hop_unavailable[4].all_ones = 0xffffffff; }
-        if (bits[2:2] == 1) { hdr.hop_unavailable[5].setValid(); hdr.hop_unavailable[5].all_ones = 0xffffffff; }
-        if (bits[1:1] == 1) { hdr.hop_unavailable[6].setValid(); hdr.hop_unavailable[6].all_ones = 0xffffffff; }
-        if (bits[0:0] == 1) { hdr.hop_unavailable[7].setValid(); hdr.hop_unavailable[7].all_ones = 0xffffffff; }
+    action push_reserved(in bit<16> bits) {
+        // All ones add nothing to a checksum.
+        if (bits[6:6] == 1) { hdr.hop_reserved[0].setValid(); hdr.hop_reserved[0].all_ones = 0xffffffff; }
+        if (bits[5:5] == 1) { hdr.hop_reserved[1].setValid(); hdr.hop_reserved[1].all_ones = 0xffffffff; }
+        if (bits[4:4] == 1) { hdr.hop_reserved[2].setValid(); hdr.hop_reserved[2].all_ones = 0xffffffff; }
+        if (bits[3:3] == 1) { hdr.hop_reserved[3].setValid(); hdr.hop_reserved[3].all_ones = 0xffffffff; }
+        if (bits[2:2] == 1) { hdr.hop_reserved[4].setValid(); hdr.hop_reserved[4].all_ones = 0xffffffff; }
+        if (bits[1:1] == 1) { hdr.hop_reserved[5].setValid(); hdr.hop_reserved[5].all_ones = 0xffffffff; }
+    }
+
+    // l4_update.p4 puts in the complement, if there is a checksum to keep.
+    @hidden
+    action push_complement() {
+        hdr.hop_complement.setValid();
+        hdr.hop_complement.zero = 0xffff;
+        hdr.hop_complement.complement = 0xffff;
     }
 
     @hidden
@@ -68,21 +99,34 @@ control IntTransit(inout headers_t hdr, inout metadata_t meta) {
     }
 
     apply {
-        words = count_report_words(hdr.int_md.instructions) + count_stack_only_words(hdr.int_md.instructions);
-        if (hdr.int_md.remaining_hops == 0) {
+        measure();
+        if (hdr.int_shim.type == INT_TYPE_MX) {
+            report();
+            int_transit.count(0);
+        } else if (hdr.int_md.remaining_hops == 0) {
             exceed_hops();
             int_hops_exceeded.count(0);
-        } else if (hdr.int_md.domain_id == HOP_BY_HOP_DOMAIN && hdr.int_md.domain_flags & HOP_BY_HOP_FLAG != 0) {
+        } else if (hdr.int_md.domain_id == OUR_DOMAIN && hdr.int_md.domain_flags & HOP_BY_HOP_FLAG != 0) {
             take_hop();
             report();
+            report_hop();
             int_transit.count(0);
         } else if (
             // A hop adds what HopML promises or nothing; instructions of other domains are not ours to answer.
-            hdr.int_md.domain_instructions != 0
+            (hdr.int_md.domain_id != OUR_DOMAIN && hdr.int_md.domain_instructions != 0)
+            || hdr.int_md.domain_instructions & DOMAIN_RESERVED != 0
             || (bit<8>) hdr.int_md.hop_words != words
             || hdr.int_shim.length > 255 - words
         ) {
             int_skipped.count(0);
+        } else if (meta.mtu_bytes != 0 && packet_bytes + ((bit<16>) words << 2) > meta.mtu_bytes) {
+            int_mtu_exceeded.count(0);
+            if (hdr.int_stack.isValid() && (meta.strip_at_mtu == 1 || packet_bytes > meta.mtu_bytes)) {
+                report();
+                strip.apply(hdr, meta);
+            } else {
+                exceed_mtu();
+            }
         } else {
             take_hop();
             if (hdr.int_md.instructions[15:15] == 1) {
@@ -91,10 +135,16 @@ control IntTransit(inout headers_t hdr, inout metadata_t meta) {
             hop_words.apply(
                 hdr.int_md.instructions, meta,
                 hdr.hop_level1, hdr.hop_latency, hdr.hop_queue, hdr.hop_ingress_time, hdr.hop_egress_time,
-                hdr.hop_level2, hdr.hop_utilization, meta.int_sum
+                hdr.hop_level2, hdr.hop_utilization, hdr.hop_buffer, meta.int_sum
             );
-            if (hdr.int_md.instructions & 0xff != 0) {
-                push_unavailable(hdr.int_md.instructions);
+            if (hdr.int_md.instructions & 0x7e != 0) {
+                push_reserved(hdr.int_md.instructions);
+            }
+            if (hdr.int_md.domain_instructions & DOMAIN_FORWARDING != 0) {
+                forwarding_word.apply(hdr.ipv4, hdr.ipv6, meta, hdr.hop_forwarding, meta.int_sum);
+            }
+            if (hdr.int_md.instructions & CHECKSUM_COMPLEMENT != 0) {
+                push_complement();
             }
             grow();
             int_transit.count(0);

@@ -1,4 +1,5 @@
-// Lengths and L4 checksum after INT headers came or went: by difference (RFC 1624), so that damage stays visible.
+// Lengths and L4 checksum after INT headers came or went: by difference (RFC 1624), so that damage stays visible. Where
+// this hop pushed a checksum complement, that takes the difference, and the checksum stays.
 #ifndef P4_EGRESS_L4_UPDATE_P4
 #define P4_EGRESS_L4_UPDATE_P4
 
@@ -43,18 +44,65 @@ control L4Update(inout headers_t hdr, in metadata_t meta) {
         }, 32w0x10000);
     }
 
+    // RFC 2784: the checksum is over the GRE header and its payload; there is no pseudo header.
+    @hidden
+    action update_gre() {
+        checksum_complement = ~hdr.gre_checksum.checksum;
+        hash(hdr.gre_checksum.checksum, HashAlgorithm.csum16, 16w0, {
+            checksum_complement, meta.int_sum
+        }, 32w0x10000);
+    }
+
+    @hidden
+    action complement_udp() {
+        hdr.hop_complement.zero = 0;
+        hash(hdr.hop_complement.complement, HashAlgorithm.csum16, 16w0, {
+            meta.int_sum, old_complement, new_length, old_complement, new_length
+        }, 32w0x10000);
+    }
+
+    @hidden
+    action complement_tcp() {
+        hdr.hop_complement.zero = 0;
+        hash(hdr.hop_complement.complement, HashAlgorithm.csum16, 16w0, {
+            meta.int_sum, old_complement, new_length
+        }, 32w0x10000);
+    }
+
+    @hidden
+    action complement_gre() {
+        hdr.hop_complement.zero = 0;
+        hash(hdr.hop_complement.complement, HashAlgorithm.csum16, 16w0, { meta.int_sum }, 32w0x10000);
+    }
+
     apply {
         if (hdr.ipv4.isValid()) {
             resize_ipv4();
         } else {
             resize_ipv6();
         }
-        if (hdr.tcp.isValid()) {
-            update_tcp();
-        } else {
+        if (hdr.gre.isValid()) {
+            if (hdr.gre_checksum.isValid()) {
+                if (hdr.hop_complement.isValid()) {
+                    complement_gre();
+                } else {
+                    update_gre();
+                }
+            }
+        } else if (hdr.tcp.isValid()) {
+            if (hdr.hop_complement.isValid()) {
+                complement_tcp();
+            } else {
+                update_tcp();
+            }
+        } else if (hdr.udp.isValid()) {
             hdr.udp.length = hdr.udp.length + meta.int_growth_bytes;
             if (hdr.udp.checksum != 0) {
-                update_udp();
+                if (hdr.hop_complement.isValid()) {
+                    complement_udp();
+                } else {
+                    update_udp();
+                }
             }
         }
     }

@@ -1,4 +1,4 @@
-// What a port adds to a routed frame, and whether it leaves the INT domain there.
+// What a port adds to a routed frame, whether it leaves the INT domain there, and how long a packet it takes.
 #ifndef P4_EGRESS_PORTS_P4
 #define P4_EGRESS_PORTS_P4
 
@@ -6,9 +6,16 @@
 #include "../shared/metadata.p4"
 
 control EgressPorts(inout headers_t hdr, inout metadata_t meta, in standard_metadata_t standard_metadata) {
-    action set_egress_port(@name("src_mac") mac_t src_mac, @name("edge") bit<1> edge) {
+    action set_egress_port(
+        @name("src_mac") mac_t src_mac,
+        @name("sink") bit<1> sink,
+        @name("mtu_bytes") bit<16> mtu_bytes,
+        @name("strip_at_mtu") bit<1> strip_at_mtu
+    ) {
         hdr.ethernet.src_addr = src_mac;
-        meta.to_edge = edge;
+        meta.to_edge = sink;
+        meta.mtu_bytes = mtu_bytes;
+        meta.strip_at_mtu = strip_at_mtu;
     }
 
     table egress_ports {

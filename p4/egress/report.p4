@@ -6,6 +6,7 @@
 #include "../shared/instructions.p4"
 #include "../shared/metadata.p4"
 #include "drop_watch.p4"
+#include "forwarding_word.p4"
 #include "hop_words.p4"
 #include "report_target.p4"
 
@@ -22,6 +23,7 @@ control Report(
     ReportTarget() report_target;
     DropWatch() drop_watch;
     HopWords() hop_words;
+    ForwardingWord() forwarding_word;
 
     bit<8> metadata_words;
     bit<16> inner_words;
@@ -29,22 +31,16 @@ control Report(
     bit<4> inner_type;
     bit<64> unused_sum = 0;
 
-    @hidden
-    action put_back() {
-        hdr.int_shim = hdr.sunk_shim;
-        hdr.int_md = hdr.sunk_md;
-        hdr.int_stack = hdr.sunk_stack;
-        meta.int_sum = meta.report_int_sum;
-        meta.int_growth_bytes = 4 + ((bit<16>) hdr.int_shim.length << 2);
-    }
-
     // The report specification, "Embedded Telemetry Metadata": only with F may there be any in the packet. Without it
     // are packets whose INT headers nobody should believe, and those that just met a congested queue.
     @hidden
     action forget_int() {
+        hdr.probe_marker.setInvalid();
         hdr.int_shim.setInvalid();
         hdr.int_md.setInvalid();
         hdr.int_stack.setInvalid();
+        hdr.int_source_word.setInvalid();
+        meta.inner_words = 0;
     }
 
     // All that was parsed of the packet; that is cut where parsing ended with an error.
@@ -56,7 +52,14 @@ control Report(
         inner_words = inner_words + (hdr.udp.isValid() ? 16w2 : 16w0);
         inner_words = inner_words + (hdr.tcp.isValid() ? 16w5 : 16w0);
         inner_words = inner_words + (hdr.tcp_options.isValid() ? (bit<16>) hdr.tcp.data_offset - 5 : 16w0);
+        inner_words = inner_words + (hdr.gre.isValid() ? 16w1 : 16w0);
+        inner_words = inner_words + (hdr.gre_checksum.isValid() ? 16w1 : 16w0);
+        inner_words = inner_words
+            + (hdr.gre_options.isValid() ? (bit<16>) hdr.gre.has_key + (bit<16>) hdr.gre.has_sequence : 16w0);
+        inner_words = inner_words + (hdr.vxlan.isValid() ? 16w2 : 16w0);
+        inner_words = inner_words + (hdr.probe_marker.isValid() ? 16w2 : 16w0);
         inner_words = inner_words + (hdr.int_shim.isValid() ? 1 + (bit<16>) hdr.int_shim.length : 16w0);
+        inner_words = inner_words + (bit<16>) meta.inner_words;
         hdr.ethernet.setInvalid();
         hdr.vlan.setInvalid();
     }
@@ -76,7 +79,8 @@ control Report(
 
     @hidden
     action measure() {
-        metadata_words = count_report_words(meta.report_bits) + (bit<8>) meta.report_bits[0:0];
+        metadata_words = count_report_words(meta.report_bits) + (bit<8>) meta.report_bits[0:0]
+            + count_domain_words(meta.report_domain_bits);
         report_words = REPORT_MAIN_WORDS + (bit<16>) metadata_words + inner_words;
     }
 
@@ -142,17 +146,11 @@ control Report(
             drop_report_about_report.count(0);
             end();
         }
-        if (meta.report_restores_int == 1) {
-            put_back();
-            if (hdr.ipv4.isValid()) {
-                hdr.ipv4.dscp = INT_DSCP;
-            } else {
-                hdr.ipv6.dscp = INT_DSCP;
-            }
-        }
         if (meta.report_dropped == 1) {
             drop_watch.apply(hdr, meta, standard_metadata);
-            if (hdr.int_shim.isValid() && meta.report_drop_reason > DROP_INT_MALFORMED) {
+            if (
+                hdr.int_shim.isValid() && meta.report_drop_reason > DROP_INT_MALFORMED && meta.int_place != PLACE_NONE
+            ) {
                 meta.report_tracked = meta.report_tracked | meta.report_dropped;
             }
         }
@@ -174,10 +172,13 @@ control Report(
         hop_words.apply(
             meta.report_bits, meta,
             hdr.report_level1, hdr.report_latency, hdr.report_queue, hdr.report_ingress_time, hdr.report_egress_time,
-            hdr.report_level2, hdr.report_utilization, unused_sum
+            hdr.report_level2, hdr.report_utilization, hdr.report_buffer, unused_sum
         );
         if (meta.report_bits & DROP_WORD_BIT != 0) {
             fill_drop();
+        }
+        if (meta.report_domain_bits & DOMAIN_FORWARDING != 0) {
+            forwarding_word.apply(hdr.ipv4, hdr.ipv6, meta, hdr.report_forwarding, unused_sum);
         }
         fill_lengths();
         int_reports.count(0);

@@ -1,38 +1,62 @@
-// INT source, first half: which packets from hosts start to carry telemetry. Egress inserts the headers.
+// INT source and INT-XD, first half: which packets start to carry telemetry or are reported, and how. Egress does it.
 #ifndef P4_INGRESS_INT_WATCH_P4
 #define P4_INGRESS_INT_WATCH_P4
 
 #include "../shared/headers.p4"
 #include "../shared/metadata.p4"
+#include "int_start_place.p4"
 
 control IntWatch(in headers_t hdr, inout metadata_t meta) {
-    // How many packets each watch has let pass since its last sample.
+    // How many packets each watch has let pass since its last sample, and how many it has numbered.
     register<bit<32>>(65536) watch_packets;
+    register<bit<32>>(65536) watch_numbers;
+
+    IntStartPlace() start_place;
+
+    int_place_t place;
+    bit<16> number_of;
 
     action watch(
         @name("watch_id") bit<16> watch_id,
         @name("sample_every") bit<32> sample_every,
         @name("instructions") bit<16> instructions,
         @name("max_hops") bit<8> max_hops,
-        @name("hop_by_hop") bit<1> hop_by_hop
+        @name("mode") int_mode_t mode,
+        @name("domain_instructions") bit<16> domain_instructions,
+        @name("discard") bit<1> discard
     ) {
-        // The first packet and every sample_every-th after it; 0 means every packet, as 1 does. No hops, no telemetry.
+        // Sources are at the domain's edge, where the packet has room for INT; XD needs neither. No hops, no telemetry.
+        bit<1> fits = (mode == MODE_XD || place != PLACE_NONE) ? 1w1 : 1w0;
+        fits = (max_hops != 0) ? fits : 1w0;
+        // The first packet and every sample_every-th after it; 0 means every packet, as 1 does.
         bit<32> passed;
         watch_packets.read(passed, (bit<32>) watch_id);
-        meta.int_start = (passed == 0 && max_hops != 0) ? 1w1 : 1w0;
-        passed = passed + 1;
-        passed = (passed >= sample_every) ? 0 : passed;
-        watch_packets.write((bit<32>) watch_id, passed);
+        bit<1> chosen = (passed == 0) ? fits : 1w0;
+        bit<32> next = passed + 1;
+        next = (next >= sample_every) ? 0 : next;
+        next = (fits == 1) ? next : passed;
+        watch_packets.write((bit<32>) watch_id, next);
+        meta.int_start = (mode == MODE_XD) ? 1w0 : chosen;
+        meta.int_export = (mode == MODE_XD) ? chosen : 1w0;
+        meta.int_mode = mode;
         meta.int_instructions = instructions;
+        meta.int_domain_instructions = domain_instructions;
         meta.int_max_hops = max_hops;
-        meta.int_hop_by_hop = hop_by_hop;
+        meta.int_discard = discard;
+        number_of = watch_id;
+    }
+
+    @hidden
+    action take_number() {
+        watch_numbers.read(meta.int_source_number, (bit<32>) number_of);
+        watch_numbers.write((bit<32>) number_of, meta.int_source_number + 1);
     }
 
     table ipv4_watchlist {
         key = {
             hdr.ipv4.src_addr: ternary @name("src_addr");
             hdr.ipv4.dst_addr: ternary @name("dst_addr");
-            hdr.ipv4.protocol: ternary @name("protocol");
+            meta.protocol: ternary @name("protocol");
             meta.l4_src_port: ternary @name("src_port");
             meta.l4_dst_port: ternary @name("dst_port");
         }
@@ -48,7 +72,7 @@ control IntWatch(in headers_t hdr, inout metadata_t meta) {
         key = {
             hdr.ipv6.src_addr: ternary @name("src_addr");
             hdr.ipv6.dst_addr: ternary @name("dst_addr");
-            hdr.ipv6.next_header: ternary @name("protocol");
+            meta.protocol: ternary @name("protocol");
             meta.l4_src_port: ternary @name("src_port");
             meta.l4_dst_port: ternary @name("dst_port");
         }
@@ -61,12 +85,19 @@ control IntWatch(in headers_t hdr, inout metadata_t meta) {
     }
 
     apply {
-        // A TCP checksum of 0xffff is a second spelling of 0, and the sink could not tell which one to restore.
-        if (hdr.udp.isValid() || (hdr.tcp.isValid() && hdr.tcp.checksum != 0xffff)) {
-            if (hdr.ipv4.isValid()) {
-                ipv4_watchlist.apply();
-            } else {
-                ipv6_watchlist.apply();
+        place = PLACE_NONE;
+        if (meta.from_edge == 1) {
+            start_place.apply(hdr, meta, place);
+        }
+        if (hdr.ipv4.isValid()) {
+            ipv4_watchlist.apply();
+        } else {
+            ipv6_watchlist.apply();
+        }
+        if (meta.int_start == 1) {
+            meta.int_place = place;
+            if (meta.int_domain_instructions & DOMAIN_SOURCE_NUMBER != 0) {
+                take_number();
             }
         }
     }

@@ -1,11 +1,11 @@
-// Where the INT domain begins: edge ports face hosts.
+// Where the INT domain begins: a source port faces hosts, or whoever else may not send INT into the domain.
 #ifndef P4_INGRESS_PORT_ROLES_P4
 #define P4_INGRESS_PORT_ROLES_P4
 
 #include "../shared/metadata.p4"
 
 control PortRoles(inout metadata_t meta, in standard_metadata_t standard_metadata) {
-    action set_edge_port() {
+    action set_source_port() {
         meta.from_edge = 1;
     }
 
@@ -14,7 +14,7 @@ control PortRoles(inout metadata_t meta, in standard_metadata_t standard_metadat
             standard_metadata.ingress_port: exact @name("ingress_port");
         }
         actions = {
-            set_edge_port;
+            set_source_port;
             @defaultonly NoAction;
         }
         const default_action = NoAction();

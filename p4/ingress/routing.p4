@@ -43,7 +43,7 @@ control Routing(inout headers_t hdr, inout metadata_t meta, inout standard_metad
         key = {
             hdr.ipv4.src_addr: ternary @name("src_addr");
             hdr.ipv4.dst_addr: ternary @name("dst_addr");
-            hdr.ipv4.protocol: ternary @name("protocol");
+            meta.protocol: ternary @name("protocol");
             meta.l4_src_port: ternary @name("src_port");
             meta.l4_dst_port: ternary @name("dst_port");
         }
@@ -84,7 +84,7 @@ control Routing(inout headers_t hdr, inout metadata_t meta, inout standard_metad
         key = {
             hdr.ipv6.src_addr: ternary @name("src_addr");
             hdr.ipv6.dst_addr: ternary @name("dst_addr");
-            hdr.ipv6.next_header: ternary @name("protocol");
+            meta.protocol: ternary @name("protocol");
             meta.l4_src_port: ternary @name("src_port");
             meta.l4_dst_port: ternary @name("dst_port");
         }
@@ -125,13 +125,16 @@ control Routing(inout headers_t hdr, inout metadata_t meta, inout standard_metad
         bit<1> by_route = 0;
         if (hdr.ipv4.isValid()) {
             hdr.ipv4.ttl = hdr.ipv4.ttl - 1;
+            meta.decision = 1;
             if (!ipv4_flow_paths.apply().hit) {
+                meta.decision = 2;
                 if (!ipv4_destination_paths.apply().hit) {
+                    meta.decision = 3;
                     by_route = 1;
                     hash(flow_hash, HashAlgorithm.crc32, 32w0, {
                         hdr.ipv4.src_addr,
                         hdr.ipv4.dst_addr,
-                        hdr.ipv4.protocol,
+                        meta.protocol,
                         meta.l4_src_port,
                         meta.l4_dst_port
                     }, FLOW_HASH_VALUES);
@@ -139,13 +142,16 @@ control Routing(inout headers_t hdr, inout metadata_t meta, inout standard_metad
             }
         } else {
             hdr.ipv6.hop_limit = hdr.ipv6.hop_limit - 1;
+            meta.decision = 1;
             if (!ipv6_flow_paths.apply().hit) {
+                meta.decision = 2;
                 if (!ipv6_destination_paths.apply().hit) {
+                    meta.decision = 3;
                     by_route = 1;
                     hash(flow_hash, HashAlgorithm.crc32, 32w0, {
                         hdr.ipv6.src_addr,
                         hdr.ipv6.dst_addr,
-                        hdr.ipv6.next_header,
+                        meta.protocol,
                         meta.l4_src_port,
                         meta.l4_dst_port
                     }, FLOW_HASH_VALUES);

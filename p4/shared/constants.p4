@@ -16,22 +16,62 @@ const bit<16> ETHERTYPE_IPV6 = 0x86dd;
 
 const bit<8> PROTOCOL_TCP = 6;
 const bit<8> PROTOCOL_UDP = 17;
+const bit<8> PROTOCOL_GRE = 47;
 
-// INT v2.1, section "INT over TCP/UDP": a DSCP value reserved inside the INT domain marks the packet.
-const bit<6> INT_DSCP = 0x17;
+// Without 16 bytes behind IP a GRE header may be cut off: such packets are not taken apart.
+const bit<16> GRE_LONGEST_BYTES = 16;
+const bit<16> VXLAN_PORT = 4789;
+const bit<16> VXLAN_GPE_PORT = 4790;
+const bit<8>  VXLAN_VNI_FLAG = 0x08;
+const bit<8>  VXLAN_NEXT_PROTOCOL_FLAG = 0x04;
+const bit<8>  VXLAN_NEXT_ETHERNET = 0x03;
+const bit<8>  VXLAN_NEXT_INT = 0x82;
+
 const bit<4> INT_TYPE_MD = 1;
+const bit<4> INT_TYPE_MX = 3;
 const bit<4> INT_VERSION = 2;
 
-// The MD header in words, as the shim's length counts it; with the shim it is what a source inserts.
-const bit<8>  INT_MD_WORDS = 3;
+// Where the INT headers are and what marks the packet (INT v2.1, "Header Location"). DSCP and probe marker: behind TCP
+// or UDP (NPT 0); UDP port: behind UDP (NPT 1); new UDP: behind a UDP header of their own (NPT 2); in tunnels: behind GRE
+// or VXLAN-GPE.
+typedef bit<3> int_place_t;
+const int_place_t PLACE_NONE = 0;
+const int_place_t PLACE_DSCP = 1;
+const int_place_t PLACE_PROBE = 2;
+const int_place_t PLACE_UDP_PORT = 3;
+const int_place_t PLACE_NEW_UDP = 4;
+const int_place_t PLACE_GRE = 5;
+const int_place_t PLACE_VXLAN = 6;
+
+const bit<2> NPT_NONE = 0;
+const bit<2> NPT_UDP_PAYLOAD = 1;
+const bit<2> NPT_L4 = 2;
+
+// The specification's example value; the controller may choose another one, a bit, or another kind of mark.
+const bit<6> DEFAULT_INT_DSCP = 0x17;
+
+// What a watch asks for.
+typedef bit<2> int_mode_t;
+const int_mode_t MODE_MD = 0;
+const int_mode_t MODE_HOP_BY_HOP = 1;
+const int_mode_t MODE_MX = 2;
+const int_mode_t MODE_XD = 3;
+
+// The MD or MX header in words, as the shim's length counts it; with the shim it is what a source inserts at least.
+const bit<8>  INT_HEADER_WORDS = 3;
 const bit<16> INT_FIXED_BYTES = 16;
+const bit<16> PROBE_MARKER_BYTES = 8;
+const bit<16> UDP_BYTES = 8;
 
-// What these add to a checksum before their variable fields: shim type and length, MD version.
-const bit<64> INT_FIXED_SUM = 0x1003 + 0x2000;
-
-// Our INT domain. It defines no metadata of its own, only the flag that turns on reports hop by hop.
-const bit<16> HOP_BY_HOP_DOMAIN = 0x4d52;
+// Our INT domain: reports hop by hop are a flag; a number of the source's and the decision of each hop are instructions.
+const bit<16> OUR_DOMAIN = 0x4d52;
 const bit<16> HOP_BY_HOP_FLAG = 0x8000;
+const bit<16> DOMAIN_SOURCE_NUMBER = 0x8000;
+const bit<16> DOMAIN_FORWARDING = 0x4000;
+const bit<16> DOMAIN_RESERVED = 0x3fff;
+
+// Instruction bit 15: the hop leaves the L4 checksum alone and pushes what keeps it right.
+const bit<16> CHECKSUM_COMPLEMENT = 0x0001;
 
 // DSMdstatus of a hop by hop report; the low eight bits are the remaining hop count behind this hop.
 const bit<16> STATUS_HOP_BY_HOP = 0x8000;
@@ -47,7 +87,7 @@ const bit<4> INNER_TYPE_IPV6 = 5;
 // Main contents in words; all that precedes them in UDP, in bytes; the RepMdBits that are INT instructions here.
 const bit<16> REPORT_MAIN_WORDS = 2;
 const bit<16> REPORT_UDP_BYTES = 20;
-const bit<16> REPORT_METADATA_BITS = 0x7f00;
+const bit<16> REPORT_METADATA_BITS = 0x7f80;
 // What a report says of a drop: interfaces, ingress time stamp, and the word with the reason.
 const bit<16> DROP_METADATA_BITS = 0x4801;
 // What a report says of a congested queue: interfaces, latency, queue, both time stamps, transmit utilisation.

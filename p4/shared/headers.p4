@@ -87,18 +87,53 @@ header udp_t {
     bit<16> checksum;
 }
 
-// INT v2.1, section "INT over TCP/UDP", NPT 0. `length` counts the words behind the shim.
-header int_shim_t {
-    bit<4> type;
-    bit<2> npt;
-    bit<2> reserved1;
-    bit<8> length;
-    bit<8> reserved2;
-    bit<6> dscp;
-    bit<2> reserved3;
+// RFC 2784 and 2890.
+header gre_t {
+    bit<1>  has_checksum;
+    bit<1>  has_routing;
+    bit<1>  has_key;
+    bit<1>  has_sequence;
+    bit<9>  reserved;
+    bit<3>  version;
+    bit<16> protocol;
 }
 
-// INT v2.1, section "INT-MD Metadata Header Format".
+header gre_checksum_t {
+    bit<16> checksum;
+    bit<16> offset;
+}
+
+// Key and sequence number, as far as they are there.
+header gre_options_t {
+    varbit<64> options;
+}
+
+// RFC 7348, and draft-ietf-nvo3-vxlan-gpe for the next protocol.
+header vxlan_t {
+    bit<8>  flags;
+    bit<16> reserved1;
+    bit<8>  next_protocol;
+    bit<24> vni;
+    bit<8>  reserved2;
+}
+
+// INT v2.1, section "INT over TCP/UDP", option 3.
+header probe_marker_t {
+    bit<64> marker;
+}
+
+// INT v2.1, sections "INT over TCP/UDP", "... IPv4/GRE", "... VXLAN GPE". `length` counts the words behind the shim;
+// `npt` is Next Protocol Type, or in its first bit GRE's G; `value` is what the source took the place of: the DSCP
+// (shifted by 2), UDP port, IP protocol, EtherType, or VXLAN-GPE's next protocol with G in the first bit.
+header int_shim_t {
+    bit<4>  type;
+    bit<2>  npt;
+    bit<2>  reserved;
+    bit<8>  length;
+    bit<16> value;
+}
+
+// INT v2.1, section "INT-MD Metadata Header Format"; MX has zeros from hops_exceeded to remaining_hops.
 header int_md_t {
     bit<4>  version;
     bit<1>  discard;
@@ -118,14 +153,36 @@ header int_stack_t {
     varbit<8064> words;
 }
 
-// What the parser looks at before it believes a DSCP mark: a shim and the MD header's version.
-struct int_probe_t {
+// What the parser looks at before it takes INT headers apart: a shim and the next header's version.
+struct int_shape_t {
     bit<4>  type;
     bit<2>  npt;
     bit<2>  reserved;
     bit<8>  length;
-    bit<16> dscp;
+    bit<16> value;
     bit<4>  version;
+}
+
+struct probe_shape_t {
+    bit<64> marker;
+    bit<4>  type;
+    bit<2>  npt;
+    bit<2>  reserved;
+    bit<8>  length;
+    bit<16> value;
+    bit<4>  version;
+}
+
+struct inner_ports_t {
+    bit<16> src_port;
+    bit<16> dst_port;
+}
+
+struct inner_tcp_t {
+    bit<16> src_port;
+    bit<16> dst_port;
+    bit<64> sequences;
+    bit<4>  data_offset;
 }
 
 header node_word_t {
@@ -166,8 +223,26 @@ header drop_word_t {
     bit<16> pad;
 }
 
-header unavailable_word_t {
+header reserved_word_t {
     bit<32> all_ones;
+}
+
+// Our domain: which table decided (1 path of a flow, 2 of a destination, 3 route), TTL as the packet leaves.
+header forwarding_word_t {
+    bit<8>  decision;
+    bit<8>  ttl;
+    bit<16> zero;
+}
+
+// All ones where the L4 checksum itself was updated, or where there is none.
+header complement_word_t {
+    bit<16> zero;
+    bit<16> complement;
+}
+
+// Our domain: the source's number of the packet, among those of its watch.
+header source_word_t {
+    bit<32> number;
 }
 
 // Telemetry Report v2.0, section "Telemetry Report Group Header".
@@ -212,7 +287,9 @@ struct headers_t {
     timestamp_words_t  report_egress_time;
     level2_words_t     report_level2;
     utilization_word_t report_utilization;
+    queue_word_t       report_buffer;
     drop_word_t        report_drop;
+    forwarding_word_t  report_forwarding;
 
     ethernet_t         ethernet;
     vlan_t             vlan;
@@ -223,7 +300,15 @@ struct headers_t {
     tcp_options_t      tcp_options;
     udp_t              udp;
 
-    // INT: what travels, then what this hop pushes (instruction bits 0, 1 to 7, 8 to 15), then what was there.
+    // Tunnels that carry INT.
+    gre_t              gre;
+    gre_checksum_t     gre_checksum;
+    gre_options_t      gre_options;
+    vxlan_t            vxlan;
+
+    // INT: what travels, then what this hop pushes (instruction bits 0, 1 to 7, 8, 9 to 14, the domain's, 15), then what
+    // was there.
+    probe_marker_t     probe_marker;
     int_shim_t         int_shim;
     int_md_t           int_md;
     node_word_t        hop_node;
@@ -234,13 +319,35 @@ struct headers_t {
     timestamp_words_t  hop_egress_time;
     level2_words_t     hop_level2;
     utilization_word_t hop_utilization;
-    unavailable_word_t[8] hop_unavailable;
+    queue_word_t       hop_buffer;
+    reserved_word_t[6] hop_reserved;
+    forwarding_word_t  hop_forwarding;
+    complement_word_t  hop_complement;
     int_stack_t        int_stack;
+    source_word_t      int_source_word;
 
-    // Never emitted: a clone inherits headers, not what the packet lost, so the sink hands its INT headers over here.
+    // The packet's own L4 headers, where this switch put a UDP header and INT before them.
+    tcp_t              inner_tcp;
+    tcp_options_t      inner_tcp_options;
+    udp_t              inner_udp;
+
+    // What the parser took for a tunnel or INT, and what is payload here, because nothing marks it.
+    gre_t              payload_gre;
+    gre_checksum_t     payload_gre_checksum;
+    gre_options_t      payload_gre_options;
+    vxlan_t            payload_vxlan;
+    probe_marker_t     payload_probe_marker;
+    int_shim_t         payload_shim;
+    int_md_t           payload_md;
+    int_stack_t        payload_stack;
+    source_word_t      payload_source_word;
+
+    // Never emitted: a clone inherits headers, not what the packet lost, so INT headers that a report needs go here.
+    udp_t              sunk_udp;
     int_shim_t         sunk_shim;
     int_md_t           sunk_md;
     int_stack_t        sunk_stack;
+    source_word_t      sunk_source_word;
 }
 
 #endif

@@ -10,8 +10,35 @@ struct metadata_t {
     // From the parser: as it arrived, zero where there is none (no IP; ports also of other protocols and fragments).
     bit<16> ether_type;
     bit<6>  dscp;
+    // Where INT stands between IP and its payload, these are the packet's own.
+    bit<8>  protocol;
     @field_list(1) bit<16> l4_src_port;
     @field_list(1) bit<16> l4_dst_port;
+
+    // The parser's bytes behind the IP header: IP's payload, what UDP leaves of it, where INT begins and ends. An INT
+    // header that would end behind the payload is an overrun.
+    bit<16> ip_payload_bytes;
+    bit<16> payload_end;
+    bit<16> int_at;
+    bit<16> int_end;
+    bit<1>  int_overrun;
+    // NPT 2: the ports behind INT, and the words of their header, which a report repeats.
+    bit<16> inner_src_port;
+    bit<16> inner_dst_port;
+    @field_list(1) bit<4>   inner_words;
+
+    // How the INT domain marks its packets, from ingress; `int_seen`: this packet bears the mark. The place is where its
+    // INT headers are, if it has any or is about to.
+    @field_list(1) int_place_t marker;
+    @field_list(1) bit<6>   marker_dscp;
+    @field_list(1) bit<6>   marker_dscp_mask;
+    @field_list(1) bit<16>  marker_udp_port;
+    @field_list(1) bit<64>  marker_probe;
+    bit<1>  always_new_udp;
+    bit<1>  tunnels;
+    @field_list(1) bit<16>  tunnel_gre_protocol;
+    bit<1>  int_seen;
+    @field_list(1) int_place_t int_place;
 
     // From ingress.
     bit<1>  from_edge;
@@ -21,11 +48,23 @@ struct metadata_t {
 
     // What the watchlist asked for, where this packet is to become an INT packet.
     bit<1>  int_start;
-    bit<1>  int_hop_by_hop;
+    bit<1>  int_export;
+    int_mode_t int_mode;
     bit<16> int_instructions;
+    bit<16> int_domain_instructions;
     bit<8>  int_max_hops;
+    bit<1>  int_discard;
+    bit<32> int_source_number;
 
-    // From egress.
+    // Which table decided on the way: 1 path of a flow, 2 of a destination, 3 route.
+    bit<8>  decision;
+
+    // From egress. The longest IP packet that the port takes, 0 for any; whether the stack is reported and taken out
+    // where it would not fit, instead of M being set.
+    bit<16> mtu_bytes;
+    bit<1>  strip_at_mtu;
+    // Whether the packet still has to be marked.
+    bit<1>  int_mark;
     bit<1>  to_edge;
     bit<1>  is_report;
     bit<32> node_id;
@@ -44,6 +83,8 @@ struct metadata_t {
     @field_list(1) bit<64>  hop_ingress_time_ns;
     @field_list(1) bit<64>  hop_egress_time_ns;
     @field_list(1) bit<32>  hop_transmitted_bytes;
+    @field_list(1) bit<24>  hop_buffer_occupancy;
+    @field_list(1) bit<8>   hop_decision;
 
     // A report request. Any stage may make one, several may of one packet: each sets report_wanted, the flags that
     // hold, and what else it knows. Egress then clones the packet once, and Report turns the clone into the report.
@@ -60,8 +101,11 @@ struct metadata_t {
     @field_list(1) bit<16>  report_domain_status;
     // The packet has been in ingress only, and is to be reported as it came in, checksum errors and all.
     @field_list(1) bit<1>   report_as_it_came;
-    // The sink took the INT headers out and handed them over (sunk_*): they go back into the report's packet.
+    // INT headers were taken out and handed over (sunk_*): they go back into the report's packet, which grows and adds to
+    // its checksum by as much. The sink took the mark, too.
     @field_list(1) bit<1>   report_restores_int;
+    @field_list(1) bit<1>   report_restores_mark;
+    @field_list(1) bit<16>  report_growth_bytes;
     @field_list(1) bit<64>  report_int_sum;
 }
 

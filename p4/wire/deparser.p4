@@ -20,7 +20,9 @@ control FabricDeparser(packet_out packet, in headers_t hdr) {
         packet.emit(hdr.report_egress_time);
         packet.emit(hdr.report_level2);
         packet.emit(hdr.report_utilization);
+        packet.emit(hdr.report_buffer);
         packet.emit(hdr.report_drop);
+        packet.emit(hdr.report_forwarding);
 
         packet.emit(hdr.ethernet);
         packet.emit(hdr.vlan);
@@ -31,6 +33,12 @@ control FabricDeparser(packet_out packet, in headers_t hdr) {
         packet.emit(hdr.tcp_options);
         packet.emit(hdr.udp);
 
+        packet.emit(hdr.gre);
+        packet.emit(hdr.gre_checksum);
+        packet.emit(hdr.gre_options);
+        packet.emit(hdr.vxlan);
+
+        packet.emit(hdr.probe_marker);
         packet.emit(hdr.int_shim);
         packet.emit(hdr.int_md);
         packet.emit(hdr.hop_node);
@@ -41,8 +49,26 @@ control FabricDeparser(packet_out packet, in headers_t hdr) {
         packet.emit(hdr.hop_egress_time);
         packet.emit(hdr.hop_level2);
         packet.emit(hdr.hop_utilization);
-        packet.emit(hdr.hop_unavailable);
+        packet.emit(hdr.hop_buffer);
+        packet.emit(hdr.hop_reserved);
+        packet.emit(hdr.hop_forwarding);
+        packet.emit(hdr.hop_complement);
         packet.emit(hdr.int_stack);
+        packet.emit(hdr.int_source_word);
+
+        packet.emit(hdr.inner_tcp);
+        packet.emit(hdr.inner_tcp_options);
+        packet.emit(hdr.inner_udp);
+
+        packet.emit(hdr.payload_gre);
+        packet.emit(hdr.payload_gre_checksum);
+        packet.emit(hdr.payload_gre_options);
+        packet.emit(hdr.payload_vxlan);
+        packet.emit(hdr.payload_probe_marker);
+        packet.emit(hdr.payload_shim);
+        packet.emit(hdr.payload_md);
+        packet.emit(hdr.payload_stack);
+        packet.emit(hdr.payload_source_word);
     }
 }
 

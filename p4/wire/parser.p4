@@ -53,6 +53,8 @@ parser FabricParser(
     state parse_ipv4 {
         packet.extract(hdr.ipv4);
         meta.dscp = hdr.ipv4.dscp;
+        meta.protocol = hdr.ipv4.protocol;
+        meta.ip_payload_bytes = hdr.ipv4.total_length - ((bit<16>) hdr.ipv4.ihl << 2);
         verify(
             hdr.ipv4.version == 4 && hdr.ipv4.ihl >= 5 && hdr.ipv4.total_length >= (bit<16>) hdr.ipv4.ihl << 2,
             error.BadIpHeader
@@ -73,6 +75,7 @@ parser FabricParser(
         transition select(hdr.ipv4.more_fragments, hdr.ipv4.fragment_offset, hdr.ipv4.protocol) {
             (0, 0, PROTOCOL_TCP): parse_tcp;
             (0, 0, PROTOCOL_UDP): parse_udp;
+            (0, 0, PROTOCOL_GRE): find_gre;
             default: accept;
         }
     }
@@ -80,10 +83,13 @@ parser FabricParser(
     state parse_ipv6 {
         packet.extract(hdr.ipv6);
         meta.dscp = hdr.ipv6.dscp;
+        meta.protocol = hdr.ipv6.next_header;
+        meta.ip_payload_bytes = hdr.ipv6.payload_length;
         verify(hdr.ipv6.version == 6, error.BadIpHeader);
         transition select(hdr.ipv6.next_header) {
             PROTOCOL_TCP: parse_tcp;
             PROTOCOL_UDP: parse_udp;
+            PROTOCOL_GRE: find_gre;
             default: accept;
         }
     }
@@ -93,6 +99,8 @@ parser FabricParser(
         verify(hdr.tcp.data_offset >= 5, error.BadTcpHeader);
         meta.l4_src_port = hdr.tcp.src_port;
         meta.l4_dst_port = hdr.tcp.dst_port;
+        meta.int_at = (bit<16>) hdr.tcp.data_offset << 2;
+        meta.payload_end = meta.ip_payload_bytes;
         transition select(hdr.tcp.data_offset) {
             5: find_int;
             default: parse_tcp_options;
@@ -108,31 +116,205 @@ parser FabricParser(
         packet.extract(hdr.udp);
         meta.l4_src_port = hdr.udp.src_port;
         meta.l4_dst_port = hdr.udp.dst_port;
+        meta.int_at = UDP_BYTES;
+        meta.payload_end = hdr.udp.length;
         transition find_int;
     }
 
+    // What marks INT is the controller's to choose, so the parser goes by shape: a shim of a known type and an INT header
+    // of version 2, which the payload has room for. Ingress (int_marker) says whether that is INT.
     state find_int {
-        transition select(meta.dscp) {
-            INT_DSCP: probe_int;
+        transition select(
+            (bit<1>) (meta.ip_payload_bytes >= meta.int_at + INT_FIXED_BYTES),
+            (bit<1>) (meta.payload_end >= meta.int_at + INT_FIXED_BYTES)
+        ) {
+            (1, 1): peek_int;
             default: accept;
         }
     }
 
-    // A marked packet without a shim of ours behind L4 is passed on as it is.
-    state probe_int {
-        int_probe_t probe = packet.lookahead<int_probe_t>();
-        transition select(probe.type, probe.npt, probe.length, probe.version) {
-            (_, _, 0 &&& 0xfe, _): accept;
-            (_, _, 2, _): accept;
-            (INT_TYPE_MD, 0, _, INT_VERSION): parse_int;
+    state peek_int {
+        int_shape_t shape = packet.lookahead<int_shape_t>();
+        meta.int_end = meta.int_at + 4 + ((bit<16>) shape.length << 2);
+        transition select(shape.type, shape.npt, shape.length, shape.version) {
+            (_, _, 0 &&& 0xfe, _): find_vxlan;
+            (_, _, 2, _): find_vxlan;
+            (_, 3, _, _): find_vxlan;
+            (INT_TYPE_MD, _, _, INT_VERSION): check_int;
+            (INT_TYPE_MX, _, _, INT_VERSION): check_int;
+            default: find_vxlan;
+        }
+    }
+
+    state find_vxlan {
+        transition select(meta.protocol, meta.l4_dst_port) {
+            (PROTOCOL_UDP, VXLAN_PORT): peek_vxlan;
+            (PROTOCOL_UDP, VXLAN_GPE_PORT): peek_vxlan;
+            default: find_probe_marker;
+        }
+    }
+
+    // VXLAN may be behind a probe marker, too, but hardly one that reads like VXLAN's own flags.
+    state peek_vxlan {
+        transition select(packet.lookahead<bit<8>>()) {
+            VXLAN_VNI_FLAG: parse_vxlan;
+            VXLAN_VNI_FLAG | VXLAN_NEXT_PROTOCOL_FLAG: parse_vxlan;
+            default: find_probe_marker;
+        }
+    }
+
+    state parse_vxlan {
+        packet.extract(hdr.vxlan);
+        meta.int_at = meta.int_at + 8;
+        transition select(hdr.vxlan.flags, hdr.vxlan.next_protocol) {
+            (VXLAN_NEXT_PROTOCOL_FLAG &&& VXLAN_NEXT_PROTOCOL_FLAG, VXLAN_NEXT_INT): find_int_in_tunnel;
             default: accept;
         }
+    }
+
+    state find_probe_marker {
+        transition select(
+            (bit<1>) (meta.ip_payload_bytes >= meta.int_at + PROBE_MARKER_BYTES + INT_FIXED_BYTES),
+            (bit<1>) (meta.payload_end >= meta.int_at + PROBE_MARKER_BYTES + INT_FIXED_BYTES)
+        ) {
+            (1, 1): peek_probe_marker;
+            default: accept;
+        }
+    }
+
+    state peek_probe_marker {
+        probe_shape_t shape = packet.lookahead<probe_shape_t>();
+        meta.int_end = meta.int_at + PROBE_MARKER_BYTES + 4 + ((bit<16>) shape.length << 2);
+        transition select(shape.type, shape.npt, shape.length, shape.version) {
+            (_, _, 0 &&& 0xfe, _): accept;
+            (_, _, 2, _): accept;
+            (INT_TYPE_MD, NPT_NONE, _, INT_VERSION): parse_probe_marker;
+            (INT_TYPE_MX, NPT_NONE, _, INT_VERSION): parse_probe_marker;
+            default: accept;
+        }
+    }
+
+    state parse_probe_marker {
+        packet.extract(hdr.probe_marker);
+        transition check_int;
+    }
+
+    state find_gre {
+        transition select((bit<1>) (meta.ip_payload_bytes >= GRE_LONGEST_BYTES)) {
+            1: parse_gre;
+            default: accept;
+        }
+    }
+
+    state parse_gre {
+        packet.extract(hdr.gre);
+        meta.int_at = 4 + ((bit<16>) hdr.gre.has_checksum << 2)
+            + ((bit<16>) hdr.gre.has_key << 2) + ((bit<16>) hdr.gre.has_sequence << 2);
+        meta.payload_end = meta.ip_payload_bytes;
+        transition select(hdr.gre.has_routing, hdr.gre.version, hdr.gre.has_checksum) {
+            (0, 0, 0): parse_gre_options;
+            (0, 0, 1): parse_gre_checksum;
+            default: accept;
+        }
+    }
+
+    state parse_gre_checksum {
+        packet.extract(hdr.gre_checksum);
+        transition parse_gre_options;
+    }
+
+    state parse_gre_options {
+        packet.extract(hdr.gre_options, ((bit<32>) hdr.gre.has_key + (bit<32>) hdr.gre.has_sequence) << 5);
+        transition find_int_in_tunnel;
+    }
+
+    state find_int_in_tunnel {
+        transition select(
+            (bit<1>) (meta.ip_payload_bytes >= meta.int_at + INT_FIXED_BYTES),
+            (bit<1>) (meta.payload_end >= meta.int_at + INT_FIXED_BYTES)
+        ) {
+            (1, 1): peek_int_in_tunnel;
+            default: accept;
+        }
+    }
+
+    state peek_int_in_tunnel {
+        int_shape_t shape = packet.lookahead<int_shape_t>();
+        meta.int_end = meta.int_at + 4 + ((bit<16>) shape.length << 2);
+        transition select(shape.type, shape.length, shape.version) {
+            (_, 0 &&& 0xfe, _): accept;
+            (_, 2, _): accept;
+            (INT_TYPE_MD, _, INT_VERSION): check_int;
+            (INT_TYPE_MX, _, INT_VERSION): check_int;
+            default: accept;
+        }
+    }
+
+    // INT headers that reach past their payload cannot be taken out without breaking the lengths.
+    state check_int {
+        transition select(
+            (bit<1>) (meta.ip_payload_bytes >= meta.int_end),
+            (bit<1>) (meta.payload_end >= meta.int_end)
+        ) {
+            (1, 1): parse_int;
+            default: overrun;
+        }
+    }
+
+    state overrun {
+        meta.int_overrun = 1;
+        transition accept;
     }
 
     state parse_int {
         packet.extract(hdr.int_shim);
         packet.extract(hdr.int_md);
-        packet.extract(hdr.int_stack, (bit<32>) (hdr.int_shim.length - INT_MD_WORDS) << 5);
+        transition select(hdr.int_md.domain_id, hdr.int_md.domain_instructions, hdr.int_shim.length) {
+            (_, _, INT_HEADER_WORDS): parse_stack;
+            (OUR_DOMAIN, DOMAIN_SOURCE_NUMBER &&& DOMAIN_SOURCE_NUMBER, _): parse_stack_and_source_word;
+            default: parse_stack;
+        }
+    }
+
+    state parse_stack {
+        packet.extract(hdr.int_stack, (bit<32>) (hdr.int_shim.length - INT_HEADER_WORDS) << 5);
+        transition find_inner;
+    }
+
+    state parse_stack_and_source_word {
+        packet.extract(hdr.int_stack, (bit<32>) (hdr.int_shim.length - INT_HEADER_WORDS - 1) << 5);
+        packet.extract(hdr.int_source_word);
+        transition find_inner;
+    }
+
+    // NPT 2: the packet's own L4 header follows. It stays payload, but its ports and length are of use.
+    state find_inner {
+        transition select(
+            meta.protocol,
+            hdr.int_shim.npt,
+            hdr.int_shim.value,
+            (bit<1>) (meta.payload_end >= meta.int_end + 20),
+            (bit<1>) (meta.payload_end >= meta.int_end + UDP_BYTES)
+        ) {
+            (PROTOCOL_UDP, NPT_L4, 6 &&& 0xff, 1, _): peek_inner_tcp;
+            (PROTOCOL_UDP, NPT_L4, 17 &&& 0xff, _, 1): peek_inner_udp;
+            default: accept;
+        }
+    }
+
+    state peek_inner_tcp {
+        inner_tcp_t inner = packet.lookahead<inner_tcp_t>();
+        meta.inner_src_port = inner.src_port;
+        meta.inner_dst_port = inner.dst_port;
+        meta.inner_words = inner.data_offset;
+        transition accept;
+    }
+
+    state peek_inner_udp {
+        inner_ports_t inner = packet.lookahead<inner_ports_t>();
+        meta.inner_src_port = inner.src_port;
+        meta.inner_dst_port = inner.dst_port;
+        meta.inner_words = 2;
         transition accept;
     }
 }

@@ -30,7 +30,9 @@ async def fill(switch: fy.Switch) -> None:
                 +fy.P4TableEntry(
                     "egress_ports",
                     match=fy.P4TableMatch(egress_port=port),
-                    action=fy.P4TableAction("set_egress_port", src_mac=f"02:00:00:00:00:0{port}", edge=0),
+                    action=fy.P4TableAction(
+                        "set_egress_port", src_mac=f"02:00:00:00:00:0{port}", sink=0, mtu_bytes=0, strip_at_mtu=0
+                    ),
                 )
                 for port in (1, 2)
             ),

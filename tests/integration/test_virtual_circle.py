@@ -207,7 +207,7 @@ def test_a_flow_leaves_the_congested_link_and_its_delay_falls(stacked: Run) -> N
 
 
 def test_hop_by_hop_telemetry_closes_the_circle_too(fork: Callable[..., Run], stacked: Run) -> None:
-    watch = msgspec.structs.replace(STACKED.watch, hop_by_hop=True)
+    watch = msgspec.structs.replace(STACKED.watch, mode="hop-by-hop")
     hopping = fork(msgspec.structs.replace(STACKED, watch=watch))
     assert_circle_closed(hopping)
     # A report from each hop instead of one from the sink; the paths of packets are put together again all the same.

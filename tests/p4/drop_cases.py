@@ -84,6 +84,6 @@ CASES: dict[str, DropCase] = {
     "int-beyond-ipv6": DropCase(
         "drop_int_malformed",
         UP_PORT,
-        edit(with_int(IPV6, IntHeaders(0x8000, 4)), 18, (8 + 16 - 1).to_bytes(2, "big")),
+        edit(with_int(IPV6, IntHeaders(0x8000, 4, bytes(8))), 18, (8 + 24 - 1).to_bytes(2, "big")),
     ),
 }

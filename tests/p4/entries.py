@@ -67,6 +67,10 @@ COLLECTOR, COLLECTOR_UDP_PORT = 0x0AFF00FE, 32766
 REPORT_TARGET = (mac(0xC1), mac(0xC2), 0x0AFF0001, COLLECTOR, COLLECTOR_UDP_PORT)
 
 
+MD, HOP_BY_HOP, MX, XD = range(4)
+"""What a watch asks for."""
+
+
 @dataclass(frozen=True, slots=True)
 class Watch:
     """Arguments of `watch`, and the protocol that it looks for (0: any)."""
@@ -74,13 +78,23 @@ class Watch:
     instructions: int = 0xFF00
     sample_every: int = 1
     max_hops: int = 8
-    hop_by_hop: int = 0
+    mode: int = MD
     watch_id: int = 7
     protocol: int = 0
+    domain_instructions: int = 0
+    discard: int = 0
 
     def entries(self) -> list[Entry]:
         """Return one entry in each family's watchlist."""
-        arguments = (self.watch_id, self.sample_every, self.instructions, self.max_hops, self.hop_by_hop)
+        arguments = (
+            self.watch_id,
+            self.sample_every,
+            self.instructions,
+            self.max_hops,
+            self.mode,
+            self.domain_instructions,
+            self.discard,
+        )
         match = {"protocol": (self.protocol, 0xFF)} if self.protocol else {"src_port": (0, 0), "dst_port": (0, 0)}
         return [Entry(f"ipv{version}_watchlist", match, "watch", arguments, priority=1) for version in (4, 6)]
 
@@ -102,14 +116,21 @@ class Role:
     out_is_edge: bool = False
     watch: Watch | None = None
     reports: bool = True
+    mtu_bytes: int = 0
+    strip_at_mtu: bool = False
     extra: tuple[Item, ...] = field(default=())
 
     def items(self) -> list[Item]:
         """Return everything that makes the switch that."""
         items: list[Item] = [
             DefaultAction("node", "set_node", (self.node_id,)),
-            Entry("port_roles", {"ingress_port": HOST_PORT}, "set_edge_port"),
-            Entry("egress_ports", {"egress_port": self.out_port}, "set_egress_port", (SWITCH_MAC, self.out_is_edge)),
+            Entry("port_roles", {"ingress_port": HOST_PORT}, "set_source_port"),
+            Entry(
+                "egress_ports",
+                {"egress_port": self.out_port},
+                "set_egress_port",
+                (SWITCH_MAC, self.out_is_edge, self.mtu_bytes, self.strip_at_mtu),
+            ),
             Spread("ipv4_routes", "ipv4_ecmp", {"dst_addr": (0x0A000000, 8)}, 1, ((self.out_port, NEXT_HOP_MAC),)),
             Spread("ipv6_routes", "ipv6_ecmp", {"dst_addr": (0xFC << 120, 8)}, 1, ((self.out_port, NEXT_HOP_MAC),)),
         ]

@@ -1,4 +1,4 @@
-"""INT-MD v2.1 headers and Telemetry Report v2.0, read and built straight from the specifications' layouts."""
+"""INT v2.1 headers and Telemetry Report v2.0, read and built straight from the specifications' layouts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from scapy.packet import Packet, Raw
 INT_DSCP = 0x17
 WIDE_BITS = (4, 5, 6)
 OUTER_BYTES = 14 + 20 + 8
-HOP_BY_HOP_DOMAIN, HOP_BY_HOP_FLAG = 0x4D52, 0x8000
+OUR_DOMAIN, HOP_BY_HOP_FLAG = 0x4D52, 0x8000
+SOURCE_NUMBER, FORWARDING = 0x8000, 0x4000
+"""Domain instructions of ours: the source's number, behind the stack; each hop's forwarding word."""
+TYPE_MD, TYPE_MX = 1, 3
 
 
 def bits_of(instructions: int) -> list[int]:
@@ -25,6 +28,11 @@ def bits_of(instructions: int) -> list[int]:
 def hop_words(instructions: int) -> int:
     """Return the HopML of an instruction bitmap."""
     return sum(2 if bit in WIDE_BITS else 1 for bit in bits_of(instructions))
+
+
+def domain_words(domain_instructions: int) -> int:
+    """Return the words that each hop adds for our domain."""
+    return int(domain_instructions & FORWARDING != 0)
 
 
 def split_words(instructions: int, data: bytes) -> dict[int, int]:
@@ -39,7 +47,10 @@ def split_words(instructions: int, data: bytes) -> dict[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class IntHeaders:
-    """Shim and MD header, and the stack as it lies in the packet."""
+    """Shim and MD or MX header, and the stack as it lies in the packet.
+
+    `value` is the shim's last 16 bits; left out, the DSCP as NPT 0 has it. `length` counts words; left out, all.
+    """
 
     instructions: int = 0xFF00
     remaining_hops: int = 8
@@ -56,16 +67,27 @@ class IntHeaders:
     npt: int = 0
     version: int = 2
     length: int | None = None
+    value: int | None = None
 
     def encode(self) -> bytes:
         """Return the bytes behind the L4 header."""
         length = 3 + len(self.stack) // 4 if self.length is None else self.length
-        hop_ml = hop_words(self.instructions) if self.hop_ml is None else self.hop_ml
-        flags = self.discard << 11 | self.hops_exceeded << 10 | self.mtu_exceeded << 9
-        shim = struct.pack("!BBBB", self.type << 4 | self.npt << 2, length, 0, self.dscp << 2)
-        first = self.version << 28 | flags << 16 | hop_ml << 8 | self.remaining_hops
+        value = self.dscp << 2 if self.value is None else self.value
+        shim = struct.pack("!BBH", self.type << 4 | self.npt << 2, length, value)
         domain = (self.domain_id, self.domain_instructions, self.domain_flags)
-        return shim + struct.pack("!IHHHH", first, self.instructions, *domain) + self.stack
+        return shim + struct.pack("!IHHHH", self._first_word(), self.instructions, *domain) + self.stack
+
+    def _first_word(self) -> int:
+        if self.type == TYPE_MX:
+            return self.version << 28 | self.discard << 27
+        hop_ml = hop_words(self.instructions) + domain_words(self.domain_instructions)
+        flags = self.discard << 11 | self.hops_exceeded << 10 | self.mtu_exceeded << 9
+        return (
+            self.version << 28
+            | flags << 16
+            | (hop_ml if self.hop_ml is None else self.hop_ml) << 8
+            | self.remaining_hops
+        )
 
     def hops(self) -> list[dict[int, int]]:
         """Return each hop's metadata by instruction bit, the newest first."""
@@ -78,9 +100,9 @@ class IntHeaders:
 
 def decode_int(data: bytes) -> tuple[IntHeaders, bytes]:
     """Return the INT headers at the start of an L4 payload, and what follows them; reserved bits must be zero."""
-    kind, length, zero, dscp = struct.unpack_from("!BBBB", data)
+    kind, length, value = struct.unpack_from("!BBH", data)
     first, instructions, domain_id, domain_instructions, domain_flags = struct.unpack_from("!IHHHH", data, 4)
-    assert (kind & 3, zero, dscp & 3) == (0, 0, 0), "reserved bits of the shim"
+    assert kind & 3 == 0, "reserved bits of the shim"
     assert first >> 13 & 0xFFF == 0, "reserved bits of the MD header"
     end = 4 + 4 * length
     assert len(data) >= end, "the stack is cut off"
@@ -88,7 +110,7 @@ def decode_int(data: bytes) -> tuple[IntHeaders, bytes]:
         instructions=instructions,
         remaining_hops=first & 0xFF,
         stack=data[16:end],
-        dscp=dscp >> 2,
+        dscp=value >> 2 & 0x3F,
         hop_ml=first >> 8 & 0x1F,
         discard=first >> 27 & 1,
         hops_exceeded=first >> 26 & 1,
@@ -100,6 +122,7 @@ def decode_int(data: bytes) -> tuple[IntHeaders, bytes]:
         npt=kind >> 2 & 3,
         version=first >> 28,
         length=length,
+        value=value,
     )
     return headers, data[end:]
 

@@ -12,9 +12,9 @@ from tests.p4.builtin_target import BuiltinTarget
 from tests.p4.entries import COLLECTOR_PORT, DOWN_PORT, UP_PORT, Entry, transit
 from tests.p4.frames import Shape, build
 from tests.p4.targets import Target
-from tests.p4.telemetry import HOP_BY_HOP_DOMAIN, HOP_BY_HOP_FLAG, IntHeaders, decode_report, with_int
+from tests.p4.telemetry import HOP_BY_HOP_FLAG, OUR_DOMAIN, IntHeaders, decode_report, with_int
 
-HEADERS = IntHeaders(0xFF00, 8, domain_id=HOP_BY_HOP_DOMAIN, domain_flags=HOP_BY_HOP_FLAG)
+HEADERS = IntHeaders(0xFF00, 8, domain_id=OUR_DOMAIN, domain_flags=HOP_BY_HOP_FLAG)
 FOREVER_US = 0xFFFFFFFF
 
 

@@ -9,6 +9,7 @@ import pytest
 from tests.p4.entries import (
     COLLECTOR_PORT,
     DOWN_PORT,
+    HOP_BY_HOP,
     HOST_PORT,
     NEXT_HOP_MAC,
     SWITCH_MAC,
@@ -21,9 +22,9 @@ from tests.p4.entries import (
 from tests.p4.frames import PAYLOAD, Shape, build, routed
 from tests.p4.targets import Target, frame_on, pass_through
 from tests.p4.telemetry import (
-    HOP_BY_HOP_DOMAIN,
     HOP_BY_HOP_FLAG,
     INTERMEDIATE,
+    OUR_DOMAIN,
     TRACKED,
     IntHeaders,
     Report,
@@ -31,7 +32,7 @@ from tests.p4.telemetry import (
     with_int,
 )
 
-HEADERS = IntHeaders(0xFF00, 8, domain_id=HOP_BY_HOP_DOMAIN, domain_flags=HOP_BY_HOP_FLAG)
+HEADERS = IntHeaders(0xFF00, 8, domain_id=OUR_DOMAIN, domain_flags=HOP_BY_HOP_FLAG)
 
 
 def after_hops(frame: bytes, hops: int) -> bytes:
@@ -40,7 +41,7 @@ def after_hops(frame: bytes, hops: int) -> bytes:
 
 def assert_report(report: Report, *, node_id: int, ports: tuple[int, int], status: int, last: bool) -> None:
     in_port, out_port = ports
-    assert (report.node_id, report.domain_id, report.domain_status) == (node_id, HOP_BY_HOP_DOMAIN, status)
+    assert (report.node_id, report.domain_id, report.domain_status) == (node_id, OUR_DOMAIN, status)
     assert (report.report_type, report.metadata_bits, report.domain_metadata_bits) == (1, 0x7F00, 0)
     assert report.flags == (TRACKED if last else TRACKED | INTERMEDIATE)
     assert report.metadata[1] == in_port << 16 | out_port
@@ -51,7 +52,7 @@ def assert_report(report: Report, *, node_id: int, ports: tuple[int, int], statu
 @pytest.mark.parametrize("shape", [Shape(), Shape(l4="tcp", l4_options=True, vlan=True), Shape(version=6)], ids=str)
 def test_path_of_three_switches(target: Target, shape: Shape) -> None:
     original = build(shape)
-    sent = pass_through(target, source(Watch(hop_by_hop=1)), HOST_PORT, original, expect=2)
+    sent = pass_through(target, source(Watch(mode=HOP_BY_HOP)), HOST_PORT, original, expect=2)
     after_source = with_int(after_hops(original, 1), replace(HEADERS, remaining_hops=7))
     assert frame_on(sent, DOWN_PORT).hex() == after_source.hex()
     first = decode_report(frame_on(sent, COLLECTOR_PORT))
@@ -64,13 +65,13 @@ def test_path_of_three_switches(target: Target, shape: Shape) -> None:
     assert frame_on(sent, DOWN_PORT).hex() == after_transit.hex()
     second = decode_report(frame_on(sent, COLLECTOR_PORT))
     assert_report(second, node_id=102, ports=(UP_PORT, DOWN_PORT), status=0x8006, last=False)
-    assert second.inner_int() == replace(HEADERS, remaining_hops=6, hop_ml=11, length=3)
+    assert second.inner_int() == replace(HEADERS, remaining_hops=6, hop_ml=11, length=3, value=0x28)
 
     sent = pass_through(target, sink(), UP_PORT, after_transit, expect=2)
     assert frame_on(sent, HOST_PORT).hex() == after_hops(original, 3).hex()
     last = decode_report(frame_on(sent, COLLECTOR_PORT))
     assert_report(last, node_id=103, ports=(UP_PORT, HOST_PORT), status=0xC005, last=True)
-    assert last.inner_int() == replace(HEADERS, remaining_hops=6, hop_ml=11, length=3)
+    assert last.inner_int() == replace(HEADERS, remaining_hops=6, hop_ml=11, length=3, value=0x28)
 
 
 def test_no_hops_remain_in_transit(target: Target) -> None:

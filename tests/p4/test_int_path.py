@@ -93,7 +93,7 @@ def test_report_outer_headers(target: Target) -> None:
 @pytest.mark.parametrize("hop_by_hop", [0, 1])
 def test_source_and_sink_in_one_switch(target: Target, shape: Shape, hop_by_hop: int) -> None:
     role = sink(104)
-    switch = type(role)(104, HOST_PORT, out_is_edge=True, watch=Watch(0xFF00, max_hops=5, hop_by_hop=hop_by_hop))
+    switch = type(role)(104, HOST_PORT, out_is_edge=True, watch=Watch(0xFF00, max_hops=5, mode=hop_by_hop))
     original = build(shape)
     sent = pass_through(target, switch, HOST_PORT, original, expect=2)
     assert frame_on(sent, HOST_PORT).hex() == after_hops(original, 1).hex()

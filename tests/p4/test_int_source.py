@@ -10,10 +10,21 @@ from scapy.layers.inet import ICMP, IP, TCP, UDP
 from scapy.layers.l2 import Ether
 from scapy.packet import Raw
 
-from tests.p4.entries import DOWN_PORT, HOST_PORT, NEXT_HOP_MAC, SWITCH_MAC, UP_PORT, Entry, Role, Watch, source
+from tests.p4.entries import (
+    DOWN_PORT,
+    HOP_BY_HOP,
+    HOST_PORT,
+    NEXT_HOP_MAC,
+    SWITCH_MAC,
+    UP_PORT,
+    Entry,
+    Role,
+    Watch,
+    source,
+)
 from tests.p4.frames import DST4, HOST_MAC, PAYLOAD, ROUTER_MAC, SRC4, Shape, build, routed
 from tests.p4.targets import Target, frame_on, pass_through
-from tests.p4.telemetry import HOP_BY_HOP_DOMAIN, HOP_BY_HOP_FLAG, INT_DSCP, IntHeaders, hop_words, read_int, with_int
+from tests.p4.telemetry import HOP_BY_HOP_FLAG, INT_DSCP, OUR_DOMAIN, IntHeaders, hop_words, read_int, with_int
 
 
 def is_marked(frame: bytes) -> bool:
@@ -35,7 +46,7 @@ def test_samples_exactly_one_in_n(target: Target, sample_every: int, pattern: st
 
 def test_watches_are_sampled_apart(target: Target) -> None:
     entries = [
-        Entry("ipv4_watchlist", {"dst_port": (port, 0xFFFF)}, "watch", (2000 + port, 2, 0x8000, 8, 0), priority=1)
+        Entry("ipv4_watchlist", {"dst_port": (port, 0xFFFF)}, "watch", (2000 + port, 2, 0x8000, 8, 0, 0, 0), priority=1)
         for port in (1, 2)
     ]
     frames = [build(dst_port=port) for port in (1, 2, 2, 1, 3)]
@@ -56,14 +67,14 @@ MATCHES = [
 
 @pytest.mark.parametrize(("match", "hit"), MATCHES)
 def test_watchlist_matches_with_masks(target: Target, match: dict[str, tuple[int, int]], hit: bool) -> None:
-    entry = Entry("ipv4_watchlist", match, "watch", (1, 1, 0x8000, 8, 0), priority=1)
+    entry = Entry("ipv4_watchlist", match, "watch", (1, 1, 0x8000, 8, 0, 0, 0), priority=1)
     sent = pass_through(target, Role(101, DOWN_PORT, extra=(entry,)), HOST_PORT, build(), expect=1)
     assert is_marked(frame_on(sent, DOWN_PORT)) is hit
 
 
 def test_the_watch_with_the_highest_priority_decides(target: Target) -> None:
     entries = tuple(
-        Entry("ipv4_watchlist", {"protocol": (17, mask)}, "watch", (1, 1, instructions, 8, 0), priority=priority)
+        Entry("ipv4_watchlist", {"protocol": (17, mask)}, "watch", (1, 1, instructions, 8, 0, 0, 0), priority=priority)
         for mask, instructions, priority in ((0xFF, 0x8000, 5), (0x11, 0x4000, 9))
     )
     sent = pass_through(target, Role(101, DOWN_PORT, extra=entries), HOST_PORT, build(), expect=1)
@@ -82,9 +93,9 @@ def test_header_of_the_source(target: Target, instructions: int) -> None:
 
 
 def test_hop_by_hop_header_has_the_domain_and_no_stack(target: Target) -> None:
-    watch = Watch(0xF000, max_hops=3, hop_by_hop=1)
+    watch = Watch(0xF000, max_hops=3, mode=HOP_BY_HOP)
     sent = pass_through(target, source(watch), HOST_PORT, build(), expect=2)
-    expected = IntHeaders(0xF000, 2, domain_id=HOP_BY_HOP_DOMAIN, domain_flags=HOP_BY_HOP_FLAG)
+    expected = IntHeaders(0xF000, 2, domain_id=OUR_DOMAIN, domain_flags=HOP_BY_HOP_FLAG)
     plain = routed(build(), src_mac=SWITCH_MAC, dst_mac=NEXT_HOP_MAC)
     assert frame_on(sent, DOWN_PORT).hex() == with_int(plain, expected).hex()
 

@@ -10,7 +10,7 @@ from tests.p4.entries import COLLECTOR_PORT, DOWN_PORT, HOST_PORT, NEXT_HOP_MAC,
 from tests.p4.frames import Shape, assert_good, build, routed
 from tests.p4.targets import Target, frame_on, pass_through
 from tests.p4.telemetry import (
-    HOP_BY_HOP_DOMAIN,
+    OUR_DOMAIN,
     IntHeaders,
     bits_of,
     decode_report,
@@ -37,10 +37,10 @@ def test_every_instruction_bit_on_its_own(target: Target, bit: int) -> None:
     assert_good(sent)
     assert (headers.remaining_hops, len(headers.stack)) == (3, 8 if bit in (4, 5, 6) else 4)
     value = int.from_bytes(headers.stack, "big")
-    known = {0: 102, 1: UP_PORT << 16 | DOWN_PORT, 3: 0, 6: UP_PORT << 32 | DOWN_PORT}
+    known = {0: 102, 1: UP_PORT << 16 | DOWN_PORT, 3: 0, 6: UP_PORT << 32 | DOWN_PORT, 8: 0}
     assert value == known.get(bit, value)
-    if bit >= 8:
-        assert value == 0xFFFFFFFF, "not available, reserved, or the unused checksum complement"
+    if 9 <= bit <= 14:
+        assert value == 0xFFFFFFFF, "reserved"
 
 
 def test_all_bits_lie_in_order(target: Target) -> None:
@@ -48,7 +48,9 @@ def test_all_bits_lie_in_order(target: Target) -> None:
     values = split_words(0xFFFF, headers.stack)
     assert (values[0], values[1], values[6]) == (102, 0x20003, 0x2_0000_0003)
     assert values[5] - values[4] == values[2]
-    assert [values[bit] for bit in range(8, 16)] == [0xFFFFFFFF] * 8
+    assert values[8] == 0, "one buffer, empty"
+    assert [values[bit] for bit in range(9, 15)] == [0xFFFFFFFF] * 6
+    assert values[15] >> 16 == 0, "the complement of a 16-bit sum"
 
 
 def test_no_hops_remain(target: Target) -> None:
@@ -99,12 +101,13 @@ def test_other_domains_without_instructions_are_served(target: Target) -> None:
 
 
 def test_hop_by_hop_domain_without_its_flag_stacks(target: Target) -> None:
-    headers = IntHeaders(0x8000, 4, domain_id=HOP_BY_HOP_DOMAIN)
+    headers = IntHeaders(0x8000, 4, domain_id=OUR_DOMAIN)
     assert read_int(through_transit(target, headers)).stack == b"\0\0\0\x66"
 
 
 NOT_INT = {
-    "type-mx": IntHeaders(0x8000, 4, type=3),
+    "type-destination": IntHeaders(0x8000, 4, type=2),
+    "type-unknown": IntHeaders(0x8000, 4, type=4),
     "npt-1": IntHeaders(0x8000, 4, npt=1),
     "version-1": IntHeaders(0x8000, 4, version=1),
     "length-2": IntHeaders(0x8000, 4, length=2),
@@ -168,10 +171,10 @@ def test_the_sink_reports_what_the_bits_ask_for_whatever_the_hops_did(target: Ta
     sent = pass_through(target, sink(), UP_PORT, with_int(PLAIN, headers), expect=2)
     assert frame_on(sent, HOST_PORT) == ROUTED
     report = decode_report(frame_on(sent, COLLECTOR_PORT))
-    assert (report.metadata_bits, list(report.metadata)) == (0x6100, bits_of(0x6100))
+    assert (report.metadata_bits, list(report.metadata)) == (0x6180, bits_of(0x6180))
     assert (report.domain_id, report.domain_metadata_bits) == (0x1234, 0)
-    assert report.inner_int() == replace(headers, length=3)
-    assert hop_words(0x6100) == 3
+    assert report.inner_int() == replace(headers, length=3, value=0x28)
+    assert hop_words(0x6180) == 4
 
 
 def test_the_sink_discards_what_the_source_marked_so_after_its_report(target: Target) -> None:

@@ -75,7 +75,10 @@ def test_the_longest_prefix_wins(target: Target, version: int) -> None:
 def test_a_routed_frame_changes_in_nothing_but_addresses_and_hops(target: Target, shape: Shape) -> None:
     target.reset()
     target.write(
-        [route(shape.version, 8, TO_3), Entry("egress_ports", {"egress_port": 3}, "set_egress_port", (SWITCH_MAC, 0))]
+        [
+            route(shape.version, 8, TO_3),
+            Entry("egress_ports", {"egress_port": 3}, "set_egress_port", (SWITCH_MAC, 0, 0, 0)),
+        ]
     )
     sent = frame_on(target.send(UP_PORT, build(shape), expect=1), 3)
     assert sent.hex() == routed(build(shape), src_mac=SWITCH_MAC, dst_mac=mac(3)).hex()

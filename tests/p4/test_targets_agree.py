@@ -10,6 +10,7 @@ import pytest
 
 from tests.p4.entries import (
     COLLECTOR_PORT,
+    HOP_BY_HOP,
     HOST_PORT,
     UP_PORT,
     Item,
@@ -23,26 +24,26 @@ from tests.p4.entries import (
 )
 from tests.p4.frames import SHAPES, Shape, build
 from tests.p4.targets import Sent, Target
-from tests.p4.telemetry import HOP_BY_HOP_DOMAIN, HOP_BY_HOP_FLAG, IntHeaders, with_int
+from tests.p4.telemetry import HOP_BY_HOP_FLAG, OUR_DOMAIN, IntHeaders, with_int
 
 pytestmark = [pytest.mark.bmv2, pytest.mark.root]
 
-TIMELESS = 0xC2FF
+TIMELESS = 0xC27F
 """The instructions whose answers do not depend on a clock or on what else was sent."""
 
 STACK = bytes(range(1, 61))
 MARKED = IntHeaders(TIMELESS, 5, STACK)
-HOP_BY_HOP = IntHeaders(TIMELESS, 5, domain_id=HOP_BY_HOP_DOMAIN, domain_flags=HOP_BY_HOP_FLAG)
+MARKED_HOP_BY_HOP = IntHeaders(TIMELESS, 5, domain_id=OUR_DOMAIN, domain_flags=HOP_BY_HOP_FLAG)
 
 SCENARIOS: dict[str, tuple[Role, int, list[bytes]]] = {
     "source": (source(Watch(TIMELESS, watch_id=20)), HOST_PORT, [build(shape) for shape in SHAPES]),
     "source-sampled": (source(Watch(TIMELESS, 3, watch_id=21)), HOST_PORT, [build(shape) for shape in SHAPES]),
-    "source-hop-by-hop": (source(Watch(TIMELESS, hop_by_hop=1)), HOST_PORT, [build(shape) for shape in SHAPES]),
+    "source-hop-by-hop": (source(Watch(TIMELESS, mode=HOP_BY_HOP)), HOST_PORT, [build(shape) for shape in SHAPES]),
     "source-is-sink": (replace(sink(), watch=Watch(TIMELESS)), HOST_PORT, [build(shape) for shape in SHAPES]),
     "transit": (transit(), UP_PORT, [with_int(build(shape), MARKED) for shape in SHAPES]),
-    "transit-hop-by-hop": (transit(), UP_PORT, [with_int(build(shape), HOP_BY_HOP) for shape in SHAPES]),
+    "transit-hop-by-hop": (transit(), UP_PORT, [with_int(build(shape), MARKED_HOP_BY_HOP) for shape in SHAPES]),
     "sink": (sink(), UP_PORT, [with_int(build(shape), MARKED) for shape in SHAPES]),
-    "sink-hop-by-hop": (sink(), UP_PORT, [with_int(build(shape), HOP_BY_HOP) for shape in SHAPES]),
+    "sink-hop-by-hop": (sink(), UP_PORT, [with_int(build(shape), MARKED_HOP_BY_HOP) for shape in SHAPES]),
 }
 
 
@@ -100,7 +101,7 @@ def damaged(frame: bytes, rng: random.Random) -> bytes:
 def test_same_fate_for_damaged_packets(builtin: Target, bmv2: Target, role: Role, seed: int) -> None:
     """Same ports, lengths and drop counters; bytes would differ where the damage asks for timestamps."""
     rng = random.Random(seed)
-    goods = [with_int(build(shape), rng.choice([MARKED, HOP_BY_HOP])) for shape in SHAPES]
+    goods = [with_int(build(shape), rng.choice([MARKED, MARKED_HOP_BY_HOP])) for shape in SHAPES]
     frames = [damaged(rng.choice(goods), rng) for _ in range(150)]
     ours, theirs = run_both(builtin, bmv2, role.items(), UP_PORT, frames)
     assert [(port, len(data)) for port, data in ours] == [(port, len(data)) for port, data in theirs]

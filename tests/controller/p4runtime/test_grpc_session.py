@@ -68,7 +68,7 @@ def test_a_refused_update_is_named(address: str) -> None:
         one = session(address)
         await one.connect()
         await one.install_pipeline()
-        entry = P4TableEntry("port_roles", match=P4TableMatch(ingress_port=1), action=P4TableAction("set_edge_port"))
+        entry = P4TableEntry("port_roles", match=P4TableMatch(ingress_port=1), action=P4TableAction("set_source_port"))
         update = Update(Verb.INSERT, key_of(entry), entry)
         await one.write((update,))
         with pytest.raises(SessionError) as caught:

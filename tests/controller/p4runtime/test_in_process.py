@@ -134,7 +134,7 @@ def test_a_refused_update_is_named_and_the_others_take_effect(schema: P4Schema) 
     session.become_primary()
     session.install_pipeline()
     entries = [
-        P4TableEntry("port_roles", match=P4TableMatch(ingress_port=port), action=P4TableAction("set_edge_port"))
+        P4TableEntry("port_roles", match=P4TableMatch(ingress_port=port), action=P4TableAction("set_source_port"))
         for port in (1, 2)
     ]
     first, second = (Update(Verb.INSERT, key_of(entry), entry) for entry in entries)

@@ -39,9 +39,19 @@ def action(entities: Entities, table: str, **match: int | tuple[int, int]) -> P4
 def test_ports_have_addresses_and_roles(diamond: Topology) -> None:
     entities = base_entities(diamond)["a"]
     assert action(entities, "node").args == {"node_id": 1}
-    assert action(entities, "egress_ports", egress_port=1).args == {"src_mac": 0x020100010001, "edge": 1}
-    assert action(entities, "egress_ports", egress_port=3).args == {"src_mac": 0x020100010003, "edge": 0}
-    assert action(entities, "port_roles", ingress_port=1).name == "set_edge_port"
+    assert action(entities, "egress_ports", egress_port=1).args == {
+        "src_mac": 0x020100010001,
+        "sink": 1,
+        "mtu_bytes": 0,
+        "strip_at_mtu": 0,
+    }
+    assert action(entities, "egress_ports", egress_port=3).args == {
+        "src_mac": 0x020100010003,
+        "sink": 0,
+        "mtu_bytes": 0,
+        "strip_at_mtu": 0,
+    }
+    assert action(entities, "port_roles", ingress_port=1).name == "set_source_port"
     assert [key for key in entities if key.table == "port_roles" and dict(key.match) != {"ingress_port": 1}] == []
 
 
@@ -96,7 +106,10 @@ def test_no_collector_means_no_telemetry(diamond: Topology) -> None:
 def test_the_default_instructions_are_bits_0_to_5_and_7_counted_from_the_left(diamond: Topology) -> None:
     assert instruction_bitmap((0, 1, 2, 3, 4, 5, 7)) == 0xFD00
     watch = action(base_entities(diamond)["a"], "ipv4_watchlist", protocol=(17, 255)).args
-    assert watch == {"watch_id": 0, "sample_every": 1, "instructions": 0xFD00, "max_hops": 16, "hop_by_hop": 0}
+    assert watch == {"watch_id": 0, "sample_every": 1, "instructions": 0xFD00, "max_hops": 16, "mode": 0} | {
+        "domain_instructions": 0,
+        "discard": 0,
+    }
 
 
 def test_rules_keep_their_order_and_do_not_share_a_sampling_counter(diamond: Topology) -> None:

@@ -85,7 +85,7 @@ async def _install_paths(fabric: KernelFabric) -> None:
             for port, far in topology.neighbours[node.name].items():
                 mac = mac_at(topology, node.name, port)
                 edge = int(far.node in topology.host)
-                action = fy.P4TableAction("set_egress_port", src_mac=mac, edge=edge)
+                action = fy.P4TableAction("set_egress_port", src_mac=mac, sink=edge, mtu_bytes=0, strip_at_mtu=0)
                 await switch.write(
                     [+fy.P4TableEntry("egress_ports", match=fy.P4TableMatch(egress_port=port), action=action)]
                 )

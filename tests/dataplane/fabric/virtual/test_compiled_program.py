@@ -83,7 +83,11 @@ def entries_of(topology: Topology, switch: str) -> list[fy.P4TableEntry]:
             "egress_ports",
             match=fy.P4TableMatch({"egress_port": number}),
             action=fy.P4TableAction(
-                "set_egress_port", src_mac=mac_at(topology, switch, number), edge=int(end.node in topology.host)
+                "set_egress_port",
+                src_mac=mac_at(topology, switch, number),
+                sink=int(end.node in topology.host),
+                mtu_bytes=0,
+                strip_at_mtu=0,
             ),
         )
         for number, end in topology.neighbours[switch].items()
@@ -202,11 +206,22 @@ def add_telemetry(client: Client, topology: Topology, switch: str) -> None:
             "ipv4_watchlist",
             match=fy.P4TableMatch({"protocol": 17}),
             priority=1,
-            action=fy.P4TableAction("watch", watch_id=1, sample_every=1, instructions=0xFC00, max_hops=8, hop_by_hop=0),
+            action=fy.P4TableAction(
+                "watch",
+                watch_id=1,
+                sample_every=1,
+                instructions=0xFC00,
+                max_hops=8,
+                mode=0,
+                domain_instructions=0,
+                discard=0,
+            ),
         ),
         *(
             fy.P4TableEntry(
-                "port_roles", match=fy.P4TableMatch({"ingress_port": number}), action=fy.P4TableAction("set_edge_port")
+                "port_roles",
+                match=fy.P4TableMatch({"ingress_port": number}),
+                action=fy.P4TableAction("set_source_port"),
             )
             for number, end in topology.neighbours[switch].items()
             if end.node in topology.host

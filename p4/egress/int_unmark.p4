@@ -1,0 +1,81 @@
+// Takes the domain's mark off a packet at the sink: what it stood in place of is in the shim.
+#ifndef P4_EGRESS_INT_UNMARK_P4
+#define P4_EGRESS_INT_UNMARK_P4
+
+#include "../shared/headers.p4"
+#include "../shared/metadata.p4"
+
+control IntUnmark(inout headers_t hdr, inout metadata_t meta) {
+    @hidden
+    action restore_udp_port() {
+        meta.int_sum = meta.int_sum + (bit<64>) (~hdr.udp.dst_port) + (bit<64>) hdr.int_shim.value;
+        hdr.udp.dst_port = hdr.int_shim.value;
+    }
+
+    @hidden
+    action remove_probe_marker() {
+        bit<64> complement = ~hdr.probe_marker.marker;
+        meta.int_sum = meta.int_sum + (complement >> 32) + (complement & 0xffffffff);
+        meta.int_growth_bytes = meta.int_growth_bytes - PROBE_MARKER_BYTES;
+        hdr.probe_marker.setInvalid();
+    }
+
+    @hidden
+    action remove_udp() {
+        meta.int_growth_bytes = meta.int_growth_bytes - UDP_BYTES;
+        hdr.sunk_udp = hdr.udp;
+        hdr.udp.setInvalid();
+    }
+
+    @hidden
+    action restore_gre() {
+        meta.int_sum = meta.int_sum + (bit<64>) (~hdr.gre.protocol) + (bit<64>) hdr.int_shim.value;
+        hdr.gre.protocol = hdr.int_shim.value;
+    }
+
+    @hidden
+    action restore_vxlan_gpe() {
+        meta.int_sum = meta.int_sum + (bit<64>) (~(bit<16>) hdr.vxlan.next_protocol)
+            + (bit<64>) hdr.int_shim.value[7:0];
+        hdr.vxlan.next_protocol = hdr.int_shim.value[7:0];
+    }
+
+    @hidden
+    action restore_vxlan() {
+        meta.int_sum = meta.int_sum + (bit<64>) (~(bit<16>) hdr.vxlan.next_protocol)
+            + (bit<64>) (~((bit<16>) VXLAN_NEXT_PROTOCOL_FLAG << 8))
+            + (bit<64>) (~VXLAN_GPE_PORT) + (bit<64>) VXLAN_PORT;
+        hdr.vxlan.next_protocol = 0;
+        hdr.vxlan.flags = hdr.vxlan.flags & ~VXLAN_NEXT_PROTOCOL_FLAG;
+        hdr.udp.dst_port = VXLAN_PORT;
+    }
+
+    apply {
+        if (meta.int_place == PLACE_DSCP) {
+            if (hdr.ipv4.isValid()) {
+                hdr.ipv4.dscp = hdr.int_shim.value[7:2];
+            } else {
+                hdr.ipv6.dscp = hdr.int_shim.value[7:2];
+            }
+        } else if (meta.int_place == PLACE_UDP_PORT) {
+            restore_udp_port();
+        } else if (meta.int_place == PLACE_PROBE) {
+            remove_probe_marker();
+        } else if (meta.int_place == PLACE_NEW_UDP) {
+            remove_udp();
+            if (hdr.ipv4.isValid()) {
+                hdr.ipv4.protocol = hdr.int_shim.value[7:0];
+            } else {
+                hdr.ipv6.next_header = hdr.int_shim.value[7:0];
+            }
+        } else if (meta.int_place == PLACE_GRE) {
+            restore_gre();
+        } else if (hdr.int_shim.value[15:15] == 1) {
+            restore_vxlan();
+        } else {
+            restore_vxlan_gpe();
+        }
+    }
+}
+
+#endif

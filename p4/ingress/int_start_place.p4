@@ -1,0 +1,47 @@
+// Where INT headers would go into a packet that has none yet; nowhere, if it cannot carry them.
+#ifndef P4_INGRESS_INT_START_PLACE_P4
+#define P4_INGRESS_INT_START_PLACE_P4
+
+#include "../shared/headers.p4"
+#include "../shared/metadata.p4"
+
+control IntStartPlace(in headers_t hdr, in metadata_t meta, out int_place_t place) {
+    apply {
+        place = PLACE_NONE;
+        // A checksum of 0xffff is a second spelling of 0, and the sink could not tell which one to restore; UDP has one.
+        if (hdr.gre.isValid()) {
+            if (
+                hdr.gre_options.isValid() && (!hdr.gre_checksum.isValid() || hdr.gre_checksum.checksum != 0xffff)
+            ) {
+                place = PLACE_GRE;
+            }
+        } else if (hdr.vxlan.isValid()) {
+            // VXLAN becomes VXLAN-GPE on the way, which has bits where VXLAN has zeros.
+            if (
+                (hdr.udp.dst_port == VXLAN_GPE_PORT && hdr.vxlan.flags & VXLAN_NEXT_PROTOCOL_FLAG != 0)
+                || (
+                    hdr.udp.dst_port == VXLAN_PORT && hdr.vxlan.flags == VXLAN_VNI_FLAG
+                    && hdr.vxlan.next_protocol == 0
+                )
+            ) {
+                place = PLACE_VXLAN;
+            }
+        } else if (meta.marker == PLACE_UDP_PORT) {
+            if (hdr.udp.isValid() && meta.always_new_udp == 0) {
+                place = PLACE_UDP_PORT;
+            } else if (hdr.ipv4.isValid()) {
+                place = (hdr.ipv4.more_fragments == 0 && hdr.ipv4.fragment_offset == 0) ? PLACE_NEW_UDP : PLACE_NONE;
+            } else if (
+                // IPv6's extension headers stay where routers look for them.
+                hdr.ipv6.next_header != 0 && hdr.ipv6.next_header != 43 && hdr.ipv6.next_header != 44
+                && hdr.ipv6.next_header != 60
+            ) {
+                place = PLACE_NEW_UDP;
+            }
+        } else if (hdr.udp.isValid() || (hdr.tcp.isValid() && hdr.tcp.checksum != 0xffff)) {
+            place = meta.marker;
+        }
+    }
+}
+
+#endif

@@ -1,15 +1,15 @@
 """The feed from the collector to other processes: gRPC with generic handlers, messages as `collectors.codec` has them.
 
 Service millrace.collector.v1.Feed: Watch (a snapshot at an interval, the first at once), Records (batches of hop
-records as they come), Events (what the rules raise and clear), Rules and SetRules (those in force), Status (once). A
-request of another version fails with FAILED_PRECONDITION. Nothing here authenticates: the address is a unix socket,
-guarded by its folder's rights, or loopback.
+records as they come), Drops (packets that switches say they dropped), Events (what the rules raise and clear), Rules
+and SetRules (those in force), Status (once). A request of another version fails with FAILED_PRECONDITION. Nothing here
+authenticates: the address is a unix socket, guarded by its folder's rights, or loopback.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Final, TypeVar
 
 import grpc
@@ -22,12 +22,13 @@ from collectors.counters import Count
 from collectors.errors import CollectorError, FeedError
 from collectors.events.service import EventService
 from collectors.settings import Positive
-from collectors.values import Event, HopRecord
+from collectors.values import Event
 from dataplane.config import Strict
 
 SERVICE: Final = "millrace.collector.v1.Feed"
 
 T = TypeVar("T")
+_Subscribe = Callable[[Callable[[tuple[T, ...]], None]], Callable[[], None]]
 _Context = grpc.aio.ServicerContext[bytes, bytes]
 
 
@@ -72,6 +73,7 @@ class FeedServer:
         methods = {
             "Watch": grpc.unary_stream_rpc_method_handler(self._watch),
             "Records": grpc.unary_stream_rpc_method_handler(self._records),
+            "Drops": grpc.unary_stream_rpc_method_handler(self._drops),
             "Events": grpc.unary_stream_rpc_method_handler(self._event_stream),
             "Rules": grpc.unary_unary_rpc_method_handler(self._rules),
             "SetRules": grpc.unary_unary_rpc_method_handler(self._set_rules),
@@ -95,16 +97,26 @@ class FeedServer:
 
     async def _records(self, request: bytes, context: _Context) -> AsyncIterator[bytes]:
         await _checked(context, codec.decode_request, request)
-        queue: asyncio.Queue[tuple[HopRecord, ...]] = asyncio.Queue(self._settings.queue_batches)
-        unsubscribe = self._collector.subscribe(lambda records: self._offer(queue, records))
+        async for message in self._batches(self._collector.subscribe, codec.encode_records):
+            yield message
+
+    async def _drops(self, request: bytes, context: _Context) -> AsyncIterator[bytes]:
+        await _checked(context, codec.decode_request, request)
+        async for message in self._batches(self._collector.subscribe_drops, event_codec.encode_drops):
+            yield message
+
+    async def _batches(self, subscribe: _Subscribe[T], encode: Callable[[Sequence[T]], bytes]) -> AsyncIterator[bytes]:
+        """Yield what a subscription brings, several batches of it together where the subscriber is behind."""
+        queue: asyncio.Queue[tuple[T, ...]] = asyncio.Queue(self._settings.queue_batches)
+        unsubscribe = subscribe(lambda batch: self._offer(queue, batch))
         try:
-            # The first message, without records, says that the subscription stands.
-            yield codec.encode_records(())
+            # The first message, without content, says that the subscription stands.
+            yield encode(())
             while True:
                 batch = list(await queue.get())
                 while len(batch) < self._settings.batch_records and not queue.empty():
                     batch += queue.get_nowait()
-                yield codec.encode_records(batch)
+                yield encode(batch)
         finally:
             unsubscribe()
 

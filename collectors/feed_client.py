@@ -17,7 +17,7 @@ from collectors.errors import FeedError
 from collectors.events.rules import Rule
 from collectors.feed import SERVICE
 from collectors.settings import Positive
-from collectors.values import CollectorStatus, Event, HopRecord, Snapshot
+from collectors.values import CollectorStatus, DropRecord, Event, HopRecord, Snapshot
 from dataplane.config import Strict
 
 _PERMANENT: Final = frozenset(
@@ -87,6 +87,11 @@ class FeedClient:
         """
         async for message in self._stream("Records", codec.encode_request()):
             yield codec.decode_records(message)
+
+    async def drops(self) -> AsyncIterator[tuple[DropRecord, ...]]:
+        """Yield batches of what switches say they dropped, for ever; an empty one says that a subscription begins."""
+        async for message in self._stream("Drops", codec.encode_request()):
+            yield event_codec.decode_drops(message)
 
     async def events(self, since_ns: int | None = None) -> AsyncIterator[tuple[Event, ...]]:
         """Yield events as rules raise and clear them, for ever; first those kept since a time, if one is given.

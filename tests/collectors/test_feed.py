@@ -19,8 +19,9 @@ from collectors.counters import Count
 from collectors.errors import CollectorError, FeedError
 from collectors.feed import SERVICE, FeedServer, FeedSettings
 from collectors.feed_client import FeedClient, FeedClientSettings
-from collectors.values import HopRecord
+from collectors.values import DropRecord, HopRecord
 from dataplane.clock import VirtualClock
+from dataplane.wire.drop_reasons import DropReason
 from tests.collectors.reports import Reporter, build_topology, long_way
 
 T = TypeVar("T")
@@ -77,6 +78,24 @@ def test_snapshots_records_and_status_reach_the_client(address: str) -> None:
                 got += await anext(records)
             assert got == [record for batch in heard for record in batch]
             assert (await client.status()).counters == {"reports": 4, "records": 12}
+
+    run(scenario)
+
+
+def test_drops_reach_the_client(address: str) -> None:
+    async def scenario() -> None:
+        collector = a_collector()
+        async with (
+            serving(collector, FeedSettings(address=address)),
+            FeedClient(FeedClientSettings(address=address)) as client,
+        ):
+            drops = client.drops()
+            assert await anext(drops) == ()
+            heard: list[DropRecord] = []
+            collector.subscribe_drops(heard.extend)
+            collector.receive(Reporter().dropped(long_way(), DropReason.QUEUE_FULL))
+            assert await anext(drops) == tuple(heard)
+            assert [drop.reason for drop in heard] == [DropReason.QUEUE_FULL]
 
     run(scenario)
 

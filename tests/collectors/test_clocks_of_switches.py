@@ -1,0 +1,107 @@
+"""Switches whose clocks nobody synchronises, through the whole collector: corrected delays, sources, clocks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from collectors.collector import Collector
+from collectors.settings import CollectorSettings, Core
+from collectors.values import DelaySource, Snapshot
+from dataplane.clock import VirtualClock
+from dataplane.fabric.topology import LinkKey
+from tests.collectors.cores import every_core, receive_together
+from tests.collectors.reports import MICRO, Hop, Reporter, build_topology, long_way
+
+MS = 1_000_000
+AHEAD = {11: 0, 12: 7_000 * MS, 13: 10**15}
+"""How much each switch's clock is ahead."""
+
+BEGINS_NS = 20_000 * MS
+
+
+def on_own_clocks(hops: Sequence[Hop]) -> list[Hop]:
+    return [
+        replace(hop, arrived_ns=hop.arrived_ns + AHEAD[hop.node_id], left_ns=hop.left_ns + AHEAD[hop.node_id])
+        for hop in hops
+    ]
+
+
+def way_back(start_ns: int) -> list[Hop]:
+    """Return a packet's hops over s3, s2, s1; a link costs 5 us, a hop 2 us."""
+    ports = {13: (2, 1), 12: (2, 1), 11: (2, 1)}
+    return [
+        Hop(node, start_ns + 7 * MICRO * place, start_ns + (7 * place + 2) * MICRO, *ports[node])
+        for place, node in enumerate((13, 12, 11))
+    ]
+
+
+class Bench:
+    """h1 and h2 send to each other, a packet every 10 ms; s2 holds up those to h2."""
+
+    def __init__(self, core: Core, mode: str) -> None:
+        self.clock = VirtualClock()
+        self.clock.advance_to(BEGINS_NS)
+        self.collector = Collector(build_topology(synchronised=False), self.clock, CollectorSettings(core=core))
+        self.there, self.back = Reporter(), Reporter(src="10.0.0.2", dst="10.0.0.1", sequences={})
+        self.back.sequences = self.there.sequences
+        self.mode = mode
+
+    def run(self, packets: int, queued_ns: int = 0, both_ways: bool = True) -> Snapshot:
+        for number in range(packets):
+            now_ns = self.clock.now_ns()
+            self.send(self.there, long_way(now_ns, queued_ns=queued_ns), number)
+            if both_ways:
+                self.send(self.back, way_back(now_ns + MS), number)
+            self.clock.advance_to(now_ns + 10 * MS)
+        return self.collector.snapshot()
+
+    def send(self, reporter: Reporter, hops: list[Hop], number: int) -> None:
+        hops = on_own_clocks(hops)
+        if self.mode == "stacked":
+            receive_together(self.collector, [reporter.stacked(hops)])
+        else:
+            for report in reporter.hop_by_hop(hops, payload=b"%d" % number):
+                self.collector.receive(report)
+
+
+@every_core
+@pytest.mark.parametrize("mode", ["stacked", "hop by hop"])
+def test_packets_both_ways_tell_delays_without_synchronised_clocks(core: Core, mode: str) -> None:
+    bench = Bench(core, mode)
+    snapshot = bench.run(100, queued_ns=40 * MICRO)
+    queued, back = snapshot.links[LinkKey("s2", "s3")], snapshot.links[LinkKey("s3", "s2")]
+    # Arrival to arrival: 2 us of work, 40 us of queue, 5 us of cable.
+    assert queued.delay_p50_ns == pytest.approx(47 * MICRO, rel=0.01)
+    assert back.delay_p50_ns == pytest.approx(7 * MICRO, rel=0.01)
+    assert queued.source is back.source is DelaySource.CORRECTED_STAMPS
+    assert queued.delay_uncertainty_ns is not None
+    assert queued.delay_uncertainty_ns < 2 * MICRO
+    assert [snapshot.clocks[node].offset_ns for node in AHEAD] == pytest.approx(list(AHEAD.values()), abs=100)
+
+
+@every_core
+def test_packets_one_way_only_leave_hop_latency_and_the_configured_delay(core: Core) -> None:
+    snapshot = Bench(core, "stacked").run(100, queued_ns=40 * MICRO, both_ways=False)
+    state = snapshot.links[LinkKey("s2", "s3")]
+    assert state.delay_p50_ns == pytest.approx(47 * MICRO, rel=0.01)
+    assert (state.source, state.delay_uncertainty_ns) == (DelaySource.HOP_LATENCY, None)
+    assert snapshot.clocks == {}
+
+
+def test_a_path_has_the_corrected_delay_of_its_links() -> None:
+    bench = Bench(Core.REFERENCE, "stacked")
+    snapshot = bench.run(100, queued_ns=40 * MICRO)
+    path = snapshot.paths[bench.there.flow]
+    # Three hops of 2 us, a queue of 40 us, the access link before and three cables of 5 us each after them.
+    assert path.delay_p50_ns == pytest.approx((3 * 2 + 40 + 4 * 5) * MICRO, rel=0.02)
+
+
+def test_synchronised_clocks_are_not_estimated() -> None:
+    collector = Collector(build_topology(), VirtualClock())
+    collector.receive(Reporter().stacked(long_way()))
+    snapshot = collector.snapshot()
+    assert snapshot.links[LinkKey("s2", "s3")].source is DelaySource.STAMPS
+    assert snapshot.clocks == {}

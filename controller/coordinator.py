@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from controller.intents import RouteSet
 from controller.reconcile import apply, diff
+from controller.route_plan import RouteLayer, is_route_layer, merged
 from controller.tables.base import WATCH_ALL, base_entities
 from controller.tables.entities import Batch, Entities, EntityKey, Kind, Update
 from controller.tables.flow_paths import FLOW_TABLES, flow_path_entities
@@ -32,6 +33,11 @@ class Coordinator:
         self.topology = topology
         self.base: dict[str, Entities] = base_entities(topology, watches, reporting)
         self.routes: RouteSet | None = None
+        self._routes = RouteLayer(topology)
+        self._fixed = {
+            name: {key: entity for key, entity in entities.items() if not is_route_layer(key)}
+            for name, entities in self.base.items()
+        }
         self._desired: dict[str, Entities] = {}
         self._held: dict[str, Entities] = {}
         self._live: set[str] = set()
@@ -44,7 +50,7 @@ class Coordinator:
 
     @property
     def refused(self) -> frozenset[EntityKey]:
-        """Flow entries that a switch refused repeatedly; they wait for other routes or for a switch that returns."""
+        """Flow entries and groups that a switch refused repeatedly; they wait for other routes or for its return."""
         return frozenset(key for key, strikes in self._strikes.items() if strikes >= _MAX_STRIKES)
 
     def held(self, switch: str) -> Entities:
@@ -53,21 +59,24 @@ class Coordinator:
 
     def want(self, routes: RouteSet) -> None:
         """Take the newest full set of routes; raise ControllerError, and change nothing, if one of them cannot be."""
-        self._desired = dict(flow_path_entities(self.topology, routes))
-        self.routes = routes
+        desired = dict(flow_path_entities(self.topology, routes))
+        self._routes.want(routes.weighted)
+        self._desired, self.routes = desired, routes
         self._strikes.clear()
 
     def connected(self, switch: str, actual: Entities) -> list[Batch]:
-        """Take what was read from a switch and return what makes it right, explicit paths included where that is safe.
+        """Take what was read from a switch and return what makes it right, paths and routes where that is safe.
 
-        Explicit paths whose way onward is not in place yet, and those that nobody wants any more, are left as they are:
-        the steps that follow change them in an order that is safe across switches.
+        Explicit paths whose way onward is not in place yet, those that nobody wants any more, and routes that say
+        something else are left as they are: the steps that follow change them in an order that is safe across switches.
         """
         self._held[switch] = dict(actual)
         flows = {key: entity for key, entity in actual.items() if _is_flow(key)}
         onward = restorable(self.topology, switch, self._desired, self._flows_held(self._live))
         flows.update((key, entity) for key, entity in onward.items() if key not in self._strikes)
-        return diff({**self.base[switch], **flows}, actual)
+        others = {name: entities for name, entities in self._held.items() if name != switch}
+        routes = self._routes.restored(switch, actual, others, self._strikes.keys())
+        return diff({**self._fixed[switch], **routes, **flows}, actual)
 
     def reconciled(self, switch: str) -> None:
         """Note that all that `connected` returned is acknowledged: from now on steps may use the switch."""
@@ -82,14 +91,14 @@ class Coordinator:
         self._held[switch] = apply(self.held(switch), updates)
 
     def refuse(self, updates: Sequence[Update]) -> bool:
-        """Note that a switch refused updates, and return whether all of them were about explicit paths.
+        """Note that a switch refused updates, and return whether all of them were about explicit paths or weights.
 
-        After two refusals a flow stays as it is, on every switch.
+        After two refusals a flow stays as it is, on every switch, and so do the routes that want a group.
         """
-        flows = [update.key for update in updates if _is_flow(update.key)]
-        for key in flows:
+        optional = [update.key for update in updates if _is_flow(update.key) or self._routes.is_weighted(update.key)]
+        for key in optional:
             self._strikes[key] = self._strikes.get(key, 0) + 1
-        return bool(updates) and len(flows) == len(updates)
+        return bool(updates) and len(optional) == len(updates)
 
     def forgive(self) -> None:
         """Let what was refused be tried again: a switch has returned, possibly with room or another program."""
@@ -99,7 +108,9 @@ class Coordinator:
         """Return the steps from here to the wanted routes; none as long as nobody has said which routes are wanted."""
         if self.routes is None:
             return UpdatePlan((), frozenset())
-        return plan(self.topology, self._desired, self._flows_held(self._held), self._live, self.refused)
+        refused = self.refused
+        flows = plan(self.topology, self._desired, self._flows_held(self._held), self._live, refused)
+        return merged((self._routes.plan(self._held, self._live, refused), flows))
 
     def next_step(self) -> Step | None:
         """Return what may be sent now, None when nothing is left that can be done."""

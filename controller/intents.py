@@ -28,11 +28,24 @@ class Route:
 
 
 @dataclass(frozen=True, slots=True)
+class WeightedRoute:
+    """At one switch, what has no explicit route and goes to hosts of another one is spread over these neighbours.
+
+    `next_hops` are (switch, weight), weights from 1; flows stay together.
+    """
+
+    switch: str
+    destination: str
+    next_hops: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class RouteSet:
-    """Every explicit route that is wanted now; what is absent follows the base routes.
+    """Every explicit route that is wanted now, and every weighted one; what is absent follows the base routes.
 
     `version` grows by one with each change.
     """
 
     version: int
     routes: tuple[Route, ...]
+    weighted: tuple[WeightedRoute, ...] = ()

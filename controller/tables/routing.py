@@ -7,7 +7,7 @@ spreads over. Ids so made stay the same while the topology grows, so that reconc
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from finsy import (
@@ -76,24 +76,37 @@ def forward(topology: Topology, switch: str, port: int) -> P4TableAction:
     return P4TableAction("forward", egress_port=port, dst_mac=mac_at(topology, peer.node, peer.port))
 
 
-def route_entities(topology: Topology, hops: NextHops, switch: str) -> Iterator[Entity]:
-    """Yield members, groups and a host route for every host that the switch can reach, in both families."""
+Spread = tuple[tuple[int, int], ...]
+"""(port, weight), by port: what a route spreads traffic over."""
+
+
+def route_entities(
+    topology: Topology, hops: NextHops, switch: str, weighted: Mapping[str, Spread] | None = None
+) -> Iterator[Entity]:
+    """Yield members, groups and a host route for every host that the switch can reach, in both families.
+
+    `weighted` says otherwise than `hops` for all hosts of some destination switches.
+    """
     for family in FAMILIES:
         routes = {
-            address: ports
+            address: spread
             for host in topology.host
             for address in (host_addresses(topology, host).get(family),)
-            if address is not None and (ports := ports_towards(topology, hops, switch, host))
+            if address is not None and (spread := _spread(topology, hops, switch, host, weighted or {}))
         }
         groups = group_ids(routes.values())
         yield from _members(topology, family, switch, routes.values())
-        for ports, group in groups.items():
-            members = [P4Member(port, weight=1) for port in ports]
+        for spread, group in groups.items():
+            members = [P4Member(port, weight=weight) for port, weight in spread]
             # The size is fixed when a group is made (section 9.2.2), so it leaves room for every later change.
             yield P4ActionProfileGroup(family.selector, group_id=group, max_size=MAX_GROUP_SIZE, members=members)
-        for address, ports in routes.items():
-            match = P4TableMatch(dst_addr=(address, family.bits))
-            yield P4TableEntry(family.routes, match=match, action=_through(ports, groups))
+        for address, spread in routes.items():
+            yield P4TableEntry(family.routes, match=route_match(family, address), action=_through(spread, groups))
+
+
+def route_match(family: Family, address: int) -> P4TableMatch:
+    """Return the match of the route to one address."""
+    return P4TableMatch(dst_addr=(address, family.bits))
 
 
 def hash_entity(topology: Topology, switch: str) -> Entity:
@@ -115,23 +128,29 @@ def ports_towards(topology: Topology, hops: NextHops, switch: str, host: str) ->
     return tuple(link.tail.port for link in hops[edge.node].get(switch, ())[:MAX_GROUP_SIZE])
 
 
-def group_ids(port_sets: Iterable[tuple[int, ...]]) -> dict[tuple[int, ...], int]:
-    """Return an id for every set of two or more ports: a hash of the set, moved on where two sets collide."""
-    found: dict[tuple[int, ...], int] = {}
+def group_ids(spreads: Iterable[Spread]) -> dict[Spread, int]:
+    """Return an id for every spread over two or more ports: a hash of it, moved on where two collide."""
+    found: dict[Spread, int] = {}
     taken: set[int] = set()
-    for ports in sorted({ports for ports in port_sets if len(ports) > 1}):
-        number = zlib.crc32(",".join(map(str, ports)).encode()) % _MAX_GROUP_ID + 1
+    for spread in sorted({spread for spread in spreads if len(spread) > 1}):
+        text = ",".join(str(port) if weight == 1 else f"{port}:{weight}" for port, weight in spread)
+        number = zlib.crc32(text.encode()) % _MAX_GROUP_ID + 1
         while number in taken:
             number = number % _MAX_GROUP_ID + 1
         taken.add(number)
-        found[ports] = number
+        found[spread] = number
     return found
 
 
-def _members(topology: Topology, family: Family, switch: str, port_sets: Iterable[tuple[int, ...]]) -> Iterator[Entity]:
-    for port in sorted({port for ports in port_sets for port in ports}):
+def _spread(topology: Topology, hops: NextHops, switch: str, host: str, weighted: Mapping[str, Spread]) -> Spread:
+    chosen = weighted.get(topology.attachment[host].node)
+    return chosen or tuple((port, 1) for port in ports_towards(topology, hops, switch, host))
+
+
+def _members(topology: Topology, family: Family, switch: str, spreads: Iterable[Spread]) -> Iterator[Entity]:
+    for port in sorted({port for spread in spreads for port, _ in spread}):
         yield P4ActionProfileMember(family.selector, member_id=port, action=forward(topology, switch, port))
 
 
-def _through(ports: tuple[int, ...], groups: dict[tuple[int, ...], int]) -> P4IndirectAction:
-    return P4IndirectAction(member_id=ports[0]) if len(ports) == 1 else P4IndirectAction(group_id=groups[ports])
+def _through(spread: Spread, groups: Mapping[Spread, int]) -> P4IndirectAction:
+    return P4IndirectAction(member_id=spread[0][0]) if len(spread) == 1 else P4IndirectAction(group_id=groups[spread])

@@ -136,12 +136,17 @@ def test_a_rule_for_an_unknown_host_is_named(diamond: Topology) -> None:
         base_entities(diamond, (Watch(src="nobody"),))
 
 
-def test_group_ids_depend_on_the_ports_alone_and_never_meet() -> None:
-    few = group_ids([(1, 2), (2, 3), (1,)])
-    assert set(few) == {(1, 2), (2, 3)}
-    many = group_ids([(a, b) for a in range(1, 60) for b in range(a + 1, 60)])
+def even(*ports: int) -> tuple[tuple[int, int], ...]:
+    """Return ports of equal weight."""
+    return tuple((port, 1) for port in ports)
+
+
+def test_group_ids_depend_on_ports_and_weights_alone_and_never_meet() -> None:
+    few = group_ids([even(1, 2), even(2, 3), even(1), ((1, 1), (2, 3))])
+    assert set(few) == {even(1, 2), even(2, 3), ((1, 1), (2, 3))}
+    many = group_ids([even(a, b) for a in range(1, 60) for b in range(a + 1, 60)])
     assert len(set(many.values())) == len(many)
-    assert many[1, 2] == few[1, 2]
+    assert many[even(1, 2)] == few[even(1, 2)]
 
 
 def test_every_reference_has_its_target(diamond: Topology) -> None:

@@ -1,0 +1,1 @@
+"""Scapy layers for INT and its reports, in the style of Scapy's contrib: each module imports Scapy alone."""

@@ -23,7 +23,7 @@ MOST_SWITCHES = 64
 class SlotCell(Struct):
     """One slot of a window; 64 bytes."""
 
-    number: u64
+    number: u64  # and 1; 0: nothing came yet
     delays: u64
     total: u64
     least: u64
@@ -45,12 +45,13 @@ class TxCell(Struct):
 
 
 class WindowCell(Struct):
-    """A window of a link or of a route."""
+    """A window of a link or of a route; each slot is a line of the cache."""
 
     newest_ns: u64
     newest_slot: u64
     known: u64  # 0: nothing came yet
     tx_newest: u64
+    _gap: Inline[u64, Literal[4]]
     slots: Inline[SlotCell, Literal[8]]
     tx: Inline[TxCell, Literal[16]]
 
@@ -171,6 +172,8 @@ class Packet(Struct):
     leads: u32  # not 0: the first of its report packet
     node_id: u32
     sequence: u32  # hardware id and number, as the group header has them
+    fresh: u32  # not 0: to be accounted
+    cell: u64  # address of its flow's cell
 
 
 class Layout(Struct):
@@ -222,11 +225,11 @@ class Fabric(Struct):
     host_numbers: Array[u32]  # by open addressing; NONE32: none
     host_mask: u64
     host_switches: Array[u32]  # the switch that a host hangs on
-    node_times: Array[u64]  # by switch: its newest time stamp
+    node_times: Array[u64]  # by switch: its newest time stamp, 0: none
     synchronised: u64
     # Windows: links, then routes.
     windows: Array[WindowCell]
-    buckets: Array[u32]  # by window, bucket, slot
+    buckets: Array[u32]  # by window, 16 buckets, slot, bucket: a slot's neighbouring buckets share a line
     link_count: u64
     slot_ns: u64
     tx_window_ns: u64

@@ -56,7 +56,7 @@ class TopologyTables:
             place = _free(numbers.rows("u4"), node.node_id * HASH >> 32, NONE32)
             ids.rows("u4")[place], numbers.rows("u4")[place] = node.node_id, number
         fabric.node_ids, fabric.node_switches, fabric.node_mask = ids.pointer, numbers.pointer, size - 1
-        fabric.node_times = self._cells(u64, len(topology.switches), 0xFF).pointer
+        fabric.node_times = self._cells(u64, len(topology.switches)).pointer
 
     def _put_links(self, topology: Topology, fabric: Fabric) -> None:
         ports: dict[str, dict[int, int]] = {name: {} for name in self.switches}

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collectors.native.kernels.decoding import DECODED, decode_report
-from collectors.native.kernels.flows import count_packet, hash_key, prefetch_flow, prefetch_index, touch_flow
+from collectors.native.kernels.flows import count_packet, hash_key, prefetch_flow, prefetch_index, same_key, touch_flow
 from collectors.native.kernels.routes import STAMPS, take_way
 from collectors.native.kernels.sequence import REPEATED, TOO_OLD, observe
-from collectors.native.kernels.windows import add_to_window
+from collectors.native.kernels.windows import add_to_window, prefetch_window
 from collectors.native.structures import MOST_SWITCHES, NONE32, NONE64, Accounts, Decoder, Fabric, FlowCell, Hop, Packet
 from dataplane.native import (
     Array,
     address,
     array_at,
+    as_u32,
     as_u64,
     kernel,
     offset,
@@ -21,6 +22,7 @@ from dataplane.native import (
     u8,
     u32,
     u64,
+    view,
 )
 
 HOP_LATENCY = 1
@@ -92,24 +94,46 @@ def decode_group(  # noqa: PLR0917 - kernels have no keywords
 @kernel
 def take_group(fabric: Fabric, accounts: Accounts, decoder: Decoder, end: u32) -> u32:
     """Account the packets of the payloads decoded; return the one left to the reference, or `end`."""
-    fresh: bool = False
+    count: u32 = find_flows(fabric, accounts, decoder)
+    i: u32 = 0
+    while i < count:
+        packet = decoder.packets[i]
+        if packet.fresh != 0:
+            cell = view(FlowCell, packet.cell)
+            if not same_key(cell, reference(packet.key[0])):
+                # Another flow of this group has taken its place.
+                cell = touch_flow(fabric, reference(packet.key[0]), packet.hash, fabric.now_ns)
+            take_hops(fabric, decoder, packet, cell)
+        i += 1
+    return end if count == decoder.packet_count else decoder.packets[count].row
+
+
+@kernel
+def find_flows(fabric: Fabric, accounts: Accounts, decoder: Decoder) -> u32:
+    """Account the numbers of the report packets and find the flows of those that count; return how many packets.
+
+    It ends where one is left to the reference.
+    """
+    fresh: u32 = 0
     i: u32 = 0
     while i < decoder.packet_count:
         packet = decoder.packets[i]
         if packet.leads != 0:
             if fabric.careful != 0 and begins_inside(fabric, decoder, i):
-                return packet.row
+                return i
             fabric.reports += 1
             arrival: u32 = observe(accounts, packet.node_id, packet.sequence, fabric.now_ns)
-            fresh = arrival != REPEATED and arrival != TOO_OLD  # noqa: PLR1714 - kernels have no `in`
-            if not fresh:
-                fabric.repeated += 1
-        if fresh:
+            fresh = as_u32(arrival != REPEATED and arrival != TOO_OLD)  # noqa: PLR1714 - kernels have no `in`
+            fabric.repeated += 1 - as_u64(fresh)
+        packet.fresh = fresh
+        if fresh != 0:
             cell = touch_flow(fabric, reference(packet.key[0]), packet.hash, fabric.now_ns)
             count_packet(fabric, cell, as_u64(packet.ip_bytes))
-            take_hops(fabric, decoder, packet, cell)
+            packet.cell = address(cell)
+            if cell.route != NONE32:
+                prefetch_window(fabric, fabric.link_count + as_u64(cell.route))
         i += 1
-    return end
+    return i
 
 
 @kernel(inline=False)
@@ -227,12 +251,13 @@ def add_sample(  # noqa: PLR0917 - kernels have no keywords
     """Take what one packet says of one link; what is older than the window is counted and left out."""
     behind_ns: u64 = 0
     if time_ns != NONE64:
-        newest_ns: u64 = fabric.node_times[switch]
-        if newest_ns == NONE64 or time_ns >= newest_ns or newest_ns - time_ns > fabric.stale_ns:
-            fabric.node_times[switch] = time_ns
-        else:
-            behind_ns = newest_ns - time_ns
-    at_ns: u64 = 0 if behind_ns > received_ns else received_ns - behind_ns
+        newest_ns: u64 = max(fabric.node_times[switch], time_ns)
+        behind_ns = newest_ns - time_ns
+        if behind_ns > fabric.stale_ns:
+            behind_ns = 0
+            newest_ns = time_ns
+        fabric.node_times[switch] = newest_ns
+    at_ns: u64 = received_ns - min(behind_ns, received_ns)
     if behind_ns > fabric.window_ns or not add_to_window(
         fabric, as_u64(link), at_ns, delay_ns, source, queue, tx_bytes
     ):

@@ -13,7 +13,20 @@ from collectors.native.structures import (
     WindowCell,
 )
 from collectors.sketch import BUCKETS, EXACT_BELOW, SUB_BITS
-from dataplane.native import Array, as_u16, as_u32, as_u64, count_leading_zeros, kernel, offset, stack_array, u32, u64
+from dataplane.native import (
+    Array,
+    as_u16,
+    as_u32,
+    as_u64,
+    count_leading_zeros,
+    kernel,
+    offset,
+    prefetch,
+    reference,
+    stack_array,
+    u32,
+    u64,
+)
 
 LAST_BUCKET = BUCKETS - 1
 ROW = BUCKETS * WINDOW_SLOTS
@@ -49,6 +62,12 @@ def middle_of(bucket: u64) -> u64:
 
 
 @kernel(inline=True)
+def count_place(bucket: u64, column: u64) -> u64:
+    """Return where among a window's counts that of a slot's bucket stands."""
+    return ((bucket >> 4) * WINDOW_SLOTS + column) * 16 + (bucket & 15)
+
+
+@kernel(inline=True)
 def buckets_of(fabric: Fabric, window: u64) -> Array[u32]:
     """Return where a window's counts stand."""
     return offset(fabric.buckets, window * ROW)
@@ -60,12 +79,12 @@ def clear_delays(slot: SlotCell, buckets: Array[u32], column: u64) -> None:
     if slot.delays != 0:
         bucket: u64 = as_u64(slot.low)
         while bucket <= as_u64(slot.high):
-            buckets[bucket * WINDOW_SLOTS + column] = 0
+            buckets[count_place(bucket, column)] = 0
             bucket += 1
     slot.delays = 0
     slot.total = 0
     slot.greatest = 0
-    slot.least = 0
+    slot.least = NONE64
     slot.source = 0
     slot.low = LAST_BUCKET
     slot.high = 0
@@ -77,7 +96,15 @@ def clear_slot(slot: SlotCell, buckets: Array[u32], column: u64, number: u64) ->
     clear_delays(slot, buckets, column)
     slot.queue_total = 0
     slot.queues = 0
-    slot.number = number
+    slot.number = number + 1
+
+
+@kernel(inline=True)
+def prefetch_window(fabric: Fabric, place: u64) -> None:
+    """Begin to bring what a sample of now changes in a window, but its counts, into the cache."""
+    window = fabric.windows[place]
+    prefetch(reference(window.newest_ns))
+    prefetch(reference(window.slots[fabric.slot_number & (WINDOW_SLOTS - 1)].number))
 
 
 @kernel
@@ -88,6 +115,7 @@ def clear_window(fabric: Fabric, place: u64) -> None:
     column: u64 = 0
     while column < WINDOW_SLOTS:
         clear_slot(window.slots[column], buckets, column, 0)
+        window.slots[column].number = 0
         column += 1
     reading: u64 = 0
     while reading < TX_SLOTS:
@@ -110,13 +138,13 @@ def add_to_window(  # noqa: PLR0917 - kernels have no keywords
         number = at_ns // fabric.slot_ns
     if number + WINDOW_SLOTS <= window.newest_slot:
         return False
-    window.known = 1
     window.newest_ns = max(window.newest_ns, at_ns)
-    window.newest_slot = max(window.newest_slot, number)
     column: u64 = number & (WINDOW_SLOTS - 1)
     slot = window.slots[column]
-    if slot.number != number:
+    if slot.number != number + 1:
         clear_slot(slot, buckets_of(fabric, place), column, number)
+        window.newest_slot = max(window.newest_slot, number)
+        window.known = 1
     if delay_ns != NONE64:
         add_delay(fabric, place, slot, column, delay_ns, source)
     if queue != NONE32:
@@ -139,17 +167,18 @@ def add_delay(  # noqa: PLR0917 - kernels have no keywords
         clear_delays(slot, buckets, column)
         slot.source = as_u16(source)
     bucket: u64 = bucket_of(delay_ns)
-    if slot.delays == 0:
-        slot.least = delay_ns
-        slot.low = as_u16(bucket)
-        slot.high = as_u16(bucket)
     slot.delays += 1
     slot.total += delay_ns
-    slot.least = min(slot.least, delay_ns)
-    slot.greatest = max(slot.greatest, delay_ns)
-    slot.low = min(slot.low, as_u16(bucket))
-    slot.high = max(slot.high, as_u16(bucket))
-    buckets[bucket * WINDOW_SLOTS + column] += 1
+    # Extremes are rare and easy to foresee: branches cost less than stores.
+    if delay_ns < slot.least:  # noqa: PLR1730
+        slot.least = delay_ns
+    if delay_ns > slot.greatest:  # noqa: PLR1730
+        slot.greatest = delay_ns
+    there: u64 = count_place(bucket, column)
+    if buckets[there] == 0:
+        slot.low = min(slot.low, as_u16(bucket))
+        slot.high = max(slot.high, as_u16(bucket))
+    buckets[there] += 1
 
 
 @kernel(inline=True)
@@ -162,10 +191,11 @@ def add_tx(fabric: Fabric, window: WindowCell, at_ns: u64, nbytes: u64) -> None:
         return
     window.tx_newest = max(window.tx_newest, number)
     reading = window.tx[number & (TX_SLOTS - 1)]
-    if reading.number != number + 1 or at_ns >= reading.at_ns:
-        reading.number = number + 1
-        reading.at_ns = at_ns
-        reading.nbytes = nbytes
+    # Without a branch, which the order of packets would make hard to foresee.
+    before: bool = reading.number == number + 1 and at_ns < reading.at_ns
+    reading.number = number + 1
+    reading.nbytes = reading.nbytes if before else nbytes
+    reading.at_ns = reading.at_ns if before else at_ns
 
 
 # ---- figures
@@ -212,7 +242,7 @@ def read_window(fabric: Fabric, place: u64, figures: FiguresCell) -> None:
             figures.queues += as_u64(slot.queues)
             if as_u32(slot.source) == source and slot.delays != 0:
                 counted[i] = 1
-                weight: u64 = as_u64(1) << (WINDOW_SLOTS - 1 - (window.newest_slot - slot.number))
+                weight: u64 = as_u64(1) << (WINDOW_SLOTS - 1 - (window.newest_slot + 1 - slot.number))
                 weighted += weight * (slot.total // slot.delays)
                 weights += weight
                 figures.samples += slot.delays
@@ -235,7 +265,7 @@ def read_window(fabric: Fabric, place: u64, figures: FiguresCell) -> None:
 @kernel(inline=True)
 def is_inside(window: WindowCell, slot: SlotCell) -> bool:
     """Return whether a slot is one of the newest."""
-    return slot.number + WINDOW_SLOTS > window.newest_slot
+    return slot.number + (WINDOW_SLOTS - 1) > window.newest_slot and slot.number != 0
 
 
 @kernel(inline=False)
@@ -253,7 +283,7 @@ def read_percentiles(  # noqa: PLR0917 - kernels have no keywords
         before: u64 = below
         i: u64 = 0
         while i < WINDOW_SLOTS:
-            below += counted[i] * as_u64(buckets[bucket * WINDOW_SLOTS + i])
+            below += counted[i] * as_u64(buckets[count_place(bucket, i)])
             i += 1
         middle: u64 = min(max(middle_of(bucket), least), figures.greatest)
         if before < half and below >= half and half < figures.samples:

@@ -1,0 +1,62 @@
+"""Memory to state: how many reports a core takes, against hops and flows, and what the plain reference takes."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from collectors.collector import Collector
+from collectors.settings import CollectorSettings, Core, StateSettings
+from dataplane.clock import MonotonicClock
+from tests.benchmarks.collecting.workload import Reports, reports, stage_topology
+
+BATCH = 4096
+POOL = 1 << 17
+REFERENCE_REPORTS = 1500
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryCase:
+    """A path's hops, and how many flows there are."""
+
+    hops: int
+    flows: int
+
+
+def collector(case: MemoryCase, core: Core) -> Collector:
+    """Return a collector with room for the case's flows."""
+    room = max(8192, 1 << (case.flows - 1).bit_length())
+    settings = CollectorSettings(core=core, state=StateSettings(max_flows=room))
+    return Collector(stage_topology(case.hops), MonotonicClock(), settings)
+
+
+def native_rate(case: MemoryCase, passes: int) -> list[float]:
+    """Return the reports a second of a core's time in each pass over the pool, after one to warm up."""
+    pool = reports(case.hops, case.flows, max(POOL, case.flows))
+    core = collector(case, Core.NATIVE)
+    rates = [_pass_rate(core, pool) for _ in range(passes + 1)]
+    taken, expected = core.counters["reports"], (passes + 1) * len(pool.rows)
+    lost = sum(reporter.lost for reporter in core.snapshot().reporters.values()) if case.flows <= POOL else 0
+    if taken != expected or core.counters["records"] != taken * case.hops or lost or core.counters["late samples"]:
+        raise RuntimeError(f"{dict(core.counters)}, {lost} lost: not what was given")
+    return rates[1:]
+
+
+def _pass_rate(core: Collector, pool: Reports) -> float:
+    begun = time.thread_time()
+    for first in range(0, len(pool.rows), BATCH):
+        core.receive_many(pool.rows[first : first + BATCH], pool.lengths[first : first + BATCH])
+    rate = len(pool.rows) / (time.thread_time() - begun)
+    pool.advance()
+    return rate
+
+
+def reference_rate(case: MemoryCase) -> float:
+    """Return the reports a second of a core's time that the plain Python reference takes."""
+    pool = reports(case.hops, case.flows, REFERENCE_REPORTS)
+    payloads = [row[:length].tobytes() for row, length in zip(pool.rows, pool.lengths.tolist(), strict=True)]
+    core = collector(case, Core.REFERENCE)
+    begun = time.thread_time()
+    for payload in payloads:
+        core.receive(payload)
+    return len(payloads) / (time.thread_time() - begun)

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
-from numpy.typing import NDArray
-
 from collectors import decode
 from collectors.allowance import Allowance
 from collectors.counters import Count, Counters
 from collectors.decode import DecodedReport
 from collectors.native.bulk import BulkCore
 from collectors.numbering import HopNumbering, drop_record
+from collectors.payloads import Payloads
 from collectors.sequence import Accounting, Arrival, SequenceAccounting
 from collectors.settings import CollectorSettings, Core
 from collectors.state import NetworkStateBuilder
@@ -83,22 +81,22 @@ class Collector:
             sink(records)
         self._drops(decoded, now_ns)
 
-    def receive_many(self, rows: NDArray[np.uint8], lengths: NDArray[np.uint32], source: object = None) -> None:
-        """Take a payload a row, as long as `lengths` says; in bulk where that can be.
+    def receive_many(self, payloads: Payloads) -> None:
+        """Take payloads in their order, in bulk where that can be.
 
         While somebody subscribes, so many reports as the settings allow are taken one by one, which makes records.
         """
         self._state.tick(self._clock.now_ns(), self._accounting.states)
-        done, count = 0, len(lengths)
+        done, count = 0, len(payloads)
         alone = self._allowance.take(count) if self._sinks else 0
         while done < count:
             if self._bulk is not None and self._in_bulk and done >= alone:
                 begun = done
-                done = self._bulk.take(rows, lengths, done, self._clock.now_ns(), careful=self._state.has_split_flows)
+                done = self._bulk.take(payloads, done, self._clock.now_ns(), careful=self._state.has_split_flows)
                 if self._sinks:
                     self._counters[Count.RECORDS_WITHHELD] += done - begun
             if done < count:
-                self.receive(rows[done, : lengths[done]].tobytes(), source)
+                self.receive(payloads.payload(done), payloads.source(done))
                 done += 1
 
     def subscribe(self, sink: RecordSink) -> Callable[[], None]:

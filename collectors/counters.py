@@ -63,9 +63,6 @@ class Count(StrEnum):
     REPORTERS_FORGOTTEN = "reporters forgotten"
     """Sequence accounts that made room for others."""
 
-    RECEIVE_QUEUE_FULL = "receive queue full"
-    """Report packets dropped because the collector was behind."""
-
     KERNEL_QUEUE_FULL = "kernel queue full"
     """Report packets lost because the collector's socket was full (SO_RXQ_OVFL), or the device's queues were."""
 

@@ -1,9 +1,8 @@
-"""Reports to a collector, in real time: their source is emptied at once, the work is done in turns."""
+"""Reports to a collector, in real time: what its source has is taken in bursts, other work has its turn in between."""
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from typing import Annotated
 
 from msgspec import Meta
@@ -28,26 +27,21 @@ class ReceiverSettings(Strict, frozen=True):
     interface: str | None = None
     """The network device whose queues are polled for reports (root); null for a UDP socket."""
 
-    queue_reports: Positive = 65_536
-    """How many reports may wait for the collector; those beyond are dropped and counted."""
+    burst_reports: Positive = 16_384
+    """About how many reports are taken before anything else has its turn."""
 
-    burst_reports: Positive = 256
-    """How many reports are read, or worked on, before anything else has its turn."""
-
-    socket_buffer_bytes: Positive = 4_194_304
-    """The kernel's buffer that is asked for; the kernel may grant less (net.core.rmem_max)."""
+    socket_buffer_bytes: Positive = 33_554_432
+    """The kernel's buffer that is asked for, where reports wait; without root it grants net.core.rmem_max at most."""
 
 
 class ReportReceiver:
-    """A source of reports, a bounded queue and a collector; `run` until cancelled."""
+    """A source of reports and a collector; `run` until cancelled."""
 
     def __init__(
         self, collector: Collector, settings: ReceiverSettings | None = None, clock: Clock | None = None
     ) -> None:
         self._collector = collector
         self._settings = settings or ReceiverSettings()
-        self._queue: deque[tuple[bytes, object]] = deque()
-        self._arrived = asyncio.Event()
         self._lost = self._malformed = 0
         self._source = _open(self._settings, collector.report_udp_port, clock or MonotonicClock())
 
@@ -61,10 +55,7 @@ class ReportReceiver:
         loop = asyncio.get_running_loop()
         loop.add_reader(self._source.fileno(), self.drain)
         try:
-            while True:
-                await self._arrived.wait()
-                self.work()
-                await asyncio.sleep(0)
+            await asyncio.Event().wait()
         finally:
             loop.remove_reader(self._source.fileno())
             self.close()
@@ -75,25 +66,10 @@ class ReportReceiver:
         self._count_losses()
 
     def drain(self) -> None:
-        """Move a burst of datagrams from the source to the queue; those that find it full are dropped and counted."""
-        for payload, sender in self._source.read(self._settings.burst_reports):
-            self.offer(payload, sender)
+        """Give the collector a burst of what the source has."""
+        for payloads in self._source.read(self._settings.burst_reports):
+            self._collector.receive_many(payloads)
         self._count_losses()
-
-    def offer(self, payload: bytes, source: object) -> None:
-        """Queue one report, or drop and count it."""
-        if len(self._queue) >= self._settings.queue_reports:
-            self._collector.counters[Count.RECEIVE_QUEUE_FULL] += 1
-            return
-        self._queue.append((payload, source))
-        self._arrived.set()
-
-    def work(self) -> None:
-        """Give the collector a burst from the queue."""
-        for _ in range(min(self._settings.burst_reports, len(self._queue))):
-            self._collector.receive(*self._queue.popleft())
-        if not self._queue:
-            self._arrived.clear()
 
     def _count_losses(self) -> None:
         lost, malformed = self._source.lost, self._source.malformed

@@ -1,40 +1,45 @@
-"""Where a collector's report datagrams come from: a UDP socket, or the polled queues of a network device."""
+"""Where a collector's reports come from: a UDP socket, or the polled queues of a network device."""
 
 from __future__ import annotations
 
 import contextlib
 import socket
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from ipaddress import ip_address
 from typing import Final, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
+from collectors.datagrams import DatagramVector
 from collectors.errors import CollectorError
+from collectors.frames import FrameReader
+from collectors.payloads import Payloads
 from dataplane.clock import Clock
-from dataplane.errors import PortError, WireError
+from dataplane.errors import PortError
 from dataplane.nic import FlowRule, NicSettings, ToConsumers, open_nic
-from dataplane.wire.packet import decode_udp_frame
 
 SO_RXQ_OVFL: Final = 40
 """Linux: with each datagram comes how many the socket's full buffer has cost so far (socket(7)); not in `socket`."""
-MAX_DATAGRAM: Final = 65_535
+SO_RCVBUFFORCE: Final = 33
+"""Linux: as SO_RCVBUF, beyond net.core.rmem_max, for who may administer the network; not in `socket`."""
+SOL_UDP: Final = 17
+UDP_GRO: Final = 104
+"""Linux: datagrams of one sender and one size may come as one, with their size beside them (udp(7))."""
 FRAME_BYTES: Final = 9_238
 """The longest frame that is taken from a device; a report group never needs so much."""
-RESERVE_BUFFERS: Final = 16_384
+FRAMES: Final = 1024
+RESERVE_BUFFERS: Final = 32_768
 SO_ATTACH_FILTER: Final = 26
 """Linux: a classic BPF program that says how much of each datagram is kept (socket(7)); not in `socket`."""
 LOOK_NS: Final = 1_000_000_000
 """How often the device's own losses are looked up."""
 _CONSUMER = "reports"
 
-Datagram = tuple[bytes, object]
-"""A payload, and who sent it."""
-
 
 class ReportSource(Protocol):
-    """Datagrams for a collector, read without waiting."""
+    """Report payloads for a collector, read without waiting."""
 
     @property
     def udp_port(self) -> int:
@@ -55,8 +60,8 @@ class ReportSource(Protocol):
         """Return a descriptor that is readable when datagrams have come."""
         ...
 
-    def read(self, most: int) -> Iterable[Datagram]:
-        """Return up to `most` datagrams."""
+    def read(self, most: int) -> Iterator[Payloads]:
+        """Yield what is there, up to about `most` payloads; they are good until the next."""
         ...
 
     def close(self) -> None:
@@ -65,42 +70,49 @@ class ReportSource(Protocol):
 
 
 class SocketSource:
-    """A UDP socket; raises CollectorError if it cannot be bound."""
-
-    malformed = 0  # the kernel looks at them, and keeps what is wrong
+    """A UDP socket, many datagrams a system call; raises CollectorError if it cannot be bound."""
 
     def __init__(self, address: str, udp_port: int, buffer_bytes: int) -> None:
         self._socket = _bind(address, udp_port, buffer_bytes)
+        # A kernel without these only lacks the counter, and the datagrams that come as one.
+        for level, option in ((socket.SOL_SOCKET, SO_RXQ_OVFL), (SOL_UDP, UDP_GRO)):
+            with contextlib.suppress(OSError):
+                self._socket.setsockopt(level, option, 1)
+        self._vector = DatagramVector(self._socket)
         self._overflow = 0
         self.lost = 0
 
     @property
     def udp_port(self) -> int:
-        """The port that the socket is bound to."""
+        """The UDP port that the socket is bound to."""
         port: int = self._socket.getsockname()[1]
         return port
+
+    @property
+    def malformed(self) -> int:
+        """How many datagrams did not fit; the kernel looks at all else that can be wrong, and keeps it."""
+        return self._vector.cut
 
     def fileno(self) -> int:
         """Return the socket's descriptor."""
         return self._socket.fileno()
 
-    def read(self, most: int) -> Iterator[Datagram]:
-        """Yield up to `most` datagrams that are there."""
-        for _ in range(most):
-            try:
-                payload, ancillary, _, source = self._socket.recvmsg(MAX_DATAGRAM, socket.CMSG_SPACE(4))
-            except (BlockingIOError, InterruptedError):
+    def read(self, most: int) -> Iterator[Payloads]:
+        """Yield what is there, up to about `most` payloads; they are good until the next."""
+        left = most
+        while left > 0:
+            payloads = self._vector.receive()
+            if payloads is None:
                 return
-            self.count_overflow(ancillary)
-            yield payload, source
+            if self._vector.overflow is not None:
+                self.count_overflow(self._vector.overflow)
+            left -= len(payloads)
+            yield payloads
 
-    def count_overflow(self, ancillary: Iterable[tuple[int, int, bytes]]) -> None:
-        """Add what the socket's full buffer has cost since the last datagram."""
-        for level, kind, data in ancillary:
-            if level == socket.SOL_SOCKET and kind == SO_RXQ_OVFL and len(data) >= 4:
-                total = struct.unpack("=I", data[:4])[0]
-                self.lost += (total - self._overflow) & 0xFFFF_FFFF
-                self._overflow = total
+    def count_overflow(self, total: int) -> None:
+        """Take the kernel's count, in 32 bits, of what the socket's full buffer has cost since it was opened."""
+        self.lost += (total - self._overflow) & 0xFFFF_FFFF
+        self._overflow = total
 
     def close(self) -> None:
         """Close the socket."""
@@ -118,7 +130,7 @@ class NicSource:
         self._clock = clock
         self._holder = _bind(address, udp_port, buffer_bytes=1)
         _refuse_all(self._holder)
-        self.lost = self.malformed = 0
+        self.lost = 0
         self._next_look_ns = clock.now_ns() + LOOK_NS
         try:
             self._nic = open_nic(interface, NicSettings.throughput())
@@ -131,8 +143,9 @@ class NicSource:
         except PortError as error:
             self.close()
             raise CollectorError(f"cannot receive reports: {error}") from error
-        self._rows = np.empty((256, FRAME_BYTES), np.uint8)
-        self._lengths = np.empty(len(self._rows), np.uint32)
+        self._frames = FrameReader(self.udp_port)
+        self._rows: NDArray[np.uint8] = np.zeros((FRAMES, FRAME_BYTES), np.uint8)
+        self._lengths = np.empty(FRAMES, np.uint32)
 
     def _match(self, address: str) -> dict[str, int | str]:
         match: dict[str, int | str] = {"udp.dst": self.udp_port}
@@ -145,34 +158,34 @@ class NicSource:
 
     @property
     def udp_port(self) -> int:
-        """The port that reports come to."""
+        """The UDP port that reports come to."""
         port: int = self._holder.getsockname()[1]
         return port
+
+    @property
+    def malformed(self) -> int:
+        """How many frames to the port were cut, in fragments or had a wrong checksum, so far."""
+        return self._frames.malformed
 
     def fileno(self) -> int:
         """Return the descriptor that the driver rings."""
         return self._consumer.fileno()
 
-    def read(self, most: int) -> Iterator[Datagram]:
-        """Yield up to `most` datagrams that are there."""
+    def read(self, most: int) -> Iterator[Payloads]:
+        """Yield what is there, up to about `most` payloads; they are good until the next."""
         now_ns = self._clock.now_ns()
         if now_ns >= self._next_look_ns:
             self._next_look_ns = now_ns + LOOK_NS
             self._count_lost()
-        count = self._consumer.receive_into(self._rows[:most], self._lengths[:most])
-        for row, length in zip(self._rows[:count], self._lengths[:count].tolist(), strict=True):
-            yield from self._datagram(row[:length].tobytes())
-
-    def _datagram(self, frame: bytes) -> Iterator[Datagram]:
-        """Yield what a frame carries, if that is whole."""
-        try:
-            found = decode_udp_frame(frame)
-        except WireError:
-            found = None
-        if found is None or not found.checksum_ok:
-            self.malformed += 1
-            return
-        yield found.payload, (str(found.ip.src), found.src_port)
+        left = most
+        while left > 0:
+            count = self._consumer.receive_into(self._rows, self._lengths)
+            if count == 0:
+                return
+            left -= count
+            places = np.arange(count, dtype=np.uint64) * np.uint64(FRAME_BYTES)
+            lengths = np.minimum(self._lengths[:count], FRAME_BYTES)
+            yield self._frames.payloads(self._rows.reshape(-1), places, lengths)
 
     def _count_lost(self) -> None:
         statistics = self._nic.read_statistics()
@@ -191,10 +204,11 @@ def _bind(address: str, udp_port: int, buffer_bytes: int) -> socket.socket:
     sock = socket.socket(family, socket.SOCK_DGRAM)
     sock.setblocking(False)
     # The kernel cuts what is more than it grants, but takes no number of more than 31 bits.
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, min(buffer_bytes, 0x7FFF_FFFF))
-    # A kernel without this option only lacks the counter.
-    with contextlib.suppress(OSError):
-        sock.setsockopt(socket.SOL_SOCKET, SO_RXQ_OVFL, 1)
+    wanted = min(buffer_bytes, 0x7FFF_FFFF)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, wanted)
+    except OSError:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, wanted)
     try:
         sock.bind((address, udp_port))
     except (OSError, UnicodeError) as error:

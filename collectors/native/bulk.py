@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
-
 from collectors.counters import Counters
 from collectors.native.accounting import NativeAccounting
 from collectors.native.kernel_calls import kernel_calls
 from collectors.native.memory import CellMemory
 from collectors.native.store import NativeStore
 from collectors.native.structures import NONE32, Decoder, Hop, Layout, Packet
+from collectors.payloads import Payloads
 from collectors.settings import CollectorSettings
 from dataplane.fabric.topology import Topology
 from dataplane.wire.marking import Marking
@@ -50,14 +48,10 @@ class BulkCore:
             by_port_only=int(marking.probe_marker is not None),
         )
 
-    def take(
-        self, rows: NDArray[np.uint8], lengths: NDArray[np.uint32], first: int, now_ns: int, *, careful: bool = False
-    ) -> int:
-        """Take payloads from row `first` on; return the row that the reference has to take, or how many there are.
+    def take(self, payloads: Payloads, first: int, now_ns: int, *, careful: bool = False) -> int:
+        """Take payloads from `first` on; return the one that the reference has to take, or how many there are.
 
         Those whose stack begins inside the fabric are the reference's if the native core is to be `careful`.
-
-        `rows` is of two dimensions, its bytes side by side; `lengths` are no longer than they.
         """
         self.store.begin_batch(now_ns)
         self.store.native.careful = int(careful)
@@ -65,11 +59,11 @@ class BulkCore:
             self.store.native,
             self.accounting.native,
             self._decoder,
-            rows.ctypes.data,
-            rows.strides[0],
-            lengths.ctypes.data,
+            payloads.data.ctypes.data,
+            payloads.places.ctypes.data,
+            payloads.lengths.ctypes.data,
             first,
-            len(lengths),
+            len(payloads),
         )
         self.store.count()
         self.accounting.count()

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from collectors.native.kernels.accounting import take_reports, take_sample
 from collectors.native.kernels.flows import take_packet
+from collectors.native.kernels.frames import find_payloads
 from collectors.native.kernels.routes import take_path
 from collectors.native.kernels.sequence import observe
 from collectors.native.kernels.windows import begin_batch, read_figures
@@ -25,12 +26,15 @@ class KernelCalls:
     take_packet: Callable[..., None]
     read_figures: Callable[..., None]
     observe: Callable[..., int]
+    find_payloads: Callable[..., int]
 
 
 @functools.cache
 def kernel_calls() -> KernelCalls:
     """Return the kernels, compiled at the first call and from the cache later."""
-    library = kernel_library(begin_batch, take_reports, take_sample, take_path, take_packet, read_figures, observe)
+    library = kernel_library(
+        begin_batch, take_reports, take_sample, take_path, take_packet, read_figures, observe, find_payloads
+    )
     return KernelCalls(
         library.bind(begin_batch),
         library.bind(take_reports),
@@ -39,4 +43,5 @@ def kernel_calls() -> KernelCalls:
         library.bind(take_packet),
         library.bind(read_figures),
         library.bind(observe),
+        library.bind(find_payloads),
     )

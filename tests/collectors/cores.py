@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
 import pytest
 
 from collectors.collector import Collector
 from collectors.counters import Counters
 from collectors.native.accounting import NativeAccounting
+from collectors.payloads import payloads_of
 from collectors.sequence import Accounting, SequenceAccounting
 from collectors.settings import Core, SequenceSettings, StateSettings
 from collectors.store import PlainStore, Store
@@ -30,8 +30,5 @@ every_core = pytest.mark.parametrize("core", list(Core))
 
 
 def receive_together(collector: Collector, payloads: list[bytes]) -> None:
-    """Give a collector payloads in one batch of rows."""
-    rows = np.zeros((len(payloads), max(map(len, payloads), default=1) + 3), np.uint8)
-    for row, payload in zip(rows, payloads, strict=True):
-        row[: len(payload)] = np.frombuffer(payload, np.uint8)
-    collector.receive_many(rows, np.array([len(payload) for payload in payloads], np.uint32))
+    """Give a collector payloads in one batch."""
+    collector.receive_many(payloads_of(payloads))

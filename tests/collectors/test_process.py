@@ -38,8 +38,8 @@ def test_a_settings_file_is_read_strictly(tmp_path: Path) -> None:
     file.write_text("topology: abilene\ncollector:\n  state:\n    window_ms: 1\n", "utf-8")
     with pytest.raises(ConfigError, match=r"collector.yaml:4: .*window_ms: unknown key"):
         load_settings(file)
-    file.write_text("topology: abilene\nreceiver:\n  queue_reports: 0\n", "utf-8")
-    with pytest.raises(ConfigError, match=r"collector.yaml:3: .*queue_reports"):
+    file.write_text("topology: abilene\nreceiver:\n  burst_reports: 0\n", "utf-8")
+    with pytest.raises(ConfigError, match=r"collector.yaml:3: .*burst_reports"):
         load_settings(file)
 
 

@@ -1,22 +1,23 @@
-"""Reports over a real UDP socket on loopback, and the bounded queue behind it."""
+"""Reports over a real UDP socket on loopback: bursts, datagrams put together, losses."""
 
 from __future__ import annotations
 
 import asyncio
 import socket
-import struct
 
 import pytest
 
 from collectors.collector import Collector
 from collectors.counters import Count
+from collectors.datagrams import MESSAGES
 from collectors.errors import CollectorError
 from collectors.receiver import ReceiverSettings, ReportReceiver
-from collectors.report_sources import SO_RXQ_OVFL, SocketSource
+from collectors.report_sources import SOL_UDP, SocketSource
 from collectors.values import HopRecord
 from dataplane.clock import VirtualClock
 from tests.collectors.reports import Reporter, build_topology, long_way
 
+UDP_SEGMENT = 103
 LOOPBACK = ReceiverSettings(address="127.0.0.1", udp_port=0)
 
 
@@ -50,35 +51,64 @@ def test_reports_sent_to_the_port_become_records() -> None:
     assert [records[0].sequence for records in asyncio.run(scenario())] == [0, 1, 2, 3, 4]
 
 
-def test_a_full_queue_drops_and_counts() -> None:
+def test_a_burst_is_bounded_and_what_is_left_comes_next() -> None:
     core = collector()
-    receiver = ReportReceiver(core, ReceiverSettings(address="127.0.0.1", udp_port=0, queue_reports=3))
+    receiver = ReportReceiver(core, ReceiverSettings(address="127.0.0.1", udp_port=0, burst_reports=1))
+    reporter, sent = Reporter(), MESSAGES + 50
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        for _ in range(sent):
+            sender.sendto(reporter.stacked(long_way()), ("127.0.0.1", receiver.udp_port))
+    receiver.drain()
+    assert core.counters[Count.REPORTS] == MESSAGES
+    receiver.drain()
+    receiver.drain()
+    assert core.counters[Count.REPORTS] == sent
+    assert core.counters[Count.KERNEL_QUEUE_FULL] == 0
+    receiver.close()
+
+
+def test_datagrams_that_the_kernel_puts_together_are_taken_apart() -> None:
+    core = collector()
+    receiver = ReportReceiver(core, LOOPBACK)
     reporter = Reporter()
-    for _ in range(5):
-        receiver.offer(reporter.stacked(long_way()), None)
-    assert core.counters[Count.RECEIVE_QUEUE_FULL] == 2
-    receiver.work()
-    assert core.counters[Count.REPORTS] == 3
+    reports = [reporter.stacked(long_way(n * 1000)) for n in range(100)]
+    short = reporter.stacked(long_way()[:1])
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        sender.setsockopt(SOL_UDP, UDP_SEGMENT, len(reports[0]))
+        for first in (0, 50):
+            sender.sendto(b"".join([*reports[first : first + 50], short[:40]]), ("127.0.0.1", receiver.udp_port))
+        sender.setsockopt(SOL_UDP, UDP_SEGMENT, 0)
+        sender.sendto(short, ("127.0.0.1", receiver.udp_port))
+        port = sender.getsockname()[1]
+    receiver.drain()
+    status = core.status()
+    assert (status.counters["reports"], status.counters["records"], status.counters["malformed"]) == (103, 301, 2)
+    assert status.last_problem is not None
+    assert status.last_problem.startswith(f"report from ('127.0.0.1', {port}): ")
     receiver.close()
 
 
-def test_work_is_done_in_bursts() -> None:
+def test_what_finds_the_sockets_buffer_full_is_counted() -> None:
     core = collector()
-    receiver = ReportReceiver(core, ReceiverSettings(address="127.0.0.1", udp_port=0, burst_reports=2))
-    for _ in range(3):
-        receiver.offer(b"", None)
-    receiver.work()
-    assert core.counters[Count.REPORTS] == 2
-    receiver.work()
-    assert core.counters[Count.REPORTS] == 3
+    receiver = ReportReceiver(core, ReceiverSettings(address="::1", udp_port=0, socket_buffer_bytes=1))
+    with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as sender:
+        for _ in range(100):
+            sender.sendto(bytes(1000), ("::1", receiver.udp_port))
+        receiver.drain()
+        sender.sendto(b"tells what was lost", ("::1", receiver.udp_port))
+    receiver.drain()
     receiver.close()
+    counted = core.counters
+    assert counted[Count.KERNEL_QUEUE_FULL] > 0
+    assert counted[Count.REPORTS] + counted[Count.KERNEL_QUEUE_FULL] == 101
+    assert core.status().last_problem is not None
+    assert "('::1', " in str(core.status().last_problem)
 
 
 def test_what_the_kernel_dropped_is_counted_by_difference_and_over_its_wrap() -> None:
     source = SocketSource("127.0.0.1", 0, 1 << 16)
     for total in (2**32 - 2, 2**32 - 1, 3):
-        source.count_overflow([(socket.SOL_SOCKET, SO_RXQ_OVFL, struct.pack("=I", total))])
-    source.count_overflow([(socket.SOL_SOCKET, 99, b"\xff" * 4)])
+        source.count_overflow(total)
     assert source.lost == 2**32 + 3
     source.close()
 

@@ -29,7 +29,8 @@ HOP_LATENCY = 1
 """The place in `collectors.window.SOURCES`."""
 GROUP = 32
 """Payloads that are decoded before the first of them is accounted: their flows come into the cache meanwhile."""
-PREFETCHED_ROWS = 2
+PREFETCHED = 3
+"""How far ahead payloads come into the cache."""
 _HASH = 0x9E37_79B9_7F4A_7C15
 
 
@@ -38,19 +39,16 @@ def take_reports(  # noqa: PLR0917 - kernels have no keywords
     fabric: Fabric,
     accounts: Accounts,
     decoder: Decoder,
-    rows: Array[u8],
-    row_bytes: u64,
+    data: Array[u8],
+    places: Array[u64],
     lengths: Array[u32],
     first: u32,
     count: u32,
 ) -> u32:
-    """Take the payloads from `first` on; return which one is left to the reference, or `count`.
-
-    They stand `row_bytes` apart.
-    """
+    """Take payloads from `first` on, each where `places` says; return which is the reference's, or `count`."""
     row: u32 = first
     while row < count:
-        end: u32 = decode_group(fabric, decoder, rows, row_bytes, lengths, row, count)
+        end: u32 = decode_group(fabric, decoder, data, places, lengths, row, count)
         if end == row:
             return row
         i: u32 = 0
@@ -66,7 +64,7 @@ def take_reports(  # noqa: PLR0917 - kernels have no keywords
 
 @kernel
 def decode_group(  # noqa: PLR0917 - kernels have no keywords
-    fabric: Fabric, decoder: Decoder, rows: Array[u8], row_bytes: u64, lengths: Array[u32], first: u32, count: u32
+    fabric: Fabric, decoder: Decoder, data: Array[u8], places: Array[u64], lengths: Array[u32], first: u32, count: u32
 ) -> u32:
     """Decode some payloads; return the one after them, the first itself if it is not of the common form."""
     decoder.packet_count = 0
@@ -75,12 +73,12 @@ def decode_group(  # noqa: PLR0917 - kernels have no keywords
     end: u32 = min(count, first + GROUP)
     seen: u32 = 0
     while row < end:
-        data = offset(rows, as_u64(row) * row_bytes)
-        ahead = offset(data, PREFETCHED_ROWS * row_bytes)
-        prefetch(ahead)
-        prefetch(offset(ahead, 64))
-        prefetch(offset(ahead, 128))
-        if decode_report(decoder, data, as_u64(lengths[row]), row) != DECODED:
+        if row + PREFETCHED < count:
+            ahead = offset(data, places[row + PREFETCHED])
+            prefetch(ahead)
+            prefetch(offset(ahead, 64))
+            prefetch(offset(ahead, 128))
+        if decode_report(decoder, offset(data, places[row]), as_u64(lengths[row]), row) != DECODED:
             break
         while seen < decoder.packet_count:
             packet = decoder.packets[seen]

@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass
 
 from collectors.collector import Collector
+from collectors.payloads import Payloads
 from collectors.settings import CollectorSettings, Core, StateSettings
 from dataplane.clock import MonotonicClock
 from tests.benchmarks.collecting.workload import Reports, reports, stage_topology
@@ -43,9 +44,10 @@ def native_rate(case: MemoryCase, passes: int) -> list[float]:
 
 
 def _pass_rate(core: Collector, pool: Reports) -> float:
+    data = pool.rows.reshape(-1)
     begun = time.thread_time()
     for first in range(0, len(pool.rows), BATCH):
-        core.receive_many(pool.rows[first : first + BATCH], pool.lengths[first : first + BATCH])
+        core.receive_many(Payloads(data, pool.places[first : first + BATCH], pool.lengths[first : first + BATCH]))
     rate = len(pool.rows) / (time.thread_time() - begun)
     pool.advance()
     return rate

@@ -69,6 +69,7 @@ class Reports:
     """Payloads, a row each, all equally long; `advance` makes them the next ones of the same flows."""
 
     rows: NDArray[np.uint8]
+    places: NDArray[np.uint64]
     lengths: NDArray[np.uint32]
     hops: int
     sinks: NDArray[np.int64]
@@ -127,7 +128,8 @@ def reports(hops: int, flows: int, count: int, seed: int = 1) -> Reports:
         _set(rows, at + _HOP["tx"], ">u4", random.integers(0, 800_000_000, count))
         arrived = arrived + waited + LINK_DELAY_NS
     lengths = np.full(count, len(template), np.uint32)
-    return Reports(rows, lengths, hops, sinks, count * interval_ns)
+    places = np.arange(count, dtype=np.uint64) * np.uint64(rows.shape[1])
+    return Reports(rows, places, lengths, hops, sinks, count * interval_ns)
 
 
 def _template(hops: int) -> bytes:

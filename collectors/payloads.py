@@ -1,0 +1,42 @@
+"""Report payloads in bulk: where they stand in a block of memory, whoever brought them there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True)
+class Payloads:
+    """Payload i is the `lengths[i]` bytes of `data` (one dimension, contiguous) from `places[i]` on.
+
+    `source_of` tells who sent it, where that is known; it only appears in the explanation of a refusal.
+    """
+
+    data: NDArray[np.uint8]
+    places: NDArray[np.uint64]
+    lengths: NDArray[np.uint32]
+    source_of: Callable[[int], object] | None = None
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def payload(self, number: int) -> bytes:
+        """Return one payload's bytes."""
+        place = int(self.places[number])
+        return self.data[place : place + int(self.lengths[number])].tobytes()
+
+    def source(self, number: int) -> object:
+        """Return who sent a payload, None where nobody knows."""
+        return None if self.source_of is None else self.source_of(number)
+
+
+def payloads_of(parts: Sequence[bytes]) -> Payloads:
+    """Return payloads that stand one behind the other."""
+    lengths = np.array([len(part) for part in parts], np.uint32)
+    places = np.zeros(len(parts), np.uint64)
+    np.cumsum(lengths[:-1], out=places[1:])
+    return Payloads(np.frombuffer(b"".join(parts), np.uint8), places, lengths)

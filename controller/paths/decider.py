@@ -8,7 +8,7 @@ settles first, and a wish to move must last for some rounds. Only a dead path is
 Flows are not judged one by one. Where delay decides, the trees towards all destinations, repaired when links change,
 say what each flow could have at best; only flows that a change can concern are compared with that, only those that
 could gain enough are weighed with their own load and room, and only the one that gains most is judged with all its
-candidates. Where bandwidth decides every free flow is judged.
+candidates. Where bandwidth decides, all flows are judged that could gain by delay or have a wider path.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from controller.paths.decide import DEAD_GAIN, Assignment, Decision, Verdict, ju
 from controller.paths.flow_table import UNKNOWN, FlowTable
 from controller.paths.graph import Network, StateGraph
 from controller.paths.settings import DecideSettings, Mode
+from controller.paths.widths import could_be_wider
 from dataplane.native import pointer_to
 
 _SEARCHED_AT_A_TIME: Final = 16
@@ -110,7 +111,7 @@ class Decider:
         The flows stay where they are until they are placed anew.
         """
         this = self._round()
-        rows, dead = self._wishing(this, self._free(now_ns))
+        rows, dead = self._wishing(this, self._free(this, now_ns))
         lasted = self._wished[rows] + 1
         self._wished[self._wishing_rows] = 0
         self._wished[rows] = lasted
@@ -134,7 +135,8 @@ class Decider:
 
     def wishes(self, now_ns: int) -> dict[FlowSpec, bool]:
         """Return the flows that are free and should move, each judged as if it alone did; True: its path is dead."""
-        rows, dead = self._wishing(self._round(), self._free(now_ns))
+        this = self._round()
+        rows, dead = self._wishing(this, self._free(this, now_ns))
         return {self.flows.names[row]: lost for row, lost in zip(rows.tolist(), dead.tolist(), strict=True)}
 
     def decide(self, now_ns: int, allowed: Container[FlowSpec] | None = None) -> list[Decision]:
@@ -142,10 +144,11 @@ class Decider:
 
         At most `moves_per_round`, and only of flows that are `allowed`; None allows all.
         """
-        rows = self._free(now_ns)
+        this = self._round()
+        rows = self._free(this, now_ns)
         if allowed is not None:
             rows = rows[[self.flows.names[row] in allowed for row in rows.tolist()]]
-        return self._moves(self._round(), rows, now_ns)
+        return self._moves(this, rows, now_ns)
 
     def explain(self, flow: FlowSpec, now_ns: int) -> Verdict:
         """Return what the decider thinks of one flow now, and what keeps it where it is; it must have been placed."""
@@ -188,11 +191,13 @@ class Decider:
     def _round(self) -> _Round:
         return _Round(StateGraph(self.network, self.beliefs), self.flows.crossing.copy())
 
-    def _free(self, now_ns: int) -> Ids:
+    def _free(self, this: _Round, now_ns: int) -> Ids:
         """Return the rows of the flows that could gain and may move: dead paths, and all that nothing holds back."""
-        flags = self._flags if self.settings.mode is Mode.LEAST_DELAY else np.maximum(self._flags, 1)
         if self._settling(now_ns):
-            return np.flatnonzero(flags == DEAD).astype(np.uint32)
+            return np.flatnonzero(self._flags == DEAD).astype(np.uint32)
+        flags = self._flags
+        if self.settings.mode is not Mode.LEAST_DELAY:
+            flags = np.maximum(flags, could_be_wider(this.graph, self.flows, this.crossing))
         rows: Ids = np.flatnonzero(flags != CONTENT).astype(np.uint32)
         free: Ids = rows[(flags[rows] == DEAD) | ~self._held(rows, now_ns)]
         return free

@@ -107,11 +107,20 @@ class FlowTable:
 
     def _make_room(self, links: int) -> None:
         if self._used > _WORN * int(self.hops.sum()):
-            # Each flow's links, gathered in order: its start, repeated, and how far each link is from the first one.
-            first = np.repeat(self.start.astype(np.int64), self.hops)
-            place = np.arange(len(first)) - np.repeat(_starts(self.hops), self.hops)
-            self._lay_out(self._pool[first + place])
+            self._lay_out(self._in_order())
         self._pool = np.concatenate([self._pool, np.zeros(len(self._pool) + links, np.uint32)])
+
+    def _in_order(self) -> Ids:
+        """Return the links of all paths, in order of flow."""
+        ahead = np.repeat(self.start - _starts(self.hops), self.hops)
+        links: Ids = self._pool[ahead + np.arange(len(ahead))]
+        return links
+
+    def least(self, column: Longs) -> Longs:
+        """Return, for each flow, the least that a column of the link table has on its path."""
+        if not len(self):
+            return np.zeros(0, np.int64)
+        return np.minimum.reduceat(column[self._in_order()], _starts(self.hops))
 
     def on_links(self, links: Ids) -> Ids:
         """Return the rows of all flows on some links, and maybe of some that have left them; some twice."""

@@ -91,6 +91,13 @@ class DestinationTrees:
             if step != FORBIDDEN and beyond != UNREACHABLE and step + beyond == own:
                 yield link
 
+    def tight_links(self, dst: int) -> npt.NDArray[np.intp]:
+        """Return the rows of all links by which shortest paths to a destination lead, in order of switch and port."""
+        row = self.distance[dst]
+        own, beyond = row[self.table.tail], row[self.table.head]
+        usable = (self.costs != FORBIDDEN) & (beyond != UNREACHABLE)
+        return np.flatnonzero(usable & (beyond + self.costs == own))
+
     def path(self, src: int, dst: int) -> tuple[int, ...] | None:
         """Return the rows of the links of the shortest path (lowest ports on ties), None where there is none."""
         if self.cost(src, dst) is None:

@@ -113,6 +113,22 @@ def test_states_of_some_links_are_as_good_as_a_snapshot_of_all(data: st.DataObje
     assert (whole.beliefs.load_bps == parts.beliefs.load_bps).all()
 
 
+@given(data=st.data(), network=networks())
+def test_small_changes_are_ignored_on_demand_and_large_ones_are_not(data: st.DataObject, network: Network) -> None:
+    first = data.draw(snapshots(network))
+    decider = Decider(network, DecideSettings(min_gain_ns=2, ignore_change=0.25))
+    decider.observe(first)
+    before = decider.beliefs.table.delay_ns.copy()
+    factor = data.draw(st.sampled_from([0.5, 0.9, 1.1, 2.0]))
+    states = {k: dataclasses.replace(s, delay_mean_ns=round(s.delay_mean_ns * factor)) for k, s in first.links.items()}
+    decider.observe(dataclasses.replace(first, links=states))
+    exact = Decider(network, DecideSettings(min_gain_ns=2))
+    exact.observe(dataclasses.replace(first, links=states))
+    believed, told = decider.beliefs.table.delay_ns, exact.beliefs.table.delay_ns
+    small = abs(told - before) < 0.25 * before
+    assert (believed == np.where(small, before, told)).all()
+
+
 class Placed:
     """A table of flows beside the plain mapping of names to paths that it should be like."""
 
@@ -137,6 +153,9 @@ class Placed:
 def test_flows_that_are_put_on_other_paths_are_found_there(data: st.DataObject, network: Network) -> None:
     placed = Placed(network, data.draw(assignments(network)))
     placed.check()
+    assert placed.flows.least(network.table.propagation_ns).tolist() == [
+        min(int(network.table.propagation_ns[link]) for link in path) for path in placed.paths.values()
+    ]
     for row in data.draw(st.lists(st.integers(0, len(placed.paths) - 1), max_size=12)):
         path = placed.flows.path(row)
         other = data.draw(st.sampled_from(network.candidates(path[0], path[-1], 9)))

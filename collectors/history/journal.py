@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -67,6 +67,15 @@ def read_journal(path: Path) -> Iterator[pa.RecordBatch]:
         raise
     except (StopIteration, OSError, pa.ArrowException) as error:
         raise HistoryError(f"{path}: is no journal") from error
+
+
+def in_schema(batches: Iterable[pa.RecordBatch], wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Yield batches with the columns of this version; what an older one did not have is null."""
+    for batch in batches:
+        missing = pa.nulls(batch.num_rows)
+        columns = [batch.column(name) if name in batch.schema.names else missing for name in wanted.names]
+        cast = [column.cast(kind) for column, kind in zip(columns, wanted.types, strict=True)]
+        yield pa.RecordBatch.from_arrays(cast, schema=wanted)
 
 
 def _frames(path: Path) -> Iterator[bytes]:

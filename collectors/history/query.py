@@ -16,7 +16,7 @@ import pyarrow as pa
 from collectors.errors import HistoryError
 from collectors.history import files
 from collectors.history.files import Listing
-from collectors.history.journal import read_journal
+from collectors.history.journal import in_schema, read_journal
 from collectors.history.parquet import PROBLEMS, first_line, problem_of
 from collectors.history.schema import TABLES, Table
 from collectors.history.views import connect, define_view, list_of
@@ -128,7 +128,7 @@ class _Reading:
         batches: list[pa.RecordBatch] = []
         for journal in found.journals:
             try:
-                batches += [_in_schema(batch, table.schema) for batch in read_journal(journal.path)]
+                batches += in_schema(read_journal(journal.path), table.schema)
             except HistoryError as error:
                 self.on_problem(str(error))
         return batches
@@ -149,14 +149,6 @@ def _refuse_all_but_one_select(connection: duckdb.DuckDBPyConnection, statement:
     found = connection.extract_statements(statement)
     if len(found) != 1 or found[0].type not in _ONLY_READS:
         raise HistoryError("a query is one SELECT; the history is only read")
-
-
-def _in_schema(batch: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
-    """Return a batch with the columns of this version; what an older one did not have is null."""
-    missing = pa.nulls(batch.num_rows)
-    columns = [batch.column(name) if name in batch.schema.names else missing for name in wanted.names]
-    cast = [column.cast(kind) for column, kind in zip(columns, wanted.types, strict=True)]
-    return pa.RecordBatch.from_arrays(cast, schema=wanted)
 
 
 def _in_words(error: BaseException) -> str:

@@ -49,10 +49,10 @@ class HistoryRecorder:
     ) -> None:
         self._collector, self._settings, self._wall_ns = collector, settings, wall_ns
         self._on_problem = on_problem
-        self._writer = HistoryWriter(settings, on_problem)
-        self._keeper = HistoryKeeper(settings, on_problem)
+        self._writer = HistoryWriter(settings)
         self._rows = RowMaker(topology, settings)
         self._problem = ""
+        self._tidy_problems: list[str] = []
         self._events: list[Event] = []
         self._drops = DropTally(settings.max_drops)
 
@@ -69,7 +69,8 @@ class HistoryRecorder:
 
     def record(self) -> None:
         """Write rows of everything now, and wait for the disk; for who does not `run`. Raises HistoryError."""
-        self._write(self._observe())
+        if self._write(self._observe()):
+            self._writer.complete(self._on_problem)
 
     async def run(self) -> None:
         """Write rows of everything now and at every interval; when cancelled, for the last time."""
@@ -81,7 +82,7 @@ class HistoryRecorder:
         try:
             while True:
                 writing = asyncio.ensure_future(asyncio.to_thread(self._write, self._observe()))
-                if await self._has_completed(asyncio.shield(writing)) and tidying.done():
+                if await self._has_finished(asyncio.shield(writing)) and tidying.done():
                     tidying = asyncio.ensure_future(self._tidy())
                 # Intervals that passed while the disk was slow are left out, not made up for.
                 due_s = max(due_s + interval_s, loop.time())
@@ -89,13 +90,13 @@ class HistoryRecorder:
         finally:
             # A thread cannot be cancelled: what it does must be done before the last rows.
             if writing is not None and not writing.done():
-                await self._has_completed(writing)
+                await self._has_finished(writing)
             await tidying
-            await self._has_completed(asyncio.to_thread(self._write_last, self._observe()))
+            await self._has_finished(asyncio.to_thread(self._write_last, self._observe()))
 
     def close(self) -> None:
         """Complete the files; for a recorder that never ran."""
-        self._writer.close()
+        self._writer.close(self._on_problem)
 
     def _observe(self) -> Observation:
         events, self._events = tuple(self._events), []
@@ -103,19 +104,19 @@ class HistoryRecorder:
         return Observation(wall_ns, snapshot, self._collector.status().counters, events, self._drops.take())
 
     def _write(self, seen: Observation) -> bool:
-        """Write rows; return whether files were completed."""
-        return bool(self._writer.write(self._rows.batches(seen), seen.wall_ns))
+        """Write rows; return whether journals wait to be completed."""
+        return self._writer.write(self._rows.batches(seen), seen.wall_ns)
 
     def _write_last(self, seen: Observation) -> bool:
         try:
             return self._write(seen)
         finally:
-            self._writer.close()
+            self._writer.close(self._on_problem)
 
-    async def _has_completed(self, writing: Awaitable[bool]) -> bool:
-        """Return whether files were completed; what failed is counted, and told when it is another problem."""
+    async def _has_finished(self, writing: Awaitable[bool]) -> bool:
+        """Return whether journals wait to be completed; what failed is counted, and told when it is another problem."""
         try:
-            completed = await writing
+            finished = await writing
         except HistoryError as error:
             self._collector.counters[Count.HISTORY_FAILED] += 1
             if str(error) != self._problem:
@@ -123,7 +124,17 @@ class HistoryRecorder:
             self._problem = str(error)
             return False
         self._problem = ""
-        return completed
+        return finished
 
     async def _tidy(self) -> None:
-        await asyncio.to_thread(self._keeper.tidy, self._wall_ns() // S_NS)
+        await asyncio.to_thread(self._complete_and_tidy, self._wall_ns() // S_NS)
+
+    def _complete_and_tidy(self, now_s: int) -> None:
+        """Tell what could not be done; what could not be done the last time either is not told again."""
+        problems: list[str] = []
+        self._writer.complete(problems.append)
+        HistoryKeeper(self._settings, problems.append).tidy(now_s)
+        for problem in problems:
+            if problem not in self._tidy_problems:
+                self._on_problem(problem)
+        self._tidy_problems = problems

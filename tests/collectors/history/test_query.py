@@ -25,6 +25,7 @@ def three_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     writer, rows = HistoryWriter(HistorySettings(folder=str(folder), file_span_ns=60 * S_NS)), maker(folder)
     for second in range(0, 181, 5):
         writer.write(*links_at(rows, second, link(second)))
+    writer.complete(pytest.fail)
     return folder
 
 

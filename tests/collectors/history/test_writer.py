@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -28,11 +29,13 @@ def settings(folder: Path, **others: int) -> HistorySettings:
 
 def test_rows_are_seen_at_once_and_files_appear_at_their_times(tmp_path: Path) -> None:
     writer, rows = HistoryWriter(settings(tmp_path)), maker(tmp_path)
-    completed = []
+    finished = []
     for second in range(0, 180, 20):
-        completed += writer.write(*links_at(rows, second))
+        finished.append(writer.write(*links_at(rows, second)))
         assert asked(tmp_path, COUNT) == [(second // 20 + 1,) * 2]
-    assert completed == ["links", "links"]
+        writer.complete(pytest.fail)
+        assert asked(tmp_path, COUNT) == [(second // 20 + 1,) * 2]
+    assert [number for number, is_finished in enumerate(finished) if is_finished] == [3, 6]
     writer.close()
     found = listing(tmp_path / "links")
     assert [file.end_s - NOON_S for file in found.files] == [40, 100, 160]
@@ -94,6 +97,7 @@ def test_a_kill_loses_nothing_that_was_written(tmp_path: Path) -> None:
     (tmp_path / "links" / "00000009-00000009.1ns.5.parquet.unfinished").write_bytes(b"half")
     assert asked(tmp_path, COUNT) == [(70, 70)]
     writer, rows = HistoryWriter(settings(tmp_path)), maker(tmp_path)
+    writer.complete(pytest.fail)
     writer.write(*links_at(rows, 70, link()))
     assert asked(tmp_path, COUNT) == [(71, 71)]
     found = listing(tmp_path / "links")
@@ -102,11 +106,28 @@ def test_a_kill_loses_nothing_that_was_written(tmp_path: Path) -> None:
     writer.close()
 
 
+def test_what_cannot_be_completed_stays_and_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    writer, rows, problems = HistoryWriter(settings(tmp_path)), maker(tmp_path), list[str]()
+    for second in (0, 60, 120):
+        writer.write(*links_at(rows, second))
+    with monkeypatch.context() as full:
+        full.setattr(Path, "rename", Mock(side_effect=OSError(28, "No space left on device")))
+        writer.complete(problems.append)
+    assert [problem.partition("cannot be written: ")[2] for problem in problems] == [
+        "[Errno 28] No space left on device"
+    ] * 2
+    assert asked(tmp_path, COUNT) == [(3, 3)]
+    writer.complete(pytest.fail)
+    assert len(listing(tmp_path / "links").files) == 2
+    writer.close(pytest.fail)
+    assert asked(tmp_path, COUNT) == [(3, 3)]
+
+
 def test_a_journal_that_is_none_is_told_and_left(tmp_path: Path) -> None:
     problems: list[str] = []
     (tmp_path / "links").mkdir()
     (tmp_path / "links" / journal_name(1)).write_bytes(b"no journal")
-    HistoryWriter(settings(tmp_path), problems.append).close()
+    HistoryWriter(settings(tmp_path)).close(problems.append)
     assert problems == [f"{tmp_path}/links/00000001.journal: is no journal"]
     assert asked(tmp_path, COUNT, problems) == [(0, 0)]
     assert len(problems) == 2

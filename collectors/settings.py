@@ -64,7 +64,7 @@ class ClockSettings(Strict, frozen=True):
     jump_ns: Positive = 1_000_000
     """Two observations in a row that are further off than this, and agree, are a clock that was set or began anew."""
 
-    largest_uncertainty_ns: Positive = 1_000_000
+    largest_uncertainty_ns: Positive = 10_000_000
     """A link whose correction may be wrong by more is not corrected: its delay comes from hop latency."""
 
 

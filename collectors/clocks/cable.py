@@ -5,7 +5,8 @@ b's clock against a's. Half of their difference is o, wrong by half of f - g; th
 Neither flight is less than the configured delay d, so the error is at most (f + g) / 2 - d, the `excess`. Which of the
 two ways is the longer one cannot be told from stamps: no exchange between two clocks can (RFC 5905, section 8).
 
-Observations are added up as a weighted line over time, weights 1 / excess**2, old ones fading: offset now, and drift.
+Observations are added up as a weighted line over time, the more weight the less they exceed the least excess, old ones
+fading: offset now, and drift.
 """
 
 from __future__ import annotations
@@ -53,7 +54,8 @@ class Cable:
 
     def _reset(self) -> None:
         self._base_ns = self._time_ns = 0
-        self._weight = self._t = self._tt = self._x = self._tx = self._excess = self._t_excess = 0.0
+        self._least_excess_ns = math.inf
+        self._weight = self._t = self._tt = self._x = self._tx = self._excess = self._excess2 = 0.0
 
     def observe(self, forward: StampDifference | None, backward: StampDifference | None) -> None:
         """Take the fastest packets a to b and b to a of an interval, None where none crossed."""
@@ -117,14 +119,17 @@ class Cable:
         self._move_to(max(point.time_ns, self._time_ns))
         t = (point.time_ns - self._time_ns) / _SECOND
         x = (point.twice_offset_ns - 2 * self._base_ns) / 2
-        weight = 1.0 / (point.excess_ns + self._settings.resolution_ns) ** 2
+        # What even the fastest packets take is the same for all, so that it says little of how far they scatter.
+        self._least_excess_ns = min(self._least_excess_ns, point.excess_ns)
+        scatter = point.excess_ns - self._least_excess_ns + point.excess_ns / 16
+        weight = 1.0 / (scatter + self._settings.resolution_ns) ** 2
         self._weight += weight
         self._t += weight * t
         self._tt += weight * t * t
         self._x += weight * x
         self._tx += weight * t * x
         self._excess += weight * point.excess_ns
-        self._t_excess += weight * t * point.excess_ns
+        self._excess2 += weight * point.excess_ns**2
 
     def _move_to(self, time_ns: int) -> None:
         """Count times from `time_ns`, and let what is older fade."""
@@ -133,13 +138,12 @@ class Cable:
             return
         self._tt += by * (by * self._weight - 2 * self._t)
         self._tx -= by * self._x
-        self._t_excess -= by * self._excess
         self._t -= by * self._weight
         self._time_ns = time_ns
         fade = math.exp(-by * _SECOND / self._settings.memory_ns)
         self._weight, self._t, self._tt = self._weight * fade, self._t * fade, self._tt * fade
         self._x, self._tx = self._x * fade, self._tx * fade
-        self._excess, self._t_excess = self._excess * fade, self._t_excess * fade
+        self._excess, self._excess2 = self._excess * fade, self._excess2 * fade
 
     def _slope(self) -> float:
         """Return the line's slope in ppb; what the clocks may at most drift is what little data is held against."""
@@ -147,8 +151,8 @@ class Cable:
 
     def _slope_doubt(self) -> float:
         """Return the bound of the slope's error: every observation wrong by its excess, and what holds it against 0."""
-        # No time is later than the newest, so that the sum over distances from the mean is at most this.
-        errors = abs(self._t_excess) + abs(self._t / self._weight) * self._excess
+        # The sum of weight * distance from the mean time * excess, at most (Cauchy and Schwarz).
+        errors = math.sqrt(self._spread() * self._excess2)
         held = self._ridge() * self._settings.largest_drift_ppb
         return (errors + held) / (self._spread() + self._ridge())
 

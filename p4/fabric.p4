@@ -32,6 +32,7 @@
 #include "egress/int_transit.p4"
 #include "egress/int_sink.p4"
 #include "egress/collector.p4"
+#include "egress/deflected.p4"
 #include "egress/queue_watch.p4"
 #include "egress/flow_filter.p4"
 #include "egress/drop.p4"
@@ -83,6 +84,7 @@ control FabricEgress(inout headers_t hdr, inout metadata_t meta, inout standard_
     TxUtilization() tx_utilization;
     HopReadings() hop_readings;
     Collector() collector;
+    Deflected() deflected;
     QueueWatch() queue_watch;
     FlowFilter() flow_filter;
     EgressDrop() drop;
@@ -104,6 +106,9 @@ control FabricEgress(inout headers_t hdr, inout metadata_t meta, inout standard_
     apply {
         node.apply(meta);
         collector.apply(hdr, meta);
+        if (standard_metadata.instance_type == INSTANCE_DEFLECTED) {
+            deflected.apply(meta, standard_metadata);
+        }
         if (standard_metadata.instance_type != INSTANCE_NORMAL) {
             report_restore.apply(hdr, meta);
         } else if (hdr.ethernet.isValid() && !hdr.packet_in.isValid()) {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from controller.base_paths import next_hops
+from controller.tables.drop_watch import watches_full_queues
 from controller.tables.entities import Entities, Entity, index
 from controller.tables.int_watch import Watch, watchlist_entities
 from controller.tables.ports import port_entities
@@ -52,7 +53,7 @@ def base_entities(
 
     def of(switch: str) -> Iterator[Entity]:
         yield from port_entities(topology, switch)
-        yield from report_entities(topology, hops, switch)
+        yield from report_entities(topology, hops, switch, full_queues=watches_full_queues(reporting.drops))
         yield hash_entity(topology, switch)
         yield from route_entities(topology, hops, switch)
         if topology.collector is not None:

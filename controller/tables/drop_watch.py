@@ -30,6 +30,11 @@ class DropWatch(FlowRule, frozen=True):
     """Reports that each switch sends of this rule in a window of 1.05 s (2^20 us) and family; 0: as many as drops."""
 
 
+def watches_full_queues(watches: Sequence[DropWatch]) -> bool:
+    """Return whether a rule is about packets that a full queue refused."""
+    return any(not watch.reasons or DropReason.QUEUE_FULL.name.lower() in watch.reasons for watch in watches)
+
+
 def drop_watch_entities(topology: Topology, watches: Sequence[DropWatch]) -> Iterator[Entity]:
     """Yield what has one switch report drops; nothing where nothing is watched. The first rule that matches wins.
 

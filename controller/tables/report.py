@@ -14,13 +14,17 @@ from controller.tables.entities import Entity
 from controller.tables.routing import ports_towards
 from dataplane.fabric.addressing import mac_at, switch_ipv4
 from dataplane.fabric.topology import Topology
+from dataplane.switch.traffic import DEFLECT_SESSION
 
 REPORT_SESSION = 250
-"""The clone session that the program sends reports through."""
+"""The clone session that the program sends reports through; `DEFLECT_SESSION` is for what full queues refuse."""
 
 
-def report_entities(topology: Topology, hops: NextHops, switch: str) -> Iterator[Entity]:
-    """Yield the session and the addresses of a switch's reports; nothing without a collector in reach."""
+def report_entities(topology: Topology, hops: NextHops, switch: str, *, full_queues: bool = False) -> Iterator[Entity]:
+    """Yield the session and the addresses of a switch's reports; nothing without a collector in reach.
+
+    With `full_queues` also the session by which the built-in switch hands over what its queues refuse.
+    """
     if topology.collector is None:
         return
     ports = ports_towards(topology, hops, switch, topology.collector.host)
@@ -31,6 +35,8 @@ def report_entities(topology: Topology, hops: NextHops, switch: str) -> Iterator
     peer = topology.neighbours[switch][port]
     node_id = topology.switch[switch].node_id
     yield P4CloneSessionEntry(REPORT_SESSION, replicas=(port,))
+    if full_queues:
+        yield P4CloneSessionEntry(DEFLECT_SESSION, replicas=(port,))
     target = P4TableAction(
         "set_report_target",
         src_mac=mac_at(topology, switch, port),

@@ -14,7 +14,6 @@ UNLIMITED = 0xFFFF_FFFF
 """`Packet.truncate` of a packet that nobody cuts."""
 SESSION_VALID = 1 << 15
 """Set in `Packet.clone_session`, so that session 0 differs from none."""
-MAX_CLONE_SESSIONS = 1 << 15
 MAX_MULTICAST_GROUPS = 1 << 16
 
 
@@ -64,7 +63,7 @@ class Packet(Struct):
     priority: u32
     enq_qdepth: u32
     deq_qdepth: u32
-    reserved: u32
+    refused_depth: u32  # what waited in the full queue that it was deflected from, or 0
     enqueued_ns: u64
 
 

@@ -14,6 +14,7 @@ from typing import NoReturn
 from dataplane.errors import ConfigError, SwitchError
 from dataplane.switch.engine import DEFAULT_CPU_PORT, PortSettings
 from dataplane.switch.p4runtime.tls import TlsFiles
+from dataplane.switch.traffic import deflect_session_of
 
 COMMAND_LINE = "command line"
 """What errors name in place of a file."""
@@ -87,6 +88,7 @@ class SwitchSettings:
     stats_file: Path | None = None
     lifeline_fd: int | None = None
     seed: int = 0
+    deflect_session: int | None = None
     engine: EngineSettings = EngineSettings()
 
 
@@ -121,6 +123,7 @@ def parse_arguments(argv: Sequence[str]) -> SwitchSettings:
         stats_file=found.stats_file,
         lifeline_fd=found.lifeline_fd,
         seed=found.seed,
+        deflect_session=found.deflect_session,
         engine=_engine(found),
     )
 
@@ -149,6 +152,7 @@ def _make_parser() -> argparse.ArgumentParser:
     add("--stats-file", type=Path, help="counters as JSON, once a second")
     add("--lifeline-fd", type=_non_negative, help="stop when this pipe is closed at its other end")
     add("--seed", type=int, default=0, help="of the program's random numbers")
+    add("--deflect-session", type=_clone_session, metavar="N", help="clone session for packets that a full queue drops")
     _add_engine_options(parser)
     _add_target_options(parser)
     return parser
@@ -281,6 +285,13 @@ def _device_id(text: str) -> int:
     return number
 
 
+def _clone_session(text: str) -> int:
+    try:
+        return deflect_session_of(_non_negative(text))
+    except SwitchError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
 def _non_negative(text: str) -> int:
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 0 or more")
@@ -308,6 +319,8 @@ def command_line(settings: SwitchSettings) -> list[str]:
     if settings.lifeline_fd is not None:
         own += ["--lifeline-fd", str(settings.lifeline_fd)]
     own += _engine_words(settings.engine)
+    if settings.deflect_session is not None:
+        own += ["--deflect-session", str(settings.deflect_session)]
     return [*own, "--seed", str(settings.seed), *words]
 
 

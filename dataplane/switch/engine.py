@@ -29,7 +29,7 @@ from dataplane.switch.pipeline import (
 )
 from dataplane.switch.random_numbers import SplitMix
 from dataplane.switch.tables import ForwardingState
-from dataplane.switch.traffic import NO_SUCH_PORT, PortSettings, TrafficManager
+from dataplane.switch.traffic import NO_SUCH_PORT, PortSettings, TrafficManager, deflect_session_of
 
 __all__ = [
     "DEFAULT_CPU_PORT",
@@ -102,6 +102,8 @@ class Switch:
     """One switch; `receive` and `advance` belong to one thread, everything else may be called from any.
 
     The CPU port is a port of infinite rate that the switch adds itself. `seed` feeds the program's random numbers.
+    With a `deflect_session`, packets that a full queue refuses are handed to the egress of that clone session's ports,
+    once it exists.
     """
 
     def __init__(
@@ -112,9 +114,11 @@ class Switch:
         *,
         cpu_port: int = DEFAULT_CPU_PORT,
         seed: int = 0,
+        deflect_session: int | None = None,
         pipeline_factory: PipelineFactory | None = None,
     ) -> None:
         self.device_id = device_id
+        self._deflect_session = deflect_session_of(deflect_session)
         self.cpu_port = cpu_port
         self.ports = tuple(ports)
         if any(port.number == cpu_port for port in self.ports):
@@ -311,21 +315,20 @@ class Switch:
         accepted = [Frame(port, data) for data in frames if len(data) <= MAX_FRAME_BYTES]
         if len(accepted) < len(frames):
             _count(tally.drops, OVERSIZE, len(frames) - len(accepted))
-        for placement in pipeline.ingress(accepted, now_ns // 1000):
-            self._traffic.enqueue(placement, now_ns)
+        self._queue(pipeline, pipeline.ingress(accepted, now_ns // 1000), now_ns)
 
     def _run_until(self, now_ns: int) -> None:
         self._latest_ns = now_ns
         instant_ns, rounds = -1, 0
-        while (burst := self._traffic.dequeue(now_ns)) is not None and self._pipeline is not None:
+        while (burst := self._traffic.dequeue(now_ns)) is not None and (pipeline := self._pipeline) is not None:
             rounds = rounds + 1 if burst.start_ns == instant_ns else 0
             instant_ns = burst.start_ns
-            result = self._pipeline.egress(burst.packets, instant_ns // 1000)
+            result = pipeline.egress(burst.packets, instant_ns // 1000)
             if rounds >= _ROUNDS_AT_ONE_INSTANT and result.placements:
                 _count(self._drops, ENDLESS_LOOP, len(result.placements))
                 result = EgressResult(result.outputs)
             self._emit(result.outputs, instant_ns)
-            self._queue(result.placements, instant_ns)
+            self._queue(pipeline, result.placements, instant_ns)
 
     def _emit(self, outputs: Sequence[Output], start_ns: int) -> None:
         for output in outputs:
@@ -347,9 +350,16 @@ class Switch:
                 departs_ns = self._traffic.occupy(output.port, len(output.data), start_ns)
                 self._departures.append(Departure(output.port, output.data, departs_ns))
 
-    def _queue(self, placements: Sequence[Placement], start_ns: int) -> None:
-        for placement in placements:
-            self._traffic.enqueue(placement, start_ns)
+    def _queue(self, pipeline: Pipeline, placements: Sequence[Placement], start_ns: int) -> None:
+        refused = [placement for placement in placements if not self._traffic.enqueue(placement, start_ns)]
+        if not self._deflect_session:
+            return
+        for placement in refused:
+            depth = 0 if placement.refused_depth else self._traffic.full_depth(placement)
+            deflected = pipeline.deflect(placement, self._deflect_session) if depth else []
+            for copy in deflected:
+                copy.refused_depth = depth
+                self._traffic.enqueue(copy, start_ns)
 
     def _collect_digests(self) -> None:
         if self._pipeline is not None:

@@ -74,6 +74,7 @@ class NativeEngine:
             devices,
             cpu_port=settings.cpu_port,
             seed=settings.seed,
+            deflect_session=settings.deflect_session,
             forwarding=Forwarding(settings.engine.threads, settings.engine.spin_us),
         )
         stack.callback(self.control.close)
@@ -117,6 +118,7 @@ class PythonEngine:
             clock,
             cpu_port=settings.cpu_port,
             seed=settings.seed,
+            deflect_session=settings.deflect_session,
             pipeline_factory=compiled_pipeline if settings.engine.pipeline == "compiled" else None,
         )
         self._forwarder = Forwarder(self.control, ports, clock)

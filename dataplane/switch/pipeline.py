@@ -31,6 +31,8 @@ class Placement:
     port: int
     priority: int
     length_bytes: int
+    refused_depth: int = 0
+    """What waited in the full queue that this packet was deflected from; 0: it was not."""
 
 
 @dataclass(slots=True)
@@ -102,6 +104,14 @@ class Pipeline(Protocol):
 
     def egress(self, packets: Sequence[Dequeued], now_us: int) -> EgressResult:
         """Run egress and deparse; a recirculated packet goes through ingress at once and comes back as placements."""
+        ...
+
+    def deflect(self, refused: Placement, session: int) -> list[Placement]:
+        """Return what is to be queued of what a queue had no room for: it goes to a clone session's ports instead.
+
+        The packet keeps all headers and metadata, its instance type says DEFLECTED. Empty where it is a copy itself, or
+        where there is no such session.
+        """
         ...
 
     def take_digests(self) -> list[DigestMessage]:

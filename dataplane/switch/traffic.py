@@ -16,6 +16,7 @@ from dataplane.errors import SwitchError
 from dataplane.switch.pipeline import Dequeued, Placement
 
 PRIORITIES = 8
+MAX_CLONE_SESSIONS = 1 << 15
 WIRE_OVERHEAD_BYTES = 24
 """Preamble with start delimiter (8), frame check sequence (4) and inter-frame gap (12), IEEE 802.3."""
 
@@ -24,7 +25,17 @@ NO_SUCH_PORT = "no_such_port"
 PRIORITY_OUT_OF_RANGE = "priority_out_of_range"
 PROGRAM_REPLACED = "program_replaced"
 
+DEFLECT_SESSION = 251
+"""The clone session by which a fabric's switches send on what a full queue refuses, where a controller makes it."""
+
 _NS_PER_S = 1_000_000_000
+
+
+def deflect_session_of(session: int | None) -> int:
+    """Return the clone session for what full queues refuse, 0 for none; raise SwitchError for what is no session."""
+    if session is not None and not 1 <= session < MAX_CLONE_SESSIONS:
+        raise SwitchError(f"clone session {session}: sessions go from 1 to {MAX_CLONE_SESSIONS - 1}")
+    return session or 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +117,10 @@ class TrafficManager:
         self.drops: dict[str, int] = {}
 
     def enqueue(self, placement: Placement, now_ns: int) -> bool:
-        """Queue a packet, or drop and count it and return False; depth is what was found waiting at its priority."""
+        """Queue a packet, or drop and count it and return False; depth is what was found waiting at its priority.
+
+        That of a deflected packet is what waited where it was refused.
+        """
         port = self._ports.get(placement.port)
         if port is None:
             return self._drop(self.drops, NO_SUCH_PORT)
@@ -116,11 +130,19 @@ class TrafficManager:
         depth = len(queue)
         if depth >= port.settings.queue_frames:
             return self._drop(port.drops, QUEUE_FULL)
-        queue.append(_Waiting(placement, now_ns, depth))
+        queue.append(_Waiting(placement, now_ns, placement.refused_depth or depth))
         port.waiting += 1
         if port.waiting == 1:
             heappush(self._due, (max(now_ns, port.free_ns), placement.port))
         return True
+
+    def full_depth(self, placement: Placement) -> int:
+        """Return how many frames wait in the queue that a packet wants, if it is full; else 0."""
+        port = self._ports.get(placement.port)
+        if port is None or not 0 <= placement.priority < PRIORITIES:
+            return 0
+        depth = len(port.queues[placement.priority])
+        return depth if depth >= port.settings.queue_frames else 0
 
     def dequeue(self, until_ns: int) -> Burst | None:
         """Return what leaves its queue at the earliest instant up to `until_ns`, or None if nothing does.

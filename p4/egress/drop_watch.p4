@@ -36,7 +36,7 @@ control DropWatch(in headers_t hdr, inout metadata_t meta, in standard_metadata_
             meta.report_drop_reason: ternary @name("reason");
             hdr.ipv4.src_addr: ternary @name("src_addr");
             hdr.ipv4.dst_addr: ternary @name("dst_addr");
-            hdr.ipv4.protocol: ternary @name("protocol");
+            meta.protocol: ternary @name("protocol");
             meta.l4_src_port: ternary @name("src_port");
             meta.l4_dst_port: ternary @name("dst_port");
         }
@@ -53,7 +53,7 @@ control DropWatch(in headers_t hdr, inout metadata_t meta, in standard_metadata_
             meta.report_drop_reason: ternary @name("reason");
             hdr.ipv6.src_addr: ternary @name("src_addr");
             hdr.ipv6.dst_addr: ternary @name("dst_addr");
-            hdr.ipv6.next_header: ternary @name("protocol");
+            meta.protocol: ternary @name("protocol");
             meta.l4_src_port: ternary @name("src_port");
             meta.l4_dst_port: ternary @name("dst_port");
         }

@@ -30,7 +30,7 @@ control FlowFilter(in headers_t hdr, inout metadata_t meta, in standard_metadata
         key = {
             hdr.ipv4.src_addr: ternary @name("src_addr");
             hdr.ipv4.dst_addr: ternary @name("dst_addr");
-            hdr.ipv4.protocol: ternary @name("protocol");
+            meta.protocol: ternary @name("protocol");
             meta.l4_src_port: ternary @name("src_port");
             meta.l4_dst_port: ternary @name("dst_port");
         }
@@ -46,7 +46,7 @@ control FlowFilter(in headers_t hdr, inout metadata_t meta, in standard_metadata
         key = {
             hdr.ipv6.src_addr: ternary @name("src_addr");
             hdr.ipv6.dst_addr: ternary @name("dst_addr");
-            hdr.ipv6.next_header: ternary @name("protocol");
+            meta.protocol: ternary @name("protocol");
             meta.l4_src_port: ternary @name("src_port");
             meta.l4_dst_port: ternary @name("dst_port");
         }
@@ -61,13 +61,13 @@ control FlowFilter(in headers_t hdr, inout metadata_t meta, in standard_metadata
     @hidden
     action hash_ipv4() {
         hash(first, HashAlgorithm.crc16, 16w0, {
-            hdr.ipv4.src_addr, hdr.ipv4.dst_addr, hdr.ipv4.protocol, meta.l4_src_port, meta.l4_dst_port
+            hdr.ipv4.src_addr, hdr.ipv4.dst_addr, meta.protocol, meta.l4_src_port, meta.l4_dst_port
         }, 32w0x10000);
         hash(second, HashAlgorithm.crc16, 16w0, {
-            meta.l4_dst_port, meta.l4_src_port, hdr.ipv4.protocol, hdr.ipv4.dst_addr, hdr.ipv4.src_addr
+            meta.l4_dst_port, meta.l4_src_port, meta.protocol, hdr.ipv4.dst_addr, hdr.ipv4.src_addr
         }, 32w0x10000);
         hash(name, HashAlgorithm.crc32, 32w0, {
-            hdr.ipv4.src_addr, hdr.ipv4.dst_addr, hdr.ipv4.protocol, meta.l4_src_port, meta.l4_dst_port,
+            hdr.ipv4.src_addr, hdr.ipv4.dst_addr, meta.protocol, meta.l4_src_port, meta.l4_dst_port,
             meta.hop_ingress_port, meta.hop_egress_port
         }, 64w0x100000000);
     }
@@ -75,13 +75,13 @@ control FlowFilter(in headers_t hdr, inout metadata_t meta, in standard_metadata
     @hidden
     action hash_ipv6() {
         hash(first, HashAlgorithm.crc16, 16w0, {
-            hdr.ipv6.src_addr, hdr.ipv6.dst_addr, hdr.ipv6.next_header, meta.l4_src_port, meta.l4_dst_port
+            hdr.ipv6.src_addr, hdr.ipv6.dst_addr, meta.protocol, meta.l4_src_port, meta.l4_dst_port
         }, 32w0x10000);
         hash(second, HashAlgorithm.crc16, 16w0, {
-            meta.l4_dst_port, meta.l4_src_port, hdr.ipv6.next_header, hdr.ipv6.dst_addr, hdr.ipv6.src_addr
+            meta.l4_dst_port, meta.l4_src_port, meta.protocol, hdr.ipv6.dst_addr, hdr.ipv6.src_addr
         }, 32w0x10000);
         hash(name, HashAlgorithm.crc32, 32w0, {
-            hdr.ipv6.src_addr, hdr.ipv6.dst_addr, hdr.ipv6.next_header, meta.l4_src_port, meta.l4_dst_port,
+            hdr.ipv6.src_addr, hdr.ipv6.dst_addr, meta.protocol, meta.l4_src_port, meta.l4_dst_port,
             meta.hop_ingress_port, meta.hop_egress_port
         }, 64w0x100000000);
     }

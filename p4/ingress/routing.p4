@@ -19,6 +19,7 @@ control Routing(inout headers_t hdr, inout metadata_t meta, inout standard_metad
         standard_metadata.egress_spec = egress_port;
         hdr.ethernet.dst_addr = dst_mac;
         meta.routed = 1;
+        meta.next_port = (bit<16>) egress_port;
     }
 
     bit<32> flow_hash = 0;

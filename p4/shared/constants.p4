@@ -92,6 +92,7 @@ const bit<16> REPORT_METADATA_BITS = 0x7f80;
 const bit<16> DROP_METADATA_BITS = 0x4801;
 // What a report says of a congested queue: interfaces, latency, queue, both time stamps, transmit utilisation.
 const bit<16> QUEUE_METADATA_BITS = 0x7d00;
+const bit<16> QUEUE_WORD_BIT = 0x1000;
 const bit<16> DROP_WORD_BIT = 0x0001;
 // INT's "not available": a packet dropped before it was routed has neither.
 const bit<16> PORT_UNAVAILABLE = 0xffff;
@@ -103,5 +104,7 @@ const bit<32> REPORT_CLONE_SESSION = 250;
 const bit<32> INSTANCE_NORMAL = 0;
 const bit<32> INSTANCE_INGRESS_CLONE = 1;
 const bit<32> INSTANCE_EGRESS_CLONE = 2;
+// The built-in switch's own: a full queue refused the packet.
+const bit<32> INSTANCE_DEFLECTED = 7;
 
 #endif

@@ -44,6 +44,7 @@ struct metadata_t {
     bit<1>  from_edge;
     bit<1>  routed;
     bit<16> path_hash;
+    bit<16> next_port;
     drop_reason_t drop_reason;
 
     // What the watchlist asked for, where this packet is to become an INT packet.

@@ -20,7 +20,6 @@ from tests.p4.entries import (
     CPU_PORT,
     DOWN_PORT,
     HOST_PORT,
-    REPORT_SESSION,
     UP_PORT,
     CloneTo,
     DefaultAction,
@@ -188,8 +187,8 @@ def _entities(item: Item) -> list[Entity]:
             return [finsy.P4TableEntry(table, action=_action(action, arguments), is_default_action=True)]
         case Spread():
             return _spread_entities(item)
-        case CloneTo(port):
-            return [finsy.P4CloneSessionEntry(REPORT_SESSION, replicas=[port])]
+        case CloneTo(port, session):
+            return [finsy.P4CloneSessionEntry(session, replicas=[port])]
 
 
 def _spread_entities(item: Spread) -> list[Entity]:

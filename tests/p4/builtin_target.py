@@ -9,12 +9,12 @@ from dataplane.program.loader import load_program
 from dataplane.program.objects import ActionCall
 from dataplane.switch.engine import PipelineFactory, PortSettings, Switch
 from dataplane.switch.tables import CloneSession, ForwardingState, Group, GroupMember, Replica, TableEntry
+from dataplane.switch.traffic import DEFLECT_SESSION
 from tests.p4.entries import (
     COLLECTOR_PORT,
     CPU_PORT,
     DOWN_PORT,
     HOST_PORT,
-    REPORT_SESSION,
     UP_PORT,
     CloneTo,
     DefaultAction,
@@ -50,6 +50,7 @@ class BuiltinTarget:
             1,
             ports or [PortSettings(number, queue_frames=_QUEUE_FRAMES) for number in _PORTS],
             self.clock,
+            deflect_session=DEFLECT_SESSION,
             pipeline_factory=pipeline_factory,
         )
         self._packets_in: list[bytes] = []
@@ -74,8 +75,8 @@ class BuiltinTarget:
                     self.state.tables[self._names[table]].set_default(self._call(action, arguments))
                 case Spread():
                     self._spread(item)
-                case CloneTo(port):
-                    self.state.clone_sessions[REPORT_SESSION] = CloneSession((Replica(port),))
+                case CloneTo(port, session):
+                    self.state.clone_sessions[session] = CloneSession((Replica(port),))
 
     def send(self, port: int, *frames: bytes, expect: int) -> Sent:
         self.clock.advance_to(self.clock.now_ns() + _STEP_NS)

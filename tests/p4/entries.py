@@ -49,9 +49,10 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class CloneTo:
-    """Clone session 250, the reports', to one port."""
+    """A clone session, the reports' unless it says otherwise, to one port."""
 
     port: int
+    session: int = REPORT_SESSION
 
 
 Item: TypeAlias = Entry | DefaultAction | Spread | CloneTo

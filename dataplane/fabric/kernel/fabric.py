@@ -28,6 +28,7 @@ from dataplane.fabric.topology import DirectedLink, Endpoint, Topology
 from dataplane.switch import bmv2
 from dataplane.switch.arguments import AttachedPort, SwitchSettings, command_line
 from dataplane.switch.engine import PortSettings
+from dataplane.switch.traffic import DEFLECT_SESSION
 
 T = TypeVar("T")
 
@@ -264,6 +265,7 @@ class KernelFabric:
             stats_file=self._file(name, "stats.json"),
             lifeline_fd=None if self._lifeline is None else self._lifeline[0],
             seed=self.settings.seed,
+            deflect_session=DEFLECT_SESSION,
         )
 
     def _command(self, settings: SwitchSettings) -> list[str]:

@@ -21,6 +21,7 @@ from dataplane.fabric.virtual.host import VirtualHost
 from dataplane.fabric.virtual.truth import HopRecorder
 from dataplane.switch.engine import PipelineFactory, PortSettings, Switch
 from dataplane.switch.p4runtime.core import P4RuntimeCore
+from dataplane.switch.traffic import DEFLECT_SESSION
 
 
 @dataclass(slots=True)
@@ -133,7 +134,14 @@ class VirtualFabric:
     def _make_switch(self, node: SwitchNode, pipeline_factory: PipelineFactory | None) -> _Running:
         links = (self.topology.link_at[end] for end in self.topology.link_at if end.node == node.name)
         ports = [PortSettings(link.tail.port, link.rate_bps, link.queue_frames, link.delay_ns) for link in links]
-        switch = Switch(node.node_id, ports, self.clock, seed=self.seed, pipeline_factory=pipeline_factory)
+        switch = Switch(
+            node.node_id,
+            ports,
+            self.clock,
+            seed=self.seed,
+            deflect_session=DEFLECT_SESSION,
+            pipeline_factory=pipeline_factory,
+        )
         return _Running(node.name, switch, P4RuntimeCore(switch), {})
 
     def _make_cable(self, link: DirectedLink) -> Cable:

@@ -6,7 +6,7 @@ from dataplane.native import Array, address, array_at, as_u32, as_u64, copy, ker
 from dataplane.switch.abi import Packet, Reason
 from dataplane.switch.compiled.core import Core, count, drop
 from dataplane.switch.compiled.generated import NO_LENGTH
-from dataplane.switch.compiled.passes import admit, deparse, drop_unsent, run_egress
+from dataplane.switch.compiled.passes import admit, deflect, deparse, drop_unsent, run_egress
 from dataplane.switch.compiled.pool import BUFFER_BYTES, give, take
 
 PLACED_WORDS = 4
@@ -100,5 +100,5 @@ def give_frames(core: Core, sent: Array[u64], frame_count: u64) -> None:
         give(core.frames[0], view(Packet, sent[index * SENT_WORDS]))
 
 
-KERNELS = (ingress_burst, take_placed, egress_burst, give_packets, give_frames)
+KERNELS = (ingress_burst, take_placed, egress_burst, deflect, give_packets, give_frames)
 """What Python calls."""

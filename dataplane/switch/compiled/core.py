@@ -22,6 +22,7 @@ class Core(Struct):
     frames: Inline[Cache, Literal[1]]
     placed_first: u64
     placed_last: u64
+    refused_first: u64  # packets that full queues refused and that are to be deflected, linked by `next`, in any order
     no_error: u32  # the code of NoError
     other_errors: u32  # where parser errors of unknown codes are counted
     copies: u64  # packets that came to be here: clones and replicas, less those that nobody wanted
@@ -67,6 +68,7 @@ def place(core: Core, packet: Packet, port: u32, priority: u64) -> None:
         return
     packet.egress_port = port
     packet.priority = as_u32(priority)
+    packet.refused_depth = 0
     packet.next = 0
     if core.placed_first == 0:
         core.placed_first = address(packet)

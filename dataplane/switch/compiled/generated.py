@@ -165,6 +165,12 @@ def p4_get_mcast_grp(machine: Machine, packet: Packet) -> u64:
 
 
 @external
+def p4_get_instance_type(machine: Machine, packet: Packet) -> u64:
+    """Return the field of that name."""
+    raise NotImplementedError
+
+
+@external
 def p4_get_priority(machine: Machine, packet: Packet) -> u64:
     """Return the field of that name, or 0 where the program has none."""
     raise NotImplementedError

@@ -25,6 +25,7 @@ from dataplane.switch.compiled.generated import (
     p4_egress,
     p4_emitted_bytes,
     p4_get_egress_spec,
+    p4_get_instance_type,
     p4_get_mcast_grp,
     p4_get_priority,
     p4_ingress,
@@ -296,6 +297,27 @@ def _clone_egress(core: Core, packet: Packet) -> None:
             _send_clone(core, clone, p4_emitted_bytes(machine, clone), view(Replicas, session))
     packet.clone_session = 0
     packet.clone_list = 0
+
+
+@kernel
+def deflect(core: Core, packet: Packet, session_number: u32, depth: u32) -> None:
+    """Place a packet that a queue with so many frames refused for a clone session's ports; copies are let go."""
+    machine = core.machine
+    kind = p4_get_instance_type(machine, packet)
+    session = load_acquire(machine.sessions[session_number])
+    if session == 0 or (kind != InstanceType.NORMAL and kind != InstanceType.REPLICATION):  # noqa: PLR1714 - kernel
+        give(core.packets[0], packet)
+        return
+    last = core.placed_last if core.placed_first != 0 else 0
+    p4_set_instance_type(machine, packet, InstanceType.DEFLECTED)
+    core.copies += 1
+    clear_registers(packet)
+    _send_clone(core, packet, p4_emitted_bytes(machine, packet), view(Replicas, session))
+    block = view(Packet, last).next if last != 0 else core.placed_first
+    while block != 0:
+        placed = view(Packet, block)
+        placed.refused_depth = depth
+        block = placed.next
 
 
 @kernel

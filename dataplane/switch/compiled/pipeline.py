@@ -21,6 +21,7 @@ from dataplane.switch.compiled.bursts import (
     take_placed,
 )
 from dataplane.switch.compiled.events import EventReader
+from dataplane.switch.compiled.passes import deflect
 from dataplane.switch.compiled.pool import BlockPool
 from dataplane.switch.compiled.program import CompiledProgram, compile_program
 from dataplane.switch.compiled.workplace import Workplace
@@ -65,7 +66,7 @@ class CompiledPipeline:
     def __init__(self, program: CompiledProgram, state: ForwardingState, rng: SplitMix) -> None:
         library = program.library
         self._ingress, self._egress = library.bind(ingress_burst), library.bind(egress_burst)
-        self._take_placed = library.bind(take_placed)
+        self._take_placed, self._deflect = library.bind(take_placed), library.bind(deflect)
         self._give_packets, self._give_frames = library.bind(give_packets), library.bind(give_frames)
         self._packets, self._frames = BlockPool(PACKETS, program.region_bytes), BlockPool(FRAMES, 0)
         self._native = NativeState(state)
@@ -114,6 +115,14 @@ class CompiledPipeline:
                 result.outputs += self._run_egress(packets[start : start + FRAMES])
         result.placements += self._take_results()
         return result
+
+    def deflect(self, refused: Placement, session: int) -> list[Placement]:
+        """Return what is to be queued of what a queue had no room for: it goes to a clone session's ports instead."""
+        machine = self._place.machine
+        machine.epoch += 1
+        self._deflect(self._place.core, Packet.from_address(refused.packet.take()), session, 0)
+        machine.epoch += 1
+        return self._take_results()
 
     def take_digests(self) -> list[DigestMessage]:
         """Return the digests sent since the last call, oldest first."""

@@ -91,11 +91,15 @@ class Traffic(Struct):
     count: u64
     by_number: Array[u64]  # PORT_NUMBERS addresses, 0: no such port
     no_such_port: u64
+    deflect_session: u64  # the clone session to whose ports goes what a full queue refuses, or 0
 
 
 @kernel
 def enqueue(traffic: Traffic, core: Core, packet: Packet, now_ns: u64) -> bool:
-    """Queue a packet at its port and priority, or drop and count it and return False."""
+    """Queue a packet at its port and priority, or drop and count it and return False.
+
+    What is to be deflected is left with the core.
+    """
     where: u64 = 0
     if packet.egress_port < PORT_NUMBERS:
         where = traffic.by_number[packet.egress_port]
@@ -108,7 +112,12 @@ def enqueue(traffic: Traffic, core: Core, packet: Packet, now_ns: u64) -> bool:
     queued = _append(port, packet, now_ns)
     unlock(reference(port.lock))
     if not queued:
-        give(core.packets[0], packet)
+        if traffic.deflect_session != 0 and packet.refused_depth == 0:
+            packet.refused_depth = packet.enq_qdepth
+            packet.next = core.refused_first
+            core.refused_first = address(packet)
+        else:
+            give(core.packets[0], packet)
     return queued
 
 
@@ -117,10 +126,11 @@ def _append(port: OutPort, packet: Packet, now_ns: u64) -> bool:
     queue = port.queues[packet.priority]
     if queue.depth >= port.limit:
         port.queue_full += 1
+        packet.enq_qdepth = as_u32(queue.depth)
         return False
     packet.next = 0
     packet.enqueued_ns = now_ns
-    packet.enq_qdepth = as_u32(queue.depth)
+    packet.enq_qdepth = packet.refused_depth if packet.refused_depth != 0 else as_u32(queue.depth)
     if queue.depth == 0:
         queue.first = address(packet)
     else:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataplane.native import (
     Array,
     address,
+    as_u32,
     as_u64,
     copy,
     kernel,
@@ -25,7 +26,7 @@ from dataplane.nic.queue import PortQueue
 from dataplane.switch.abi import Packet, Reason
 from dataplane.switch.compiled.core import drop
 from dataplane.switch.compiled.generated import NO_LENGTH, p4_emitted_bytes
-from dataplane.switch.compiled.passes import deparse, drop_unsent, run_egress
+from dataplane.switch.compiled.passes import deflect, deparse, drop_unsent, run_egress
 from dataplane.switch.compiled.pool import BUFFER_BYTES, give, take
 from dataplane.switch.compiled.queues import (
     OutPort,
@@ -255,7 +256,27 @@ def _hand_in(worker: Worker, port: OutPort, packet: Packet) -> None:
 
 @kernel
 def enqueue_placed(worker: Worker, now_ns: u64) -> None:
-    """Put what the pipeline placed into the queues of its ports."""
+    """Put what the pipeline placed into the queues of its ports, and what they refuse into others."""
+    core = worker.core[0]
+    _enqueue_all(worker, now_ns)
+    if core.refused_first != 0:
+        _deflect_refused(worker)
+        _enqueue_all(worker, now_ns)
+
+
+@kernel
+def _deflect_refused(worker: Worker) -> None:
+    core = worker.core[0]
+    block = core.refused_first
+    core.refused_first = 0
+    while block != 0:
+        packet = view(Packet, block)
+        block = packet.next
+        deflect(core, packet, as_u32(worker.traffic.deflect_session), packet.refused_depth)
+
+
+@kernel
+def _enqueue_all(worker: Worker, now_ns: u64) -> None:
     core = worker.core[0]
     block = core.placed_first
     core.placed_first = 0

@@ -37,7 +37,7 @@ from dataplane.switch.compiled.worker import BURST_FRAMES, Worker
 from dataplane.switch.engine import CPU_QUEUE_FRAMES, DEFAULT_CPU_PORT, MAX_FRAME_BYTES, OVERSIZE, SwitchCounters
 from dataplane.switch.pipeline import DigestMessage, PreparedProgram
 from dataplane.switch.tables import ForwardingState
-from dataplane.switch.traffic import PRIORITIES, PortSettings
+from dataplane.switch.traffic import PRIORITIES, PortSettings, deflect_session_of
 
 FRAMES = 65_536
 """Blocks for frames on cables and between Python and the workers."""
@@ -87,6 +87,7 @@ class NativeSwitch:
         *,
         cpu_port: int = DEFAULT_CPU_PORT,
         seed: int = 0,
+        deflect_session: int | None = None,
         forwarding: Forwarding | None = None,
     ) -> None:
         self.device_id, self.cpu_port = device_id, cpu_port
@@ -95,6 +96,7 @@ class NativeSwitch:
         if any(port.number == cpu_port for port in self.ports):
             raise SwitchError(f"switch {device_id}: port {cpu_port} is the CPU port")
         self._table = PortTable((*self.ports, PortSettings(cpu_port, queue_frames=CPU_QUEUE_FRAMES)))
+        self._table.traffic.deflect_session = deflect_session_of(deflect_session)
         self._seed = seed
         self._clock = MonotonicClock()
         self._lock = threading.RLock()

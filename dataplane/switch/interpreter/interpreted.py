@@ -60,6 +60,12 @@ class InstanceType(IntEnum):
     RECIRCULATED = 4
     REPLICATION = 5
     RESUBMITTED = 6
+    DEFLECTED = 7
+    """Not bmv2's: refused by a full queue."""
+
+
+ORIGINALS = frozenset({InstanceType.NORMAL, InstanceType.REPLICATION})
+"""What a full queue may deflect: copies that somebody asked for beside the packet are just lost."""
 
 
 @dataclass(slots=True)
@@ -307,6 +313,16 @@ class InterpretedPipeline:
             clone = Packet(fields, packet.payload, packet.port)
             self._send_clone(clone, self._emitted_bytes(fields), session, placements)
         packet.fields[CLONE_SESSION] = packet.fields[CLONE_LIST] = 0
+
+    def deflect(self, refused: Placement, session: int) -> list[Placement]:
+        """Return what is to be queued of what a queue had no room for: it goes to a clone session's ports instead."""
+        packet: Packet = refused.packet
+        placements: list[Placement] = []
+        found = self._state.clone_sessions.get(session)
+        if found is not None and packet.fields[self._instance_type] in ORIGINALS:
+            packet.fields[self._instance_type] = InstanceType.DEFLECTED
+            self._send_clone(packet, self._emitted_bytes(packet.fields), found, placements)
+        return placements
 
     def _send_clone(self, clone: Packet, headers: int, session: CloneSession, placements: list[Placement]) -> None:
         """Cut a clone to its session's length and queue it for every replica.

@@ -52,6 +52,7 @@ class ScriptedPipeline:
         self.clones = 0
         self.seen: list[Dequeued] = []
         self.ingress_us: list[int] = []
+        self.sessions: dict[int, int] = {}
 
     def take_digests(self) -> list[DigestMessage]:
         return []
@@ -72,6 +73,11 @@ class ScriptedPipeline:
                 found.append(Placement(bytes((CPU, 0, 0)) + frame.data[3:], CPU, 0, len(frame.data)))
             found.append(Placement(frame.data, port, priority, len(frame.data)))
         return found
+
+    def deflect(self, refused: Placement, session: int) -> list[Placement]:
+        if session not in self.sessions:
+            return []
+        return [Placement(refused.packet, self.sessions[session], 0, refused.length_bytes)]
 
     def egress(self, packets: Sequence[Dequeued], now_us: int) -> EgressResult:
         result = EgressResult()
@@ -98,11 +104,11 @@ PORTS = (PortSettings(1, 1_000_000_000, 4), PortSettings(2, 10_000_000, 3), Port
 class Bench:
     """A switch with its clock and the pipelines that were made for it."""
 
-    def __init__(self, *, commit: bool = True) -> None:
+    def __init__(self, *, commit: bool = True, deflect_session: int | None = None) -> None:
         self.clock = VirtualClock()
         self.pipelines: list[ScriptedPipeline] = []
         self.packets_in: list[bytes] = []
-        self.switch = Switch(7, PORTS, self.clock, pipeline_factory=self.make)
+        self.switch = Switch(7, PORTS, self.clock, deflect_session=deflect_session, pipeline_factory=self.make)
         self.switch.on_packet_in(self.packets_in.append)
         if commit:
             self.switch.commit(PROGRAM)
@@ -153,6 +159,38 @@ def test_queue_readings_reach_egress() -> None:
         (1, 100, 1),
         (2, 200, 0),
     ]
+
+
+def test_what_a_full_queue_refuses_is_deflected_with_its_reading() -> None:
+    bench = Bench(deflect_session=9)
+    bench.pipeline.sessions[9] = 3
+    bench.switch.receive(1, [frame(2)] * 5)
+    departures = bench.advance(10**9)
+    assert [departure.port for departure in departures] == [2, 3, 3, 2, 2]
+    assert [(p.port, p.enq_qdepth, p.deq_qdepth) for p in bench.pipeline.seen[:3]] == [(2, 0, 2), (3, 3, 1), (3, 3, 0)]
+    assert bench.switch.counters().ports[2].drops == {"queue_full": 2}
+
+
+def test_what_is_refused_twice_is_gone() -> None:
+    bench = Bench(deflect_session=9)
+    bench.pipeline.sessions[9] = 2
+    bench.switch.receive(1, [frame(2)] * 5)
+    assert len(bench.advance(10**9)) == 3
+    assert bench.switch.counters().ports[2].drops == {"queue_full": 4}
+
+
+@pytest.mark.parametrize(("session", "sessions"), [(None, {9: 3}), (9, {})], ids=["not-asked-for", "no-session"])
+def test_without_a_session_what_is_refused_is_gone(session: int | None, sessions: dict[int, int]) -> None:
+    bench = Bench(deflect_session=session)
+    bench.pipeline.sessions |= sessions
+    bench.switch.receive(1, [frame(2)] * 5)
+    assert [departure.port for departure in bench.advance(10**9)] == [2, 2, 2]
+
+
+@pytest.mark.parametrize("session", [0, -1, 1 << 15])
+def test_a_session_that_cannot_be_is_refused(session: int) -> None:
+    with pytest.raises(SwitchError, match=f"clone session {session}: sessions go from 1 to 32767"):
+        Bench(deflect_session=session)
 
 
 def test_frames_that_come_late_find_the_queue_as_it_is_by_then() -> None:

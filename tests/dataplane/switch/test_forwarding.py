@@ -61,6 +61,9 @@ class ByFirstByte:
     def egress(self, packets: Sequence[Dequeued], now_us: int) -> EgressResult:
         return EgressResult([Output(packet.port, packet.packet) for packet in packets])
 
+    def deflect(self, refused: Placement, session: int) -> list[Placement]:
+        return []
+
 
 class Empty:
     """A program with nothing in it."""

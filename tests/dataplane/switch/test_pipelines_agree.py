@@ -46,7 +46,8 @@ def run(name: str, pipeline: PipelineName, events: Sequence[Event]) -> Seen:
     """Run a scenario on a fresh switch; return all that shows of it."""
     clock = VirtualClock()
     ports = [PortSettings(port, rate_bps=10_000_000 * port, queue_frames=3) for port in PORTS]
-    switch = Switch(7, ports, clock, cpu_port=CPU_PORT, seed=3, pipeline_factory=pipeline_factory(pipeline))
+    factory = pipeline_factory(pipeline)
+    switch = Switch(7, ports, clock, cpu_port=CPU_PORT, seed=3, deflect_session=1, pipeline_factory=factory)
     packets_in: list[bytes] = []
     digests: list[DigestMessage] = []
     switch.on_packet_in(packets_in.append)

@@ -49,6 +49,9 @@ class StaticPipeline:
     def egress(self, packets: Sequence[Dequeued], now_us: int) -> EgressResult:
         return EgressResult([Output(packet.port, packet.packet) for packet in packets])
 
+    def deflect(self, refused: Placement, session: int) -> list[Placement]:
+        return []
+
 
 def ports_towards_hosts(topology: Topology, switch: str) -> dict[bytes, int]:
     """Return a switch's port on the least-delay path to every host, by IPv4 address."""

@@ -34,12 +34,17 @@ class Bench:
     """A native switch on cables in memory."""
 
     def __init__(
-        self, ports: Sequence[PortSettings], *, slots: int = 1024, forwarding: Forwarding | None = None
+        self,
+        ports: Sequence[PortSettings],
+        *,
+        slots: int = 1024,
+        forwarding: Forwarding | None = None,
+        deflect_session: int | None = None,
     ) -> None:
         pairs = {port.number: memory_pair((f"s{port.number}", f"t{port.number}"), slots=slots) for port in ports}
         self.far: dict[int, NicPort] = {number: far for number, (_, far) in pairs.items()}
         self._near = {number: near for number, (near, _) in pairs.items()}
-        self.switch = NativeSwitch(1, ports, self._near, seed=7, forwarding=forwarding)
+        self.switch = NativeSwitch(1, ports, self._near, seed=7, deflect_session=deflect_session, forwarding=forwarding)
         self.sent = 0
 
     def send(self, port: int, frames: Sequence[bytes]) -> None:
@@ -154,15 +159,15 @@ def test_it_sends_what_the_python_switch_sends(bench: Bench) -> None:
     bench.assert_accounted()
 
 
-@pytest.mark.parametrize("threads", [1, 2])
-def test_every_frame_is_accounted_for_at_any_pause(threads: int) -> None:
+@pytest.mark.parametrize(("threads", "deflect_session"), [(1, None), (2, None), (1, 2), (2, 1)])
+def test_every_frame_is_accounted_for_at_any_pause(threads: int, deflect_session: int | None) -> None:
     settings = [
         PortSettings(1),
         PortSettings(2, 200_000_000, 16, 3_000),
         PortSettings(3, None, 8),
         PortSettings(4, 10**9),
     ]
-    bench = Bench(settings, forwarding=Forwarding(threads=threads))
+    bench = Bench(settings, forwarding=Forwarding(threads=threads), deflect_session=deflect_session)
     rng = random.Random(threads)
     with bench.switch:
         bench.switch.commit(own_program("copies"), fill_copies)
@@ -200,6 +205,22 @@ def test_replacing_the_program_drops_what_waits_and_keeps_the_counts() -> None:
         bench.assert_accounted()
         assert switch.in_flight == 1  # on the wire since before
     assert switch.counters().ports[2].queued_frames == 0
+    bench.close()
+
+
+def test_what_a_full_queue_refuses_leaves_by_another_port() -> None:
+    bench = Bench(
+        [PortSettings(1), PortSettings(2, rate_bps=10_000, queue_frames=4), PortSettings(3)], deflect_session=1
+    )
+    with bench.switch as switch:
+        switch.commit(own_program("copies"), fill_copies)
+        bench.send(1, [bytes(60)] * 12)
+        wait_until(lambda: switch.counters().ports[1].rx_frames == 12, "not received")
+        refused = switch.counters().ports[2].drops["queue_full"]
+        assert refused in (7, 8), "one may have left before the last came"
+        wait_until(lambda: switch.counters().ports[3].tx_frames == refused, "not deflected")
+        assert switch.copies == refused
+        bench.assert_accounted()
     bench.close()
 
 

@@ -11,7 +11,7 @@ struct metadata_t {
     bit<16> ether_type;
     bit<6>  dscp;
     // Where INT stands between IP and its payload, these are the packet's own.
-    bit<8>  protocol;
+    @field_list(1) bit<8> protocol;
     @field_list(1) bit<16> l4_src_port;
     @field_list(1) bit<16> l4_dst_port;
 

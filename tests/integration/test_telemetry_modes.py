@@ -1,0 +1,195 @@
+"""Every INT mode in virtual time, from the P4 program's reports to the collector's state; reports lost and repeated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+
+import pytest
+
+from collectors.collector import Collector
+from collectors.counters import Count
+from collectors.values import DelaySource, DropRecord, HopRecord, LinkState, RecordKind
+from controller.tables.drop_watch import DropWatch
+from controller.tables.flow_filter import FlowFilter
+from controller.tables.int_watch import Mode, Watch
+from controller.tables.queue_watch import QueueWatch
+from controller.tables.reporting import NO_REPORTING, Reporting
+from controller.virtual import VirtualController
+from dataplane.clock import VirtualClock
+from dataplane.fabric.hosts import flow_between
+from dataplane.fabric.topology import LinkKey, Topology
+from dataplane.fabric.topology_file import load_topology
+from dataplane.fabric.virtual import VirtualFabric
+from dataplane.wire.drop_reasons import DropReason
+from dataplane.wire.packet import decode_udp_frame
+
+MS = 1_000_000
+LINE = """
+millrace: 1
+name: line
+collector: {host: hc}
+defaults:
+  link: {rate: 10 Mbit/s, delay: 2 ms, queue_frames: 64}
+  access: {rate: 100 Mbit/s, delay: 10 us, queue_frames: 64}
+switches: [{name: s1}, {name: s2}, {name: s3}, {name: s4}]
+hosts: [{name: ha, switch: s1}, {name: hb, switch: s4}, {name: hc, switch: s1}]
+links: [{a: s1, b: s2}, {a: s2, b: s3}, {a: s3, b: s4}]
+"""
+KINDS: dict[Mode, RecordKind] = {
+    "md": RecordKind.STACK,
+    "hop-by-hop": RecordKind.HOP_BY_HOP,
+    "mx": RecordKind.MX,
+    "xd": RecordKind.XD,
+}
+
+
+@dataclass
+class Run:
+    """What a run left: the collector, and what it handed out."""
+
+    collector: Collector
+    reports: list[bytes] = field(default_factory=list)
+    records: list[HopRecord] = field(default_factory=list)
+    drops: list[DropRecord] = field(default_factory=list)
+
+    def link(self, src: str, dst: str) -> LinkState:
+        return self.collector.snapshot().links[LinkKey(src, dst)]
+
+    def path(self) -> tuple[str, ...]:
+        (path,) = self.collector.snapshot().paths.values()
+        return path.switches
+
+
+@pytest.fixture(scope="module")
+def line(tmp_path_factory: pytest.TempPathFactory) -> Topology:
+    """Return four switches in a row."""
+    path = tmp_path_factory.mktemp("line") / "line.yaml"
+    path.write_text(LINE)
+    return load_topology(str(path))
+
+
+def run(
+    topology: Topology,
+    watch: Watch,
+    *,
+    rate_bps: int = 2_000_000,
+    stop_ns: int = 200 * MS,
+    ip_version: int = 4,
+    reporting: Reporting = NO_REPORTING,
+) -> Run:
+    """Let ha send to hb for a while."""
+    fabric = VirtualFabric(topology)
+    VirtualController.over(fabric, watches=(watch,), reporting=reporting).start()
+    found = Run(Collector(topology, fabric.clock))
+    found.collector.subscribe(found.records.extend)
+    found.collector.subscribe_drops(found.drops.extend)
+
+    def receive(frame: bytes, _: int) -> None:
+        datagram = decode_udp_frame(frame)
+        if datagram is not None and datagram.dst_port == found.collector.report_udp_port:
+            found.reports.append(datagram.payload)
+            found.collector.receive(datagram.payload)
+
+    fabric.host("hc").on_frame(receive)
+    flow = flow_between(topology, 1, "ha", "hb", rate_bps, stop_ns=stop_ns, ip_version=ip_version)
+    fabric.start_flow("ha", flow)
+    fabric.run_until(stop_ns + 100 * MS)
+    return found
+
+
+@pytest.fixture(scope="module")
+def plain(line: Topology) -> Callable[[Mode], Run]:
+    """Return what runs a mode with nothing else set, once."""
+    return cache(lambda mode: run(line, Watch(mode=mode)))
+
+
+def replay(topology: Topology, reports: Sequence[bytes]) -> Run:
+    """Let a collector receive reports all at one time."""
+    found = Run(Collector(topology, VirtualClock()))
+    for payload in reports:
+        found.collector.receive(payload)
+    return found
+
+
+@pytest.mark.parametrize("ip_version", [4, 6])
+@pytest.mark.parametrize("mode", KINDS)
+def test_every_mode_tells_the_path_and_the_same_delays(
+    line: Topology, plain: Callable[[Mode], Run], mode: Mode, ip_version: int
+) -> None:
+    found = plain(mode) if ip_version == 4 else run(line, Watch(mode=mode), ip_version=ip_version)
+    assert found.path() == ("s1", "s2", "s3", "s4")
+    assert {record.kind for record in found.records} == {KINDS[mode]}
+    for pair in (("s1", "s2"), ("s2", "s3"), ("s3", "s4")):
+        link = found.link(*pair)
+        # 2 ms of cable and what a frame of 1,000 to 1,200 bytes and its framing takes at 10 Mbit/s.
+        assert 2_800_000 <= link.delay_p50_ns <= 3_000_000
+        assert link.source is DelaySource.STAMPS
+        assert link.samples >= 40
+        assert link.utilisation == pytest.approx(0.2, abs=0.1)  # the first of its windows began before the flow
+    counted = found.collector.status().counters
+    assert {Count.MALFORMED, Count.ABOUT_REPORTS, Count.NOT_ADJACENT, Count.UNKNOWN_PORT} & set(counted) == set()
+    # Packets that were still on their way when time ended, or whose reports were.
+    assert counted.get(Count.INCOMPLETE_PACKETS, 0) == 0
+    assert all(reporter.lost == 0 for reporter in found.collector.snapshot().reporters.values())
+
+
+def test_what_travels_makes_links_slower_but_only_by_its_bytes(plain: Callable[[Mode], Run]) -> None:
+    """MD grows by a hop's words at each switch; MX and hop by hop carry their headers alone, XD nothing."""
+    last = {mode: plain(mode).link("s3", "s4").delay_p50_ns for mode in KINDS}
+    assert last["xd"] < last["mx"] <= last["hop-by-hop"] < last["md"]
+
+
+@pytest.mark.parametrize("mode", ["hop-by-hop", "mx", "xd"])
+def test_reports_in_any_order_and_twice_give_the_same_path_and_count_what_was_repeated(
+    line: Topology, plain: Callable[[Mode], Run], mode: Mode
+) -> None:
+    reports = plain(mode).reports
+    shuffled = [payload for start in range(0, len(reports), 16) for payload in reversed(reports[start : start + 16])]
+    found = replay(line, shuffled + shuffled[-8:])
+    assert found.path() == ("s1", "s2", "s3", "s4")
+    reporters = found.collector.snapshot().reporters.values()
+    assert sum(reporter.duplicate for reporter in reporters) == 8
+    assert sum(reporter.lost for reporter in reporters) == 0
+    assert found.collector.counters[Count.REPEATED] == 8
+
+
+@pytest.mark.parametrize("mode", KINDS)
+def test_reports_lost_on_purpose_are_counted_exactly(line: Topology, plain: Callable[[Mode], Run], mode: Mode) -> None:
+    by_node: dict[int, list[bytes]] = {}
+    for payload in plain(mode).reports:
+        by_node.setdefault(int.from_bytes(payload[4:8], "big"), []).append(payload)
+    # The first and the last of a reporter are no gap.
+    lost = {node: set(reports[3:-1:7]) for node, reports in by_node.items()}
+    kept = [payload for payload in plain(mode).reports if not any(payload in gone for gone in lost.values())]
+    found = replay(line, kept)
+    reporters = found.collector.snapshot().reporters
+    assert {node: state.lost for (node, _), state in reporters.items()} == {n: len(gone) for n, gone in lost.items()}
+    assert min(len(gone) for gone in lost.values()) > 3
+    assert found.path() == ("s1", "s2", "s3", "s4")
+
+
+def test_xd_with_a_change_filter_still_tells_the_path(line: Topology, plain: Callable[[Mode], Run]) -> None:
+    reporting = Reporting(flows=(FlowFilter(latency_quantum_ns=5 * MS, refresh_ns=100 * MS),))
+    found = run(line, Watch(mode="xd"), reporting=reporting)
+    assert len(found.reports) < len(plain("xd").reports) / 5
+    assert found.path() == ("s1", "s2", "s3", "s4")
+
+
+def test_drops_by_a_full_queue_and_a_congested_queue_are_told(line: Topology) -> None:
+    reporting = Reporting(drops=(DropWatch(quota=0),), queues=(QueueWatch(switch="s1", occupancy_frames=32, quota=10),))
+    found = run(line, Watch(mode="mx", sample_every=10), rate_bps=14_000_000, reporting=reporting)
+    queue = [record for record in found.records if record.kind is RecordKind.QUEUE]
+    assert queue
+    assert {record.node_id for record in queue} == {line.switch["s1"].node_id}
+    assert all((record.queue_occupancy_frames or 0) >= 32 for record in queue)
+    full = [drop for drop in found.drops if drop.reason == DropReason.QUEUE_FULL]
+    assert {drop.node_id for drop in full} <= {line.switch["s1"].node_id}
+    assert found.path() == ("s1", "s2", "s3", "s4")
+
+
+def test_probes_that_end_at_the_sink_are_paths(line: Topology) -> None:
+    found = run(line, Watch(discard=True), reporting=Reporting(drops=(DropWatch(),)))
+    assert found.path() == ("s1", "s2", "s3", "s4")
+    assert {drop.reason for drop in found.drops} <= {DropReason.INT_DISCARD}

@@ -38,7 +38,7 @@ class DestinationTrees:
 
     def __init__(self, table: LinkTable, costs: Costs, *, threads: int = 1, repair_share: float = REPAIR_SHARE) -> None:
         self.table = table
-        self._most_repaired = repair_share * len(table.links)
+        self._most_repaired = max(1.0, repair_share * len(table.links))
         self.costs = costs.astype(np.uint64)
         self._size = len(table.switches)
         self.distance = np.empty((self._size, self._size), np.uint64)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address
 from typing import overload
@@ -98,10 +98,10 @@ def next_links(trees: DestinationTrees) -> np.ndarray:
     return found
 
 
-def idle_states(topology: Topology) -> dict[LinkKey, LinkState]:
-    """Return the state of every link between switches, all measured and nearly idle."""
+def idle_states(topology: Topology, factor: Callable[[], float] = lambda: 1.0) -> dict[LinkKey, LinkState]:
+    """Return the state of every link between switches, all measured and nearly idle; delays times a factor each."""
     keys = (key for key in topology.directed_links if key.src in topology.switch and key.dst in topology.switch)
-    return {key: link_state(topology, key, 1.0) for key in keys}
+    return {key: link_state(topology, key, factor()) for key in keys}
 
 
 def link_state(topology: Topology, key: LinkKey, factor: float, *, dead: bool = False) -> LinkState:

@@ -50,6 +50,10 @@ class ReportReceiver:
         """The port that reports come to."""
         return self._source.udp_port
 
+    def fileno(self) -> int:
+        """Return a descriptor that is readable when reports have come."""
+        return self._source.fileno()
+
     async def run(self) -> None:
         """Receive until cancelled; the source is closed at the end."""
         loop = asyncio.get_running_loop()

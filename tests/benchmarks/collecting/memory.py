@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
 from collectors.collector import Collector
 from collectors.payloads import Payloads
@@ -51,6 +53,23 @@ def _pass_rate(core: Collector, pool: Reports) -> float:
     rate = len(pool.rows) / (time.thread_time() - begun)
     pool.advance()
     return rate
+
+
+def bytes_per_flow(flows: int) -> float:
+    """Return by how much the process grows, a flow, when so many are heard of: cell and index, all told."""
+    case = MemoryCase(4, flows)
+    pool = reports(case.hops, flows, flows)
+    core = collector(case, Core.NATIVE)
+    few = reports(case.hops, 100, 4096)
+    _pass_rate(core, few)
+    before = _resident_bytes()
+    _pass_rate(core, pool)
+    return (_resident_bytes() - before) / flows
+
+
+def _resident_bytes() -> int:
+    pages = int(Path("/proc/self/statm").read_text("ascii").split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def reference_rate(case: MemoryCase) -> float:

@@ -38,8 +38,6 @@ class Collector:
         self._counters = Counters()
         self._bulk: BulkCore | None = None
         self._accounting: Accounting
-        # Stamps of clocks that nobody synchronises are the reference's, hop by hop.
-        self._in_bulk = topology.synchronised_clocks
         if settings.core is Core.NATIVE:
             self._bulk = BulkCore(topology, settings, self._marking, self._report_udp_port, self._counters)
             self._accounting, store = self._bulk.accounting, self._bulk.store
@@ -90,7 +88,7 @@ class Collector:
         done, count = 0, len(payloads)
         alone = self._allowance.take(count) if self._sinks else 0
         while done < count:
-            if self._bulk is not None and self._in_bulk and done >= alone:
+            if self._bulk is not None and done >= alone:
                 begun = done
                 done = self._bulk.take(payloads, done, self._clock.now_ns(), careful=self._state.has_split_flows)
                 if self._sinks:

@@ -6,8 +6,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 from collectors.clocks.estimator import ClockEstimator
-from collectors.clocks.flights import Flights
-from collectors.clocks.values import StampDifference
 from collectors.counters import Counters
 from collectors.loss import LinkLoss, LossMeter
 from collectors.settings import StateSettings
@@ -36,7 +34,6 @@ class NetworkStateBuilder:
         counters = Counters() if counters is None else counters
         self._stitcher = Stitcher(topology, self._settings, counters)
         self._store: Store = PlainStore(self._settings, counters) if store is None else store
-        self._flights = Flights()
         self._clocks = ClockEstimator(topology, self._settings.clocks)
         self._losses = LossMeter(
             topology,
@@ -60,9 +57,6 @@ class NetworkStateBuilder:
         stitched = self._stitcher.stitch(records)
         for sample in stitched.samples:
             self._store.take_sample(sample)
-            if sample.left_ns is not None and sample.arrived_ns is not None:
-                flight_ns = sample.arrived_ns - sample.left_ns
-                self._flights.add(StampDifference(sample.link, sample.left_ns, flight_ns, sample.received_ns, 1))
         for path in stitched.paths:
             self._store.take_path(path)
         for fate in stitched.fates:
@@ -79,7 +73,9 @@ class NetworkStateBuilder:
             return
         if self._losses.counts_packets:
             self._losses.take_reporters(reporters().values(), now_ns)
-        self._stitcher.correct(self._clocks.update(now_ns, self._flights.take()))
+        corrections = self._clocks.update(now_ns, self._store.take_flights())
+        self._stitcher.correct(corrections)
+        self._store.correct(corrections)
 
     def count(self, flow: FlowKey, ip_bytes: int) -> None:
         """Take note of one measured packet of a flow, once per packet: what the flow's rate is estimated from."""

@@ -6,10 +6,12 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from collectors.clocks.flights import Flights
+from collectors.clocks.values import LinkCorrection, StampDifference
 from collectors.counters import Count, Counters
 from collectors.rate import FRAMING_BYTES, RateMeter
 from collectors.samples import LinkSample
@@ -68,6 +70,14 @@ class Store(Protocol):
         """Yield the flows whose path was seen lately."""
         ...
 
+    def take_flights(self) -> list[StampDifference]:
+        """Return the least difference of stamps of each link since the last call, where clocks are not synchronised."""
+        ...
+
+    def correct(self, corrections: Mapping[LinkKey, LinkCorrection]) -> None:
+        """Take what corrects the differences of stamps from now on, for samples that it makes itself."""
+        ...
+
     @property
     def flow_count(self) -> int:
         """How many flows there are, those that were not heard of lately included."""
@@ -85,9 +95,11 @@ class PlainStore:
         self._flows: OrderedDict[FlowKey, _Flow] = OrderedDict()
         self._routes: dict[tuple[str, ...], Window] = {}
         self._next_sweep_ns = 0
+        self._flights = Flights()
 
     def take_sample(self, sample: LinkSample) -> None:
         """Take what one packet says of one link; what is older than the window is counted and left out."""
+        self._flights.add_sample(sample)
         behind_ns = self._behind_newest(sample)
         if behind_ns > self._settings.window_ns:
             self._counters[Count.LATE_SAMPLES] += 1
@@ -99,6 +111,13 @@ class PlainStore:
         at_ns = max(sample.received_ns - behind_ns, 0)
         if not window.add(at_ns, sample.delay_ns, source, sample.queue_occupancy_frames, sample.tx_bytes_per_window):
             self._counters[Count.LATE_SAMPLES] += 1
+
+    def take_flights(self) -> list[StampDifference]:
+        """Return the least difference of stamps of each link since the last call."""
+        return self._flights.take()
+
+    def correct(self, corrections: Mapping[LinkKey, LinkCorrection]) -> None:
+        """Take nothing: samples come with their delays."""
 
     def _behind_newest(self, sample: LinkSample) -> int:
         """Return how far a sample is behind the newest of its node, by the node's clock.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from collectors.clocks.values import StampDifference
+from collectors.samples import LinkSample
 from dataplane.fabric.topology import LinkKey
 
 
@@ -22,6 +23,12 @@ class Flights:
             return
         less = seen if seen.flight_ns < least.flight_ns else least
         self._least[seen.link] = replace(less, samples=least.samples + seen.samples)
+
+    def add_sample(self, sample: LinkSample) -> None:
+        """Take what a sample tells, if it has stamps of both ends."""
+        if sample.left_ns is not None and sample.arrived_ns is not None:
+            flight_ns = sample.arrived_ns - sample.left_ns
+            self.add(StampDifference(sample.link, sample.left_ns, flight_ns, sample.received_ns, 1))
 
     def take(self) -> list[StampDifference]:
         """Return the least of each link since the last call."""

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from dataplane.fabric.topology import LinkKey
+
+FARTHEST_NS: Final = 3_600_000_000_000
+"""A drift is not followed for longer than this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,4 +39,5 @@ class LinkCorrection:
 
     def corrected(self, flight_ns: int, tail_stamp_ns: int) -> int:
         """Return a difference of stamps as if both clocks were one."""
-        return flight_ns + self.offset_ns + self.drift_ppb * (tail_stamp_ns - self.at_ns) // 1_000_000_000
+        since_ns = min(max(tail_stamp_ns - self.at_ns, -FARTHEST_NS), FARTHEST_NS)
+        return flight_ns + self.offset_ns + self.drift_ppb * since_ns // 1_000_000_000

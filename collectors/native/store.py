@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from ipaddress import IPv4Address, IPv6Address
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from collectors.clocks.flights import Flights
+from collectors.clocks.values import LinkCorrection, StampDifference
 from collectors.counters import Count, Counters
 from collectors.native.kernel_calls import kernel_calls
 from collectors.native.memory import CellMemory
@@ -18,6 +20,7 @@ from collectors.native.structures import (
     NONE64,
     RATE_SLOTS,
     WINDOW_SLOTS,
+    ClockCell,
     Fabric,
     FiguresCell,
     FlowCell,
@@ -65,6 +68,9 @@ class NativeStore:
         self._put_windows(len(self._topology.link_keys) + settings.max_routes)
         self._put_flows(settings.max_flows)
         self._put_routes(settings.max_routes)
+        self._clocks = self._cells(ClockCell, len(self._topology.link_keys))
+        self._fabric.clocks = self._clocks.pointer
+        self._flights = Flights()
         self._figures: NDArray[np.void] | None = None
 
     @property
@@ -140,6 +146,32 @@ class NativeStore:
             _half(sample.tx_bytes_per_window),
         )
         self.count()
+        self._flights.add_sample(sample)
+
+    def take_flights(self) -> list[StampDifference]:
+        """Return the least difference of stamps of each link since the last call."""
+        cells = self._clocks.rows(np.dtype(ClockCell))
+        for number in np.flatnonzero(cells["samples"]):
+            cell, key = cells[number], self._topology.link_keys[number]
+            left_ns, flight_ns, received_ns, samples = (
+                int(cell[name]) for name in ("left_ns", "flight_ns", "received_ns", "samples")
+            )
+            self._flights.add(StampDifference(key, left_ns, flight_ns, received_ns, samples))
+        cells["samples"] = 0
+        return self._flights.take()
+
+    def correct(self, corrections: Mapping[LinkKey, LinkCorrection]) -> None:
+        """Take what corrects the differences of stamps from now on."""
+        cells = self._clocks.rows(np.dtype(ClockCell))
+        cells["is_corrected"] = 0
+        for key, correction in corrections.items():
+            cell = cells[self._topology.link_number[key]]
+            cell["at_ns"], cell["offset_ns"], cell["drift_ppb"] = (
+                correction.at_ns,
+                correction.offset_ns,
+                correction.drift_ppb,
+            )
+            cell["uncertainty_ns"], cell["is_corrected"] = correction.uncertainty_ns, 1
 
     def take_path(self, path: SeenPath) -> None:
         """Take the whole way of one packet."""

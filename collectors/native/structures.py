@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from dataplane.native import Array, Inline, Struct, u16, u32, u64
+from dataplane.native import Array, Inline, Struct, i64, u16, u32, u64
 
 NONE32 = 0xFFFF_FFFF
 NONE64 = 0xFFFF_FFFF_FFFF_FFFF
@@ -103,6 +103,20 @@ class LinkCell(Struct):
     delay_ns: u64
     head_switch: u32  # NONE32: a host
     _gap: u32
+
+
+class ClockCell(Struct):
+    """What a directed link's two clocks need: the correction in force, and the least flight since it was asked for."""
+
+    at_ns: u64
+    offset_ns: i64
+    drift_ppb: i64
+    uncertainty_ns: i64
+    is_corrected: u64
+    left_ns: u64
+    flight_ns: i64
+    received_ns: u64
+    samples: u64  # 0: no flight
 
 
 class TrackerCell(Struct):
@@ -219,6 +233,7 @@ class Fabric(Struct):
     port_base: Array[u32]  # by switch; one more than there are switches
     port_links: Array[u32]  # by base and port
     links: Array[LinkCell]
+    clocks: Array[ClockCell]  # by link
     pair_keys: Array[u64]  # tail switch << 32 | head switch, by open addressing; NONE64: none
     pair_mask: u64
     host_keys: Array[u64]  # version, high and low word of an address

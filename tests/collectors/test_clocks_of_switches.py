@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import random
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from collectors.collector import Collector
 from collectors.settings import CollectorSettings, Core
@@ -22,9 +25,12 @@ AHEAD = {11: 0, 12: 7_000 * MS, 13: 10**15}
 BEGINS_NS = 20_000 * MS
 
 
-def on_own_clocks(hops: Sequence[Hop]) -> list[Hop]:
+def on_own_clocks(hops: Sequence[Hop], drifts_ppb: Mapping[int, int]) -> list[Hop]:
+    def reads(node_id: int, time_ns: int) -> int:
+        return time_ns + AHEAD[node_id] + drifts_ppb.get(node_id, 0) * time_ns // 1_000_000_000
+
     return [
-        replace(hop, arrived_ns=hop.arrived_ns + AHEAD[hop.node_id], left_ns=hop.left_ns + AHEAD[hop.node_id])
+        replace(hop, arrived_ns=reads(hop.node_id, hop.arrived_ns), left_ns=reads(hop.node_id, hop.left_ns))
         for hop in hops
     ]
 
@@ -48,6 +54,7 @@ class Bench:
         self.there, self.back = Reporter(), Reporter(src="10.0.0.2", dst="10.0.0.1", sequences={})
         self.back.sequences = self.there.sequences
         self.mode = mode
+        self.drifts_ppb: dict[int, int] = {}
 
     def run(self, packets: int, queued_ns: int = 0, both_ways: bool = True) -> Snapshot:
         for number in range(packets):
@@ -59,7 +66,7 @@ class Bench:
         return self.collector.snapshot()
 
     def send(self, reporter: Reporter, hops: list[Hop], number: int) -> None:
-        hops = on_own_clocks(hops)
+        hops = on_own_clocks(hops, self.drifts_ppb)
         if self.mode == "stacked":
             receive_together(self.collector, [reporter.stacked(hops)])
         else:
@@ -97,6 +104,19 @@ def test_a_path_has_the_corrected_delay_of_its_links() -> None:
     path = snapshot.paths[bench.there.flow]
     # Three hops of 2 us, a queue of 40 us, the access link before and three cables of 5 us each after them.
     assert path.delay_p50_ns == pytest.approx((3 * 2 + 40 + 4 * 5) * MICRO, rel=0.02)
+
+
+@settings(deadline=None, max_examples=15)
+@given(seed=st.integers(0, 1000), drifts=st.lists(st.integers(-100_000, 100_000), min_size=3, max_size=3))
+def test_both_cores_say_the_same_to_the_nanosecond(seed: int, drifts: list[int]) -> None:
+    said = []
+    for core in Core:
+        bench, rng = Bench(core, "stacked"), random.Random(seed)
+        bench.drifts_ppb = dict(zip(AHEAD, drifts, strict=True))
+        snapshots = [bench.run(15, queued_ns=rng.randrange(50 * MICRO), both_ways=rng.random() < 0.8) for _ in range(4)]
+        said.append([(taken.clocks, taken.links, taken.paths) for taken in snapshots])
+    assert said[0] == said[1]
+    assert DelaySource.CORRECTED_STAMPS in {state.source for state in said[0][-1][1].values()}
 
 
 def test_synchronised_clocks_are_not_estimated() -> None:

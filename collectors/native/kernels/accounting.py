@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collectors.native.kernels.clocks import corrected_delay
 from collectors.native.kernels.decoding import DECODED, decode_report
 from collectors.native.kernels.flows import count_packet, hash_key, prefetch_flow, prefetch_index, same_key, touch_flow
 from collectors.native.kernels.routes import STAMPS, take_way
@@ -26,7 +27,8 @@ from dataplane.native import (
 )
 
 HOP_LATENCY = 1
-"""The place in `collectors.window.SOURCES`."""
+CORRECTED_STAMPS = 3
+"""Their places in `collectors.window.SOURCES`."""
 GROUP = 32
 """Payloads that are decoded before the first of them is accounted: their flows come into the cache meanwhile."""
 PREFETCHED = 3
@@ -227,6 +229,10 @@ def take_hop(fabric: Fabric, hop: Hop, last: bool, following: u32, arrived_ns: u
         else:
             delay_ns = arrived_ns - hop.arrived_ns
             source = STAMPS
+    if fabric.synchronised == 0 and not last and following != NONE32 and following == link.head_switch:
+        delay_ns = corrected_delay(fabric, number, hop, arrived_ns)
+        if delay_ns != NONE64:
+            source = CORRECTED_STAMPS
     if delay_ns == NONE64 and hop.latency_ns != NONE32:
         delay_ns = as_u64(hop.latency_ns) + link.delay_ns
     time_ns: u64 = hop.arrived_ns if hop.left_ns == NONE64 else hop.left_ns

@@ -1,0 +1,45 @@
+"""Flights over links by stamps of two clocks: the least of each link noted, each corrected where that is known.
+
+`collectors.samples.Sampler` and `collectors.clocks.flights.Flights` are the same in plain Python.
+"""
+
+from __future__ import annotations
+
+from collectors.clocks.values import FARTHEST_NS
+from collectors.native.structures import NONE32, NONE64, Fabric, Hop
+from dataplane.native import as_i64, as_u64, i64, kernel, u32, u64
+
+SECOND = 1_000_000_000
+
+
+@kernel(inline=True)
+def departure(hop: Hop) -> u64:
+    """Return the stamp with which a packet left a hop, NONE64 where it does not tell it."""
+    if hop.left_ns != NONE64:
+        return hop.left_ns
+    if hop.arrived_ns == NONE64 or hop.latency_ns == NONE32:
+        return NONE64
+    return hop.arrived_ns + as_u64(hop.latency_ns)
+
+
+@kernel
+def corrected_delay(fabric: Fabric, link: u32, hop: Hop, arrived_ns: u64) -> u64:
+    """Take note of a packet's flight over a link; return the link's delay, NONE64 where its clocks are not known."""
+    left_ns: u64 = departure(hop)
+    if left_ns == NONE64 or arrived_ns == NONE64:  # noqa: PLR1714 - kernels have no `in`
+        return NONE64
+    cell = fabric.clocks[link]
+    flight_ns: i64 = as_i64(arrived_ns - left_ns)
+    if cell.samples == 0 or flight_ns < cell.flight_ns:
+        cell.flight_ns = flight_ns
+        cell.left_ns = left_ns
+        cell.received_ns = fabric.now_ns
+    cell.samples += 1
+    if cell.is_corrected == 0 or hop.latency_ns == NONE32:
+        return NONE64
+    since_ns: i64 = min(max(as_i64(left_ns - cell.at_ns), -FARTHEST_NS), FARTHEST_NS)
+    flight_ns = flight_ns + cell.offset_ns + cell.drift_ppb * since_ns // SECOND
+    if flight_ns < -cell.uncertainty_ns or flight_ns > as_i64(fabric.longest_ns):
+        fabric.implausible_stamps += 1
+        return NONE64
+    return as_u64(hop.latency_ns) + as_u64(max(flight_ns, 0))

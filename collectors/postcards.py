@@ -34,9 +34,13 @@ class PostcardStitcher:
 
     def take(self, part: list[HopRecord], samples: list[LinkSample], fates: list[Fate]) -> list[HopRecord] | None:
         """Take successive hops of one report; return a whole path, in travelling order, if they complete one."""
-        packet = self._packet_of(part)
         for hop, following in pairwise(part):
             _add(samples, self._sampler.sample(hop, following))
+        if any(hop.node_id not in self._topology.switch_by_id for hop in part):
+            # No path leads over a stranger, and there is no end to the names that one may have.
+            _add(samples, self._sampler.sample(part[-1], None))
+            return None
+        packet = self._packet_of(part, samples)
         packet.hops.update((hop.node_id, hop) for hop in part)
         self._sample_end(part[-1], packet, samples)
         before = self._before(part[0], packet.hops)
@@ -57,14 +61,15 @@ class PostcardStitcher:
         came_by = self._sampler.ingress_link(hop)
         return came_by is not None and came_by.head.node in self._topology.switch
 
-    def _packet_of(self, part: list[HopRecord]) -> PendingPacket:
+    def _packet_of(self, part: list[HopRecord], samples: list[LinkSample]) -> PendingPacket:
         key = (part[0].flow, part[0].packet_id)
         packet = self._pending.get(key)
-        if packet is None or any(hop.node_id in packet.hops for hop in part):
+        if packet is not None and not any(hop.node_id in packet.hops for hop in part):
+            return packet
+        if packet is not None:
             # The same node twice: another packet that looks the same.
-            self._counters[Count.INCOMPLETE_PACKETS] += packet is not None
-            packet = self._pending.start(key, part[0].received_ns)
-        return packet
+            self._end(packet, samples)
+        return self._pending.start(key, part[0].received_ns)
 
     def _sample_end(self, last: HopRecord, packet: PendingPacket, samples: list[LinkSample]) -> None:
         """Sample the last hop of a part, whose next hop may have reported already, may do so later, or never."""
@@ -77,10 +82,14 @@ class PostcardStitcher:
 
     def _give_up(self, samples: list[LinkSample], fates: list[Fate]) -> None:
         for packet in self._pending.overdue():
-            self._counters[Count.INCOMPLETE_PACKETS] += 1
             fates += self._sampler.fates(list(packet.hops.values()))
-            for node_id in packet.waiting:
-                _add(samples, self._sampler.delay(packet.hops[node_id], None))
+            self._end(packet, samples)
+
+    def _end(self, packet: PendingPacket, samples: list[LinkSample]) -> None:
+        """Tell the delays for which no stamp has come, of a packet that is given up."""
+        self._counters[Count.INCOMPLETE_PACKETS] += 1
+        for node_id in packet.waiting:
+            _add(samples, self._sampler.delay(packet.hops[node_id], None))
 
     def _of_flow(self, hop: HopRecord) -> list[HopRecord] | None:
         """Return the flow's path as its nodes said last, if that is one."""
@@ -109,7 +118,7 @@ class PostcardStitcher:
 
     def _is_first(self, hop: HopRecord) -> bool:
         if hop.ingress_port is not None:
-            return not self.starts_midway(hop) and hop.node_id in self._topology.switch_by_id
+            return not self.starts_midway(hop)
         host = self._topology.host_by_address.get(hop.flow.src)
         edge = self._topology.attachment.get(host.name) if host else None
         return edge is not None and self._topology.switch[edge.node].node_id == hop.node_id

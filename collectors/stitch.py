@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from collectors.clocks.values import LinkCorrection
 from collectors.counters import Count, Counters
-from collectors.pending import PendingPackets
+from collectors.pending import PendingPacket, PendingPackets
 from collectors.postcards import PostcardStitcher
 from collectors.samples import Fate, LinkSample, Sampler
 from collectors.settings import StateSettings
@@ -113,9 +113,11 @@ class Stitcher:
     def _take_single(self, record: HopRecord, out: Stitched) -> None:
         key = (record.flow, record.packet_id)
         packet = self._pending.get(key)
-        if packet is None or record.hop_index in packet.hops:
+        if packet is not None and record.hop_index in packet.hops:
             # The same place twice: another packet that looks the same.
-            self._counters[Count.INCOMPLETE_PACKETS] += packet is not None
+            self._end(packet, out)
+            packet = None
+        if packet is None:
             packet = self._pending.start(key, record.received_ns)
         packet.hops[record.hop_index] = record
         before, after = packet.hops.get(record.hop_index - 1), packet.hops.get(record.hop_index + 1)
@@ -140,10 +142,14 @@ class Stitcher:
 
     def _give_up(self, out: Stitched) -> None:
         for packet in self._pending.overdue():
-            self._counters[Count.INCOMPLETE_PACKETS] += 1
             out.fates.extend(self._sampler.fates(list(packet.hops.values())))
-            for index in packet.waiting:
-                _append(out, self._sampler.delay(packet.hops[index], None))
+            self._end(packet, out)
+
+    def _end(self, packet: PendingPacket, out: Stitched) -> None:
+        """Tell the delays for which no stamp has come, of a packet that is given up."""
+        self._counters[Count.INCOMPLETE_PACKETS] += 1
+        for index in packet.waiting:
+            _append(out, self._sampler.delay(packet.hops[index], None))
 
     def _path(self, hops: list[HopRecord], out: Stitched) -> None:
         known = self._topology.switch_by_id

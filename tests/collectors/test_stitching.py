@@ -1,0 +1,186 @@
+"""Stitching on any fabric and any path: order, loss, strangers, long ways, bounds of memory."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from ipaddress import IPv4Address
+from itertools import pairwise
+from typing import NamedTuple
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from collectors.counters import Count, Counters
+from collectors.samples import LinkSample
+from collectors.settings import StateSettings
+from collectors.stitch import SeenPath, Stitcher
+from collectors.values import FlowKey, HopRecord, RecordKind
+from dataplane.fabric.topology import Endpoint, HostNode, Link, SwitchNode, Topology
+
+MICRO = 1_000
+CABLE_NS = 5 * MICRO
+FLOW = FlowKey(IPv4Address("10.0.0.1"), IPv4Address("10.0.0.2"), 17, 1, 2)
+SINGLE = [RecordKind.MX, RecordKind.XD, RecordKind.HOP_BY_HOP]
+
+
+def mesh(size: int) -> Topology:
+    """Return switches s0, s1, ... all linked with each other, sJ at port J + 1; h1 hangs on s0, h2 on the last."""
+    names = [f"s{n}" for n in range(size)]
+    cables = [
+        Link(Endpoint(names[i], j + 1), Endpoint(names[j], i + 1), rate_bps=10**9, delay_ns=CABLE_NS, queue_frames=10)
+        for i in range(size)
+        for j in range(i + 1, size)
+    ]
+    for host, at in (("h1", names[0]), ("h2", names[-1])):
+        ends = Endpoint(host, 0), Endpoint(at, size + 1 if host == "h1" else size + 2)
+        cables.append(Link(*ends, rate_bps=10**9, delay_ns=CABLE_NS, queue_frames=10))
+    hosts = (
+        HostNode("h1", 0x020000000001, IPv4Address("10.0.0.1")),
+        HostNode("h2", 0x020000000002, IPv4Address("10.0.0.2")),
+    )
+    return Topology(
+        "mesh", tuple(SwitchNode(name, 100 + n) for n, name in enumerate(names)), hosts, tuple(cables), None, True
+    )
+
+
+class Bench(NamedTuple):
+    """A stitcher and its counters."""
+
+    stitcher: Stitcher
+    counters: Counters
+
+    def give(self, records: list[HopRecord]) -> tuple[list[LinkSample], list[SeenPath]]:
+        samples: list[LinkSample] = []
+        paths: list[SeenPath] = []
+        for record in records:
+            found = self.stitcher.stitch([record])
+            samples += found.samples
+            paths += found.paths
+        return samples, paths
+
+
+def bench(topology: Topology, chosen: StateSettings | None = None) -> Bench:
+    counters = Counters()
+    return Bench(Stitcher(topology, chosen or StateSettings(), counters), counters)
+
+
+def hops_of(
+    way: list[int], size: int, kind: RecordKind, *, packet_id: int = 7, start_ns: int = 0, received_ns: int = 0
+) -> list[HopRecord]:
+    """Return the records of a packet that takes `way`, 2 us at a switch and 5 us on a cable."""
+    ports = [(size + 1, way[1] + 1)] if len(way) > 1 else [(size + 1, size + 2)]
+    ports += [(before + 1, after + 1) for before, _, after in zip(way, way[1:], way[2:], strict=False)]
+    if len(way) > 1:
+        ports.append((way[-2] + 1, size + 2))
+    records = []
+    for place, (switch, (ingress, egress)) in enumerate(zip(way, ports, strict=True)):
+        arrived_ns = start_ns + place * 7 * MICRO
+        last = place == len(way) - 1
+        records.append(
+            HopRecord(
+                received_ns=received_ns,
+                flow=FLOW,
+                reporter_id=100 + switch,
+                sequence=place,
+                hop_index=place if kind is RecordKind.HOP_BY_HOP else 0,
+                hop_count=len(way) if kind is RecordKind.HOP_BY_HOP and last else None,
+                node_id=100 + switch,
+                ingress_port=ingress,
+                egress_port=egress,
+                hop_latency_ns=2 * MICRO,
+                queue_id=0,
+                queue_occupancy_frames=place,
+                ingress_timestamp_ns=arrived_ns,
+                egress_timestamp_ns=arrived_ns + 2 * MICRO,
+                tx_bytes_per_window=None,
+                packet_id=packet_id,
+                kind=kind,
+            )
+        )
+    return records
+
+
+SIZE = 7
+WAYS = st.lists(st.integers(1, SIZE - 2), unique=True, max_size=SIZE - 2).map(lambda middle: [0, *middle, SIZE - 1])
+
+
+@settings(max_examples=60)
+@given(way=WAYS, kind=st.sampled_from(SINGLE), data=st.data())
+def test_single_hops_in_any_order_are_one_path_and_one_delay_a_link(
+    way: list[int], kind: RecordKind, data: st.DataObject
+) -> None:
+    found = bench(mesh(SIZE))
+    records = data.draw(st.permutations(hops_of(way, SIZE, kind)))
+    samples, paths = found.give(records)
+    assert [path.switches for path in paths] == [tuple(f"s{n}" for n in way)]
+    assert paths[0].delay_ns == 7 * MICRO * len(way)
+    delays = {sample.link: sample.delay_ns for sample in samples if sample.delay_ns is not None}
+    assert delays == dict.fromkeys(paths[0].links[1:], 7 * MICRO)
+    assert sum(sample.delay_ns is not None for sample in samples) == len(way)
+    assert sum(sample.queue_occupancy_frames is not None for sample in samples) == len(way)
+    assert found.counters.total() == 0
+
+
+@settings(max_examples=60)
+@given(way=WAYS, kind=st.sampled_from(SINGLE), data=st.data())
+def test_a_packet_whose_reports_are_lost_in_part_has_no_path_and_every_delay_in_the_end(
+    way: list[int], kind: RecordKind, data: st.DataObject
+) -> None:
+    found = bench(mesh(SIZE), StateSettings(longest_wait_ns=1))
+    records = hops_of(way, SIZE, kind)
+    lost = data.draw(st.sets(st.sampled_from(range(len(way))), min_size=1))
+    samples, paths = found.give([record for place, record in enumerate(records) if place not in lost])
+    other, _ = found.give(hops_of([0, SIZE - 1], SIZE, kind, packet_id=8, received_ns=10, start_ns=10**6))
+    assert paths == []
+    own = [sample for sample in samples + other if (sample.node_time_ns or 0) < 10**6 and sample.delay_ns is not None]
+    assert len(own) == len(way) - len(lost)
+    assert found.counters[Count.INCOMPLETE_PACKETS] == (len(lost) < len(way))
+
+
+@pytest.mark.parametrize("kind", SINGLE)
+def test_a_way_of_sixty_hops_is_a_path_like_any_other(kind: RecordKind) -> None:
+    size = 61
+    _, paths = bench(mesh(size)).give(hops_of(list(range(size)), size, kind))
+    assert len(paths[0].switches) == size
+
+
+def test_packets_that_look_the_same_one_after_the_other_are_all_told() -> None:
+    found = bench(mesh(3))
+    for start_ns in range(0, 10**6, 10**5):
+        _, paths = found.give(hops_of([0, 1, 2], 3, RecordKind.MX, start_ns=start_ns))
+        assert len(paths) == 1
+
+
+def test_a_packet_that_is_replaced_by_its_likeness_still_tells_its_delays() -> None:
+    for kind in SINGLE:
+        found = bench(mesh(3))
+        samples, _ = found.give(hops_of([0, 1, 2], 3, kind)[:1])
+        assert [sample.delay_ns for sample in samples] == [None]
+        samples, _ = found.give(hops_of([0, 1, 2], 3, kind, start_ns=10**6)[:1])
+        assert [sample.delay_ns for sample in samples] == [7 * MICRO, None]
+
+
+def test_strangers_fill_no_memory() -> None:
+    found = bench(mesh(3))
+    hop = hops_of([0, 1, 2], 3, RecordKind.XD)[1]
+    found.give([replace(hop, node_id=node_id) for node_id in range(1000, 1100)])
+    assert found.counters[Count.UNKNOWN_NODE] == 100
+    assert len(found.stitcher._postcards._flows) == len(found.stitcher._postcards._pending) == 0
+
+
+@pytest.mark.parametrize("kind", SINGLE)
+def test_waiting_packets_are_bounded_in_number(kind: RecordKind) -> None:
+    found = bench(mesh(3), StateSettings(max_pending_packets=10, max_flows=5))
+    for number in range(100):
+        found.give(hops_of([0, 1, 2], 3, kind, packet_id=number)[:2])
+    assert found.counters[Count.INCOMPLETE_PACKETS] == 90
+    assert len(found.stitcher._pending) + len(found.stitcher._postcards._pending) == 10
+    for first, second in pairwise(range(20)):
+        flow = FlowKey(FLOW.src, FLOW.dst, 17, first, second)
+        found.give([record_of(flow, kind)])
+    assert len(found.stitcher._postcards._flows) <= 5
+
+
+def record_of(flow: FlowKey, kind: RecordKind) -> HopRecord:
+    return HopRecord(0, flow, 100, 0, 0, None, 100, 4, 2, 1, 0, 0, 0, 0, None, 1, kind)

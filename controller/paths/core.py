@@ -7,16 +7,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from collectors.values import FlowKey, Snapshot
+from controller.base_paths import next_hops
 from controller.errors import ControllerError, PathError
-from controller.intents import FlowSpec, Route, RouteSet
+from controller.intents import FlowSpec, Route, RouteSet, WeightedRoute
+from controller.paths.backups import Backups, dead_links, links_of, with_dead
 from controller.paths.codec import Assigned, Explanation
 from controller.paths.decide import Assignment, Decision
 from controller.paths.decider import Decider
+from controller.paths.engineering.engineer import EngineeringSettings, TrafficEngineer, demands_of
 from controller.paths.graph import Network, Path
 from controller.paths.settings import DecideSettings, ManagedFlow
 from controller.paths.store import PathStore
 from controller.tables.flow_paths import check
-from dataplane.fabric.topology import Topology
+from controller.tables.weighted_routes import spreads_of
+from dataplane.fabric.topology import LinkKey, Topology
 
 RECENT_DECISIONS = 1000
 """Decisions that are kept in memory; the store keeps more."""
@@ -34,6 +38,7 @@ class PathServerCore:
         *,
         flows: tuple[ManagedFlow, ...] = (),
         store: PathStore | None = None,
+        engineering: EngineeringSettings | None = None,
         max_flows: int = 4096,
         forget_after_ns: int = 60_000_000_000,
     ) -> None:
@@ -50,9 +55,12 @@ class PathServerCore:
         self._assigned: dict[FlowSpec, Assigned] = {}
         self._moved_ns: dict[FlowSpec, int] = {}
         self._snapshot: Snapshot | None = None
+        self._down: set[LinkKey] = set()
+        self._backups = Backups(self.network.table)
         self._check_flows()
         version = self._restore()
-        self.routes = RouteSet(version, self._routes())
+        self.engineer = None if engineering is None else TrafficEngineer(topology, engineering, self._weighted())
+        self.routes = self._route_set(version)
 
     @property
     def flows(self) -> int:
@@ -61,21 +69,68 @@ class PathServerCore:
 
     def step(self, snapshot: Snapshot, now_ns: int) -> RouteSet | None:
         """Decide one round; return the new set of routes, None where it stays as it is."""
+        snapshot = with_dead(snapshot, self._down, self.network.topology)
         self._snapshot = snapshot
         self._discover(snapshot, now_ns)
         forgotten = self._forget(now_ns)
+        if self.engineer is not None:
+            demands = demands_of(snapshot, self.network.topology)
+            engineered = self.engineer.step(demands, dead_links(snapshot, self.settings), now_ns)
+            return self._publish([]) if engineered is not None or forgotten else None
+        decisions = self._evacuate(snapshot, now_ns)
         self._decider.observe(snapshot)
-        self._decider.place(self.current(snapshot, now_ns))
-        decisions = self._decider.step(now_ns)
+        current = self.current(snapshot, now_ns)
+        self._decider.place(current)
+        more = self._decider.step(now_ns)
+        for decision in more:
+            self._apply(decision)
+        self._backups.prepare({assignment.path for assignment in current.values()})
+        if not decisions and not more and not forgotten:
+            return None
+        return self._publish([*decisions, *more])
+
+    def link_changed(self, link: LinkKey, now_ns: int, *, up: bool) -> RouteSet | None:
+        """Note that a link went down or came back; return the routes that lead around it, None if none change.
+
+        Raise PathError for a link that is not one between switches. What goes down is down until it is said to be up.
+        """
+        if link not in self.network.table.link_number:
+            raise PathError(f"topology {self.network.topology.name} has no link {link} between switches")
+        if up:
+            self._down.discard(link)
+            return None
+        self._down.add(link)
+        return None if self._snapshot is None else self.step(self._snapshot, now_ns)
+
+    def _evacuate(self, snapshot: Snapshot, now_ns: int) -> list[Decision]:
+        """Move all flows off dead links, to their backups where those are alive."""
+        dead = dead_links(snapshot, self.settings)
+        if not dead:
+            return []
+        decisions = []
+        for flow, assignment in self.current(snapshot, now_ns).items():
+            lost = next((key for key in links_of(assignment.path) if key in dead), None)
+            found = None if lost is None else self._backups.around(assignment.path, dead)
+            if found is not None:
+                path, kind = found
+                names = "-".join(assignment.path), "-".join(path)
+                reason = f"link {lost} of {names[0]} is dead; {names[1]} is {kind}"
+                decisions.append(Decision(now_ns, flow, assignment.path, path, (), reason))
         for decision in decisions:
             self._apply(decision)
-        if not decisions and not forgotten:
-            return None
+        return decisions
+
+    def _publish(self, decisions: list[Decision]) -> RouteSet:
+        """Take decisions that were applied into a new set of routes, and remember both."""
         self.counters["moves"] += len(decisions)
         self.decisions.extend(decisions)
-        self.routes = RouteSet(self.routes.version + 1, self._routes())
+        self.routes = self._route_set(self.routes.version + 1)
         self._save(decisions)
         return self.routes
+
+    def _route_set(self, version: int) -> RouteSet:
+        weighted = () if self.engineer is None else self.engineer.weighted
+        return RouteSet(version, self._routes(), weighted)
 
     def current(self, snapshot: Snapshot, now_ns: int) -> dict[FlowSpec, Assignment]:
         """Return every flow looked after with the path that it is on, as far as anybody can know."""
@@ -113,7 +168,7 @@ class PathServerCore:
         if self._store is None:
             return
         try:
-            self._store.save(self.routes.version, self._assigned, decisions)
+            self._store.save(self.routes.version, self._assigned, decisions, self.routes.weighted)
         except PathError as error:
             self.counters["saves_failed"] += 1
             self.last_problem = str(error)
@@ -138,6 +193,17 @@ class PathServerCore:
         self.decisions.extend(reversed(self._store.decisions(limit=RECENT_DECISIONS)))
         # What is served may differ from what was saved, and a version never stands for two sets.
         return version + (len(self._assigned) != len(assigned))
+
+    def _weighted(self) -> tuple[WeightedRoute, ...]:
+        """Return the saved weighted routes, none where the topology no longer has all of them."""
+        saved = () if self._store is None else self._store.load_weighted()
+        topology = self.network.topology
+        try:
+            spreads_of(topology, next_hops(topology), saved)
+        except ControllerError:
+            self.counters["saved_routes_dropped"] += len(saved)
+            return ()
+        return saved
 
     def _is_ours(self, flow: FlowSpec, path: Path) -> bool:
         """Whether a saved path still is one, of a flow that the settings still have looked after."""
@@ -209,14 +275,17 @@ class PathServerCore:
             yield FlowSpec(pair.src_host, pair.dst_host, key.protocol, key.src_port, key.dst_port)
 
     def _path(self, flow: FlowSpec, measured: Mapping[FlowSpec, Path]) -> Path | None:
-        """Return the assigned path, else the only base path, else the one it was seen on, else the first base path."""
+        """Return the assigned path, else the only base path, else the one it was seen on, else the first base path.
+
+        Where traffic is engineered no base path is the only one.
+        """
         if flow in self._assigned:
             return self._assigned[flow].path
         src, dst = self.network.ends(flow.src_host, flow.dst_host)
         base = self.network.base(src, dst)
-        if base is None or base[1]:
-            return None if base is None else base[0]
         seen = measured.get(flow)
+        if base is None or (base[1] and (self.engineer is None or seen is None)):
+            return None if base is None else base[0]
         return seen if seen is not None and self._is_path(seen, src, dst) else base[0]
 
     def _is_path(self, path: Path, src: str, dst: str) -> bool:

@@ -37,6 +37,7 @@ CREATE INDEX IF NOT EXISTS decisions_by_flow ON decisions (flow, id);
 CREATE TABLE IF NOT EXISTS routes (
     flow BLOB PRIMARY KEY, switches BLOB NOT NULL, since_ns INTEGER NOT NULL
 ) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS weighted (only INTEGER PRIMARY KEY CHECK (only = 0), routes BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS versions (only INTEGER PRIMARY KEY CHECK (only = 0), version INTEGER NOT NULL);
 """
 

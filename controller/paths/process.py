@@ -62,6 +62,7 @@ async def serve(
             settings.decide,
             flows=settings.flows,
             store=store,
+            engineering=settings.engineering,
             max_flows=settings.max_flows,
             forget_after_ns=settings.forget_after_ns,
         )

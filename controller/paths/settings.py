@@ -8,6 +8,7 @@ from typing import Annotated
 import msgspec
 
 from controller.intents import FlowSpec
+from controller.paths.engineering.engineer import EngineeringSettings
 from dataplane.config import Strict
 
 Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
@@ -116,5 +117,7 @@ class PathServerSettings(Strict, frozen=True):
     """The flows to look after; left out, every pair of hosts that telemetry shows."""
     decide: DecideSettings = DecideSettings()
     """How paths are chosen."""
+    engineering: EngineeringSettings | None = None
+    """Given, traffic is engineered: all demands at once by weighted routes, and `decide` only says what is dead."""
     records: RecordSettings = RecordSettings()
     """What is kept."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from controller.intents import FlowSpec
+from controller.intents import FlowSpec, WeightedRoute
 from controller.paths.codec import Assigned, freeze, thaw
 from controller.paths.database import Database
 from controller.paths.decide import Decision
@@ -24,9 +24,21 @@ class PathStore:
         assigned = {thaw(flow, FlowSpec): Assigned(thaw(path, Path), int(str(since))) for flow, path, since in rows}
         return (int(str(versions[0][0])) if versions else 0), assigned
 
-    def save(self, version: int, assigned: Mapping[FlowSpec, Assigned], decisions: Sequence[Decision]) -> None:
-        """Replace the saved paths and add decisions, all or nothing; the oldest decisions go."""
+    def load_weighted(self) -> tuple[WeightedRoute, ...]:
+        """Return the weighted routes that were saved last."""
+        rows = self._database.query("SELECT routes FROM weighted")
+        return thaw(rows[0][0], tuple[WeightedRoute, ...]) if rows else ()
+
+    def save(
+        self,
+        version: int,
+        assigned: Mapping[FlowSpec, Assigned],
+        decisions: Sequence[Decision],
+        weighted: Sequence[WeightedRoute] = (),
+    ) -> None:
+        """Replace the saved paths and weights and add decisions, all or nothing; the oldest decisions go."""
         with self._database.transaction() as connection:
+            connection.execute("INSERT OR REPLACE INTO weighted VALUES (0, ?)", (freeze(weighted),))
             connection.execute("INSERT OR REPLACE INTO versions VALUES (0, ?)", (version,))
             connection.execute("DELETE FROM routes")
             connection.executemany(

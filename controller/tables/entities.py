@@ -119,7 +119,8 @@ def content_of(entity: Entity) -> Hashable:
         case P4ActionProfileMember():
             return _action_content(entity.action)
         case P4ActionProfileGroup():
-            return frozenset((member.member_id, member.weight) for member in entity.members or ())
+            # What a member watches is left out: bmv2 takes it and does not tell it again.
+            return frozenset((member.member_id, _weight(member.weight)) for member in entity.members or ())
         case P4CloneSessionEntry():
             return (_replicas(entity), entity.class_of_service, entity.packet_length_bytes)
         case P4MulticastGroupEntry():
@@ -193,6 +194,10 @@ def _replica(replica: P4Replica | int | tuple[int, int]) -> tuple[int, int]:
             return replica.port, replica.instance
         case (port, instance):
             return port, instance
+
+
+def _weight(weight: int | tuple[int, int]) -> int:
+    return weight if isinstance(weight, int) else weight[0]
 
 
 def _show(value: MatchValue) -> str:

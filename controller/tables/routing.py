@@ -97,7 +97,8 @@ def route_entities(
         groups = group_ids(routes.values())
         yield from _members(topology, family, switch, routes.values())
         for spread, group in groups.items():
-            members = [P4Member(port, weight=weight) for port, weight in spread]
+            # Each member watches its port: a switch whose port goes down chooses among the others at once.
+            members = [P4Member(port, weight=(weight, port)) for port, weight in spread]
             # The size is fixed when a group is made (section 9.2.2), so it leaves room for every later change.
             yield P4ActionProfileGroup(family.selector, group_id=group, max_size=MAX_GROUP_SIZE, members=members)
         for address, spread in routes.items():

@@ -58,6 +58,7 @@ class VirtualFabric:
         self.hops: HopRecorder | None = HopRecorder() if record_hops else None
         self.events = EventQueue(self.clock)
         self.cables: dict[LinkKey, Cable] = {}
+        self._port_listeners: list[Callable[[LinkKey, bool], None]] = []
         self._hosts: dict[str, VirtualHost] = {}
         self._switches: dict[str, _Running] = {}
         for node in topology.switches:
@@ -117,14 +118,31 @@ class VirtualFabric:
         self.host(host).run(sender)
         return sender
 
-    def set_link(self, a: str, b: str, *, up: bool) -> None:
-        """Break or mend a cable, both ways; what is on it when it breaks is lost and counted."""
+    def set_link(self, a: str, b: str, *, up: bool, notice_after_ns: int | None = None) -> None:
+        """Break or mend a cable, both ways; what is on it when it breaks is lost and counted.
+
+        With `notice_after_ns` the switches at its ends see the state of their ports change after that time, and so
+        do those who asked for it; without, nobody is told.
+        """
         for key in (LinkKey(a, b), LinkKey(b, a)):
             if key not in self.cables:
                 raise FabricError(f"{self.topology.name}: there is no cable between {a!r} and {b!r}")
             self.cables[key].set_up(up)
+            if notice_after_ns is not None:
+                self.call_after(notice_after_ns, partial(self._notice, self.cables[key], up))
+
+    def on_port_status(self, listener: Callable[[LinkKey, bool], None]) -> None:
+        """Call `listener(link, up)` when the switch that sends onto a link sees its port go down or come back."""
+        self._port_listeners.append(listener)
 
     # inside
+
+    def _notice(self, cable: Cable, up: bool) -> None:
+        tail = cable.link.tail
+        if cable.up is up and tail.node in self._switches:
+            self._switches[tail.node].switch.set_port_status(tail.port, up)
+            for listener in self._port_listeners:
+                listener(cable.link.key, up)
 
     def _running(self, name: str) -> _Running:
         if name not in self._switches:

@@ -1,0 +1,111 @@
+"""Away from dead links at once: backup paths that are worked out before anything breaks.
+
+The decider weighs and confirms; a dead link leaves no time for that. For every path in use the path that shares fewest
+cables with it is kept ready. All flows of a link that dies move in the same round, each to its backup where that is
+alive, else to the shortest path that is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import replace
+from itertools import pairwise
+
+from collectors.values import DelaySource, LinkState, Snapshot
+from controller.paths.algorithms.costs import FORBIDDEN
+from controller.paths.algorithms.disjoint import disjoint_backup
+from controller.paths.algorithms.link_table import LinkTable
+from controller.paths.algorithms.search import PathSearch
+from controller.paths.graph import Path
+from controller.paths.settings import DecideSettings
+from dataplane.fabric.topology import LinkKey, Topology
+
+MAX_KEPT = 65_536
+"""Backups that are kept; beyond that the oldest go."""
+
+
+class Backups:
+    """The disjoint backup of every path in use, by configured delay."""
+
+    def __init__(self, table: LinkTable) -> None:
+        self._table, self._search = table, PathSearch(table)
+        self._costs = table.configured_costs()
+        self._kept: dict[Path, Path | None] = {}
+
+    def prepare(self, paths: Iterable[Path]) -> None:
+        """Work out the backups of paths that have none yet."""
+        for path in paths:
+            if path not in self._kept:
+                while len(self._kept) >= MAX_KEPT:
+                    del self._kept[next(iter(self._kept))]
+                self._kept[path] = self._backup(path)
+
+    def backup(self, path: Path) -> Path | None:
+        """Return a path's backup, None where there is no other path; `prepare` makes it quick."""
+        self.prepare((path,))
+        return self._kept[path]
+
+    def around(self, path: Path, dead: Set[LinkKey]) -> tuple[Path, str] | None:
+        """Return where a flow goes from a path with dead links, and which kind of path that is; None: nowhere."""
+        backup = self.backup(path)
+        if backup is not None and not dead & set(links_of(backup)):
+            return backup, "its backup"
+        costs = self._costs.copy()
+        costs[[self._table.link_number[key] for key in dead if key in self._table.link_number]] = FORBIDDEN
+        number = self._table.switch_number
+        found = self._search.path(costs, number[path[0]], number[path[-1]])
+        return None if found is None else (self._named(path[0], found.rows), "the shortest path that is alive")
+
+    def _backup(self, path: Path) -> Path | None:
+        table = self._table
+        src, dst = table.switch_number[path[0]], table.switch_number[path[-1]]
+        found = disjoint_backup(self._search, self._costs, src, dst, table.rows(path))
+        return None if found is None else self._named(path[0], found.rows)
+
+    def _named(self, src: str, rows: tuple[int, ...]) -> Path:
+        return self._table.path(self._table.switch_number[src], rows)
+
+
+def links_of(path: Path) -> tuple[LinkKey, ...]:
+    """Return the directed links between a path's switches."""
+    return tuple(LinkKey(*pair) for pair in pairwise(path))
+
+
+def dead_links(snapshot: Snapshot, settings: DecideSettings) -> frozenset[LinkKey]:
+    """Return the links that telemetry shows dead: fresh and with the loss for it, or silent for too long."""
+    return frozenset(key for key, state in snapshot.links.items() if _is_dead(state, settings))
+
+
+def with_dead(snapshot: Snapshot, down: Set[LinkKey], topology: Topology) -> Snapshot:
+    """Return a snapshot in which links that are known to be down lose everything, whatever telemetry says."""
+    if not down:
+        return snapshot
+    links: Mapping[LinkKey, LinkState] = snapshot.links
+    lost = {key: replace(links.get(key) or _nominal(key, topology), loss=1.0, age_ns=0) for key in down}
+    return replace(snapshot, links={**links, **lost})
+
+
+def _nominal(key: LinkKey, topology: Topology) -> LinkState:
+    link = topology.directed_links[key]
+    return LinkState(
+        link=key,
+        rate_bps=link.rate_bps,
+        delay_mean_ns=link.delay_ns,
+        delay_p50_ns=link.delay_ns,
+        delay_p99_ns=link.delay_ns,
+        queue_occupancy_frames=0.0,
+        utilisation=0.0,
+        available_bps=link.rate_bps,
+        loss=None,
+        age_ns=None,
+        samples=0,
+        source=DelaySource.NOMINAL,
+    )
+
+
+def _is_dead(state: LinkState, settings: DecideSettings) -> bool:
+    if state.age_ns is None:
+        return False
+    if settings.dead_after_ns is not None and state.age_ns > settings.dead_after_ns:
+        return True
+    return state.age_ns <= settings.stale_after_ns and state.loss is not None and state.loss >= settings.dead_loss

@@ -1,0 +1,187 @@
+"""Traffic engineering round by round: measured demands in, weighted routes out, changed no more than need be."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+import msgspec
+import numpy as np
+
+from collectors.values import Snapshot
+from controller.base_paths import next_hops
+from controller.intents import WeightedRoute
+from controller.paths.engineering.program import solve
+from controller.paths.engineering.splits import by_flows, ecmp
+from controller.paths.engineering.values import Demands, FloatArray, IntArray, Splits, SwitchGraph
+from controller.paths.engineering.weights import quantise, rounded
+from dataplane.config import Strict
+from dataplane.fabric.topology import LinkKey, Topology
+
+Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
+Positive = Annotated[int, msgspec.Meta(ge=1)]
+
+_HOT = 0.9
+"""A link is hot with this share of the busiest one's utilisation."""
+
+
+class EngineeringSettings(Strict, frozen=True):
+    """How often traffic is engineered, and what keeps the routes calm."""
+
+    interval_ns: Positive = 10_000_000_000
+    """Time between two rounds; a link that dies or returns starts one at once."""
+    min_gain: Share = 0.05
+    """Weights change only if that takes this share off the utilisation of the busiest link."""
+    enough: Share = 0.3
+    """Utilisation is not pressed below this at the cost of delay."""
+    max_destinations: Positive = 8
+    """Destinations whose routes may change in one round, those first that load the busiest links most."""
+    smoothing: Share = 0.5
+    """The part of the last round's demands in this round's: 0 takes the newest measurement alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineeringRound:
+    """What one round did: utilisation of the busiest link before and (as predicted) after, and why."""
+
+    time_ns: int
+    max_utilisation_before: float
+    max_utilisation_after: float
+    destinations: tuple[str, ...]
+    reason: str
+
+
+class TrafficEngineer:
+    """Keeps weighted routes that suit the measured demands; `weighted` are those in force."""
+
+    def __init__(
+        self, topology: Topology, settings: EngineeringSettings, weighted: Sequence[WeightedRoute] = ()
+    ) -> None:
+        self.topology, self.settings = topology, settings
+        self.weighted = tuple(weighted)
+        self.rounds: deque[EngineeringRound] = deque(maxlen=1000)
+        self._base = {
+            (name, destination): tuple(sorted(link.head.node for link in links))
+            for destination, ways in next_hops(topology).items()
+            for name, links in ways.items()
+        }
+        self._demands: dict[tuple[str, str], float] = {}
+        self._last_ns: int | None = None
+        self._dead: frozenset[LinkKey] = frozenset()
+
+    def step(self, demands: Demands, dead: frozenset[LinkKey], now_ns: int) -> EngineeringRound | None:
+        """Take the newest demands; return what changed in `weighted`, None if nothing did.
+
+        A round is due after each interval, and at once where the dead links are other ones than before.
+        """
+        broken = dead != self._dead
+        if not broken and self._last_ns is not None and now_ns - self._last_ns < self.settings.interval_ns:
+            return None
+        self._last_ns, self._dead = now_ns, dead
+        self._smooth(demands)
+        graph = SwitchGraph.of(self.topology, dead)
+        usual = ecmp(graph, graph.delay_ns)
+        demand = _with_ways(usual, graph.demand_matrix(self._demands))
+        # Where links died or returned all routes are made anew; else the present ones are the start.
+        present = usual if broken else self._present(graph, usual)
+        found = self._improve(graph, present, demand)
+        before, after = (_busiest(splits, demand) for splits in (present, found))
+        if before - after < self.settings.min_gain * before:
+            found, after = present, before
+        weighted = tuple(self._routes(found))
+        if weighted == self.weighted:
+            return None
+        changed = tuple(sorted({route.destination for route in set(weighted) ^ set(self.weighted)}))
+        self.weighted = weighted
+        reason = _reason(dead, broken=broken, before=before, after=after)
+        done = EngineeringRound(now_ns, before, after, changed, reason)
+        self.rounds.append(done)
+        return done
+
+    def _smooth(self, demands: Demands) -> None:
+        kept = self.settings.smoothing if self._demands else 0.0
+        pairs = self._demands.keys() | demands.keys()
+        mixed = {pair: kept * self._demands.get(pair, 0.0) + (1 - kept) * demands.get(pair, 0.0) for pair in pairs}
+        self._demands = {pair: rate_bps for pair, rate_bps in mixed.items() if rate_bps >= 1.0}
+
+    def _improve(self, graph: SwitchGraph, present: Splits, demand: FloatArray) -> Splits:
+        """Return better splits for the destinations that load the busiest links most, the others as they are."""
+        loads = {int(place): present.loads_towards(int(place), demand[:, place]) for place in _wanted(demand)}
+        if not loads:
+            return present
+        total = np.sum(list(loads.values()), axis=0)
+        utilisation = total / graph.rate_bps
+        hot = utilisation >= _HOT * utilisation.max()
+        ranked = sorted(loads, key=lambda place: (-float(loads[place][hot].sum()), place))
+        chosen = ranked[: self.settings.max_destinations]
+        fixed = total - np.sum([loads[place] for place in chosen], axis=0)
+        found = solve(graph, demand, chosen, fixed_bps=np.maximum(fixed, 0.0), enough=self.settings.enough)
+        return rounded(by_flows(graph, found.flows_bps, found.destinations, present))
+
+    def _present(self, graph: SwitchGraph, usual: Splits) -> Splits:
+        """Return the splits in force: weighted routes, else base routes."""
+        shares = usual.shares.copy()
+        number = {key: place for place, key in enumerate(graph.links)}
+        for route in self.weighted:
+            destination, switch = graph.number[route.destination], graph.number[route.switch]
+            total = sum(weight for _, weight in route.next_hops)
+            shares[destination, graph.leaving[switch]] = 0.0
+            for peer, weight in route.next_hops:
+                shares[destination, number[LinkKey(route.switch, peer)]] = weight / total
+        return Splits(graph, shares)
+
+    def _routes(self, splits: Splits) -> Iterator[WeightedRoute]:
+        """Yield the routes that differ from the base routes, by switch and destination."""
+        graph = splits.graph
+        for switch, leaving in enumerate(graph.leaving):
+            for destination in range(len(graph.switches)):
+                shares = splits.shares[destination, leaving]
+                if not shares.any():
+                    continue
+                weights = quantise(shares.tolist())
+                used = [(graph.links[link].dst, w) for link, w in zip(leaving, weights, strict=True) if w]
+                pair = graph.switches[switch], graph.switches[destination]
+                even = len({weight for _, weight in used}) == 1
+                if not (even and tuple(sorted(peer for peer, _ in used)) == self._base.get(pair)):
+                    yield WeightedRoute(*pair, tuple(sorted(used)))
+
+
+def demands_of(snapshot: Snapshot, topology: Topology) -> dict[tuple[str, str], float]:
+    """Return what telemetry shows that hosts send each other, in bit/s by (source, destination) switch.
+
+    A flow whose rate is not known yet counts for nothing.
+    """
+    hosts = topology.host_by_address
+    found: dict[tuple[str, str], float] = {}
+    for key, state in snapshot.paths.items():
+        src, dst = hosts.get(key.src), hosts.get(key.dst)
+        if src is not None and dst is not None and state.rate_bps:
+            pair = topology.attachment[src.name].node, topology.attachment[dst.name].node
+            found[pair] = found.get(pair, 0.0) + state.rate_bps
+    return found
+
+
+def _wanted(demand: FloatArray) -> IntArray:
+    return np.flatnonzero(demand.sum(axis=0))
+
+
+def _with_ways(usual: Splits, demand: FloatArray) -> FloatArray:
+    """Return the demands that have a way: those cut off by dead links cannot be helped."""
+    graph, found = usual.graph, demand.copy()
+    for switch, leaving in enumerate(graph.leaving):
+        found[switch, ~usual.shares[:, leaving].any(axis=1)] = 0.0
+    return found
+
+
+def _busiest(splits: Splits, demand: FloatArray) -> float:
+    return float((splits.loads_bps(demand) / splits.graph.rate_bps).max(initial=0.0))
+
+
+def _reason(dead: frozenset[LinkKey], *, broken: bool, before: float, after: float) -> str:
+    gain = f"the busiest link goes from {before:.1%} to {after:.1%}"
+    if not broken:
+        return gain
+    names = ", ".join(sorted(map(str, dead)))
+    return f"dead: {names}; {gain}" if dead else f"all links are back; {gain}"

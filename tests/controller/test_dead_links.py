@@ -1,0 +1,146 @@
+"""A link dies in virtual time: what is lost until the switch, or the path server, has gone around it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from collectors.collector import Collector
+from controller.errors import PathError
+from controller.intents import FlowSpec, Route
+from controller.paths.backups import Backups
+from controller.paths.core import PathServerCore
+from controller.paths.engineering.engineer import EngineeringSettings
+from controller.paths.settings import DecideSettings, ManagedFlow
+from controller.virtual import VirtualController, WriteDelays
+from dataplane.fabric.hosts import Receiver, flow_between
+from dataplane.fabric.topology import LinkKey, Topology
+from dataplane.fabric.virtual.fabric import VirtualFabric
+from dataplane.wire.packet import decode_udp_frame
+
+MakeTopology = Callable[..., Topology]
+
+MS = 1_000_000
+S = 1000 * MS
+NOTICE_NS = 2 * MS
+WRITE_NS = 3 * MS
+GAP_NS = MS
+"""A packet a millisecond."""
+IN_FLIGHT_NS = 3 * MS
+"""What was on its way to the broken cable."""
+
+
+class Circle:
+    """A fabric under a controller and a path server that hears of dead ports; ha sends to hd."""
+
+    def __init__(self, topology: Topology, engineering: EngineeringSettings | None = None) -> None:
+        self.fabric = VirtualFabric(topology)
+        self.collector = Collector(topology, self.fabric.clock)
+        self.paths = PathServerCore(
+            topology, DecideSettings(), flows=(ManagedFlow(src="ha", dst="hd"),), engineering=engineering
+        )
+        self.receiver = Receiver()
+        self.controller = VirtualController.over(self.fabric, delays=WriteDelays(write_delay_ns=WRITE_NS))
+        self.controller.start()
+        self.fabric.host("hc").on_frame(self._report)
+        self.fabric.host("hd").on_frame(self.receiver.receive)
+        flow = flow_between(topology, 1, "ha", "hd", 8 * 500 * 1000, frame_bytes=500)
+        self.fabric.start_flow("ha", flow)
+
+    def listen(self) -> None:
+        """Let the path server hear of ports at once."""
+        self.fabric.on_port_status(self._port_changed)
+
+    def run(self, end_ns: int) -> None:
+        """Run to a time, deciding every 100 ms."""
+        while self.fabric.now_ns < end_ns:
+            self.fabric.run_until(min(end_ns, self.fabric.now_ns + 100 * MS))
+            routes = self.paths.step(self.collector.snapshot(), self.fabric.now_ns)
+            if routes is not None:
+                self.controller.submit(routes)
+
+    def lost(self, start_ns: int, end_ns: int) -> int:
+        """Return how many packets are missing among those sent in a span."""
+        return self.receiver.measure(1, start_ns, end_ns).lost
+
+    def _port_changed(self, link: LinkKey, up: bool) -> None:
+        routes = self.paths.link_changed(link, self.fabric.now_ns, up=up)
+        if routes is not None:
+            self.controller.submit(routes)
+
+    def _report(self, frame: bytes, _now_ns: int) -> None:
+        datagram = decode_udp_frame(frame)
+        if datagram is not None and datagram.dst_port == self.collector.report_udp_port:
+            self.collector.receive(datagram.payload)
+
+
+@pytest.fixture
+def unequal(diamond_of: MakeTopology) -> Topology:
+    """Return a diamond with one shortest way from a to d: by b."""
+    return diamond_of((MS, 2 * MS, MS, 2 * MS, 20 * MS))
+
+
+def test_a_switch_leaves_a_dead_port_of_a_group_as_soon_as_it_sees_it(diamond_of: MakeTopology) -> None:
+    circle = Circle(diamond_of((MS, MS, MS, MS, 20 * MS)))
+    circle.run(300 * MS)
+    seen = circle.paths.current(circle.collector.snapshot(), 0)[FlowSpec("ha", "hd")].path
+    circle.fabric.set_link("a", seen[1], up=False, notice_after_ns=NOTICE_NS)
+    circle.fabric.run_until(900 * MS)
+    assert 0 < circle.lost(0, 800 * MS) <= (NOTICE_NS + IN_FLIGHT_NS) // GAP_NS
+
+
+def test_a_dead_link_is_left_for_the_backup_at_once(unequal: Topology) -> None:
+    """Lost is what was sent from the break until the switch saw it and one write at the source took effect."""
+    circle = Circle(unequal)
+    circle.listen()
+    circle.run(300 * MS)
+    assert not circle.paths.routes.routes
+    circle.fabric.set_link("a", "b", up=False, notice_after_ns=NOTICE_NS)
+    circle.run(800 * MS)
+    assert circle.paths.routes.routes == (Route(FlowSpec("ha", "hd"), ("a", "c", "d")),)
+    steps = 3  # d, c, a: made from the end to the source
+    assert 0 < circle.lost(0, 700 * MS) <= (NOTICE_NS + steps * WRITE_NS + IN_FLIGHT_NS) // GAP_NS
+    assert [decision.reason for decision in circle.paths.decisions] == [
+        "link a->b of a-b-d is dead; a-c-d is its backup"
+    ]
+    circle.fabric.set_link("a", "b", up=True, notice_after_ns=NOTICE_NS)
+    circle.run(6 * S)
+    assert circle.paths.routes.version == 2  # what was moved has moved back
+    assert circle.lost(700 * MS, 5900 * MS) == 0
+
+
+def test_a_silent_link_is_left_in_the_next_round(unequal: Topology) -> None:
+    circle = Circle(unequal)
+    circle.paths.settings = DecideSettings(dead_after_ns=150 * MS)
+    circle.run(300 * MS)
+    circle.fabric.set_link("b", "d", up=False)
+    circle.run(900 * MS)
+    assert circle.paths.routes.routes == (Route(FlowSpec("ha", "hd"), ("a", "c", "d")),)
+    assert circle.lost(600 * MS, 800 * MS) == 0
+
+
+def test_engineered_routes_leave_a_dead_link_at_once(unequal: Topology) -> None:
+    circle = Circle(unequal, EngineeringSettings(enough=0.9))
+    circle.listen()
+    circle.run(300 * MS)
+    circle.fabric.set_link("a", "b", up=False, notice_after_ns=NOTICE_NS)
+    circle.run(800 * MS)
+    assert ("a", "d", (("c", 1),)) in {(r.switch, r.destination, r.next_hops) for r in circle.paths.routes.weighted}
+    assert circle.lost(400 * MS, 700 * MS) == 0
+    circle.fabric.set_link("a", "b", up=True, notice_after_ns=NOTICE_NS)
+    circle.run(1200 * MS)
+    assert circle.paths.routes.weighted == ()
+
+
+def test_a_backup_that_is_dead_too_gives_way_to_what_is_alive(unequal: Topology) -> None:
+    backups = Backups(PathServerCore(unequal, DecideSettings()).network.table)
+    assert backups.backup(("a", "b", "d")) == ("a", "c", "d")
+    dead = {LinkKey("a", "b"), LinkKey("c", "d")}
+    assert backups.around(("a", "b", "d"), dead) == (("a", "c", "b", "d"), "the shortest path that is alive")
+    assert backups.around(("a", "b", "d"), dead | {LinkKey("a", "c")}) is None
+
+
+def test_a_link_to_a_host_is_not_the_path_servers(unequal: Topology) -> None:
+    with pytest.raises(PathError, match="has no link ha->a between switches"):
+        PathServerCore(unequal, DecideSettings()).link_changed(LinkKey("ha", "a"), 0, up=False)

@@ -68,10 +68,10 @@ class Decider:
     First `observe` a snapshot and `place` the flows, in either order, then ask. It is used by one thread at a time.
     """
 
-    def __init__(self, network: Network, settings: DecideSettings, *, threads: int = 1) -> None:
+    def __init__(self, network: Network, settings: DecideSettings) -> None:
         self.network, self.settings = network, settings
         self.beliefs = Beliefs(network.table, settings)
-        self.trees = DestinationTrees(self.beliefs.table, self.beliefs.table.costs(), threads=threads)
+        self.trees = DestinationTrees(self.beliefs.table, self.beliefs.table.costs(), threads=settings.threads)
         self.flows = FlowTable.of(network, {})
         self._weighing = Weighing(network.table)
         self._flags: npt.NDArray[np.uint8] = np.zeros(0, np.uint8)
@@ -161,10 +161,6 @@ class Decider:
             return verdict
         why = "the network settles after a move" if settling else "held down since it last moved"
         return replace(verdict, best=verdict.present, gain=0.0, reason=f"{why}, although {verdict.reason}")
-
-    def close(self) -> None:
-        """Let the threads go."""
-        self.trees.close()
 
     def _take(self, changed: Ids) -> None:
         """Repair the trees after links have changed and look again at the flows that this can concern."""

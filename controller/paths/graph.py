@@ -83,6 +83,7 @@ class Network:
         self.base_trees = DestinationTrees(self.table, self.table.configured_costs())
         self.rows = lru_cache(maxsize=_REMEMBERED)(self._rows)
         self.candidates = lru_cache(maxsize=_REMEMBERED)(self._candidates)
+        self.base = lru_cache(maxsize=_REMEMBERED)(self._base)
 
     def ends(self, src_host: str, dst_host: str) -> tuple[str, str]:
         """Return the switches that two hosts hang on."""
@@ -96,7 +97,7 @@ class Network:
             return False
         return True
 
-    def base(self, src: str, dst: str) -> tuple[Path, bool] | None:
+    def _base(self, src: str, dst: str) -> tuple[Path, bool] | None:
         """Return the first base path between two switches and whether it is the only one; None if there is none."""
         start, end = self.table.switch_number[src], self.table.switch_number[dst]
         rows = self.base_trees.path(start, end)

@@ -53,6 +53,8 @@ class DecideSettings(Strict, frozen=True):
     """Telemetry of a link older than this is not believed: the link counts as empty, with its configured delay."""
     ignore_change: Annotated[float, msgspec.Meta(ge=0.0, le=0.5)] = 0.0
     """A link's delay counts as it did while it has changed by less than this share; it spares large fabrics work."""
+    threads: Annotated[int, msgspec.Meta(ge=1, le=64)] = 1
+    """Threads that share the work when the trees towards all switches grow anew; for large fabrics."""
     dead_loss: Share = 0.9
     """A link that loses this share of its frames is dead."""
     dead_after_ns: DurationNs | None = None

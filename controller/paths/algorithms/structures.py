@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
 from controller.paths.algorithms.link_table import LinkTable
 from dataplane.native import Array, Struct, i64, pointer_to, u8, u32, u64
+
+NO_ENTRY: Final = 0xFFFF_FFFF
+"""Ends a list of a radix heap's entries."""
 
 
 class Graph(Struct):
@@ -30,10 +34,23 @@ class Heap(Struct):
     switches: Array[u32]
 
 
+class Buckets(Struct):
+    """A radix heap: entries in lists, one for each of 64 buckets; `filled` has a bit for each that is not empty."""
+
+    filled: u64
+    last: u64
+    used: u32
+    first: Array[u32]
+    key: Array[u64]
+    switch: Array[u32]
+    following: Array[u32]
+
+
 class Scratch(Struct):
-    """What one thread needs beside the graph: a heap, a list of switches, a mark and a number for each."""
+    """What one thread needs beside the graph: queues, a list of switches, a mark and a number for each."""
 
     heap: Heap
+    queue: Buckets
     listed: Array[u32]
     mark: Array[u32]
     before: Array[u64]
@@ -58,10 +75,17 @@ class Workspace:
         # A switch enters the heap once for each link over which its cost falls, and once more as a start.
         places = 2 * len(table.links) + len(table.switches) + 1
         heap = Heap(keys=pointer_to(np.zeros(places, np.uint64)), switches=pointer_to(np.zeros(places, np.uint32)))
+        queue = Buckets(
+            first=pointer_to(np.full(64, NO_ENTRY, np.uint32)),
+            key=pointer_to(np.zeros(places, np.uint64)),
+            switch=pointer_to(np.zeros(places, np.uint32)),
+            following=pointer_to(np.zeros(places, np.uint32)),
+        )
         switches = len(table.switches)
         return cls(
             Scratch(
                 heap=heap,
+                queue=queue,
                 listed=pointer_to(np.zeros(switches, np.uint32)),
                 mark=pointer_to(np.zeros(switches, np.uint32)),
                 before=pointer_to(np.zeros(switches, np.uint64)),

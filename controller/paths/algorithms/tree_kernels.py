@@ -8,9 +8,9 @@ on the size of the graph. No parents are kept: a way onward is any link whose co
 
 from __future__ import annotations
 
+from controller.paths.algorithms.buckets import insert, take
 from controller.paths.algorithms.costs import FORBIDDEN, UNREACHABLE
-from controller.paths.algorithms.heaps import drop_first, push
-from controller.paths.algorithms.structures import Changed, Changes, Graph, Scratch
+from controller.paths.algorithms.structures import NO_ENTRY, Changed, Changes, Graph, Scratch
 from dataplane.native import Array, as_u64, kernel, offset, u32, u64
 
 
@@ -23,7 +23,7 @@ def grow_tree(graph: Graph, entering: Array[u64], scratch: Scratch, destination:
     for switch in range(graph.switches):
         distance[switch] = UNREACHABLE
     distance[destination] = 0
-    push(scratch.heap, 0, destination)
+    insert(scratch.queue, 0, destination)
     listed: u32 = settle(graph, entering, scratch, 0, distance)
     for place in range(listed):
         scratch.mark[scratch.listed[place]] = 0
@@ -132,7 +132,7 @@ def reattach(graph: Graph, cost: Array[u64], scratch: Scratch, listed: u32, dist
                 best = cost[link] + distance[head]
         if best != UNREACHABLE:
             distance[switch] = best
-            push(scratch.heap, best, switch)
+            insert(scratch.queue, best, switch)
 
 
 @kernel(inline=True)
@@ -149,27 +149,27 @@ def take_shortcuts(  # noqa: PLR0917 - kernels have no keywords
                 if scratch.mark[tail] == 0:
                     listed = note(scratch, listed, tail, distance[tail])
                 distance[tail] = cost[link] + beyond
-                push(scratch.heap, distance[tail], tail)
+                insert(scratch.queue, distance[tail], tail)
     return listed
 
 
 @kernel(inline=True)
 def settle(graph: Graph, entering: Array[u64], scratch: Scratch, listed: u32, distance: Array[u64]) -> u32:
     """Search from the heap's switches on, list each that becomes nearer; return the new count."""
-    heap = scratch.heap
-    while heap.size > 0:
-        reached: u64 = heap.keys[0]
-        switch: u32 = heap.switches[0]
-        drop_first(heap)
-        if reached <= distance[switch]:
-            for place in range(graph.in_start[switch], graph.in_start[switch + 1]):
-                step: u64 = entering[place]
-                behind: u32 = graph.in_tail[place]
-                if step != FORBIDDEN and reached + step < distance[behind]:
-                    if scratch.mark[behind] == 0:
-                        listed = note(scratch, listed, behind, distance[behind])
-                    distance[behind] = reached + step
-                    push(heap, reached + step, behind)
+    queue = scratch.queue
+    entry: u32 = take(queue, distance)
+    while entry != NO_ENTRY:
+        reached: u64 = queue.key[entry]
+        switch: u32 = queue.switch[entry]
+        for place in range(graph.in_start[switch], graph.in_start[switch + 1]):
+            step: u64 = entering[place]
+            behind: u32 = graph.in_tail[place]
+            if step != FORBIDDEN and reached + step < distance[behind]:
+                if scratch.mark[behind] == 0:
+                    listed = note(scratch, listed, behind, distance[behind])
+                distance[behind] = reached + step
+                insert(queue, reached + step, behind)
+        entry = take(queue, distance)
     return listed
 
 

@@ -16,7 +16,7 @@ from controller.paths.algorithms.link_table import LinkTable
 from controller.paths.algorithms.trees import DestinationTrees
 from tests.controller.paths.algorithms.graphs import digraph, fabric, tables
 
-A_COST = st.one_of(st.just(FORBIDDEN), st.integers(0, 6).map(link_cost))
+A_COST = st.one_of(st.just(FORBIDDEN), st.integers(0, 6).map(link_cost), st.integers(0, 1 << 31).map(link_cost))
 
 
 @given(table=tables(), data=st.data())

@@ -51,6 +51,7 @@ class PathServerCore:
         self._store = store
         self._max_flows, self._forget_after_ns = max_flows, forget_after_ns
         self._rates = {flow.spec: flow.rate_bps for flow in flows}
+        self._names_ports = any(flow.protocol is not None for flow in flows)
         self._seen_ns: dict[FlowSpec, int] = {}
         self._assigned: dict[FlowSpec, Assigned] = {}
         self._moved_ns: dict[FlowSpec, int] = {}
@@ -190,6 +191,7 @@ class PathServerCore:
                 continue
             self._assigned[flow] = entry
             self._moved_ns[flow] = entry.since_ns
+            self._names_ports |= flow.protocol is not None
         self.decisions.extend(reversed(self._store.decisions(limit=RECENT_DECISIONS)))
         # What is served may differ from what was saved, and a version never stands for two sets.
         return version + (len(self._assigned) != len(assigned))
@@ -272,6 +274,7 @@ class PathServerCore:
         pair = self._host_pair(key)
         if pair is not None:
             yield pair
+        if pair is not None and self._names_ports:
             yield FlowSpec(pair.src_host, pair.dst_host, key.protocol, key.src_port, key.dst_port)
 
     def _path(self, flow: FlowSpec, measured: Mapping[FlowSpec, Path]) -> Path | None:

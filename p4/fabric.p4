@@ -38,6 +38,7 @@
 #include "egress/drop.p4"
 #include "egress/drop_watch.p4"
 #include "egress/int_export.p4"
+#include "egress/mtu.p4"
 #include "egress/report_request.p4"
 #include "egress/report_restore.p4"
 #include "egress/report.p4"
@@ -96,6 +97,7 @@ control FabricEgress(inout headers_t hdr, inout metadata_t meta, inout standard_
     IntTransit() int_transit;
     IntSink() int_sink;
     IntExport() int_export;
+    Mtu() mtu;
     Report() report;
     L4Update() l4_update;
 
@@ -136,6 +138,9 @@ control FabricEgress(inout headers_t hdr, inout metadata_t meta, inout standard_
                 }
             } else if (meta.int_export == 1 && meta.is_report == 0) {
                 int_export.apply(meta);
+            }
+            if (meta.routed == 1 && meta.mtu_bytes != 0) {
+                mtu.apply(hdr, meta);
             }
             if (meta.routed == 1) {
                 queue_watch.apply(meta, standard_metadata);

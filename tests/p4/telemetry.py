@@ -178,6 +178,7 @@ class Report:
     domain_metadata_bits: int
     domain_status: int
     metadata: dict[int, int]
+    domain_metadata: bytes
     inner: bytes
 
     def inner_frame(self) -> bytes:
@@ -206,7 +207,7 @@ def decode_report(frame: bytes) -> Report:
     data = frame[OUTER_BYTES:]
     group, node_id, types, report_words, metadata_words, flags = struct.unpack_from("!IIBBBB", data)
     metadata_bits, domain_id, domain_metadata_bits, domain_status = struct.unpack_from("!HHHH", data, 12)
-    metadata_end = 20 + 4 * metadata_words
+    baseline_end, metadata_end = 20 + 4 * hop_words(metadata_bits), 20 + 4 * metadata_words
     words = (len(data) - 12) // 4
     assert (len(data) - 12) % 4 == 0
     assert report_words == min(words, 0xFF)
@@ -225,6 +226,7 @@ def decode_report(frame: bytes) -> Report:
         domain_id=domain_id,
         domain_metadata_bits=domain_metadata_bits,
         domain_status=domain_status,
-        metadata=split_words(metadata_bits, data[20:metadata_end]),
+        metadata=split_words(metadata_bits, data[20:baseline_end]),
+        domain_metadata=data[baseline_end:metadata_end],
         inner=data[metadata_end:],
     )

@@ -15,6 +15,7 @@ from controller.route_plan import RouteLayer, is_route_layer, merged
 from controller.tables.base import WATCH_ALL, base_entities
 from controller.tables.entities import Batch, Entities, EntityKey, Kind, Update
 from controller.tables.flow_paths import FLOW_TABLES, flow_path_entities
+from controller.tables.int_domain import DEFAULT_DOMAIN, IntDomain
 from controller.tables.int_watch import Watch
 from controller.tables.reporting import NO_REPORTING, Reporting
 from controller.update_plan import Step, UpdatePlan, plan, restorable
@@ -28,10 +29,14 @@ class Coordinator:
     """The tables of a whole fabric, wanted and held."""
 
     def __init__(
-        self, topology: Topology, watches: Sequence[Watch] = WATCH_ALL, reporting: Reporting = NO_REPORTING
+        self,
+        topology: Topology,
+        watches: Sequence[Watch] = WATCH_ALL,
+        reporting: Reporting = NO_REPORTING,
+        domain: IntDomain = DEFAULT_DOMAIN,
     ) -> None:
         self.topology = topology
-        self.base: dict[str, Entities] = base_entities(topology, watches, reporting)
+        self.base: dict[str, Entities] = base_entities(topology, watches, reporting, domain)
         self.routes: RouteSet | None = None
         self._routes = RouteLayer(topology)
         self._fixed = {

@@ -11,6 +11,7 @@ from controller.errors import ControllerError
 from controller.p4runtime.grpc_session import Target, TlsSettings
 from controller.p4runtime.session import ELECTION_ID
 from controller.tables.base import WATCH_ALL
+from controller.tables.int_domain import DEFAULT_DOMAIN, IntDomain
 from controller.tables.int_watch import Watch
 from controller.tables.reporting import NO_REPORTING, Reporting
 from dataplane.config import Strict
@@ -50,6 +51,8 @@ class DaemonSettings(Strict, frozen=True):
     """bmv2 JSON of the program; left out, the fabric program that comes along."""
     watches: tuple[Watch, ...] = WATCH_ALL
     """Which flows carry telemetry, the first rule that matches; left out, all of UDP and TCP."""
+    int_domain: IntDomain = DEFAULT_DOMAIN
+    """How packets with telemetry are marked, and where telemetry begins and ends; left out, by DSCP 0x17, at hosts."""
     reporting: Reporting = NO_REPORTING
     """What switches report beside the telemetry of watched flows; left out, nothing."""
     election_id: Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)] = ELECTION_ID

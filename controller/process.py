@@ -59,7 +59,7 @@ async def serve(
     """
     if settings.tls is not None:
         settings.tls.check()
-    coordinator = Coordinator(topology, settings.watches, settings.reporting)
+    coordinator = Coordinator(topology, settings.watches, settings.reporting, settings.int_domain)
     files = program_files(settings)
     check_schema(load_schema(*files), next(iter(coordinator.base.values()), {}).values())
     async with AsyncExitStack() as stack:

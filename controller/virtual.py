@@ -16,6 +16,7 @@ from controller.p4runtime.session import fabric_program, load_schema
 from controller.reconcile import MAX_BATCH
 from controller.tables.base import WATCH_ALL
 from controller.tables.entities import Update, Verb
+from controller.tables.int_domain import DEFAULT_DOMAIN, IntDomain
 from controller.tables.int_watch import Watch
 from controller.tables.reporting import NO_REPORTING, Reporting
 from controller.update_plan import Phase, Step
@@ -61,12 +62,13 @@ class VirtualController:
         *,
         watches: Sequence[Watch] = WATCH_ALL,
         reporting: Reporting = NO_REPORTING,
+        domain: IntDomain = DEFAULT_DOMAIN,
         delays: WriteDelays = DEFAULT_DELAYS,
     ) -> None:
         missing = [node.name for node in topology.switches if node.name not in sessions]
         if missing:
             raise ControllerError(f"topology {topology.name}: no session to switch {missing[0]}")
-        self.coordinator = Coordinator(topology, watches, reporting)
+        self.coordinator = Coordinator(topology, watches, reporting, domain)
         self.applied: list[Applied] = []
         self._sessions, self._clock, self._call_at, self._delays = sessions, clock, call_at, delays
         self._busy = False
@@ -79,6 +81,7 @@ class VirtualController:
         *,
         watches: Sequence[Watch] = WATCH_ALL,
         reporting: Reporting = NO_REPORTING,
+        domain: IntDomain = DEFAULT_DOMAIN,
         delays: WriteDelays = DEFAULT_DELAYS,
     ) -> VirtualController:
         """Return a controller with a session to every switch of a fabric, which are to run the program of ours."""
@@ -94,6 +97,7 @@ class VirtualController:
             fabric.call_at,
             watches=watches,
             reporting=reporting,
+            domain=domain,
             delays=delays,
         )
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from controller.base_paths import next_hops
 from controller.tables.drop_watch import watches_full_queues
 from controller.tables.entities import Entities, Entity, index
+from controller.tables.int_domain import DEFAULT_DOMAIN, IntDomain, check_domain, domain_entities
 from controller.tables.int_watch import Watch, watchlist_entities
 from controller.tables.ports import port_entities
 from controller.tables.report import report_entities
@@ -17,6 +18,8 @@ from dataplane.fabric.topology import Topology
 FILL_ORDER = (
     "node",
     "egress_ports",
+    "int_marker",
+    "int_tunnels",
     "port_roles",
     "report_target",
     "collector",
@@ -45,14 +48,26 @@ WATCH_ALL = (Watch(),)
 
 
 def base_entities(
-    topology: Topology, watches: Sequence[Watch] = WATCH_ALL, reporting: Reporting = NO_REPORTING
+    topology: Topology,
+    watches: Sequence[Watch] = WATCH_ALL,
+    reporting: Reporting = NO_REPORTING,
+    domain: IntDomain = DEFAULT_DOMAIN,
 ) -> dict[str, Entities]:
-    """Return each switch's ports, routes, telemetry roles, and what it reports where to, by switch name."""
+    """Return each switch's ports, routes, telemetry roles, and what it reports where to, by switch name.
+
+    Raise ControllerError for settings that do not fit the topology or each other.
+    """
+    check_domain(topology, domain)
     hops = next_hops(topology)
-    edges = {edge.node for edge in topology.attachment.values()}
+    edges = {
+        node.name
+        for node in topology.switches
+        if any(domain.role(topology, node.name, port).source for port in topology.neighbours[node.name])
+    }
 
     def of(switch: str) -> Iterator[Entity]:
-        yield from port_entities(topology, switch)
+        yield from port_entities(topology, switch, domain)
+        yield from domain_entities(domain)
         yield from report_entities(topology, hops, switch, full_queues=watches_full_queues(reporting.drops))
         yield hash_entity(topology, switch)
         yield from route_entities(topology, hops, switch)

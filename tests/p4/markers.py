@@ -50,7 +50,7 @@ def cut(frame: bytes) -> Parts:
 def ones_sum(data: bytes) -> int:
     """Return the one's complement sum of 16-bit words (RFC 1071)."""
     data += bytes(len(data) % 2)
-    total = sum(struct.unpack(f"!{len(data) // 2}H", data))
+    total: int = sum(struct.unpack(f"!{len(data) // 2}H", data))
     while total >> 16:
         total = (total & 0xFFFF) + (total >> 16)
     return total

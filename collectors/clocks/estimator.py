@@ -13,6 +13,9 @@ from dataplane.fabric.topology import LinkKey, Topology
 
 _SECOND = 1_000_000_000
 
+_CABLE_NS = 500_000
+"""Estimates are no closer than this for each cable: they take some tenth of it, so that large fabrics cost no more."""
+
 
 class ClockEstimator:
     """Memory is bounded by the topology. Clocks are only read against each other: no offset to true time is known.
@@ -23,10 +26,13 @@ class ClockEstimator:
     def __init__(self, topology: Topology, settings: ClockSettings | None = None) -> None:
         self._settings = settings or ClockSettings()
         self._ids = {node.name: node.node_id for node in topology.switches}
-        self._cables: dict[LinkKey, Cable] = {}
+        self._cables: dict[LinkKey, tuple[LinkKey, Edge, Cable]] = {}
         for link in () if topology.synchronised_clocks else topology.links:
             if link.a.node in self._ids and link.b.node in self._ids:
-                self._cables[LinkKey(link.a.node, link.b.node)] = Cable(link.delay_ns, self._settings)
+                there, back = LinkKey(link.a.node, link.b.node), LinkKey(link.b.node, link.a.node)
+                ends = self._ids[there.src], self._ids[there.dst]
+                self._cables[there] = back, ends, Cable(link.delay_ns, self._settings)
+        self._interval_ns = max(self._settings.interval_ns, _CABLE_NS * len(self._cables))
         self._newest: dict[LinkKey, StampDifference] = {}
         self._offsets: dict[Edge, Offset] = {}
         self._readings: dict[int, NodeReading] = {}
@@ -41,7 +47,7 @@ class ClockEstimator:
     @property
     def implausible(self) -> int:
         """Observations so far that no two clocks explain."""
-        return sum(cable.implausible for cable in self._cables.values())
+        return sum(cable.implausible for _, _, cable in self._cables.values())
 
     def is_due(self, now_ns: int) -> bool:
         """Return whether an interval has passed since the last update."""
@@ -49,17 +55,17 @@ class ClockEstimator:
 
     def update(self, now_ns: int, differences: Iterable[StampDifference]) -> Mapping[LinkKey, LinkCorrection]:
         """Take the least difference of each directed link since the last update; return the corrections from now on."""
-        self._next_ns = now_ns + self._settings.interval_ns
+        self._next_ns = now_ns + self._interval_ns
         fresh = {difference.link: difference for difference in differences}
         self._newest |= fresh
         self._offsets = {}
-        for key, cable in self._cables.items():
-            forward, backward = fresh.get(key), fresh.get(LinkKey(key.dst, key.src))
+        for there, (back, ends, cable) in self._cables.items():
+            forward, backward = fresh.get(there), fresh.get(back)
             if forward is not None or backward is not None:
                 cable.observe(forward, backward)
             offset = cable.offset(now_ns)
             if offset is not None:
-                self._offsets[self._ids[key.src], self._ids[key.dst]] = offset
+                self._offsets[ends] = offset
         self._readings = solve(self._offsets)
         self._corrections = dict(self._corrected(now_ns))
         return self._corrections

@@ -11,10 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from collectors.clocks.cable import Offset
 
 Edge = tuple[int, int]
+Numbers = NDArray[np.float64]
+Indices = NDArray[np.intp]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,32 +63,19 @@ def _tree(root: int, neighbours: Mapping[int, list[tuple[int, Offset, int]]]) ->
 
 def _refined(tree: Mapping[int, NodeReading], edges: Mapping[Edge, Offset]) -> dict[int, NodeReading]:
     """Return the least squares readings; the tree's stand for what is whole, so that floats only hold what is small."""
-    nodes = list(tree)
-    place = {node: index for index, node in enumerate(nodes)}
+    place = {node: index for index, node in enumerate(tree)}
     tails = np.array([place[a] for a, _ in edges])
     heads = np.array([place[b] for _, b in edges])
     doubts = np.array([offset.uncertainty_ns for offset in edges.values()])
-    weights = (doubts.min() / doubts) ** 2
-    left = np.array(
-        [
-            (
-                offset.offset_ns - (tree[b].offset_ns - tree[a].offset_ns),
-                offset.drift_ppb - tree[b].drift_ppb + tree[a].drift_ppb,
-            )
-            for (a, b), offset in edges.items()
-        ]
-    )
-    matrix = np.zeros((len(nodes), len(nodes)))
-    for ends in ((tails, tails), (heads, heads)):
-        np.add.at(matrix, ends, weights)
-    for ends in ((tails, heads), (heads, tails)):
-        np.add.at(matrix, ends, -weights)
-    right = np.zeros((len(nodes), 2))
-    np.add.at(right, heads, weights[:, None] * left)
-    np.add.at(right, tails, -weights[:, None] * left)
-    moved = np.zeros((len(nodes), 2))
-    # The first node is the root: its clock is what the others are read against.
-    moved[1:] = np.linalg.solve(matrix[1:, 1:], right[1:])
+    left = [
+        (
+            offset.offset_ns - (tree[b].offset_ns - tree[a].offset_ns),
+            offset.drift_ppb - (tree[b].drift_ppb - tree[a].drift_ppb),
+        )
+        for (a, b), offset in edges.items()
+    ]
+    laplacian = _Laplacian(tails, heads, (doubts.min() / doubts) ** 2, len(place))
+    moved = [laplacian.fit(column) for column in np.array(left).T]
     return {
         node: NodeReading(
             reading.group,
@@ -93,5 +83,41 @@ def _refined(tree: Mapping[int, NodeReading], edges: Mapping[Edge, Offset]) -> d
             reading.drift_ppb + drift,
             reading.uncertainty_ns + abs(offset_ns),
         )
-        for (node, reading), (offset_ns, drift) in zip(tree.items(), moved.tolist(), strict=True)
+        for (node, reading), offset_ns, drift in zip(tree.items(), *(column.tolist() for column in moved), strict=True)
     }
+
+
+class _Laplacian:
+    """The normal equations of differences between nodes, solved by conjugate gradients (Hestenes and Stiefel, 1952)."""
+
+    def __init__(self, tails: Indices, heads: Indices, weights: Numbers, nodes: int) -> None:
+        self._tails, self._heads, self._weights, self._nodes = tails, heads, weights, nodes
+        self._diagonal = self._gathered(tails, weights) + self._gathered(heads, weights)
+
+    def fit(self, differences: Numbers) -> Numbers:
+        """Return numbers of nodes, 0 for the first, whose differences along the edges fit best."""
+        weighted = self._weights * differences
+        residual = self._gathered(self._heads, weighted) - self._gathered(self._tails, weighted)
+        found: Numbers = np.zeros(self._nodes)
+        enough = 1e-9 * float(np.abs(residual).max())
+        step = scaled = residual / self._diagonal
+        size = float(residual @ scaled)
+        for _ in range(4 * self._nodes):
+            if float(np.abs(residual).max()) <= enough:
+                break
+            pushed = self._times(step)
+            length = size / float(step @ pushed)
+            found = found + length * step
+            residual = residual - length * pushed
+            scaled = residual / self._diagonal
+            size, before = float(residual @ scaled), size
+            step = scaled + size / before * step
+        found -= found[0]
+        return found
+
+    def _times(self, numbers: Numbers) -> Numbers:
+        flow = self._weights * (numbers[self._heads] - numbers[self._tails])
+        return self._gathered(self._heads, flow) - self._gathered(self._tails, flow)
+
+    def _gathered(self, places: Indices, numbers: Numbers) -> Numbers:
+        return np.bincount(places, numbers, self._nodes).astype(np.float64)

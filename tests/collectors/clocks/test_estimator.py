@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collectors.clocks.cable import Cable
+from collectors.clocks.cable import Cable, Offset
 from collectors.clocks.estimator import ClockEstimator
 from collectors.clocks.network import solve
 from collectors.settings import ClockSettings
@@ -154,11 +155,15 @@ def test_a_correction_that_may_be_too_wrong_is_not_given() -> None:
     assert estimator.states()[2].uncertainty_ns == pytest.approx(151_000, abs=100)
 
 
-def test_updates_are_due_at_the_interval() -> None:
-    estimator = ClockEstimator(ring(), ClockSettings(interval_ns=100))
+def test_updates_are_due_at_the_interval_and_less_often_in_large_fabrics() -> None:
+    estimator = ClockEstimator(ring(), ClockSettings(interval_ns=2 * MS))
     assert estimator.is_due(0)
     estimator.update(50, [])
-    assert [estimator.is_due(at) for at in (149, 150)] == [False, True]
+    assert [estimator.is_due(50 + at) for at in (2 * MS - 1, 2 * MS)] == [False, True]
+    quick = ClockEstimator(ring(), ClockSettings(interval_ns=1))
+    quick.update(0, [])
+    # Three cables, half a millisecond each.
+    assert [quick.is_due(at) for at in (1_499_999, 1_500_000)] == [False, True]
 
 
 @settings(deadline=None, max_examples=60)
@@ -179,6 +184,34 @@ def test_the_bound_of_the_error_holds_whatever_waits(
     found = cable.offset(10 * SECOND)
     assert found is not None
     assert abs(found.offset_ns - world.offset_ns("s1", "s2", 10 * SECOND)) <= found.uncertainty_ns + 1000
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.data())
+def test_readings_are_the_least_squares_fit_of_all_cables(data: st.DataObject) -> None:
+    nodes = data.draw(st.integers(2, 7))
+    chain = [(node, node + 1) for node in range(nodes - 1)]
+    more = data.draw(st.sets(st.tuples(st.integers(0, nodes - 1), st.integers(0, nodes - 1)), max_size=8))
+    edges = {*chain, *((a, b) for a, b in more if a < b)}
+    found = {
+        edge: Offset(
+            0,
+            data.draw(st.integers(-(10**6), 10**6)),
+            data.draw(st.floats(-1e5, 1e5)),
+            data.draw(st.floats(1e3, 1e5)),
+        )
+        for edge in sorted(edges)
+    }
+    weights = np.array([1 / offset.uncertainty_ns for offset in found.values()])
+    rows = np.zeros((len(found), nodes))
+    for row, (a, b) in zip(rows, found, strict=True):
+        row[a], row[b] = -1, 1
+    told = np.array([(offset.offset_ns, offset.drift_ppb) for offset in found.values()])
+    expected = np.linalg.lstsq(weights[:, None] * rows[:, 1:], weights[:, None] * told, rcond=None)[0]
+    readings = solve(found)
+    for node in range(1, nodes):
+        said = readings[node].offset_ns, readings[node].drift_ppb
+        assert said == pytest.approx(tuple(expected[node - 1]), rel=1e-6, abs=2)
 
 
 def test_no_cables_no_clocks() -> None:

@@ -9,6 +9,7 @@ from typing import Annotated, TypeVar
 import typer
 from rich.table import Table
 
+from collectors.values import HopRecord, RecordKind
 from controller.cli.common import SettingsFile, log_to_stderr, ready
 from controller.console import plain_or_terminal
 from controller.intents import FlowSpec
@@ -72,10 +73,16 @@ def records(
     for row in _ask(server, lambda client: client.records(query)):
         latency = "" if row.hop_latency_ns is None else f"{row.hop_latency_ns / 1000:.0f}"
         flow = f"{row.flow.src}:{row.flow.src_port} → {row.flow.dst}:{row.flow.dst_port}"
-        cells = (row.hop_index, row.node_id, row.ingress_port, row.egress_port)
+        cells = (_place(row), row.node_id, row.ingress_port, row.egress_port)
         rest = (latency, row.queue_occupancy_frames, row.tx_bytes_per_window)
         table.add_row(flow, *("" if cell is None else str(cell) for cell in (*cells, *rest)))
     plain_or_terminal().print(table)
+
+
+def _place(row: HopRecord) -> str:
+    """Return a hop's place on its path, or the kind of report where that does not tell it."""
+    told = row.kind in (RecordKind.STACK, RecordKind.INTERMEDIATE, RecordKind.HOP_BY_HOP)
+    return str(row.hop_index) if told else row.kind.name.lower()
 
 
 def _link(text: str) -> LinkKey:

@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from ipaddress import IPv4Address
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,7 +14,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from typer.testing import CliRunner
 
-from collectors.values import DelaySource, FlowKey, HopRecord, LinkState, PathState, Snapshot
+from collectors.values import DelaySource, FlowKey, HopRecord, LinkState, PathState, RecordKind, Snapshot
 from controller import cli
 from controller.cli.app import app
 from controller.paths.process import serve
@@ -55,7 +56,8 @@ class Feed:
         await asyncio.Event().wait()
 
     async def records(self) -> AsyncIterator[tuple[HopRecord, ...]]:
-        yield (HopRecord(1, FLOW, 1, 1, 0, None, 1, 1, 2, 7000, 0, 3, 10, 7010, 999, 1),)
+        stacked = HopRecord(1, FLOW, 1, 1, 0, None, 1, 1, 2, 7000, 0, 3, 10, 7010, 999, 1)
+        yield (stacked, replace(stacked, kind=RecordKind.XD, tx_bytes_per_window=998))
         await asyncio.Event().wait()
 
 
@@ -104,6 +106,7 @@ def test_routes_and_reasons_of_a_live_path_server(server: str) -> None:
 def test_records_of_a_live_path_server(server: str, which: tuple[str, ...]) -> None:
     said = run("paths", "records", "--server", server, *which)
     assert "10.0.1.1:5000 → 10.0.4.1:6000 │ 0   │ 1    │ 1  │ 2   │ 7          │ 3     │ 999" in said
+    assert "10.0.1.1:5000 → 10.0.4.1:6000 │ xd  │ 1    │ 1  │ 2   │ 7          │ 3     │ 998" in said
 
 
 @pytest.mark.parametrize(

@@ -184,8 +184,10 @@ def test_drops_by_a_full_queue_and_a_congested_queue_are_told(line: Topology) ->
     assert queue
     assert {record.node_id for record in queue} == {line.switch["s1"].node_id}
     assert all((record.queue_occupancy_frames or 0) >= 32 for record in queue)
+    port = line.directed_links[LinkKey("s1", "s2")].tail.port
     full = [drop for drop in found.drops if drop.reason == DropReason.QUEUE_FULL]
-    assert {drop.node_id for drop in full} <= {line.switch["s1"].node_id}
+    assert {(drop.node_id, drop.egress_port) for drop in full} == {(line.switch["s1"].node_id, port)}
+    assert {drop.flow.dst_port for drop in full if drop.flow} == {queue[0].flow.dst_port}
     assert found.path() == ("s1", "s2", "s3", "s4")
 
 

@@ -13,6 +13,7 @@ from collectors.clocks.flights import Flights
 from collectors.clocks.values import LinkCorrection, StampDifference
 from collectors.counters import Count, Counters
 from collectors.native.kernel_calls import kernel_calls
+from collectors.native.kernels.windows import ROW
 from collectors.native.memory import CellMemory
 from collectors.native.structures import (
     MOST_SWITCHES,
@@ -31,7 +32,6 @@ from collectors.native.topology import TopologyTables, address_words
 from collectors.rate import RateWindow
 from collectors.samples import LinkSample
 from collectors.settings import StateSettings
-from collectors.sketch import BUCKETS
 from collectors.stitch import SeenPath
 from collectors.store import SeenFlow
 from collectors.values import DelaySource, FlowKey
@@ -101,7 +101,7 @@ class NativeStore:
 
     def _put_windows(self, count: int) -> None:
         self._fabric.windows = self._cells(WindowCell, count).pointer
-        self._fabric.buckets = self._cells(u32, count * BUCKETS * WINDOW_SLOTS).pointer
+        self._fabric.buckets = self._cells(u32, count * ROW).pointer
 
     def _put_flows(self, most: int) -> None:
         places = 1 << (2 * most - 1).bit_length()

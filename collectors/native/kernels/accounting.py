@@ -7,7 +7,7 @@ from collectors.native.kernels.decoding import DECODED, decode_report
 from collectors.native.kernels.flows import count_packet, hash_key, prefetch_flow, prefetch_index, same_key, touch_flow
 from collectors.native.kernels.routes import STAMPS, take_way
 from collectors.native.kernels.sequence import REPEATED, TOO_OLD, observe
-from collectors.native.kernels.windows import add_to_window, prefetch_window
+from collectors.native.kernels.windows import add_to_window, beyond, prefetch_window
 from collectors.native.structures import MOST_SWITCHES, NONE32, NONE64, Accounts, Decoder, Fabric, FlowCell, Hop, Packet
 from dataplane.native import (
     Array,
@@ -130,6 +130,7 @@ def find_flows(fabric: Fabric, accounts: Accounts, decoder: Decoder) -> u32:
             cell = touch_flow(fabric, reference(packet.key[0]), packet.hash, fabric.now_ns)
             count_packet(fabric, cell, as_u64(packet.ip_bytes))
             packet.cell = address(cell)
+            find_links(fabric, decoder, packet)
             if cell.route != NONE32:
                 prefetch_window(fabric, fabric.link_count + as_u64(cell.route))
         i += 1
@@ -172,6 +173,22 @@ def link_by_port(fabric: Fabric, switch: u32, port: u32) -> u32:
 
 
 @kernel(inline=True)
+def find_links(fabric: Fabric, decoder: Decoder, packet: Packet) -> None:
+    """Find each hop's switch and egress link, and begin to bring the links' windows into the cache."""
+    place: u32 = packet.first_hop
+    end: u32 = place + packet.hop_count
+    while place < end:
+        hop = decoder.hops[place]
+        hop.switch = find_switch(fabric, hop.node_id)
+        hop.link = NONE32
+        if hop.switch != NONE32:
+            hop.link = link_by_port(fabric, hop.switch, hop.egress)
+            if hop.link != NONE32:
+                prefetch_window(fabric, as_u64(hop.link))
+        place += 1
+
+
+@kernel(inline=True)
 def take_hops(fabric: Fabric, decoder: Decoder, packet: Packet, cell: FlowCell) -> None:
     """Make samples of a packet's hops, and its path."""
     hops = array_at(Hop, address(decoder.hops[packet.first_hop]))
@@ -181,11 +198,9 @@ def take_hops(fabric: Fabric, decoder: Decoder, packet: Packet, cell: FlowCell) 
     whole: bool = packet.missing == 0
     i: u64 = 0
     while i < count:
-        switch: u32 = find_switch(fabric, hops[i].node_id)
-        hops[i].switch = switch
-        if switch == NONE32:
+        if hops[i].switch == NONE32:
             whole = False
-        switches[min(i, MOST_SWITCHES)] = switch
+        switches[min(i, MOST_SWITCHES)] = hops[i].switch
         i += 1
     total_ns: u64 = 0
     i = 0
@@ -213,7 +228,7 @@ def take_hop(fabric: Fabric, hop: Hop, last: bool, following: u32, arrived_ns: u
     if hop.switch == NONE32:
         fabric.unknown_node += 1
         return NONE64
-    number: u32 = link_by_port(fabric, hop.switch, hop.egress)
+    number: u32 = hop.link
     if number == NONE32:
         fabric.unknown_port += 1
         return NONE64
@@ -255,12 +270,10 @@ def add_sample(  # noqa: PLR0917 - kernels have no keywords
     """Take what one packet says of one link; what is older than the window is counted and left out."""
     behind_ns: u64 = 0
     if time_ns != NONE64:
-        newest_ns: u64 = max(fabric.node_times[switch], time_ns)
-        behind_ns = newest_ns - time_ns
+        behind_ns = beyond(fabric.node_times[switch], time_ns)
         if behind_ns > fabric.stale_ns:
             behind_ns = 0
-            newest_ns = time_ns
-        fabric.node_times[switch] = newest_ns
+        fabric.node_times[switch] = time_ns + behind_ns
     at_ns: u64 = received_ns - min(behind_ns, received_ns)
     if behind_ns > fabric.window_ns or not add_to_window(
         fabric, as_u64(link), at_ns, delay_ns, source, queue, tx_bytes

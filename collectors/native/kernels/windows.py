@@ -29,7 +29,9 @@ from dataplane.native import (
 )
 
 LAST_BUCKET = BUCKETS - 1
-ROW = BUCKETS * WINDOW_SLOTS
+ROW = BUCKETS * WINDOW_SLOTS + 16 * 7
+"""Counts of a window, and an odd number of lines between two: like buckets of all windows must not share few sets of
+the cache."""
 
 
 @kernel
@@ -59,6 +61,18 @@ def middle_of(bucket: u64) -> u64:
         return bucket
     shift: u64 = (bucket >> SUB_BITS) - 1
     return ((bucket - (shift << SUB_BITS)) << shift) + (as_u64(1) << (shift - 1))
+
+
+@kernel(inline=True)
+def ones_if(truth: bool) -> u64:
+    """Return all ones or nothing: a choice without a branch, for what the order of packets makes hard to foresee."""
+    return 0 - as_u64(truth)
+
+
+@kernel(inline=True)
+def beyond(one: u64, other: u64) -> u64:
+    """Return by how much one number is greater than another, 0 if it is not; without a branch."""
+    return (one - other) & ones_if(one > other)
 
 
 @kernel(inline=True)
@@ -138,7 +152,7 @@ def add_to_window(  # noqa: PLR0917 - kernels have no keywords
         number = at_ns // fabric.slot_ns
     if number + WINDOW_SLOTS <= window.newest_slot:
         return False
-    window.newest_ns = max(window.newest_ns, at_ns)
+    window.newest_ns = at_ns + beyond(window.newest_ns, at_ns)
     column: u64 = number & (WINDOW_SLOTS - 1)
     slot = window.slots[column]
     if slot.number != number + 1:
@@ -191,11 +205,11 @@ def add_tx(fabric: Fabric, window: WindowCell, at_ns: u64, nbytes: u64) -> None:
         return
     window.tx_newest = max(window.tx_newest, number)
     reading = window.tx[number & (TX_SLOTS - 1)]
-    # Without a branch, which the order of packets would make hard to foresee.
-    before: bool = reading.number == number + 1 and at_ns < reading.at_ns
+    same: bool = reading.number == number + 1
+    before: u64 = ones_if(same & (at_ns < reading.at_ns))
     reading.number = number + 1
-    reading.nbytes = reading.nbytes if before else nbytes
-    reading.at_ns = reading.at_ns if before else at_ns
+    reading.nbytes = nbytes ^ ((nbytes ^ reading.nbytes) & before)
+    reading.at_ns = at_ns ^ ((at_ns ^ reading.at_ns) & before)
 
 
 # ---- figures

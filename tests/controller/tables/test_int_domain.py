@@ -92,9 +92,8 @@ def test_a_watch_chooses_the_mode(diamond: Topology, mode: str, number: int) -> 
     assert (found["mode"], found["domain_instructions"], found["discard"]) == (number, 0xC000, 1)
 
 
-def test_only_exporting_watches_concern_switches_without_hosts(diamond: Topology) -> None:
-    inner = next(
-        node.name for node in diamond.switches if all(e.node != node.name for e in diamond.attachment.values())
-    )
-    assert "ipv4_watchlist" not in tables(base_entities(diamond)[inner])
-    assert "ipv4_watchlist" in tables(base_entities(diamond, (Watch(dst_port=80), Watch(mode="xd")))[inner])
+def test_only_exporting_watches_concern_switches_where_no_telemetry_begins(diamond: Topology) -> None:
+    domain = IntDomain(ports=(PortRole(switch="a", port=1, source=False),))
+    assert "ipv4_watchlist" not in tables(base_entities(diamond, domain=domain)["a"])
+    watches = (Watch(dst_port=80), Watch(mode="xd"))
+    assert "ipv4_watchlist" in tables(base_entities(diamond, watches, domain=domain)["a"])

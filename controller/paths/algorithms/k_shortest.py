@@ -9,6 +9,8 @@ from itertools import islice
 from controller.paths.algorithms.costs import FORBIDDEN, Costs
 from controller.paths.algorithms.search import FoundPath, PathSearch
 
+Rows = tuple[int, ...]
+
 
 def shortest_paths(
     search: PathSearch, costs: Costs, src: int, dst: int, estimate: Costs | None = None
@@ -20,34 +22,35 @@ def shortest_paths(
     """
     beyond = search.distances(costs, dst) if estimate is None else estimate
     first = search.path(costs, src, dst, beyond)
-    found: list[tuple[int, ...]] = []
-    waiting: list[tuple[int, tuple[int, ...]]] = [] if first is None else [(first.cost, first.rows)]
-    seen = {rows for _, rows in waiting}
+    found: list[Rows] = []
+    waiting: list[tuple[int, Rows, int]] = [] if first is None else [(first.cost, first.rows, 0)]
     while waiting:
-        cost, rows = heapq.heappop(waiting)
+        cost, rows, left_at = heapq.heappop(waiting)
         yield FoundPath(rows, cost)
         found.append(rows)
-        for other in _deviations(search, costs, src, dst, beyond, found):
-            if other.rows not in seen:
-                seen.add(other.rows)
-                heapq.heappush(waiting, (other.cost, other.rows))
+        for deviation in _deviations(search, costs, src, dst, beyond, found, left_at):
+            heapq.heappush(waiting, deviation)
 
 
 def _deviations(  # noqa: PLR0917 - one call, once
-    search: PathSearch, costs: Costs, src: int, dst: int, beyond: Costs, found: list[tuple[int, ...]]
-) -> Iterator[FoundPath]:
-    """Yield, for every place on the path found last, the best path that leaves it there and is not found yet."""
+    search: PathSearch, costs: Costs, src: int, dst: int, beyond: Costs, found: list[Rows], left_at: int
+) -> Iterator[tuple[int, Rows, int]]:
+    """Yield, for each place from `left_at` on of the path found last, the best new path that leaves it there.
+
+    Up to `left_at` that path is one found before, whose deviations there wait already (Lawler 1972).
+    """
     table, last = search.table, found[-1]
     open_costs = costs.copy()
     switch, begun = src, 0
     for place, row in enumerate(last):
-        taken = [rows[place] for rows in found if len(rows) > place and rows[:place] == last[:place]]
-        kept = open_costs[taken]
-        open_costs[taken] = FORBIDDEN
-        rest = search.path(open_costs, switch, dst, beyond)
-        open_costs[taken] = kept
-        if rest is not None:
-            yield FoundPath(last[:place] + rest.rows, begun + rest.cost)
+        if place >= left_at:
+            taken = [rows[place] for rows in found if len(rows) > place and rows[:place] == last[:place]]
+            kept = open_costs[taken]
+            open_costs[taken] = FORBIDDEN
+            rest = search.path(open_costs, switch, dst, beyond)
+            open_costs[taken] = kept
+            if rest is not None:
+                yield begun + rest.cost, last[:place] + rest.rows, place
         open_costs[table.entering(switch)] = FORBIDDEN  # nobody comes back to where the path has been
         begun += int(costs[row])
         switch = int(table.head[row])

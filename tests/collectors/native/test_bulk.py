@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from ipaddress import IPv4Address
+from random import Random
 
 import msgspec
 import pytest
@@ -11,9 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collectors.collector import Collector
-from collectors.counters import Count
+from collectors.counters import Count, Counters
+from collectors.native.store import NativeStore
 from collectors.settings import CollectorSettings, Core, StateSettings
-from collectors.values import HopRecord
+from collectors.stitch import SeenPath
+from collectors.values import FlowKey, HopRecord
 from dataplane.clock import VirtualClock
 from dataplane.wire import report
 from dataplane.wire.report import ReportPacket
@@ -169,3 +173,36 @@ def test_subscribers_get_as_many_records_as_settings_allow() -> None:
     assert len(heard) == 30
     assert collector.counters[Count.RECORDS_WITHHELD] == 70
     assert collector.counters[Count.REPORTS] == 100
+
+
+def test_a_full_table_of_flows_keeps_finding_those_that_are_in_it() -> None:
+    most, random = 300, Random(7)
+    counters = Counters()
+    store = NativeStore(build_topology(), StateSettings(max_flows=most), counters)
+    flows = [FlowKey(IPv4Address("192.0.2.1"), IPv4Address("192.0.2.2"), 17, port, 1) for port in range(1000)]
+    for number in range(6000):
+        flow = random.choice(flows)
+        known = {seen.flow for seen in store.flows(number)} if number % 20 == 0 else None
+        forgotten = counters[Count.FLOWS_FORGOTTEN]
+        store.take_path(SeenPath(flow, ("s1",), (), None, number))
+        if known is not None and number > 3000:
+            assert len(known) == store.flow_count == most
+            assert counters[Count.FLOWS_FORGOTTEN] - forgotten == (flow not in known)
+            assert flow in {seen.flow for seen in store.flows(number)}
+
+
+def test_every_mode_in_one_batch_says_the_same() -> None:
+    pair, sequences = Pair(), dict[int, int]()
+    reporters = [Reporter(src_port=port, sequences=sequences) for port in range(1, 7)]
+    split, mx, xd, drops, queues, single = reporters
+    payloads: list[bytes] = []
+    for n in range(6):
+        hops = long_way(n * 100 * MICRO, queued_ns=n * MICRO, queue=n)
+        payloads += split.intermediate(hops[:2], hops[2:])
+        payloads += mx.postcards(hops, mx=True, payload=bytes([n]))
+        payloads += xd.postcards(hops, mx=False, payload=bytes([n]))
+        payloads += [drops.dropped(hops[:2], 9), queues.congested(hops[1]), *stacks(2, queues)]
+        payloads += single.hop_by_hop(hops, payload=bytes([n]))
+    pair.receive(payloads)
+    paths = pair.native.snapshot().paths
+    assert all(paths[one.flow].switches == ("s1", "s2", "s3") for one in (split, mx, xd, single))

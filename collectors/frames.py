@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -24,14 +26,25 @@ class FrameReader:
         """How many frames to the port were no whole datagram, so far."""
         return int(self._malformed[0])
 
-    def payloads(self, data: NDArray[np.uint8], places: NDArray[np.uint64], lengths: NDArray[np.uint32]) -> Payloads:
-        """Return the payloads of frames that stand in `data`; changes `places` and `lengths`."""
+    def payloads(
+        self,
+        data: NDArray[np.uint8],
+        places: NDArray[np.uint64],
+        lengths: NDArray[np.uint32],
+        name_of: Callable[[int], object] | None = None,
+    ) -> Payloads:
+        """Return the payloads of frames that stand in `data`; changes `places` and `lengths`.
+
+        `name_of` is what is said of a frame, by its number, in place of its sender.
+        """
         frames, sizes = places.copy(), lengths.copy()
         numbers = np.empty(len(places), np.uint32)
         count = self._find(data.ctypes.data, places, lengths, len(places), self._udp_port, self._malformed, numbers)
 
         def source_of(number: int) -> object:
             frame = int(numbers[number])
+            if name_of is not None:
+                return name_of(frame)
             start = int(frames[frame])
             return source_of_frame(data[start : start + int(sizes[frame])].tobytes())
 

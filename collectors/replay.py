@@ -7,13 +7,17 @@ from dataclasses import dataclass
 from typing import Final
 
 from collectors.collector import Collector
+from collectors.frames import FrameReader
+from collectors.payloads import payloads_of
 from dataplane.clock import VirtualClock
-from dataplane.errors import WireError
 from dataplane.nic.pcap import Capture
-from dataplane.wire.packet import decode_udp_frame
 
 LONGEST_GAP_NS: Final = 60_000_000_000
 """In a longer time without a frame nothing regular is done: the clock of the capture was set, or nothing happened."""
+
+BATCH_NS: Final = 1_000_000
+"""Frames no further apart are taken together, at the time of the last of them."""
+BATCH_FRAMES: Final = 4096
 
 
 @dataclass(slots=True)
@@ -41,6 +45,9 @@ class Replay:
 
     def __init__(self, collector: Collector, clock: VirtualClock, regularly: Sequence[Regularly] = ()) -> None:
         self._collector, self._clock, self._regularly = collector, clock, regularly
+        self._frames = FrameReader(collector.report_udp_port)
+        self._batch: list[bytes] = []
+        self._batch_began_ns = 0
         self.result = Replayed()
 
     def run(self, captures: Iterable[Capture]) -> None:
@@ -49,6 +56,7 @@ class Replay:
             for capture in captures:
                 self._take(capture)
         finally:
+            self._flush()
             for each in self._regularly if self.result.frames else ():
                 each.do()
 
@@ -58,26 +66,27 @@ class Replay:
         if not self.result.frames:
             self.result.began_ns = now_ns
             self._begin_at(now_ns)
+        if self._is_due(now_ns) or now_ns - self._batch_began_ns > BATCH_NS or len(self._batch) == BATCH_FRAMES:
+            self._flush()
+            self._batch_began_ns = now_ns
         self._go_to(now_ns)
         self.result.frames += 1
         self.result.ended_ns = now_ns
-        payload = self._payload(capture)
-        if payload is not None:
-            self.result.reports += 1
-            self._collector.receive(payload, f"frame {self.result.frames}")
+        self._batch.append(capture.frame)
 
-    def _payload(self, capture: Capture) -> bytes | None:
-        try:
-            found = decode_udp_frame(capture.frame)
-        except WireError:
-            self.result.broken += 1
-            return None
-        if found is None or found.dst_port != self._collector.report_udp_port:
-            return None
-        if not found.checksum_ok:
-            self.result.broken += 1
-            return None
-        return found.payload
+    def _flush(self) -> None:
+        """Give the collector the reports among the frames that have gathered."""
+        block, before = payloads_of(self._batch), self.result.frames - len(self._batch) + 1
+        self._batch.clear()
+        found = self._frames.payloads(
+            block.data, block.places, block.lengths, lambda number: f"frame {before + number}"
+        )
+        self.result.reports += len(found)
+        self.result.broken = self._frames.malformed
+        self._collector.receive_many(found)
+
+    def _is_due(self, now_ns: int) -> bool:
+        return any(each.due_ns <= now_ns for each in self._regularly)
 
     def _begin_at(self, now_ns: int) -> None:
         for each in self._regularly:

@@ -17,8 +17,9 @@ from typing import Final
 from collectors.clocks.values import LinkCorrection
 from collectors.counters import Count, Counters
 from collectors.settings import StateSettings
-from collectors.values import DelaySource, HopRecord, RecordKind
+from collectors.values import DelaySource, FlowKey, HopRecord, RecordKind
 from dataplane.fabric.topology import DirectedLink, Endpoint, LinkKey, Topology
+from dataplane.wire.ipv4 import PROTOCOL_UDP
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,13 +190,17 @@ class Sampler:
         if following is not None and self._topology.synchronised_clocks:
             by_stamps = self._delay_by_stamps(hop, following, link, count=count)
             if by_stamps is not None:
-                return by_stamps, DelaySource.STAMPS
+                return by_stamps, DelaySource.PROBES if self._is_probe(hop.flow) else DelaySource.STAMPS
         if hop.hop_latency_ns is None:
             return None
         flight_ns = self._corrected_flight(hop, following, link, count=count)
         if flight_ns is not None:
-            return hop.hop_latency_ns + flight_ns, DelaySource.CORRECTED_STAMPS
+            source = DelaySource.PROBES if self._is_probe(hop.flow) else DelaySource.CORRECTED_STAMPS
+            return hop.hop_latency_ns + flight_ns, source
         return hop.hop_latency_ns + link.delay_ns, DelaySource.HOP_LATENCY
+
+    def _is_probe(self, flow: FlowKey) -> bool:
+        return flow.dst_port == self._settings.probe_udp_port and flow.protocol == PROTOCOL_UDP
 
     def _flight(self, hop: HopRecord, following: HopRecord | None, link: DirectedLink) -> tuple[int, int] | None:
         """Return the stamps between which the packet was on the cable, of two clocks that nothing synchronises."""

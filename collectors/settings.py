@@ -104,6 +104,9 @@ class StateSettings(Strict, frozen=True):
     tx_window_ns: Positive = 65_536_000
     """The span whose bytes a switch reports as TX utilisation: 2**16 microseconds in our P4 program."""
 
+    probe_udp_port: Port | None = None
+    """The UDP destination port of probe packets, null when there are none: stamps that only they have are `probes`."""
+
     clocks: ClockSettings = ClockSettings()
     """How clocks are estimated, where the topology does not say that they are synchronised."""
 

@@ -38,6 +38,7 @@ from collectors.values import DelaySource, FlowKey
 from collectors.window import NO_FIGURES, RANK, SOURCES, WindowFigures
 from dataplane.fabric.topology import LinkKey, Topology
 from dataplane.native import u32, u64
+from dataplane.wire.ipv4 import PROTOCOL_UDP
 
 _COUNTED = (
     ("reports", Count.REPORTS),
@@ -97,6 +98,7 @@ class NativeStore:
         fabric.slot_ns = max(settings.window_ns // WINDOW_SLOTS, 1)
         fabric.tx_window_ns, fabric.window_ns = settings.tx_window_ns, settings.window_ns
         fabric.stale_ns, fabric.forget_ns = settings.stale_after_ns, settings.forget_path_after_ns
+        fabric.probe = NONE64 if settings.probe_udp_port is None else settings.probe_udp_port << 8 | PROTOCOL_UDP
         fabric.longest_ns, fabric.rate_slot_ns = settings.longest_link_delay_ns, self._rate.slot_ns
 
     def _put_windows(self, count: int) -> None:

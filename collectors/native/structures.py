@@ -252,6 +252,7 @@ class Fabric(Struct):
     stale_ns: u64
     forget_ns: u64
     longest_ns: u64
+    probe: u64  # UDP port of probes << 8 | protocol; NONE64: there are none
     # Flows.
     flows: Array[FlowCell]
     flow_index: Array[u64]  # high half of the hash, number and 1

@@ -10,6 +10,7 @@ import typer
 from controller.cli.common import SettingsFile, log_to_stderr, ready, say
 from controller.cli.nic import nic
 from controller.cli.paths import paths
+from controller.cli.probe import probe
 from controller.cli.stf import stf
 from controller.cli.telemetry import telemetry
 from controller.cli.topology import topology
@@ -26,6 +27,7 @@ app.add_typer(paths)
 app.add_typer(telemetry)
 app.add_typer(topology)
 app.command()(stf)
+app.command()(probe)
 
 
 @app.command()

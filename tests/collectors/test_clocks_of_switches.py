@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collectors.collector import Collector
-from collectors.settings import CollectorSettings, Core
+from collectors.settings import CollectorSettings, Core, StateSettings
 from collectors.values import DelaySource, Snapshot
 from dataplane.clock import VirtualClock
 from dataplane.fabric.topology import LinkKey
@@ -25,9 +25,9 @@ AHEAD = {11: 0, 12: 7_000 * MS, 13: 10**15}
 BEGINS_NS = 20_000 * MS
 
 
-def on_own_clocks(hops: Sequence[Hop], drifts_ppb: Mapping[int, int]) -> list[Hop]:
+def on_own_clocks(hops: Sequence[Hop], ahead: Mapping[int, int], drifts_ppb: Mapping[int, int]) -> list[Hop]:
     def reads(node_id: int, time_ns: int) -> int:
-        return time_ns + AHEAD[node_id] + drifts_ppb.get(node_id, 0) * time_ns // 1_000_000_000
+        return time_ns + ahead.get(node_id, 0) + drifts_ppb.get(node_id, 0) * time_ns // 1_000_000_000
 
     return [
         replace(hop, arrived_ns=reads(hop.node_id, hop.arrived_ns), left_ns=reads(hop.node_id, hop.left_ns))
@@ -47,10 +47,13 @@ def way_back(start_ns: int) -> list[Hop]:
 class Bench:
     """h1 and h2 send to each other, a packet every 10 ms; s2 holds up those to h2."""
 
-    def __init__(self, core: Core, mode: str) -> None:
+    def __init__(self, core: Core, mode: str, synchronised: bool = False, state: StateSettings | None = None) -> None:
         self.clock = VirtualClock()
         self.clock.advance_to(BEGINS_NS)
-        self.collector = Collector(build_topology(synchronised=False), self.clock, CollectorSettings(core=core))
+        self.ahead = {} if synchronised else AHEAD
+        self.collector = Collector(
+            build_topology(synchronised), self.clock, CollectorSettings(core=core, state=state or StateSettings())
+        )
         self.there, self.back = Reporter(), Reporter(src="10.0.0.2", dst="10.0.0.1", sequences={})
         self.back.sequences = self.there.sequences
         self.mode = mode
@@ -66,7 +69,7 @@ class Bench:
         return self.collector.snapshot()
 
     def send(self, reporter: Reporter, hops: list[Hop], number: int) -> None:
-        hops = on_own_clocks(hops, self.drifts_ppb)
+        hops = on_own_clocks(hops, self.ahead, self.drifts_ppb)
         if self.mode == "stacked":
             receive_together(self.collector, [reporter.stacked(hops)])
         else:
@@ -104,6 +107,18 @@ def test_a_path_has_the_corrected_delay_of_its_links() -> None:
     path = snapshot.paths[bench.there.flow]
     # Three hops of 2 us, a queue of 40 us, the access link before and three cables of 5 us each after them.
     assert path.delay_p50_ns == pytest.approx((3 * 2 + 40 + 4 * 5) * MICRO, rel=0.02)
+
+
+@every_core
+@pytest.mark.parametrize("synchronised", [True, False])
+def test_delays_that_only_probes_tell_say_so(core: Core, synchronised: bool) -> None:
+    bench = Bench(core, "stacked", synchronised, StateSettings(probe_udp_port=6001))
+    state = bench.run(60).links[LinkKey("s2", "s3")]
+    assert state.source is DelaySource.PROBES
+    assert state.delay_p50_ns == pytest.approx(7 * MICRO, rel=0.01)
+    bench.there = replace(bench.there, dst_port=80)
+    better = bench.run(5).links[LinkKey("s2", "s3")]
+    assert better.source is (DelaySource.STAMPS if synchronised else DelaySource.CORRECTED_STAMPS)
 
 
 @settings(deadline=None, max_examples=15)

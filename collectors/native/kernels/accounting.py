@@ -27,6 +27,7 @@ from dataplane.native import (
 )
 
 HOP_LATENCY = 1
+PROBES = 2
 CORRECTED_STAMPS = 3
 """Their places in `collectors.window.SOURCES`."""
 GROUP = 32
@@ -203,6 +204,7 @@ def take_hops(fabric: Fabric, decoder: Decoder, packet: Packet, cell: FlowCell) 
         switches[min(i, MOST_SWITCHES)] = hops[i].switch
         i += 1
     total_ns: u64 = 0
+    probe: bool = packet.key[4] >> 8 & 0xFF_FFFF == fabric.probe
     i = 0
     while i < count:
         hop = hops[i]
@@ -212,7 +214,7 @@ def take_hops(fabric: Fabric, decoder: Decoder, packet: Packet, cell: FlowCell) 
         if not last:
             following = hops[i + 1].switch
             arrived_ns = hops[i + 1].arrived_ns
-        delay_ns: u64 = take_hop(fabric, hop, last, following, arrived_ns)
+        delay_ns: u64 = take_hop(fabric, hop, last, following, arrived_ns, probe)
         if delay_ns == NONE64:
             total_ns = NONE64
         elif total_ns != NONE64:
@@ -223,7 +225,9 @@ def take_hops(fabric: Fabric, decoder: Decoder, packet: Packet, cell: FlowCell) 
 
 
 @kernel(inline=True)
-def take_hop(fabric: Fabric, hop: Hop, last: bool, following: u32, arrived_ns: u64) -> u64:
+def take_hop(  # noqa: PLR0917 - kernels have no keywords
+    fabric: Fabric, hop: Hop, last: bool, following: u32, arrived_ns: u64, probe: bool
+) -> u64:
     """Make a sample of a hop's egress link; return its delay, NONE64 where it has none."""
     if hop.switch == NONE32:
         fabric.unknown_node += 1
@@ -248,6 +252,8 @@ def take_hop(fabric: Fabric, hop: Hop, last: bool, following: u32, arrived_ns: u
         delay_ns = corrected_delay(fabric, number, hop, arrived_ns)
         if delay_ns != NONE64:
             source = CORRECTED_STAMPS
+    if probe and source != HOP_LATENCY:
+        source = PROBES
     if delay_ns == NONE64 and hop.latency_ns != NONE32:
         delay_ns = as_u64(hop.latency_ns) + link.delay_ns
     time_ns: u64 = hop.arrived_ns if hop.left_ns == NONE64 else hop.left_ns

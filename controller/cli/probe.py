@@ -1,0 +1,44 @@
+"""`millrace probe`: a host's probe packets, or the plan that says which host sends to which."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import Annotated
+
+import typer
+
+from controller.errors import ControllerError
+
+MS = 1_000_000
+
+
+def probe(
+    topology_spec: Annotated[str, typer.Option("--topology", metavar="FILE", help="A file, a name, or a family.")],
+    host: Annotated[
+        str | None, typer.Option(metavar="HOST", help="Send this host's probes, from its machine; left out, the plan.")
+    ] = None,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="UDP destination port, as in the watch rule.")] = 9,
+    interval_ms: Annotated[int, typer.Option(min=1, help="Time between two probes to the same host.")] = 10,
+) -> None:
+    """Send small packets over every link, both ways, until Ctrl-C: how links without traffic are measured."""
+    from controller.probing.plan import plan_probes  # noqa: PLC0415
+    from controller.probing.sender import ProbeSender, ProbeSettings  # noqa: PLC0415
+    from dataplane.fabric.topology_file import load_topology  # noqa: PLC0415
+
+    topology = load_topology(topology_spec)
+    plan = plan_probes(topology)
+    if host is None:
+        for src, dst in plan.pairs:
+            typer.echo(f"{src} {dst}")
+        for link in plan.uncovered:
+            typer.echo(f"no base path crosses {link}", err=True)
+        return
+    if host not in topology.host:
+        raise ControllerError(f"topology {topology.name} has no host {host!r}")
+    targets = [topology.host[dst].ipv4 for src, dst in plan.pairs if src == host]
+    settings = ProbeSettings(udp_port=port, interval_ns=interval_ms * MS)
+    typer.echo(f"millrace probe: {len(targets)} hosts, every {interval_ms} ms", err=True)
+    if targets:
+        with suppress(KeyboardInterrupt):
+            asyncio.run(ProbeSender(topology.host[host].ipv4, targets, settings).run())

@@ -1,0 +1,1 @@
+"""Probe packets between hosts, so that links without other traffic are measured, and in both directions."""

@@ -14,7 +14,7 @@ from controller.cli.common import SettingsFile, log_to_stderr, ready
 from controller.console import plain_or_terminal
 from controller.intents import FlowSpec
 from controller.paths.client import RouteClient, RouteClientSettings
-from controller.paths.codec import Explanation, RecordQuery
+from controller.paths.codec import Explanation, HistoryQuery, LinkChange, RecordQuery
 from controller.paths.graph import PathFigures
 from dataplane.fabric.topology import LinkKey
 
@@ -45,18 +45,59 @@ def why(  # noqa: PLR0917 - a command line's options
     src_port: Annotated[int | None, typer.Option(min=0, max=65535, help="Source port of the flow.")] = None,
     dst_port: Annotated[int | None, typer.Option(min=0, max=65535, help="Destination port of the flow.")] = None,
 ) -> None:
-    """Say why a flow is on its path: the candidates with their figures, the reason, its last moves."""
+    """Say why a flow is on its path: what was measured, the candidates, the reason, its last moves."""
     explanation = _ask(server, lambda client: client.why(FlowSpec(src, dst, protocol, src_port, dst_port)))
     _show_explanation(explanation)
 
 
 @paths.command()
-def routes(server: Server) -> None:
-    """List the explicit routes in force."""
-    table = Table("flow", "path")
-    for route in _ask(server, lambda client: client.current_routes()).routes:
-        table.add_row(_name(route.flow), " ".join(route.switches))
+def history(  # noqa: PLR0917 - a command line's options
+    server: Server,
+    src: Annotated[str | None, typer.Option(help="Only flows from this host.")] = None,
+    dst: Annotated[str | None, typer.Option(help="Only flows to this host.")] = None,
+    since: Annotated[float | None, typer.Option(metavar="S", help="From this time on, seconds of its clock.")] = None,
+    until: Annotated[float | None, typer.Option(metavar="S", help="Before this time.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Decisions at most, the newest.")] = 50,
+) -> None:
+    """List what was decided over time: moves of flows, and rounds of traffic engineering."""
+    query = HistoryQuery(src, dst, _ns(since), _ns(until), limit)
+    found = _ask(server, lambda client: client.history(query))
+    rows = [(one.time_ns, _name(one.flow), " ".join(one.new_path), one.reason) for one in found.decisions]
+    if src is None and dst is None:
+        rows += [
+            (one.time_ns, "all to " + " ".join(one.destinations), "weighted", one.reason)
+            for one in found.rounds
+            if (query.start_ns or 0) <= one.time_ns and (query.end_ns is None or one.time_ns < query.end_ns)
+        ]
+    table = Table("time s", "flow", "path", "why")
+    for time_ns, flow, path, reason in sorted(rows)[-limit:]:
+        table.add_row(f"{time_ns / 1e9:.3f}", flow, path, reason)
     plain_or_terminal().print(table)
+
+
+@paths.command()
+def routes(server: Server) -> None:
+    """List the explicit and the weighted routes in force."""
+    table = Table("flow", "path")
+    found = _ask(server, lambda client: client.current_routes())
+    for route in found.routes:
+        table.add_row(_name(route.flow), " ".join(route.switches))
+    for weighted in found.weighted:
+        ways = ", ".join(f"{peer} ({weight})" for peer, weight in weighted.next_hops)
+        table.add_row(f"all to {weighted.destination} at {weighted.switch}", ways)
+    plain_or_terminal().print(table)
+
+
+@paths.command("link")
+def change_link(
+    link: Annotated[str, typer.Argument(metavar="A->B", help="A link between switches, one direction.")],
+    state: Annotated[str, typer.Argument(metavar="down|up", help="What became of it.")],
+    server: Server,
+) -> None:
+    """Tell the path server that a link is down (all flows leave it at once) or up again."""
+    if state not in ("down", "up"):
+        raise typer.BadParameter(f"{state!r} is not down or up", param_hint="STATE")
+    _ask(server, lambda client: client.link_changed(LinkChange(_link(link), up=state == "up")))
 
 
 @paths.command()
@@ -88,7 +129,7 @@ def _place(row: HopRecord) -> str:
 def _link(text: str) -> LinkKey:
     tail, arrow, head = text.partition("->")
     if not (tail and arrow and head):
-        raise typer.BadParameter(f"{text!r} is not of the form A->B", param_hint="--link")
+        raise typer.BadParameter(f"{text!r} is not of the form A->B", param_hint="link")
     return LinkKey(tail, head)
 
 
@@ -108,6 +149,7 @@ def _ask(server: str, question: Callable[[RouteClient], Awaitable[T]]) -> T:
 
 def _show_explanation(explanation: Explanation) -> None:
     screen = plain_or_terminal()
+    screen.print(_record_table(explanation))
     table = Table("", "path", "delay ms", "free Mbit/s", title=_name(explanation.flow))
     for figures in explanation.candidates:
         table.add_row(*_row(figures, present=figures.switches == explanation.present.switches))
@@ -115,6 +157,22 @@ def _show_explanation(explanation: Explanation) -> None:
     screen.print(explanation.reason, highlight=False, soft_wrap=True)
     for move in explanation.moves:
         screen.print(f"moved at {move.time_ns / 1e9:.3f} s: {move.reason}", highlight=False, soft_wrap=True)
+
+
+def _record_table(explanation: Explanation) -> Table:
+    table = Table("received s", "packet", "hop", "switch", "to", "latency us", "queue", title="newest records")
+    for row in explanation.records:
+        latency = "" if row.hop_latency_ns is None else f"{row.hop_latency_ns / 1000:.0f}"
+        queue = "" if row.queue_occupancy_frames is None else str(row.queue_occupancy_frames)
+        packet = f"{row.packet_id:x}"[-6:]
+        table.add_row(
+            f"{row.received_ns / 1e9:.3f}", packet, str(row.hop_index), row.switch, row.next_hop, latency, queue
+        )
+    return table
+
+
+def _ns(seconds: float | None) -> int | None:
+    return None if seconds is None else round(seconds * 1e9)
 
 
 def _row(figures: PathFigures, *, present: bool) -> tuple[str, str, str, str]:

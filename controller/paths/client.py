@@ -21,6 +21,9 @@ from controller.errors import PathError
 from controller.intents import FlowSpec, RouteSet
 from controller.paths.codec import (
     Explanation,
+    History,
+    HistoryQuery,
+    LinkChange,
     PathServerStatus,
     RecentDecisions,
     RecordQuery,
@@ -108,6 +111,14 @@ class RouteClient:
     async def why(self, flow: FlowSpec) -> Explanation:
         """Return why a flow is where it is; raise PathError for a flow not looked after or a server out of reach."""
         return unpack(await self._ask("Why", flow), Explanation)
+
+    async def history(self, query: HistoryQuery) -> History:
+        """Return the decisions that a query selects, newest first; raise PathError."""
+        return unpack(await self._ask("History", query), History)
+
+    async def link_changed(self, change: LinkChange) -> None:
+        """Tell the path server of a link that went down or came back; raise PathError for one that it does not have."""
+        await self._ask("LinkChanged", change)
 
     async def records(self, query: RecordQuery) -> tuple[HopRecord, ...]:
         """Return the hop records that a query selects, newest first; raise PathError."""

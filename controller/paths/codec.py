@@ -13,6 +13,7 @@ import msgspec
 from controller.errors import PathError
 from controller.intents import FlowSpec
 from controller.paths.decide import Decision
+from controller.paths.engineering.engineer import EngineeringRound
 from controller.paths.graph import Path, PathFigures
 from dataplane.fabric.topology import LinkKey
 
@@ -22,8 +23,24 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
+class RecordRow:
+    """A row of the record table as an explanation shows it; switches by name, `next_hop` what the port leads to."""
+
+    received_ns: int
+    packet_id: int
+    hop_index: int
+    switch: str
+    next_hop: str
+    hop_latency_ns: int | None
+    queue_occupancy_frames: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class Explanation:
-    """What the path server thinks of a flow: its path and the candidates now, why it is there, and its last moves."""
+    """What the path server thinks of a flow: its path and the candidates now, why it is there, and its last moves.
+
+    `records` are the newest rows of the record table between its hosts, newest packet first.
+    """
 
     flow: FlowSpec
     present: PathFigures
@@ -31,6 +48,26 @@ class Explanation:
     rate_bps: int
     reason: str
     moves: tuple[Decision, ...]
+    records: tuple[RecordRow, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryQuery:
+    """Which decisions are wanted: from or to hosts, in the span of time from `start_ns` on and before `end_ns`."""
+
+    src: str | None = None
+    dst: str | None = None
+    start_ns: int | None = None
+    end_ns: int | None = None
+    limit: int = 100
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """Decisions about flows, newest first, and the rounds of traffic engineering since the path server started."""
+
+    decisions: tuple[Decision, ...]
+    rounds: tuple[EngineeringRound, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +86,14 @@ class RecordQuery:
     start_ns: int | None = None
     end_ns: int | None = None
     limit: int = 100
+
+
+@dataclass(frozen=True, slots=True)
+class LinkChange:
+    """A directed link between switches went down or came back."""
+
+    link: LinkKey
+    up: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from controller.base_paths import next_hops
 from controller.errors import ControllerError, PathError
 from controller.intents import FlowSpec, Route, RouteSet, WeightedRoute
 from controller.paths.backups import Backups, dead_links, links_of, with_dead
-from controller.paths.codec import Assigned, Explanation
+from controller.paths.codec import Assigned, Explanation, History, HistoryQuery
 from controller.paths.decide import Assignment, Decision
 from controller.paths.decider import Decider
 from controller.paths.engineering.engineer import EngineeringSettings, TrafficEngineer, demands_of
@@ -74,12 +74,12 @@ class PathServerCore:
         self._snapshot = snapshot
         self._discover(snapshot, now_ns)
         forgotten = self._forget(now_ns)
+        self._decider.observe(snapshot)
         if self.engineer is not None:
             demands = demands_of(snapshot, self.network.topology)
             engineered = self.engineer.step(demands, dead_links(snapshot, self.settings), now_ns)
             return self._publish([]) if engineered is not None or forgotten else None
         decisions = self._evacuate(snapshot, now_ns)
-        self._decider.observe(snapshot)
         current = self.current(snapshot, now_ns)
         self._decider.place(current)
         more = self._decider.step(now_ns)
@@ -161,8 +161,15 @@ class PathServerCore:
         if verdict.moves:
             seen = f"{self._decider.rounds_wished(flow)} of the {self.settings.confirm_rounds} rounds that a move takes"
             verdict = replace(verdict, reason=f"{verdict.reason} (in {seen})")
+        reason = verdict.reason if self.engineer is None else self.engineer.explain(verdict.present.switches)
         moves = [decision for decision in reversed(self.decisions) if decision.flow == flow][:_EXPLAINED_MOVES]
-        return Explanation(flow, verdict.present, verdict.candidates, verdict.rate_bps, verdict.reason, tuple(moves))
+        return Explanation(flow, verdict.present, verdict.candidates, verdict.rate_bps, reason, tuple(moves))
+
+    def history(self, query: HistoryQuery) -> History:
+        """Return the decisions that a query selects, from the store; raise PathError where it cannot be read."""
+        decisions = () if self._store is None else tuple(self._store.decisions(query))
+        rounds = () if self.engineer is None else tuple(reversed(self.engineer.rounds))
+        return History(decisions, rounds)
 
     def _save(self, decisions: Sequence[Decision]) -> None:
         """Save what must survive; traffic is moved even while the file does not take it, which is counted and told."""
@@ -192,7 +199,7 @@ class PathServerCore:
             self._assigned[flow] = entry
             self._moved_ns[flow] = entry.since_ns
             self._names_ports |= flow.protocol is not None
-        self.decisions.extend(reversed(self._store.decisions(limit=RECENT_DECISIONS)))
+        self.decisions.extend(reversed(self._store.decisions(HistoryQuery(limit=RECENT_DECISIONS))))
         # What is served may differ from what was saved, and a version never stands for two sets.
         return version + (len(self._assigned) != len(assigned))
 

@@ -6,9 +6,42 @@ from ipaddress import ip_address
 
 from collectors.values import FlowKey, HopRecord
 from controller.errors import PathError
-from controller.paths.codec import RecordQuery
+from controller.intents import FlowSpec
+from controller.paths.codec import RecordQuery, RecordRow
 from controller.paths.recorder import Recorder
 from dataplane.fabric.topology import Topology
+
+EXPLAINED_ROWS = 24
+"""Rows of the record table that an explanation shows."""
+
+
+def rows_between(recorder: Recorder, topology: Topology, flow: FlowSpec) -> tuple[RecordRow, ...]:
+    """Return the newest records of a flow's hosts as rows with names, newest packet first, its hops in order."""
+    src, dst = topology.host[flow.src_host], topology.host[flow.dst_host]
+    found = recorder.between(src.ipv4, dst.ipv4, EXPLAINED_ROWS)
+    if src.ipv6 is not None and dst.ipv6 is not None:
+        found += recorder.between(src.ipv6, dst.ipv6, EXPLAINED_ROWS)
+    newest: dict[int, int] = {}
+    for record in found:
+        newest[record.packet_id] = max(newest.get(record.packet_id, 0), record.received_ns)
+    found.sort(key=lambda record: (-newest[record.packet_id], record.packet_id, record.hop_index))
+    return tuple(_row(topology, record) for record in found[:EXPLAINED_ROWS])
+
+
+def _row(topology: Topology, record: HopRecord) -> RecordRow:
+    node = topology.switch_by_id.get(record.node_id)
+    name = f"node {record.node_id}" if node is None else node.name
+    ports = {} if node is None else topology.neighbours[node.name]
+    peer = None if record.egress_port is None else ports.get(record.egress_port)
+    return RecordRow(
+        record.received_ns,
+        record.packet_id,
+        record.hop_index,
+        name,
+        "" if peer is None else peer.node,
+        record.hop_latency_ns,
+        record.queue_occupancy_frames,
+    )
 
 
 def answer(recorder: Recorder, topology: Topology, query: RecordQuery) -> list[HopRecord]:

@@ -1,9 +1,9 @@
 """The path server's process: the collector's feed in, routes, decisions and answers out (spec/offload.md, section 4).
 
 Service millrace.paths.v1.Paths over gRPC with generic handlers: Routes (the full set at once, then each new one),
-Decisions (the last ones, then each as it is made), Why, Records, Status (once each). Everything that touches the
-database runs in one thread of its own, so that a slow disk delays neither feed nor answers of others. Nothing here
-authenticates: the address is a unix socket, guarded by its folder's rights, or loopback.
+Decisions (the last ones, then each as it is made), Why, History, LinkChanged, Records, Status (once each). Everything
+that touches the database runs in one thread of its own, so that a slow disk delays neither feed nor answers of others.
+Nothing here authenticates: the address is a unix socket, guarded by its folder's rights, or loopback.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import logging
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any, Final, Protocol, TypeVar
 
 import grpc
@@ -24,6 +25,9 @@ from collectors.values import HopRecord, Snapshot
 from controller.errors import PathError
 from controller.intents import FlowSpec, RouteSet
 from controller.paths.codec import (
+    Explanation,
+    HistoryQuery,
+    LinkChange,
     PathServerStatus,
     RecentDecisions,
     RecordQuery,
@@ -32,7 +36,7 @@ from controller.paths.codec import (
 )
 from controller.paths.core import RECENT_DECISIONS, PathServerCore
 from controller.paths.decide import Decision
-from controller.paths.queries import answer
+from controller.paths.queries import answer, rows_between
 from controller.paths.recorder import Recorder
 from controller.paths.settings import PathServerSettings
 from dataplane.clock import Clock
@@ -115,10 +119,22 @@ class PathServer:
         if routes is not None:
             await self._publish(routes, decisions)
 
+    async def link_changed(self, change: LinkChange) -> None:
+        """Take note of a link that went down or came back, and publish what comes of it."""
+        now_ns = self._clock.now_ns()
+        routes, decisions = await self._in_worker(
+            lambda: self._new_routes(lambda: self._core.link_changed(change.link, now_ns, up=change.up))
+        )
+        if routes is not None:
+            await self._publish(routes, decisions)
+
     def _round(self, snapshot: Snapshot, now_ns: int) -> tuple[RouteSet | None, tuple[Decision, ...]]:
-        """Step the core in the worker's thread; return the new routes and the decisions behind them."""
+        return self._new_routes(lambda: self._core.step(snapshot, now_ns))
+
+    def _new_routes(self, call: Callable[[], RouteSet | None]) -> tuple[RouteSet | None, tuple[Decision, ...]]:
+        """Let the core decide in the worker's thread; return the new routes and the decisions behind them."""
         before = self._core.counters["moves"]
-        routes = self._core.step(snapshot, now_ns)
+        routes = call()
         moves = self._core.counters["moves"] - before
         return routes, tuple(self._core.decisions)[len(self._core.decisions) - moves :]
 
@@ -175,6 +191,8 @@ class PathServer:
                 "Routes": grpc.unary_stream_rpc_method_handler(self._serve_routes),
                 "Decisions": grpc.unary_stream_rpc_method_handler(self._serve_decisions),
                 "Why": grpc.unary_unary_rpc_method_handler(self._serve_why),
+                "History": grpc.unary_unary_rpc_method_handler(self._serve_history),
+                "LinkChanged": grpc.unary_unary_rpc_method_handler(self._serve_link_changed),
                 "Records": grpc.unary_unary_rpc_method_handler(self._serve_records),
                 "Status": grpc.unary_unary_rpc_method_handler(self._serve_status),
             },
@@ -207,7 +225,23 @@ class PathServer:
 
     async def _serve_why(self, request: bytes, context: _Context) -> bytes:
         flow = await _checked(context, request, FlowSpec)
-        return pack(await self._answer(context, lambda: self._core.why(flow, self._clock.now_ns())))
+        return pack(await self._answer(context, lambda: self._explain(flow)))
+
+    def _explain(self, flow: FlowSpec) -> Explanation:
+        found = self._core.why(flow, self._clock.now_ns())
+        return replace(found, records=rows_between(self._recorder, self._core.network.topology, flow))
+
+    async def _serve_link_changed(self, request: bytes, context: _Context) -> bytes:
+        change = await _checked(context, request, LinkChange)
+        try:
+            await self.link_changed(change)
+        except PathError as error:
+            await context.abort(grpc.StatusCode.NOT_FOUND, str(error))
+        return pack(None)
+
+    async def _serve_history(self, request: bytes, context: _Context) -> bytes:
+        query = await _checked(context, request, HistoryQuery)
+        return pack(await self._answer(context, lambda: self._core.history(query)))
 
     async def _serve_records(self, request: bytes, context: _Context) -> bytes:
         query = await _checked(context, request, RecordQuery)

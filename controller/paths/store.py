@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import islice
+from typing import Final
 
+from controller.errors import PathError
 from controller.intents import FlowSpec, WeightedRoute
-from controller.paths.codec import Assigned, freeze, thaw
+from controller.paths.codec import Assigned, HistoryQuery, freeze, thaw
 from controller.paths.database import Database
 from controller.paths.decide import Decision
 from controller.paths.graph import Path
+
+_NO_END: Final = (1 << 63) - 1
 
 
 class PathStore:
@@ -53,11 +58,19 @@ class PathStore:
                 "DELETE FROM decisions WHERE id <= (SELECT max(id) FROM decisions) - ?", (self._max_decisions,)
             )
 
-    def decisions(self, flow: FlowSpec | None = None, limit: int = 20) -> list[Decision]:
-        """Return the newest decisions, of one flow or of all, newest first."""
-        where, parameters = ("", ()) if flow is None else ("WHERE flow = ? ", (freeze(flow),))
+    def decisions(self, query: HistoryQuery) -> list[Decision]:
+        """Return the newest decisions that a query selects, newest first; raise PathError for no span of time."""
+        start_ns = 0 if query.start_ns is None else query.start_ns
+        end_ns = _NO_END if query.end_ns is None else query.end_ns
+        if not 0 <= start_ns <= end_ns <= _NO_END:
+            raise PathError(f"{start_ns} to {end_ns} ns is no span of time")
         rows = self._database.query(
-            f"SELECT decision FROM decisions {where}ORDER BY id DESC LIMIT ?",  # noqa: S608 - constants only
-            (*parameters, limit),
+            "SELECT decision FROM decisions WHERE time_ns >= ? AND time_ns < ? ORDER BY id DESC", (start_ns, end_ns)
         )
-        return [thaw(row[0], Decision) for row in rows]
+        # Hosts are inside the stored value; what is kept is bounded.
+        found = (thaw(row[0], Decision) for row in rows)
+        return list(islice((decision for decision in found if _selects(query, decision.flow)), max(0, query.limit)))
+
+
+def _selects(query: HistoryQuery, flow: FlowSpec) -> bool:
+    return query.src in (None, flow.src_host) and query.dst in (None, flow.dst_host)

@@ -100,6 +100,18 @@ class TrafficEngineer:
         self.rounds.append(done)
         return done
 
+    def explain(self, path: Sequence[str]) -> str:
+        """Return why traffic is on a path: the weights that it meets there, and what the last round said."""
+        at = {route.switch: route.next_hops for route in self.weighted if route.destination == path[-1]}
+        ways = (
+            f"at {name} by {', '.join(f'{peer} ({weight})' for peer, weight in at[name])}"
+            for name in path
+            if name in at
+        )
+        spread = "; ".join(ways) or "by base routes all the way"
+        last = f"; last round: {self.rounds[-1].reason}" if self.rounds else ""
+        return f"traffic is engineered: to {path[-1]} {spread}{last}"
+
     def _smooth(self, demands: Demands) -> None:
         kept = self.settings.smoothing if self._demands else 0.0
         pairs = self._demands.keys() | demands.keys()

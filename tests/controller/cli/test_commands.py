@@ -100,6 +100,13 @@ def test_routes_and_reasons_of_a_live_path_server(server: str) -> None:
     assert "│ now │ a c d" in said
     assert "has less delay than a-b-d" in said
     assert "moved at" in said
+    assert "│ a      │ b  │ 7          │ 3" in said
+
+
+def test_history_of_a_live_path_server(server: str) -> None:
+    assert "a c d │ a-c-d (" in run("paths", "history", "--server", server)
+    assert "a c d" not in run("paths", "history", "--src", "hd", "--server", server)
+    assert "a c d" not in run("paths", "history", "--since", "1e6", "--server", server)
 
 
 @pytest.mark.parametrize("which", [(), ("--src", "10.0.1.1", "--dst", "10.0.4.1"), ("--link", "a->b")])
@@ -116,6 +123,8 @@ def test_records_of_a_live_path_server(server: str, which: tuple[str, ...]) -> N
         (("why", "ha", "hd", "--protocol", "6"), "ha->hd is not looked after"),
         (("records", "--src", "x"), "does not appear to be an IPv4 or IPv6 address"),
         (("records", "--link", "a->x"), "has no link a->x"),
+        (("link", "a->x", "down"), "has no link a->x between switches"),
+        (("history", "--since", "2", "--until", "1"), "is no span of time"),
     ],
 )
 def test_questions_without_an_answer(server: str, arguments: tuple[str, ...], problem: str) -> None:
@@ -132,6 +141,7 @@ def test_a_path_server_that_is_not_there_is_said_at_once(question: tuple[str, ..
 
 def test_wrong_usage_is_status_2(server: str) -> None:
     assert runner.invoke(app, ["paths", "records", "--server", server, "--link", "ab"]).exit_code == 2
+    assert runner.invoke(app, ["paths", "link", "a->b", "gone", "--server", server]).exit_code == 2
     assert runner.invoke(app, ["topology", "check"]).exit_code == 2
     assert runner.invoke(app, ["demo", "--seed", "x"]).exit_code == 2
 

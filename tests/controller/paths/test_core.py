@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from collectors.values import DelaySource, FlowKey, LinkState, PathState, Snapshot
 from controller.errors import PathError
 from controller.intents import FlowSpec, Route
+from controller.paths.codec import HistoryQuery
 from controller.paths.core import PathServerCore
 from controller.paths.database import Database
 from controller.paths.settings import DecideSettings, ManagedFlow
@@ -124,9 +125,13 @@ def test_the_oldest_decisions_go(topology: Topology) -> None:
     core = PathServerCore(topology, SETTINGS, flows=MANAGED, store=store)
     for turn in range(5):
         core.step(snapshot(topology, queues={"ab": 40} if turn % 2 == 0 else {}), turn * 1000 * MS)
-    assert [decision.time_ns // MS for decision in store.decisions()] == [4000, 3000, 2000]
-    assert store.decisions(FlowSpec("hd", "ha")) == []
-    assert len(store.decisions(AD, limit=2)) == 2
+    assert [decision.time_ns // MS for decision in store.decisions(HistoryQuery())] == [4000, 3000, 2000]
+    assert store.decisions(HistoryQuery(src="hd", dst="ha")) == []
+    assert len(store.decisions(HistoryQuery("ha", "hd", limit=2))) == 2
+    span = HistoryQuery(start_ns=2000 * MS, end_ns=4000 * MS)
+    assert [decision.time_ns // MS for decision in core.history(span).decisions] == [3000, 2000]
+    with pytest.raises(PathError, match="no span of time"):
+        core.history(HistoryQuery(start_ns=2, end_ns=1))
 
 
 def test_traffic_is_moved_even_when_the_file_takes_nothing_more(topology: Topology) -> None:

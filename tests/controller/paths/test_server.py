@@ -18,7 +18,7 @@ from collectors.values import DelaySource, FlowKey, HopRecord, LinkState, Snapsh
 from controller.errors import PathError
 from controller.intents import FlowSpec, Route, RouteSet
 from controller.paths.client import RouteClient, RouteClientSettings
-from controller.paths.codec import RecordQuery, freeze, pack, thaw, unpack
+from controller.paths.codec import HistoryQuery, LinkChange, RecordQuery, freeze, pack, thaw, unpack
 from controller.paths.core import PathServerCore
 from controller.paths.database import Database
 from controller.paths.decide import Decision
@@ -115,6 +115,38 @@ def hop(time_ns: int) -> HopRecord:
     """Return a hop record from ha to hd."""
     flow = FlowKey(IPv4Address("10.0.1.1"), IPv4Address("10.0.4.1"), 17, 1, 2)
     return HopRecord(time_ns, flow, 4, 1, 0, 3, 1, 1, 2, 10, 0, 0, 5, 6, 7, 8)
+
+
+def test_a_link_that_is_said_to_be_down_is_left_at_once_and_history_tells(topology: Topology, tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with running(topology, tmp_path) as bench:
+            routes = bench.client.routes()
+            assert await anext(routes) == RouteSet(0, ())
+            bench.feed.waiting.put_nowait(Snapshot(0, {}, {}, {}))
+            while (await bench.client.status()).last_step_ns is None:
+                await asyncio.sleep(0)
+            await bench.client.link_changed(LinkChange(LinkKey("b", "d"), up=False))
+            assert await anext(routes) == RouteSet(1, (Route(AD, ("a", "c", "d")),))
+            [decision] = (await bench.client.history(HistoryQuery(src="ha"))).decisions
+            assert decision.reason == "link b->d of a-b-d is dead; a-c-d is its backup"
+            assert (await bench.client.history(HistoryQuery(src="hd"))).decisions == ()
+            with pytest.raises(PathError, match="no link a->d between switches"):
+                await bench.client.link_changed(LinkChange(LinkKey("a", "d"), up=False))
+
+    play(scene())
+
+
+def test_an_explanation_has_the_record_rows_of_its_flow(topology: Topology, tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with running(topology, tmp_path) as bench:
+            bench.feed.waiting.put_nowait(congested(topology))
+            bench.feed.batches.put_nowait((hop(5),))
+            while (await bench.client.status()).last_step_ns is None or not await bench.client.records(RecordQuery()):
+                await asyncio.sleep(0)
+            [row] = (await bench.client.why(AD)).records
+            assert (row.received_ns, row.switch, row.next_hop, row.hop_latency_ns) == (5, "a", "b", 10)
+
+    play(scene())
 
 
 def test_routes_decisions_and_reasons_reach_a_client(topology: Topology, tmp_path: Path) -> None:

@@ -1,0 +1,88 @@
+"""Rounds of traffic engineering: what makes weights change, how many, and what keeps them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from msgspec.structs import replace
+
+from controller.base_paths import next_hops
+from controller.intents import WeightedRoute
+from controller.paths.engineering.engineer import EngineeringSettings, TrafficEngineer
+from controller.tables.weighted_routes import spreads_of
+from dataplane.fabric.topology import LinkKey, Topology
+
+MakeTopology = Callable[..., Topology]
+
+S = 1_000_000_000
+SETTINGS = EngineeringSettings(interval_ns=S, enough=0.0, smoothing=0.0)
+LOADED = {("a", "d"): 8_000_000.0}
+
+
+@pytest.fixture
+def unequal(diamond_of: MakeTopology) -> Topology:
+    """Return a diamond of 10 Mbit/s with one shortest way from a to d: by b."""
+    return diamond_of((1000, 2000, 1000, 2000, 20_000))
+
+
+def test_demands_that_fill_one_way_are_spread_over_both(unequal: Topology) -> None:
+    engineer = TrafficEngineer(unequal, SETTINGS)
+    done = engineer.step(LOADED, frozenset(), 0)
+    assert done is not None
+    assert (done.max_utilisation_before, done.max_utilisation_after) == pytest.approx((0.8, 0.4))
+    assert done.destinations == ("d",)
+    assert engineer.weighted == (WeightedRoute("a", "d", (("b", 1), ("c", 1))),)
+    spreads_of(unequal, next_hops(unequal), engineer.weighted)
+    assert "at a by b (1), c (1); last round: the busiest link goes from 80.0% to 40.0%" in engineer.explain("abd")
+
+
+def test_nothing_changes_between_rounds_nor_for_a_small_gain(unequal: Topology) -> None:
+    engineer = TrafficEngineer(unequal, SETTINGS)
+    engineer.step(LOADED, frozenset(), 0)
+    assert engineer.step({("a", "b"): 9_000_000.0}, frozenset(), S - 1) is None
+    assert engineer.step({("a", "d"): 8_000_000.0, ("a", "b"): 200_000.0}, frozenset(), S) is None
+
+
+def test_low_utilisation_is_left_on_the_shortest_way(unequal: Topology) -> None:
+    engineer = TrafficEngineer(unequal, replace(SETTINGS, enough=0.9))
+    assert engineer.step(LOADED, frozenset(), 0) is None
+    assert engineer.weighted == ()
+
+
+def test_a_round_changes_no_more_destinations_than_allowed(unequal: Topology) -> None:
+    demands = {("a", "d"): 4_000_000.0, ("b", "c"): 4_000_000.0, ("d", "a"): 3_000_000.0}
+    engineer = TrafficEngineer(unequal, replace(SETTINGS, max_destinations=1))
+    for number in range(4):
+        done = engineer.step(demands, frozenset(), number * S)
+        assert done is None or len(done.destinations) == 1
+
+
+def test_a_dead_link_starts_a_round_at_once_and_its_return_another(unequal: Topology) -> None:
+    engineer = TrafficEngineer(unequal, SETTINGS)
+    engineer.step(LOADED, frozenset(), 0)
+    done = engineer.step(LOADED, frozenset({LinkKey("a", "b")}), 1)
+    assert done is not None
+    assert done.reason.startswith("dead: a->b; ")
+    assert not any(peer == "b" for route in engineer.weighted if route.switch == "a" for peer, _ in route.next_hops)
+    spreads_of(unequal, next_hops(unequal), engineer.weighted)
+    back = engineer.step(LOADED, frozenset(), 2)
+    assert back is not None
+    assert back.reason.startswith("all links are back; ")
+    assert engineer.weighted == (WeightedRoute("a", "d", (("b", 1), ("c", 1))),)
+
+
+def test_demands_that_dead_links_cut_off_do_not_stop_the_others(unequal: Topology) -> None:
+    engineer = TrafficEngineer(unequal, SETTINGS)
+    demands = {("a", "d"): 1_000_000.0, ("b", "c"): 9_000_000.0}
+    alone = frozenset({LinkKey("a", "b"), LinkKey("a", "c")})
+    done = engineer.step(demands, alone, 0)
+    assert done is not None
+    assert done.max_utilisation_after < 0.9
+
+
+def test_demands_are_smoothed(unequal: Topology) -> None:
+    engineer = TrafficEngineer(unequal, replace(SETTINGS, smoothing=0.5))
+    engineer.step({("a", "d"): 1_000_000.0}, frozenset(), 0)
+    engineer.step({("a", "d"): 9_000_000.0}, frozenset({LinkKey("b", "d")}), S)
+    assert engineer.rounds[-1].max_utilisation_before == pytest.approx(0.5)

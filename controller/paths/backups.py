@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import replace
-from itertools import pairwise
+from itertools import islice, pairwise
 
 from collectors.values import DelaySource, LinkState, Snapshot
 from controller.paths.algorithms.costs import FORBIDDEN
@@ -24,6 +24,10 @@ MAX_KEPT = 65_536
 """Backups that are kept; beyond that the oldest go."""
 
 
+MAX_PREPARED = 256
+"""Backups that are worked out in one go, some 0.3 ms each in a fabric of 1,000 switches; the next round goes on."""
+
+
 class Backups:
     """The disjoint backup of every path in use, by configured delay."""
 
@@ -33,12 +37,11 @@ class Backups:
         self._kept: dict[Path, Path | None] = {}
 
     def prepare(self, paths: Iterable[Path]) -> None:
-        """Work out the backups of paths that have none yet."""
-        for path in paths:
-            if path not in self._kept:
-                while len(self._kept) >= MAX_KEPT:
-                    del self._kept[next(iter(self._kept))]
-                self._kept[path] = self._backup(path)
+        """Work out the backups of paths that have none yet, of so many that a round is not held up."""
+        for path in islice((path for path in paths if path not in self._kept), MAX_PREPARED):
+            while len(self._kept) >= MAX_KEPT:
+                del self._kept[next(iter(self._kept))]
+            self._kept[path] = self._backup(path)
 
     def backup(self, path: Path) -> Path | None:
         """Return a path's backup, None where there is no other path; `prepare` makes it quick."""

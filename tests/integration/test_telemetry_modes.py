@@ -10,9 +10,11 @@ import pytest
 
 from collectors.collector import Collector
 from collectors.counters import Count
+from collectors.settings import CollectorSettings
 from collectors.values import DelaySource, DropRecord, HopRecord, LinkState, RecordKind
 from controller.tables.drop_watch import DropWatch
 from controller.tables.flow_filter import FlowFilter
+from controller.tables.int_domain import DEFAULT_DOMAIN, IntDomain
 from controller.tables.int_watch import Mode, Watch
 from controller.tables.queue_watch import QueueWatch
 from controller.tables.reporting import NO_REPORTING, Reporting
@@ -78,11 +80,12 @@ def run(
     stop_ns: int = 200 * MS,
     ip_version: int = 4,
     reporting: Reporting = NO_REPORTING,
+    domain: IntDomain = DEFAULT_DOMAIN,
 ) -> Run:
     """Let ha send to hb for a while."""
     fabric = VirtualFabric(topology)
-    VirtualController.over(fabric, watches=(watch,), reporting=reporting).start()
-    found = Run(Collector(topology, fabric.clock))
+    VirtualController.over(fabric, watches=(watch,), reporting=reporting, domain=domain).start()
+    found = Run(Collector(topology, fabric.clock, settings_of(domain)))
     found.collector.subscribe(found.records.extend)
     found.collector.subscribe_drops(found.drops.extend)
 
@@ -99,6 +102,17 @@ def run(
     return found
 
 
+def settings_of(domain: IntDomain) -> CollectorSettings:
+    """Return the collector's settings for a domain's marks."""
+    marking = domain.marking()
+    return CollectorSettings(
+        int_dscp=marking.dscp,
+        int_dscp_mask=marking.dscp_mask,
+        int_udp_port=marking.udp_port,
+        int_probe_marker=marking.probe_marker,
+    )
+
+
 @pytest.fixture(scope="module")
 def plain(line: Topology) -> Callable[[Mode], Run]:
     """Return what runs a mode with nothing else set, once."""
@@ -113,8 +127,7 @@ def replay(topology: Topology, reports: Sequence[bytes]) -> Run:
     return found
 
 
-@pytest.mark.parametrize("ip_version", [4, 6])
-@pytest.mark.parametrize("mode", KINDS)
+@pytest.mark.parametrize(("mode", "ip_version"), [*((mode, 4) for mode in KINDS), ("md", 6), ("xd", 6)])
 def test_every_mode_tells_the_path_and_the_same_delays(
     line: Topology, plain: Callable[[Mode], Run], mode: Mode, ip_version: int
 ) -> None:
@@ -133,6 +146,41 @@ def test_every_mode_tells_the_path_and_the_same_delays(
     # Packets that were still on their way when time ended, or whose reports were.
     assert counted.get(Count.INCOMPLETE_PACKETS, 0) == 0
     assert all(reporter.lost == 0 for reporter in found.collector.snapshot().reporters.values())
+
+
+DOMAINS = {
+    "a bit of the DSCP": IntDomain(dscp=0x20, dscp_mask=0x20),
+    "the original port": IntDomain(udp_port=5599),
+    "a new UDP header": IntDomain(udp_port=5599, always_new_udp=True),
+    "a probe marker": IntDomain(probe_marker=0xFEED_FACE_0BAD_CAFE),
+}
+
+
+@pytest.mark.parametrize(("mode", "domain"), list(zip(["mx", "md", "mx", "hop-by-hop"], DOMAINS.values(), strict=True)))
+def test_every_mark_tells_the_hosts_flow(line: Topology, mode: Mode, domain: IntDomain) -> None:
+    found = run(line, Watch(mode=mode), domain=domain, stop_ns=60 * MS)
+    assert found.path() == ("s1", "s2", "s3", "s4")
+    (flow,) = {record.flow for record in found.records}
+    sent = flow_between(line, 1, "ha", "hb", 1)
+    assert flow.dst_port == sent.dst_port
+    assert found.link("s3", "s4").source is DelaySource.STAMPS
+
+
+def test_a_stack_that_is_stripped_where_the_mtu_ends_is_one_path_all_the_same(line: Topology) -> None:
+    # 986 bytes of IP, 16 of INT headers and 32 a hop: the third switch has no room for its words.
+    domain = IntDomain(mtu_bytes=986 + 16 + 2 * 32 + 8, strip_at_mtu=True)
+    found = run(line, Watch(), domain=domain)
+    kinds = {record.node_id: record.kind for record in found.records}
+    assert kinds == {
+        line.switch["s1"].node_id: RecordKind.INTERMEDIATE,
+        line.switch["s2"].node_id: RecordKind.INTERMEDIATE,
+        line.switch["s3"].node_id: RecordKind.INTERMEDIATE,
+        line.switch["s4"].node_id: RecordKind.STACK,
+    }
+    assert found.path() == ("s1", "s2", "s3", "s4")
+    for pair in (("s1", "s2"), ("s2", "s3"), ("s3", "s4")):
+        assert found.link(*pair).samples >= 40
+        assert found.link(*pair).source is DelaySource.STAMPS
 
 
 def test_what_travels_makes_links_slower_but_only_by_its_bytes(plain: Callable[[Mode], Run]) -> None:

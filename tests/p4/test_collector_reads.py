@@ -1,0 +1,65 @@
+"""What the P4 program reports under every mark, as the collector decodes it: flow, packet, size and hops."""
+
+from __future__ import annotations
+
+import pytest
+
+from collectors import decode
+from collectors.decode import MeasuredPacket
+from collectors.values import FlowKey, RecordKind
+from dataplane.wire.inner import decode_ethernet
+from dataplane.wire.marking import UNMARKED, Marking
+from dataplane.wire.packet import decode_udp_frame
+from tests.p4.entries import HOP_BY_HOP, MD, MX, XD, Watch
+from tests.p4.markers import ByDscp, ByProbe, ByUdpPort, InTunnel, Marker
+from tests.p4.targets import Target
+from tests.p4.test_modes import CASES, FEW, INSTRUCTIONS, walk
+
+KINDS = {MD: RecordKind.STACK, HOP_BY_HOP: RecordKind.HOP_BY_HOP, MX: RecordKind.MX, XD: RecordKind.XD}
+MANY = (*FEW, "port-gre", "vxlan-no-checksum")
+
+
+def marking_of(marker: Marker) -> Marking:
+    """Return a mark as the collector's settings have it."""
+    match marker:
+        case ByDscp():
+            return Marking(dscp=marker.dscp, dscp_mask=marker.mask)
+        case ByProbe():
+            return Marking(dscp=None, probe_marker=marker.marker)
+        case ByUdpPort():
+            return Marking(dscp=None, udp_port=marker.port)
+        case InTunnel():
+            return Marking(dscp=None, gre_protocol=marker.gre_protocol)
+        case _:
+            raise AssertionError(marker)
+
+
+def packets_of(target: Target, marker: Marker, mode: int, original: bytes) -> list[MeasuredPacket]:
+    """Return what the collector makes of every report about a packet over three switches."""
+    found: list[MeasuredPacket] = []
+    for _, reports in walk(target, marker, Watch(INSTRUCTIONS, mode=mode), original):
+        for frame in reports:
+            datagram = decode_udp_frame(frame)
+            assert datagram is not None
+            decoded = decode.decode(datagram.payload, marking_of(marker))
+            assert (decoded.drops, decoded.skipped) == ((), 0)
+            found += decoded.packets
+    return found
+
+
+CHOSEN = [(mode, name) for mode in (MD, MX) for name in MANY]
+CHOSEN += [(HOP_BY_HOP, name) for name in ("port-tcp-ipv6", "vxlan", "gre-all-ipv6")]
+CHOSEN += [(XD, name) for name in ("dscp-udp", "dscp-bit-ipv6", "vxlan-as-udp")]
+
+
+@pytest.mark.parametrize(("mode", "name"), CHOSEN)
+def test_reports_of_a_marked_packet_are_of_the_hosts_flow(target: Target, mode: int, name: str) -> None:
+    marker, original = CASES[name]
+    sent = decode_ethernet(original, UNMARKED)
+    packets = packets_of(target, marker, mode, original)
+    nodes = [[hop.node_id for hop in packet.hops] for packet in packets]
+    assert nodes == ([[101, 102, 103]] if mode == MD else [[101], [102], [103]])
+    for packet in packets:
+        assert packet.flow == FlowKey(sent.src, sent.dst, sent.protocol, sent.src_port, sent.dst_port)
+        assert (packet.packet_id, packet.ip_bytes) == (sent.packet_id, sent.ip_bytes)
+        assert packet.kind is KINDS[mode]

@@ -150,6 +150,7 @@ class NetworkStateBuilder:
                 self._clocks.uncertainty_ns(link.key) if figures.source is DelaySource.CORRECTED_STAMPS else None
             ),
             loss_source=None if loss is None else loss.source,
+            buffer_occupancy_frames=figures.buffer_occupancy_frames,
         )
 
 

@@ -107,9 +107,15 @@ class PlainStore:
         window = self._links.get(sample.link)
         if window is None:
             window = self._links[sample.link] = Window(self._settings)
-        source = sample.source or DelaySource.NOMINAL
-        at_ns = max(sample.received_ns - behind_ns, 0)
-        if not window.add(at_ns, sample.delay_ns, source, sample.queue_occupancy_frames, sample.tx_bytes_per_window):
+        taken = window.add(
+            max(sample.received_ns - behind_ns, 0),
+            sample.delay_ns,
+            sample.source or DelaySource.NOMINAL,
+            queue_frames=sample.queue_occupancy_frames,
+            tx_bytes=sample.tx_bytes_per_window,
+            buffer_frames=sample.buffer_occupancy_frames,
+        )
+        if not taken:
             self._counters[Count.LATE_SAMPLES] += 1
 
     def take_flights(self) -> list[StampDifference]:

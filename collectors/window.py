@@ -44,6 +44,7 @@ class WindowFigures:
     queue_occupancy_frames: float | None
     tx_bytes_per_window: int | None
     newest_ns: int
+    buffer_occupancy_frames: float | None = None
 
 
 NO_FIGURES: Final = WindowFigures(None, None, None, None, None, DelaySource.NOMINAL, 0, None, None, 0)
@@ -58,6 +59,8 @@ class _Slot:
     source: DelaySource = DelaySource.NOMINAL
     queue_total: int = 0
     queues: int = 0
+    buffer_total: int = 0
+    buffers: int = 0
 
 
 class Window:
@@ -83,8 +86,10 @@ class Window:
         at_ns: int,
         delay_ns: int | None = None,
         source: DelaySource = DelaySource.NOMINAL,
+        *,
         queue_frames: int | None = None,
         tx_bytes: int | None = None,
+        buffer_frames: int | None = None,
     ) -> bool:
         """Take a sample that belongs to `at_ns`; return False, and take nothing, when that is before the window."""
         number = at_ns // self._slot_ns
@@ -99,6 +104,9 @@ class Window:
         if queue_frames is not None:
             slot.queue_total += queue_frames
             slot.queues += 1
+        if buffer_frames is not None:
+            slot.buffer_total += buffer_frames
+            slot.buffers += 1
         if tx_bytes is not None:
             self._add_tx(tx_bytes, at_ns)
         return True
@@ -111,12 +119,12 @@ class Window:
 
     def _added_up(self) -> WindowFigures:
         source = SOURCES[max((RANK[slot.source] for slot in self._slots.values()), default=0)]
-        merged, queues, queue_total = Sketch(), 0, 0
+        merged = Sketch()
         for slot in self._slots.values():
             if slot.source is source:
                 merged.merge(slot.delays)
-            queues += slot.queues
-            queue_total += slot.queue_total
+        queues = sum(slot.queues for slot in self._slots.values())
+        buffers = sum(slot.buffers for slot in self._slots.values())
         return WindowFigures(
             delay_mean_ns=merged.mean,
             delay_p50_ns=merged.quantile(0.50),
@@ -125,9 +133,10 @@ class Window:
             delay_max_ns=merged.greatest if merged.count else None,
             source=source,
             samples=merged.count,
-            queue_occupancy_frames=queue_total / queues if queues else None,
+            queue_occupancy_frames=sum(s.queue_total for s in self._slots.values()) / queues if queues else None,
             tx_bytes_per_window=self._tx_mean(),
             newest_ns=self._newest_ns,
+            buffer_occupancy_frames=sum(s.buffer_total for s in self._slots.values()) / buffers if buffers else None,
         )
 
     def _advance(self, number: int) -> None:

@@ -146,6 +146,7 @@ class NativeStore:
             RANK[sample.source or DelaySource.NOMINAL],
             _half(sample.queue_occupancy_frames),
             _half(sample.tx_bytes_per_window),
+            _half(sample.buffer_occupancy_frames),
         )
         self.count()
         self._flights.add_sample(sample)
@@ -198,7 +199,8 @@ class NativeStore:
         row = self._all_figures()[place]
         if not row["known"]:
             return None
-        samples, queues, tx_mean = int(row["samples"]), int(row["queues"]), int(row["tx_mean"])
+        samples, tx_mean = int(row["samples"]), int(row["tx_mean"])
+        queues, buffers = int(row["queues"]), int(row["buffers"])
         mean, p50, p99, weighted, greatest = (
             int(row[name]) if samples else None for name in ("mean", "p50", "p99", "weighted", "greatest")
         )
@@ -213,6 +215,7 @@ class NativeStore:
             queue_occupancy_frames=int(row["queue_total"]) / queues if queues else None,
             tx_bytes_per_window=None if tx_mean == NONE64 else tx_mean,
             newest_ns=int(row["newest_ns"]),
+            buffer_occupancy_frames=int(row["buffer_total"]) / buffers if buffers else None,
         )
 
     def _all_figures(self) -> NDArray[np.void]:

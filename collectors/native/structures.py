@@ -54,6 +54,9 @@ class WindowCell(Struct):
     _gap: Inline[u64, Literal[4]]
     slots: Inline[SlotCell, Literal[8]]
     tx: Inline[TxCell, Literal[16]]
+    buffer_totals: Inline[u64, Literal[8]]  # by slot
+    buffers: Inline[u32, Literal[8]]
+    _gap2: Inline[u64, Literal[4]]
 
 
 class FiguresCell(Struct):
@@ -71,6 +74,8 @@ class FiguresCell(Struct):
     queues: u64
     tx_mean: u64
     newest_ns: u64
+    buffer_total: u64
+    buffers: u64
 
 
 class FlowCell(Struct):
@@ -169,6 +174,8 @@ class Hop(Struct):
     latency_ns: u32
     queue: u32
     tx_bytes: u32
+    buffer: u32
+    _gap: u32
     switch: u32
     link: u32
 
@@ -203,6 +210,7 @@ class Layout(Struct):
     left: u32
     ports2: u32
     tx: u32
+    buffer: u32
 
 
 class Decoder(Struct):

@@ -63,6 +63,7 @@ class Hop:
     egress_port: int
     queue: int = 0
     tx_bytes: int = 0
+    buffer: int | None = None
 
     def metadata(self, bits: int) -> HopMetadata:
         said = HopMetadata(
@@ -75,6 +76,8 @@ class Hop:
             self.arrived_ns,
             self.left_ns,
             tx_utilisation=self.tx_bytes,
+            buffer_id=None if self.buffer is None else 0,
+            buffer_occupancy=self.buffer,
         )
         # Only what is asked for: reading back what was encoded.
         return int_metadata.decode(said.encode(bits), 0, bits, 4 * int_metadata.baseline_words(bits))

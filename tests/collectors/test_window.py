@@ -68,12 +68,14 @@ def test_queues_and_readings_need_no_delay() -> None:
     window = Window(SETTINGS)
     window.add(0, queue_frames=3)
     window.add(1, queue_frames=6, tx_bytes=10)
-    window.add(2, tx_bytes=30)
+    window.add(2, tx_bytes=30, buffer_frames=7)
+    window.add(2, buffer_frames=8)
     window.add(1, tx_bytes=20)  # late, of the same window of the switch
     window.add(100, tx_bytes=50)
     figures = window.figures()
     assert (figures.queue_occupancy_frames, figures.tx_bytes_per_window) == (4.5, 40)
     assert (figures.delay_mean_ns, figures.delay_ewma_ns, figures.delay_max_ns, figures.samples) == (None,) * 3 + (0,)
+    assert figures.buffer_occupancy_frames == 7.5
     assert figures.source is DelaySource.NOMINAL
 
 

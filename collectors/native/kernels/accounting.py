@@ -257,7 +257,9 @@ def take_hop(  # noqa: PLR0917 - kernels have no keywords
     if delay_ns == NONE64 and hop.latency_ns != NONE32:
         delay_ns = as_u64(hop.latency_ns) + link.delay_ns
     time_ns: u64 = hop.arrived_ns if hop.left_ns == NONE64 else hop.left_ns
-    add_sample(fabric, number, hop.switch, time_ns, fabric.now_ns, delay_ns, source, hop.queue, hop.tx_bytes)
+    add_sample(
+        fabric, number, hop.switch, time_ns, fabric.now_ns, delay_ns, source, hop.queue, hop.tx_bytes, hop.buffer
+    )
     return delay_ns
 
 
@@ -272,6 +274,7 @@ def add_sample(  # noqa: PLR0917 - kernels have no keywords
     source: u32,
     queue: u32,
     tx_bytes: u32,
+    buffer: u32,
 ) -> None:
     """Take what one packet says of one link; what is older than the window is counted and left out."""
     behind_ns: u64 = 0
@@ -282,7 +285,7 @@ def add_sample(  # noqa: PLR0917 - kernels have no keywords
         fabric.node_times[switch] = time_ns + behind_ns
     at_ns: u64 = received_ns - min(behind_ns, received_ns)
     if behind_ns > fabric.window_ns or not add_to_window(
-        fabric, as_u64(link), at_ns, delay_ns, source, queue, tx_bytes
+        fabric, as_u64(link), at_ns, delay_ns, source, queue, tx_bytes, buffer
     ):
         fabric.late_samples += 1
 
@@ -298,6 +301,7 @@ def take_sample(  # noqa: PLR0917 - kernels have no keywords
     source: u32,
     queue: u32,
     tx_bytes: u32,
+    buffer: u32,
 ) -> None:
     """Take a sample that others have made."""
-    add_sample(fabric, link, switch, time_ns, received_ns, delay_ns, source, queue, tx_bytes)
+    add_sample(fabric, link, switch, time_ns, received_ns, delay_ns, source, queue, tx_bytes, buffer)

@@ -58,6 +58,7 @@ def lay_out(layout: Layout, bitmap: u32) -> None:
     layout.left = place_of(bitmap, 5)
     layout.ports2 = place_of(bitmap, 6)
     layout.tx = place_of(bitmap, 7)
+    layout.buffer = place_of(bitmap, 8)
 
 
 @kernel
@@ -86,14 +87,19 @@ def read_time(data: Array[u8], at: u64) -> u64:
 
 
 @kernel(inline=True)
+def read_occupancy(data: Array[u8], at: u64) -> u32:
+    """Return the occupancy in the low 24 bits of a word."""
+    occupancy: u32 = load_be32(data, at) & 0xFF_FFFF
+    return NONE32 if occupancy == 0xFF_FFFF else occupancy
+
+
+@kernel(inline=True)
 def read_hop(data: Array[u8], at: u64, layout: Layout, hop: Hop) -> bool:
     """Read one hop's values but its node id; False where it does not say where the packet left."""
     hop.latency_ns = NONE32 if layout.latency == NONE32 else load_be32(data, at + as_u64(layout.latency))
     hop.tx_bytes = NONE32 if layout.tx == NONE32 else load_be32(data, at + as_u64(layout.tx))
-    hop.queue = NONE32
-    if layout.queue != NONE32:
-        occupancy: u32 = load_be32(data, at + as_u64(layout.queue)) & 0xFF_FFFF
-        hop.queue = NONE32 if occupancy == 0xFF_FFFF else occupancy
+    hop.queue = NONE32 if layout.queue == NONE32 else read_occupancy(data, at + as_u64(layout.queue))
+    hop.buffer = NONE32 if layout.buffer == NONE32 else read_occupancy(data, at + as_u64(layout.buffer))
     hop.arrived_ns = NONE64 if layout.arrived == NONE32 else read_time(data, at + as_u64(layout.arrived))
     hop.left_ns = NONE64 if layout.left == NONE32 else read_time(data, at + as_u64(layout.left))
     ingress: u32 = 0xFFFF

@@ -160,7 +160,9 @@ def take_way(  # noqa: PLR0917 - kernels have no keywords
         if number == NONE32:
             return
     if delay_ns != NONE64:
-        add_to_window(fabric, fabric.link_count + as_u64(number), fabric.now_ns, delay_ns, STAMPS, NONE32, NONE32)
+        add_to_window(
+            fabric, fabric.link_count + as_u64(number), fabric.now_ns, delay_ns, STAMPS, NONE32, NONE32, NONE32
+        )
     if cell.route != NONE32 and is_older(fabric, cell, switches[0], source_ns):
         return
     cell.route = number

@@ -143,7 +143,7 @@ def clear_window(fabric: Fabric, place: u64) -> None:
 
 @kernel(inline=True)
 def add_to_window(  # noqa: PLR0917 - kernels have no keywords
-    fabric: Fabric, place: u64, at_ns: u64, delay_ns: u64, source: u32, queue: u32, tx_bytes: u32
+    fabric: Fabric, place: u64, at_ns: u64, delay_ns: u64, source: u32, queue: u32, tx_bytes: u32, buffer: u32
 ) -> bool:
     """Take a sample of a time that is not after the batch's; False when it is from before the window."""
     window = fabric.windows[place]
@@ -157,6 +157,8 @@ def add_to_window(  # noqa: PLR0917 - kernels have no keywords
     slot = window.slots[column]
     if slot.number != number + 1:
         clear_slot(slot, buckets_of(fabric, place), column, number)
+        window.buffer_totals[column] = 0
+        window.buffers[column] = 0
         window.newest_slot = max(window.newest_slot, number)
         window.known = 1
     if delay_ns != NONE64:
@@ -164,6 +166,9 @@ def add_to_window(  # noqa: PLR0917 - kernels have no keywords
     if queue != NONE32:
         slot.queue_total += as_u64(queue)
         slot.queues += 1
+    if buffer != NONE32:
+        window.buffer_totals[column] += as_u64(buffer)
+        window.buffers[column] += 1
     if tx_bytes != NONE32:
         add_tx(fabric, window, at_ns, as_u64(tx_bytes))
     return True
@@ -236,6 +241,8 @@ def read_window(fabric: Fabric, place: u64, figures: FiguresCell) -> None:
     figures.samples = 0
     figures.queue_total = 0
     figures.queues = 0
+    figures.buffer_total = 0
+    figures.buffers = 0
     i: u64 = 0
     while i < WINDOW_SLOTS:
         if is_inside(window, window.slots[i]):
@@ -254,6 +261,8 @@ def read_window(fabric: Fabric, place: u64, figures: FiguresCell) -> None:
         if is_inside(window, slot):
             figures.queue_total += slot.queue_total
             figures.queues += as_u64(slot.queues)
+            figures.buffer_total += window.buffer_totals[i]
+            figures.buffers += as_u64(window.buffers[i])
             if as_u32(slot.source) == source and slot.delays != 0:
                 counted[i] = 1
                 weight: u64 = as_u64(1) << (WINDOW_SLOTS - 1 - (window.newest_slot + 1 - slot.number))

@@ -19,6 +19,7 @@ from collectors.settings import CollectorSettings, Core, StateSettings
 from collectors.stitch import SeenPath
 from collectors.values import FlowKey, HopRecord
 from dataplane.clock import VirtualClock
+from dataplane.fabric.topology import LinkKey
 from dataplane.wire import report
 from dataplane.wire.report import ReportPacket
 from dataplane.wire.report_group import ReportGroup
@@ -206,3 +207,13 @@ def test_every_mode_in_one_batch_says_the_same() -> None:
     pair.receive(payloads)
     paths = pair.native.snapshot().paths
     assert all(paths[one.flow].switches == ("s1", "s2", "s3") for one in (split, mx, xd, single))
+
+
+def test_buffers_of_switches_are_averaged_alike() -> None:
+    pair, reporter = Pair(), Reporter(bits=0xFD80)
+    ways = [[replace(hop, buffer=n + place) for place, hop in enumerate(long_way(n * MICRO))] for n in range(10)]
+    pair.receive([reporter.stacked(way) for way in ways] + [reporter.stacked(long_way(20 * MICRO))])
+    assert pair.native.snapshot().links[LinkKey("s2", "s3")].buffer_occupancy_frames == 5.5
+    for n in range(8):
+        pair.clock.advance_to(pair.clock.now_ns() + 70 * MS)
+        pair.receive([reporter.stacked(ways[n])])

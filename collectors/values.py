@@ -111,11 +111,10 @@ class DelaySource(StrEnum):
 
 
 class LossSource(StrEnum):
-    """Where a loss comes from: switches' reports of drops, packets that both ends reported, or counters of ports."""
+    """Where a loss comes from: switches' reports of drops, or packets that one end of a link reported and not both."""
 
     DROP_REPORTS = "drop-reports"
     PACKET_COUNTS = "packet-counts"
-    PORT_COUNTERS = "port-counters"
 
 
 @dataclass(frozen=True, slots=True)

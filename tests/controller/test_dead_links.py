@@ -13,6 +13,7 @@ from controller.paths.backups import Backups
 from controller.paths.core import PathServerCore
 from controller.paths.engineering.engineer import EngineeringSettings
 from controller.paths.settings import DecideSettings, ManagedFlow
+from controller.tables.int_watch import Watch
 from controller.virtual import VirtualController, WriteDelays
 from dataplane.fabric.hosts import Receiver, flow_between
 from dataplane.fabric.topology import LinkKey, Topology
@@ -25,8 +26,10 @@ MS = 1_000_000
 S = 1000 * MS
 NOTICE_NS = 2 * MS
 WRITE_NS = 3 * MS
-GAP_NS = MS
-"""A packet a millisecond."""
+GAP_NS = 2 * MS
+"""A packet every two milliseconds."""
+DELAYS = WriteDelays(write_delay_ns=WRITE_NS)
+DECIDE = DecideSettings(hold_down_ns=300 * MS, settle_ns=0, confirm_rounds=1)
 IN_FLIGHT_NS = 3 * MS
 """What was on its way to the broken cable."""
 
@@ -34,18 +37,18 @@ IN_FLIGHT_NS = 3 * MS
 class Circle:
     """A fabric under a controller and a path server that hears of dead ports; ha sends to hd."""
 
-    def __init__(self, topology: Topology, engineering: EngineeringSettings | None = None) -> None:
+    def __init__(
+        self, topology: Topology, decide: DecideSettings = DECIDE, engineering: EngineeringSettings | None = None
+    ) -> None:
         self.fabric = VirtualFabric(topology)
         self.collector = Collector(topology, self.fabric.clock)
-        self.paths = PathServerCore(
-            topology, DecideSettings(), flows=(ManagedFlow(src="ha", dst="hd"),), engineering=engineering
-        )
+        self.paths = PathServerCore(topology, decide, flows=(ManagedFlow(src="ha", dst="hd"),), engineering=engineering)
         self.receiver = Receiver()
-        self.controller = VirtualController.over(self.fabric, delays=WriteDelays(write_delay_ns=WRITE_NS))
+        self.controller = VirtualController.over(self.fabric, watches=(Watch(sample_every=5),), delays=DELAYS)
         self.controller.start()
         self.fabric.host("hc").on_frame(self._report)
         self.fabric.host("hd").on_frame(self.receiver.receive)
-        flow = flow_between(topology, 1, "ha", "hd", 8 * 500 * 1000, frame_bytes=500)
+        flow = flow_between(topology, 1, "ha", "hd", 8 * 500 * S // GAP_NS, frame_bytes=500)
         self.fabric.start_flow("ha", flow)
 
     def listen(self) -> None:
@@ -83,18 +86,18 @@ def unequal(diamond_of: MakeTopology) -> Topology:
 
 def test_a_switch_leaves_a_dead_port_of_a_group_as_soon_as_it_sees_it(diamond_of: MakeTopology) -> None:
     circle = Circle(diamond_of((MS, MS, MS, MS, 20 * MS)))
-    circle.run(300 * MS)
+    circle.run(200 * MS)
     seen = circle.paths.current(circle.collector.snapshot(), 0)[FlowSpec("ha", "hd")].path
     circle.fabric.set_link("a", seen[1], up=False, notice_after_ns=NOTICE_NS)
-    circle.fabric.run_until(900 * MS)
-    assert 0 < circle.lost(0, 800 * MS) <= (NOTICE_NS + IN_FLIGHT_NS) // GAP_NS
+    circle.fabric.run_until(500 * MS)
+    assert 0 < circle.lost(0, 450 * MS) <= (NOTICE_NS + IN_FLIGHT_NS) // GAP_NS
 
 
 def test_a_dead_link_is_left_for_the_backup_at_once(unequal: Topology) -> None:
     """Lost is what was sent from the break until the switch saw it and one write at the source took effect."""
     circle = Circle(unequal)
     circle.listen()
-    circle.run(300 * MS)
+    circle.run(200 * MS)
     assert not circle.paths.routes.routes
     circle.fabric.set_link("a", "b", up=False, notice_after_ns=NOTICE_NS)
     circle.run(800 * MS)
@@ -105,31 +108,30 @@ def test_a_dead_link_is_left_for_the_backup_at_once(unequal: Topology) -> None:
         "link a->b of a-b-d is dead; a-c-d is its backup"
     ]
     circle.fabric.set_link("a", "b", up=True, notice_after_ns=NOTICE_NS)
-    circle.run(6 * S)
+    circle.run(1500 * MS)
     assert circle.paths.routes.version == 2  # what was moved has moved back
-    assert circle.lost(700 * MS, 5900 * MS) == 0
+    assert circle.lost(700 * MS, 1400 * MS) == 0
 
 
 def test_a_silent_link_is_left_in_the_next_round(unequal: Topology) -> None:
-    circle = Circle(unequal)
-    circle.paths.settings = DecideSettings(dead_after_ns=150 * MS)
-    circle.run(300 * MS)
+    circle = Circle(unequal, DecideSettings(dead_after_ns=150 * MS))
+    circle.run(200 * MS)
     circle.fabric.set_link("b", "d", up=False)
-    circle.run(900 * MS)
+    circle.run(700 * MS)
     assert circle.paths.routes.routes == (Route(FlowSpec("ha", "hd"), ("a", "c", "d")),)
-    assert circle.lost(600 * MS, 800 * MS) == 0
+    assert circle.lost(500 * MS, 650 * MS) == 0
 
 
 def test_engineered_routes_leave_a_dead_link_at_once(unequal: Topology) -> None:
-    circle = Circle(unequal, EngineeringSettings(enough=0.9))
+    circle = Circle(unequal, engineering=EngineeringSettings(enough=0.9))
     circle.listen()
-    circle.run(300 * MS)
+    circle.run(200 * MS)
     circle.fabric.set_link("a", "b", up=False, notice_after_ns=NOTICE_NS)
-    circle.run(800 * MS)
+    circle.run(600 * MS)
     assert ("a", "d", (("c", 1),)) in {(r.switch, r.destination, r.next_hops) for r in circle.paths.routes.weighted}
-    assert circle.lost(400 * MS, 700 * MS) == 0
+    assert circle.lost(400 * MS, 550 * MS) == 0
     circle.fabric.set_link("a", "b", up=True, notice_after_ns=NOTICE_NS)
-    circle.run(1200 * MS)
+    circle.run(800 * MS)
     assert circle.paths.routes.weighted == ()
 
 

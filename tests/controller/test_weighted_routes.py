@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import product
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from controller.base_paths import next_hops
 from controller.errors import ControllerError
@@ -16,6 +20,7 @@ from controller.virtual import VirtualController, WriteDelays
 from dataplane.fabric.hosts import Receiver, flow_between
 from dataplane.fabric.topology import Topology
 from dataplane.fabric.virtual.fabric import VirtualFabric
+from tests.controller.test_update_plan import networks
 from tests.controller.worlds import WEIGHTS, World, weighted
 
 US = 1_000
@@ -55,6 +60,44 @@ def test_from_any_weights_to_any_others_no_step_misleads_a_packet(
             pass
         assert world.whole
         assert not world.coordinator.plan().pending
+
+
+@st.composite
+def random_weights(draw: st.DrawFn, topology: Topology) -> tuple[WeightedRoute, ...]:
+    """Return weighted routes to f at every other switch, without a circle: each sends to some that f reaches before."""
+    rng = random.Random(draw(st.integers(0, 2**32)))
+    neighbours = {name: {end.node for end in ends.values()} for name, ends in topology.neighbours.items()}
+    found, reached = [], ["f"]
+    while len(reached) < len(topology.switches):
+        name = rng.choice([node.name for node in topology.switches if _is_next(node.name, reached, neighbours)])
+        ahead = sorted(neighbours[name] & set(reached))
+        chosen = sorted(rng.sample(ahead, rng.randint(1, len(ahead))))
+        found.append(WeightedRoute(name, "f", tuple((peer, rng.randint(1, 4)) for peer in chosen)))
+        reached.append(name)
+    return tuple(found)
+
+
+def _is_next(name: str, reached: list[str], neighbours: Mapping[str, set[str]]) -> bool:
+    return name not in reached and bool(neighbours[name] & set(reached))
+
+
+@settings(max_examples=60, deadline=None)
+@given(network=networks(), data=st.data())
+def test_random_networks_change_weights_without_misleading_a_packet(
+    network: tuple[Topology, list[tuple[str, ...]]], data: st.DataObject
+) -> None:
+    """Some changes are given up half way for the next ones."""
+    topology, _ = network
+    world = World(topology, packets=(("hs", "hd", 17),))
+    for node in topology.switches:
+        world.connect(node.name)
+    for version in range(1, 4):
+        world.coordinator.want(RouteSet(version, (), data.draw(random_weights(topology))))
+        for _ in range(data.draw(st.integers(0, 30))):
+            world.step()
+    while world.step():
+        pass
+    assert not world.coordinator.plan().pending
 
 
 class Run:

@@ -53,11 +53,17 @@ def route_sets() -> st.SearchStrategy[RouteSet]:
     return st.builds(RouteSet, st.just(1), routes, st.sampled_from(WEIGHTS).map(weighted))
 
 
+Packet = tuple[str, str, int]
+"""Source host, destination host, IP protocol."""
+
+PACKETS = tuple((src, dst, protocol) for src in ("ha", "hd") for dst in ("hb", "hc", "hd") for protocol in (6, 17))
+
+
 class World:
     """The real tables, which only acknowledged writes and restarts change."""
 
-    def __init__(self, topology: Topology) -> None:
-        self.topology = topology
+    def __init__(self, topology: Topology, packets: tuple[Packet, ...] = PACKETS) -> None:
+        self.topology, self.packets = topology, packets
         self.coordinator = Coordinator(topology)
         self.tables: dict[str, Entities] = {node.name: {} for node in topology.switches}
         self.version = 0
@@ -114,7 +120,7 @@ class World:
         for update in updates:
             self.tables[name] = apply(self.tables[name], (update,))
             if update.key.table in (IPV4.flow_paths, IPV4.routes):
-                check_packets(self.topology, self.tables, whole=self.whole)
+                check_packets(self.topology, self.tables, self.packets, whole=self.whole)
 
 
 def fixed(base: Entities) -> Entities:
@@ -134,21 +140,17 @@ def equal(left: Entities, right: Entities) -> bool:
     return left.keys() == right.keys() and all(same(left[key], right[key]) for key in right)
 
 
-Packet = tuple[str, str, int]
-"""Source host, destination host, IP protocol."""
-
-PACKETS = tuple((src, dst, protocol) for src in ("ha", "hd") for dst in ("hb", "hc", "hd") for protocol in (6, 17))
-
-
 def ways_on(topology: Topology, tables: Entities, switch: str, packet: Packet) -> set[str]:
     """Return where a switch with these tables may send an IPv4 packet, nowhere if it has no entry for it."""
     ports = set(_ports(topology, tables, packet))
     return {topology.neighbours[switch][port].node for port in ports}
 
 
-def check_packets(topology: Topology, tables: Mapping[str, Entities], *, whole: bool) -> None:
+def check_packets(
+    topology: Topology, tables: Mapping[str, Entities], packets: tuple[Packet, ...], *, whole: bool
+) -> None:
     """Fail if a packet can turn in a circle or, where the tables are `whole`, not reach its host."""
-    for packet in PACKETS:
+    for packet in packets:
         ways = {name: ways_on(topology, entities, name, packet) for name, entities in tables.items()}
         _follow(ways, packet, (topology.attachment[packet[0]].node,), whole=whole)
 

@@ -13,11 +13,12 @@ from collectors.numbering import HopNumbering, drop_record
 from collectors.payloads import Payloads
 from collectors.sequence import Accounting, Arrival, SequenceAccounting
 from collectors.settings import CollectorSettings, Core
+from collectors.sketch import Sketch
 from collectors.state import NetworkStateBuilder
 from collectors.values import CollectorStatus, DropRecord, FlowKey, HopRecord, Snapshot
 from dataplane.clock import Clock
 from dataplane.errors import WireError
-from dataplane.fabric.topology import Topology
+from dataplane.fabric.topology import LinkKey, Topology
 from dataplane.fabric.topology_schema import REPORT_UDP_PORT
 from dataplane.wire.ipv4 import PROTOCOL_UDP
 from dataplane.wire.marking import Marking
@@ -111,6 +112,10 @@ class Collector:
         """Return the network's state now."""
         self._state.tick(self._clock.now_ns(), self._accounting.states)
         return self._state.snapshot(self._accounting.states())
+
+    def delays(self) -> dict[LinkKey, Sketch]:
+        """Return sketches of the delays behind a snapshot's links, where there are any."""
+        return self._state.delays()
 
     def status(self) -> CollectorStatus:
         """Return every counter that has counted, and why the last bad report was refused."""

@@ -9,6 +9,7 @@ from collectors.clocks.estimator import ClockEstimator
 from collectors.counters import Counters
 from collectors.loss import LinkLoss, LossMeter
 from collectors.settings import StateSettings
+from collectors.sketch import Sketch
 from collectors.stitch import Stitcher
 from collectors.store import PlainStore, SeenFlow, Store
 from collectors.values import DelaySource, DropRecord, FlowKey, HopRecord, LinkState, PathState, ReporterState, Snapshot
@@ -87,6 +88,16 @@ class NetworkStateBuilder:
         links = {key: self._link(link, now_ns) for key, link in self._topology.directed_links.items()}
         paths = {seen.flow: self._path(seen, links, now_ns) for seen in self._store.flows(now_ns)}
         return Snapshot(now_ns, links, paths, dict(reporters or {}), self._clocks.states())
+
+    def delays(self) -> dict[LinkKey, Sketch]:
+        """Return sketches of the delays behind the figures of links that were heard of lately."""
+        now_ns = self._clock.now_ns()
+        found: dict[LinkKey, Sketch] = {}
+        for key in self._topology.directed_links:
+            figures = self._store.link(key)
+            if figures is not None and figures.samples and now_ns - figures.newest_ns <= self._settings.stale_after_ns:
+                found[key] = self._store.delays(key)
+        return found
 
     def _link(self, link: DirectedLink, now_ns: int) -> LinkState:
         figures = self._store.link(link.key)

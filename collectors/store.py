@@ -16,6 +16,7 @@ from collectors.counters import Count, Counters
 from collectors.rate import FRAMING_BYTES, RateMeter
 from collectors.samples import LinkSample
 from collectors.settings import StateSettings
+from collectors.sketch import Sketch
 from collectors.stitch import SeenPath
 from collectors.values import DelaySource, FlowKey
 from collectors.window import Window, WindowFigures
@@ -64,6 +65,10 @@ class Store(Protocol):
 
     def link(self, link: LinkKey) -> WindowFigures | None:
         """Return a link's figures, None when it was never heard of."""
+        ...
+
+    def delays(self, link: LinkKey) -> Sketch:
+        """Return a sketch of the delays behind a link's figures."""
         ...
 
     def flows(self, now_ns: int) -> Iterator[SeenFlow]:
@@ -159,6 +164,11 @@ class PlainStore:
         """Return a link's figures, None when it was never heard of."""
         window = self._links.get(link)
         return None if window is None else window.figures()
+
+    def delays(self, link: LinkKey) -> Sketch:
+        """Return a sketch of the delays behind a link's figures."""
+        window = self._links.get(link)
+        return Sketch() if window is None else window.delays()
 
     def flows(self, now_ns: int) -> Iterator[SeenFlow]:
         """Yield the flows whose path was seen lately."""

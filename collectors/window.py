@@ -117,12 +117,19 @@ class Window:
             self._figures = self._added_up()
         return self._figures
 
-    def _added_up(self) -> WindowFigures:
-        source = SOURCES[max((RANK[slot.source] for slot in self._slots.values()), default=0)]
-        merged = Sketch()
+    def delays(self) -> Sketch:
+        """Return a sketch of the window's delays: those of the best source that there is."""
+        source, merged = self._source(), Sketch()
         for slot in self._slots.values():
             if slot.source is source:
                 merged.merge(slot.delays)
+        return merged
+
+    def _source(self) -> DelaySource:
+        return SOURCES[max((RANK[slot.source] for slot in self._slots.values()), default=0)]
+
+    def _added_up(self) -> WindowFigures:
+        source, merged = self._source(), self.delays()
         queues = sum(slot.queues for slot in self._slots.values())
         buffers = sum(slot.buffers for slot in self._slots.values())
         return WindowFigures(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Protocol
 
 from collectors.counters import Count, Counters
@@ -12,8 +12,9 @@ from collectors.history.retention import HistoryKeeper
 from collectors.history.rows import DropTally, Observation, RowMaker
 from collectors.history.settings import S_NS, HistorySettings
 from collectors.history.writer import HistoryWriter
+from collectors.sketch import Sketch
 from collectors.values import CollectorStatus, DropRecord, Event, Snapshot
-from dataplane.fabric.topology import Topology
+from dataplane.fabric.topology import LinkKey, Topology
 
 
 class Observed(Protocol):
@@ -26,6 +27,10 @@ class Observed(Protocol):
 
     def snapshot(self) -> Snapshot:
         """Return the network's state now."""
+        ...
+
+    def delays(self) -> Mapping[LinkKey, Sketch]:
+        """Return sketches of the delays behind a snapshot's links."""
         ...
 
     def status(self) -> CollectorStatus:
@@ -101,7 +106,8 @@ class HistoryRecorder:
     def _observe(self) -> Observation:
         events, self._events = tuple(self._events), []
         wall_ns, snapshot = self._wall_ns(), self._collector.snapshot()
-        return Observation(wall_ns, snapshot, self._collector.status().counters, events, self._drops.take())
+        delays = self._collector.delays() if self._settings.sketches else {}
+        return Observation(wall_ns, snapshot, self._collector.status().counters, events, self._drops.take(), delays)
 
     def _write(self, seen: Observation) -> bool:
         """Write rows; return whether journals wait to be completed."""

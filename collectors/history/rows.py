@@ -12,6 +12,7 @@ import pyarrow as pa
 from collectors.history import schema
 from collectors.history.schema import Table
 from collectors.history.settings import HistorySettings
+from collectors.sketch import Sketch
 from collectors.values import (
     ClockState,
     DropRecord,
@@ -69,6 +70,7 @@ class Observation:
     counters: Mapping[str, int] = field(default_factory=dict)
     events: tuple[Event, ...] = ()
     drops: Mapping[DropKind, int] = field(default_factory=dict)
+    delays: Mapping[LinkKey, Sketch] = field(default_factory=dict)
 
 
 class RowMaker:
@@ -86,7 +88,7 @@ class RowMaker:
         when = (seen.wall_ns // _US_NS, self._settings.interval_ns, 1)
         offset_ns = seen.wall_ns - seen.snapshot.taken_ns
         rows: dict[Table, list[Row]] = {
-            schema.LINKS: [(*when, *_link(link)) for link in seen.snapshot.links.values()],
+            schema.LINKS: [(*when, *_link(link), seen.delays.get(key)) for key, link in seen.snapshot.links.items()],
             schema.PATHS: [(*when, *self._path(path)) for path in self._busiest(seen.snapshot)],
             schema.REPORTERS: [(*when, *row) for row in self._reporter_rows(seen.snapshot.reporters)],
             schema.CLOCKS: [(*when, *self._clock(clock)) for clock in seen.snapshot.clocks.values()],

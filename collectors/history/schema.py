@@ -14,6 +14,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from collectors.history.sketches import SKETCH, sketch_array
+
 
 class Merge(Enum):
     """How the values of rows that become one row are merged."""
@@ -25,6 +27,9 @@ class Merge(Enum):
     GREATEST = "the greatest"
     MEASURED_GREATEST = "the greatest of rows with samples, of all rows where none has any"
     NEWEST = "the newest of rows with samples, of all rows where none has any"
+    SKETCH = "all that the sketches have taken"
+    MEDIAN = "the median of the merged sketch; the mean by samples where a row with samples has none"
+    PERCENTILE_99 = "the 99th percentile of the merged sketch; the greatest where a row with samples has none"
     BY_SAMPLES = "their mean by samples; by snapshots where there are none"
     BY_SNAPSHOTS = "their mean by snapshots"
 
@@ -60,9 +65,13 @@ class Table:
     def batch(self, rows: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
         """Return rows, at least one, as a batch."""
         columns = [
-            pa.array(values, kind) for values, kind in zip(zip(*rows, strict=True), self.schema.types, strict=True)
+            _array(values, kind) for values, kind in zip(zip(*rows, strict=True), self.schema.types, strict=True)
         ]
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+
+def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    return sketch_array(values) if kind == SKETCH else pa.array(values, kind)
 
 
 TIME: Final = pa.timestamp("us", "UTC")
@@ -92,8 +101,8 @@ LINKS: Final = Table(
         Column("dst", _TEXT, Merge.KEY, "node that receives"),
         Column("rate_bps", _INT, Merge.GREATEST, "the link's rate"),
         Column("delay_mean_ns", _INT, Merge.BY_SAMPLES, "mean delay"),
-        Column("delay_p50_ns", _INT, Merge.BY_SAMPLES, "median delay; merged: mean of the medians"),
-        Column("delay_p99_ns", _INT, Merge.MEASURED_GREATEST, "99th percentile; merged: an upper bound"),
+        Column("delay_p50_ns", _INT, Merge.MEDIAN, "median delay"),
+        Column("delay_p99_ns", _INT, Merge.PERCENTILE_99, "99th percentile of the delay"),
         Column("delay_ewma_ns", _INT, Merge.NEWEST, "exponentially weighted mean delay"),
         Column("delay_max_ns", _INT, Merge.MEASURED_GREATEST, "greatest delay"),
         Column("delay_uncertainty_ns", _INT, Merge.GREATEST, "by how much the delays may all be off"),
@@ -108,6 +117,7 @@ LINKS: Final = Table(
         Column("age_ns", _INT, Merge.LEAST, "since the newest sample, null if there never was one"),
         Column("samples", _INT, Merge.SUM, "delays behind the figures"),
         Column("source", _TEXT, Merge.NEWEST, "where the delay is known from"),
+        Column("delay_sketch", SKETCH, Merge.SKETCH, "how many delays fell into which bucket"),
     ),
 )
 

@@ -61,6 +61,9 @@ class HistorySettings(Strict, frozen=True):
     max_drops: Positive = 1000
     """So many kinds of drops in an interval are written with flow and ports, the others only with node and reason."""
 
+    sketches: bool = True
+    """Whether rows of links have a sketch of their delays, without which merged percentiles are rough."""
+
     def __post_init__(self) -> None:
         steps = [(self.interval_ns, self.keep_ns), *((tier.interval_ns, tier.keep_ns) for tier in self.tiers)]
         for (fine_ns, younger_ns), (coarse_ns, older_ns) in pairwise(steps):

@@ -10,6 +10,7 @@ import duckdb
 import pyarrow as pa
 
 from collectors.history.schema import Table
+from collectors.history.sketches import define_functions
 
 _CONFIG: Final[dict[str, str | bool | int | float | list[str]]] = {
     "python_enable_replacements": "false",
@@ -18,9 +19,10 @@ _CONFIG: Final[dict[str, str | bool | int | float | list[str]]] = {
 
 
 def connect() -> duckdb.DuckDBPyConnection:
-    """Return a database in memory that sees no Python variables and writes no temporary files; times are UTC."""
+    """Return a database in memory with our functions, no Python variables, no temporary files; times are UTC."""
     connection = duckdb.connect(":memory:", config=_CONFIG)
     connection.execute("SET TimeZone='UTC'")
+    define_functions(connection)
     return connection
 
 

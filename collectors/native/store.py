@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from ipaddress import IPv4Address, IPv6Address
 from typing import Any
@@ -32,6 +33,7 @@ from collectors.native.topology import TopologyTables, address_words
 from collectors.rate import RateWindow
 from collectors.samples import LinkSample
 from collectors.settings import StateSettings
+from collectors.sketch import BUCKETS, Sketch
 from collectors.stitch import SeenPath
 from collectors.store import SeenFlow
 from collectors.values import DelaySource, FlowKey
@@ -102,8 +104,8 @@ class NativeStore:
         fabric.longest_ns, fabric.rate_slot_ns = settings.longest_link_delay_ns, self._rate.slot_ns
 
     def _put_windows(self, count: int) -> None:
-        self._fabric.windows = self._cells(WindowCell, count).pointer
-        self._fabric.buckets = self._cells(u32, count * ROW).pointer
+        self._windows, self._buckets = self._cells(WindowCell, count), self._cells(u32, count * ROW)
+        self._fabric.windows, self._fabric.buckets = self._windows.pointer, self._buckets.pointer
 
     def _put_flows(self, most: int) -> None:
         places = 1 << (2 * most - 1).bit_length()
@@ -194,6 +196,30 @@ class NativeStore:
     def link(self, link: LinkKey) -> WindowFigures | None:
         """Return a link's figures, None when it was never heard of."""
         return self._window_figures(self._topology.link_number[link])
+
+    def delays(self, link: LinkKey) -> Sketch:
+        """Return a sketch of the delays behind a link's figures."""
+        place = self._topology.link_number[link]
+        window = self._windows.rows(np.dtype(WindowCell))[place]
+        slots = window["slots"]
+        inside = (slots["number"] != 0) & (slots["number"] + (WINDOW_SLOTS - 1) > window["newest_slot"])
+        best = max(slots["source"][inside], default=0)
+        counted = inside & (slots["delays"] != 0) & (slots["source"] == best)
+        if not counted.any():
+            return Sketch()
+        # As `count_place` has it: sixteen buckets of a slot side by side, then those of the next slot.
+        slots = slots[counted]
+        first, last = int(slots["low"].min()) // 16, int(slots["high"].max()) // 16
+        row = self._buckets.rows(np.uint32)[place * ROW :][: BUCKETS * WINDOW_SLOTS]
+        counts = row.reshape(-1, WINDOW_SLOTS, 16)[first : last + 1, counted].sum(axis=1).ravel()
+        (found,) = np.nonzero(counts)
+        return Sketch(
+            count=int(slots["delays"].sum()),
+            total=int(slots["total"].sum()),
+            least=int(slots["least"].min()),
+            greatest=int(slots["greatest"].max()),
+            buckets=Counter(dict(zip((found + 16 * first).tolist(), counts[found].tolist(), strict=True))),
+        )
 
     def _window_figures(self, place: int) -> WindowFigures | None:
         row = self._all_figures()[place]

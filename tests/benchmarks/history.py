@@ -23,10 +23,13 @@ from collectors.history.rows import Observation, RowMaker
 from collectors.history.settings import S_NS, HistorySettings, Tier
 from collectors.history.writer import HistoryWriter
 from collectors.metrics.families import Reading, StateCollector
+from collectors.sketch import Sketch
 from collectors.values import CollectorStatus, DelaySource, LinkState, Snapshot
 from dataplane.fabric.topology import LinkKey, Topology
 
 T = TypeVar("T")
+VARIED = 60
+"""Seconds after which figures come again, so that no file has the same twice."""
 NOON_S = 1_700_000_040
 QUESTIONS = {
     "all links, mean and p99": "select src, dst, avg(delay_mean_ns), max(delay_p99_ns) from links group by all",
@@ -60,6 +63,16 @@ def snapshot_of(links: int, random: Random) -> Snapshot:
     return Snapshot(0, states, {}, {})
 
 
+def sketches_of(links: int, random: Random) -> dict[LinkKey, Sketch]:
+    """Return a sketch a link, of 200 delays that vary as measured ones do: about 100 buckets."""
+    found = {}
+    for number in range(links):
+        sketch = found[LinkKey(f"s{number}", f"s{number + 1}")] = Sketch()
+        for _ in range(200):
+            sketch.add(int(random.lognormvariate(10, 0.4)))
+    return found
+
+
 def timed(call: Callable[..., T], *arguments: object) -> tuple[float, T]:
     """Return how long a call takes, in ms, and what it returns."""
     began = time.perf_counter()
@@ -78,14 +91,19 @@ def main() -> None:
     parser.add_argument("--links", type=int, default=10_000)
     parser.add_argument("--minutes", type=int, default=6)
     options = parser.parse_args()
-    with TemporaryDirectory(prefix="millrace-history") as name:
-        figures = measure(Path(name), options.links, options.minutes)
-    for key, value in figures.items():
-        print(f"{key:32} {value:14.3f}")
+    figures: dict[str, float] = {}
+    for with_sketches in (False, True):
+        links = options.links // 20 if with_sketches else options.links
+        with TemporaryDirectory(prefix="millrace-history") as name:
+            found = measure(Path(name), links, options.minutes, with_sketches=with_sketches)
+        suffix = f" ({links} links, with sketches)" if with_sketches else f" ({links} links)"
+        for key, value in found.items():
+            print(f"{key + suffix:64} {value:14.3f}")
+        figures |= {key + ("_with_sketches" if with_sketches else ""): value for key, value in found.items()}
     print(json.dumps({key: round(value, 4) for key, value in figures.items()}))
 
 
-def measure(folder: Path, links: int, minutes: int) -> dict[str, float]:
+def measure(folder: Path, links: int, minutes: int, *, with_sketches: bool) -> dict[str, float]:
     """Write `minutes` of one row a link and second, merge the older half, ask."""
     tiers = (Tier(interval_ns=10 * S_NS, keep_ns=10**15),)
     settings = HistorySettings(
@@ -93,11 +111,14 @@ def measure(folder: Path, links: int, minutes: int) -> dict[str, float]:
     )
     topology = Topology("none", (), (), ())
     rows, writer, random = RowMaker(topology, settings), HistoryWriter(settings), Random(1)
-    varied = [snapshot_of(links, random) for _ in range(10)]
+    varied = [snapshot_of(links, random) for _ in range(VARIED)]
+    delays = [sketches_of(links, random) if with_sketches else {} for _ in varied]
     making, writing, completing = [], [], []
     for second in range(60 * minutes):
         wall_ns = (NOON_S + second) * S_NS
-        made_ms, batches = timed(rows.batches, Observation(wall_ns, varied[second % 10]))
+        made_ms, batches = timed(
+            rows.batches, Observation(wall_ns, varied[second % VARIED], delays=delays[second % VARIED])
+        )
         making.append(made_ms)
         writing.append(timed(writer.write, batches, wall_ns)[0])
         if second and second % 60 == 0:

@@ -84,6 +84,25 @@ def every_store(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(Bench, "make_store", staticmethod(request.param))
 
 
+def test_sketches_are_those_behind_the_figures() -> None:
+    bench = Bench()
+    assert bench.builder.delays() == {}
+    for number in range(150):
+        start_ns = number * MS
+        bench.clock.advance_to(start_ns)
+        bench.builder.add(records(long_way(start_ns, queued_ns=number**2 * 10), packet_id=number, received_ns=start_ns))
+    found = bench.builder.delays()
+    for key, link in bench.snapshot().links.items():
+        assert (key in found) == (link.samples > 0)
+        if key in found:
+            sketch = found[key]
+            assert (sketch.count, sketch.mean, sketch.greatest) == (link.samples, link.delay_mean_ns, link.delay_max_ns)
+            assert (sketch.quantile(0.5), sketch.quantile(0.99)) == (link.delay_p50_ns, link.delay_p99_ns)
+    assert len(found[LinkKey("s2", "s3")].buckets) > 50
+    bench.clock.advance_to(20_000 * MS)
+    assert bench.builder.delays() == {}
+
+
 def test_without_reports_every_link_is_nominal() -> None:
     snapshot = Bench().snapshot()
     assert set(snapshot.links) == set(build_topology().directed_links)

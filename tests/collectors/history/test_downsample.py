@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from collectors.history.downsample import statement
 from collectors.history.rows import Observation
 from collectors.history.schema import LINKS, PATHS, REPORTERS, TABLES, Column, Merge, Table
 from collectors.history.views import connect, define_view
+from collectors.sketch import Sketch, bucket_of
 from collectors.values import DelaySource, LinkState
 from dataplane.fabric.topology import LinkKey
 from tests.collectors.history.samples import FLOW, LINK, NOON_S, S_NS, link, maker, path, snapshot
+from tests.collectors.history.test_sketches import quantile_of
 
 Rows = list[dict[str, Any]]
 EPOCH = datetime.fromtimestamp(0, UTC)
@@ -79,6 +82,29 @@ def reference_value(column: Column, rows: Rows) -> Any:
             return mean(column, known, "samples" if is_measured else "snapshots")
         case Merge.BY_SNAPSHOTS:
             return mean(column, known, "snapshots")
+        case _:
+            return reference_of_sketch(column, rows, known, measured)
+
+
+def reference_of_sketch(column: Column, rows: Rows, known: Rows, measured: Rows) -> Any:
+    sketch = sketch_of(rows)
+    if column.merge is Merge.SKETCH:
+        return [{"bucket": bucket, "count": count} for bucket, count in sorted(sketch.buckets.items())]
+    is_median = column.merge is Merge.MEDIAN
+    if sketch.count and all(row["delay_sketch"] is not None for row in rows if row["samples"]):
+        return min(quantile_of(sketch, 0.5 if is_median else 0.99) or 0, sketch.greatest)
+    if not is_median:
+        return max(row[column.name] for row in measured)
+    return mean(column, known, "samples" if any(row["samples"] for row in known) else "snapshots")
+
+
+def sketch_of(rows: Rows) -> Sketch:
+    """Return what the rows' sketches have taken together."""
+    found = Sketch(greatest=max(row["delay_max_ns"] for row in [row for row in rows if row["samples"]] or rows))
+    for entry in chain.from_iterable(row["delay_sketch"] or () for row in rows):
+        found.buckets[entry["bucket"]] += entry["count"]
+        found.count += entry["count"]
+    return found
 
 
 def mean(column: Column, rows: Rows, weight: str) -> float:
@@ -117,7 +143,17 @@ def observations(of: st.SearchStrategy[LinkState]) -> st.SearchStrategy[list[tup
     return st.lists(st.tuples(st.integers(0, 130), of), min_size=1, max_size=25, unique_by=lambda one: one[0])
 
 
-def rows_at(table: Table, observed: Sequence[tuple[int, LinkState]]) -> Rows:
+def sketched(state: LinkState) -> dict[LinkKey, Sketch]:
+    """Return a sketch of a link's delays: all the mean, but the greatest."""
+    if not state.samples:
+        return {}
+    delays = Counter({bucket_of(state.delay_mean_ns): state.samples - 1})
+    delays[bucket_of(state.delay_max_ns or 0)] += 1
+    return {state.link: Sketch(count=state.samples, buckets=+delays)}
+
+
+def rows_at(table: Table, observed: Sequence[tuple[int, LinkState]], without_sketch: int | None = None) -> Rows:
+    """Return the rows of observations; those at the second `without_sketch` have none."""
     rows = maker(Path("unused"))
     found: Rows = []
     for second, state in observed:
@@ -127,19 +163,28 @@ def rows_at(table: Table, observed: Sequence[tuple[int, LinkState]]) -> Rows:
             received=second,
             lost=second % 3,
         )
-        found += rows.batches(Observation((NOON_S + second) * S_NS, seen))[table.name].to_pylist()
+        delays = {} if second == without_sketch else sketched(state)
+        observation = Observation((NOON_S + second) * S_NS, seen, delays=delays)
+        found += rows.batches(observation)[table.name].to_pylist()
     return found
 
 
 MERGED = pytest.mark.parametrize("table", [LINKS, PATHS, REPORTERS], ids=lambda table: table.name)
-FEW = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+FEW = settings(
+    phases=[Phase.explicit, Phase.generate],
+    max_examples=15,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 
 
 @MERGED
 @FEW
-@given(observed=observations(states))
-def test_merged_rows_are_what_adding_up_gives(table: Table, observed: list[tuple[int, LinkState]]) -> None:
-    rows = rows_at(table, observed)
+@given(observed=observations(states), without=st.none() | st.integers(0, 130))
+def test_merged_rows_are_what_adding_up_gives(
+    table: Table, observed: list[tuple[int, LinkState]], without: int | None
+) -> None:
+    rows = rows_at(table, observed, without)
     found = merged(table, rows, 60 * S_NS)
     assert close(found, reference(table, rows, 60 * S_NS))
     assert sum(row["snapshots"] for row in found) == len(rows)
@@ -160,7 +205,9 @@ def test_figures_without_samples_do_not_count_beside_those_with() -> None:
         LINKS, rows_at(LINKS, [(0, link(9000, 5)), (1, nominal), (2, link(1000, 15)), (3, nominal)]), 10 * S_NS
     )
     assert (row["delay_mean_ns"], row["samples"], row["source"], row["snapshots"]) == (3000, 20, "stamps", 4)
-    assert (row["delay_p99_ns"], row["utilisation"], row["utilisation_max"]) == (18000, 0.125, 0.25)
+    assert (row["utilisation"], row["utilisation_max"]) == (0.125, 0.25)
+    assert row["delay_p50_ns"] == pytest.approx(1000, rel=1 / 128)
+    assert row["delay_p99_ns"] == row["delay_max_ns"] == 27000
     (row,) = merged(LINKS, rows_at(LINKS, [(0, nominal), (1, nominal)]), 10 * S_NS)
     assert (row["delay_mean_ns"], row["delay_p99_ns"], row["source"]) == (5000, 10000, "nominal")
 

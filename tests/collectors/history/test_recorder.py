@@ -70,7 +70,17 @@ def test_every_interval_is_written_and_the_end_completes_the_files(tmp_path: Pat
     assert asked(tmp_path, "select sum(received), sum(lost) from reporters") == [(1, 0)]
     assert asked(tmp_path, "select increase from counters where name = 'records'") == [(3,)]
     assert asked(tmp_path, "select distinct switches from paths") == [(["s1", "s2", "s3"],)]
+    median = "select delay_quantile(delay_sketch, 0.5) from links where src = 's1' and dst = 's2'"
+    assert asked(tmp_path, median)[0][0] == pytest.approx(7000, rel=1 / 128)
     HistoryWriter(HistorySettings(folder=str(tmp_path))).close()
+
+
+def test_sketches_are_left_out_where_the_settings_say_so(tmp_path: Path) -> None:
+    settings = HistorySettings(folder=str(tmp_path), sketches=False)
+    history = HistoryRecorder(collecting(), build_topology(), settings, Wall(), pytest.fail)
+    history.record()
+    history.close()
+    assert asked(tmp_path, "select count(*) > 0, count(delay_sketch) from links") == [(True, 0)]
 
 
 def test_events_and_drops_are_written_once(tmp_path: Path) -> None:

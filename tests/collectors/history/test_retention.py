@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,7 @@ TIERS = (Tier(interval_ns=10 * S_NS, keep_ns=1000 * S_NS), Tier(interval_ns=60 *
 TOTALS = "select sum(snapshots), sum(samples), sum(delay_mean_ns * samples)::bigint from links"
 
 
-def keeping(folder: Path, **others: int) -> HistorySettings:
+def keeping(folder: Path, **others: Any) -> HistorySettings:
     return HistorySettings(
         folder=str(folder),
         tiers=TIERS,

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from collectors.history.rows import LEFT_OUT, DropTally, Observation
 from collectors.history.schema import TABLES
+from collectors.sketch import Sketch
 from collectors.values import ClockState, DropRecord, Event, Evidence, LossSource, Phase, ReporterState, Snapshot
 from tests.collectors.history.samples import FLOW, LINK, NOON_S, S_NS, link, maker, path, rows_of, snapshot
 
@@ -24,7 +25,10 @@ def test_a_link_is_a_row(tmp_path: Path) -> None:
         delay_uncertainty_ns=2,
         buffer_occupancy_frames=3.5,
     )
-    batches = maker(tmp_path).batches(Observation(NOON_S * S_NS, snapshot([state])))
+    sketch = Sketch()
+    for delay_ns in (5, 3, 5):
+        sketch.add(delay_ns)
+    batches = maker(tmp_path).batches(Observation(NOON_S * S_NS, snapshot([state]), delays={LINK: sketch}))
     assert rows_of(batches, "links") == [
         {
             **WHEN,
@@ -48,6 +52,7 @@ def test_a_link_is_a_row(tmp_path: Path) -> None:
             "age_ns": 1000,
             "samples": 10,
             "source": "stamps",
+            "delay_sketch": [{"bucket": 3, "count": 1}, {"bucket": 5, "count": 2}],
         }
     ]
 

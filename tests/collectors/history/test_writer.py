@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -22,7 +23,7 @@ ROOT = Path(__file__).parents[3]
 COUNT = "select count(*), count(distinct time) from links"
 
 
-def settings(folder: Path, **others: int) -> HistorySettings:
+def settings(folder: Path, **others: Any) -> HistorySettings:
     tiers = (Tier(interval_ns=10 * S_NS, keep_ns=100_000 * S_NS),)
     return HistorySettings(folder=str(folder), tiers=tiers, **{"file_span_ns": 60 * S_NS, **others})
 

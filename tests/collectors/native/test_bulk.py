@@ -53,6 +53,7 @@ class Pair:
         assert mine.links == theirs.links
         assert mine.paths == theirs.paths
         assert self.native.status() == self.reference.status()
+        assert self.native.delays() == self.reference.delays()
 
 
 def stacks(count: int, reporter: Reporter | None = None) -> list[bytes]:

@@ -212,6 +212,13 @@ def test_figures_without_samples_do_not_count_beside_those_with() -> None:
     assert (row["delay_mean_ns"], row["delay_p99_ns"], row["source"]) == (5000, 10000, "nominal")
 
 
+def test_no_percentile_is_greater_than_the_greatest_delay() -> None:
+    # 2,976 begins a bucket, the middle of which is 2,992.
+    observed = [(0, link(992, 5)), (1, link(10**6, 0, 0.0, DelaySource.NOMINAL))]
+    (row,) = merged(LINKS, rows_at(LINKS, observed), 10 * S_NS)
+    assert (row["delay_p99_ns"], row["delay_max_ns"]) == (2976, 2976)
+
+
 def test_another_way_is_another_row() -> None:
     rows = maker(Path("unused"))
     ways = [("s1", "s3"), ("s1", "s2", "s3"), ("s1", "s3")]

@@ -74,7 +74,7 @@ class NativeStore:
         self._clocks = self._cells(ClockCell, len(self._topology.link_keys))
         self._fabric.clocks = self._clocks.pointer
         self._flights = Flights()
-        self._figures: NDArray[np.void] | None = None
+        self._figures: dict[str, list[int]] | None = None
 
     @property
     def native(self) -> Fabric:
@@ -222,35 +222,32 @@ class NativeStore:
         )
 
     def _window_figures(self, place: int) -> WindowFigures | None:
-        row = self._all_figures()[place]
-        if not row["known"]:
+        columns = self._all_figures()
+        if not columns["known"][place]:
             return None
-        samples, tx_mean = int(row["samples"]), int(row["tx_mean"])
-        queues, buffers = int(row["queues"]), int(row["buffers"])
-        mean, p50, p99, weighted, greatest = (
-            int(row[name]) if samples else None for name in ("mean", "p50", "p99", "weighted", "greatest")
-        )
+        samples, tx_mean = columns["samples"][place], columns["tx_mean"][place]
+        queues, buffers = columns["queues"][place], columns["buffers"][place]
         return WindowFigures(
-            delay_mean_ns=mean,
-            delay_p50_ns=p50,
-            delay_p99_ns=p99,
-            delay_ewma_ns=weighted,
-            delay_max_ns=greatest,
-            source=SOURCES[row["source"]],
+            delay_mean_ns=columns["mean"][place] if samples else None,
+            delay_p50_ns=columns["p50"][place] if samples else None,
+            delay_p99_ns=columns["p99"][place] if samples else None,
+            delay_ewma_ns=columns["weighted"][place] if samples else None,
+            delay_max_ns=columns["greatest"][place] if samples else None,
+            source=SOURCES[columns["source"][place]],
             samples=samples,
-            queue_occupancy_frames=int(row["queue_total"]) / queues if queues else None,
+            queue_occupancy_frames=columns["queue_total"][place] / queues if queues else None,
             tx_bytes_per_window=None if tx_mean == NONE64 else tx_mean,
-            newest_ns=int(row["newest_ns"]),
-            buffer_occupancy_frames=int(row["buffer_total"]) / buffers if buffers else None,
+            newest_ns=columns["newest_ns"][place],
+            buffer_occupancy_frames=columns["buffer_total"][place] / buffers if buffers else None,
         )
 
-    def _all_figures(self) -> NDArray[np.void]:
-        """Return the figures of links and routes as they are now; calculated once until something comes."""
+    def _all_figures(self) -> dict[str, list[int]]:
+        """Return the figures of links and routes, by name, as they are now; calculated once until something comes."""
         if self._figures is None:
             count = self._fabric.link_count + self._fabric.route_count
             cells = np.zeros(count, np.dtype(FiguresCell))
             self._calls.read_figures(self._fabric, 0, count, cells)
-            self._figures = cells
+            self._figures = {name: cells[name].tolist() for name in cells.dtype.names or ()}
         return self._figures
 
     def flows(self, now_ns: int) -> Iterator[SeenFlow]:

@@ -86,8 +86,10 @@ async def _until_signalled(
     on_reload: Callable[[str], None] | None,
 ) -> None:
     stop, again = stop_on_signals(), asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, again.set)
-    reloading = None if reload is None else Reloading(again, reload, on_reload)
+    reloading = None
+    if reload is not None:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, again.set)
+        reloading = Reloading(again, reload, on_reload)
     await serve(settings, topology, MonotonicClock(), stop, on_ready, reloading=reloading)
 
 

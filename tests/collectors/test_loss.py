@@ -192,7 +192,7 @@ def test_a_packet_that_a_switch_says_it_dropped_was_not_lost_on_the_way_there() 
     assert bench.link("s2", "s3").loss == pytest.approx(0.2, abs=0.05)
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=10)
 @given(
     packets=st.lists(st.integers(0, 3), min_size=20, max_size=60),
     lost_reports=st.floats(0, 0.3),

@@ -23,10 +23,11 @@ import numpy.typing as npt
 
 from collectors.values import LinkState, Snapshot
 from controller.intents import FlowSpec
-from controller.paths.algorithms.link_table import Flags, Ids, Longs
+from controller.paths.algorithms.link_table import Flags, Ids, LinkTable, Longs
 from controller.paths.algorithms.structures import LinkColumns
 from controller.paths.algorithms.trees import DestinationTrees
 from controller.paths.algorithms.weighing import CONTENT, DEAD, Weighing, Weights
+from controller.paths.algorithms.width_trees import WidthTrees
 from controller.paths.beliefs import Beliefs
 from controller.paths.decide import DEAD_GAIN, Assignment, Decision, Verdict, judge
 from controller.paths.flow_table import UNKNOWN, FlowTable
@@ -72,6 +73,7 @@ class Decider:
         self.network, self.settings = network, settings
         self.beliefs = Beliefs(network.table, settings)
         self.trees = DestinationTrees(self.beliefs.table, self.beliefs.table.costs(), threads=settings.threads)
+        self._widths = None if settings.mode is Mode.LEAST_DELAY else _widths_of(self.beliefs.table)
         self.flows = FlowTable.of(network, {})
         self._weighing = Weighing(network.table)
         self._flags: npt.NDArray[np.uint8] = np.zeros(0, np.uint8)
@@ -164,9 +166,12 @@ class Decider:
 
     def _take(self, changed: Ids) -> None:
         """Repair the trees after links have changed and look again at the flows that this can concern."""
+        table = self.beliefs.table
+        if self._widths is not None:
+            self._widths.update(table.available_bps, table.alive)
         if not len(changed):
             return
-        pairs = self.trees.update(changed, self.beliefs.table.costs()[changed])
+        pairs = self.trees.update(changed, table.costs()[changed])
         if pairs.destination is None or pairs.switch is None:
             self._flag(np.arange(len(self.flows), dtype=np.uint32))
         else:
@@ -192,8 +197,9 @@ class Decider:
         if self._settling(now_ns):
             return np.flatnonzero(self._flags == DEAD).astype(np.uint32)
         flags = self._flags
-        if self.settings.mode is not Mode.LEAST_DELAY:
-            flags = np.maximum(flags, could_be_wider(this.graph, self.flows, this.crossing))
+        if self._widths is not None:
+            wider = could_be_wider(this.graph, self.flows, this.crossing, self._widths.width)
+            flags = np.maximum(flags, wider)
         rows: Ids = np.flatnonzero(flags != CONTENT).astype(np.uint32)
         free: Ids = rows[(flags[rows] == DEAD) | ~self._held(rows, now_ns)]
         return free
@@ -279,6 +285,10 @@ class Decider:
         this.crossing[list(self.network.rows(old))] -= 1
         this.crossing[list(self.network.rows(new))] += 1
         return Decision(now_ns, verdict.flow, old, new, verdict.candidates, verdict.reason)
+
+
+def _widths_of(table: LinkTable) -> WidthTrees:
+    return WidthTrees(table, table.available_bps, table.alive)
 
 
 def _wants(weights: Weights, settings: DecideSettings) -> Flags:

@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from controller.paths.algorithms.link_table import Flags, Ids, Longs
+from controller.paths.algorithms.link_table import Flags, Longs
 from controller.paths.flow_table import UNKNOWN, FlowTable
 from controller.paths.graph import StateGraph
 from controller.paths.settings import Mode
@@ -14,17 +14,16 @@ from controller.paths.settings import Mode
 _UNLIMITED_BPS: Final = 1 << 62
 
 
-def could_be_wider(graph: StateGraph, flows: FlowTable, crossing: Longs) -> Flags:
+def could_be_wider(graph: StateGraph, flows: FlowTable, crossing: Longs, widest_bps: Longs) -> Flags:
     """Return for each flow whether some path can be wider than its own by the margins of the mode.
 
     A flow's load is given back to at most every link of another path, so the widest path of all, without that, plus
-    the flow's rate is a bound. One search from each switch that flows begin at serves all of them.
+    the flow's rate is a bound. `widest_bps` is the width of those paths, by [source, destination].
     """
     table, settings = graph.table, graph.settings
-    free_bps = np.clip(table.rate_bps - np.maximum(graph.load_bps, 0), 0, table.rate_bps)
     rates_bps = _rates_bps(graph, flows, crossing)
-    present_bps = np.minimum(flows.least(table.rate_bps), flows.least(free_bps) + rates_bps)
-    hoped_bps = _widest_bps(graph, flows, free_bps) + rates_bps
+    present_bps = np.minimum(flows.least(table.rate_bps), flows.least(table.available_bps) + rates_bps)
+    hoped_bps = widest_bps[flows.source, flows.destination] + rates_bps
     gain_bps = hoped_bps - present_bps
     if settings.mode is Mode.MOST_BANDWIDTH:
         wider: Flags = (gain_bps > 0) & (gain_bps >= np.maximum(settings.min_gain * present_bps, settings.min_gain_bps))
@@ -40,16 +39,3 @@ def _rates_bps(graph: StateGraph, flows: FlowTable, crossing: Longs) -> Longs:
     shares = np.maximum(graph.load_bps, 0) // np.maximum(crossing, 1)
     least = flows.least(np.where(seen, shares, _UNLIMITED_BPS))
     return np.where(flows.rate_bps != UNKNOWN, flows.rate_bps, np.where(least == _UNLIMITED_BPS, 0, least))
-
-
-def _widest_bps(graph: StateGraph, flows: FlowTable, free_bps: Longs) -> Longs:
-    """Return the width of the widest live path between the ends of each flow, its own load not given back."""
-    sources, place = np.unique(flows.source, return_inverse=True)
-    search = graph.network.search
-    found = np.zeros(len(flows), np.int64)
-    order: Ids = np.argsort(place, kind="stable").astype(np.uint32)
-    bounds = np.searchsorted(place[order], np.arange(len(sources) + 1))
-    for number, source in enumerate(sources.tolist()):
-        rows = order[bounds[number] : bounds[number + 1]]
-        found[rows] = search.widths(free_bps, graph.table.alive, source)[flows.destination[rows]]
-    return found

@@ -6,12 +6,22 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, Final
 
-from controller.paths.algorithms.search_kernels import find_path, spread_width
+from controller.paths.algorithms.search_kernels import find_path
 from controller.paths.algorithms.tree_kernels import grow_tree, grow_trees, repair_trees
 from controller.paths.algorithms.weigh_kernels import find_discontent, weigh
+from controller.paths.algorithms.width_kernels import grow_widths, repair_widths
 from dataplane.native import Kernel, Library, kernel_library
 
-_KERNELS: Final = (grow_tree, grow_trees, repair_trees, find_path, spread_width, find_discontent, weigh)
+_KERNELS: Final = (
+    grow_tree,
+    grow_trees,
+    repair_trees,
+    find_path,
+    grow_widths,
+    repair_widths,
+    find_discontent,
+    weigh,
+)
 
 
 @cache

@@ -7,8 +7,9 @@ import heapq
 import numpy as np
 
 from controller.paths.algorithms.costs import FORBIDDEN, UNREACHABLE, Costs
-from controller.paths.algorithms.link_table import LinkTable
+from controller.paths.algorithms.link_table import LinkTable, Longs
 from controller.paths.algorithms.search import FoundPath
+from controller.paths.algorithms.width_kernels import WIDEST
 
 
 def distances(table: LinkTable, costs: Costs, dst: int) -> Costs:
@@ -45,3 +46,13 @@ def path(table: LinkTable, costs: Costs, src: int, dst: int) -> FoundPath | None
         )
         switch = int(table.head[rows[-1]])
     return FoundPath(tuple(rows), int(beyond[src]))
+
+
+def widths(table: LinkTable, width_bps: Longs, src: int) -> Longs:
+    """Return the width of the widest path from a switch to every switch, 0 where no path leads there."""
+    best = np.zeros(len(table.switches), np.int64)
+    best[src] = WIDEST
+    for _ in table.switches:
+        for row, (tail, head) in enumerate(zip(table.tail, table.head, strict=True)):
+            best[head] = max(best[head], min(int(width_bps[row]), int(best[tail])))
+    return best

@@ -9,9 +9,10 @@ import numpy as np
 from controller.paths.algorithms.compiled import compiled
 from controller.paths.algorithms.costs import FORBIDDEN, HOP_BITS, UNREACHABLE, Costs
 from controller.paths.algorithms.link_table import Flags, LinkTable, Longs
-from controller.paths.algorithms.search_kernels import find_path, spread_width
+from controller.paths.algorithms.search_kernels import find_path
 from controller.paths.algorithms.structures import LinkColumns, Workspace, graph_of
 from controller.paths.algorithms.tree_kernels import grow_tree
+from controller.paths.algorithms.width_kernels import grow_widths
 from dataplane.native import pointer_to
 
 
@@ -60,10 +61,15 @@ class PathSearch:
         A path is as wide as its narrowest link; a switch's way to itself has no limit (2^63 - 1).
         """
         found = np.empty(len(self.table.switches), np.int64)
-        allowed = np.ascontiguousarray(usable, np.bool_)
-        width = np.maximum(width_bps, 0)
-        compiled(spread_width)(
-            self._graph, pointer_to(width), pointer_to(allowed), self._workspace.scratch, src, pointer_to(found)
+        width = np.where(usable, np.maximum(width_bps, 0), 0)
+        compiled(grow_widths)(
+            self._graph,
+            pointer_to(width),
+            self._workspace.scratch,
+            src,
+            src + 1,
+            pointer_to(found),
+            pointer_to(self._way),
         )
         return found
 

@@ -1,11 +1,11 @@
-"""Single paths: a search from the source that is drawn towards the destination by estimates (A*), and widest paths."""
+"""Single paths: a search from the source that is drawn towards the destination by estimates (A*)."""
 
 from __future__ import annotations
 
 from controller.paths.algorithms.costs import FORBIDDEN, UNREACHABLE
 from controller.paths.algorithms.heaps import drop_first, push
 from controller.paths.algorithms.structures import Graph, LinkColumns, Scratch
-from dataplane.native import Array, address, i64, kernel, u8, u32, u64
+from dataplane.native import Array, address, i64, kernel, u32, u64
 
 
 @kernel(inline=True)
@@ -89,32 +89,3 @@ def find_path(  # noqa: PLR0917 - kernels have no keywords
 def guess(estimate: Array[u64], switch: u32) -> u64:
     """Return the estimate of a switch, 0 where there are none."""
     return 0 if address(estimate) == 0 else estimate[switch]
-
-
-@kernel
-def spread_width(  # noqa: PLR0917 - kernels have no keywords
-    graph: Graph, width: Array[u64], usable: Array[u8], scratch: Scratch, source: u32, reached: Array[u64]
-) -> None:
-    """Write the width of the widest path from a source to every switch (Dijkstra on maximal minima), 0 for none.
-
-    The source's own is the greatest number of 63 bits; widths are below 2^63.
-    """
-    heap = scratch.heap
-    for switch in range(graph.switches):
-        reached[switch] = 0
-    reached[source] = WIDEST
-    push(heap, 0, source)
-    while heap.size > 0:
-        key: u64 = heap.keys[0]
-        near: u32 = heap.switches[0]
-        drop_first(heap)
-        if WIDEST - key == reached[near]:
-            for link in range(graph.out_start[near], graph.out_start[near + 1]):
-                through: u64 = min(width[link], reached[near])
-                head: u32 = graph.head[link]
-                if usable[link] != 0 and through > reached[head]:
-                    reached[head] = through
-                    push(heap, WIDEST - through, head)
-
-
-WIDEST = (1 << 63) - 1

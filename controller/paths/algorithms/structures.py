@@ -11,7 +11,7 @@ from controller.paths.algorithms.link_table import LinkTable
 from dataplane.native import Array, Struct, i64, pointer_to, u8, u32, u64
 
 NO_ENTRY: Final = 0xFFFF_FFFF
-"""Ends a list of a radix heap's entries."""
+"""Ends a list of a radix heap's entries, and stands for no link."""
 
 
 class Graph(Struct):
@@ -23,6 +23,7 @@ class Graph(Struct):
     head: Array[u32]
     out_start: Array[u32]
     in_start: Array[u32]
+    in_link: Array[u32]
     in_tail: Array[u32]
 
 
@@ -58,7 +59,7 @@ class Scratch(Struct):
 
 def graph_of(table: LinkTable) -> Graph:
     """Return a table's links as kernels see them; the arrays live as long as it does."""
-    columns = {name: pointer_to(getattr(table, name)) for name in ("tail", "head", "out_start", "in_start")}
+    columns = {name: pointer_to(getattr(table, name)) for name in ("tail", "head", "out_start", "in_start", "in_link")}
     in_tail = pointer_to(table.tail[table.in_link])
     return Graph(switches=len(table.switches), links=len(table.links), in_tail=in_tail, **columns)
 

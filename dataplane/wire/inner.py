@@ -46,8 +46,8 @@ class InnerPacket:
     """The original packet's 5-tuple (ports 0 where there are none) and its INT stack, newest hop first.
 
     `packet_id` tells packets of a flow apart and is the same at every hop, in 63 bits: IPv4 identification (low 15),
-    TCP sequence number, or that which our domain's MX source inserted in a UDP packet (32), L4 checksum as the source
-    sent it (16); 0 for what the packet lacks.
+    TCP sequence number, or that which our domain's source gave a UDP packet (32), L4 checksum as the source sent it
+    (16); 0 for what the packet lacks.
     `ip_bytes` is the whole IP packet's length without INT's headers, as the IP header has it.
     """
 
@@ -218,7 +218,8 @@ def _packet_id(identification: int, header: Tcp | Udp | None, checksum: int) -> 
 
 
 def _source_sequence(header: Tcp | Udp, part: IntPart) -> int:
-    mx = part.int_mx
-    if mx is None or isinstance(header, Tcp) or mx.domain_id != FABRIC.domain_id:
+    """Return our source's number of a packet, 0 where there is none or TCP has one of its own."""
+    said = part.int_mx or part.int_md
+    if said is None or isinstance(header, Tcp) or said.domain_id != FABRIC.domain_id:
         return 0
-    return int.from_bytes(mx.source_inserted[:4], "big") if mx.domain_instructions & SEQUENCE else 0
+    return int.from_bytes(part.source_word, "big") if said.domain_instructions & SEQUENCE else 0

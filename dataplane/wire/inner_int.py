@@ -5,7 +5,7 @@ Behind TCP or UDP (INT v2.1, section 5.7.2), GRE (5.7.1), VXLAN-GPE (5.7.3), or 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from dataplane.errors import WireError
@@ -33,6 +33,7 @@ _HAS_NEXT_PROTOCOL: Final = 0x0400
 class IntPart:
     """INT headers from byte `start`, marker included, to byte `end` of a packet; hops newest first.
 
+    `source_word` is the last of what the source wrote besides, in MX the first: our domain's number of the packet.
     `sum_added` is what their presence adds to the one's complement sum of what they stand in, beyond their own bytes
     and lengths: changed protocol and length fields of the tunnel.
     """
@@ -43,6 +44,7 @@ class IntPart:
     int_md: IntMd | None = None
     int_mx: IntMx | None = None
     hops: tuple[HopMetadata, ...] = ()
+    source_word: bytes = b""
     sum_added: int = 0
 
     @property
@@ -92,7 +94,7 @@ def behind_vxlan(data: bytes, at: int) -> IntPart | None:
     while isinstance(last.shim, VxlanGpeShim) and last.shim.next_protocol == vxlan.NEXT_INT:
         last = _vxlan_part(data, start, last.end)
     told = first if first.int_md or first.int_mx else last
-    return IntPart(told.shim, start, last.end, told.int_md, told.int_mx, told.hops, _vxlan_change(header, last.shim))
+    return replace(told, start=start, end=last.end, sum_added=_vxlan_change(header, last.shim))
 
 
 def in_geneve(data: bytes, at: int) -> IntPart | None:
@@ -107,8 +109,7 @@ def in_geneve(data: bytes, at: int) -> IntPart | None:
             value_at = start + geneve.OPTION_SIZE
             part = _part(data, option, option.int_type, value_at, start=start, size=len(option.value))
             # The option's words count in the base header's length, bits 2 to 7 of its first half word.
-            change = option.size // 4 << 8
-            return IntPart(option, start, part.end, part.int_md, part.int_mx, part.hops, change)
+            return replace(part, sum_added=option.size // 4 << 8)
         start += option.size
     return None
 
@@ -133,9 +134,12 @@ def _part(data: bytes, shim: Shim, kind: IntType, at: int, *, start: int, size: 
     match kind:
         case IntType.MD:
             header = int_md.decode(data[:end], at)
-            return IntPart(shim, start, end, int_md=header, hops=_stack(header, data[:end], at + header.size))
+            stack_at = at + header.size
+            hops = _stack(header, data[:end], stack_at)
+            return IntPart(shim, start, end, int_md=header, hops=hops, source_word=data[stack_at:end][-4:])
         case IntType.MX:
-            return IntPart(shim, start, end, int_mx=int_mx.decode(data[:end], at, size))
+            mx = int_mx.decode(data[:end], at, size)
+            return IntPart(shim, start, end, int_mx=mx, source_word=mx.source_inserted[:4])
         case IntType.DESTINATION:
             return IntPart(shim, start, end)
 
@@ -145,5 +149,5 @@ def _stack(header: IntMd, data: bytes, at: int) -> tuple[HopMetadata, ...]:
     size = len(data) - at
     words = FABRIC.source_words(header.domain_instructions) if header.domain_id == FABRIC.domain_id else 0
     whole = size - 4 * words
-    known = words and header.hop_ml and whole > 0 and whole % (4 * header.hop_ml) == 0
+    known = words and header.hop_ml and whole >= 0 and whole % (4 * header.hop_ml) == 0
     return int_md.decode_stack(header, data, at, size, source_only_words=words if known else None)

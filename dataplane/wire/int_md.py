@@ -82,12 +82,15 @@ def decode_stack(
 
     The wire does not say how many words of the source's hop are "source-only" domain metadata. Without
     `source_only_words`, which who knows the domain can give, what is left of whole hops is taken for them, where the
-    header has domain instructions. Raises WireError when the stack is cut short or no number of hops explains it.
+    header has domain instructions; alone they are the words of a source whose hop is not there. Raises WireError when
+    the stack is cut short or no number of hops explains it.
     """
     need(HEADER, data, offset, size)
     if size == 0:
         return ()
     hop_size = 4 * header.hop_ml
+    if hop_size == 0 and header.domain_instructions and size % 4 == 0:
+        return ()
     if hop_size == 0:
         raise WireError(HEADER, f"HopML is 0, but the stack has {size} bytes", offset=offset)
     if source_only_words is None:
@@ -95,9 +98,11 @@ def decode_stack(
     else:
         source_only = 4 * source_only_words
     count, left = divmod(size - source_only, hop_size)
-    if count < 1 or left:
+    if count < 0 or left or size % 4:
         problem = f"a stack of {size} bytes is no multiple of HopML's {hop_size} bytes"
         raise WireError(HEADER, problem, offset=offset)
+    if count == 0:
+        return ()
     sizes = [hop_size] * (count - 1) + [hop_size + source_only]
     return tuple(
         int_metadata.decode(data, offset + i * hop_size, header.instructions, hop_bytes)

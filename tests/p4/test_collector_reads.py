@@ -34,10 +34,10 @@ def marking_of(marker: Marker) -> Marking:
             raise AssertionError(marker)
 
 
-def packets_of(target: Target, marker: Marker, mode: int, original: bytes) -> list[MeasuredPacket]:
+def packets_of(target: Target, marker: Marker, watch: Watch, original: bytes) -> list[MeasuredPacket]:
     """Return what the collector makes of every report about a packet over three switches."""
     found: list[MeasuredPacket] = []
-    for _, reports in walk(target, marker, Watch(INSTRUCTIONS, mode=mode), original):
+    for _, reports in walk(target, marker, watch, original):
         for frame in reports:
             datagram = decode_udp_frame(frame)
             assert datagram is not None
@@ -45,6 +45,22 @@ def packets_of(target: Target, marker: Marker, mode: int, original: bytes) -> li
             assert (decoded.drops, decoded.skipped) == ((), 0)
             found += decoded.packets
     return found
+
+
+SOURCE_NUMBER = 0x8000
+
+
+@pytest.mark.parametrize("instructions", [0x8000, INSTRUCTIONS])
+@pytest.mark.parametrize("mode", [MD, HOP_BY_HOP, MX])
+@pytest.mark.parametrize("name", ["dscp-udp", "port-tcp", "vxlan-no-checksum"])
+def test_a_packet_with_its_sources_number_is_one_packet_at_every_hop(
+    target: Target, mode: int, name: str, instructions: int
+) -> None:
+    marker, original = CASES[name]
+    watch = Watch(instructions, mode=mode, domain_instructions=SOURCE_NUMBER, watch_id=31)
+    packets = packets_of(target, marker, watch, original)
+    assert [hop.node_id for packet in packets for hop in packet.hops] == [101, 102, 103]
+    assert len({packet.packet_id for packet in packets}) == 1
 
 
 CHOSEN = [(mode, name) for mode in (MD, MX) for name in MANY]
@@ -56,7 +72,7 @@ CHOSEN += [(XD, name) for name in ("dscp-udp", "dscp-bit-ipv6", "vxlan-as-udp")]
 def test_reports_of_a_marked_packet_are_of_the_hosts_flow(target: Target, mode: int, name: str) -> None:
     marker, original = CASES[name]
     sent = decode_ethernet(original, UNMARKED)
-    packets = packets_of(target, marker, mode, original)
+    packets = packets_of(target, marker, Watch(INSTRUCTIONS, mode=mode), original)
     nodes = [[hop.node_id for hop in packet.hops] for packet in packets]
     assert nodes == ([[101, 102, 103]] if mode == MD else [[101], [102], [103]])
     for packet in packets:

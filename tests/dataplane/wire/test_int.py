@@ -106,6 +106,15 @@ def test_every_truncation_of_the_stack_is_a_wire_error(size: int) -> None:
         int_md.decode_stack(MD, bytes.fromhex(STACK)[:size], 0, 16)
 
 
+def test_source_only_metadata_may_stand_alone() -> None:
+    header = replace(MD, domain_id=0x4D52, domain_instructions=0x8000)
+    assert int_md.decode_stack(header, bytes(4), 0, 4) == ()
+    assert int_md.decode_stack(header, bytes(4), 0, 4, source_only_words=1) == ()
+    assert int_md.decode_stack(replace(header, hop_ml=0), bytes(4), 0, 4) == ()
+    with pytest.raises(WireError, match="no multiple"):
+        int_md.decode_stack(header, bytes(4), 0, 4, source_only_words=2)
+
+
 @pytest.mark.parametrize("size", [1, 4, 7, 9, 12, 15])
 def test_a_stack_that_is_no_multiple_of_hop_ml_is_refused(size: int) -> None:
     with pytest.raises(WireError, match="no multiple"):
@@ -208,7 +217,8 @@ def test_any_stack_decodes_or_raises_wire_error(
         hops = int_md.decode_stack(header, junk, 0, size)
     except WireError:
         return
-    assert int_md.encode_stack(header, hops) == junk[:size]
+    if hops or not domain:  # a source's words without its hop are no hop
+        assert int_md.encode_stack(header, hops) == junk[:size]
 
 
 @given(st.binary(max_size=16))

@@ -42,6 +42,8 @@
 #include "egress/report_request.p4"
 #include "egress/report_restore.p4"
 #include "egress/report.p4"
+#include "egress/gather.p4"
+#include "egress/report_send.p4"
 #include "egress/l4_update.p4"
 
 #include "wire/compute_checksums.p4"
@@ -99,6 +101,8 @@ control FabricEgress(inout headers_t hdr, inout metadata_t meta, inout standard_
     IntExport() int_export;
     Mtu() mtu;
     Report() report;
+    Gather() gather;
+    ReportSend() report_send;
     L4Update() l4_update;
 
     bit<32> bytes = standard_metadata.packet_length;
@@ -124,7 +128,11 @@ control FabricEgress(inout headers_t hdr, inout metadata_t meta, inout standard_
             int_mark.apply(hdr, meta);
         }
         if (standard_metadata.instance_type != INSTANCE_NORMAL) {
-            report.apply(hdr, meta, standard_metadata, bytes);
+            report.apply(hdr, meta, standard_metadata);
+        }
+        gather.apply(hdr, meta, standard_metadata);
+        if (standard_metadata.instance_type != INSTANCE_NORMAL) {
+            report_send.apply(hdr, meta, standard_metadata, bytes);
         }
         tx_utilization.apply(bytes, standard_metadata, transmitted_bytes);
         buffer.apply(standard_metadata, buffer_occupancy);

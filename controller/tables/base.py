@@ -23,6 +23,7 @@ FILL_ORDER = (
     "port_roles",
     "report_target",
     "collector",
+    "gather",
     "path_hash",
     "ipv4_flow_paths",
     "ipv6_flow_paths",

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from controller.tables.drop_watch import DropWatch, drop_watch_entities
 from controller.tables.entities import Entity
 from controller.tables.flow_filter import FlowFilter, flow_filter_entities
+from controller.tables.gather import NO_GATHERING, Gathering, gather_entities
 from controller.tables.queue_watch import QueueWatch, queue_watch_entities
 from dataplane.config import Strict
 from dataplane.fabric.topology import Topology
@@ -21,6 +22,8 @@ class Reporting(Strict, frozen=True):
     """Which queues are watched for congestion, the first rule that fits; left out, none."""
     flows: tuple[FlowFilter, ...] = ()
     """Which reports of watched flows are left out while nothing changes; left out, every packet's is sent."""
+    gathering: Gathering = NO_GATHERING
+    """How many short reports share a packet; left out, each has its own."""
 
 
 NO_REPORTING = Reporting()
@@ -31,3 +34,4 @@ def reporting_entities(topology: Topology, switch: str, reporting: Reporting) ->
     yield from drop_watch_entities(topology, reporting.drops)
     yield from queue_watch_entities(topology, switch, reporting.queues)
     yield from flow_filter_entities(topology, reporting.flows)
+    yield from gather_entities(reporting.gathering)

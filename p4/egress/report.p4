@@ -13,13 +13,10 @@
 control Report(
     inout headers_t hdr,
     inout metadata_t meta,
-    inout standard_metadata_t standard_metadata,
-    inout bit<32> bytes
+    inout standard_metadata_t standard_metadata
 ) {
-    counter(1, CounterType.packets_and_bytes) int_reports;
     counter(1, CounterType.packets_and_bytes) drop_report_without_target;
     counter(1, CounterType.packets_and_bytes) drop_report_about_report;
-    register<bit<32>>(1) report_sequence;
     ReportTarget() report_target;
     DropWatch() drop_watch;
     HopWords() hop_words;
@@ -48,6 +45,8 @@ control Report(
     action measure_ip() {
         inner_type = hdr.ipv4.isValid() ? INNER_TYPE_IPV4 : INNER_TYPE_IPV6;
         inner_words = hdr.ipv4.isValid() ? 16w5 : 16w10;
+        // What Gather knows how to keep: nothing but IP, and TCP or UDP without options.
+        bit<16> plain_words = inner_words + (hdr.udp.isValid() ? 16w2 : 16w0) + (hdr.tcp.isValid() ? 16w5 : 16w0);
         inner_words = inner_words + (hdr.ipv4_options.isValid() ? (bit<16>) hdr.ipv4.ihl - 5 : 16w0);
         inner_words = inner_words + (hdr.udp.isValid() ? 16w2 : 16w0);
         inner_words = inner_words + (hdr.tcp.isValid() ? 16w5 : 16w0);
@@ -60,6 +59,7 @@ control Report(
         inner_words = inner_words + (hdr.probe_marker.isValid() ? 16w2 : 16w0);
         inner_words = inner_words + (hdr.int_shim.isValid() ? 1 + (bit<16>) hdr.int_shim.length : 16w0);
         inner_words = inner_words + (bit<16>) meta.inner_words;
+        meta.report_plain = (inner_words == plain_words) ? 1w1 : 1w0;
         hdr.ethernet.setInvalid();
         hdr.vlan.setInvalid();
     }
@@ -82,18 +82,7 @@ control Report(
         metadata_words = count_report_words(meta.report_bits) + (bit<8>) meta.report_bits[0:0]
             + count_domain_words(meta.report_domain_bits);
         report_words = REPORT_MAIN_WORDS + (bit<16>) metadata_words + inner_words;
-    }
-
-    @hidden
-    action fill_group() {
-        bit<32> sequence;
-        report_sequence.read(sequence, 0);
-        report_sequence.write(0, sequence + 1);
-        hdr.report_group.setValid();
-        hdr.report_group.version = REPORT_VERSION;
-        hdr.report_group.hardware_id = 0;
-        hdr.report_group.sequence = (bit<22>) sequence;
-        hdr.report_group.node_id = meta.node_id;
+        meta.report_words = 1 + report_words;
     }
 
     @hidden
@@ -123,17 +112,16 @@ control Report(
     }
 
     @hidden
-    action fill_lengths() {
-        hdr.report_udp.length = REPORT_UDP_BYTES + (report_words << 2);
-        hdr.report_ipv4.total_length = hdr.report_udp.length + 20;
-        bytes = (bit<32>) hdr.report_ipv4.total_length + 14;
-        truncate(bytes);
-    }
-
-    @hidden
     action end() {
         mark_to_drop(standard_metadata);
         exit;
+    }
+
+    @hidden
+    action withdraw() {
+        meta.report_dropped = 0;
+        meta.report_congested = 0;
+        meta.report_tracked = 0;
     }
 
     apply {
@@ -143,10 +131,11 @@ control Report(
             end();
         }
         if (meta.is_report == 1) {
-            drop_report_about_report.count(0);
-            end();
-        }
-        if (meta.report_dropped == 1) {
+            if (meta.report_flush == 0) {
+                drop_report_about_report.count(0);
+            }
+            withdraw();
+        } else if (meta.report_dropped == 1) {
             drop_watch.apply(hdr, meta, standard_metadata);
             if (
                 hdr.int_shim.isValid() && meta.report_drop_reason > DROP_INT_MALFORMED && meta.int_place != PLACE_NONE
@@ -154,34 +143,33 @@ control Report(
                 meta.report_tracked = meta.report_tracked | meta.report_dropped;
             }
         }
-        if (meta.report_dropped == 0 && meta.report_congested == 0 && meta.report_tracked == 0) {
+        if (meta.report_dropped == 1 || meta.report_congested == 1 || meta.report_tracked == 1) {
+            if (meta.report_tracked == 0) {
+                forget_int();
+            }
+            if (hdr.ipv4.isValid() || hdr.ipv6.isValid()) {
+                measure_ip();
+            } else {
+                measure_ethernet();
+            }
+            measure();
+            fill_report();
+            // The outer UDP checksum is zero, so nobody asks for what these words add to it.
+            hop_words.apply(
+                meta.report_bits, meta,
+                hdr.report_level1, hdr.report_latency, hdr.report_queue,
+                hdr.report_ingress_time, hdr.report_egress_time,
+                hdr.report_level2, hdr.report_utilization, hdr.report_buffer, unused_sum
+            );
+            if (meta.report_bits & DROP_WORD_BIT != 0) {
+                fill_drop();
+            }
+            if (meta.report_domain_bits & DOMAIN_FORWARDING != 0) {
+                forwarding_word.apply(hdr.ipv4, hdr.ipv6, meta, hdr.report_forwarding, unused_sum);
+            }
+        } else if (meta.report_flush == 0) {
             end();
         }
-        if (meta.report_tracked == 0) {
-            forget_int();
-        }
-        if (hdr.ipv4.isValid() || hdr.ipv6.isValid()) {
-            measure_ip();
-        } else {
-            measure_ethernet();
-        }
-        measure();
-        fill_group();
-        fill_report();
-        // The outer UDP checksum is zero, so nobody asks for what these words add to it.
-        hop_words.apply(
-            meta.report_bits, meta,
-            hdr.report_level1, hdr.report_latency, hdr.report_queue, hdr.report_ingress_time, hdr.report_egress_time,
-            hdr.report_level2, hdr.report_utilization, hdr.report_buffer, unused_sum
-        );
-        if (meta.report_bits & DROP_WORD_BIT != 0) {
-            fill_drop();
-        }
-        if (meta.report_domain_bits & DOMAIN_FORWARDING != 0) {
-            forwarding_word.apply(hdr.ipv4, hdr.ipv6, meta, hdr.report_forwarding, unused_sum);
-        }
-        fill_lengths();
-        int_reports.count(0);
     }
 }
 

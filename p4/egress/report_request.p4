@@ -6,7 +6,7 @@
 
 control ReportRequest(in metadata_t meta) {
     apply {
-        if (meta.report_wanted == 1) {
+        if (meta.report_wanted == 1 || meta.report_flush == 1) {
             clone_preserving_field_list(CloneType.E2E, REPORT_CLONE_SESSION, 1);
         }
     }

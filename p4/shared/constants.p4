@@ -84,9 +84,9 @@ const bit<4> INNER_TYPE_NONE = 0;
 const bit<4> INNER_TYPE_ETHERNET = 3;
 const bit<4> INNER_TYPE_IPV4 = 4;
 const bit<4> INNER_TYPE_IPV6 = 5;
-// Main contents in words; all that precedes them in UDP, in bytes; the RepMdBits that are INT instructions here.
+// Main contents in words; all that precedes reports in UDP, in bytes; the RepMdBits that are INT instructions here.
 const bit<16> REPORT_MAIN_WORDS = 2;
-const bit<16> REPORT_UDP_BYTES = 20;
+const bit<16> REPORT_UDP_BYTES = 16;
 const bit<16> REPORT_METADATA_BITS = 0x7f80;
 // What a report says of a drop: interfaces, ingress time stamp, and the word with the reason.
 const bit<16> DROP_METADATA_BITS = 0x4801;

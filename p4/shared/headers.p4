@@ -245,6 +245,29 @@ header source_word_t {
     bit<32> number;
 }
 
+// Individual reports that waited in registers: each is a number of words, sent in pieces of 16, 8, 4, 2 and 1.
+typedef bit<992> gathered_record_t;
+
+header words16_t {
+    bit<512> data;
+}
+
+header words8_t {
+    bit<256> data;
+}
+
+header words4_t {
+    bit<128> data;
+}
+
+header words2_t {
+    bit<64> data;
+}
+
+header words1_t {
+    bit<32> data;
+}
+
 // Telemetry Report v2.0, section "Telemetry Report Group Header".
 header report_group_t {
     bit<4>  version;
@@ -279,6 +302,11 @@ struct headers_t {
     ipv4_t             report_ipv4;
     udp_t              report_udp;
     report_group_t     report_group;
+    words16_t[3]       gathered16;
+    words8_t[3]        gathered8;
+    words4_t[3]        gathered4;
+    words2_t[3]        gathered2;
+    words1_t[3]        gathered1;
     report_t           report;
     level1_word_t      report_level1;
     latency_word_t     report_latency;

@@ -100,6 +100,12 @@ struct metadata_t {
     @field_list(1) bit<16>  report_domain_id;
     @field_list(1) bit<16>  report_domain_bits;
     @field_list(1) bit<16>  report_domain_status;
+    // The copy is for reports that have waited long enough, too, or for nothing else.
+    @field_list(1) bit<1>   report_flush;
+    // Words of this copy's own report, of those that go before it, and whether it could itself wait for others.
+    bit<16> report_words;
+    bit<16> gathered_words;
+    bit<1>  report_plain;
     // The packet has been in ingress only, and is to be reported as it came in, checksum errors and all.
     @field_list(1) bit<1>   report_as_it_came;
     // INT headers were taken out and handed over (sunk_*): they go back into the report's packet, which grows and adds to

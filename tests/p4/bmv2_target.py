@@ -231,6 +231,7 @@ _PARAMETERS = {
     "carry_in_tunnels": ("gre_protocol",),
     "send_to_cpu": (),
     "set_collector": ("addr", "udp_port"),
+    "gather_reports": ("most", "age_us"),
     "report_drops": (),
     "watch_queue": ("occupancy", "latency_ns", "clear_occupancy", "clear_latency_ns", "quota"),
     "filter_reports": ("quantum_ns", "refresh_us"),

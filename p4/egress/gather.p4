@@ -1,0 +1,112 @@
+// Several individual reports in one packet: short ones wait in registers for the next, up to a number and an age.
+#ifndef P4_EGRESS_GATHER_P4
+#define P4_EGRESS_GATHER_P4
+
+#include "../shared/headers.p4"
+#include "../shared/metadata.p4"
+#include "gather_pack.p4"
+#include "gather_unpack.p4"
+
+// v1model has no timer: what waits too long is sent by the next packet, whichever it is. For that every packet comes by
+// here, and asks for a copy that carries nothing of its own.
+control Gather(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
+    counter(1, CounterType.packets_and_bytes) reports_gathered;
+    register<gathered_record_t>(3) gathered_records;
+    register<bit<8>>(3) gathered_words;
+    // How many wait (8 bits), and above that when the oldest is due (us).
+    register<bit<64>>(1) gathered_state;
+    GatherPack() pack;
+    GatherUnpack() unpack;
+
+    bit<8> most = 1;
+    bit<64> age_us = 0;
+    bit<64> state;
+    bit<8> waiting;
+    bit<8> words;
+    bit<1> due;
+    gathered_record_t record;
+
+    // Up to `most` reports a packet, 1 to 4; none waits longer than `age_us` where there is traffic.
+    action gather_reports(@name("most") bit<8> wanted, @name("age_us") bit<32> wanted_us) {
+        most = wanted;
+        age_us = (bit<64>) wanted_us;
+    }
+
+    table gather {
+        actions = {
+            gather_reports;
+            NoAction;
+        }
+        default_action = NoAction();
+    }
+
+    @hidden
+    action look() {
+        gathered_state.read(state, 0);
+        waiting = state[7:0];
+        due = (waiting != 0 && (bit<64>) standard_metadata.egress_global_timestamp >= state >> 8) ? 1w1 : 1w0;
+    }
+
+    @hidden
+    action keep() {
+        gathered_records.write((bit<32>) waiting, record);
+        gathered_words.write((bit<32>) waiting, hdr.report.report_words + 1);
+        bit<64> due_us = (waiting == 0)
+            ? (bit<64>) standard_metadata.egress_global_timestamp + age_us
+            : state >> 8;
+        gathered_state.write(0, (due_us << 8) | (bit<64>) (waiting + 1));
+    }
+
+    @hidden
+    action fetch(in bit<32> place) {
+        gathered_records.read(record, place);
+        gathered_words.read(words, place);
+        meta.gathered_words = meta.gathered_words + (bit<16>) words;
+    }
+
+    apply {
+        look();
+        if (standard_metadata.instance_type == INSTANCE_NORMAL) {
+            if (due == 1) {
+                meta.report_flush = 1;
+            }
+        } else {
+            gather.apply();
+            if (
+                hdr.report.isValid() && due == 0 && waiting + 1 < most && waiting < 3
+                && hdr.report.report_words <= 30 && meta.report_domain_bits == 0
+                && (hdr.ipv4.isValid() || hdr.ipv6.isValid()) && meta.report_plain == 1
+            ) {
+                pack.apply(hdr, meta, record);
+                keep();
+                reports_gathered.count(0);
+                mark_to_drop(standard_metadata);
+                exit;
+            }
+            if (waiting > 0) {
+                fetch(0);
+                unpack.apply(
+                    record, words, hdr.gathered16[0], hdr.gathered8[0], hdr.gathered4[0], hdr.gathered2[0],
+                    hdr.gathered1[0]
+                );
+                gathered_state.write(0, 0);
+            }
+            if (waiting > 1) {
+                fetch(1);
+                unpack.apply(
+                    record, words, hdr.gathered16[1], hdr.gathered8[1], hdr.gathered4[1], hdr.gathered2[1],
+                    hdr.gathered1[1]
+                );
+            }
+            if (waiting > 2) {
+                fetch(2);
+                unpack.apply(
+                    record, words, hdr.gathered16[2], hdr.gathered8[2], hdr.gathered4[2], hdr.gathered2[2],
+                    hdr.gathered1[2]
+                );
+            }
+        }
+    }
+}
+
+#endif

@@ -36,17 +36,26 @@ class Coordinator:
         domain: IntDomain = DEFAULT_DOMAIN,
     ) -> None:
         self.topology = topology
-        self.base: dict[str, Entities] = base_entities(topology, watches, reporting, domain)
+        self.base: dict[str, Entities] = {}
         self.routes: RouteSet | None = None
         self._routes = RouteLayer(topology)
-        self._fixed = {
-            name: {key: entity for key, entity in entities.items() if not is_route_layer(key)}
-            for name, entities in self.base.items()
-        }
+        self._fixed: dict[str, Entities] = {}
+        self.configure(watches, reporting, domain)
         self._desired: dict[str, Entities] = {}
         self._held: dict[str, Entities] = {}
         self._live: set[str] = set()
         self._strikes: dict[EntityKey, int] = {}
+
+    def configure(self, watches: Sequence[Watch], reporting: Reporting, domain: IntDomain = DEFAULT_DOMAIN) -> None:
+        """Want other telemetry from now on; raise ControllerError, and change nothing, if it does not fit the topology.
+
+        What `connected` returns next brings a switch there, without touching anything else.
+        """
+        self.base = base_entities(self.topology, watches, reporting, domain)
+        self._fixed = {
+            name: {key: entity for key, entity in entities.items() if not is_route_layer(key)}
+            for name, entities in self.base.items()
+        }
 
     @property
     def live(self) -> frozenset[str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -23,6 +23,9 @@ from controller.intents import RouteSet
 from controller.p4runtime.session import AsyncSession
 from controller.reconcile import MAX_BATCH
 from controller.tables.entities import Batch, Update
+from controller.tables.int_domain import IntDomain
+from controller.tables.int_watch import Watch
+from controller.tables.reporting import Reporting
 from controller.update_plan import Phase, Step
 from dataplane.clock import Clock
 
@@ -108,6 +111,12 @@ class Daemon:
                 group.create_task(self._tend(switch), name=f"tend {switch.name}")
             group.create_task(self._follow(), name="follow routes")
             group.create_task(self._steer(), name="steer")
+
+    def configure(self, watches: Sequence[Watch], reporting: Reporting, domain: IntDomain) -> None:
+        """Want other telemetry on every switch; raise ControllerError, and change nothing, if it does not fit."""
+        self.coordinator.configure(watches, reporting, domain)
+        for switch in self._switches.values():
+            switch.doubt.set()
 
     def status(self) -> DaemonStatus:
         """Return what is and what is not as it should be."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import signal
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -20,6 +21,7 @@ from controller.paths.client import RouteClient, RouteClientSettings
 from controller.running import run_until
 from dataplane.clock import Clock, MonotonicClock
 from dataplane.config import load
+from dataplane.errors import MillraceError
 from dataplane.fabric.topology import Topology
 from dataplane.fabric.topology_file import load_topology
 
@@ -31,17 +33,40 @@ def load_settings(path: Path) -> DaemonSettings:
     return load(path, DaemonSettings)
 
 
-def run(settings: DaemonSettings, on_ready: Callable[[str], None] | None = None) -> None:
-    """Control until SIGINT or SIGTERM; `on_ready` gets one line. The switches keep their tables afterwards."""
+def run(
+    settings: DaemonSettings,
+    on_ready: Callable[[str], None] | None = None,
+    *,
+    reload: Callable[[], DaemonSettings] | None = None,
+) -> None:
+    """Control until SIGINT or SIGTERM; `on_ready` gets one line. The switches keep their tables afterwards.
+
+    SIGHUP puts the telemetry of `reload` in force: watches, what is reported, the INT domain. The rest stays.
+    """
     topology = load_topology(settings.topology)
-    asyncio.run(_until_signalled(settings, topology, on_ready))
+    asyncio.run(_until_signalled(settings, topology, on_ready, reload))
 
 
 async def _until_signalled(
-    settings: DaemonSettings, topology: Topology, on_ready: Callable[[str], None] | None
+    settings: DaemonSettings,
+    topology: Topology,
+    on_ready: Callable[[str], None] | None,
+    reload: Callable[[], DaemonSettings] | None,
 ) -> None:
-    stop = stop_on_signals()
-    await serve(settings, topology, MonotonicClock(), stop, on_ready=on_ready)
+    def on_daemon(daemon: Daemon) -> None:
+        if reload is not None:
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reconfigure, daemon, reload)
+
+    await serve(settings, topology, MonotonicClock(), stop_on_signals(), on_ready=on_ready, on_daemon=on_daemon)
+
+
+def reconfigure(daemon: Daemon, read: Callable[[], DaemonSettings]) -> None:
+    """Have a daemon want the telemetry that its settings say now; what cannot be leaves everything as it is."""
+    try:
+        settings = read()
+        daemon.configure(settings.watches, settings.reporting, settings.int_domain)
+    except MillraceError as error:
+        LOGGER.warning("telemetry stays as it is: %s", error)
 
 
 async def serve(

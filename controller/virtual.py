@@ -117,6 +117,17 @@ class VirtualController:
         self.coordinator.reconciled(switch)
         self._schedule()
 
+    def configure(
+        self,
+        watches: Sequence[Watch] = WATCH_ALL,
+        reporting: Reporting = NO_REPORTING,
+        domain: IntDomain = DEFAULT_DOMAIN,
+    ) -> None:
+        """Want other telemetry, at once and while traffic flows; raise ControllerError if it does not fit."""
+        self.coordinator.configure(watches, reporting, domain)
+        for switch in sorted(self.coordinator.live):
+            self.reconnect(switch)
+
     def lose(self, switch: str) -> None:
         """Stop writing to a switch that has gone; `reconnect` takes it back."""
         self.coordinator.lost(switch)

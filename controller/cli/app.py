@@ -84,7 +84,7 @@ def controller(settings: SettingsFile) -> None:
     from controller import process  # noqa: PLC0415
 
     log_to_stderr("controller")
-    process.run(process.load_settings(settings), ready("controller"))
+    process.run(process.load_settings(settings), ready("controller"), reload=lambda: process.load_settings(settings))
 
 
 @app.command()

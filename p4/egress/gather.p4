@@ -13,14 +13,16 @@ control Gather(inout headers_t hdr, inout metadata_t meta, inout standard_metada
     counter(1, CounterType.packets_and_bytes) reports_gathered;
     register<gathered_record_t>(3) gathered_records;
     register<bit<8>>(3) gathered_words;
-    // How many wait (8 bits), and above that when the oldest is due (us).
-    register<bit<64>>(1) gathered_state;
+    register<bit<8>>(1) gathered_waiting;
+    // When the oldest is due (us), for copies; and for all other packets, which are not to wait for copies.
+    register<bit<64>>(1) gathered_due;
+    register<bit<64>>(1) gathered_alarm;
     GatherPack() pack;
     GatherUnpack() unpack;
 
     bit<8> most = 1;
     bit<64> age_us = 0;
-    bit<64> state;
+    bit<64> due_us;
     bit<8> waiting;
     bit<8> words;
     bit<1> due;
@@ -40,21 +42,35 @@ control Gather(inout headers_t hdr, inout metadata_t meta, inout standard_metada
         default_action = NoAction();
     }
 
+    // An alarm of 0 is none.
+    @hidden
+    action hear() {
+        gathered_alarm.read(due_us, 0);
+        due = (due_us != 0 && (bit<64>) standard_metadata.egress_global_timestamp >= due_us) ? 1w1 : 1w0;
+        meta.report_flush = due;
+    }
+
     @hidden
     action look() {
-        gathered_state.read(state, 0);
-        waiting = state[7:0];
-        due = (waiting != 0 && (bit<64>) standard_metadata.egress_global_timestamp >= state >> 8) ? 1w1 : 1w0;
+        gathered_waiting.read(waiting, 0);
+        gathered_due.read(due_us, 0);
+        due = (waiting != 0 && (bit<64>) standard_metadata.egress_global_timestamp >= due_us) ? 1w1 : 1w0;
     }
 
     @hidden
     action keep() {
         gathered_records.write((bit<32>) waiting, record);
         gathered_words.write((bit<32>) waiting, hdr.report.report_words + 1);
-        bit<64> due_us = (waiting == 0)
-            ? (bit<64>) standard_metadata.egress_global_timestamp + age_us
-            : state >> 8;
-        gathered_state.write(0, (due_us << 8) | (bit<64>) (waiting + 1));
+        due_us = (waiting == 0) ? (bit<64>) standard_metadata.egress_global_timestamp + age_us : due_us;
+        gathered_due.write(0, due_us);
+        gathered_alarm.write(0, due_us);
+        gathered_waiting.write(0, waiting + 1);
+    }
+
+    @hidden
+    action empty() {
+        gathered_waiting.write(0, 0);
+        gathered_alarm.write(0, 0);
     }
 
     @hidden
@@ -65,13 +81,11 @@ control Gather(inout headers_t hdr, inout metadata_t meta, inout standard_metada
     }
 
     apply {
-        look();
         if (standard_metadata.instance_type == INSTANCE_NORMAL) {
-            if (due == 1) {
-                meta.report_flush = 1;
-            }
+            hear();
         } else {
             gather.apply();
+            look();
             if (
                 hdr.report.isValid() && due == 0 && waiting + 1 < most && waiting < 3
                 && hdr.report.report_words <= 30 && meta.report_domain_bits == 0
@@ -89,7 +103,7 @@ control Gather(inout headers_t hdr, inout metadata_t meta, inout standard_metada
                     record, words, hdr.gathered16[0], hdr.gathered8[0], hdr.gathered4[0], hdr.gathered2[0],
                     hdr.gathered1[0]
                 );
-                gathered_state.write(0, 0);
+                empty();
             }
             if (waiting > 1) {
                 fetch(1);

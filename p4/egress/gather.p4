@@ -63,14 +63,18 @@ control Gather(inout headers_t hdr, inout metadata_t meta, inout standard_metada
         gathered_words.write((bit<32>) waiting, hdr.report.report_words + 1);
         due_us = (waiting == 0) ? (bit<64>) standard_metadata.egress_global_timestamp + age_us : due_us;
         gathered_due.write(0, due_us);
-        gathered_alarm.write(0, due_us);
         gathered_waiting.write(0, waiting + 1);
     }
 
     @hidden
     action empty() {
         gathered_waiting.write(0, 0);
-        gathered_alarm.write(0, 0);
+    }
+
+    // An action of its own, so that nobody who hears waits for the registers of those that wait.
+    @hidden
+    action set_alarm(in bit<64> time_us) {
+        gathered_alarm.write(0, time_us);
     }
 
     @hidden
@@ -93,6 +97,7 @@ control Gather(inout headers_t hdr, inout metadata_t meta, inout standard_metada
             ) {
                 pack.apply(hdr, meta, record);
                 keep();
+                set_alarm(due_us);
                 reports_gathered.count(0);
                 mark_to_drop(standard_metadata);
                 exit;
@@ -119,6 +124,7 @@ control Gather(inout headers_t hdr, inout metadata_t meta, inout standard_metada
                     hdr.gathered1[2]
                 );
             }
+            set_alarm(0);
         }
     }
 }

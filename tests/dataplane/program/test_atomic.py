@@ -110,7 +110,7 @@ def test_the_fabric_holds_nothing_for_longer_than_an_action_but_reports_that_wai
     assert register_sections(program.ingress) == ()
     [section] = register_sections(program.egress)
     held = {register.removeprefix("FabricEgress.gather.gathered_") for register in section.registers}
-    assert held == {"records", "words", "waiting", "due", "alarm"}
+    assert held == {"records", "words", "waiting", "due"}
     readers = {name for name in program.egress.nodes if "hear" in name}
     assert readers
     assert not readers & section.nodes

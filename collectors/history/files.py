@@ -114,6 +114,18 @@ def _sorted_out(complete: list[HistoryFile], journals: list[Journal]) -> Listing
 
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    """Return what is in a folder at one moment.
+
+    A file that takes another's place while a folder is read may be missed with the other. So it is read until two
+    readings are the same: what was missed in the first was there before the second began.
+    """
+    before, found = None, _read(folder)
+    while before != (names := {entry.name for entry in found}):
+        before, found = names, _read(folder)
+    return found
+
+
+def _read(folder: Path) -> list[os.DirEntry[str]]:
     try:
         with os.scandir(folder) as found:
             return list(found)

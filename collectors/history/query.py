@@ -21,7 +21,7 @@ from collectors.history.parquet import PROBLEMS, first_line, problem_of
 from collectors.history.schema import TABLES, Table
 from collectors.history.views import connect, define_view, list_of
 
-_ATTEMPTS: Final = 3
+_ATTEMPTS: Final = 20
 _BATCH_ROWS: Final = 8192
 _ONLY_READS: Final = frozenset({duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN})
 _WRONG_STATEMENT: Final = (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException)
@@ -83,6 +83,8 @@ class _Reading:
 
     def look_for_changes(self) -> bool:
         """Return whether a used file has gone, or turned out to be broken."""
+        if not all(path.exists() for path in self.used):
+            return True
         return sum(self._is_unusable(path) for path in self.used) > 0
 
     def _is_unusable(self, path: Path) -> bool:

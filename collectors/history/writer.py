@@ -99,8 +99,9 @@ class _TableWriter:
     def append(self, batch: pa.RecordBatch, wall_ns: int) -> None:
         """Write rows of one interval."""
         if self._journal is None:
-            self._number = files.listing(self._folder).next_number
-            self._journal = JournalWriter(self._folder / files.journal_name(self._number), self._table.schema)
+            number = max(files.listing(self._folder).next_number, self._number + 1)
+            self._journal = JournalWriter(self._folder / files.journal_name(number), self._table.schema)
+            self._number = number
         self._journal.append(batch)
         self._newest_ns = wall_ns
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
+import pytest
+
+from collectors.history import files
 from collectors.history.files import journal_name, listing, name_of
 
 
@@ -44,3 +48,21 @@ def test_a_file_that_was_set_aside_keeps_its_number(tmp_path: Path) -> None:
     found = listing(tmp_path)
     assert (found.files, found.journals, found.next_number) == ((), (), 8)
     assert [file.end_s for file in found.corrupt] == [5]
+
+
+def test_a_file_that_takes_a_journals_place_meanwhile_is_not_missed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal, complete = tmp_path / journal_name(1), tmp_path / name_of(1, 1, 1, 5)
+    fill(tmp_path, journal.name)
+    read = files._read
+
+    def read_while_it_changes(folder: Path) -> list[os.DirEntry[str]]:
+        """Read as a system might that passes the file's place too early and the journal's too late."""
+        found = [entry for entry in read(folder) if not journal.exists() or entry.name != journal.name]
+        if journal.exists():
+            journal.rename(complete)
+        return found
+
+    monkeypatch.setattr(files, "_read", read_while_it_changes)
+    assert [file.path for file in listing(tmp_path).files] == [complete]

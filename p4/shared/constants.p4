@@ -22,6 +22,9 @@ const bit<8> PROTOCOL_GRE = 47;
 const bit<16> GRE_LONGEST_BYTES = 16;
 const bit<16> VXLAN_PORT = 4789;
 const bit<16> VXLAN_GPE_PORT = 4790;
+// Both ports, and their neighbours.
+const bit<16> VXLAN_PORTS = 0x12b4;
+const bit<16> VXLAN_PORTS_MASK = 0xfffc;
 const bit<8>  VXLAN_VNI_FLAG = 0x08;
 const bit<8>  VXLAN_NEXT_PROTOCOL_FLAG = 0x04;
 const bit<8>  VXLAN_NEXT_ETHERNET = 0x03;
@@ -30,6 +33,12 @@ const bit<8>  VXLAN_NEXT_INT = 0x82;
 const bit<4> INT_TYPE_MD = 1;
 const bit<4> INT_TYPE_MX = 3;
 const bit<4> INT_VERSION = 2;
+
+// What the first 13 bytes of a payload with INT have: a shim of type 1 or 3 and version 2, at once or 8 bytes on.
+const bit<104> SHAPE_AT_ONCE = 0x10000000_20000000_0000000000;
+const bit<104> SHAPE_AT_ONCE_MASK = 0xd0000000_f0000000_0000000000;
+const bit<104> SHAPE_BEHIND_MARKER = 0x10000000_20;
+const bit<104> SHAPE_BEHIND_MARKER_MASK = 0xd0000000_f0;
 
 // Where the INT headers are and what marks the packet (INT v2.1, "Header Location"). DSCP and probe marker: behind TCP
 // or UDP (NPT 0); UDP port: behind UDP (NPT 1); new UDP: behind a UDP header of their own (NPT 2); in tunnels: behind GRE

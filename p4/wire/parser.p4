@@ -122,13 +122,27 @@ parser FabricParser(
     }
 
     // What marks INT is the controller's to choose, so the parser goes by shape: a shim of a known type and an INT header
-    // of version 2, which the payload has room for. Ingress (int_marker) says whether that is INT.
+    // of version 2, which the payload has room for. Ingress (int_marker) says whether that is INT. Most packets are
+    // payload, so one look tells those that are neither INT at once, nor behind a probe marker, nor VXLAN.
     state find_int {
-        transition select(
-            (bit<1>) (meta.ip_payload_bytes >= meta.int_at + INT_FIXED_BYTES),
-            (bit<1>) (meta.payload_end >= meta.int_at + INT_FIXED_BYTES)
-        ) {
-            (1, 1): peek_int;
+        transition select((bit<1>) (meta.ip_payload_bytes >= meta.int_at + PROBE_MARKER_BYTES + INT_FIXED_BYTES)) {
+            1: peek;
+            default: find_short_int;
+        }
+    }
+
+    state peek {
+        transition select(packet.lookahead<bit<104>>(), meta.l4_dst_port) {
+            (SHAPE_AT_ONCE &&& SHAPE_AT_ONCE_MASK, _): peek_int;
+            (_, VXLAN_PORTS &&& VXLAN_PORTS_MASK): find_vxlan;
+            (SHAPE_BEHIND_MARKER &&& SHAPE_BEHIND_MARKER_MASK, _): peek_probe_marker;
+            default: accept;
+        }
+    }
+
+    state find_short_int {
+        transition select((bit<1>) (meta.ip_payload_bytes >= meta.int_at + INT_FIXED_BYTES)) {
+            1: peek_int;
             default: accept;
         }
     }
@@ -146,19 +160,12 @@ parser FabricParser(
         }
     }
 
-    state find_vxlan {
-        transition select(meta.protocol, meta.l4_dst_port) {
-            (PROTOCOL_UDP, VXLAN_PORT): peek_vxlan;
-            (PROTOCOL_UDP, VXLAN_GPE_PORT): peek_vxlan;
-            default: find_probe_marker;
-        }
-    }
-
     // VXLAN may be behind a probe marker, too, but hardly one that reads like VXLAN's own flags.
-    state peek_vxlan {
-        transition select(packet.lookahead<bit<8>>()) {
-            VXLAN_VNI_FLAG: parse_vxlan;
-            VXLAN_VNI_FLAG | VXLAN_NEXT_PROTOCOL_FLAG: parse_vxlan;
+    state find_vxlan {
+        transition select(meta.protocol, meta.l4_dst_port, packet.lookahead<bit<8>>()) {
+            (PROTOCOL_UDP, VXLAN_PORT, VXLAN_VNI_FLAG): parse_vxlan;
+            (PROTOCOL_UDP, VXLAN_GPE_PORT, VXLAN_VNI_FLAG): parse_vxlan;
+            (PROTOCOL_UDP, VXLAN_GPE_PORT, VXLAN_VNI_FLAG | VXLAN_NEXT_PROTOCOL_FLAG): parse_vxlan;
             default: find_probe_marker;
         }
     }
@@ -173,11 +180,8 @@ parser FabricParser(
     }
 
     state find_probe_marker {
-        transition select(
-            (bit<1>) (meta.ip_payload_bytes >= meta.int_at + PROBE_MARKER_BYTES + INT_FIXED_BYTES),
-            (bit<1>) (meta.payload_end >= meta.int_at + PROBE_MARKER_BYTES + INT_FIXED_BYTES)
-        ) {
-            (1, 1): peek_probe_marker;
+        transition select((bit<1>) (meta.ip_payload_bytes >= meta.int_at + PROBE_MARKER_BYTES + INT_FIXED_BYTES)) {
+            1: peek_probe_marker;
             default: accept;
         }
     }
@@ -229,11 +233,8 @@ parser FabricParser(
     }
 
     state find_int_in_tunnel {
-        transition select(
-            (bit<1>) (meta.ip_payload_bytes >= meta.int_at + INT_FIXED_BYTES),
-            (bit<1>) (meta.payload_end >= meta.int_at + INT_FIXED_BYTES)
-        ) {
-            (1, 1): peek_int_in_tunnel;
+        transition select((bit<1>) (meta.ip_payload_bytes >= meta.int_at + INT_FIXED_BYTES)) {
+            1: peek_int_in_tunnel;
             default: accept;
         }
     }

@@ -18,6 +18,8 @@ from dataplane.switch.compiler.varbits import put_together
 NO_ROOM = 0xFFFF_FFFF
 """What the deparser returns where headers and payload do not fit."""
 
+_WORD_BYTES = 8
+
 FAULT = 0xFFFF_FF00
 """What it returns, with a `Reason` added, where a primitive or a checksum's condition is a fault."""
 
@@ -112,12 +114,13 @@ def _write(routine: Routine, length: ir.Value) -> None:
     builder.store(builder.trunc(total, I32), length)
     cursor = routine.local(I64)
     builder.store(u64(0), cursor)
-    for name in routine.program.deparser.order:
-        header = header_of(routine, name)
-        with builder.if_then(header.is_valid()):
-            at = builder.load(cursor, typ=I64)
-            _write_header(header, routine.offset(out, at))
-            builder.store(builder.add(at, builder.zext(header.wire_bytes(), I64)), cursor)
+    for headers in _runs(routine):
+        with builder.if_then(_any_valid(headers)):
+            for header in headers:
+                with builder.if_then(header.is_valid()):
+                    at = builder.load(cursor, typ=I64)
+                    _write_header(header, routine.offset(out, at))
+                    builder.store(builder.add(at, builder.zext(header.wire_bytes(), I64)), cursor)
     target = routine.offset(out, builder.load(cursor, typ=I64))
     parsed = builder.zext(routine.load_member(Packet, routine.packet, "parsed"), I64)
     routine.copy(target, routine.offset(routine.packet_field("data"), parsed), payload, ("frame", "frame"))
@@ -126,11 +129,47 @@ def _write(routine: Routine, length: ir.Value) -> None:
 def header_bytes(routine: Routine) -> ir.Value:
     """Return how many bytes of headers would be written."""
     builder = routine.builder
-    total: ir.Value = u32(0)
+    total = routine.local(I32)
+    builder.store(u32(0), total)
+    for headers in _runs(routine):
+        with builder.if_then(_any_valid(headers)):
+            found: ir.Value = builder.load(total, typ=I32)
+            for header in headers:
+                found = builder.add(found, builder.select(header.is_valid(), header.wire_bytes(), u32(0)))
+            builder.store(found, total)
+    return builder.load(total, typ=I32)
+
+
+def _runs(routine: Routine) -> list[list[Header]]:
+    """Return the headers in the order of the wire, in runs whose valid bytes lie in one word.
+
+    Programs have many headers that few packets have, so that a run is mostly passed over by one look.
+    """
+    runs: list[list[Header]] = []
     for name in routine.program.deparser.order:
         header = header_of(routine, name)
-        total = builder.add(total, builder.select(header.is_valid(), header.wire_bytes(), u32(0)))
-    return total
+        if runs and _span(runs[-1]) is not None and _span([*runs[-1], header]) is not None:
+            runs[-1].append(header)
+        else:
+            runs.append([header])
+    return runs
+
+
+def _span(headers: list[Header]) -> tuple[int, int] | None:
+    """Return where the word with all valid bytes begins and which of its bits are theirs, None if there is none."""
+    places = [header.place.valid for header in headers if header.place.valid is not None]
+    if len(places) < len(headers) or max(places) - min(places) >= _WORD_BYTES:
+        return None
+    return min(places), sum(1 << 8 * (place - min(places)) for place in set(places))
+
+
+def _any_valid(headers: list[Header]) -> ir.Value:
+    span = _span(headers)
+    if span is None or len(headers) == 1:
+        return headers[0].is_valid()
+    routine = headers[0].routine
+    word = routine.load(routine.offset(routine.region, span[0]), I64, "region")
+    return routine.builder.icmp_unsigned("!=", routine.builder.and_(word, u64(span[1])), u64(0))
 
 
 def _write_header(header: Header, target: ir.Value) -> None:

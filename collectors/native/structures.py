@@ -18,6 +18,8 @@ RATE_SLOTS = 8
 KEY_WORDS = 5
 MOST_SWITCHES = 64
 """`collectors.store.MOST_SWITCHES`."""
+MOST_HOPS = 256
+"""More than any stack has, whose words the shim counts in eight bits, and the reporter's own hop."""
 
 
 class SlotCell(Struct):

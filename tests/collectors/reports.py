@@ -191,7 +191,7 @@ class Reporter:
     def stacked(self, hops: Sequence[Hop], *, sequence: int | None = None, exceeded: bool = False) -> bytes:
         """Return the sink's report: earlier hops in the stack, its own metadata in the main contents."""
         header = IntMd(
-            int_metadata.baseline_words(self.bits), 64 - len(hops) + 1, self.bits, hop_count_exceeded=exceeded
+            int_metadata.baseline_words(self.bits), max(65 - len(hops), 0), self.bits, hop_count_exceeded=exceeded
         )
         stack = encode_stack(header, tuple(hop.metadata(self.bits) for hop in reversed(hops[:-1])))
         main = IntReport(self.bits & 0x7FFF, hops[-1].metadata(self.bits & 0x7FFF))

@@ -8,7 +8,7 @@ from collectors.native.kernels.flows import count_packet, hash_key, prefetch_flo
 from collectors.native.kernels.routes import STAMPS, take_way
 from collectors.native.kernels.sequence import REPEATED, TOO_OLD, observe
 from collectors.native.kernels.windows import add_to_window, beyond, prefetch_window
-from collectors.native.structures import MOST_SWITCHES, NONE32, NONE64, Accounts, Decoder, Fabric, FlowCell, Hop, Packet
+from collectors.native.structures import MOST_HOPS, NONE32, NONE64, Accounts, Decoder, Fabric, FlowCell, Hop, Packet
 from dataplane.native import (
     Array,
     address,
@@ -194,14 +194,14 @@ def take_hops(fabric: Fabric, decoder: Decoder, packet: Packet, cell: FlowCell) 
     """Make samples of a packet's hops, and its path."""
     hops = array_at(Hop, address(decoder.hops[packet.first_hop]))
     count: u64 = as_u64(packet.hop_count)
-    switches = stack_array(u32, MOST_SWITCHES + 1)
+    switches = stack_array(u32, MOST_HOPS)
     fabric.records += count
     whole: bool = packet.missing == 0
     i: u64 = 0
     while i < count:
         if hops[i].switch == NONE32:
             whole = False
-        switches[min(i, MOST_SWITCHES)] = hops[i].switch
+        switches[i] = hops[i].switch
         i += 1
     total_ns: u64 = 0
     probe: bool = packet.key[4] >> 8 & 0xFF_FFFF == fabric.probe

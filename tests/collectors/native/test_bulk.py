@@ -129,6 +129,13 @@ def test_exceeded_hops_unknown_nodes_ports_and_neighbours() -> None:
     pair.receive([reporter.stacked(way) for way in odd] + [reporter.stacked(hops, exceeded=True)])
 
 
+@pytest.mark.parametrize("hops", [64, 65, 66, 100, 126])
+def test_ways_longer_than_any_that_is_kept(hops: int) -> None:
+    to_and_fro = [Hop(11 + n % 2, n * MICRO, n * MICRO + 5, 1, 2 if n % 2 == 0 else 1) for n in range(hops)]
+    for source, target in (("192.0.2.1", "192.0.2.2"), ("10.0.0.1", "10.0.0.2")):
+        Pair().receive([Reporter(source, target, bits=0xC000).stacked(to_and_fro)] * 2)
+
+
 def test_flows_and_routes_are_bounded_alike() -> None:
     pair = Pair(CollectorSettings(state=StateSettings(max_flows=5, max_routes=1)))
     reporters = [Reporter(src_port=1000 + n) for n in range(9)]

@@ -114,5 +114,6 @@ def _fabric(  # noqa: PLR0917 - each is one part of a topology
             links=links,
             defaults=DefaultsSpec(link=everywhere, access=everywhere),
             collector=CollectorSpec(host=COLLECTOR),
+            synchronised_clocks=True,
         )
     )

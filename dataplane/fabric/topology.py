@@ -124,7 +124,7 @@ class Topology:
     hosts: tuple[HostNode, ...]
     links: tuple[Link, ...]
     collector: CollectorAddress | None = None
-    synchronised_clocks: bool = field(default=True)
+    synchronised_clocks: bool = field(default=False)
 
     @cached_property
     def switch(self) -> dict[str, SwitchNode]:

@@ -133,7 +133,7 @@ class TopologySpec(Strict, frozen=True):
     links: list[LinkSpec] = msgspec.field(default_factory=list)
     defaults: DefaultsSpec = DefaultsSpec()
     collector: CollectorSpec | None = None
-    synchronised_clocks: bool = True
+    synchronised_clocks: bool = False
 
 
 def resolve(spec: TopologySpec, fail: Fail) -> Topology:

@@ -60,6 +60,7 @@ TOPOLOGY = loads("""
 millrace: 1
 name: diamond
 collector: {host: hw}
+synchronised_clocks: true
 defaults:
   link: {rate: 2 Mbit/s, delay: 1 ms, queue_frames: 48}
   access: {rate: 50 Mbit/s, delay: 10 us, queue_frames: 256}

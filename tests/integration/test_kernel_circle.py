@@ -218,6 +218,7 @@ TRIANGLE = """
 millrace: 1
 name: triangle
 collector: {host: hw}
+synchronised_clocks: true
 defaults: {link: {rate: 2 Mbit/s, delay: 1 ms, queue_frames: 32}, access: {rate: 50 Mbit/s, queue_frames: 64}}
 switches: [{name: a}, {name: b}, {name: c}]
 hosts: [{name: ha, switch: a}, {name: hb, switch: b}, {name: hw, switch: c}]

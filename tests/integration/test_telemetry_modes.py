@@ -32,6 +32,7 @@ LINE = """
 millrace: 1
 name: line
 collector: {host: hc}
+synchronised_clocks: true
 defaults:
   link: {rate: 10 Mbit/s, delay: 2 ms, queue_frames: 64}
   access: {rate: 100 Mbit/s, delay: 10 us, queue_frames: 64}

@@ -41,6 +41,7 @@ FORK = """
 millrace: 1
 name: fork
 collector: {host: hc}
+synchronised_clocks: true
 defaults:
   link: {rate: 2 Mbit/s, queue_frames: 64}
   access: {rate: 20 Mbit/s, delay: 10 us, queue_frames: 64}

@@ -24,6 +24,7 @@ LINE = """
 millrace: 1
 name: line
 collector: {host: c1}
+synchronised_clocks: true
 defaults:
   access: {rate: 100 Mbit/s, delay: 10 us}
   link: {rate: 4 Mbit/s, delay: 1 ms, queue_frames: 16}

@@ -39,7 +39,7 @@ def test_a_file_reads_as_it_stands() -> None:
     assert {node.name: node.node_id for node in topology.switches} == {"s1": 1, "s2": 300, "s3": 2}
     assert topology.switches[0].place == Place(1.5, -2.5, "Here")
     assert topology.collector == CollectorAddress("c", 6000)
-    assert topology.synchronised_clocks is True
+    assert topology.synchronised_clocks is False
     a, b, c = topology.hosts
     assert (a.ipv4, a.ipv6, a.mac) == (IPv4Address("10.0.1.1"), IPv6Address("fd00:0:0:1::1"), 0x020000010001)
     assert (b.ipv4, b.ipv6, b.mac) == (IPv4Address("192.168.0.1"), IPv6Address("2001:db8::1"), 0x99 | 2 << 40)
@@ -64,9 +64,9 @@ def test_links_take_what_they_do_not_say_from_the_defaults() -> None:
 
 def test_text_of_a_topology_reads_back() -> None:
     assert loads(dumps(loads(SMALL))) == loads(SMALL)
-    bare = loads("millrace: 1\nname: one\nswitches: [{name: s}]\nsynchronised_clocks: false\n")
+    bare = loads("millrace: 1\nname: one\nswitches: [{name: s}]\nsynchronised_clocks: true\n")
     assert loads(dumps(bare)) == bare
-    assert bare.synchronised_clocks is False
+    assert bare.synchronised_clocks is True
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:

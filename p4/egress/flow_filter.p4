@@ -121,6 +121,8 @@ control FlowFilter(in headers_t hdr, inout metadata_t meta, in standard_metadata
         }
         if (filtered == 1) {
             meta.report_wanted = 0;
+            // The packet may still be copied, for reports that wait.
+            meta.report_tracked = 0;
             flow_reports_filtered.count(0);
         }
     }

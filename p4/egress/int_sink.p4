@@ -23,24 +23,6 @@ control IntSink(inout headers_t hdr, inout metadata_t meta) {
         meta.report_growth_bytes = 4 + ((bit<16>) hdr.int_shim.length << 2);
     }
 
-    @hidden
-    action take_from_payload() {
-        bit<16> complement;
-        bit<32> number = hdr.int_source_word.isValid() ? hdr.int_source_word.number : 32w0;
-        hash(complement, HashAlgorithm.csum16, 16w0, {
-            hdr.int_shim.type, hdr.int_shim.npt, hdr.int_shim.reserved, hdr.int_shim.length, hdr.int_shim.value,
-            hdr.int_md.version, hdr.int_md.discard, hdr.int_md.hops_exceeded, hdr.int_md.mtu_exceeded,
-            hdr.int_md.reserved, hdr.int_md.hop_words, hdr.int_md.remaining_hops,
-            hdr.int_md.instructions, hdr.int_md.domain_id,
-            hdr.int_md.domain_instructions, hdr.int_md.domain_flags,
-            number, hdr.int_stack.words
-        }, 32w0x10000);
-        // csum16 ends with a complement, which is the negative that taking away asks for.
-        meta.int_sum = (bit<64>) complement;
-        meta.report_int_sum = (bit<64>) (~complement);
-        meta.int_growth_bytes = -meta.report_growth_bytes;
-    }
-
     // This switch's own source put the headers in, and nothing but the report ever sees them.
     @hidden
     action take_back() {
@@ -83,7 +65,6 @@ control IntSink(inout headers_t hdr, inout metadata_t meta) {
         if (meta.int_start == 1) {
             take_back();
         } else {
-            take_from_payload();
             unmark.apply(hdr, meta);
         }
         remove();

@@ -20,6 +20,8 @@ control IntTransit(inout headers_t hdr, inout metadata_t meta) {
 
     bit<8> words;
     bit<16> packet_bytes;
+    bit<1> too_long;
+    bit<1> strips = 0;
 
     @hidden
     action measure() {
@@ -27,6 +29,10 @@ control IntTransit(inout headers_t hdr, inout metadata_t meta) {
             + count_domain_words(hdr.int_md.domain_instructions);
         packet_bytes = hdr.ipv4.isValid() ? hdr.ipv4.total_length : hdr.ipv6.payload_length + 40;
         packet_bytes = packet_bytes + meta.int_growth_bytes;
+        // Earlier hops' metadata does not cost the packet its way, whatever this hop may add.
+        too_long = (
+            meta.mtu_bytes != 0 && packet_bytes > meta.mtu_bytes && hdr.int_shim.length > INT_HEADER_WORDS
+        ) ? 1w1 : 1w0;
     }
 
     // The flags' places in their 16 bits, unless an earlier hop has set them.
@@ -105,6 +111,7 @@ control IntTransit(inout headers_t hdr, inout metadata_t meta) {
             int_transit.count(0);
         } else if (hdr.int_md.remaining_hops == 0) {
             exceed_hops();
+            strips = too_long;
             int_hops_exceeded.count(0);
         } else if (hdr.int_md.domain_id == OUR_DOMAIN && hdr.int_md.domain_flags & HOP_BY_HOP_FLAG != 0) {
             take_hop();
@@ -118,17 +125,18 @@ control IntTransit(inout headers_t hdr, inout metadata_t meta) {
             || (bit<8>) hdr.int_md.hop_words != words
             || hdr.int_shim.length > 255 - words
         ) {
+            strips = too_long;
             int_skipped.count(0);
         } else if (meta.mtu_bytes != 0 && packet_bytes + ((bit<16>) words << 2) > meta.mtu_bytes) {
             int_mtu_exceeded.count(0);
-            if (hdr.int_stack.isValid() && (meta.strip_at_mtu == 1 || packet_bytes > meta.mtu_bytes)) {
-                report();
-                strip.apply(hdr, meta);
+            if (hdr.int_stack.isValid() && (meta.strip_at_mtu == 1 || too_long == 1)) {
+                strips = 1;
             } else {
                 exceed_mtu();
             }
         } else {
             take_hop();
+            bit<64> before = meta.int_sum;
             if (hdr.int_md.instructions[15:15] == 1) {
                 push_node();
             }
@@ -143,11 +151,21 @@ control IntTransit(inout headers_t hdr, inout metadata_t meta) {
             if (hdr.int_md.domain_instructions & DOMAIN_FORWARDING != 0) {
                 forwarding_word.apply(hdr.ipv4, hdr.ipv6, meta, hdr.hop_forwarding, meta.int_sum);
             }
+            meta.report_int_sum = meta.int_sum - before;
             if (hdr.int_md.instructions & CHECKSUM_COMPLEMENT != 0) {
                 push_complement();
             }
             grow();
             int_transit.count(0);
+        }
+        if (strips == 1) {
+            report();
+            if (hdr.int_md.remaining_hops == 0) {
+                // Then the instructions are to be ignored.
+                meta.report_bits = 0;
+                meta.report_domain_bits = 0;
+            }
+            strip.apply(hdr, meta);
         }
     }
 }

@@ -1,4 +1,5 @@
-// Takes the domain's mark off a packet at the sink: what it stood in place of is in the shim.
+// Takes INT out of a packet's checksum and lengths, and the domain's mark off it: at the sink, and where a report is to
+// have the packet as its source sent it. The headers themselves are the caller's.
 #ifndef P4_EGRESS_INT_UNMARK_P4
 #define P4_EGRESS_INT_UNMARK_P4
 
@@ -6,6 +7,26 @@
 #include "../shared/metadata.p4"
 
 control IntUnmark(inout headers_t hdr, inout metadata_t meta) {
+    // report_int_sum is what this hop has pushed; a sink has not.
+    @hidden
+    action take_from_payload() {
+        bit<16> complement;
+        bit<32> number = hdr.int_source_word.isValid() ? hdr.int_source_word.number : 32w0;
+        bit<16> pushed = hdr.hop_complement.isValid() ? hdr.hop_complement.complement : 16w0;
+        hash(complement, HashAlgorithm.csum16, 16w0, {
+            hdr.int_shim.type, hdr.int_shim.npt, hdr.int_shim.reserved, hdr.int_shim.length, hdr.int_shim.value,
+            hdr.int_md.version, hdr.int_md.discard, hdr.int_md.hops_exceeded, hdr.int_md.mtu_exceeded,
+            hdr.int_md.reserved, hdr.int_md.hop_words, hdr.int_md.remaining_hops,
+            hdr.int_md.instructions, hdr.int_md.domain_id,
+            hdr.int_md.domain_instructions, hdr.int_md.domain_flags,
+            number, meta.report_int_sum, pushed, hdr.int_stack.words
+        }, 32w0x10000);
+        // csum16 ends with a complement, which is the negative that taking away asks for.
+        meta.int_sum = (bit<64>) complement;
+        meta.report_int_sum = (bit<64>) (~complement);
+        meta.int_growth_bytes = -(4 + ((bit<16>) hdr.int_shim.length << 2));
+    }
+
     @hidden
     action restore_udp_port() {
         meta.int_sum = meta.int_sum + (bit<64>) (~hdr.udp.dst_port) + (bit<64>) hdr.int_shim.value;
@@ -51,6 +72,7 @@ control IntUnmark(inout headers_t hdr, inout metadata_t meta) {
     }
 
     apply {
+        take_from_payload();
         if (meta.int_place == PLACE_DSCP) {
             if (hdr.ipv4.isValid()) {
                 hdr.ipv4.dscp = hdr.int_shim.value[7:2];

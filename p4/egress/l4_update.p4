@@ -97,7 +97,8 @@ control L4Update(inout headers_t hdr, in metadata_t meta) {
             }
         } else if (hdr.udp.isValid()) {
             hdr.udp.length = hdr.udp.length + meta.int_growth_bytes;
-            if (hdr.udp.checksum != 0) {
+            // A UDP header that the sink took out and a report puts back has the checksum that it came with.
+            if (hdr.udp.checksum != 0 && !hdr.sunk_udp.isValid()) {
                 if (hdr.hop_complement.isValid()) {
                     complement_udp();
                 } else {

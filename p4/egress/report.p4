@@ -8,6 +8,7 @@
 #include "drop_watch.p4"
 #include "forwarding_word.p4"
 #include "hop_words.p4"
+#include "int_unmark.p4"
 #include "report_target.p4"
 
 control Report(
@@ -20,6 +21,7 @@ control Report(
     ReportTarget() report_target;
     DropWatch() drop_watch;
     HopWords() hop_words;
+    IntUnmark() unmark;
     ForwardingWord() forwarding_word;
 
     bit<8> metadata_words;
@@ -37,7 +39,23 @@ control Report(
         hdr.int_md.setInvalid();
         hdr.int_stack.setInvalid();
         hdr.int_source_word.setInvalid();
-        meta.inner_words = 0;
+        hdr.hop_node.setInvalid();
+        hdr.hop_level1.setInvalid();
+        hdr.hop_latency.setInvalid();
+        hdr.hop_queue.setInvalid();
+        hdr.hop_ingress_time.setInvalid();
+        hdr.hop_egress_time.setInvalid();
+        hdr.hop_level2.setInvalid();
+        hdr.hop_utilization.setInvalid();
+        hdr.hop_buffer.setInvalid();
+        hdr.hop_reserved[0].setInvalid();
+        hdr.hop_reserved[1].setInvalid();
+        hdr.hop_reserved[2].setInvalid();
+        hdr.hop_reserved[3].setInvalid();
+        hdr.hop_reserved[4].setInvalid();
+        hdr.hop_reserved[5].setInvalid();
+        hdr.hop_forwarding.setInvalid();
+        hdr.hop_complement.setInvalid();
     }
 
     // All that was parsed of the packet; that is cut where parsing ended with an error.
@@ -59,7 +77,7 @@ control Report(
         inner_words = inner_words + (hdr.probe_marker.isValid() ? 16w2 : 16w0);
         inner_words = inner_words + (hdr.int_shim.isValid() ? 1 + (bit<16>) hdr.int_shim.length : 16w0);
         inner_words = inner_words + (bit<16>) meta.inner_words;
-        meta.report_plain = (inner_words == plain_words) ? 1w1 : 1w0;
+        meta.report_plain = (inner_words == plain_words && meta.int_growth_bytes == 0) ? 1w1 : 1w0;
         hdr.ethernet.setInvalid();
         hdr.vlan.setInvalid();
     }
@@ -145,6 +163,11 @@ control Report(
         }
         if (meta.report_dropped == 1 || meta.report_congested == 1 || meta.report_tracked == 1) {
             if (meta.report_tracked == 0) {
+                if (meta.report_as_it_came == 1 || meta.int_place == PLACE_NONE) {
+                    meta.inner_words = 0;
+                } else if (hdr.int_shim.isValid()) {
+                    unmark.apply(hdr, meta);
+                }
                 forget_int();
             }
             if (hdr.ipv4.isValid() || hdr.ipv6.isValid()) {

@@ -74,6 +74,7 @@ control IntMarker(inout headers_t hdr, inout metadata_t meta) {
         hdr.int_md.setInvalid();
         hdr.int_stack.setInvalid();
         hdr.int_source_word.setInvalid();
+        meta.inner_words = 0;
     }
 
     @hidden
@@ -135,6 +136,12 @@ control IntMarker(inout headers_t hdr, inout metadata_t meta) {
             }
         } else {
             meta.int_place = PLACE_NONE;
+        }
+        // Nor do hosts bring the value into the domain on packets that cannot have INT behind it, such as tunnels.
+        if (
+            meta.from_edge == 1 && meta.marker == PLACE_DSCP && (meta.dscp & meta.marker_dscp_mask) == meta.marker_dscp
+        ) {
+            meta.int_seen = 1;
         }
     }
 }

@@ -8,6 +8,11 @@
 control IntStartPlace(in headers_t hdr, in metadata_t meta, out int_place_t place) {
     apply {
         place = PLACE_NONE;
+        // Behind headers that end after their packet INT would, too; and what INT adds has to fit 16 bits of length.
+        bit<1> fits = (
+            meta.ip_payload_bytes >= meta.int_at && meta.payload_end >= meta.int_at
+            && meta.ip_payload_bytes <= LONGEST_TO_START_BYTES
+        ) ? 1w1 : 1w0;
         // A checksum of 0xffff is a second spelling of 0, and the sink could not tell which one to restore; UDP has one.
         if (hdr.gre.isValid()) {
             if (
@@ -40,6 +45,9 @@ control IntStartPlace(in headers_t hdr, in metadata_t meta, out int_place_t plac
             }
         } else if (hdr.udp.isValid() || (hdr.tcp.isValid() && hdr.tcp.checksum != 0xffff)) {
             place = meta.marker;
+        }
+        if (fits == 0) {
+            place = PLACE_NONE;
         }
     }
 }

@@ -71,6 +71,8 @@ const bit<8>  INT_HEADER_WORDS = 3;
 const bit<16> INT_FIXED_BYTES = 16;
 const bit<16> PROBE_MARKER_BYTES = 8;
 const bit<16> UDP_BYTES = 8;
+// An IP payload that INT is put in; INT headers have 1,044 bytes at most.
+const bit<16> LONGEST_TO_START_BYTES = 0xf000;
 
 // Our INT domain: reports hop by hop are a flag; a number of the source's and the decision of each hop are instructions.
 const bit<16> OUR_DOMAIN = 0x4d52;

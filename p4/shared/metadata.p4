@@ -109,7 +109,7 @@ struct metadata_t {
     // The packet has been in ingress only, and is to be reported as it came in, checksum errors and all.
     @field_list(1) bit<1>   report_as_it_came;
     // INT headers were taken out and handed over (sunk_*): they go back into the report's packet, which grows and adds to
-    // its checksum by as much. The sink took the mark, too.
+    // its checksum by as much. The sink took the mark, too. Without that, the sum is that of this hop's metadata.
     @field_list(1) bit<1>   report_restores_int;
     @field_list(1) bit<1>   report_restores_mark;
     @field_list(1) bit<16>  report_growth_bytes;

@@ -1,7 +1,8 @@
 """Rows that are not in a Parquet file yet: batches appended to one file, each whole or not there.
 
 A frame is length32, CRC32, then that many bytes of an Arrow IPC message: the schema first, then record batches. What a
-kill leaves half written at the end fails its length or sum, and ends the journal there.
+kill leaves half written at the end fails its length or sum, and ends the journal there; so do the zeros that a power
+failure may leave.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import pyarrow as pa
 from collectors.errors import HistoryError
 
 _FRAME: Final = struct.Struct("<II")
+_MOST_SCHEMA_BYTES: Final = 1 << 20
 SUFFIX: Final = ".journal"
 
 
@@ -31,7 +33,13 @@ class JournalWriter:
         except OSError as error:
             raise HistoryError(f"{path}: cannot be made: {error.strerror}") from error
         self._bytes = 0
-        self._append(schema.serialize())
+        try:
+            self._append(schema.serialize())
+        except HistoryError:
+            # Tried again at every interval while the disk is full: nothing may pile up.
+            os.close(self._file)
+            path.unlink(missing_ok=True)
+            raise
 
     def append(self, batch: pa.RecordBatch) -> None:
         """Write a batch."""
@@ -60,12 +68,15 @@ def read_journal(path: Path) -> Iterator[pa.RecordBatch]:
     """Yield a journal's batches, up to where it was cut; raise FileNotFoundError, or HistoryError if it is none."""
     frames = _frames(path)
     try:
-        schema = pa.ipc.read_schema(pa.py_buffer(next(frames)))
+        first = next(frames, None)
+        if first is None and not _is_cut_short(path):
+            raise HistoryError(f"{path}: is no journal")
+        schema = None if first is None else pa.ipc.read_schema(pa.py_buffer(first))
         for body in frames:
             yield pa.ipc.read_record_batch(pa.py_buffer(body), schema)
     except FileNotFoundError:
         raise
-    except (StopIteration, OSError, pa.ArrowException) as error:
+    except (OSError, pa.ArrowException) as error:
         raise HistoryError(f"{path}: is no journal") from error
 
 
@@ -83,6 +94,14 @@ def _frames(path: Path) -> Iterator[bytes]:
         while len(head := file.read(_FRAME.size)) == _FRAME.size:
             length, checksum = _FRAME.unpack(head)
             body = file.read(length)
-            if len(body) < length or zlib.crc32(body) != checksum:
+            if not length or len(body) < length or zlib.crc32(body) != checksum:
                 return
             yield body
+
+
+def _is_cut_short(path: Path) -> bool:
+    """Return whether a file without a whole frame ends before its first would, or in zeros: it never had a row."""
+    with path.open("rb") as file:
+        head = file.read(_FRAME.size)
+        length = _FRAME.unpack(head)[0] if len(head) == _FRAME.size else 0
+        return length < _MOST_SCHEMA_BYTES and (not length or len(file.read(length)) < length)

@@ -72,3 +72,29 @@ def test_a_full_disk_leaves_the_batches_before(tmp_path: Path, monkeypatch: pyte
     journal.append(BATCHES[2])
     journal.close()
     assert list(read_journal(tmp_path / "j")) == [BATCHES[0], BATCHES[2]]
+
+
+@pytest.mark.parametrize("zeros", [1, 8, 20, 4096])
+def test_zeros_behind_the_last_batch_are_its_end(tmp_path: Path, zeros: int) -> None:
+    file = written(tmp_path / "j")
+    file.write_bytes(file.read_bytes() + bytes(zeros))
+    assert list(read_journal(file)) == BATCHES
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"abc", bytes(100), b"\x40\0\0\0" + b"xyz" * 10], ids=["empty", "head", "zeros", "schema"]
+)
+def test_a_journal_that_was_killed_before_its_schema_has_no_rows(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "j").write_bytes(content)
+    assert list(read_journal(tmp_path / "j")) == []
+
+
+def test_a_journal_that_cannot_begin_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = set(os.listdir("/proc/self/fd"))
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", lambda *_: 3)
+        for _ in range(5):
+            with pytest.raises(HistoryError, match="the disk is full"):
+                JournalWriter(tmp_path / "j", SCHEMA)
+    assert not list(tmp_path.iterdir())
+    assert len(set(os.listdir("/proc/self/fd"))) == len(before)

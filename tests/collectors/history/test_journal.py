@@ -90,11 +90,11 @@ def test_a_journal_that_was_killed_before_its_schema_has_no_rows(tmp_path: Path,
 
 
 def test_a_journal_that_cannot_begin_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = set(os.listdir("/proc/self/fd"))
+    before = set(Path("/proc/self/fd").iterdir())
     with monkeypatch.context() as patch:
         patch.setattr(os, "write", lambda *_: 3)
         for _ in range(5):
             with pytest.raises(HistoryError, match="the disk is full"):
                 JournalWriter(tmp_path / "j", SCHEMA)
     assert not list(tmp_path.iterdir())
-    assert len(set(os.listdir("/proc/self/fd"))) == len(before)
+    assert len(set(Path("/proc/self/fd").iterdir())) == len(before)

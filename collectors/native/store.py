@@ -14,7 +14,7 @@ from collectors.clocks.flights import Flights
 from collectors.clocks.values import LinkCorrection, StampDifference
 from collectors.counters import Count, Counters
 from collectors.native.kernel_calls import kernel_calls
-from collectors.native.kernels.windows import ROW
+from collectors.native.kernels.windows import NOTED_ROOM, ROW
 from collectors.native.memory import CellMemory
 from collectors.native.structures import (
     MOST_SWITCHES,
@@ -27,6 +27,7 @@ from collectors.native.structures import (
     FiguresCell,
     FlowCell,
     RouteCell,
+    RouteHop,
     WindowCell,
 )
 from collectors.native.topology import TopologyTables, address_words
@@ -106,6 +107,7 @@ class NativeStore:
     def _put_windows(self, count: int) -> None:
         self._windows, self._buckets = self._cells(WindowCell, count), self._cells(u32, count * ROW)
         self._fabric.windows, self._fabric.buckets = self._windows.pointer, self._buckets.pointer
+        self._fabric.noted = self._cells(u64, NOTED_ROOM).pointer
 
     def _put_flows(self, most: int) -> None:
         places = 1 << (2 * most - 1).bit_length()
@@ -118,6 +120,7 @@ class NativeStore:
         places = 1 << (2 * most - 1).bit_length()
         self._route_cells = self._cells(RouteCell, most)
         self._route_nodes = self._cells(u32, most * MOST_SWITCHES)
+        self._fabric.route_hops = self._cells(RouteHop, most * MOST_SWITCHES).pointer
         self._fabric.routes, self._fabric.route_nodes = self._route_cells.pointer, self._route_nodes.pointer
         self._fabric.route_index, self._fabric.route_mask = self._cells(u32, places).pointer, places - 1
         self._fabric.free_routes, self._fabric.route_most = self._cells(u32, most).pointer, most

@@ -104,6 +104,15 @@ class RouteCell(Struct):
     used: u32
 
 
+class RouteHop(Struct):
+    """A hop of the newest packet that took a route, and what it was found to be."""
+
+    node_id: u32
+    egress: u32
+    switch: u32
+    link: u32  # of the route's first hop, NONE32: nothing is known
+
+
 class LinkCell(Struct):
     """A directed link."""
 
@@ -196,6 +205,8 @@ class Packet(Struct):
     node_id: u32
     sequence: u32  # hardware id and number, as the group header has them
     fresh: u32  # not 0: to be accounted
+    route: u32  # whose hops these are, NONE32: not known
+    _gap: u32
     cell: u64  # address of its flow's cell
 
 
@@ -255,6 +266,8 @@ class Fabric(Struct):
     # Windows: links, then routes.
     windows: Array[WindowCell]
     buckets: Array[u32]  # by window, 16 buckets, slot, bucket: a slot's neighbouring buckets share a line
+    noted: Array[u64]  # addresses of counts that delays are still to be added to
+    noted_count: u64
     link_count: u64
     slot_ns: u64
     tx_window_ns: u64
@@ -275,6 +288,7 @@ class Fabric(Struct):
     # Routes.
     routes: Array[RouteCell]
     route_nodes: Array[u32]  # MOST_SWITCHES a route
+    route_hops: Array[RouteHop]  # as many
     route_index: Array[u32]
     route_mask: u64
     route_count: u64

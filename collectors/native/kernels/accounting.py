@@ -5,9 +5,18 @@ from __future__ import annotations
 from collectors.native.kernels.clocks import corrected_delay
 from collectors.native.kernels.decoding import DECODED, decode_report
 from collectors.native.kernels.flows import count_packet, hash_key, prefetch_flow, prefetch_index, same_key, touch_flow
-from collectors.native.kernels.routes import STAMPS, take_way
+from collectors.native.kernels.routes import (
+    STAMPS,
+    hops_of,
+    learn_hops,
+    nodes_of,
+    same_hops,
+    same_way,
+    take_route,
+    take_way,
+)
 from collectors.native.kernels.sequence import REPEATED, TOO_OLD, observe
-from collectors.native.kernels.windows import add_to_window, beyond, prefetch_window
+from collectors.native.kernels.windows import add_to_window, beyond, prefetch_window, settle_counts
 from collectors.native.structures import MOST_HOPS, NONE32, NONE64, Accounts, Decoder, Fabric, FlowCell, Hop, Packet
 from dataplane.native import (
     Array,
@@ -98,6 +107,11 @@ def take_group(fabric: Fabric, accounts: Accounts, decoder: Decoder, end: u32) -
     count: u32 = find_flows(fabric, accounts, decoder)
     i: u32 = 0
     while i < count:
+        if decoder.packets[i].fresh != 0:
+            find_links(fabric, decoder, decoder.packets[i])
+        i += 1
+    i = 0
+    while i < count:
         packet = decoder.packets[i]
         if packet.fresh != 0:
             cell = view(FlowCell, packet.cell)
@@ -106,6 +120,7 @@ def take_group(fabric: Fabric, accounts: Accounts, decoder: Decoder, end: u32) -
                 cell = touch_flow(fabric, reference(packet.key[0]), packet.hash, fabric.now_ns)
             take_hops(fabric, decoder, packet, cell)
         i += 1
+    settle_counts(fabric)
     return end if count == decoder.packet_count else decoder.packets[count].row
 
 
@@ -131,9 +146,11 @@ def find_flows(fabric: Fabric, accounts: Accounts, decoder: Decoder) -> u32:
             cell = touch_flow(fabric, reference(packet.key[0]), packet.hash, fabric.now_ns)
             count_packet(fabric, cell, as_u64(packet.ip_bytes))
             packet.cell = address(cell)
-            find_links(fabric, decoder, packet)
+            packet.route = cell.route
             if cell.route != NONE32:
                 prefetch_window(fabric, fabric.link_count + as_u64(cell.route))
+                prefetch(reference(fabric.routes[as_u64(cell.route)].hash))
+                prefetch(reference(hops_of(fabric, cell.route)[0].node_id))
         i += 1
     return i
 
@@ -178,6 +195,13 @@ def find_links(fabric: Fabric, decoder: Decoder, packet: Packet) -> None:
     """Find each hop's switch and egress link, and begin to bring the links' windows into the cache."""
     place: u32 = packet.first_hop
     end: u32 = place + packet.hop_count
+    if packet.route != NONE32:
+        if same_hops(fabric, packet.route, array_at(Hop, address(decoder.hops[place])), packet.hop_count):
+            while place < end:
+                prefetch_window(fabric, as_u64(decoder.hops[place].link))
+                place += 1
+            return
+        packet.route = NONE32
     while place < end:
         hop = decoder.hops[place]
         hop.switch = find_switch(fabric, hop.node_id)
@@ -194,18 +218,11 @@ def take_hops(fabric: Fabric, decoder: Decoder, packet: Packet, cell: FlowCell) 
     """Make samples of a packet's hops, and its path."""
     hops = array_at(Hop, address(decoder.hops[packet.first_hop]))
     count: u64 = as_u64(packet.hop_count)
-    switches = stack_array(u32, MOST_HOPS)
     fabric.records += count
-    whole: bool = packet.missing == 0
-    i: u64 = 0
-    while i < count:
-        if hops[i].switch == NONE32:
-            whole = False
-        switches[i] = hops[i].switch
-        i += 1
     total_ns: u64 = 0
     probe: bool = packet.key[4] >> 8 & 0xFF_FFFF == fabric.probe
-    i = 0
+    known: bool = packet.route != NONE32
+    i: u64 = 0
     while i < count:
         hop = hops[i]
         following: u32 = NONE32
@@ -214,19 +231,39 @@ def take_hops(fabric: Fabric, decoder: Decoder, packet: Packet, cell: FlowCell) 
         if not last:
             following = hops[i + 1].switch
             arrived_ns = hops[i + 1].arrived_ns
-        delay_ns: u64 = take_hop(fabric, hop, last, following, arrived_ns, probe)
+        delay_ns: u64 = take_hop(fabric, hop, last, following, arrived_ns, probe, known)
         if delay_ns == NONE64:
             total_ns = NONE64
         elif total_ns != NONE64:
             total_ns += delay_ns
         i += 1
-    if whole:
-        take_way(fabric, cell, switches, count, hops[0].arrived_ns, total_ns)
+    if packet.missing == 0:
+        if known and cell.route == packet.route:
+            take_route(fabric, cell, packet.route, hops[0].switch, hops[0].arrived_ns, total_ns)
+        else:
+            take_new_way(fabric, cell, hops, count, total_ns)
+
+
+@kernel(inline=False)
+def take_new_way(fabric: Fabric, cell: FlowCell, hops: Array[Hop], count: u64, total_ns: u64) -> None:
+    """Take the whole way of a packet that did not go where its flow's packets go."""
+    switches = stack_array(u32, MOST_HOPS)
+    i: u64 = 0
+    while i < count:
+        if hops[i].switch == NONE32:
+            return
+        switches[i] = hops[i].switch
+        i += 1
+    take_way(fabric, cell, switches, count, hops[0].arrived_ns, total_ns)
+    if cell.route != NONE32 and same_way(
+        fabric.routes[as_u64(cell.route)], nodes_of(fabric, as_u64(cell.route)), switches, count
+    ):
+        learn_hops(fabric, cell.route, hops, count)
 
 
 @kernel(inline=True)
 def take_hop(  # noqa: PLR0917 - kernels have no keywords
-    fabric: Fabric, hop: Hop, last: bool, following: u32, arrived_ns: u64, probe: bool
+    fabric: Fabric, hop: Hop, last: bool, following: u32, arrived_ns: u64, probe: bool, adjacent: bool
 ) -> u64:
     """Make a sample of a hop's egress link; return its delay, NONE64 where it has none."""
     if hop.switch == NONE32:
@@ -241,7 +278,7 @@ def take_hop(  # noqa: PLR0917 - kernels have no keywords
     source: u32 = HOP_LATENCY
     stamped: bool = hop.arrived_ns != NONE64 and arrived_ns != NONE64  # noqa: PLR1714 - kernels have no `in`
     if stamped and not last and fabric.synchronised != 0:
-        if following == NONE32 or following != link.head_switch:
+        if not adjacent and (following == NONE32 or following != link.head_switch):
             fabric.not_adjacent += 1
         elif arrived_ns < hop.arrived_ns or arrived_ns - hop.arrived_ns > fabric.longest_ns:
             fabric.implausible_stamps += 1
@@ -305,3 +342,4 @@ def take_sample(  # noqa: PLR0917 - kernels have no keywords
 ) -> None:
     """Take a sample that others have made."""
     add_sample(fabric, link, switch, time_ns, received_ns, delay_ns, source, queue, tx_bytes, buffer)
+    settle_counts(fabric)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collectors.native.kernels.flows import hash_key, touch_flow
-from collectors.native.kernels.windows import add_to_window, clear_window
-from collectors.native.structures import MOST_SWITCHES, NONE32, NONE64, Fabric, FlowCell, RouteCell
+from collectors.native.kernels.windows import add_to_window, clear_window, settle_counts
+from collectors.native.structures import MOST_SWITCHES, NONE32, NONE64, Fabric, FlowCell, Hop, RouteCell, RouteHop
 from dataplane.native import Array, as_u32, as_u64, kernel, offset, u32, u64
 
 SWEEP_NS = 1_000_000_000
@@ -58,6 +58,49 @@ def nodes_of(fabric: Fabric, route: u64) -> Array[u32]:
     return offset(fabric.route_nodes, route * MOST_SWITCHES)
 
 
+@kernel(inline=True)
+def hops_of(fabric: Fabric, route: u32) -> Array[RouteHop]:
+    """Return the hops by which a route's packets are told at once."""
+    return offset(fabric.route_hops, as_u64(route) * MOST_SWITCHES)
+
+
+@kernel(inline=True)
+def same_hops(fabric: Fabric, route: u32, hops: Array[Hop], count: u32) -> bool:
+    """Note the links of a packet's hops if they are those that a route is known by; else return False."""
+    known = hops_of(fabric, route)
+    if fabric.routes[as_u64(route)].length != count or known[0].link == NONE32:
+        return False
+    i: u64 = 0
+    while i < as_u64(count):
+        if known[i].node_id != hops[i].node_id or known[i].egress != hops[i].egress:
+            return False
+        hops[i].switch = known[i].switch
+        hops[i].link = known[i].link
+        i += 1
+    return True
+
+
+@kernel(inline=False)
+def learn_hops(fabric: Fabric, route: u32, hops: Array[Hop], count: u64) -> None:
+    """Know a route by a packet's hops from now on, if each one's egress link leads to the next."""
+    known = hops_of(fabric, route)
+    known[0].link = NONE32
+    i: u64 = 0
+    while i < count:
+        if hops[i].link == NONE32:
+            return
+        if i + 1 < count and fabric.links[as_u64(hops[i].link)].head_switch != hops[i + 1].switch:
+            return
+        i += 1
+    i = 0
+    while i < count:
+        known[i].node_id = hops[i].node_id
+        known[i].egress = hops[i].egress
+        known[i].switch = hops[i].switch
+        known[i].link = hops[i].link
+        i += 1
+
+
 @kernel(inline=False)
 def find_route(fabric: Fabric, switches: Array[u32], count: u64) -> u32:
     """Return the route over these switches, a new one if there is none yet; NONE32 (counted) where there is no room."""
@@ -104,6 +147,7 @@ def add_route(fabric: Fabric, switches: Array[u32], count: u64, mixed: u64) -> u
     while i < count:
         nodes[i] = switches[i]
         i += 1
+    hops_of(fabric, as_u32(number))[0].link = NONE32
     clear_window(fabric, fabric.link_count + number)
     enter(fabric, number)
     return as_u32(number)
@@ -159,11 +203,19 @@ def take_way(  # noqa: PLR0917 - kernels have no keywords
         number = find_route(fabric, switches, count)
         if number == NONE32:
             return
+    take_route(fabric, cell, number, switches[0], source_ns, delay_ns)
+
+
+@kernel(inline=True)
+def take_route(  # noqa: PLR0917 - kernels have no keywords
+    fabric: Fabric, cell: FlowCell, number: u32, first: u32, source_ns: u64, delay_ns: u64
+) -> None:
+    """Take one packet of a flow that went a route, which is the flow's path unless the packet is an old one."""
     if delay_ns != NONE64:
         add_to_window(
             fabric, fabric.link_count + as_u64(number), fabric.now_ns, delay_ns, STAMPS, NONE32, NONE32, NONE32
         )
-    if cell.route != NONE32 and is_older(fabric, cell, switches[0], source_ns):
+    if cell.route != NONE32 and is_older(fabric, cell, first, source_ns):
         return
     cell.route = number
     cell.path_ns = fabric.now_ns
@@ -205,3 +257,4 @@ def take_path(  # noqa: PLR0917 - kernels have no keywords
 ) -> None:
     """Take the whole way of one packet that others have put together."""
     take_way(fabric, touch_flow(fabric, key, hash_key(key), fabric.now_ns), switches, count, source_ns, delay_ns)
+    settle_counts(fabric)

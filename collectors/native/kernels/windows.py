@@ -15,6 +15,8 @@ from collectors.native.structures import (
 from collectors.sketch import BUCKETS, EXACT_BELOW, SUB_BITS
 from dataplane.native import (
     Array,
+    address,
+    array_at,
     as_u16,
     as_u32,
     as_u64,
@@ -29,6 +31,8 @@ from dataplane.native import (
 )
 
 LAST_BUCKET = BUCKETS - 1
+NOTED_ROOM = 1024
+"""How many delays may wait to be counted."""
 ROW = BUCKETS * WINDOW_SLOTS + 16 * 7
 """Counts of a window, and an odd number of lines between two: like buckets of all windows must not share few sets of
 the cache."""
@@ -88,8 +92,32 @@ def buckets_of(fabric: Fabric, window: u64) -> Array[u32]:
 
 
 @kernel(inline=False)
-def clear_delays(slot: SlotCell, buckets: Array[u32], column: u64) -> None:
+def settle_counts(fabric: Fabric) -> None:
+    """Count the delays noted by `note_count`; whoever adds to windows does so before it returns."""
+    noted = fabric.noted
+    count: u64 = fabric.noted_count
+    fabric.noted_count = 0
+    i: u64 = 0
+    while i < count:
+        there = array_at(u32, noted[i])
+        there[0] += 1
+        i += 1
+
+
+@kernel(inline=True)
+def note_count(fabric: Fabric, there: Array[u32]) -> None:
+    """Count a delay in a bucket, later: it comes into the cache meanwhile."""
+    prefetch(there)
+    if fabric.noted_count == NOTED_ROOM:
+        settle_counts(fabric)
+    fabric.noted[fabric.noted_count] = address(there)
+    fabric.noted_count += 1
+
+
+@kernel(inline=False)
+def clear_delays(fabric: Fabric, slot: SlotCell, buckets: Array[u32], column: u64) -> None:
     """Forget a slot's delays."""
+    settle_counts(fabric)
     if slot.delays != 0:
         bucket: u64 = as_u64(slot.low)
         while bucket <= as_u64(slot.high):
@@ -105,9 +133,9 @@ def clear_delays(slot: SlotCell, buckets: Array[u32], column: u64) -> None:
 
 
 @kernel(inline=False)
-def clear_slot(slot: SlotCell, buckets: Array[u32], column: u64, number: u64) -> None:
+def clear_slot(fabric: Fabric, slot: SlotCell, buckets: Array[u32], column: u64, number: u64) -> None:
     """Begin a slot anew."""
-    clear_delays(slot, buckets, column)
+    clear_delays(fabric, slot, buckets, column)
     slot.queue_total = 0
     slot.queues = 0
     slot.number = number + 1
@@ -128,7 +156,7 @@ def clear_window(fabric: Fabric, place: u64) -> None:
     buckets = buckets_of(fabric, place)
     column: u64 = 0
     while column < WINDOW_SLOTS:
-        clear_slot(window.slots[column], buckets, column, 0)
+        clear_slot(fabric, window.slots[column], buckets, column, 0)
         window.slots[column].number = 0
         column += 1
     reading: u64 = 0
@@ -156,7 +184,7 @@ def add_to_window(  # noqa: PLR0917 - kernels have no keywords
     column: u64 = number & (WINDOW_SLOTS - 1)
     slot = window.slots[column]
     if slot.number != number + 1:
-        clear_slot(slot, buckets_of(fabric, place), column, number)
+        clear_slot(fabric, slot, buckets_of(fabric, place), column, number)
         window.buffer_totals[column] = 0
         window.buffers[column] = 0
         window.newest_slot = max(window.newest_slot, number)
@@ -183,7 +211,7 @@ def add_delay(  # noqa: PLR0917 - kernels have no keywords
     if as_u32(slot.source) != source:
         if source < as_u32(slot.source):
             return
-        clear_delays(slot, buckets, column)
+        clear_delays(fabric, slot, buckets, column)
         slot.source = as_u16(source)
     bucket: u64 = bucket_of(delay_ns)
     slot.delays += 1
@@ -193,11 +221,11 @@ def add_delay(  # noqa: PLR0917 - kernels have no keywords
         slot.least = delay_ns
     if delay_ns > slot.greatest:  # noqa: PLR1730
         slot.greatest = delay_ns
-    there: u64 = count_place(bucket, column)
-    if buckets[there] == 0:
-        slot.low = min(slot.low, as_u16(bucket))
-        slot.high = max(slot.high, as_u16(bucket))
-    buckets[there] += 1
+    if as_u16(bucket) < slot.low:  # noqa: PLR1730
+        slot.low = as_u16(bucket)
+    if as_u16(bucket) > slot.high:  # noqa: PLR1730
+        slot.high = as_u16(bucket)
+    note_count(fabric, offset(buckets, count_place(bucket, column)))
 
 
 @kernel(inline=True)

@@ -26,16 +26,17 @@ class SlotCell(Struct):
     """One slot of a window; 64 bytes."""
 
     number: u64  # and 1; 0: nothing came yet
-    delays: u64
+    newest_ns: u64
     total: u64
     least: u64
     greatest: u64
     queue_total: u64
+    delays: u32
     queues: u32
     source: u16
     low: u16  # the least and the greatest bucket that is not empty
     high: u16
-    _gap: Inline[u16, Literal[3]]
+    _gap: u16
 
 
 class TxCell(Struct):
@@ -49,11 +50,10 @@ class TxCell(Struct):
 class WindowCell(Struct):
     """A window of a link or of a route; each slot is a line of the cache."""
 
-    newest_ns: u64
     newest_slot: u64
     known: u64  # 0: nothing came yet
     tx_newest: u64
-    _gap: Inline[u64, Literal[4]]
+    _gap: Inline[u64, Literal[5]]
     slots: Inline[SlotCell, Literal[8]]
     tx: Inline[TxCell, Literal[16]]
     buffer_totals: Inline[u64, Literal[8]]  # by slot

@@ -136,6 +136,7 @@ def clear_delays(fabric: Fabric, slot: SlotCell, buckets: Array[u32], column: u6
 def clear_slot(fabric: Fabric, slot: SlotCell, buckets: Array[u32], column: u64, number: u64) -> None:
     """Begin a slot anew."""
     clear_delays(fabric, slot, buckets, column)
+    slot.newest_ns = 0
     slot.queue_total = 0
     slot.queues = 0
     slot.number = number + 1
@@ -145,7 +146,6 @@ def clear_slot(fabric: Fabric, slot: SlotCell, buckets: Array[u32], column: u64,
 def prefetch_window(fabric: Fabric, place: u64) -> None:
     """Begin to bring what a sample of now changes in a window, but its counts, into the cache."""
     window = fabric.windows[place]
-    prefetch(reference(window.newest_ns))
     prefetch(reference(window.slots[fabric.slot_number & (WINDOW_SLOTS - 1)].number))
 
 
@@ -163,10 +163,25 @@ def clear_window(fabric: Fabric, place: u64) -> None:
     while reading < TX_SLOTS:
         window.tx[reading].number = 0
         reading += 1
-    window.newest_ns = 0
     window.newest_slot = 0
     window.tx_newest = 0
     window.known = 0
+
+
+@kernel(inline=False)
+def open_slot(fabric: Fabric, place: u64, number: u64) -> bool:
+    """Make a slot ready for a sample; False when it is from before the window."""
+    window = fabric.windows[place]
+    if number + WINDOW_SLOTS <= window.newest_slot:
+        return False
+    column: u64 = number & (WINDOW_SLOTS - 1)
+    if window.slots[column].number != number + 1:
+        clear_slot(fabric, window.slots[column], buckets_of(fabric, place), column, number)
+        window.buffer_totals[column] = 0
+        window.buffers[column] = 0
+        window.newest_slot = max(window.newest_slot, number)
+        window.known = 1
+    return True
 
 
 @kernel(inline=True)
@@ -178,17 +193,12 @@ def add_to_window(  # noqa: PLR0917 - kernels have no keywords
     number: u64 = fabric.slot_number
     if at_ns < fabric.slot_begins_ns:
         number = at_ns // fabric.slot_ns
-    if number + WINDOW_SLOTS <= window.newest_slot:
-        return False
-    window.newest_ns = at_ns + beyond(window.newest_ns, at_ns)
     column: u64 = number & (WINDOW_SLOTS - 1)
     slot = window.slots[column]
-    if slot.number != number + 1:
-        clear_slot(fabric, slot, buckets_of(fabric, place), column, number)
-        window.buffer_totals[column] = 0
-        window.buffers[column] = 0
-        window.newest_slot = max(window.newest_slot, number)
-        window.known = 1
+    # What is of now is not late, and all that it changes are the lines of its slot, its count and its reading.
+    if (number != fabric.slot_number or slot.number != number + 1) and not open_slot(fabric, place, number):
+        return False
+    slot.newest_ns = at_ns + beyond(slot.newest_ns, at_ns)
     if delay_ns != NONE64:
         add_delay(fabric, place, slot, column, delay_ns, source)
     if queue != NONE32:
@@ -234,11 +244,12 @@ def add_tx(fabric: Fabric, window: WindowCell, at_ns: u64, nbytes: u64) -> None:
     number: u64 = fabric.tx_number
     if at_ns < fabric.tx_begins_ns:
         number = at_ns // fabric.tx_window_ns
-    if number + TX_SLOTS <= window.tx_newest:
-        return
-    window.tx_newest = max(window.tx_newest, number)
     reading = window.tx[number & (TX_SLOTS - 1)]
     same: bool = reading.number == number + 1
+    if number != fabric.tx_number or not same:
+        if number + TX_SLOTS <= window.tx_newest:
+            return
+        window.tx_newest = max(window.tx_newest, number)
     before: u64 = ones_if(same & (at_ns < reading.at_ns))
     reading.number = number + 1
     reading.nbytes = nbytes ^ ((nbytes ^ reading.nbytes) & before)
@@ -294,9 +305,9 @@ def read_window(fabric: Fabric, place: u64, figures: FiguresCell) -> None:
             if as_u32(slot.source) == source and slot.delays != 0:
                 counted[i] = 1
                 weight: u64 = as_u64(1) << (WINDOW_SLOTS - 1 - (window.newest_slot + 1 - slot.number))
-                weighted += weight * (slot.total // slot.delays)
+                weighted += weight * (slot.total // as_u64(slot.delays))
                 weights += weight
-                figures.samples += slot.delays
+                figures.samples += as_u64(slot.delays)
                 total += slot.total
                 least = min(least, slot.least)
                 greatest = max(greatest, slot.greatest)
@@ -304,13 +315,19 @@ def read_window(fabric: Fabric, place: u64, figures: FiguresCell) -> None:
                 high = max(high, as_u64(slot.high))
         i += 1
     figures.source = as_u64(source)
-    figures.newest_ns = window.newest_ns
+    figures.newest_ns = newest_of(window)
     figures.tx_mean = tx_mean(fabric, window)
     figures.greatest = greatest
     if figures.samples != 0:
         figures.mean = total // figures.samples
         figures.weighted = weighted // weights
         read_percentiles(buckets_of(fabric, place), counted, low, high, least, figures)
+
+
+@kernel(inline=True)
+def newest_of(window: WindowCell) -> u64:
+    """Return the time of a window's newest sample."""
+    return window.slots[window.newest_slot & (WINDOW_SLOTS - 1)].newest_ns
 
 
 @kernel(inline=True)
@@ -348,8 +365,9 @@ def read_percentiles(  # noqa: PLR0917 - kernels have no keywords
 def tx_mean(fabric: Fabric, window: WindowCell) -> u64:
     """Return the mean of the readings in the window, NONE64 of none; the newest counts however old it is."""
     begins_ns: u64 = 0
-    if window.newest_ns > fabric.window_ns:
-        begins_ns = window.newest_ns - fabric.window_ns
+    newest_ns: u64 = newest_of(window)
+    if newest_ns > fabric.window_ns:
+        begins_ns = newest_ns - fabric.window_ns
     total: u64 = 0
     count: u64 = 0
     i: u64 = 0

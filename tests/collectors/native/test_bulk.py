@@ -58,12 +58,12 @@ class Pair:
 
 def stacks(count: int, reporter: Reporter | None = None) -> list[bytes]:
     reporter = reporter or Reporter()
-    ways = (long_way, short_way)
+    either = (long_way, short_way)
     return [
         reporter.stacked(
             long_way(n * 10 * MICRO, queued_ns=(n * 37 % 100) * MICRO, queue=n % 9, tx_bytes=n * 1000)
             if n % 4
-            else ways[n % 8 // 4](n * 10 * MICRO)
+            else either[n % 8 // 4](n * 10 * MICRO)
         )
         for n in range(count)
     ]
@@ -134,6 +134,37 @@ def test_ways_longer_than_any_that_is_kept(hops: int) -> None:
     to_and_fro = [Hop(11 + n % 2, n * MICRO, n * MICRO + 5, 1, 2 if n % 2 == 0 else 1) for n in range(hops)]
     for source, target in (("192.0.2.1", "192.0.2.2"), ("10.0.0.1", "10.0.0.2")):
         Pair().receive([Reporter(source, target, bits=0xC000).stacked(to_and_fro)] * 2)
+
+
+def ways(start_ns: int) -> list[list[Hop]]:
+    """Return ways of which some are the same but for a port, a node, or a link that leads elsewhere."""
+    first, second, third = long_way(start_ns)
+    return [
+        [first, second, third],
+        short_way(start_ns),
+        [replace(first, egress_port=3), second, third],
+        [first, replace(second, egress_port=77), third],
+        [first, replace(second, node_id=99), third],
+        [first, second, replace(third, egress_port=1)],
+        [first, second],
+        [second, third],
+    ]
+
+
+@pytest.mark.parametrize("synchronised", [True, False])
+@given(st.lists(st.lists(st.tuples(st.integers(0, 7), st.integers(0, 1)), max_size=12), min_size=1, max_size=6))
+@settings(max_examples=40)
+def test_a_flow_changes_its_way_within_and_between_batches(
+    synchronised: bool, batches: list[list[tuple[int, int]]]
+) -> None:
+    pair, reporters = Pair(synchronised=synchronised), [Reporter(src_port=port) for port in (1, 2)]
+    sequence = 0
+    for batch in batches:
+        payloads: list[bytes] = []
+        for which, flow in batch:
+            sequence += 1
+            payloads.append(reporters[flow].stacked(ways(sequence * MICRO)[which], sequence=sequence))
+        pair.receive(payloads)
 
 
 def test_flows_and_routes_are_bounded_alike() -> None:
@@ -219,9 +250,9 @@ def test_every_mode_in_one_batch_says_the_same() -> None:
 
 def test_buffers_of_switches_are_averaged_alike() -> None:
     pair, reporter = Pair(), Reporter(bits=0xFD80)
-    ways = [[replace(hop, buffer=n + place) for place, hop in enumerate(long_way(n * MICRO))] for n in range(10)]
-    pair.receive([reporter.stacked(way) for way in ways] + [reporter.stacked(long_way(20 * MICRO))])
+    told = [[replace(hop, buffer=n + place) for place, hop in enumerate(long_way(n * MICRO))] for n in range(10)]
+    pair.receive([reporter.stacked(way) for way in told] + [reporter.stacked(long_way(20 * MICRO))])
     assert pair.native.snapshot().links[LinkKey("s2", "s3")].buffer_occupancy_frames == 5.5
     for n in range(8):
         pair.clock.advance_to(pair.clock.now_ns() + 70 * MS)
-        pair.receive([reporter.stacked(ways[n])])
+        pair.receive([reporter.stacked(told[n])])

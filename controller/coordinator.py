@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from controller.errors import ControllerError
 from controller.intents import RouteSet
 from controller.reconcile import apply, diff
 from controller.route_plan import RouteLayer, is_route_layer, merged
@@ -16,7 +17,7 @@ from controller.tables.base import WATCH_ALL, base_entities
 from controller.tables.entities import Batch, Entities, EntityKey, Kind, Update
 from controller.tables.flow_paths import FLOW_TABLES, flow_path_entities
 from controller.tables.int_domain import DEFAULT_DOMAIN, IntDomain
-from controller.tables.int_watch import Watch
+from controller.tables.int_watch import Watch, in_band
 from controller.tables.reporting import NO_REPORTING, Reporting
 from controller.update_plan import Step, UpdatePlan, plan, restorable
 from dataplane.fabric.topology import Topology
@@ -40,6 +41,7 @@ class Coordinator:
         self.routes: RouteSet | None = None
         self._routes = RouteLayer(topology)
         self._fixed: dict[str, Entities] = {}
+        self._watches, self._domain = watches, domain
         self.configure(watches, reporting, domain)
         self._desired: dict[str, Entities] = {}
         self._held: dict[str, Entities] = {}
@@ -49,9 +51,16 @@ class Coordinator:
     def configure(self, watches: Sequence[Watch], reporting: Reporting, domain: IntDomain = DEFAULT_DOMAIN) -> None:
         """Want other telemetry from now on; raise ControllerError, and change nothing, if it does not fit the topology.
 
-        What `connected` returns next brings a switch there, without touching anything else.
+        What `connected` returns next brings a switch there, without touching anything else. The mark of INT packets may
+        change only where none are under way: a sink with another mark than the source would hand INT on to hosts.
         """
+        if domain.marking() != self._domain.marking() and (in_band(self._watches) or in_band(watches)):
+            raise ControllerError(
+                "int_domain: the mark may change only while there are no watches of md, mx and hop-by-hop; "
+                "take them out first, then change the mark, then put them back"
+            )
         self.base = base_entities(self.topology, watches, reporting, domain)
+        self._watches, self._domain = watches, domain
         self._fixed = {
             name: {key: entity for key, entity in entities.items() if not is_route_layer(key)}
             for name, entities in self.base.items()

@@ -46,6 +46,11 @@ class Watch(FlowRule, frozen=True):
     """The packets are probes: the sink drops them after its report."""
 
 
+def in_band(watches: Sequence[Watch]) -> bool:
+    """Return whether any of these has INT headers travel with packets."""
+    return any(watch.mode != "xd" for watch in watches)
+
+
 def instruction_bitmap(bits: Sequence[int]) -> int:
     """Return instruction bits as the header's 16-bit field: bit 0 is 0x8000."""
     bitmap = 0

@@ -91,12 +91,21 @@ class Collector:
         while done < count:
             if self._bulk is not None and done >= alone:
                 begun = done
-                done = self._bulk.take(payloads, done, self._clock.now_ns(), careful=self._state.has_split_flows)
+                done = self._take_in_bulk(self._bulk, payloads, done, alone)
                 if self._sinks:
                     self._counters[Count.RECORDS_WITHHELD] += done - begun
             if done < count:
                 self.receive(payloads.payload(done), payloads.source(done))
                 done += 1
+
+    def _take_in_bulk(self, bulk: BulkCore, payloads: Payloads, first: int, alone: int) -> int:
+        now_ns = self._clock.now_ns()
+        done = bulk.take(payloads, first, now_ns, careful=self._state.has_split_flows)
+        changed = bulk.choice.take(now_ns, bulk.take_joined())
+        # Those taken alone are joined, too, chosen or not.
+        if changed or (alone and bulk.choice.mask):
+            self._state.share_packets(bulk.choice.share, now_ns)
+        return done
 
     def subscribe(self, sink: RecordSink) -> Callable[[], None]:
         """Call `sink` with each report's records, in travelling order; return what ends that."""

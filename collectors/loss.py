@@ -38,8 +38,8 @@ class _Counts:
     """What became of the packets of one part of the window."""
 
     passed: int = 0
-    missing: int = 0
-    explained: int = 0
+    missing: float = 0
+    explained: float = 0
     dropped: float = 0.0
 
 
@@ -78,10 +78,15 @@ class LossMeter:
         self._links: dict[LinkKey, _Slots[LinkKey]] = {}
         self._reports: dict[int, _Slots[int]] = {}
         self._lost_before: dict[int, int] = {}
+        self._wait_ns = wait_ns
+        self._share = 1.0
+        self._doubt_from_ns = self._doubt_until_ns = -1
         self._reporting: set[str] = set()
 
     def count(self, fate: Fate) -> None:
         """Take what became of one packet on one link."""
+        if self._doubt_from_ns <= fate.at_ns <= self._doubt_until_ns:
+            return
         counts = self._counts(fate.link, fate.at_ns)
         match fate.outcome:
             case Outcome.PASSED:
@@ -91,6 +96,13 @@ class LossMeter:
             case Outcome.UNANNOUNCED:
                 # Another record, given up too early, may say that it is missing.
                 counts.explained += 1
+
+    def share_packets(self, share: float, now_ns: int) -> None:
+        """Know what share of the packets is told of from now on; what is said of those under way does not count."""
+        if now_ns - self._wait_ns > self._doubt_until_ns:
+            self._doubt_from_ns = now_ns - self._wait_ns
+        self._doubt_until_ns = now_ns + self._wait_ns
+        self._share = share
 
     def dropped(self, drop: DropRecord) -> None:
         """Take a drop that a switch reports, for as many measured packets as it stands for; nothing if on purpose."""
@@ -108,7 +120,7 @@ class LossMeter:
             self._counts(left_by.key, drop.received_ns).dropped += self._measured(drop, came_by)
         if came_by is not None and drop.tracked:
             # It has arrived, though the hop that dropped it does not report it as one of its path.
-            self._counts(LinkKey(came_by.head.node, switch.name), drop.received_ns).explained += 1
+            self._counts(LinkKey(came_by.head.node, switch.name), drop.received_ns).explained += self._share
 
     def _measured(self, drop: DropRecord, came_by: DirectedLink | None) -> float:
         """Return for how many packets with telemetry a drop stands: those from hosts get theirs later on."""
@@ -129,7 +141,7 @@ class LossMeter:
             # A report that was late after all stays an explanation: its packet was given up meanwhile.
             if grown > 0:
                 slots = self._reports.setdefault(node_id, _Slots(self._kept))
-                slots.at(now_ns // self._slot_ns).missing += grown
+                slots.at(now_ns // self._slot_ns).missing += grown * self._share
 
     def loss(self, link: LinkKey, now_ns: int, samples: int) -> LinkLoss | None:
         """Return a link's loss; None when nothing tells it. `samples` crossed the link in the newest window."""
@@ -163,7 +175,7 @@ class LossMeter:
         lost = max(missing - explained - self._reports_lost(link, last - SLOTS, now), 0)
         return lost / (passed + missing)
 
-    def _reports_lost(self, link: LinkKey, first: int, last: int) -> int:
+    def _reports_lost(self, link: LinkKey, first: int, last: int) -> float:
         head = self._topology.switch.get(link.dst)
         slots = self._reports.get(head.node_id) if head else None
         return 0 if slots is None else sum(counts.missing for counts in slots.within(first, last))

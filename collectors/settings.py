@@ -127,6 +127,11 @@ class CollectorSettings(Strict, frozen=True):
     records_reports_per_s: Positive = 5000
     """Of so many reports a second, at most, subscribers get the hop records; the others are counted."""
 
+    joined_reports_per_s: Positive = 5000
+    """Of so many reports of one hop a second, at most, the hops of a packet are joined; of more, those of some packets.
+
+    The reference core joins all of them."""
+
     int_dscp: Dscp | None = 0x17
     """The DSCP that marks INT packets, as the P4 program has it; null when a UDP port marks them."""
 

@@ -35,6 +35,7 @@ class NetworkStateBuilder:
         counters = Counters() if counters is None else counters
         self._stitcher = Stitcher(topology, self._settings, counters)
         self._store: Store = PlainStore(self._settings, counters) if store is None else store
+        self._share = 1.0
         self._clocks = ClockEstimator(topology, self._settings.clocks)
         self._losses = LossMeter(
             topology,
@@ -62,6 +63,11 @@ class NetworkStateBuilder:
             self._store.take_path(path)
         for fate in stitched.fates:
             self._losses.count(fate)
+
+    def share_packets(self, share: float, now_ns: int) -> None:
+        """Know of what share of the packets all hops are added from now on; of none of those under way that is sure."""
+        self._share = share
+        self._losses.share_packets(share, now_ns)
 
     def drop(self, drops: Sequence[DropRecord]) -> None:
         """Take packets that switches say they dropped."""
@@ -104,7 +110,9 @@ class NetworkStateBuilder:
         age_ns = None if figures is None else max(now_ns - figures.newest_ns, 0)
         if figures is None or age_ns is None or age_ns > self._settings.stale_after_ns:
             return _nominal(link, age_ns, self._losses.loss(link.key, now_ns, 0))
-        loss = self._losses.loss(link.key, now_ns, figures.samples)
+        # Delays by stamps are those of joined packets only.
+        share = 1.0 if figures.source is DelaySource.HOP_LATENCY else self._share
+        loss = self._losses.loss(link.key, now_ns, round(figures.samples / share))
         return self._measured(link, figures, age_ns, loss)
 
     def _path(self, seen: SeenFlow, links: Mapping[LinkKey, LinkState], now_ns: int) -> PathState:

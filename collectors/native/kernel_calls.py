@@ -6,10 +6,11 @@ import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from collectors.native.kernels.accounting import take_reports, take_sample
+from collectors.native.kernels.accounting import take_reports
 from collectors.native.kernels.flows import take_packet
 from collectors.native.kernels.frames import find_payloads
 from collectors.native.kernels.routes import take_path
+from collectors.native.kernels.samples import take_sample
 from collectors.native.kernels.sequence import observe
 from collectors.native.kernels.windows import begin_batch, read_figures
 from dataplane.native import kernel_library

@@ -16,6 +16,12 @@ TX_SLOTS = 16
 RATE_SLOTS = 8
 """`collectors.rate.SLOTS`."""
 KEY_WORDS = 5
+STACK = 0
+HOP_BY_HOP = 1
+MX = 2
+XD = 3
+QUEUE = 4
+"""Kinds of individual reports; all but the first tell of one hop."""
 MOST_SWITCHES = 64
 """`collectors.store.MOST_SWITCHES`."""
 MOST_HOPS = 256
@@ -206,6 +212,9 @@ class Packet(Struct):
     sequence: u32  # hardware id and number, as the group header has them
     fresh: u32  # not 0: to be accounted
     route: u32  # whose hops these are, NONE32: not known
+    kind: u32
+    identity: u64  # tells a flow's packets apart; of single hops only
+    last: u32  # not 0: the last hop of those that report hop by hop
     _gap: u32
     cell: u64  # address of its flow's cell
 
@@ -241,7 +250,9 @@ class Decoder(Struct):
     dscp_mask: u32
     report_port: u32
     by_port_only: u32  # not 0: a probe marker may stand behind other headers
-    _gap: u32
+    tunnel_port: u32  # where INT may be in a tunnel, NONE32: nowhere
+    tunnel_port2: u32
+    singles: u32  # packets read that tell of one hop
 
 
 class Fabric(Struct):
@@ -303,6 +314,7 @@ class Fabric(Struct):
     tx_number: u64
     tx_begins_ns: u64
     rate_number: u64
+    join_mask: u64  # of a packet's hash: those of whose bits none is set are joined with their other hops
     careful: u64  # not 0: intermediate reports came, so stacks that begin inside the fabric are not ours
     # Counters.
     reports: u64
@@ -315,3 +327,5 @@ class Fabric(Struct):
     late_samples: u64
     flows_forgotten: u64
     routes_full: u64
+    joined: u64  # reports left to the reference because they are to be joined
+    withheld: u64  # hops that were not

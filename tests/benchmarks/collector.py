@@ -7,6 +7,8 @@ Every value varies from report to report, flows are drawn at random, sequence nu
 - Memory: batches of 4,096 payloads to `Collector.receive_many`; decoding, sequence accounts, flows with rate and path,
   windows of every link and of the way. Reports over the thread's own CPU time, the median of the passes after a first
   one. The other side of the ratio is `Core.REFERENCE`, plain Python, on the same reports in the same run.
+- Modes: reports of one hop each, natively and not joined by packet, and all of them joined, which Python does (queues'
+  reports need no joining).
 - veth: a sender on another thread offers rates step by step; a collector of its own for each trial receives through
   `ReportReceiver`, with a kernel buffer of 32 MiB. What counts is the highest rate of which nothing was lost, as it was
   sent, the median of the rounds. Reports that the kernel did not take from the sender were never sent.
@@ -30,6 +32,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.benchmarks.collecting.memory import MemoryCase, bytes_per_flow, native_rate, reference_rate
+from tests.benchmarks.collecting.modes import MODES, mode_rate
 from tests.benchmarks.collecting.veth import SIDES, Side, Trial, bench
 
 CASE = MemoryCase(hops=4, flows=1000)
@@ -54,6 +57,15 @@ def memory(console: Console, passes: int, *, quick: bool) -> dict[MemoryCase, fl
         )
     console.print(table)
     return found
+
+
+def modes(console: Console) -> None:
+    """Measure the modes in which each hop reports by itself."""
+    table = Table("mode", "M reports/s, not joined", "joined reports/s", title="Reports of one hop, one core")
+    for mode in MODES:
+        rate = mode_rate(mode)
+        table.add_row(mode, f"{rate.alone / 1e6:.2f}", f"{rate.joined:,.0f}")
+    console.print(table)
 
 
 def over_veth(console: Console, rounds: int, trial_s: float) -> dict[Side, dict[int, list[Trial]]]:
@@ -116,6 +128,7 @@ def main() -> None:
     arguments = parser.parse_args()
     console = Console(file=sys.stdout, width=120)
     rates = memory(console, 2 * arguments.rounds + 1, quick=arguments.quick)
+    modes(console)
     reference = median(reference_rate(CASE) for _ in range(arguments.rounds))
     console.print(f"reference: {reference:,.0f} reports/s of {CASE.hops} hops, {1e6 / reference:.0f} us each")
     flow_bytes = None if arguments.quick else bytes_per_flow(MANY_FLOWS)

@@ -15,9 +15,22 @@ from collectors.native.kernels.routes import (
     take_route,
     take_way,
 )
+from collectors.native.kernels.samples import CORRECTED_STAMPS, HOP_LATENCY, PROBES, add_sample
 from collectors.native.kernels.sequence import REPEATED, TOO_OLD, observe
-from collectors.native.kernels.windows import add_to_window, beyond, prefetch_window, settle_counts
-from collectors.native.structures import MOST_HOPS, NONE32, NONE64, Accounts, Decoder, Fabric, FlowCell, Hop, Packet
+from collectors.native.kernels.singles import take_single, waits_for_others
+from collectors.native.kernels.windows import prefetch_window, settle_counts
+from collectors.native.structures import (
+    MOST_HOPS,
+    NONE32,
+    NONE64,
+    STACK,
+    Accounts,
+    Decoder,
+    Fabric,
+    FlowCell,
+    Hop,
+    Packet,
+)
 from dataplane.native import (
     Array,
     address,
@@ -35,10 +48,6 @@ from dataplane.native import (
     view,
 )
 
-HOP_LATENCY = 1
-PROBES = 2
-CORRECTED_STAMPS = 3
-"""Their places in `collectors.window.SOURCES`."""
 GROUP = 32
 """Payloads that are decoded before the first of them is accounted: their flows come into the cache meanwhile."""
 PREFETCHED = 3
@@ -81,6 +90,7 @@ def decode_group(  # noqa: PLR0917 - kernels have no keywords
     """Decode some payloads; return the one after them, the first itself if it is not of the common form."""
     decoder.packet_count = 0
     decoder.hop_count = 0
+    decoder.singles = 0
     row: u32 = first
     end: u32 = min(count, first + GROUP)
     seen: u32 = 0
@@ -113,7 +123,9 @@ def take_group(fabric: Fabric, accounts: Accounts, decoder: Decoder, end: u32) -
     i = 0
     while i < count:
         packet = decoder.packets[i]
-        if packet.fresh != 0:
+        if packet.fresh != 0 and packet.kind != STACK:
+            take_single(fabric, decoder, packet)
+        elif packet.fresh != 0:
             cell = view(FlowCell, packet.cell)
             if not same_key(cell, reference(packet.key[0])):
                 # Another flow of this group has taken its place.
@@ -137,12 +149,16 @@ def find_flows(fabric: Fabric, accounts: Accounts, decoder: Decoder) -> u32:
         if packet.leads != 0:
             if fabric.careful != 0 and begins_inside(fabric, decoder, i):
                 return i
+            if decoder.singles != 0 and waits_for_others(fabric, decoder, i):
+                return i
             fabric.reports += 1
             arrival: u32 = observe(accounts, packet.node_id, packet.sequence, fabric.now_ns)
             fresh = as_u32(arrival != REPEATED and arrival != TOO_OLD)  # noqa: PLR1714 - kernels have no `in`
             fabric.repeated += 1 - as_u64(fresh)
         packet.fresh = fresh
-        if fresh != 0:
+        if packet.kind != STACK:
+            packet.route = NONE32
+        elif fresh != 0:
             cell = touch_flow(fabric, reference(packet.key[0]), packet.hash, fabric.now_ns)
             count_packet(fabric, cell, as_u64(packet.ip_bytes))
             packet.cell = address(cell)
@@ -160,6 +176,9 @@ def begins_inside(fabric: Fabric, decoder: Decoder, leader: u32) -> bool:
     """Return whether a stack of this report packet begins at a switch that others sent it to."""
     i: u32 = leader
     while i < decoder.packet_count and decoder.packets[i].row == decoder.packets[leader].row:
+        if decoder.packets[i].kind != STACK:
+            i += 1
+            continue
         hop = decoder.hops[decoder.packets[i].first_hop]
         switch: u32 = find_switch(fabric, hop.node_id)
         if switch != NONE32:
@@ -298,48 +317,3 @@ def take_hop(  # noqa: PLR0917 - kernels have no keywords
         fabric, number, hop.switch, time_ns, fabric.now_ns, delay_ns, source, hop.queue, hop.tx_bytes, hop.buffer
     )
     return delay_ns
-
-
-@kernel(inline=True)
-def add_sample(  # noqa: PLR0917 - kernels have no keywords
-    fabric: Fabric,
-    link: u32,
-    switch: u32,
-    time_ns: u64,
-    received_ns: u64,
-    delay_ns: u64,
-    source: u32,
-    queue: u32,
-    tx_bytes: u32,
-    buffer: u32,
-) -> None:
-    """Take what one packet says of one link; what is older than the window is counted and left out."""
-    behind_ns: u64 = 0
-    if time_ns != NONE64:
-        behind_ns = beyond(fabric.node_times[switch], time_ns)
-        if behind_ns > fabric.stale_ns:
-            behind_ns = 0
-        fabric.node_times[switch] = time_ns + behind_ns
-    at_ns: u64 = received_ns - min(behind_ns, received_ns)
-    if behind_ns > fabric.window_ns or not add_to_window(
-        fabric, as_u64(link), at_ns, delay_ns, source, queue, tx_bytes, buffer
-    ):
-        fabric.late_samples += 1
-
-
-@kernel
-def take_sample(  # noqa: PLR0917 - kernels have no keywords
-    fabric: Fabric,
-    link: u32,
-    switch: u32,
-    time_ns: u64,
-    received_ns: u64,
-    delay_ns: u64,
-    source: u32,
-    queue: u32,
-    tx_bytes: u32,
-    buffer: u32,
-) -> None:
-    """Take a sample that others have made."""
-    add_sample(fabric, link, switch, time_ns, received_ns, delay_ns, source, queue, tx_bytes, buffer)
-    settle_counts(fabric)

@@ -1,13 +1,15 @@
-"""Report payloads to packets and hops: the common form only, as `collectors.decode` reads it.
+"""Report payloads to packets and hops: the common forms only, as `collectors.decode` reads them.
 
-That is: INT reports of IPv4 or IPv6 packets that carry an INT-MD stack behind UDP or TCP, marked by DSCP or UDP port,
-neither dropped nor intermediate nor of the hop-by-hop domain, without domain metadata, every hop with node id and
-egress interface. Whatever else comes, malformed reports with it, is left to the reference.
+That is: INT reports of IPv4 or IPv6 packets with UDP or TCP, marked by DSCP or UDP port or not at all, neither dropped
+nor intermediate, without domain metadata, every hop with node id and egress interface. Whatever else comes, tunnels
+and malformed reports with it, is left to the reference.
 """
 
 from __future__ import annotations
 
-from collectors.native.structures import NONE32, NONE64, Decoder, Hop, Layout, Packet
+from collectors.native.kernels.hops import layout_of, read_hop
+from collectors.native.kernels.singles import NO_INT, read_single
+from collectors.native.structures import HOP_BY_HOP, MX, NONE32, QUEUE, STACK, XD, Decoder, Packet
 from dataplane.native import (
     Array,
     as_u32,
@@ -16,7 +18,6 @@ from dataplane.native import (
     load_be16,
     load_be32,
     load_be64,
-    popcount,
     u8,
     u32,
     u64,
@@ -31,90 +32,19 @@ REPORT_OF_IPV4 = 0x14
 REPORT_OF_IPV6 = 0x15
 DROPPED_OR_INTERMEDIATE = 0x90
 QUEUE_OR_FLOW = 0x60
-QUEUE = 0x40
+QUEUE_ONLY = 0x40
 TO_THE_END = 0xFF
 HOP_BY_HOP_DOMAIN = 0x4D52
-HOP_BY_HOP = 0x8000
+HOP_BY_HOP_STATUS = 0x8000
+LAST_HOP = 0x4000
 TCP = 6
 UDP = 17
 INT_MD = 1
+INT_MX = 3
 KEEPS_PORT = 1
 MD_VERSION = 2
 EXCEEDED = 0x0600_0000
 FRAGMENT_OFFSET = 0x1FFF
-DOUBLE_WORDS = 0x0E00
-
-
-@kernel(inline=False)
-def lay_out(layout: Layout, bitmap: u32) -> None:
-    """Find where a bitmap's values stand."""
-    layout.known = 1
-    layout.nbytes = 4 * (popcount(bitmap) + popcount(bitmap & DOUBLE_WORDS))
-    layout.node = place_of(bitmap, 0)
-    layout.ports = place_of(bitmap, 1)
-    layout.latency = place_of(bitmap, 2)
-    layout.queue = place_of(bitmap, 3)
-    layout.arrived = place_of(bitmap, 4)
-    layout.left = place_of(bitmap, 5)
-    layout.ports2 = place_of(bitmap, 6)
-    layout.tx = place_of(bitmap, 7)
-    layout.buffer = place_of(bitmap, 8)
-
-
-@kernel
-def place_of(bitmap: u32, bit: u32) -> u32:
-    """Return how many bytes stand before a bit's value; bit 0 is the most significant of 16."""
-    if bitmap >> (15 - bit) & 1 == 0:
-        return NONE32
-    before: u32 = bitmap >> (16 - bit) << (16 - bit)
-    return 4 * (popcount(before) + popcount(before & DOUBLE_WORDS))
-
-
-@kernel(inline=True)
-def layout_of(decoder: Decoder, bitmap: u32) -> Layout:
-    """Return a bitmap's layout."""
-    layout = decoder.layouts[as_u64(bitmap)]
-    if layout.known == 0:
-        lay_out(layout, bitmap)
-    return layout
-
-
-@kernel(inline=True)
-def read_time(data: Array[u8], at: u64) -> u64:
-    """Return a time stamp, all ones for one of 2**63 ns or more."""
-    stamp: u64 = load_be64(data, at)
-    return NONE64 if stamp >> 63 != 0 else stamp
-
-
-@kernel(inline=True)
-def read_occupancy(data: Array[u8], at: u64) -> u32:
-    """Return the occupancy in the low 24 bits of a word."""
-    occupancy: u32 = load_be32(data, at) & 0xFF_FFFF
-    return NONE32 if occupancy == 0xFF_FFFF else occupancy
-
-
-@kernel(inline=True)
-def read_hop(data: Array[u8], at: u64, layout: Layout, hop: Hop) -> bool:
-    """Read one hop's values but its node id; False where it does not say where the packet left."""
-    hop.latency_ns = NONE32 if layout.latency == NONE32 else load_be32(data, at + as_u64(layout.latency))
-    hop.tx_bytes = NONE32 if layout.tx == NONE32 else load_be32(data, at + as_u64(layout.tx))
-    hop.queue = NONE32 if layout.queue == NONE32 else read_occupancy(data, at + as_u64(layout.queue))
-    hop.buffer = NONE32 if layout.buffer == NONE32 else read_occupancy(data, at + as_u64(layout.buffer))
-    hop.arrived_ns = NONE64 if layout.arrived == NONE32 else read_time(data, at + as_u64(layout.arrived))
-    hop.left_ns = NONE64 if layout.left == NONE32 else read_time(data, at + as_u64(layout.left))
-    ingress: u32 = 0xFFFF
-    egress: u32 = 0xFFFF
-    if layout.ports != NONE32:
-        ports: u32 = load_be32(data, at + as_u64(layout.ports))
-        ingress = ports >> 16
-        egress = ports & 0xFFFF
-    if ingress == 0xFFFF:
-        ingress = NONE32 if layout.ports2 == NONE32 else load_be32(data, at + as_u64(layout.ports2))
-    if egress == 0xFFFF:
-        egress = NONE32 if layout.ports2 == NONE32 else load_be32(data, at + as_u64(layout.ports2) + 4)
-    hop.ingress = ingress
-    hop.egress = egress
-    return egress != NONE32
 
 
 @kernel
@@ -162,14 +92,18 @@ def decode_individual(decoder: Decoder, data: Array[u8], at: u64, end: u64, head
         return OTHER
     if head & DROPPED_OR_INTERMEDIATE != 0:
         return OTHER
-    if head & QUEUE_OR_FLOW == QUEUE or at + 12 > end:
+    if at + 12 > end:
         return OTHER
     if decoder.packet_count == decoder.packet_room:
         return FULL
     packet = decoder.packets[as_u64(decoder.packet_count)]
     main: u64 = load_be64(data, at + 4)
-    if (main >> 32 & 0xFFFF) == HOP_BY_HOP_DOMAIN and main & HOP_BY_HOP != 0:
-        return OTHER
+    packet.kind = STACK
+    if head & QUEUE_OR_FLOW == QUEUE_ONLY:
+        packet.kind = QUEUE
+    elif (main >> 32 & 0xFFFF) == HOP_BY_HOP_DOMAIN and main & HOP_BY_HOP_STATUS != 0:
+        packet.kind = HOP_BY_HOP
+        packet.last = as_u32(main & LAST_HOP)
     bits: u32 = as_u32(main >> 48)
     own_at: u64 = at + 12
     own_bytes: u32 = (head >> 8 & 0xFF) * 4
@@ -181,6 +115,12 @@ def decode_individual(decoder: Decoder, data: Array[u8], at: u64, end: u64, head
     int_at: u64 = read_flow(decoder, data, inner_at, end, packet, kind)
     if int_at == 0:
         return OTHER
+    if packet.kind == STACK and int_at == NO_INT:
+        packet.kind = XD
+    elif packet.kind == STACK and data[int_at] >> 4 == INT_MX:
+        packet.kind = MX
+    if packet.kind != STACK:
+        return read_single(decoder, data, inner_at, int_at, end, packet, own_at, own)
     return read_stack(decoder, data, int_at, end, packet, own_at, bits)
 
 
@@ -188,7 +128,7 @@ def decode_individual(decoder: Decoder, data: Array[u8], at: u64, end: u64, head
 def read_flow(  # noqa: PLR0917 - kernels have no keywords
     decoder: Decoder, data: Array[u8], at: u64, end: u64, packet: Packet, kind: u32
 ) -> u64:
-    """Read the truncated packet up to its INT shim; return where that stands, 0 where it is of another form."""
+    """Read the truncated packet up to its INT shim; return where that stands, NO_INT or 0 if it is of another form."""
     l4_at: u64 = 0
     dscp: u32 = 0
     protocol: u64 = 0
@@ -225,10 +165,16 @@ def read_flow(  # noqa: PLR0917 - kernels have no keywords
 
 
 @kernel(inline=True)
-def read_ports(  # noqa: PLR0917 - kernels have no keywords
+def is_plain(decoder: Decoder, port: u32) -> bool:
+    """Return whether a UDP packet to a port, which no mark says to carry INT, is neither a tunnel nor a report."""
+    return port != decoder.report_port and port != decoder.tunnel_port and port != decoder.tunnel_port2  # noqa: PLR1714
+
+
+@kernel(inline=True)
+def read_ports(  # noqa: C901, PLR0917 - kernels have no keywords
     decoder: Decoder, data: Array[u8], at: u64, end: u64, packet: Packet, about: u64, dscp: u32
 ) -> u64:
-    """Read the ports of a packet; return where its INT shim stands, 0 where there is none that counts."""
+    """Read the ports of a packet; return where its INT shim stands, NO_INT, or 0 if that is not told so easily."""
     protocol: u64 = about >> 8
     if at + 8 > end:
         return 0
@@ -248,13 +194,18 @@ def read_ports(  # noqa: PLR0917 - kernels have no keywords
             return 0
     else:
         return 0
-    if not by_port and (decoder.by_port_only != 0 or (dscp ^ decoder.dscp) & decoder.dscp_mask != 0):
+    if not by_port and decoder.by_port_only != 0:
         return 0
+    if not by_port and (dscp ^ decoder.dscp) & decoder.dscp_mask != 0:
+        if protocol == UDP and not is_plain(decoder, ports & 0xFFFF):
+            return 0
+        packet.key[4] = as_u64(ports) << 16 | about
+        return NO_INT
     if shim_at + 4 > end:
         return 0
     shim: u32 = load_be32(data, shim_at)
     following: u32 = shim >> 26 & 3
-    if shim >> 28 != INT_MD or following > KEEPS_PORT:
+    if (shim >> 28 != INT_MD and shim >> 28 != INT_MX) or following > KEEPS_PORT:
         return 0
     if following == KEEPS_PORT and protocol == UDP:
         ports = ports >> 16 << 16 | shim & 0xFFFF

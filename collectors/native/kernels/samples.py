@@ -1,0 +1,57 @@
+"""Samples of directed links into their windows, at the time that their switch's clock puts them behind its newest."""
+
+from __future__ import annotations
+
+from collectors.native.kernels.windows import add_to_window, beyond, settle_counts
+from collectors.native.structures import NONE64, Fabric
+from dataplane.native import as_u64, kernel, u32, u64
+
+HOP_LATENCY = 1
+PROBES = 2
+CORRECTED_STAMPS = 3
+"""Their places in `collectors.window.SOURCES`."""
+
+
+@kernel(inline=True)
+def add_sample(  # noqa: PLR0917 - kernels have no keywords
+    fabric: Fabric,
+    link: u32,
+    switch: u32,
+    time_ns: u64,
+    received_ns: u64,
+    delay_ns: u64,
+    source: u32,
+    queue: u32,
+    tx_bytes: u32,
+    buffer: u32,
+) -> None:
+    """Take what one packet says of one link; what is older than the window is counted and left out."""
+    behind_ns: u64 = 0
+    if time_ns != NONE64:
+        behind_ns = beyond(fabric.node_times[switch], time_ns)
+        if behind_ns > fabric.stale_ns:
+            behind_ns = 0
+        fabric.node_times[switch] = time_ns + behind_ns
+    at_ns: u64 = received_ns - min(behind_ns, received_ns)
+    if behind_ns > fabric.window_ns or not add_to_window(
+        fabric, as_u64(link), at_ns, delay_ns, source, queue, tx_bytes, buffer
+    ):
+        fabric.late_samples += 1
+
+
+@kernel
+def take_sample(  # noqa: PLR0917 - kernels have no keywords
+    fabric: Fabric,
+    link: u32,
+    switch: u32,
+    time_ns: u64,
+    received_ns: u64,
+    delay_ns: u64,
+    source: u32,
+    queue: u32,
+    tx_bytes: u32,
+    buffer: u32,
+) -> None:
+    """Take a sample that others have made."""
+    add_sample(fabric, link, switch, time_ns, received_ns, delay_ns, source, queue, tx_bytes, buffer)
+    settle_counts(fabric)

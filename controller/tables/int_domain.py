@@ -12,10 +12,12 @@ from controller.errors import ControllerError
 from controller.tables.entities import Entity
 from dataplane.config import Strict
 from dataplane.fabric.topology import Topology
-from dataplane.wire.int_shim_gre import ETHER_INT
+from dataplane.wire.ethernet import ETHER_IPV4, ETHER_IPV6
+from dataplane.wire.int_shim_gre import ETHER_BRIDGED, ETHER_INT
 from dataplane.wire.marking import EXACT_DSCP, INT_DSCP, Marking
 
 _SHIM_TYPES = (1, 3)
+_CARRIED_BY_GRE = (ETHER_IPV4, ETHER_IPV6, ETHER_BRIDGED)
 
 Dscp = Annotated[int, msgspec.Meta(ge=1, le=0x3F)]
 Word = Annotated[int, msgspec.Meta(ge=1, le=0xFFFF)]
@@ -99,6 +101,8 @@ def check_domain(topology: Topology, domain: IntDomain) -> None:
         raise ControllerError("INT domain: always_new_udp needs a udp_port")
     if domain.dscp & ~domain.dscp_mask:
         raise ControllerError(f"INT domain: DSCP {domain.dscp:#x} has bits outside of its mask {domain.dscp_mask:#x}")
+    if domain.tunnels and domain.gre_protocol in _CARRIED_BY_GRE:
+        raise ControllerError(f"INT domain: GRE protocol {domain.gre_protocol:#06x} is that of packets without INT")
     if domain.probe_marker is not None and not 0 <= domain.probe_marker < 1 << 64:
         raise ControllerError("INT domain: a probe marker has 64 bits")
     if domain.probe_marker is not None and domain.probe_marker >> 60 in _SHIM_TYPES:

@@ -72,6 +72,7 @@ REFUSED = [
     (IntDomain(udp_port=1, probe_marker=0), "either a UDP port or a probe marker"),
     (IntDomain(always_new_udp=True), "always_new_udp needs a udp_port"),
     (IntDomain(dscp=0x17, dscp_mask=0x10), "DSCP 0x17 has bits outside of its mask 0x10"),
+    (IntDomain(tunnels=True, gre_protocol=0x6558), "GRE protocol 0x6558 is that of packets without INT"),
     (IntDomain(probe_marker=1 << 64), "a probe marker has 64 bits"),
     (IntDomain(probe_marker=0x3 << 60), "probe marker 0x3000000000000000 looks like a shim"),
     (IntDomain(ports=(PortRole(switch="a", port=99),)), "there is no port 99 of switch 'a' in use"),

@@ -13,6 +13,7 @@ import grpc.aio
 
 from collectors import codec, event_codec
 from collectors.addresses import client_options, malformed
+from collectors.call_errors import reason_of
 from collectors.errors import FeedError
 from collectors.events.rules import Rule
 from collectors.feed import SERVICE
@@ -118,7 +119,7 @@ class FeedClient:
         try:
             message: bytes = await call(request)
         except grpc.aio.AioRpcError as error:
-            raise FeedError(f"collector at {self._settings.address}: {_reason(error)}") from error
+            raise FeedError(f"collector at {self._settings.address}: {reason_of(error)}") from error
         return message
 
     async def _stream(self, method: str, request: bytes) -> AsyncIterator[bytes]:
@@ -131,7 +132,7 @@ class FeedClient:
                     wait_ns = self._settings.first_wait_ns
                     yield message
             except grpc.aio.AioRpcError as error:
-                reason = _reason(error)
+                reason = reason_of(error)
                 if error.code() in _PERMANENT:
                     raise FeedError(f"collector at {self._settings.address}: {reason}") from error
             await self._wait(wait_ns, reason)
@@ -148,7 +149,3 @@ class FeedClient:
         if self._channel is None:
             raise FeedError("the client is used outside its `async with`")
         return self._channel
-
-
-def _reason(error: grpc.aio.AioRpcError) -> str:
-    return f"{error.code().name}: {error.details()}"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Annotated, TypeVar
+from math import isfinite
+from typing import Annotated, Final, TypeVar
 
 import typer
 from rich.table import Table
@@ -21,8 +22,12 @@ from dataplane.fabric.topology import LinkKey
 paths = typer.Typer(name="paths", help="The path server, and questions to one that runs.", no_args_is_help=True)
 
 Server = Annotated[str, typer.Option("--server", metavar="ADDRESS", help="unix:PATH or HOST:PORT.")]
+SERVER: Final = RouteClientSettings().address
 Src = Annotated[str, typer.Argument(help="Name of the sending host.")]
 Dst = Annotated[str, typer.Argument(help="Name of the receiving host.")]
+
+_MOST_S: Final = (1 << 63) / 1e9
+"""No clock of 64-bit nanoseconds gets there."""
 
 T = TypeVar("T")
 
@@ -40,7 +45,7 @@ def serve(settings: SettingsFile) -> None:
 def why(  # noqa: PLR0917 - a command line's options
     src: Src,
     dst: Dst,
-    server: Server,
+    server: Server = SERVER,
     protocol: Annotated[int | None, typer.Option(min=0, max=255, help="IP protocol of the flow.")] = None,
     src_port: Annotated[int | None, typer.Option(min=0, max=65535, help="Source port of the flow.")] = None,
     dst_port: Annotated[int | None, typer.Option(min=0, max=65535, help="Destination port of the flow.")] = None,
@@ -52,7 +57,7 @@ def why(  # noqa: PLR0917 - a command line's options
 
 @paths.command()
 def history(  # noqa: PLR0917 - a command line's options
-    server: Server,
+    server: Server = SERVER,
     src: Annotated[str | None, typer.Option(help="Only flows from this host.")] = None,
     dst: Annotated[str | None, typer.Option(help="Only flows to this host.")] = None,
     since: Annotated[float | None, typer.Option(metavar="S", help="From this time on, seconds of its clock.")] = None,
@@ -60,7 +65,7 @@ def history(  # noqa: PLR0917 - a command line's options
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="Decisions at most, the newest.")] = 50,
 ) -> None:
     """List what was decided over time: moves of flows, and rounds of traffic engineering."""
-    query = HistoryQuery(src, dst, _ns(since), _ns(until), limit)
+    query = HistoryQuery(src, dst, _ns(since, "--since"), _ns(until, "--until"), limit)
     found = _ask(server, lambda client: client.history(query))
     rows = [(one.time_ns, _name(one.flow), " ".join(one.new_path), one.reason) for one in found.decisions]
     if src is None and dst is None:
@@ -76,7 +81,7 @@ def history(  # noqa: PLR0917 - a command line's options
 
 
 @paths.command()
-def routes(server: Server) -> None:
+def routes(server: Server = SERVER) -> None:
     """List the explicit and the weighted routes in force."""
     table = Table("flow", "path")
     found = _ask(server, lambda client: client.current_routes())
@@ -92,7 +97,7 @@ def routes(server: Server) -> None:
 def change_link(
     link: Annotated[str, typer.Argument(metavar="A->B", help="A link between switches, one direction.")],
     state: Annotated[str, typer.Argument(metavar="down|up", help="What became of it.")],
-    server: Server,
+    server: Server = SERVER,
 ) -> None:
     """Tell the path server that a link is down (all flows leave it at once) or up again."""
     if state not in ("down", "up"):
@@ -102,13 +107,15 @@ def change_link(
 
 @paths.command()
 def records(
-    server: Server,
+    server: Server = SERVER,
     src: Annotated[str | None, typer.Option(help="Source address; goes with --dst.")] = None,
     dst: Annotated[str | None, typer.Option(help="Destination address.")] = None,
     link: Annotated[str | None, typer.Option(metavar="A->B", help="The link that hops sent onto.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="Rows at most.")] = 20,
 ) -> None:
     """List the newest rows of the record table, one a hop: of all flows, between two addresses, or of a link."""
+    if (src is None) != (dst is None):
+        raise typer.BadParameter("--src and --dst go together")
     query = RecordQuery(src=src, dst=dst, link=None if link is None else _link(link), limit=limit)
     table = Table("flow", "hop", "node", "in", "out", "latency us", "queue", "tx bytes/window")
     for row in _ask(server, lambda client: client.records(query)):
@@ -171,8 +178,12 @@ def _record_table(explanation: Explanation) -> Table:
     return table
 
 
-def _ns(seconds: float | None) -> int | None:
-    return None if seconds is None else round(seconds * 1e9)
+def _ns(seconds: float | None, option: str) -> int | None:
+    if seconds is None:
+        return None
+    if not (isfinite(seconds) and 0 <= seconds < _MOST_S):
+        raise typer.BadParameter(f"{seconds:g} s is no time of a clock", param_hint=option)
+    return round(seconds * 1e9)
 
 
 def _row(figures: PathFigures, *, present: bool) -> tuple[str, str, str, str]:

@@ -14,6 +14,7 @@ import msgspec
 
 from collectors import codec as collector_codec
 from collectors.addresses import client_options, malformed
+from collectors.call_errors import reason_of
 from collectors.errors import FeedError
 from collectors.values import HopRecord
 from controller.backoff import Backoff
@@ -32,6 +33,7 @@ from controller.paths.codec import (
 )
 from controller.paths.decide import Decision
 from controller.paths.server import SERVICE
+from controller.paths.settings import ADDRESS
 from dataplane.config import Strict
 
 _PERMANENT: Final = frozenset({grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.UNIMPLEMENTED})
@@ -43,7 +45,7 @@ T = TypeVar("T")
 class RouteClientSettings(Strict, frozen=True):
     """Where the path server is, and how to wait for it."""
 
-    address: str
+    address: str = ADDRESS
     """Its gRPC address: unix:PATH or HOST:PORT."""
     first_wait_ns: Annotated[int, msgspec.Meta(ge=1)] = 100_000_000
     """How long to wait before the first new try; each further wait is twice as long."""
@@ -100,7 +102,7 @@ class RouteClient:
                 stream.cancel()
                 return unpack(message, RouteSet)
         except grpc.aio.AioRpcError as error:
-            raise PathError(f"path server at {self._settings.address}: {_reason(error)}") from error
+            raise PathError(f"path server at {self._settings.address}: {reason_of(error)}") from error
         raise PathError(f"path server at {self._settings.address}: it ended the stream without an answer")
 
     async def decisions(self, recent: int = 20) -> AsyncIterator[Decision]:
@@ -136,7 +138,7 @@ class RouteClient:
         try:
             message: bytes = await call(pack(request), timeout=self._settings.timeout_ns / 1e9)
         except grpc.aio.AioRpcError as error:
-            raise PathError(f"path server at {self._settings.address}: {_reason(error)}") from error
+            raise PathError(f"path server at {self._settings.address}: {reason_of(error)}") from error
         return message
 
     async def _stream(self, method: str, request: object) -> AsyncIterator[bytes]:
@@ -149,7 +151,7 @@ class RouteClient:
                     backoff.reset()
                     yield message
             except grpc.aio.AioRpcError as error:
-                reason = _reason(error)
+                reason = reason_of(error)
                 if error.code() in _PERMANENT:
                     raise PathError(f"path server at {self._settings.address}: {reason}") from error
             seconds = backoff.next_s()
@@ -161,7 +163,3 @@ class RouteClient:
         if self._channel is None:
             raise PathError("the client is used outside its `async with`")
         return self._channel
-
-
-def _reason(error: grpc.aio.AioRpcError) -> str:
-    return f"{error.code().name}: {error.details()}"

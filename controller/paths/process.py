@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -39,6 +40,8 @@ async def _until_signalled(
     settings: PathServerSettings, topology: Topology, on_ready: Callable[[str], None] | None
 ) -> None:
     stop = stop_on_signals()
+    ignored = "SIGHUP changes nothing: settings are read at the start"
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, LOGGER.warning, ignored)
     async with FeedClient(FeedClientSettings(address=settings.feed), on_wait=LOGGER.warning) as feed:
         await serve(settings, topology, feed, MonotonicClock(), stop, on_ready=on_ready)
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
 
+from collectors.feed_client import FeedClientSettings
 from controller.intents import FlowSpec
 from controller.paths.engineering.engineer import EngineeringSettings
 from dataplane.config import Strict
@@ -14,6 +15,9 @@ from dataplane.config import Strict
 Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 DurationNs = Annotated[int, msgspec.Meta(ge=0)]
 Positive = Annotated[int, msgspec.Meta(ge=1)]
+
+ADDRESS: Final = "unix:/tmp/millrace-paths.sock"
+"""Where the path server listens, and is looked for, unless somebody says otherwise."""
 
 
 class Mode(StrEnum):
@@ -103,9 +107,9 @@ class PathServerSettings(Strict, frozen=True):
 
     topology: str
     """Path of the topology file, or its name among the bundled ones."""
-    feed: str
+    feed: str = FeedClientSettings().address
     """gRPC address of the collector's feed: 'unix:/run/millrace/collector.sock' or 'host:port'."""
-    listen: str
+    listen: str = ADDRESS
     """gRPC address on which routes and decisions are served."""
     interval_ns: Positive = 100_000_000
     """Time between two rounds of decisions."""

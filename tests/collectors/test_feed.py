@@ -151,7 +151,7 @@ def test_the_client_gives_up_where_waiting_mends_nothing(address: str, monkeypat
             FeedClient(FeedClientSettings(address=address)) as client,
         ):
             monkeypatch.setattr("collectors.codec.encode_request", lambda: msgspec.msgpack.encode((9, None)))
-            with pytest.raises(FeedError, match="FAILED_PRECONDITION: the peer speaks version 9"):
+            with pytest.raises(FeedError, match=": the peer speaks version 9"):
                 await anext(client.records())
             with pytest.raises(FeedError, match="the peer speaks version 9"):
                 await client.status()
@@ -179,7 +179,7 @@ def test_the_client_waits_longer_each_time_says_why_and_comes_back(address: str)
             assert first.links
             for seconds, most in zip(waits, (0.1, 0.2, 0.4, 0.4), strict=False):
                 assert most / 2 <= seconds <= most
-            assert f"for the collector at {address}: UNAVAILABLE" in said[0]
+            assert f"for the collector at {address}: nobody answers: " in said[0]
             before = len(waits)
             await server.stop()
             server = FeedServer(collector, FeedSettings(address=address))
@@ -194,7 +194,7 @@ def test_the_client_waits_longer_each_time_says_why_and_comes_back(address: str)
 def test_status_of_nobody_is_a_clear_error(address: str) -> None:
     async def scenario() -> None:
         async with FeedClient(FeedClientSettings(address=address)) as client:
-            with pytest.raises(FeedError, match=f"collector at {address}: UNAVAILABLE"):
+            with pytest.raises(FeedError, match=f"collector at {address}: nobody answers: "):
                 await client.status()
         with pytest.raises(FeedError, match="async with"):
             await client.status()

@@ -121,7 +121,7 @@ def test_records_of_a_live_path_server(server: str, which: tuple[str, ...]) -> N
     [
         (("why", "ha", "hx"), "ha->hx is not looked after"),
         (("why", "ha", "hd", "--protocol", "6"), "ha->hd is not looked after"),
-        (("records", "--src", "x"), "does not appear to be an IPv4 or IPv6 address"),
+        (("records", "--src", "x", "--dst", "y"), "does not appear to be an IPv4 or IPv6 address"),
         (("records", "--link", "a->x"), "has no link a->x"),
         (("link", "a->x", "down"), "has no link a->x between switches"),
         (("history", "--since", "2", "--until", "1"), "is no span of time"),
@@ -142,6 +142,9 @@ def test_a_path_server_that_is_not_there_is_said_at_once(question: tuple[str, ..
 def test_wrong_usage_is_status_2(server: str) -> None:
     assert runner.invoke(app, ["paths", "records", "--server", server, "--link", "ab"]).exit_code == 2
     assert runner.invoke(app, ["paths", "link", "a->b", "gone", "--server", server]).exit_code == 2
+    assert runner.invoke(app, ["paths", "records", "--server", server, "--src", "10.0.1.1"]).exit_code == 2
+    for seconds in ("nan", "inf", "1e300", "-1"):
+        assert runner.invoke(app, ["paths", "history", "--server", server, f"--since={seconds}"]).exit_code == 2
     assert runner.invoke(app, ["topology", "check"]).exit_code == 2
     assert runner.invoke(app, ["demo", "--seed", "x"]).exit_code == 2
 

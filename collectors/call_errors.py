@@ -1,0 +1,30 @@
+"""Why a gRPC call failed, in words for who asked; gRPC's own name the library's parts first."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import grpc
+import grpc.aio
+
+_UNREACHABLE: Final = "last error:"
+_ANSWERED: Final = frozenset(
+    {grpc.StatusCode.NOT_FOUND, grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.INVALID_ARGUMENT}
+)
+"""Codes that our servers give, each with a sentence."""
+
+
+def reason_of(error: grpc.aio.AioRpcError) -> str:
+    """Return why a call of a service of ours failed, in one line."""
+    details = " ".join((error.details() or "").split())
+    match error.code():
+        case code if code in _ANSWERED and details:
+            return details
+        case grpc.StatusCode.UNAVAILABLE if _UNREACHABLE in details:
+            return f"nobody answers: {details.rpartition(': ')[2]}"
+        case grpc.StatusCode.UNIMPLEMENTED:
+            return "another service answers there, or another version"
+        case grpc.StatusCode.DEADLINE_EXCEEDED:
+            return "no answer in time"
+        case code:
+            return f"{code.name}: {details}"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -22,7 +24,36 @@ _US_NS: Final = 1000
 _PORTION_ROWS: Final = 200_000
 
 
-def merge(table: Table, sources: Sequence[HistoryFile], interval_ns: int) -> Path:
+class Halt:
+    """Lets another thread end the merging, for good: a merge may take minutes, and can be done later."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._merging: duckdb.DuckDBPyConnection | None = None
+        self.asked = False
+
+    def ask(self) -> None:
+        """End the statement under way, if there is one, and refuse merges to come."""
+        with self._lock:
+            self.asked = True
+            if self._merging is not None:
+                self._merging.interrupt()
+
+    @contextmanager
+    def watching(self, connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
+        """Have `ask` interrupt a connection; raises HistoryError when it has been asked already."""
+        with self._lock:
+            if self.asked:
+                raise HistoryError("merging has ended")
+            self._merging = connection
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._merging = None
+
+
+def merge(table: Table, sources: Sequence[HistoryFile], interval_ns: int, halt: Halt) -> Path:
     """Write one file in the place of some successive ones, and delete those; raise HistoryError, and all is as before.
 
     Rows of `interval_ns` or coarser come out; a table whose rows are never merged keeps them.
@@ -32,7 +63,7 @@ def merge(table: Table, sources: Sequence[HistoryFile], interval_ns: int) -> Pat
     interval_ns = max(interval_ns, *(source.interval_ns for source in sources))
     path = first.path.with_name(files.name_of(first.first, last.last, interval_ns, end_s))
     try:
-        with connect() as connection:
+        with connect() as connection, halt.watching(connection):
             connection.execute(f"SET memory_limit='{_MEMORY}'")
             connection.execute("SET threads=1")
             define_view(connection, table, [source.path for source in sources], table.schema.empty_table())

@@ -32,10 +32,13 @@ def write_whole(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch]
         _synchronise(beside)
         beside.rename(path)
         _synchronise(path.parent)
-    except PROBLEMS as error:
+    except BaseException as error:
+        # Whatever it is, as that the rows cannot be had: a half file must not stay.
         with suppress(OSError):
             beside.unlink()
-        raise HistoryError(f"{path}: cannot be written: {first_line(error)}") from error
+        if isinstance(error, PROBLEMS):
+            raise HistoryError(f"{path}: cannot be written: {first_line(error)}") from error
+        raise
 
 
 def problem_of(path: Path, *, thoroughly: bool = False) -> str | None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Protocol
+from typing import Final, Protocol
 
 from collectors.counters import Count, Counters
 from collectors.errors import HistoryError
+from collectors.history.downsample import Halt
 from collectors.history.retention import HistoryKeeper
 from collectors.history.rows import DropTally, Observation, RowMaker
 from collectors.history.settings import S_NS, HistorySettings
@@ -15,6 +16,8 @@ from collectors.history.writer import HistoryWriter
 from collectors.sketch import Sketch
 from collectors.values import CollectorStatus, DropRecord, Event, Snapshot
 from dataplane.fabric.topology import LinkKey, Topology
+
+_ASK_AGAIN_S: Final = 0.05
 
 
 class Observed(Protocol):
@@ -56,6 +59,7 @@ class HistoryRecorder:
         self._on_problem = on_problem
         self._writer = HistoryWriter(settings)
         self._rows = RowMaker(topology, settings)
+        self._halt = Halt()
         self._problem = ""
         self._tidy_problems: list[str] = []
         self._events: list[Event] = []
@@ -93,10 +97,13 @@ class HistoryRecorder:
                 due_s = max(due_s + interval_s, loop.time())
                 await asyncio.sleep(due_s - loop.time())
         finally:
-            # A thread cannot be cancelled: what it does must be done before the last rows.
+            # A thread cannot be cancelled: what it does must be done before the last rows. Merging can wait.
             if writing is not None and not writing.done():
                 await self._has_finished(writing)
-            await tidying
+            while not tidying.done():
+                # Between two statements of a merge an interruption is lost.
+                self._halt.ask()
+                await asyncio.wait((tidying,), timeout=_ASK_AGAIN_S)
             await self._has_finished(asyncio.to_thread(self._write_last, self._observe()))
 
     def close(self) -> None:
@@ -139,7 +146,7 @@ class HistoryRecorder:
         """Tell what could not be done; what could not be done the last time either is not told again."""
         problems: list[str] = []
         self._writer.complete(problems.append)
-        HistoryKeeper(self._settings, problems.append).tidy(now_s)
+        HistoryKeeper(self._settings, problems.append, self._halt).tidy(now_s)
         for problem in problems:
             if problem not in self._tidy_problems:
                 self._on_problem(problem)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from collectors.errors import HistoryError
 from collectors.history import files
-from collectors.history.downsample import merge
+from collectors.history.downsample import Halt, merge
 from collectors.history.files import HistoryFile
 from collectors.history.parquet import problem_of
 from collectors.history.schema import TABLES, Table
@@ -48,14 +48,20 @@ def due_merges(
 
 
 class HistoryKeeper:
-    """Merges and deletes a history's complete files; never raises, `on_problem` is told what could not be done."""
+    """Merges and deletes a history's complete files; never raises, `on_problem` is told what could not be done.
 
-    def __init__(self, settings: HistorySettings, on_problem: Callable[[str], None]) -> None:
+    What is left when `halt` is asked is due again the next time.
+    """
+
+    def __init__(self, settings: HistorySettings, on_problem: Callable[[str], None], halt: Halt | None = None) -> None:
         self._settings, self._folder, self._on_problem = settings, Path(settings.folder), on_problem
+        self.halt = halt or Halt()
 
     def tidy(self, now_s: int) -> None:
         """Do all that is due at a time (UNIX seconds)."""
         for table in TABLES.values():
+            if self.halt.asked:
+                return
             try:
                 self._tidy_table(table, now_s)
             except (HistoryError, OSError) as error:
@@ -77,8 +83,10 @@ class HistoryKeeper:
         found = files.listing(self._folder / table.name).files
         for interval_ns, sources in due_merges(found, self._settings, now_s):
             try:
-                merge(table, sources, interval_ns)
+                merge(table, sources, interval_ns, self.halt)
             except HistoryError as error:
+                if self.halt.asked:
+                    return
                 if not sum(self._set_aside(source.path) for source in sources):
                     self._on_problem(str(error))
 

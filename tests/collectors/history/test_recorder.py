@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -11,8 +13,10 @@ import pytest
 from collectors.collector import Collector
 from collectors.counters import Count
 from collectors.errors import HistoryError
+from collectors.history.downsample import Halt
 from collectors.history.files import listing
 from collectors.history.recorder import HistoryRecorder
+from collectors.history.retention import HistoryKeeper
 from collectors.history.settings import HistorySettings
 from collectors.history.writer import HistoryWriter
 from collectors.values import DropRecord, Event, Phase
@@ -110,3 +114,21 @@ def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:
     with pytest.raises(HistoryError, match="another collector"):
         recorder(tmp_path, collecting(), [])
     first.close()
+
+
+def test_the_end_does_not_wait_for_a_merge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, halts = threading.Event(), list[Halt]()
+
+    def tidy(keeper: HistoryKeeper, _: int) -> None:
+        begun.set()
+        while not keeper.halt.asked:
+            time.sleep(0.001)
+        halts.append(keeper.halt)
+
+    async def has_begun() -> bool:
+        return begun.is_set()
+
+    monkeypatch.setattr(HistoryKeeper, "tidy", tidy)
+    run_until(recorder(tmp_path, collecting(), []), has_begun)
+    assert halts
+    assert asked(tmp_path, "select count(*) > 0 from links") == [(True,)]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from collectors.history import downsample
+from collectors.history.downsample import Halt
 from collectors.history.files import HistoryFile, listing, name_of
 from collectors.history.retention import HistoryKeeper, due_interval_ns, due_merges
 from collectors.history.settings import HistorySettings, Tier
@@ -140,6 +142,35 @@ def test_a_merge_that_fails_is_told_and_leaves_its_sources(tmp_path: Path, monke
     HistoryKeeper(settings, problems.append).tidy(NOON_S + 700)
     assert len(problems) == 1
     assert intervals(tmp_path) == [1, 1, 1]
+
+
+ENDLESS = "SELECT count(*) FROM range(1000000000000000)"
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["before", "during"])
+def test_merging_ends_when_it_is_told_to_and_leaves_its_sources(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: bool
+) -> None:
+    settings, halt, ended = keeping(tmp_path), Halt(), threading.Event()
+    fill(settings, range(0, 180, 3))
+
+    def tell() -> None:
+        while not ended.wait(0.01):
+            halt.ask()
+
+    teller = threading.Thread(target=tell)
+    with monkeypatch.context() as patch:
+        patch.setattr(downsample, "statement", lambda *_: ENDLESS)
+        patch.setattr(downsample, "_portions", lambda *_: [teller.start()])
+        if before:
+            halt.ask()
+        HistoryKeeper(settings, pytest.fail, halt).tidy(NOON_S + 700)
+    ended.set()
+    assert (teller.ident is None) == before
+    assert intervals(tmp_path) == [1, 1, 1]
+    assert not list((tmp_path / "links").glob("*.unfinished"))
+    HistoryKeeper(settings, pytest.fail).tidy(NOON_S + 700)
+    assert intervals(tmp_path) == [10]
 
 
 def test_the_oldest_files_make_room(tmp_path: Path) -> None:

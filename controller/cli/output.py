@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 Cells = Sequence[object]
 TABLE_ROWS: Final = 1000
 """A table for people is no longer; it is laid out as a whole."""
+_FRAME_WIDTH: Final = 3
+"""What a column takes besides its text."""
 
 
 class Format(StrEnum):
@@ -40,7 +42,10 @@ FormatOption = Annotated[Format, typer.Option("--format", "-f", help="A table, C
 
 
 def show(columns: Sequence[str], rows: Iterable[Cells], form: Format) -> None:
-    """Print rows on stdout, as they come; a table ends after `TABLE_ROWS`, and says so on stderr."""
+    """Print rows on stdout, as they come; a table ends after `TABLE_ROWS`, and says so on stderr.
+
+    A table whose headings alone are too wide for where it is printed has a line for each column of each row instead.
+    """
     match form:
         case Format.CSV:
             for line in _csv_lines(columns, rows):
@@ -90,10 +95,21 @@ def line_of(columns: Sequence[str], cells: Cells, form: Format) -> str:
 
 
 def _show_table(columns: Sequence[str], rows: Iterable[Cells]) -> None:
-    remaining = iter(rows)
-    plain_or_terminal().print(table_of(columns, islice(remaining, TABLE_ROWS)))
+    remaining, console = iter(rows), plain_or_terminal()
+    shown = islice(remaining, TABLE_ROWS)
+    is_wide = sum(len(column) + _FRAME_WIDTH for column in columns) > console.width
+    console.print(_upright(columns, shown) if is_wide else table_of(columns, shown))
     if next(remaining, None) is not None:
         typer.echo(f"only the first {TABLE_ROWS} rows are shown; --format csv or json has all", err=True)
+
+
+def _upright(columns: Sequence[str], rows: Iterable[Cells]) -> Table:
+    table = Table("column", "value")
+    for row in rows:
+        for column, cell in zip(columns, row, strict=True):
+            table.add_row(escape(column), escape(_in_words(cell)))
+        table.add_section()
+    return table
 
 
 def _show_json(columns: Sequence[str], rows: Iterable[Cells]) -> None:

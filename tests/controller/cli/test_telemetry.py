@@ -235,6 +235,13 @@ def test_a_query_in_every_format(history: str) -> None:
     assert "2023-11-14 22:14:00.000 │ a=1 │ 0.3" in table
 
 
+def test_a_table_too_wide_has_a_line_for_each_column(history: str) -> None:
+    said = run("query", "--history", history, "select * from links where src = 's2' and dst = 's3'")
+    assert re.search(r"│ dst +│ s3 ", said)
+    assert re.search(r"│ delay_mean_ns +│ \d+", said)
+    assert "…" not in said
+
+
 def test_a_long_table_is_cut_and_says_so(history: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(output, "TABLE_ROWS", 3)
     done = runner.invoke(app, ["telemetry", "query", "--history", history, "from range(5)"])

@@ -158,10 +158,14 @@ def test_merging_ends_when_it_is_told_to_and_leaves_its_sources(
         while not ended.wait(0.01):
             halt.ask()
 
+    def portions(*_: object) -> list[str]:
+        teller.start()
+        return ["true"]
+
     teller = threading.Thread(target=tell)
     with monkeypatch.context() as patch:
         patch.setattr(downsample, "statement", lambda *_: ENDLESS)
-        patch.setattr(downsample, "_portions", lambda *_: [teller.start()])
+        patch.setattr(downsample, "_portions", portions)
         if before:
             halt.ask()
         HistoryKeeper(settings, pytest.fail, halt).tidy(NOON_S + 700)

@@ -52,6 +52,8 @@ def take_sample(  # noqa: PLR0917 - kernels have no keywords
     tx_bytes: u32,
     buffer: u32,
 ) -> None:
-    """Take a sample that others have made."""
+    """Take a sample that others have made, maybe long ago: its slot is looked for, not taken for that of now."""
+    fabric.slot_number += 1
+    fabric.slot_begins_ns = NONE64
     add_sample(fabric, link, switch, time_ns, received_ns, delay_ns, source, queue, tx_bytes, buffer)
     settle_counts(fabric)

@@ -248,6 +248,16 @@ def test_every_mode_in_one_batch_says_the_same() -> None:
     assert all(paths[one.flow].switches == ("s1", "s2", "s3") for one in (split, mx, xd, single))
 
 
+def test_what_waited_for_longer_than_a_window_is_late_alike() -> None:
+    pair, split, whole = Pair(), Reporter(src_port=1), Reporter(src_port=2)
+    hops = long_way()
+    pair.receive([split.intermediate(hops[:2], hops[2:])[0], whole.stacked(hops)])
+    for tenths in (11, 41):
+        pair.clock.advance_to(pair.clock.now_ns() + tenths * 100 * MS)
+        pair.receive([whole.stacked(hops), split.intermediate(hops[:2], hops[2:])[0], whole.stacked(hops)])
+    assert pair.native.counters[Count.LATE_SAMPLES]
+
+
 def test_buffers_of_switches_are_averaged_alike() -> None:
     pair, reporter = Pair(), Reporter(bits=0xFD80)
     told = [[replace(hop, buffer=n + place) for place, hop in enumerate(long_way(n * MICRO))] for n in range(10)]

@@ -233,6 +233,7 @@ class Layout(Struct):
     ports2: u32
     tx: u32
     buffer: u32
+    seldom: u32  # not 0: there is one of the two that few ask for
 
 
 class Decoder(Struct):

@@ -6,6 +6,8 @@ from collectors.native.structures import NONE32, NONE64, Decoder, Hop, Layout
 from dataplane.native import Array, as_u64, kernel, load_be32, load_be64, popcount, u8, u32, u64
 
 DOUBLE_WORDS = 0x0E00
+LEFT = 0x0400
+BUFFER = 0x0080
 
 
 @kernel(inline=False)
@@ -22,6 +24,7 @@ def lay_out(layout: Layout, bitmap: u32) -> None:
     layout.ports2 = place_of(bitmap, 6)
     layout.tx = place_of(bitmap, 7)
     layout.buffer = place_of(bitmap, 8)
+    layout.seldom = bitmap & (LEFT | BUFFER)
 
 
 @kernel
@@ -62,19 +65,23 @@ def read_hop(data: Array[u8], at: u64, layout: Layout, hop: Hop) -> bool:
     hop.latency_ns = NONE32 if layout.latency == NONE32 else load_be32(data, at + as_u64(layout.latency))
     hop.tx_bytes = NONE32 if layout.tx == NONE32 else load_be32(data, at + as_u64(layout.tx))
     hop.queue = NONE32 if layout.queue == NONE32 else read_occupancy(data, at + as_u64(layout.queue))
-    hop.buffer = NONE32 if layout.buffer == NONE32 else read_occupancy(data, at + as_u64(layout.buffer))
     hop.arrived_ns = NONE64 if layout.arrived == NONE32 else read_time(data, at + as_u64(layout.arrived))
-    hop.left_ns = NONE64 if layout.left == NONE32 else read_time(data, at + as_u64(layout.left))
+    hop.buffer = NONE32
+    hop.left_ns = NONE64
+    if layout.seldom != 0:
+        hop.buffer = NONE32 if layout.buffer == NONE32 else read_occupancy(data, at + as_u64(layout.buffer))
+        hop.left_ns = NONE64 if layout.left == NONE32 else read_time(data, at + as_u64(layout.left))
     ingress: u32 = 0xFFFF
     egress: u32 = 0xFFFF
     if layout.ports != NONE32:
         ports: u32 = load_be32(data, at + as_u64(layout.ports))
         ingress = ports >> 16
         egress = ports & 0xFFFF
-    if ingress == 0xFFFF:
-        ingress = NONE32 if layout.ports2 == NONE32 else load_be32(data, at + as_u64(layout.ports2))
-    if egress == 0xFFFF:
-        egress = NONE32 if layout.ports2 == NONE32 else load_be32(data, at + as_u64(layout.ports2) + 4)
+    if ingress == 0xFFFF or egress == 0xFFFF:
+        if ingress == 0xFFFF:
+            ingress = NONE32 if layout.ports2 == NONE32 else load_be32(data, at + as_u64(layout.ports2))
+        if egress == 0xFFFF:
+            egress = NONE32 if layout.ports2 == NONE32 else load_be32(data, at + as_u64(layout.ports2) + 4)
     hop.ingress = ingress
     hop.egress = egress
     return egress != NONE32

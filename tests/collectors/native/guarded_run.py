@@ -1,0 +1,70 @@
+"""Gives the native core reports that end where memory ends: one byte read too far, and the process is gone (SIGSEGV).
+
+python -m tests.collectors.native.guarded_run LONGER: each report is said to be so many bytes longer than it is. Prints
+how many reports the native core took itself, as proof that it got anywhere.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from collectors.collector import Collector
+from collectors.native.bulk import BulkCore
+from collectors.payloads import Payloads
+from collectors.settings import CollectorSettings
+from dataplane.clock import VirtualClock
+from dataplane.wire import report
+from dataplane.wire.report import ReportPacket
+from dataplane.wire.report_group import ReportGroup
+from tests.collectors.reports import ALL, Reporter, build_topology, long_way
+from tests.dataplane.switch.compiled.guarded_memory import Guarded
+
+VALUES = (0x00, 0x01, 0x0F, 0x45, 0x4F, 0x80, 0xFF)
+ROOM = 1 << 12
+
+
+def originals() -> Iterator[bytes]:
+    """Yield reports of every kind that the native core reads."""
+    for addresses in (("10.0.0.1", "10.0.0.2"), ("2001:db8::1", "2001:db8::2")):
+        for bits in (ALL, 0xFF00, 0xFFFE & ~0x7E):
+            reporter = Reporter(*addresses, bits=bits)
+            yield reporter.stacked(long_way())
+            yield reporter.hop_by_hop(long_way())[1]
+            yield reporter.postcards(long_way(), mx=True)[1]
+            yield reporter.postcards(long_way(), mx=False)[1]
+            yield reporter.congested(long_way()[1])
+    one = report.decode(Reporter().stacked(long_way())).reports[0]
+    yield ReportPacket(ReportGroup(1, 7, 13), (one, one, one)).encode()
+
+
+def damaged(whole: bytes) -> Iterator[bytes]:
+    """Yield a report, cut at every place, and with every byte changed; behind UDP and as if it were TCP."""
+    for kind in (whole, whole.replace(b"\x40\x11", b"\x40\x06", 1)):
+        yield from (kind[:size] for size in range(len(kind) + 1))
+        for place in range(len(kind)):
+            for value in VALUES:
+                yield kind[:place] + bytes([value]) + kind[place + 1 :]
+
+
+def main(longer: int) -> None:
+    """Give the native core every report."""
+    core: Any = Collector(build_topology(), VirtualClock(1000), CollectorSettings())._bulk
+    assert isinstance(core, BulkCore)
+    memory, taken = Guarded(ROOM), 0
+    for whole in originals():
+        for data in damaged(whole):
+            address = memory.put(data, at_end=True)
+            # Not a copy of it: an array over those very bytes.
+            there = np.frombuffer((ctypes.c_uint8 * (len(data) + longer)).from_address(address), np.uint8)
+            lengths = np.array([len(data) + longer], np.uint32)
+            taken += core.take(Payloads(there, np.zeros(1, np.uint64), lengths), 0, 1000)
+    print(taken)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

@@ -60,7 +60,8 @@ def main(longer: int) -> None:
         for data in damaged(whole):
             address = memory.put(data, at_end=True)
             # Not a copy of it: an array over those very bytes.
-            there = np.frombuffer((ctypes.c_uint8 * (len(data) + longer)).from_address(address), np.uint8)
+            bytes_there: Any = (ctypes.c_uint8 * (len(data) + longer)).from_address(address)
+            there = np.frombuffer(bytes_there, np.uint8)
             lengths = np.array([len(data) + longer], np.uint32)
             taken += core.take(Payloads(there, np.zeros(1, np.uint64), lengths), 0, 1000)
     print(taken)

@@ -95,7 +95,7 @@ def _emit_getter(emission: Emission, function: ir.Function, name: str) -> None:
 
 def _emit_reset(emission: Emission, function: ir.Function) -> None:
     routine = Routine(emission, function, "headers")
-    routine.clear(routine.region, emission.layout.plain_bytes)
+    routine.clear(routine.region, emission.layout.fresh_bytes)
     _finish(routine)
 
 

@@ -1,9 +1,11 @@
 """Where a packet's headers and metadata lie in its region.
 
 Metadata are native integers, each aligned; a header's bytes are those on the wire, big-endian, without its varbit,
-whose length in bits stands apart, and whose bytes come last of all: what is behind `plain_bytes` means nothing to a
-fresh packet. Valid bits are bytes. What a stack's elements are made of follows at equal distances, so that an element
-is found by multiplication.
+whose length in bits stands apart, and whose bytes come last of all. Valid bits are bytes. What a stack's elements are
+made of follows at equal distances, so that an element is found by multiplication.
+
+A fresh packet's first `fresh_bytes` are zero; a copy's first `plain_bytes` are those of its original. In between are
+headers, and behind that fields, of which a fresh packet may have anything (see `leftovers`).
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from itertools import pairwise
 from dataplane.errors import ProgramError
 from dataplane.program.model import VALID, FieldSpec, Header, HeaderType, Program
 from dataplane.program.operations import FieldRef
+from dataplane.switch.compiler.leftovers import unseen_fields, unseen_headers
 from dataplane.switch.compiler.ranges import machine_bits
 
 MAX_NATIVE_BITS = 512
@@ -72,6 +75,7 @@ class Layout:
         self.headers: dict[str, HeaderPlace] = {}
         self.next_index: dict[str, int] = {}
         wire_types = {id(header.type) for header in program.headers.values() if not header.metadata}
+        self._unseen = unseen_fields(program)
         for header in program.headers.values():
             if header.metadata and (id(header.type) in wire_types or header.type.varbit is not None):
                 self._add_local_header(header)
@@ -80,8 +84,11 @@ class Layout:
         self.metadata_bytes = self._reserve(0, 8)
         for name in (*program.stacks, *program.union_stacks):
             self.next_index[name] = self._reserve(4, 4)
-        self._add_headers([program.headers[name] for name in _wire_order(program)])
+        self.fresh_bytes = self._add_headers(
+            [program.headers[name] for name in _wire_order(program)], unseen_headers(program)
+        )
         self.plain_bytes = self._reserve(0, 8)
+        self._add_unseen_fields()
         for name, place in self.headers.items():
             self.headers[name] = replace(place, varbit=self._reserve(place.varbit_bytes, 1))
         self.region_bytes = (self._end + SLACK_BYTES + 63) // 64 * 64
@@ -97,17 +104,24 @@ class Layout:
 
     def _add_metadata(self, header: Header) -> None:
         start = self._reserve(0, 8)
-        fields: dict[str, FieldPlace] = {}
-        for spec in header.type.fields:
-            native = spec.width_bits <= MAX_NATIVE_BITS
-            size = machine_bits(spec.width_bits) // 8 if native else -(-spec.width_bits // 8)
-            offset_bits = 8 * (self._reserve(size, min(size, 8) if native else 1) - start)
-            if not native:
-                offset_bits += -spec.width_bits % 8
-            fields[spec.name] = FieldPlace(spec, offset_bits, native)
+        seen = [spec for spec in header.type.fields if FieldRef(header.name, spec.name) not in self._unseen]
+        fields = {spec.name: self._native_field(spec, start) for spec in seen}
         fields[VALID] = FieldPlace(FieldSpec(VALID, 1), 0, native=True)
         size = self._reserve(0, 8) - start
         self.headers[header.name] = HeaderPlace(header, start, size, None, None, 0, 0, fields)
+
+    def _native_field(self, spec: FieldSpec, start: int) -> FieldPlace:
+        native = spec.width_bits <= MAX_NATIVE_BITS
+        size = machine_bits(spec.width_bits) // 8 if native else -(-spec.width_bits // 8)
+        offset_bits = 8 * (self._reserve(size, min(size, 8) if native else 1) - start)
+        return FieldPlace(spec, offset_bits + (0 if native else -spec.width_bits % 8), native)
+
+    def _add_unseen_fields(self) -> None:
+        """Place the fields that their headers left out."""
+        for place in self.headers.values():
+            for spec in place.header.type.fields:
+                if spec.name not in place.fields:
+                    place.fields[spec.name] = self._native_field(spec, place.data)
 
     def _add_local_header(self, header: Header) -> None:
         """Place a header that is kept beside those on the wire, in the same form, so that copying is moving bytes."""
@@ -117,7 +131,8 @@ class Layout:
         self._reserve(0, 8)
         self._add_wire_header(header, None, length, ())
 
-    def _add_headers(self, headers: list[Header]) -> None:
+    def _add_headers(self, headers: list[Header], unseen: frozenset[str]) -> int:
+        """Place headers, those that nobody sees last; return where these begin."""
         valids = {header.name: self._reserve(1, 1) for header in headers}
         lengths = {header.name: self._reserve(4, 4) for header in headers if header.type.varbit is not None}
         rivals = {
@@ -125,10 +140,12 @@ class Layout:
             for union in self.program.unions.values()
             for name in union.members
         }
-        self._reserve(0, 8)
-        for header in headers:
+        fresh_bytes = self._reserve(0, 8)
+        for header in sorted(headers, key=lambda header: header.name in unseen):
             name = header.name
             self._add_wire_header(header, valids[name], lengths.get(name), rivals.get(name, ()))
+            fresh_bytes = fresh_bytes if name in unseen else self._end
+        return fresh_bytes
 
     def _add_wire_header(self, header: Header, valid: int | None, length: int | None, rivals: tuple[int, ...]) -> None:
         size = header.type.fixed_bits // 8

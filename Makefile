@@ -68,7 +68,8 @@ p4: $(VENV)/.dev
 
 unit: $(VENV)/.dev
 	$(BIN)/python -m pytest -n auto -m "not root"
-	$(BIN)/python -m pytest -m root
+	$(BIN)/python -m pytest -n 4 -m "root and bmv2"
+	$(BIN)/python -m pytest -m "root and not bmv2"
 
 shell: $(SHELL_VENV)/.ready
 	@$(SHELL_VENV)/bin/python -m p4runtime_sh --grpc-addr $(ADDR) --device-id $(DEVICE) --election-id $(ELECTION) $(if $(CONFIG),--config $(CONFIG))

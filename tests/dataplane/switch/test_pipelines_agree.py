@@ -24,7 +24,7 @@ from dataplane.switch.tables import ForwardingState
 from tests.dataplane.switch.scenario_events import Arrival, Event, Pause, PortChange, refused
 from tests.dataplane.switch.scenarios import CPU_PORT, PORTS, PROGRAMS, load, scenarios
 
-EXAMPLES = int(os.environ.get("MILLRACE_EXAMPLES", "25"))
+EXAMPLES = int(os.environ.get("MILLRACE_EXAMPLES", "15"))
 REFERENCE = PipelineName.INTERPRETER
 LAST_NS = 60_000_000_000
 

@@ -53,7 +53,7 @@ def contents(rng: random.Random) -> list[bytes]:
     return [bytes(size), b"\xff" * size, b"\x80" * size, *(rng.randbytes(size) for _ in range(4))]
 
 
-@settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(0, 1 << 32))
 def test_same_as_exact_integers(seed: int) -> None:
     drawer = Drawer(seed, arguments=len(ARGUMENTS))

@@ -2,7 +2,7 @@
 
 What is compared: departures with ports, bytes and times, packets to the CPU, digests, drops by name, parser errors,
 counters (direct ones too), registers, and what the state refuses. MILLRACE_EXAMPLES sets the number of scenarios a
-program, 25 if it is not given.
+program, 15 if it is not given.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import settings
 
 # A busy machine is no failure: what is slow shows in --durations, not in a deadline.
-settings.register_profile("millrace", deadline=None)
+settings.register_profile("millrace", deadline=None, max_examples=50)
 settings.load_profile("millrace")
 
 

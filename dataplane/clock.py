@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 
@@ -39,3 +39,18 @@ class MonotonicClock:
     def now_ns(self) -> int:
         """Return nanoseconds since boot."""
         return time.monotonic_ns()
+
+
+@dataclass(frozen=True, slots=True)
+class UtcClock:
+    """UTC: as the machine told it when this was made, gone on with by its monotonic clock.
+
+    Who sets the machine's time later neither sets this back nor ahead, so that it is a clock to decide by, too.
+    """
+
+    epoch_ns: int = field(default_factory=lambda: time.time_ns() - time.monotonic_ns())
+    """What UTC is ahead of the monotonic clock."""
+
+    def now_ns(self) -> int:
+        """Return nanoseconds since 1970."""
+        return self.epoch_ns + time.monotonic_ns()

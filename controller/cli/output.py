@@ -8,7 +8,7 @@ import io
 import json
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from decimal import Decimal
 from enum import StrEnum
 from itertools import chain, islice
@@ -73,6 +73,11 @@ def show_values(values: Sequence[DataclassInstance], kind: type[DataclassInstanc
     rows = [flat(value) for value in values]
     columns = list(rows[0]) if rows else [field.name for field in dataclasses.fields(kind)]
     show(columns, (list(row.values()) for row in rows), form)
+
+
+def utc(time_ns: int) -> datetime:
+    """Return a time in nanoseconds since 1970 as cells show it."""
+    return datetime.fromtimestamp(time_ns / 1e9, UTC)
 
 
 def table_of(columns: Sequence[str], rows: Iterable[Cells], title: str | None = None) -> Table:

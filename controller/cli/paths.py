@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from math import isfinite
+from datetime import UTC, datetime
+from operator import attrgetter
 from typing import Annotated, Final, TypeVar
 
+import msgspec
 import typer
 from rich.table import Table
 
 from collectors.values import HopRecord, RecordKind
 from controller.cli.common import SettingsFile, log_to_stderr, ready
+from controller.cli.output import Cells, Format, FormatOption, flat, show, show_values, table_of, utc
 from controller.console import plain_or_terminal
 from controller.intents import FlowSpec
 from controller.paths.client import RouteClient, RouteClientSettings
-from controller.paths.codec import Explanation, HistoryQuery, LinkChange, RecordQuery
+from controller.paths.codec import Explanation, History, HistoryQuery, LinkChange, RecordQuery
+from controller.paths.decide import Decision
+from controller.paths.engineering.engineer import EngineeringRound
 from controller.paths.graph import PathFigures
 from dataplane.fabric.topology import LinkKey
 
@@ -26,8 +31,11 @@ SERVER: Final = RouteClientSettings().address
 Src = Annotated[str, typer.Argument(help="Name of the sending host.")]
 Dst = Annotated[str, typer.Argument(help="Name of the receiving host.")]
 
-_MOST_S: Final = (1 << 63) / 1e9
-"""No clock of 64-bit nanoseconds gets there."""
+_A_TIME: Final = "2026-01-31T12:00 (UTC) or 2026-01-31T12:00+01:00"
+_HISTORY_COLUMNS: Final = (
+    *("time_ns", "src_host", "dst_host", "protocol", "src_port", "dst_port", "old_path", "new_path"),
+    *("destinations", "reason"),
+)
 
 T = TypeVar("T")
 
@@ -49,10 +57,14 @@ def why(  # noqa: PLR0917 - a command line's options
     protocol: Annotated[int | None, typer.Option(min=0, max=255, help="IP protocol of the flow.")] = None,
     src_port: Annotated[int | None, typer.Option(min=0, max=65535, help="Source port of the flow.")] = None,
     dst_port: Annotated[int | None, typer.Option(min=0, max=65535, help="Destination port of the flow.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object, with times in ns since 1970.")] = False,
 ) -> None:
-    """Say why a flow is on its path: what was measured, the candidates, the reason, its last moves."""
+    """Say why a flow is on its path: what was measured, the candidates, the reason, its last moves; times are UTC."""
     explanation = _ask(server, lambda client: client.why(FlowSpec(src, dst, protocol, src_port, dst_port)))
-    _show_explanation(explanation)
+    if as_json:
+        typer.echo(msgspec.json.encode(explanation).decode())
+    else:
+        _show_explanation(explanation)
 
 
 @paths.command()
@@ -60,37 +72,30 @@ def history(  # noqa: PLR0917 - a command line's options
     server: Server = SERVER,
     src: Annotated[str | None, typer.Option(help="Only flows from this host.")] = None,
     dst: Annotated[str | None, typer.Option(help="Only flows to this host.")] = None,
-    since: Annotated[float | None, typer.Option(metavar="S", help="From this time on, seconds of its clock.")] = None,
-    until: Annotated[float | None, typer.Option(metavar="S", help="Before this time.")] = None,
+    since: Annotated[str | None, typer.Option(metavar="TIME", help=f"From this time on, as {_A_TIME}.")] = None,
+    until: Annotated[str | None, typer.Option(metavar="TIME", help="Before this time.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="Decisions at most, the newest.")] = 50,
+    form: FormatOption = Format.TABLE,
 ) -> None:
-    """List what was decided over time: moves of flows, and rounds of traffic engineering."""
+    """List what was decided over time: moves of flows, and rounds of traffic engineering; times are UTC."""
     query = HistoryQuery(src, dst, _ns(since, "--since"), _ns(until, "--until"), limit)
-    found = _ask(server, lambda client: client.history(query))
-    rows = [(one.time_ns, _name(one.flow), " ".join(one.new_path), one.reason) for one in found.decisions]
-    if src is None and dst is None:
-        rows += [
-            (one.time_ns, "all to " + " ".join(one.destinations), "weighted", one.reason)
-            for one in found.rounds
-            if (query.start_ns or 0) <= one.time_ns and (query.end_ns is None or one.time_ns < query.end_ns)
-        ]
-    table = Table("time s", "flow", "path", "why")
-    for time_ns, flow, path, reason in sorted(rows)[-limit:]:
-        table.add_row(f"{time_ns / 1e9:.3f}", flow, path, reason)
-    plain_or_terminal().print(table)
+    found = _selected(query, _ask(server, lambda client: client.history(query)))
+    if form is Format.TABLE:
+        show(("time", "flow", "path", "why"), map(_history_cells, found), form)
+    else:
+        rows = map(flat, found)
+        show(_HISTORY_COLUMNS, ([row.get(column) for column in _HISTORY_COLUMNS] for row in rows), form)
 
 
 @paths.command()
 def routes(server: Server = SERVER) -> None:
     """List the explicit and the weighted routes in force."""
-    table = Table("flow", "path")
     found = _ask(server, lambda client: client.current_routes())
-    for route in found.routes:
-        table.add_row(_name(route.flow), " ".join(route.switches))
+    rows = [(_name(route.flow), route.switches) for route in found.routes]
     for weighted in found.weighted:
-        ways = ", ".join(f"{peer} ({weight})" for peer, weight in weighted.next_hops)
-        table.add_row(f"all to {weighted.destination} at {weighted.switch}", ways)
-    plain_or_terminal().print(table)
+        ways = tuple(f"{peer} ({weight})" for peer, weight in weighted.next_hops)
+        rows.append((f"all to {weighted.destination} at {weighted.switch}", ways))
+    show(("flow", "path"), rows, Format.TABLE)
 
 
 @paths.command("link")
@@ -106,25 +111,34 @@ def change_link(
 
 
 @paths.command()
-def records(
+def records(  # noqa: PLR0917 - a command line's options
     server: Server = SERVER,
     src: Annotated[str | None, typer.Option(help="Source address; goes with --dst.")] = None,
     dst: Annotated[str | None, typer.Option(help="Destination address.")] = None,
     link: Annotated[str | None, typer.Option(metavar="A->B", help="The link that hops sent onto.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="Rows at most.")] = 20,
+    form: FormatOption = Format.TABLE,
 ) -> None:
-    """List the newest rows of the record table, one a hop: of all flows, between two addresses, or of a link."""
+    """List the newest rows of the record table, one a hop: of all flows, between two addresses, or of a link.
+
+    Times are UTC: when the collector received the hop's report.
+    """
     if (src is None) != (dst is None):
         raise typer.BadParameter("--src and --dst go together")
     query = RecordQuery(src=src, dst=dst, link=None if link is None else _link(link), limit=limit)
-    table = Table("flow", "hop", "node", "in", "out", "latency us", "queue", "tx bytes/window")
-    for row in _ask(server, lambda client: client.records(query)):
-        latency = "" if row.hop_latency_ns is None else f"{row.hop_latency_ns / 1000:.0f}"
-        flow = f"{row.flow.src}:{row.flow.src_port} → {row.flow.dst}:{row.flow.dst_port}"
-        cells = (_place(row), row.node_id, row.ingress_port, row.egress_port)
-        rest = (latency, row.queue_occupancy_frames, row.tx_bytes_per_window)
-        table.add_row(flow, *("" if cell is None else str(cell) for cell in (*cells, *rest)))
-    plain_or_terminal().print(table)
+    found = _ask(server, lambda client: client.records(query))
+    if form is not Format.TABLE:
+        show_values(found, HopRecord, form)
+        return
+    columns = ("received", "flow", "hop", "node", "in", "out", "latency us", "queue", "tx bytes/window")
+    show(columns, map(_record_cells, found), form)
+
+
+def _record_cells(row: HopRecord) -> Cells:
+    flow = f"{row.flow.src}:{row.flow.src_port} → {row.flow.dst}:{row.flow.dst_port}"
+    place = (_place(row), row.node_id, row.ingress_port, row.egress_port)
+    figures = (_us(row.hop_latency_ns), row.queue_occupancy_frames, row.tx_bytes_per_window)
+    return (utc(row.received_ns), flow, *place, *figures)
 
 
 def _place(row: HopRecord) -> str:
@@ -157,33 +171,60 @@ def _ask(server: str, question: Callable[[RouteClient], Awaitable[T]]) -> T:
 def _show_explanation(explanation: Explanation) -> None:
     screen = plain_or_terminal()
     screen.print(_record_table(explanation))
-    table = Table("", "path", "delay ms", "free Mbit/s", title=_name(explanation.flow))
-    for figures in explanation.candidates:
-        table.add_row(*_row(figures, present=figures.switches == explanation.present.switches))
-    screen.print(table)
+    rows = [
+        _row(figures, present=figures.switches == explanation.present.switches) for figures in explanation.candidates
+    ]
+    screen.print(table_of(("", "path", "delay ms", "free Mbit/s"), rows, title=_name(explanation.flow)))
     screen.print(explanation.reason, highlight=False, soft_wrap=True)
     for move in explanation.moves:
-        screen.print(f"moved at {move.time_ns / 1e9:.3f} s: {move.reason}", highlight=False, soft_wrap=True)
+        when = utc(move.time_ns).isoformat(timespec="milliseconds")
+        screen.print(f"moved at {when}: {move.reason}", highlight=False, soft_wrap=True)
 
 
 def _record_table(explanation: Explanation) -> Table:
-    table = Table("received s", "packet", "hop", "switch", "to", "latency us", "queue", title="newest records")
-    for row in explanation.records:
-        latency = "" if row.hop_latency_ns is None else f"{row.hop_latency_ns / 1000:.0f}"
-        queue = "" if row.queue_occupancy_frames is None else str(row.queue_occupancy_frames)
-        packet = f"{row.packet_id:x}"[-6:]
-        table.add_row(
-            f"{row.received_ns / 1e9:.3f}", packet, str(row.hop_index), row.switch, row.next_hop, latency, queue
+    columns = ("received", "packet", "hop", "switch", "to", "latency us", "queue")
+    rows = (
+        (
+            *(utc(row.received_ns), f"{row.packet_id:x}"[-6:], row.hop_index, row.switch, row.next_hop),
+            *(_us(row.hop_latency_ns), row.queue_occupancy_frames),
         )
-    return table
+        for row in explanation.records
+    )
+    return table_of(columns, rows, title="newest records")
 
 
-def _ns(seconds: float | None, option: str) -> int | None:
-    if seconds is None:
+def _us(time_ns: int | None) -> str | None:
+    return None if time_ns is None else f"{time_ns / 1000:.0f}"
+
+
+def _ns(text: str | None, option: str) -> int | None:
+    """Return a time that somebody wrote down as nanoseconds since 1970; without an offset it is UTC."""
+    if text is None:
         return None
-    if not (isfinite(seconds) and 0 <= seconds < _MOST_S):
-        raise typer.BadParameter(f"{seconds:g} s is no time of a clock", param_hint=option)
-    return round(seconds * 1e9)
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"{text!r} is no time as {_A_TIME}", param_hint=option) from error
+    since = (found if found.tzinfo else found.replace(tzinfo=UTC)) - datetime.fromtimestamp(0, UTC)
+    return (since.days * 86_400 + since.seconds) * 1_000_000_000 + since.microseconds * 1000
+
+
+def _selected(query: HistoryQuery, found: History) -> list[Decision | EngineeringRound]:
+    """Return moves, and rounds of traffic engineering where no host was asked for: the newest, in their order."""
+    chosen: list[Decision | EngineeringRound] = list(found.decisions)
+    if query.src is None and query.dst is None:
+        chosen += [
+            one
+            for one in found.rounds
+            if (query.start_ns or 0) <= one.time_ns and (query.end_ns is None or one.time_ns < query.end_ns)
+        ]
+    return sorted(chosen, key=attrgetter("time_ns"))[-query.limit :]
+
+
+def _history_cells(one: Decision | EngineeringRound) -> Cells:
+    if isinstance(one, Decision):
+        return (utc(one.time_ns), _name(one.flow), one.new_path, one.reason)
+    return (utc(one.time_ns), "all to " + " ".join(one.destinations), "weighted", one.reason)
 
 
 def _row(figures: PathFigures, *, present: bool) -> tuple[str, str, str, str]:

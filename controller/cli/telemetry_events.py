@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,7 +13,7 @@ import typer
 from collectors.feed_client import FeedClient
 from collectors.values import Event
 from controller.cli.feed import FEED, Feed, ask
-from controller.cli.output import Cells, Format, FormatOption, line_of, show
+from controller.cli.output import Cells, Format, FormatOption, line_of, show, utc
 
 if TYPE_CHECKING:
     from collectors.events.rules import Rule
@@ -89,17 +88,13 @@ def _columns(form: Format) -> tuple[str, ...]:
 
 def _cells(event: Event, began_ns: int, form: Format) -> Cells:
     about = (event.phase, event.rule, event.subject, event.figure, event.value, event.threshold)
-    cells = (_utc(event.time_ns + began_ns), *about)
+    cells = (utc(event.time_ns + began_ns), *about)
     if form is Format.TABLE:
         return cells
     evidence = [
-        {"time": _utc(row.time_ns + began_ns), "figure": row.figure, "value": row.value} for row in event.evidence
+        {"time": utc(row.time_ns + began_ns), "figure": row.figure, "value": row.value} for row in event.evidence
     ]
     return (*cells, evidence)
-
-
-def _utc(time_ns: int) -> datetime:
-    return datetime.fromtimestamp(time_ns / 1e9, UTC)
 
 
 def _rule_cells(rule: Rule) -> Cells:

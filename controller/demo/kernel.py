@@ -32,7 +32,7 @@ from controller.demo.settings import DemoSettings
 from controller.paths.client import RouteClient, RouteClientSettings
 from controller.paths.codec import RecordQuery
 from controller.paths.settings import PathServerSettings, RecordSettings
-from dataplane.clock import MonotonicClock
+from dataplane.clock import MonotonicClock, UtcClock
 from dataplane.config import Strict
 from dataplane.errors import FabricError
 from dataplane.fabric.hosts import Receiver
@@ -68,6 +68,7 @@ class KernelRun:
             raise FabricError(f"topology {self.scenario.topology.name}: has no collector; the demo needs one")
         self._collector_host = self.scenario.topology.collector.host
         self._clock = MonotonicClock()
+        self._epoch_ns = UtcClock().epoch_ns
 
     def run(self) -> Outcome:
         """Build, run from zero to the scenario's end, and remove everything again."""
@@ -198,7 +199,7 @@ class KernelRun:
 
     async def _listen(self, paths: RouteClient) -> None:
         async for decision in paths.decisions(recent=0):
-            time_ns = decision.time_ns - self._origin_ns
+            time_ns = decision.time_ns - self._epoch_ns - self._origin_ns
             if time_ns > self.scenario.end_ns:
                 # The flows have ended; that the path server goes on deciding is no part of the run.
                 continue

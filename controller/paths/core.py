@@ -142,7 +142,7 @@ class PathServerCore:
             path = self._path(flow, measured)
             if path is not None and len(path) > 1:
                 since_ns = self._moved_ns.get(flow)
-                # A time in the future is from before the clock's machine restarted.
+                # A time in the future is from before the clock was set back.
                 since_ns = None if since_ns is None or since_ns > now_ns else since_ns
                 rate_bps = self._rates.get(flow)
                 found[flow] = Assignment(path, since_ns, rates.get(flow) if rate_bps is None else rate_bps)

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 from controller.errors import PathError
+from controller.paths.migration import to_utc
+
+LOGGER = logging.getLogger("millrace.paths")
 
 BUSY_S = 2.0
 """How long a write waits for another process's transaction."""
 
-LAYOUT = 2
-"""Kept in the file's user_version; a file of another layout is refused."""
+LAYOUT = 3
+"""Kept in the file's user_version; times are nanoseconds of UTC. A file of any other layout but 2 is refused."""
+
+_MONOTONIC_LAYOUT = 2
+"""The same tables with times of the machine's monotonic clock."""
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS records (
@@ -47,11 +55,12 @@ class Database:
 
     def __init__(self, path: str) -> None:
         self.path = path
+        written_ns = _written_ns(path)
         with self.errors("open"):
             self._connection = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
         try:
             with self.errors("open"):
-                self._prepare()
+                self._prepare(written_ns)
         except PathError:
             self._connection.close()
             raise
@@ -85,11 +94,27 @@ class Database:
         except sqlite3.Error as error:
             raise PathError(f"{self.path}: cannot {doing} the path server's database: {error}") from error
 
-    def _prepare(self) -> None:
+    def _prepare(self, written_ns: int) -> None:
         self._connection.execute("PRAGMA journal_mode=WAL")
         self._connection.execute("PRAGMA synchronous=NORMAL")
         [(layout,)] = self._connection.execute("PRAGMA user_version").fetchall()
-        if layout not in (0, LAYOUT):
+        if layout not in (0, _MONOTONIC_LAYOUT, LAYOUT):
             raise PathError(f"{self.path}: the database has layout {layout}, this version wants {LAYOUT}: move it away")
+        if layout == _MONOTONIC_LAYOUT:
+            with self.transaction() as connection:
+                to_utc(connection, written_ns)
+                connection.execute(f"PRAGMA user_version={LAYOUT}")
+            LOGGER.warning(
+                "%s: its times were the machine's own and are UTC now, as far as they can be told", self.path
+            )
         self._connection.executescript(_SCHEMA)
         self._connection.execute(f"PRAGMA user_version={LAYOUT}")
+
+
+def _written_ns(path: str) -> int:
+    """Return when a database was written last, 0 where there is none."""
+    found = 0
+    for file in (path, f"{path}-wal"):
+        with suppress(OSError):
+            found = max(found, Path(file).stat().st_mtime_ns)
+    return found

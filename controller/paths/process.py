@@ -17,7 +17,7 @@ from controller.paths.server import Feed, PathServer
 from controller.paths.settings import PathServerSettings
 from controller.paths.store import PathStore
 from controller.running import run_until
-from dataplane.clock import Clock, MonotonicClock
+from dataplane.clock import Clock, UtcClock
 from dataplane.config import load
 from dataplane.fabric.topology import Topology
 from dataplane.fabric.topology_file import load_topology
@@ -43,7 +43,7 @@ async def _until_signalled(
     ignored = "SIGHUP changes nothing: settings are read at the start"
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, LOGGER.warning, ignored)
     async with FeedClient(FeedClientSettings(address=settings.feed), on_wait=LOGGER.warning) as feed:
-        await serve(settings, topology, feed, MonotonicClock(), stop, on_ready=on_ready)
+        await serve(settings, topology, feed, UtcClock(), stop, on_ready=on_ready)
 
 
 async def serve(

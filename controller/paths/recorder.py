@@ -33,11 +33,14 @@ class Recorder:
         self._database, self._max_records, self._batch_records = database, max_records, batch_records
         self.written = 0
 
-    def record(self, records: Iterable[HopRecord]) -> None:
-        """Write records, a transaction a batch, and let the oldest go; raise PathError if the file refuses."""
+    def record(self, records: Iterable[HopRecord], offset_ns: int = 0) -> None:
+        """Write records, a transaction a batch, and let the oldest go; raise PathError if the file refuses.
+
+        `offset_ns` is added to when they were received.
+        """
         source = iter(records)
         while batch := list(islice(source, self._batch_records)):
-            rows = [_row(record) for record in batch]
+            rows = [_row(record, offset_ns) for record in batch]
             with self._database.transaction() as connection:
                 connection.executemany(_INSERT, rows)
                 # Ids grow with every row, so the newest ones are those above the highest less what is kept.
@@ -93,10 +96,10 @@ _SIGNED = 1 << 63
 _SPAN = 1 << 64
 
 
-def _row(record: HopRecord) -> tuple[object, ...]:
+def _row(record: HopRecord, offset_ns: int) -> tuple[object, ...]:
     flow = record.flow
     key = (flow.src.packed, flow.dst.packed, flow.protocol, flow.src_port, flow.dst_port)
-    return (record.received_ns, *key, *(_to_signed(value) for value in _rest_of(record)))
+    return (record.received_ns + offset_ns, *key, *(_to_signed(value) for value in _rest_of(record)))
 
 
 def _record(row: Sequence[Any]) -> HopRecord:

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
 import grpc
@@ -36,6 +37,7 @@ from controller.paths.codec import (
 )
 from controller.paths.core import RECENT_DECISIONS, PathServerCore
 from controller.paths.decide import Decision
+from controller.paths.feed_time import FeedTime
 from controller.paths.queries import answer, rows_between
 from controller.paths.recorder import Recorder
 from controller.paths.settings import PathServerSettings
@@ -81,6 +83,8 @@ class PathServer:
         self._news = asyncio.Condition()
         self._newest: tuple[Snapshot, int] | None = None
         self._arrived = asyncio.Event()
+        self._feed_time = FeedTime()
+        self._feed_time_known = asyncio.Event()
         self._last_step_ns: int | None = None
         self._last_snapshot_ns: int | None = None
         self.counters: dict[str, int] = dict.fromkeys(
@@ -141,7 +145,10 @@ class PathServer:
     async def _watch(self, feed: Feed) -> None:
         """Keep the newest snapshot only: a round that takes long must not leave a queue of old ones behind."""
         async for snapshot in feed.snapshots(self._settings.interval_ns):
-            self._newest = snapshot, self._clock.now_ns()
+            now_ns = self._clock.now_ns()
+            self._feed_time.hear(snapshot.taken_ns, now_ns)
+            self._feed_time_known.set()
+            self._newest = snapshot, now_ns
             self._arrived.set()
 
     async def _decide(self) -> None:
@@ -159,10 +166,11 @@ class PathServer:
                 self._pending.put_nowait(records)
 
     async def _record(self) -> None:
+        await self._feed_time_known.wait()
         while True:
             records = await self._pending.get()
             try:
-                await self._in_worker(lambda batch=records: self._recorder.record(batch))  # type: ignore[misc]
+                await self._in_worker(partial(self._recorder.record, records, self._feed_time.offset_ns))
                 self.counters["records"] += len(records)
             except PathError as error:
                 self.counters["records_failed"] += len(records)

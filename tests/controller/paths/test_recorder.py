@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from dataclasses import replace
 from ipaddress import IPv4Address, IPv6Address
@@ -11,12 +12,16 @@ import pytest
 
 from collectors.values import FlowKey, HopRecord, RecordKind
 from controller.errors import PathError
-from controller.paths.codec import RecordQuery
+from controller.intents import FlowSpec
+from controller.paths.codec import Assigned, HistoryQuery, RecordQuery
 from controller.paths.database import Database
+from controller.paths.decide import Decision
 from controller.paths.queries import answer
 from controller.paths.recorder import Recorder
+from controller.paths.store import PathStore
 from dataplane.fabric.topology import LinkKey, Topology
 
+S = 1_000_000_000
 FOUR = FlowKey(IPv4Address("10.0.1.1"), IPv4Address("10.0.4.1"), 17, 5000, 6000)
 SIX = FlowKey(IPv6Address("fd00::1"), IPv6Address("fd00::2"), 6, 1, 2)
 
@@ -133,8 +138,41 @@ def test_a_database_of_another_layout_is_refused(tmp_path: Path) -> None:
     with sqlite3.connect(path) as connection:
         connection.execute("PRAGMA user_version=7")
     connection.close()
-    with pytest.raises(PathError, match="has layout 7, this version wants 2"):
+    with pytest.raises(PathError, match="has layout 7, this version wants 3"):
         Database(path)
+
+
+def test_times_of_the_machine_become_utc_and_stay_in_order(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Layout 2 had the machine's monotonic clock: here of two runs, with a restart of the machine between them."""
+    path = str(tmp_path / "paths.db")
+    database = Database(path)
+    Recorder(database, max_records=10).record([record(900 * S), record(10 * S), record(30 * S)])
+    moves = [Decision(at * S, FlowSpec("ha", "hd"), ("a", "b"), ("a", "c"), (), "why") for at in (901, 20)]
+    PathStore(database, max_decisions=9).save(4, {moves[0].flow: Assigned(("a", "c"), 20 * S)}, moves)
+    with database.transaction() as connection:
+        connection.execute("PRAGMA user_version=2")
+    database.close()
+    os.utime(path, ns=(1_000_000 * S, 1_000_000 * S))
+    database = Database(path)
+    assert "its times were the machine's own and are UTC now" in caplog.text
+    found = Recorder(database, max_records=10).newest()
+    assert [row.received_ns // S for row in found] == [1_000_000, 1_000_000, 999_980]
+    store = PathStore(database, max_decisions=9)
+    assert [move.time_ns // S for move in store.decisions(HistoryQuery())] == [999_990, 1_000_000]
+    assert store.load() == (4, {moves[0].flow: Assigned(("a", "c"), 999_990 * S)})
+    database.close()
+    caplog.clear()
+    assert Recorder(Database(path), max_records=10).newest() == found
+    assert caplog.text == ""
+
+
+def test_an_empty_database_of_the_layout_before_is_taken(tmp_path: Path) -> None:
+    path = str(tmp_path / "paths.db")
+    Database(path).close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA user_version=2")
+    connection.close()
+    assert Recorder(Database(path), max_records=10).newest() == []
 
 
 def test_a_locked_database_is_an_error_not_a_hang(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -173,6 +173,7 @@ def test_records_are_kept_and_found(topology: Topology, tmp_path: Path) -> None:
     async def scene() -> None:
         async with running(topology, tmp_path) as bench:
             bench.feed.batches.put_nowait((hop(1), hop(2)))
+            bench.feed.waiting.put_nowait(Snapshot(0, {}, {}, {}))
             query = RecordQuery(link=LinkKey("a", "b"))
             while len(found := await bench.client.records(query)) < 2:
                 await asyncio.sleep(0)
@@ -184,6 +185,21 @@ def test_records_are_kept_and_found(topology: Topology, tmp_path: Path) -> None:
                 await bench.client.records(RecordQuery(start_ns=0, end_ns=1 << 63))
             assert await bench.client.records(RecordQuery(limit=1)) == (hop(2),)
             assert (await bench.client.current_routes()).version == 0
+
+    play(scene())
+
+
+def test_records_have_times_of_the_path_server_s_clock(topology: Topology, tmp_path: Path) -> None:
+    """The collector's clock is its machine's; a record that came before any snapshot waits until that is known."""
+
+    async def scene() -> None:
+        async with running(topology, tmp_path) as bench:
+            bench.clock.advance_to(1_000_000 * MS)
+            bench.feed.batches.put_nowait((hop(7 * MS),))
+            bench.feed.waiting.put_nowait(Snapshot(9 * MS, {}, {}, {}))
+            while not (found := await bench.client.records(RecordQuery())):
+                await asyncio.sleep(0)
+            assert [row.received_ns for row in found] == [999_998 * MS]
 
     play(scene())
 

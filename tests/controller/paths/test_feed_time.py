@@ -1,0 +1,30 @@
+"""The collector's clock in the path server's."""
+
+from __future__ import annotations
+
+from controller.paths.feed_time import FeedTime
+
+MS = 1_000_000
+UTC_NS = 1_790_000_000_000 * MS
+
+
+def test_the_quickest_snapshot_tells_the_time() -> None:
+    time = FeedTime()
+    assert time.offset_ns == 0
+    for taken_ms, late_ms, wanted_ms in ((100, 5, 5), (200, 2, 2), (300, 9, 2), (400, 1, 1)):
+        time.hear(taken_ms * MS, UTC_NS + (taken_ms + late_ms) * MS)
+        assert time.offset_ns == UTC_NS + wanted_ms * MS
+
+
+def test_a_collector_s_machine_that_restarts_begins_anew() -> None:
+    time = FeedTime()
+    time.hear(5_000 * MS, UTC_NS)
+    time.hear(20 * MS, UTC_NS + 9_000 * MS)
+    assert time.offset_ns == UTC_NS + 8_980 * MS
+
+
+def test_a_collector_whose_machine_was_up_for_longer_counts_at_once() -> None:
+    time = FeedTime()
+    time.hear(20 * MS, UTC_NS)
+    time.hear(5_000 * MS, UTC_NS + 100 * MS)
+    assert time.offset_ns == UTC_NS - 4_900 * MS

@@ -46,7 +46,7 @@ def by_flows(graph: SwitchGraph, flows_bps: FloatArray, destinations: tuple[int,
     """
     shares = otherwise.shares.copy()
     for row, destination in zip(flows_bps, destinations, strict=True):
-        clean = _without_circles(graph, _without_noise(graph, row))
+        clean = _without_ends(graph, _without_circles(graph, _without_noise(graph, row)), destination)
         for place, leaving in enumerate(graph.leaving):
             total = clean[leaving].sum()
             if place != destination and total > 0:
@@ -55,7 +55,7 @@ def by_flows(graph: SwitchGraph, flows_bps: FloatArray, destinations: tuple[int,
 
 
 def _without_noise(graph: SwitchGraph, flows: FloatArray) -> FloatArray:
-    """Drop trickles, and what only trickles feed: a switch must not split traffic that it does not get."""
+    """Drop trickles: a switch must not split traffic that it does not get."""
     clean = flows.copy()
     for leaving in graph.leaving:
         total = clean[leaving].sum()
@@ -68,6 +68,18 @@ def _without_circles(graph: SwitchGraph, flows: FloatArray) -> FloatArray:
     while (circle := _circle(graph, clean)) is not None:
         clean[circle] -= clean[circle].min()
     return clean
+
+
+def _without_ends(graph: SwitchGraph, flows: FloatArray, destination: int) -> FloatArray:
+    """Drop what ends at switches on the way, where it was noise: with their usual ways it might come back."""
+    clean = flows.copy()
+    while True:
+        goes_on = np.bincount(graph.tails, weights=clean, minlength=len(graph.switches)) > 0
+        goes_on[destination] = True
+        ends = (clean > 0) & ~goes_on[graph.heads]
+        if not ends.any():
+            return clean
+        clean[ends] = 0.0
 
 
 def _circle(graph: SwitchGraph, flows: FloatArray) -> list[int] | None:

@@ -16,17 +16,24 @@ TOLERANCE = 1 / 64
 """A smaller total is taken if it puts no share off by more than this."""
 
 
+_SAME = 1e-12
+"""What the arithmetic of shares may be off by."""
+
+
 def quantise(shares: Sequence[float], max_total: int = MAX_TOTAL, tolerance: float = TOLERANCE) -> tuple[int, ...]:
     """Return whole weights in proportion to shares (not all 0): the smallest total that keeps within `tolerance`.
 
-    Where no total does, `max_total` is taken; then every share is off by less than 1 / `max_total` (largest remainder).
+    Shares that weights make exactly give these weights again, so that what is in force does not drift from round to
+    round. Where no total is near enough, `max_total` is taken; then every share is off by less than 1 / `max_total`
+    (largest remainder).
     """
     total = sum(shares)
     exact = [share / total for share in shares]
-    for parts in range(1, max_total + 1):
-        weights = _largest_remainder(exact, parts)
-        if parts == max_total or _error(weights, exact) <= tolerance:
-            break
+    weights = (
+        _smallest(exact, max_total, _SAME)
+        or _smallest(exact, max_total, tolerance)
+        or _largest_remainder(exact, max_total)
+    )
     common = math.gcd(*weights)
     return tuple(weight // common for weight in weights)
 
@@ -41,6 +48,11 @@ def rounded(splits: Splits, max_total: int = MAX_TOTAL, tolerance: float = TOLER
                 weights = np.array(quantise(wanted.tolist(), max_total, tolerance), dtype=np.float64)
                 shares[destination, leaving] = weights / weights.sum()
     return Splits(graph, shares)
+
+
+def _smallest(exact: Sequence[float], max_total: int, tolerance: float) -> list[int] | None:
+    candidates = (_largest_remainder(exact, parts) for parts in range(1, max_total + 1))
+    return next((weights for weights in candidates if _error(weights, exact) <= tolerance), None)
 
 
 def _largest_remainder(exact: Sequence[float], parts: int) -> list[int]:

@@ -44,6 +44,14 @@ def test_nothing_changes_between_rounds_nor_for_a_small_gain(unequal: Topology) 
     assert engineer.step({("a", "d"): 8_000_000.0, ("a", "b"): 200_000.0}, frozenset(), S) is None
 
 
+def test_weights_in_force_stay_to_the_letter_where_others_gain_too_little(unequal: Topology) -> None:
+    """15 to 1 is near 12 to 1: near enough for new shares, but no reason to change routes."""
+    saved = (WeightedRoute("a", "d", (("b", 15), ("c", 1))),)
+    engineer = TrafficEngineer(unequal, replace(SETTINGS, enough=0.9), saved)
+    assert engineer.step({("a", "d"): 1_000_000.0}, frozenset(), 0) is None
+    assert engineer.weighted == saved
+
+
 def test_low_utilisation_is_left_on_the_shortest_way(unequal: Topology) -> None:
     engineer = TrafficEngineer(unequal, replace(SETTINGS, enough=0.9))
     assert engineer.step(LOADED, frozenset(), 0) is None

@@ -39,6 +39,25 @@ def graph_of(*links: tuple[str, str, float, float]) -> SwitchGraph:
 DIAMOND = graph_of(("a", "b", 10, 1), ("b", "d", 10, 1), ("a", "c", 30, 5), ("c", "d", 30, 5), ("b", "c", 10, 1))
 
 
+@st.composite
+def loaded_networks(draw: st.DrawFn) -> tuple[SwitchGraph, FloatArray]:
+    """Return a strongly connected network of a few switches with random rates and delays, and random demands."""
+    rng = random.Random(draw(st.integers(0, 2**32)))
+    names = "abcdef"[: draw(st.integers(3, 6))]
+    cables = {(names[rng.randrange(place)], name) for place, name in enumerate(names) if place}
+    cables |= {tuple(sorted(rng.sample(names, 2))) for _ in range(draw(st.integers(0, 6)))}  # type: ignore[misc]
+    links = [
+        (tail, head, rate, delay)
+        for a, b in sorted(cables)
+        for rate, delay in [(rng.choice((1e6, 1e9, 1e10)), rng.randrange(4))]
+        for tail, head in ((a, b), (b, a))
+    ]
+    graph = graph_of(*links)
+    pairs = [(src, dst) for src in names for dst in names if src != dst]
+    chosen = rng.sample(pairs, draw(st.integers(1, len(pairs))))
+    return graph, graph.demand_matrix({pair: rng.uniform(1, 1e9) for pair in chosen})
+
+
 def engineered(graph: SwitchGraph, demand: FloatArray, enough: float = 0.0) -> Splits:
     """Return the program's splits over shortest paths for whoever has no traffic."""
     found = solve(graph, demand, range(len(graph.switches)), enough=enough)
@@ -100,6 +119,30 @@ def test_circles_of_flow_carry_nothing_and_are_taken_out() -> None:
     assert shares_at(splits, "d", "b") == {"a": 0.0, "c": 1.0}
 
 
+def test_a_trickle_that_splits_below_what_counts_makes_no_cycle() -> None:
+    """w's own ways of the trickle are noise each, so w keeps to its shortest way: back over v."""
+    graph = graph_of(
+        ("v", "d", 10, 1), ("v", "w", 10, 1), ("w", "v", 10, 1), ("w", "x", 10, 9), ("w", "y", 10, 9),
+        ("x", "d", 10, 9), ("y", "d", 10, 9), ("d", "x", 10, 9),
+    )  # fmt: skip
+    half = 0.75e-6
+    flows = np.array([[1.0, 2 * half, 0.0, half, half, half, half, 0.0]])
+    splits = by_flows(graph, flows, (graph.number["d"],), shortest(graph, graph.delay_ns))
+    assert shares_at(splits, "d", "v") == {"d": 1.0, "w": 0.0}
+    assert splits.order(graph.number["d"])
+
+
+@settings(max_examples=20, deadline=None)
+@given(loaded_networks(), st.integers(0, 2**32), st.integers(-9, -5))
+def test_no_noise_of_a_solver_makes_a_cycle(network: tuple[SwitchGraph, FloatArray], seed: int, magnitude: int) -> None:
+    graph, demand = network
+    found = solve(graph, demand, range(len(graph.switches)))
+    rng = np.random.default_rng(seed)
+    noise = rng.random(found.flows_bps.shape) * (rng.random(found.flows_bps.shape) < 0.3)
+    flows = found.flows_bps + noise * found.flows_bps.max() * 10.0**magnitude
+    by_flows(graph, flows, found.destinations, shortest(graph, graph.delay_ns)).loads_bps(demand)
+
+
 def test_a_cycle_in_splits_is_an_error() -> None:
     graph = graph_of(("a", "b", 10, 0), ("b", "a", 10, 0), ("b", "d", 10, 0))
     shares = np.zeros((3, 3))
@@ -115,25 +158,6 @@ def test_the_delay_is_propagation_and_an_mm1_queue_on_each_link() -> None:
     first_ns, second_ns = 1000 + 8000 / 0.2, 3000 + 8000 / 0.4
     assert found.mean_delay_ns == pytest.approx(first_ns + 0.75 * second_ns)
     assert figures(shortest(graph, graph.delay_ns), 2 * demand).mean_delay_ns == float("inf")
-
-
-@st.composite
-def loaded_networks(draw: st.DrawFn) -> tuple[SwitchGraph, FloatArray]:
-    """Return a strongly connected network of a few switches with random rates and delays, and random demands."""
-    rng = random.Random(draw(st.integers(0, 2**32)))
-    names = "abcdef"[: draw(st.integers(3, 6))]
-    cables = {(names[rng.randrange(place)], name) for place, name in enumerate(names) if place}
-    cables |= {tuple(sorted(rng.sample(names, 2))) for _ in range(draw(st.integers(0, 6)))}  # type: ignore[misc]
-    links = [
-        (tail, head, rate, delay)
-        for a, b in sorted(cables)
-        for rate, delay in [(rng.choice((1e6, 1e9, 1e10)), rng.randrange(4))]
-        for tail, head in ((a, b), (b, a))
-    ]
-    graph = graph_of(*links)
-    pairs = [(src, dst) for src in names for dst in names if src != dst]
-    chosen = rng.sample(pairs, draw(st.integers(1, len(pairs))))
-    return graph, graph.demand_matrix({pair: rng.uniform(1, 1e9) for pair in chosen})
 
 
 @settings(max_examples=40, deadline=None)

@@ -36,3 +36,9 @@ def test_no_share_is_off_by_more_than_the_bound(shares: list[float]) -> None:
     assert worst < 1 / MAX_TOTAL
     if len(shares) == 2:
         assert worst <= TOLERANCE + 1e-12
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=6).filter(lambda shares: sum(shares) > 1e-3))
+def test_shares_that_weights_already_make_keep_these_weights(shares: list[float]) -> None:
+    weights = quantise(shares)
+    assert quantise([weight / sum(weights) for weight in weights]) == weights

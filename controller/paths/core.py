@@ -76,9 +76,8 @@ class PathServerCore:
         forgotten = self._forget(now_ns)
         self._decider.observe(snapshot)
         if self.engineer is not None:
-            demands = demands_of(snapshot, self.network.topology)
-            engineered = self.engineer.step(demands, dead_links(snapshot, self.settings), now_ns)
-            return self._publish([]) if engineered is not None or forgotten else None
+            engineered = self._engineer(self.engineer, snapshot, now_ns)
+            return self._publish([]) if engineered or forgotten else None
         decisions = self._evacuate(snapshot, now_ns)
         current = self.current(snapshot, now_ns)
         self._decider.place(current)
@@ -102,6 +101,15 @@ class PathServerCore:
             return None
         self._down.add(link)
         return None if self._snapshot is None else self.step(self._snapshot, now_ns)
+
+    def _engineer(self, engineer: TrafficEngineer, snapshot: Snapshot, now_ns: int) -> bool:
+        """Let a round of traffic engineering go on; return whether weights have changed."""
+        before = engineer.failed_rounds
+        done = engineer.step(demands_of(snapshot, self.network.topology), dead_links(snapshot, self.settings), now_ns)
+        if engineer.failed_rounds != before:
+            self.counters["engineering_failed"] += 1
+            self.last_problem = engineer.last_problem
+        return done is not None
 
     def _evacuate(self, snapshot: Snapshot, now_ns: int) -> list[Decision]:
         """Move all flows off dead links, to their backups where those are alive."""

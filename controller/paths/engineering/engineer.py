@@ -12,6 +12,7 @@ import numpy as np
 
 from collectors.values import Snapshot
 from controller.base_paths import next_hops
+from controller.errors import PathError
 from controller.intents import WeightedRoute
 from controller.paths.engineering.program import solve
 from controller.paths.engineering.splits import by_flows, ecmp
@@ -61,6 +62,8 @@ class TrafficEngineer:
     ) -> None:
         self.topology, self.settings = topology, settings
         self.weighted = tuple(weighted)
+        self.failed_rounds = 0
+        self.last_problem: str | None = None
         self.rounds: deque[EngineeringRound] = deque(maxlen=1000)
         self._base = {
             (name, destination): tuple(sorted(link.head.node for link in links))
@@ -74,7 +77,8 @@ class TrafficEngineer:
     def step(self, demands: Demands, dead: frozenset[LinkKey], now_ns: int) -> EngineeringRound | None:
         """Take the newest demands; return what changed in `weighted`, None if nothing did.
 
-        A round is due after each interval, and at once where the dead links are other ones than before.
+        A round is due after each interval, and at once where the dead links are other ones than before. A round whose
+        linear program is not solved is counted, and improves nothing.
         """
         broken = dead != self._dead
         if not broken and self._last_ns is not None and now_ns - self._last_ns < self.settings.interval_ns:
@@ -86,7 +90,12 @@ class TrafficEngineer:
         demand = _with_ways(usual, graph.demand_matrix(self._demands))
         # Where links died or returned all routes are made anew; else the present ones are the start.
         present = usual if broken else self._present(graph, usual)
-        found = self._improve(graph, present, demand)
+        try:
+            found = self._improve(graph, present, demand)
+        except PathError as error:
+            found = present
+            self.failed_rounds += 1
+            self.last_problem = str(error)
         before, after = (_busiest(splits, demand) for splits in (present, found))
         if before - after < self.settings.min_gain * before:
             found, after = present, before

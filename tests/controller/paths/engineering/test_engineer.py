@@ -8,8 +8,11 @@ import pytest
 from msgspec.structs import replace
 
 from controller.base_paths import next_hops
+from controller.errors import PathError
 from controller.intents import WeightedRoute
+from controller.paths.engineering import engineer as engineer_module
 from controller.paths.engineering.engineer import EngineeringSettings, TrafficEngineer
+from controller.paths.engineering.program import Solution
 from controller.tables.weighted_routes import spreads_of
 from dataplane.fabric.topology import LinkKey, Topology
 
@@ -94,3 +97,24 @@ def test_demands_are_smoothed(unequal: Topology) -> None:
     engineer.step({("a", "d"): 1_000_000.0}, frozenset(), 0)
     engineer.step({("a", "d"): 9_000_000.0}, frozenset({LinkKey("b", "d")}), S)
     assert engineer.rounds[-1].max_utilisation_before == pytest.approx(0.5)
+
+
+def test_a_program_that_is_not_solved_leaves_traffic_on_what_is_alive(
+    unequal: Topology, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object, **__: object) -> Solution:
+        raise PathError("the linear program is not solved: numbers")
+
+    engineer = TrafficEngineer(unequal, SETTINGS)
+    engineer.step(LOADED, frozenset(), 0)
+    in_force = engineer.weighted
+    monkeypatch.setattr(engineer_module, "solve", fails)
+    assert engineer.step(LOADED, frozenset(), S) is None
+    assert (engineer.weighted, engineer.failed_rounds) == (in_force, 1)
+    assert engineer.last_problem == "the linear program is not solved: numbers"
+    done = engineer.step(LOADED, frozenset({LinkKey("a", "b")}), S + 1)
+    assert done is not None
+    assert WeightedRoute("a", "d", (("c", 1),)) in engineer.weighted
+    monkeypatch.undo()
+    engineer.step(LOADED, frozenset(), 3 * S)
+    assert engineer.weighted == in_force

@@ -59,9 +59,8 @@ class PathServerCore:
         self._down: set[LinkKey] = set()
         self._backups = Backups(self.network.table)
         self._check_flows()
-        version = self._restore()
-        self.engineer = None if engineering is None else TrafficEngineer(topology, engineering, self._weighted())
-        self.routes = self._route_set(version)
+        self.engineer: TrafficEngineer | None = None
+        self.routes = self._restore(engineering)
 
     @property
     def flows(self) -> int:
@@ -195,30 +194,37 @@ class PathServerCore:
                 if host not in self.network.topology.attachment:
                     raise PathError(f"flows: topology {self.network.topology.name} has no host {host!r}")
 
-    def _restore(self) -> int:
-        """Take up the saved paths that the topology still has; return the version to go on from."""
-        if self._store is None:
-            return 0
-        version, assigned = self._store.load()
-        for flow, entry in assigned.items():
-            if not self._is_ours(flow, entry.path):
-                self.counters["saved_routes_dropped"] += 1
-                continue
-            self._assigned[flow] = entry
-            self._moved_ns[flow] = entry.since_ns
-            self._names_ports |= flow.protocol is not None
-        self.decisions.extend(reversed(self._store.decisions(HistoryQuery(limit=RECENT_DECISIONS))))
+    def _restore(self, engineering: EngineeringSettings | None) -> RouteSet:
+        """Take up what was saved and still fits, and begin engineering; return the routes to go on from."""
+        version, explicit, weighted = 0, dict[FlowSpec, Assigned](), tuple[WeightedRoute, ...]()
+        if self._store is not None:
+            version, explicit, weighted = self._store.load()
+            self.decisions.extend(reversed(self._store.decisions(HistoryQuery(limit=RECENT_DECISIONS))))
+        if engineering is None:
+            self._take_up(explicit)
+        else:
+            # Nobody would look after explicit paths, not even when one of their links dies.
+            self.engineer = TrafficEngineer(self.network.topology, engineering, self._possible(weighted))
+        served = self._route_set(version)
+        dropped = len(explicit) - len(served.routes) + len(weighted) - len(served.weighted)
+        self.counters["saved_routes_dropped"] += dropped
         # What is served may differ from what was saved, and a version never stands for two sets.
-        return version + (len(self._assigned) != len(assigned))
+        return served if dropped == 0 else self._route_set(version + 1)
 
-    def _weighted(self) -> tuple[WeightedRoute, ...]:
-        """Return the saved weighted routes, none where the topology no longer has all of them."""
-        saved = () if self._store is None else self._store.load_weighted()
+    def _take_up(self, saved: Mapping[FlowSpec, Assigned]) -> None:
+        """Take up the saved paths that the topology still has, of flows that are still looked after."""
+        for flow, entry in saved.items():
+            if self._is_ours(flow, entry.path):
+                self._assigned[flow] = entry
+                self._moved_ns[flow] = entry.since_ns
+                self._names_ports |= flow.protocol is not None
+
+    def _possible(self, saved: tuple[WeightedRoute, ...]) -> tuple[WeightedRoute, ...]:
+        """Return saved weighted routes, none where the topology no longer has all of them."""
         topology = self.network.topology
         try:
             spreads_of(topology, next_hops(topology), saved)
         except ControllerError:
-            self.counters["saved_routes_dropped"] += len(saved)
             return ()
         return saved
 

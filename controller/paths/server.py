@@ -140,7 +140,7 @@ class PathServer:
         before = self._core.counters["moves"]
         routes = call()
         moves = self._core.counters["moves"] - before
-        return routes, tuple(self._core.decisions)[len(self._core.decisions) - moves :]
+        return routes, tuple(self._core.decisions)[max(0, len(self._core.decisions) - moves) :]
 
     async def _watch(self, feed: Feed) -> None:
         """Keep the newest snapshot only: a round that takes long must not leave a queue of old ones behind."""

@@ -1,4 +1,4 @@
-"""What the path server must not forget: the explicit paths in force, their version, and its decisions."""
+"""What the path server must not forget: the explicit paths and weights in force, their version, and its decisions."""
 
 from __future__ import annotations
 
@@ -22,17 +22,14 @@ class PathStore:
     def __init__(self, database: Database, *, max_decisions: int) -> None:
         self._database, self._max_decisions = database, max_decisions
 
-    def load(self) -> tuple[int, dict[FlowSpec, Assigned]]:
-        """Return the version and the explicit paths that were saved last, 0 and none in a new file."""
+    def load(self) -> tuple[int, dict[FlowSpec, Assigned], tuple[WeightedRoute, ...]]:
+        """Return the version, explicit paths and weighted routes that were saved last, 0 and none in a new file."""
         versions = self._database.query("SELECT version FROM versions")
         rows = self._database.query("SELECT flow, switches, since_ns FROM routes ORDER BY flow")
         assigned = {thaw(flow, FlowSpec): Assigned(thaw(path, Path), int(str(since))) for flow, path, since in rows}
-        return (int(str(versions[0][0])) if versions else 0), assigned
-
-    def load_weighted(self) -> tuple[WeightedRoute, ...]:
-        """Return the weighted routes that were saved last."""
-        rows = self._database.query("SELECT routes FROM weighted")
-        return thaw(rows[0][0], tuple[WeightedRoute, ...]) if rows else ()
+        weights = self._database.query("SELECT routes FROM weighted")
+        weighted = thaw(weights[0][0], tuple[WeightedRoute, ...]) if weights else ()
+        return (int(str(versions[0][0])) if versions else 0), assigned, weighted
 
     def save(
         self,

@@ -12,10 +12,11 @@ from msgspec.structs import replace
 
 from collectors.values import DelaySource, FlowKey, LinkState, PathState, Snapshot
 from controller.errors import PathError
-from controller.intents import FlowSpec, Route
+from controller.intents import FlowSpec, Route, WeightedRoute
 from controller.paths.codec import HistoryQuery
 from controller.paths.core import PathServerCore
 from controller.paths.database import Database
+from controller.paths.engineering.engineer import EngineeringSettings
 from controller.paths.settings import DecideSettings, ManagedFlow
 from controller.paths.store import PathStore
 from dataplane.fabric.topology import LinkKey, Topology
@@ -117,6 +118,29 @@ def test_a_saved_route_that_the_topology_lost_is_dropped_under_a_new_version(
     )
     again = PathServerCore(smaller, SETTINGS, flows=MANAGED, store=store)
     assert (again.routes.version, again.routes.routes) == (2, ())
+    assert again.counters["saved_routes_dropped"] == 1
+
+
+def test_saved_explicit_paths_go_where_traffic_is_engineered(topology: Topology, tmp_path: Path) -> None:
+    """Nobody would look after them: not even a dead link would move them."""
+    store = PathStore(Database(str(tmp_path / "paths.db")), max_decisions=9)
+    PathServerCore(topology, SETTINGS, flows=MANAGED, store=store).step(snapshot(topology, queues={"ab": 40}), 0)
+    again = PathServerCore(topology, SETTINGS, flows=MANAGED, store=store, engineering=EngineeringSettings())
+    assert (again.routes.version, again.routes.routes) == (2, ())
+    assert again.counters["saved_routes_dropped"] == 1
+
+
+def test_saved_weights_go_under_a_new_version_where_traffic_is_engineered_no_more(
+    topology: Topology, tmp_path: Path
+) -> None:
+    store = PathStore(Database(str(tmp_path / "paths.db")), max_decisions=9)
+    weighted = (WeightedRoute("a", "d", (("b", 1), ("c", 1))),)
+    store.save(7, {}, (), weighted)
+    settings = EngineeringSettings()
+    kept = PathServerCore(topology, SETTINGS, flows=MANAGED, store=store, engineering=settings)
+    assert (kept.routes.version, kept.routes.weighted) == (7, weighted)
+    again = PathServerCore(topology, SETTINGS, flows=MANAGED, store=store)
+    assert (again.routes.version, again.routes.weighted) == (8, ())
     assert again.counters["saved_routes_dropped"] == 1
 
 

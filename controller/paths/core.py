@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 
 from collectors.values import FlowKey, Snapshot
 from controller.base_paths import next_hops
@@ -66,6 +67,10 @@ class PathServerCore:
     def flows(self) -> int:
         """How many flows are looked after."""
         return len(self._rates) if self._rates else len(self._seen_ns)
+
+    def newest(self, count: int) -> tuple[Decision, ...]:
+        """Return the last `count` decisions, oldest first, or as many as are kept in memory."""
+        return tuple(islice(self.decisions, max(0, len(self.decisions) - count), None))
 
     def step(self, snapshot: Snapshot, now_ns: int) -> RouteSet | None:
         """Decide one round; return the new set of routes, None where it stays as it is."""
@@ -240,10 +245,10 @@ class PathServerCore:
         """Take note of the pairs of hosts that telemetry shows, unless the flows are listed in the settings."""
         if self._rates:
             return
-        for flow in self._assigned.keys() - self._seen_ns.keys():
+        for flow in self._assigned:
             # Restored: how long ago it was seen nobody knows, and the collector may be as new as we are.
-            self._seen_ns[flow] = now_ns
-        for flow in {spec for key in snapshot.paths if (spec := self._host_pair(key)) is not None}:
+            self._seen_ns.setdefault(flow, now_ns)
+        for flow in dict.fromkeys(spec for key in snapshot.paths if (spec := self._host_pair(key)) is not None):
             if flow not in self._seen_ns and len(self._seen_ns) >= self._max_flows:
                 self.counters["flows_over_limit"] += 1
             else:

@@ -139,8 +139,7 @@ class PathServer:
         """Let the core decide in the worker's thread; return the new routes and the decisions behind them."""
         before = self._core.counters["moves"]
         routes = call()
-        moves = self._core.counters["moves"] - before
-        return routes, tuple(self._core.decisions)[max(0, len(self._core.decisions) - moves) :]
+        return routes, self._core.newest(self._core.counters["moves"] - before)
 
     async def _watch(self, feed: Feed) -> None:
         """Keep the newest snapshot only: a round that takes long must not leave a queue of old ones behind."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import deque
 from collections.abc import Callable
 from ipaddress import IPv4Address
 from pathlib import Path
@@ -89,6 +90,25 @@ def test_more_flows_than_allowed_are_counted_and_left_alone(topology: Topology) 
     core = PathServerCore(topology, SETTINGS, max_flows=0)
     assert core.step(snapshot(topology, queues={"ab": 40}, paths=("abd",)), 0) is None
     assert core.counters["flows_over_limit"] == 1
+
+
+def test_where_there_is_no_room_the_first_flows_of_the_snapshot_are_looked_after(topology: Topology) -> None:
+    hosts = [f"10.0.{place}.1" for place in range(1, 5)]
+    pairs = [(src, dst) for src in hosts for dst in hosts if src != dst]
+    keys = [FlowKey(IPv4Address(src), IPv4Address(dst), 17, 1, 9) for src, dst in pairs]
+    seen = {key: PathState(key, ("a", "b"), 1, 1, 0) for key in keys}
+    core = PathServerCore(topology, SETTINGS, max_flows=2)
+    core.step(Snapshot(0, {}, seen, {}), 0)
+    assert set(core.current(Snapshot(0, {}, {}, {}), 0)) == {FlowSpec("ha", "hb"), FlowSpec("ha", "hc")}
+    assert core.counters["flows_over_limit"] == 10
+
+
+def test_of_more_moves_than_are_remembered_all_remembered_ones_are_new(topology: Topology) -> None:
+    core = PathServerCore(topology, SETTINGS, flows=MANAGED)
+    core.step(snapshot(topology, queues={"ab": 40}), 0)
+    (decision,) = core.decisions
+    core.decisions = deque([decision] * 4, maxlen=4)
+    assert [len(core.newest(count)) for count in (0, 1, 4, 5, 7)] == [0, 1, 4, 4, 4]
 
 
 def test_routes_and_decisions_survive_a_restart(topology: Topology, tmp_path: Path) -> None:

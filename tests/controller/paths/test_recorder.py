@@ -159,7 +159,7 @@ def test_times_of_the_machine_become_utc_and_stay_in_order(tmp_path: Path, caplo
     assert [row.received_ns // S for row in found] == [1_000_000, 1_000_000, 999_980]
     store = PathStore(database, max_decisions=9)
     assert [move.time_ns // S for move in store.decisions(HistoryQuery())] == [999_990, 1_000_000]
-    assert store.load() == (4, {moves[0].flow: Assigned(("a", "c"), 999_990 * S)})
+    assert store.load() == (4, {moves[0].flow: Assigned(("a", "c"), 999_990 * S)}, ())
     database.close()
     caplog.clear()
     assert Recorder(Database(path), max_records=10).newest() == found

@@ -18,7 +18,7 @@ from collectors.history import journal
 _NAME: Final = re.compile(
     r"(?P<first>\d{8})-(?P<last>\d{8})\.(?P<interval>\d+)ns\.(?P<end>\d+)\.parquet(?P<bad>\.corrupt)?"
 )
-_JOURNAL: Final = re.compile(r"(?P<number>\d{8})" + re.escape(journal.SUFFIX))
+_JOURNAL: Final = re.compile(r"(?P<number>\d{8})" + re.escape(journal.SUFFIX) + r"(?P<bad>\.corrupt)?")
 UNFINISHED: Final = ".unfinished"
 """The ending of what is being written."""
 CORRUPT: Final = ".corrupt"
@@ -95,7 +95,12 @@ def listing(folder: Path) -> Listing:
             is_corrupt = found["bad"] is not None
             complete.append(HistoryFile(Path(entry.path), first, last, interval_ns, end_s, _size(entry), is_corrupt))
         elif found := _JOURNAL.fullmatch(entry.name):
-            journals.append(Journal(Path(entry.path), int(found["number"]), _size(entry)))
+            one = Journal(Path(entry.path), int(found["number"]), _size(entry))
+            if found["bad"] is None:
+                journals.append(one)
+            else:
+                number, end_s = one.number, _written_s(entry)
+                complete.append(HistoryFile(one.path, number, number, 0, end_s, one.size_bytes, is_corrupt=True))
     return _sorted_out(complete, journals)
 
 
@@ -136,5 +141,13 @@ def _read(folder: Path) -> list[os.DirEntry[str]]:
 def _size(entry: os.DirEntry[str]) -> int:
     try:
         return entry.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def _written_s(entry: os.DirEntry[str]) -> int:
+    """Return when a file was written last, which is as good as its newest row's time."""
+    try:
+        return int(entry.stat().st_mtime)
     except FileNotFoundError:
         return 0

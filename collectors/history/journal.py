@@ -10,13 +10,13 @@ from __future__ import annotations
 import os
 import struct
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
 
-from collectors.errors import HistoryError
+from collectors.errors import BrokenJournalError, HistoryError
 
 _FRAME: Final = struct.Struct("<II")
 _MOST_SCHEMA_BYTES: Final = 1 << 20
@@ -64,29 +64,33 @@ class JournalWriter:
         os.close(self._file)
 
 
-def read_journal(path: Path) -> Iterator[pa.RecordBatch]:
-    """Yield a journal's batches, up to where it was cut; raise FileNotFoundError, or HistoryError if it is none."""
-    frames = _frames(path)
+def read_journal(path: Path, wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Yield a journal's batches, up to where it was cut, with the columns of this version; raise FileNotFoundError.
+
+    What an older version did not have is null. Raises BrokenJournalError for what will never be read, HistoryError
+    where the disk does not give it.
+    """
     try:
+        frames = _frames(path)
         first = next(frames, None)
         if first is None and not _is_cut_short(path):
-            raise HistoryError(f"{path}: is no journal")
+            raise BrokenJournalError(f"{path}: is no journal")
         schema = None if first is None else pa.ipc.read_schema(pa.py_buffer(first))
         for body in frames:
-            yield pa.ipc.read_record_batch(pa.py_buffer(body), schema)
+            yield _in_schema(pa.ipc.read_record_batch(pa.py_buffer(body), schema), wanted)
     except FileNotFoundError:
         raise
-    except (OSError, pa.ArrowException) as error:
-        raise HistoryError(f"{path}: is no journal") from error
+    except pa.ArrowException as error:
+        raise BrokenJournalError(f"{path}: is no journal of this version") from error
+    except OSError as error:
+        raise HistoryError(f"{path}: cannot be read: {error.strerror}") from error
 
 
-def in_schema(batches: Iterable[pa.RecordBatch], wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield batches with the columns of this version; what an older one did not have is null."""
-    for batch in batches:
-        missing = pa.nulls(batch.num_rows)
-        columns = [batch.column(name) if name in batch.schema.names else missing for name in wanted.names]
-        cast = [column.cast(kind) for column, kind in zip(columns, wanted.types, strict=True)]
-        yield pa.RecordBatch.from_arrays(cast, schema=wanted)
+def _in_schema(batch: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
+    missing = pa.nulls(batch.num_rows)
+    columns = [batch.column(name) if name in batch.schema.names else missing for name in wanted.names]
+    cast = [column.cast(kind) for column, kind in zip(columns, wanted.types, strict=True)]
+    return pa.RecordBatch.from_arrays(cast, schema=wanted)
 
 
 def _frames(path: Path) -> Iterator[bytes]:

@@ -16,9 +16,10 @@ import pyarrow as pa
 from collectors.errors import HistoryError
 from collectors.history import files
 from collectors.history.files import Listing
-from collectors.history.journal import in_schema, read_journal
+from collectors.history.journal import read_journal
 from collectors.history.parquet import PROBLEMS, first_line, problem_of
 from collectors.history.schema import TABLES, Table
+from collectors.history.sketches import is_about_sketches
 from collectors.history.views import connect, define_view, list_of
 
 _ATTEMPTS: Final = 20
@@ -130,7 +131,7 @@ class _Reading:
         batches: list[pa.RecordBatch] = []
         for journal in found.journals:
             try:
-                batches += in_schema(read_journal(journal.path), table.schema)
+                batches += read_journal(journal.path, table.schema)
             except HistoryError as error:
                 self.on_problem(str(error))
         return batches
@@ -155,4 +156,6 @@ def _refuse_all_but_one_select(connection: duckdb.DuckDBPyConnection, statement:
 
 def _in_words(error: BaseException) -> str:
     """Return DuckDB's complaint as one line, without the excerpt of the statement below it."""
+    if is_about_sketches(str(error)):
+        return "delay_quantile wants sketches of delays, the column delay_sketch of links, and a share"
     return first_line(error)

@@ -46,9 +46,13 @@ def define_functions(connection: duckdb.DuckDBPyConnection) -> None:
     connection.create_function(
         "sketch_quantile", _quantile, [_SQL_TYPE, "DOUBLE"], "BIGINT", type=arrow, null_handling=special
     )
-    connection.execute(
-        "CREATE MACRO delay_quantile(sketch, share) AS sketch_quantile(flatten(list(sketch)), share::DOUBLE)"
-    )
+    merged = f"flatten(list(sketch::{_SQL_TYPE}))"
+    connection.execute(f"CREATE MACRO delay_quantile(sketch, share) AS sketch_quantile({merged}, share::DOUBLE)")
+
+
+def is_about_sketches(complaint: str) -> bool:
+    """Return whether DuckDB complains that something is no sketch."""
+    return _SQL_TYPE.removesuffix("[]") in complaint
 
 
 def _sum(column: pa.ChunkedArray) -> pa.Array:

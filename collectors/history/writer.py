@@ -14,11 +14,11 @@ from typing import Final
 
 import pyarrow as pa
 
-from collectors.errors import HistoryError
-from collectors.history import files, schema
-from collectors.history.journal import JournalWriter, in_schema, read_journal
+from collectors.errors import BrokenJournalError, HistoryError
+from collectors.history import files
+from collectors.history.journal import JournalWriter, read_journal
 from collectors.history.parquet import write_whole
-from collectors.history.schema import Table
+from collectors.history.schema import TABLES, Table
 from collectors.history.settings import S_NS, HistorySettings
 
 _LOCK: Final = ".lock"
@@ -35,7 +35,7 @@ class HistoryWriter:
         self._folder = Path(settings.folder)
         self._lock = _take(self._folder)
         try:
-            self._tables = {table.name: _TableWriter(self._folder, table, settings) for table in schema.TABLES.values()}
+            self._tables = {table.name: _TableWriter(self._folder, table, settings) for table in TABLES.values()}
         except BaseException:
             os.close(self._lock)
             raise
@@ -60,7 +60,8 @@ class HistoryWriter:
     def complete(self, on_problem: Callable[[str], None] = lambda _: None) -> None:
         """Make files of finished journals; may run in another thread than `write`, but only once at a time.
 
-        `on_problem` is told of those that cannot be read or written; they stay, and are tried again.
+        `on_problem` is told of those that cannot be read or written: they stay, and are tried again; broken ones are
+        set aside.
         """
         for table in self._tables.values():
             table.complete(on_problem)
@@ -126,17 +127,25 @@ class _TableWriter:
         for _ in range(len(self._finished)):
             path, number = self._finished.popleft()
             try:
-                self._to_parquet(path, number)
-            except HistoryError as error:
+                self._to_parquet_or_aside(path, number, on_problem)
+            except (HistoryError, OSError) as error:
                 self._finished.append((path, number))
                 on_problem(str(error))
 
+    def _to_parquet_or_aside(self, path: Path, number: int, on_problem: Callable[[str], None]) -> None:
+        try:
+            self._to_parquet(path, number)
+        except BrokenJournalError as error:
+            path.rename(path.with_name(path.name + files.CORRUPT))
+            on_problem(f"{error}: set aside")
+
     def _to_parquet(self, path: Path, number: int) -> None:
-        newest_us = max((_newest_us(batch) for batch in read_journal(path) if batch.num_rows), default=None)
+        schema = self._table.schema
+        newest_us = max((_newest_us(batch) for batch in read_journal(path, schema) if batch.num_rows), default=None)
         if newest_us is not None:
             interval_ns = self._settings.interval_ns if self._table.is_merged else 0
             name = files.name_of(number, number, interval_ns, newest_us * 1000 // S_NS)
-            write_whole(self._folder / name, self._table.schema, in_schema(read_journal(path), self._table.schema))
+            write_whole(self._folder / name, schema, read_journal(path, schema))
         path.unlink()
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collectors.errors import HistoryError
+from collectors.errors import BrokenJournalError, HistoryError
 from collectors.history.journal import JournalWriter, read_journal
 
 SCHEMA = pa.schema([("x", pa.int64()), ("s", pa.list_(pa.string()))])
@@ -28,7 +28,7 @@ def written(path: Path) -> Path:
 
 
 def test_what_was_appended_is_read(tmp_path: Path) -> None:
-    assert list(read_journal(written(tmp_path / "j"))) == BATCHES
+    assert list(read_journal(written(tmp_path / "j"), SCHEMA)) == BATCHES
 
 
 def test_a_journal_is_never_written_over(tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ def test_a_cut_or_a_wrong_byte_costs_what_is_behind_it_and_no_more(
     file.write_bytes(spoilt)
     found: list[pa.RecordBatch] = []
     with suppress(HistoryError):
-        found += read_journal(file)
+        found += read_journal(file, SCHEMA)
     assert found == BATCHES[: len(found)]
     assert len(found) < len(BATCHES)
 
@@ -71,14 +71,14 @@ def test_a_full_disk_leaves_the_batches_before(tmp_path: Path, monkeypatch: pyte
     monkeypatch.undo()
     journal.append(BATCHES[2])
     journal.close()
-    assert list(read_journal(tmp_path / "j")) == [BATCHES[0], BATCHES[2]]
+    assert list(read_journal(tmp_path / "j", SCHEMA)) == [BATCHES[0], BATCHES[2]]
 
 
 @pytest.mark.parametrize("zeros", [1, 8, 20, 4096])
 def test_zeros_behind_the_last_batch_are_its_end(tmp_path: Path, zeros: int) -> None:
     file = written(tmp_path / "j")
     file.write_bytes(file.read_bytes() + bytes(zeros))
-    assert list(read_journal(file)) == BATCHES
+    assert list(read_journal(file, SCHEMA)) == BATCHES
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_zeros_behind_the_last_batch_are_its_end(tmp_path: Path, zeros: int) -> 
 )
 def test_a_journal_that_was_killed_before_its_schema_has_no_rows(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "j").write_bytes(content)
-    assert list(read_journal(tmp_path / "j")) == []
+    assert list(read_journal(tmp_path / "j", SCHEMA)) == []
 
 
 def test_a_journal_that_cannot_begin_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,3 +98,24 @@ def test_a_journal_that_cannot_begin_leaves_nothing(tmp_path: Path, monkeypatch:
                 JournalWriter(tmp_path / "j", SCHEMA)
     assert not list(tmp_path.iterdir())
     assert len(set(Path("/proc/self/fd").iterdir())) == len(before)
+
+
+def test_rows_of_an_older_version_have_null_for_what_it_lacked(tmp_path: Path) -> None:
+    newer = pa.schema([*SCHEMA, ("new", pa.int64())])
+    found = pa.Table.from_batches(read_journal(written(tmp_path / "j"), newer))
+    assert found.drop_columns("new") == pa.Table.from_batches(BATCHES)
+    assert found["new"].to_pylist() == [None] * 6
+
+
+@pytest.mark.parametrize("kind", [pa.list_(pa.string()), pa.struct([("y", pa.int64())])])
+def test_rows_of_another_kind_are_broken_for_good(tmp_path: Path, kind: pa.DataType) -> None:
+    other = pa.schema([("x", kind), ("s", pa.list_(pa.string()))])
+    with pytest.raises(BrokenJournalError, match="j: is no journal of this version"):
+        list(read_journal(written(tmp_path / "j"), other))
+
+
+def test_a_disk_that_does_not_give_a_journal_says_nothing_of_what_is_in_it(tmp_path: Path) -> None:
+    (tmp_path / "j").mkdir()
+    with pytest.raises(HistoryError, match="j: cannot be read: Is a directory") as caught:
+        list(read_journal(tmp_path / "j", SCHEMA))
+    assert not isinstance(caught.value, BrokenJournalError)

@@ -60,6 +60,9 @@ def test_every_table_is_a_view_even_of_an_empty_folder(tmp_path: Path) -> None:
         ("from read_csv('/etc/passwd')", "^Permission Error"),
         ("from read_text('{folder}/links/*')", "^Permission Error"),
         ("from folder", "^Catalog Error"),
+        ("select delay_quantile(delay_mean_ns, 0.5) from links", "wants sketches of delays, the column delay_sketch"),
+        ("select delay_quantile('x', 0.5) from links", "wants sketches of delays, the column delay_sketch"),
+        ("select sketch_quantile(samples, 0.5) from links", "wants sketches of delays, the column delay_sketch"),
     ],
 )
 def test_what_is_refused_in_one_line(history: Path, statement: str, complaint: str) -> None:

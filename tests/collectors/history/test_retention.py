@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from pathlib import Path
 from typing import Any
@@ -133,6 +134,19 @@ def test_a_broken_file_is_set_aside_and_the_others_merged(tmp_path: Path) -> Non
     assert len(listing(tmp_path / "links").corrupt) == 1
     keeper.tidy(NOON_S + 6000)
     assert list((tmp_path / "links").iterdir()) == []
+
+
+def test_a_journal_that_was_set_aside_goes_by_its_age(tmp_path: Path) -> None:
+    settings = keeping(tmp_path)
+    fill(settings, range(1))
+    broken = tmp_path / "links" / "00000099.journal.corrupt"
+    broken.write_bytes(b"no journal")
+    os.utime(broken, (NOON_S, NOON_S))
+    keeper = HistoryKeeper(settings, pytest.fail)
+    keeper.tidy(NOON_S + settings.longest_ns // S_NS)
+    assert broken.exists()
+    keeper.tidy(NOON_S + settings.longest_ns // S_NS + 1)
+    assert not broken.exists()
 
 
 def test_a_merge_that_fails_is_told_and_leaves_its_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -124,11 +124,19 @@ def test_what_cannot_be_completed_stays_and_is_tried_again(tmp_path: Path, monke
     assert asked(tmp_path, COUNT) == [(3, 3)]
 
 
-def test_a_journal_that_is_none_is_told_and_left(tmp_path: Path) -> None:
+def test_a_journal_that_is_none_is_told_once_and_set_aside(tmp_path: Path) -> None:
     problems: list[str] = []
     (tmp_path / "links").mkdir()
     (tmp_path / "links" / journal_name(1)).write_bytes(b"no journal")
-    HistoryWriter(settings(tmp_path)).close(problems.append)
-    assert problems == [f"{tmp_path}/links/00000001.journal: is no journal"]
+    writer = HistoryWriter(settings(tmp_path))
     assert asked(tmp_path, COUNT, problems) == [(0, 0)]
+    assert problems == [f"{tmp_path}/links/00000001.journal: is no journal"]
+    writer.complete(problems.append)
+    assert problems[1:] == [f"{tmp_path}/links/00000001.journal: is no journal: set aside"]
+    writer.write(*links_at(maker(tmp_path), 0))
+    writer.close(pytest.fail)
+    found = listing(tmp_path / "links")
+    assert [file.path.name for file in found.corrupt] == ["00000001.journal.corrupt"]
+    assert [file.first for file in found.files] == [2]
+    assert asked(tmp_path, COUNT, problems) == [(1, 1)]
     assert len(problems) == 2

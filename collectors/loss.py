@@ -8,7 +8,7 @@ as the explanation, and what they leave is the loss, which is so rather too smal
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
@@ -142,6 +142,14 @@ class LossMeter:
             if grown > 0:
                 slots = self._reports.setdefault(node_id, _Slots(self._kept))
                 slots.at(now_ns // self._slot_ns).missing += grown * self._share
+
+    @property
+    def told(self) -> Collection[LinkKey]:
+        """The links of which anything can be told."""
+        if not self._reporting:
+            return self._links.keys()
+        links = self._topology.directed_links
+        return [key for key in links if key in self._links or key.src in self._reporting]
 
     def loss(self, link: LinkKey, now_ns: int, samples: int) -> LinkLoss | None:
         """Return a link's loss; None when nothing tells it. `samples` crossed the link in the newest window."""

@@ -101,7 +101,7 @@ class StateSettings(Strict, frozen=True):
     longest_link_delay_ns: Positive = 10_000_000_000
     """Two hops' time stamps that are further apart, or in the wrong order, are not of one packet or one clock."""
 
-    tx_window_ns: Positive = 65_536_000
+    tx_window_ns: Annotated[int, Meta(ge=1, le=9_000_000_000)] = 65_536_000
     """The span whose bytes a switch reports as TX utilisation: 2**16 microseconds in our P4 program."""
 
     probe_udp_port: Port | None = None

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 
+import numpy as np
+
 from collectors.clocks.estimator import ClockEstimator
+from collectors.columns import UNKNOWN, Integers
 from collectors.counters import Counters
+from collectors.link_states import LinkColumns
 from collectors.loss import LinkLoss, LossMeter
+from collectors.path_states import PathMaker, PathStates
 from collectors.settings import StateSettings
 from collectors.sketch import Sketch
 from collectors.stitch import Stitcher
-from collectors.store import PlainStore, SeenFlow, Store
-from collectors.values import DelaySource, DropRecord, FlowKey, HopRecord, LinkState, PathState, ReporterState, Snapshot
+from collectors.store import PlainStore, Store
+from collectors.values import DelaySource, DropRecord, FlowKey, HopRecord, LinkState, ReporterState, Snapshot
 from collectors.window import WindowFigures
 from dataplane.clock import Clock
 from dataplane.fabric.topology import DirectedLink, LinkKey, Topology
@@ -42,6 +46,9 @@ class NetworkStateBuilder:
             window_ns=self._settings.window_ns,
             wait_ns=self._settings.longest_wait_ns,
             sample_every=self._settings.sample_every,
+        )
+        self._columns = LinkColumns(
+            topology, stale_after_ns=self._settings.stale_after_ns, tx_window_ns=self._settings.tx_window_ns
         )
 
     @property
@@ -91,8 +98,9 @@ class NetworkStateBuilder:
     def snapshot(self, reporters: Mapping[tuple[int, int], ReporterState] | None = None) -> Snapshot:
         """Return the state now: every directed link of the topology, and every flow heard of lately."""
         now_ns = self._clock.now_ns()
-        links = {key: self._link(link, now_ns) for key, link in self._topology.directed_links.items()}
-        paths = {seen.flow: self._path(seen, links, now_ns) for seen in self._store.flows(now_ns)}
+        links = self._links(now_ns)
+        maker = PathMaker(self._topology, links, now_ns, self._settings.stale_after_ns)
+        paths = PathStates(self._store.flows(now_ns), maker)
         return Snapshot(now_ns, links, paths, dict(reporters or {}), self._clocks.states())
 
     def delays(self) -> dict[LinkKey, Sketch]:
@@ -105,6 +113,22 @@ class NetworkStateBuilder:
                 found[key] = self._store.delays(key)
         return found
 
+    def _links(self, now_ns: int) -> Mapping[LinkKey, LinkState]:
+        seen = self._store.link_columns()
+        if seen is None:
+            return {key: self._link(link, now_ns) for key, link in self._topology.directed_links.items()}
+        told = self._losses.told
+        samples = self._columns.packets(seen, now_ns, self._share) if told else []
+        number = self._columns.number
+        losses = {key: loss for key in told if (loss := self._losses.loss(key, now_ns, samples[number[key]]))}
+        return self._columns.states(seen, now_ns, losses, self._uncertainty())
+
+    def _uncertainty(self) -> Integers | None:
+        if self._topology.synchronised_clocks:
+            return None
+        found = [self._clocks.uncertainty_ns(key) for key in self._columns.number]
+        return np.array([UNKNOWN if bound is None else bound for bound in found], np.int64)
+
     def _link(self, link: DirectedLink, now_ns: int) -> LinkState:
         figures = self._store.link(link.key)
         age_ns = None if figures is None else max(now_ns - figures.newest_ns, 0)
@@ -114,38 +138,6 @@ class NetworkStateBuilder:
         share = 1.0 if figures.source is DelaySource.HOP_LATENCY else self._share
         loss = self._losses.loss(link.key, now_ns, round(figures.samples / share))
         return self._measured(link, figures, age_ns, loss)
-
-    def _path(self, seen: SeenFlow, links: Mapping[LinkKey, LinkState], now_ns: int) -> PathState:
-        """Add up the path's links; a path of one switch between two unknown hosts has none, and no delay or limit."""
-        states = [links[key] for key in seen.links]
-        # What the switches do not see: from the source host to its switch.
-        access_ns = states[0].delay_mean_ns if states and states[0].link.src not in self._topology.switch else 0
-        figures = seen.figures
-        fresh = now_ns - figures.newest_ns <= self._settings.stale_after_ns
-        mean, p50, p99 = (
-            None if delay is None or not fresh else delay + access_ns
-            for delay in (figures.delay_mean_ns, figures.delay_p50_ns, figures.delay_p99_ns)
-        )
-        return PathState(
-            flow=seen.flow,
-            switches=seen.switches,
-            delay_ns=sum(state.delay_mean_ns for state in states) if mean is None else mean,
-            bottleneck_bps=min((state.available_bps for state in states), default=0),
-            age_ns=max(now_ns - seen.received_ns, 0),
-            rate_bps=seen.rate_bps,
-            delay_p50_ns=p50,
-            delay_p99_ns=p99,
-            loss=self._path_loss(states),
-            samples=figures.samples if fresh else 0,
-        )
-
-    def _path_loss(self, states: Sequence[LinkState]) -> float | None:
-        """Return the loss over a path's links; None where that of a link between switches, or of all, is unknown."""
-        known = [state.loss for state in states if state.loss is not None]
-        inner = [state for state in states if {state.link.src, state.link.dst} <= self._topology.switch.keys()]
-        if not known or any(state.loss is None for state in inner):
-            return None
-        return 1.0 - math.prod(1.0 - loss for loss in known)
 
     def _measured(self, link: DirectedLink, figures: WindowFigures, age_ns: int, loss: LinkLoss | None) -> LinkState:
         bits = 8 * (figures.tx_bytes_per_window or 0)

@@ -12,6 +12,7 @@ from typing import Final, Protocol
 
 from collectors.clocks.flights import Flights
 from collectors.clocks.values import LinkCorrection, StampDifference
+from collectors.columns import WindowColumns
 from collectors.counters import Count, Counters
 from collectors.rate import FRAMING_BYTES, RateMeter
 from collectors.samples import LinkSample
@@ -29,16 +30,31 @@ SWEEP_NS: Final = 1_000_000_000
 """How often ways that no flow takes any more are looked for."""
 
 
-@dataclass(frozen=True, slots=True)
-class SeenFlow:
-    """A flow that was heard of lately; `figures` are those of all whole packets on the same switches."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Way:
+    """A way that packets take, one object for many flows; `figures` are those of all whole packets on its switches."""
 
-    flow: FlowKey
     switches: tuple[str, ...]
     links: tuple[LinkKey, ...]
+    figures: WindowFigures
+
+
+@dataclass(frozen=True, slots=True)
+class SeenFlow:
+    """A flow that was heard of lately."""
+
+    flow: FlowKey
+    way: Way
     received_ns: int
     rate_bps: int | None
-    figures: WindowFigures
+
+
+class SeenFlows(Protocol):
+    """Flows as they were when they were asked for, each once, however late somebody looks."""
+
+    def __len__(self) -> int: ...
+
+    def __iter__(self) -> Iterator[SeenFlow]: ...
 
 
 @dataclass(slots=True)
@@ -71,8 +87,12 @@ class Store(Protocol):
         """Return a sketch of the delays behind a link's figures."""
         ...
 
-    def flows(self, now_ns: int) -> Iterator[SeenFlow]:
-        """Yield the flows whose path was seen lately."""
+    def link_columns(self) -> WindowColumns | None:
+        """Return the figures of all directed links in the topology's order; None from a store that has no columns."""
+        ...
+
+    def flows(self, now_ns: int) -> SeenFlows:
+        """Return the flows whose path was seen lately."""
         ...
 
     def take_flights(self) -> list[StampDifference]:
@@ -170,17 +190,19 @@ class PlainStore:
         window = self._links.get(link)
         return Sketch() if window is None else window.delays()
 
-    def flows(self, now_ns: int) -> Iterator[SeenFlow]:
-        """Yield the flows whose path was seen lately."""
-        figures: dict[tuple[str, ...], WindowFigures] = {}
+    def link_columns(self) -> WindowColumns | None:
+        """Return None: windows are asked one by one."""
+        return None
+
+    def flows(self, now_ns: int) -> SeenFlows:
+        """Return the flows whose path was seen lately."""
+        found: list[SeenFlow] = []
         for key, flow in self._flows.items():
             path = flow.path
-            if path is None or now_ns - path.received_ns > self._settings.forget_path_after_ns:
-                continue
-            if path.switches not in figures:
-                figures[path.switches] = self._routes[path.switches].figures()
-            rate_bps = flow.meter.rate_bps(now_ns)
-            yield SeenFlow(key, path.switches, path.links, path.received_ns, rate_bps, figures[path.switches])
+            if path is not None and now_ns - path.received_ns <= self._settings.forget_path_after_ns:
+                way = Way(path.switches, path.links, self._routes[path.switches].figures())
+                found.append(SeenFlow(key, way, path.received_ns, flow.meter.rate_bps(now_ns)))
+        return found
 
     @property
     def flow_count(self) -> int:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from ipaddress import IPv4Address, IPv6Address
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,9 @@ from numpy.typing import NDArray
 
 from collectors.clocks.flights import Flights
 from collectors.clocks.values import LinkCorrection, StampDifference
+from collectors.columns import WindowColumns
 from collectors.counters import Count, Counters
+from collectors.native.figures import NativeFlows, NativeWays, columns_of, figures_of
 from collectors.native.kernel_calls import kernel_calls
 from collectors.native.kernels.windows import NOTED_ROOM, ROW
 from collectors.native.memory import CellMemory
@@ -20,7 +21,6 @@ from collectors.native.structures import (
     MOST_SWITCHES,
     NONE32,
     NONE64,
-    RATE_SLOTS,
     WINDOW_SLOTS,
     ClockCell,
     Fabric,
@@ -36,9 +36,9 @@ from collectors.samples import LinkSample
 from collectors.settings import StateSettings
 from collectors.sketch import BUCKETS, Sketch
 from collectors.stitch import SeenPath
-from collectors.store import SeenFlow
+from collectors.store import SeenFlows
 from collectors.values import DelaySource, FlowKey
-from collectors.window import NO_FIGURES, RANK, SOURCES, WindowFigures
+from collectors.window import RANK, WindowFigures
 from dataplane.fabric.topology import LinkKey, Topology
 from dataplane.native import u32, u64
 from dataplane.wire.ipv4 import PROTOCOL_UDP
@@ -69,6 +69,7 @@ class NativeStore:
         self._topology = TopologyTables(topology, self._fabric)
         self._kept: list[CellMemory] = []
         self._rate = RateWindow(settings.rate_window_ns)
+        self._flow_type, self._route_type = np.dtype(FlowCell), np.dtype(RouteCell)
         self._put_times(settings)
         self._put_windows(len(self._topology.link_keys) + settings.max_routes)
         self._put_flows(settings.max_flows)
@@ -76,7 +77,7 @@ class NativeStore:
         self._clocks = self._cells(ClockCell, len(self._topology.link_keys))
         self._fabric.clocks = self._clocks.pointer
         self._flights = Flights()
-        self._figures: dict[str, list[int]] | None = None
+        self._figures: NDArray[np.void] | None = None
 
     @property
     def native(self) -> Fabric:
@@ -226,85 +227,46 @@ class NativeStore:
         )
 
     def _window_figures(self, place: int) -> WindowFigures | None:
-        columns = self._all_figures()
-        if not columns["known"][place]:
-            return None
-        samples, tx_mean = columns["samples"][place], columns["tx_mean"][place]
-        queues, buffers = columns["queues"][place], columns["buffers"][place]
-        return WindowFigures(
-            delay_mean_ns=columns["mean"][place] if samples else None,
-            delay_p50_ns=columns["p50"][place] if samples else None,
-            delay_p99_ns=columns["p99"][place] if samples else None,
-            delay_ewma_ns=columns["weighted"][place] if samples else None,
-            delay_max_ns=columns["greatest"][place] if samples else None,
-            source=SOURCES[columns["source"][place]],
-            samples=samples,
-            queue_occupancy_frames=columns["queue_total"][place] / queues if queues else None,
-            tx_bytes_per_window=None if tx_mean == NONE64 else tx_mean,
-            newest_ns=columns["newest_ns"][place],
-            buffer_occupancy_frames=columns["buffer_total"][place] / buffers if buffers else None,
-        )
+        cell = self._all_figures()[place]
+        return figures_of(cell) if cell["known"] else None
 
-    def _all_figures(self) -> dict[str, list[int]]:
-        """Return the figures of links and routes, by name, as they are now; calculated once until something comes."""
+    def link_columns(self) -> WindowColumns:
+        """Return the figures of all directed links in the topology's order."""
+        return columns_of(self._all_figures()[: self._fabric.link_count])
+
+    def _all_figures(self) -> NDArray[np.void]:
+        """Return the figures of links and routes as they are now; what has been returned never changes."""
         if self._figures is None:
             count = self._fabric.link_count + self._fabric.route_count
-            cells = np.zeros(count, np.dtype(FiguresCell))
-            self._calls.read_figures(self._fabric, 0, count, cells)
-            self._figures = {name: cells[name].tolist() for name in cells.dtype.names or ()}
+            self._figures = np.zeros(count, np.dtype(FiguresCell))
+            self._calls.read_figures(self._fabric, 0, count, self._figures)
         return self._figures
 
-    def flows(self, now_ns: int) -> Iterator[SeenFlow]:
-        """Yield the flows whose path was seen lately."""
-        cells = self._flows.rows(np.dtype(FlowCell))[: self._fabric.flow_count]
+    def flows(self, now_ns: int) -> SeenFlows:
+        """Return the flows whose path was seen lately."""
+        cells = self._flows.rows(self._flow_type)[: self._fabric.flow_count]
         oldest_ns = max(now_ns - self._settings.forget_path_after_ns, 0)
-        cells = cells[(cells["route"] != NONE32) & (cells["path_ns"] >= oldest_ns)]
-        figures: dict[int, WindowFigures] = {}
-        rates = self._rates(cells, now_ns)
-        for cell, rate_bps in zip(cells, rates, strict=True):
-            route = int(cell["route"])
-            if route not in figures:
-                found = self._window_figures(self._fabric.link_count + route)
-                figures[route] = NO_FIGURES if found is None else found
-            switches = self._switches(route)
-            links = self._links(switches, int(cell["source_host"]), int(cell["target_host"]))
-            yield SeenFlow(_flow(cell["key"]), switches, links, int(cell["path_ns"]), rate_bps, figures[route])
-
-    def _switches(self, route: int) -> tuple[str, ...]:
-        length = self._route_cells.rows(np.dtype(RouteCell))[route]["length"]
-        nodes = self._route_nodes.rows(np.uint32)[route * MOST_SWITCHES :][:length]
-        return tuple(self._topology.switches[node] for node in nodes)
-
-    def _links(self, switches: tuple[str, ...], source: int, target: int) -> tuple[LinkKey, ...]:
-        hosts = self._topology.hosts
-        nodes = [*([] if source == NONE32 else [hosts[source]]), *switches]
-        nodes += [] if target == NONE32 else [hosts[target]]
-        return tuple(map(LinkKey, nodes, nodes[1:]))
-
-    def _rates(self, cells: NDArray[np.void], now_ns: int) -> list[int | None]:
-        """Return each flow's rate in bit/s as `collectors.rate` has it, None where no packet was counted."""
-        newest = cells["rate_slot"].astype(np.int64)[:, None]
-        places = np.arange(RATE_SLOTS)[None, :]
-        numbers = newest - (newest - places) % RATE_SLOTS
-        inside = numbers >= self._rate.oldest_slot(now_ns)
-        sums = np.where(inside, cells["rate_bytes"], 0).sum(axis=1, dtype=np.int64)
-        return [
-            None if first_ns == NONE64 else self._rate.rate_bps(total * self._settings.sample_every, first_ns, now_ns)
-            for total, first_ns in zip(sums.tolist(), cells["first_ns"].tolist(), strict=True)
-        ]
+        listed = (cells["route"] != NONE32) & (cells["path_ns"] >= oldest_ns)
+        routes = self._fabric.route_count
+        return NativeFlows(
+            cells[listed],
+            NativeWays(
+                self._topology.switches,
+                self._topology.hosts,
+                self._route_cells.rows(self._route_type)["length"][:routes].tolist(),
+                self._route_nodes.rows(np.uint32)[: routes * MOST_SWITCHES].copy(),
+                self._all_figures()[self._fabric.link_count :],
+            ),
+            self._rate,
+            self._settings.sample_every,
+            now_ns,
+        )
 
 
 def _key(flow: FlowKey) -> NDArray[np.uint64]:
     """Return the words that stand for a flow."""
     about = flow.src_port << 32 | flow.dst_port << 16 | flow.protocol << 8 | flow.src.version
     return np.array([*address_words(flow.src), *address_words(flow.dst), about], np.uint64)
-
-
-def _flow(words: NDArray[np.uint64]) -> FlowKey:
-    source_high, source_low, target_high, target_low, about = words.tolist()
-    kind: type[IPv4Address | IPv6Address] = IPv4Address if about & 0xF == 4 else IPv6Address
-    source, target = kind(source_high << 64 | source_low), kind(target_high << 64 | target_low)
-    return FlowKey(source, target, about >> 8 & 0xFF, about >> 32 & 0xFFFF, about >> 16 & 0xFFFF)
 
 
 def _word(number: int | None) -> int:

@@ -103,6 +103,23 @@ def test_sketches_are_those_behind_the_figures() -> None:
     assert bench.builder.delays() == {}
 
 
+def test_a_snapshot_stays_as_it_was_taken_whenever_somebody_looks() -> None:
+    bench = Bench()
+    bench.builder.add(records(long_way(), packet_id=1))
+    bench.builder.count(FLOW, 1000)
+    late, early = bench.snapshot(), bench.snapshot()
+    seen = (dict(early.links), dict(early.paths))
+    for number in range(2, 40):
+        bench.clock.advance_to(number * MS)
+        way = short_way(number * MS) if number > 20 else long_way(number * MS, queued_ns=number * MICRO)
+        bench.builder.add(records(way, packet_id=number, received_ns=number * MS))
+        bench.builder.count(FLOW, 1000)
+    assert (late.links, late.paths) == seen
+    now = bench.snapshot()
+    assert now.paths[FLOW].switches != late.paths[FLOW].switches
+    assert now.links != late.links
+
+
 def test_without_reports_every_link_is_nominal() -> None:
     snapshot = Bench().snapshot()
     assert set(snapshot.links) == set(build_topology().directed_links)

@@ -1,0 +1,34 @@
+"""Figures of many windows side by side, as they come from native memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+Integers = NDArray[np.int64]
+Numbers = NDArray[np.float64]
+
+UNKNOWN: Final = -1
+"""Stands for None in columns of integers, as NaN does in those of floats."""
+
+
+@dataclass(frozen=True, slots=True)
+class WindowColumns:
+    """`WindowFigures` of links, one place each; `newest_ns` is UNKNOWN where nothing ever came."""
+
+    delay_mean_ns: Integers
+    delay_p50_ns: Integers
+    delay_p99_ns: Integers
+    delay_ewma_ns: Integers
+    delay_max_ns: Integers
+    source: Integers
+    """Places in `SOURCES`."""
+
+    samples: Integers
+    queue_occupancy_frames: Numbers
+    tx_bytes_per_window: Integers
+    newest_ns: Integers
+    buffer_occupancy_frames: Numbers

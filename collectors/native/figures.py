@@ -1,0 +1,140 @@
+"""What snapshots take out of native memory: figures of windows, and flows with their ways, as copies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address
+
+import numpy as np
+from numpy.typing import NDArray
+
+from collectors.columns import UNKNOWN, Integers, WindowColumns
+from collectors.native.structures import MOST_SWITCHES, NONE32, NONE64, RATE_SLOTS
+from collectors.rate import RateWindow
+from collectors.store import SeenFlow, Way
+from collectors.values import FlowKey
+from collectors.window import NO_FIGURES, SOURCES, WindowFigures
+from dataplane.fabric.topology import LinkKey
+
+
+def figures_of(cell: np.void) -> WindowFigures:
+    """Return the figures of a window to which something came."""
+    samples, tx_mean, queues, buffers = (int(cell[name]) for name in ("samples", "tx_mean", "queues", "buffers"))
+    delays = [int(cell[name]) if samples else None for name in ("mean", "p50", "p99", "weighted", "greatest")]
+    return WindowFigures(
+        delay_mean_ns=delays[0],
+        delay_p50_ns=delays[1],
+        delay_p99_ns=delays[2],
+        delay_ewma_ns=delays[3],
+        delay_max_ns=delays[4],
+        source=SOURCES[cell["source"]],
+        samples=samples,
+        queue_occupancy_frames=int(cell["queue_total"]) / queues if queues else None,
+        tx_bytes_per_window=None if tx_mean == NONE64 else tx_mean,
+        newest_ns=int(cell["newest_ns"]),
+        buffer_occupancy_frames=int(cell["buffer_total"]) / buffers if buffers else None,
+    )
+
+
+def columns_of(cells: NDArray[np.void]) -> WindowColumns:
+    """Return the figures of many windows side by side."""
+    known = cells["known"] != 0
+    # What was never written is 0, and 0 / 0 is what is not known.
+    with np.errstate(invalid="ignore"):
+        queue, buffer = cells["queue_total"] / cells["queues"], cells["buffer_total"] / cells["buffers"]
+    return WindowColumns(
+        delay_mean_ns=_signed(cells["mean"]),
+        delay_p50_ns=_signed(cells["p50"]),
+        delay_p99_ns=_signed(cells["p99"]),
+        delay_ewma_ns=_signed(cells["weighted"]),
+        delay_max_ns=_signed(cells["greatest"]),
+        source=_signed(cells["source"]),
+        samples=_signed(cells["samples"]),
+        queue_occupancy_frames=queue,
+        tx_bytes_per_window=np.where(known, _signed(cells["tx_mean"]), UNKNOWN),
+        newest_ns=np.where(known, _signed(cells["newest_ns"]), UNKNOWN),
+        buffer_occupancy_frames=buffer,
+    )
+
+
+def _signed(words: NDArray[np.uint64]) -> Integers:
+    """Return words as numbers; NONE64 becomes UNKNOWN."""
+    return words.astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class NativeWays:
+    """The ways through the fabric at one time, by their number."""
+
+    switches: Sequence[str]
+    hosts: Sequence[str]
+    lengths: Sequence[int]
+    nodes: NDArray[np.uint32]
+    figures: NDArray[np.void]
+
+    def way(self, route: int, source: int, target: int) -> Way:
+        """Return a way from and to hosts, NONE32 where the topology does not have them."""
+        nodes = self.nodes[route * MOST_SWITCHES :][: self.lengths[route]]
+        switches = tuple(self.switches[node] for node in nodes.tolist())
+        ends = [() if host == NONE32 else (self.hosts[host],) for host in (source, target)]
+        stops = (*ends[0], *switches, *ends[1])
+        figures = figures_of(self.figures[route]) if self.figures[route]["known"] else NO_FIGURES
+        return Way(switches, tuple(map(LinkKey, stops, stops[1:])), figures)
+
+
+class NativeFlows:
+    """Flows at one time, copies of their cells."""
+
+    def __init__(
+        self, cells: NDArray[np.void], ways: NativeWays, rate: RateWindow, sample_every: int, now_ns: int
+    ) -> None:
+        self._cells = cells
+        self._ways = ways
+        self._rate = rate
+        self._sample_every = sample_every
+        self._now_ns = now_ns
+
+    def __len__(self) -> int:
+        return len(self._cells)
+
+    def __iter__(self) -> Iterator[SeenFlow]:
+        ways: dict[tuple[int, int, int], Way] = {}
+        addresses: dict[tuple[int, int, int], IPv4Address | IPv6Address] = {}
+        names = ("route", "source_host", "target_host", "path_ns", "key")
+        columns = (self._cells[name].tolist() for name in names)
+        for route, source, target, path_ns, words, rate_bps in zip(*columns, self._rates(), strict=True):
+            place = route, source, target
+            way = ways.get(place)
+            if way is None:
+                way = ways[place] = self._ways.way(*place)
+            yield SeenFlow(_flow(words, addresses), way, path_ns, rate_bps)
+
+    def _rates(self) -> list[int | None]:
+        """Return each flow's rate in bit/s as `collectors.rate` has it, None where no packet was counted."""
+        newest = self._cells["rate_slot"].astype(np.int64)[:, None]
+        places = np.arange(RATE_SLOTS)[None, :]
+        numbers = newest - (newest - places) % RATE_SLOTS
+        inside = numbers >= self._rate.oldest_slot(self._now_ns)
+        sums = np.where(inside, self._cells["rate_bytes"], 0).sum(axis=1, dtype=np.int64)
+        return [
+            None if first_ns == NONE64 else self._rate.rate_bps(total * self._sample_every, first_ns, self._now_ns)
+            for total, first_ns in zip(sums.tolist(), self._cells["first_ns"].tolist(), strict=True)
+        ]
+
+
+def _flow(words: Sequence[int], known: dict[tuple[int, int, int], IPv4Address | IPv6Address]) -> FlowKey:
+    source_high, source_low, target_high, target_low, about = words
+    source = _address(about & 0xF, source_high, source_low, known)
+    target = _address(about & 0xF, target_high, target_low, known)
+    return FlowKey(source, target, about >> 8 & 0xFF, about >> 32 & 0xFFFF, about >> 16 & 0xFFFF)
+
+
+def _address(
+    version: int, high: int, low: int, known: dict[tuple[int, int, int], IPv4Address | IPv6Address]
+) -> IPv4Address | IPv6Address:
+    found = known.get((version, high, low))
+    if found is None:
+        kind: type[IPv4Address | IPv6Address] = IPv4Address if version == 4 else IPv6Address
+        found = known[version, high, low] = kind(high << 64 | low)
+    return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import msgspec
 from finsy import P4TableAction, P4TableEntry
@@ -22,6 +22,8 @@ class FlowFilter(FlowRule, frozen=True):
 
     Another ingress or egress port is a change, and a latency that differs from the last one reported by a quantum.
     """
+
+    section: ClassVar[str] = "flow filters"
 
     latency_quantum_ns: Annotated[int, msgspec.Meta(ge=1, le=0xFFFFFFFF)] = 100_000
     """A latency that differs from the last one reported by less is no change."""

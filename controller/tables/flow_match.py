@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import msgspec
 from finsy import P4TableMatch
@@ -17,6 +17,9 @@ Port = Annotated[int, msgspec.Meta(ge=1, le=0xFFFF)]
 
 class FlowRule(Strict, frozen=True):
     """Flows by what their packets say; what is left out matches everything."""
+
+    section: ClassVar[str]
+    """What rules of this kind are called where they are wrong."""
 
     src: str | None = None
     """Name of the sending host."""
@@ -40,7 +43,7 @@ def flow_match(topology: Topology, rule: FlowRule, family: Family, protocol: int
         if host is None:
             continue
         if host not in topology.host:
-            raise ControllerError(f"watchlist: there is no host {host!r} in topology {topology.name}")
+            raise ControllerError(f"{rule.section}: there is no host {host!r} in topology {topology.name}")
         address = host_addresses(topology, host).get(family)
         if address is None:
             return None

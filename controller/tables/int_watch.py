@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Final, Literal
+from typing import Annotated, ClassVar, Final, Literal
 
 import msgspec
 from finsy import P4TableAction, P4TableEntry
@@ -28,6 +28,8 @@ _SOURCE_NUMBER, _FORWARDING = 0x8000, 0x4000
 
 class Watch(FlowRule, frozen=True):
     """One rule of the watchlist; what is left out matches everything, and as protocol UDP and TCP."""
+
+    section: ClassVar[str] = "watches"
 
     sample_every: Annotated[int, msgspec.Meta(ge=1, le=0xFFFFFFFF)] = 1
     """Of this many packets one carries telemetry."""

@@ -132,7 +132,7 @@ def test_rules_keep_their_order_and_do_not_share_a_sampling_counter(diamond: Top
 
 
 def test_a_rule_for_an_unknown_host_is_named(diamond: Topology) -> None:
-    with pytest.raises(ControllerError, match="watchlist: there is no host 'nobody'"):
+    with pytest.raises(ControllerError, match="watches: there is no host 'nobody'"):
         base_entities(diamond, (Watch(src="nobody"),))
 
 

@@ -138,6 +138,7 @@ class Collector:
 
     def _records(self, decoded: DecodedReport, now_ns: int) -> list[HopRecord]:
         self._counters[Count.NO_FLOW] += decoded.skipped
+        self._counters[Count.RESERVED_TYPE] += decoded.reserved
         found: list[HopRecord] = []
         for packet in decoded.packets:
             if self._is_report(packet.flow):

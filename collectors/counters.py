@@ -27,6 +27,9 @@ class Count(StrEnum):
     NO_FLOW = "no flow"
     """Individual reports without a truncated IP packet: nothing to attribute them to."""
 
+    RESERVED_TYPE = "reserved type"
+    """Individual reports of a type that the specification keeps for later: passed over by their length."""
+
     ABOUT_REPORTS = "about reports"
     """Individual reports about report packets: there should be no INT on those."""
 

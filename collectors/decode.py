@@ -68,12 +68,16 @@ class MeasuredDrop:
 
 @dataclass(frozen=True, slots=True)
 class DecodedReport:
-    """A report packet; `skipped` counts individual reports that name no flow (no truncated IP packet, IOAM)."""
+    """A report packet; `skipped` counts individual reports that name no flow (no truncated IP packet, IOAM).
+
+    `reserved` counts those of types that the specification keeps for later.
+    """
 
     group: ReportGroup
     packets: tuple[MeasuredPacket, ...]
     drops: tuple[MeasuredDrop, ...]
     skipped: int
+    reserved: int = 0
 
 
 def decode(payload: bytes, marking: Marking) -> DecodedReport:
@@ -93,7 +97,7 @@ def decode(payload: bytes, marking: Marking) -> DecodedReport:
             skipped += 1
         if truncated is not None and (measured := _measured(packet.group, one, truncated)) is not None:
             packets.append(measured)
-    return DecodedReport(packet.group, tuple(packets), tuple(drops), skipped)
+    return DecodedReport(packet.group, tuple(packets), tuple(drops), skipped, packet.reserved)
 
 
 def _dropped_packet(one: Report, marking: Marking) -> InnerPacket | None:

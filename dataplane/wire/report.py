@@ -9,7 +9,7 @@ from dataplane.errors import WireError
 from dataplane.wire import report_group, report_individual, report_int
 from dataplane.wire.fields import need
 from dataplane.wire.report_group import ReportGroup
-from dataplane.wire.report_individual import TO_THE_END, IndividualHeader, InnerType, ReportType
+from dataplane.wire.report_individual import TO_THE_END, IndividualHeader, InnerType, ReportType, ReservedHeader
 from dataplane.wire.report_int import IntReport
 
 HEADER: Final = "report"
@@ -55,10 +55,14 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class ReportPacket:
-    """A report's UDP payload: at least one individual report of one node."""
+    """A report's UDP payload: at least one individual report of one node.
+
+    `reserved` counts those of reserved types, which were passed over: `encode` leaves them out.
+    """
 
     group: ReportGroup
     reports: tuple[Report, ...]
+    reserved: int = 0
 
     def encode(self) -> bytes:
         """Return the UDP payload; raise WireError when it has no report or one after a report that runs to the end."""
@@ -69,29 +73,35 @@ class ReportPacket:
 
 
 def decode(data: bytes, offset: int = 0) -> ReportPacket:
-    """Return the UDP payload from `offset` on as values; raise WireError when any of its reports is malformed."""
+    """Return the UDP payload from `offset` on as values; raise WireError when any of its reports is malformed.
+
+    Reports of reserved types are passed over by their length.
+    """
     group = report_group.decode(data, offset)
     offset += group.size
     need(HEADER, data, offset, report_individual.SIZE)
     reports: list[Report] = []
+    reserved = 0
     while offset < len(data):
-        report, offset = _decode_one(data, offset)
-        reports.append(report)
-    return ReportPacket(group, tuple(reports))
+        header = report_individual.decode(data, offset)
+        start = offset + header.size
+        length = len(data) - start if header.length_words == TO_THE_END else 4 * header.length_words
+        need(HEADER, data, start, length)
+        offset = start + length
+        if isinstance(header, ReservedHeader):
+            reserved += 1
+        else:
+            reports.append(_decode_one(header, data, start, offset))
+    return ReportPacket(group, tuple(reports), reserved)
 
 
-def _decode_one(data: bytes, offset: int) -> tuple[Report, int]:
-    """Return the individual report at `offset` and where the next one starts."""
-    header = report_individual.decode(data, offset)
-    start = offset + header.size
-    length = len(data) - start if header.length_words == TO_THE_END else 4 * header.length_words
-    need(HEADER, data, start, length)
-    end = start + length
+def _decode_one(header: IndividualHeader, data: bytes, start: int, end: int) -> Report:
+    """Return the individual report whose contents stand from `start` to `end`."""
     main, inner_at = None, start
     if header.report_type is ReportType.INT:
         main = report_int.decode(data[:end], start, header.metadata_words)
         inner_at = start + report_int.SIZE + 4 * header.metadata_words
-    report = Report(
+    return Report(
         header.report_type,
         header.inner_type,
         main,
@@ -101,4 +111,3 @@ def _decode_one(data: bytes, offset: int) -> tuple[Report, int]:
         tracked=header.tracked,
         intermediate=header.intermediate,
     )
-    return report, end

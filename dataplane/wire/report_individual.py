@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
-from dataplane.errors import WireError
 from dataplane.wire.fields import fit, need
 
 HEADER: Final = "individual report"
@@ -62,14 +61,27 @@ class IndividualHeader:
         return bytes((self.report_type << 4 | self.inner_type, self.length_words, self.metadata_words, flags))
 
 
-def decode(data: bytes, offset: int = 0) -> IndividualHeader:
-    """Return the header at `offset`; raise WireError when it is cut short or one of its types is reserved."""
+@dataclass(frozen=True, slots=True)
+class ReservedHeader:
+    """The header of a report of a type that the specification keeps for later: all that it says is where it ends."""
+
+    types: int
+    length_words: int
+
+    @property
+    def size(self) -> int:
+        """Length in bytes, of this header alone."""
+        return SIZE
+
+
+def decode(data: bytes, offset: int = 0) -> IndividualHeader | ReservedHeader:
+    """Return the header at `offset`; raise WireError when it is cut short."""
     need(HEADER, data, offset, SIZE)
     types, length, metadata, flags = data[offset : offset + SIZE]
     try:
         report_type, inner_type = ReportType(types >> 4), InnerType(types & 0xF)
-    except ValueError as error:
-        raise WireError(HEADER, f"report and inner type {types:#04x} are reserved", offset=offset) from error
+    except ValueError:
+        return ReservedHeader(types, length)
     return IndividualHeader(
         report_type,
         inner_type,

@@ -128,4 +128,4 @@ def test_damage_decodes_or_raises_wire_error(at: int, flip: int, cut: int, junk:
         found = read(bytes(payload[: len(payload) - cut]) + junk)
     except WireError:
         return
-    assert len(found.packets) + found.skipped + len(found.drops) >= 1
+    assert len(found.packets) + found.skipped + len(found.drops) + found.reserved >= 1

@@ -115,6 +115,17 @@ def test_several_reports_share_a_group_and_repeats_count_once() -> None:
     pair.receive([*grouped, *grouped[:2], *stacks(3)])
 
 
+def test_a_report_of_a_reserved_type_costs_no_other_of_its_group() -> None:
+    pair, reporter = Pair(), Reporter()
+    payloads = stacks(8, reporter)
+    odd = bytes((0x3F, 2, 0, 0)) + bytes(8)
+    for place, payload in enumerate(payloads[::2]):
+        payloads[2 * place] = payload[:8] + odd + payload[8:]
+    pair.receive(payloads)
+    counts = pair.native.status().counters
+    assert (counts[Count.REPORTS], counts[Count.RESERVED_TYPE], counts.get(Count.MALFORMED)) == (8, 4, None)
+
+
 def test_exceeded_hops_unknown_nodes_ports_and_neighbours() -> None:
     pair, reporter = Pair(), Reporter()
     hops = long_way()

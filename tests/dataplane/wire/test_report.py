@@ -128,6 +128,19 @@ def test_a_group_holds_several_reports() -> None:
     assert report.decode(b"\xee" * 8 + data, 8) == packet
 
 
+@pytest.mark.parametrize("types", [0x30, 0x06, 0xFF])
+@pytest.mark.parametrize("words", [0, 3, 200])
+def test_reports_of_reserved_types_are_passed_over(types: int, words: int) -> None:
+    whole = bytes.fromhex(EXAMPLE_3)
+    known = report.decode(whole)
+    odd = bytes((types, words, 7, 0xFF)) + bytes(4 * words)
+    for wanted, data in ((known.reports, whole[:8] + odd + whole[8:]), ((), whole[:8] + odd)):
+        found = report.decode(data)
+        assert (found.reports, found.reserved) == (wanted, 1)
+    to_the_end = whole[:8] + bytes((types, 0xFF, 0, 0)) + whole[8:]
+    assert report.decode(to_the_end) == ReportPacket(known.group, (), 1)
+
+
 def test_a_report_of_255_words_or_more_runs_to_the_end() -> None:
     long = Report(ReportType.INNER_ONLY, InnerType.DOMAIN, None, bytes(1021))
     packet = ReportPacket(GROUP_VALUE, (long,))
@@ -143,8 +156,8 @@ def test_a_report_of_255_words_or_more_runs_to_the_end() -> None:
     [
         ("11412345 0000002a 140e0220", "report group at byte 0: version is 1, not 2"),
         ("21412345 0000002a", "report at byte 8: needs 4 bytes, 0 left"),
-        ("21412345 0000002a 30000000", "individual report at byte 8: report and inner type 0x30 are reserved"),
-        ("21412345 0000002a 06000000", "individual report at byte 8: report and inner type 0x06 are reserved"),
+        ("21412345 0000002a 300100", "report at byte 8: needs 4 bytes, 3 left"),
+        ("21412345 0000002a 30010000 123456", "report at byte 12: needs 4 bytes, 3 left"),
         ("21412345 0000002a 14020120 50000000 00000000", "INT metadata at byte 20: needs 4 bytes, 0 left"),
         ("21412345 0000002a 10030120 50000000 00000000 00000000", "INT metadata at byte 20: 4 bytes a hop are not"),
     ],
@@ -176,6 +189,7 @@ def test_flags_and_sequence_have_their_bits() -> None:
     assert report_group.decode(bytes.fromhex("2fffffff00000001")) == ReportGroup(63, 4194303, 1)
     for flags, name in ((0x80, "dropped"), (0x40, "congested"), (0x20, "tracked"), (0x10, "intermediate")):
         header = report_individual.decode(bytes((0x25, 0, 0, flags | 0x0F)))
+        assert isinstance(header, IndividualHeader)
         assert header.report_type is ReportType.IOAM
         assert getattr(header, name)
         assert header.encode() == bytes((0x25, 0, 0, flags))
@@ -196,7 +210,7 @@ def test_any_bytes_decode_or_raise_wire_error(junk: bytes) -> None:
             packet = report.decode(head + junk)
         except WireError:
             continue
-        assert packet.reports
+        assert packet.reports or packet.reserved
 
 
 @given(junk=st.binary(max_size=40), at=st.integers(0, 91), flip=st.integers(1, 255))

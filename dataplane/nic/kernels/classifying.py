@@ -21,6 +21,7 @@ from dataplane.native import (
     u64,
     view,
 )
+from dataplane.native.hashing import finish, mix
 from dataplane.nic.flows.fields import KEY_WORDS
 from dataplane.nic.flows.structures import (
     PLACE_MASK,
@@ -36,7 +37,7 @@ from dataplane.nic.flows.structures import (
     FlowTable,
     Hits,
 )
-from dataplane.nic.kernels.flow_key import finish, mix, read_key
+from dataplane.nic.kernels.flow_key import read_key
 from dataplane.nic.structures import Verdict
 
 RECORD_BYTES = sizeof(FlowRecord)

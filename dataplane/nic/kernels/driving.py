@@ -29,14 +29,12 @@ from dataplane.nic.kernels.classifying import classify
 from dataplane.nic.kernels.dispatch import is_readable, receive, release
 from dataplane.nic.kernels.handing import hand_out, publish
 from dataplane.nic.kernels.polling import AT_ONCE, UNTIL_WOKEN, begin_pacing, pace
-from dataplane.nic.kernels.system import clock_gettime, clock_nanosleep, read
+from dataplane.nic.kernels.system import CLOCK_MONOTONIC, NS_PER_S, clock_nanosleep, monotonic_ns, read
 from dataplane.nic.kernels.transmitting import has_to_transmit, transmit
 from dataplane.nic.kernels.waiting import RETRY_NS, wait
 from dataplane.nic.queue import PortQueue
 from dataplane.nic.structures import ActionKind, FrameFunction
 
-CLOCK_MONOTONIC = 1
-NS_PER_S = 1_000_000_000
 FOREVER = -1
 PREFETCHED_FRAMES = 4
 SPINS_PER_EMPTY_POLL = 4
@@ -199,14 +197,6 @@ def has_something(driver: DriverState) -> bool:
             return True
         place += 1
     return load_acquire(driver.stop) != 0
-
-
-@kernel(inline=False)
-def monotonic_ns() -> u64:
-    """Return nanoseconds on the machine's monotonic clock."""
-    instant = stack_array(i64, 2)
-    clock_gettime(CLOCK_MONOTONIC, instant)
-    return as_u64(instant[0]) * NS_PER_S + as_u64(instant[1])
 
 
 # ---- looked at from outside

@@ -17,6 +17,7 @@ from dataplane.native import (
     u32,
     u64,
 )
+from dataplane.native.hashing import SEED, finish, mix
 from dataplane.nic.flows.fields import FRAME_WORD, KEY_WORDS, MOST_EXTENSIONS, MOST_TAGS, PORTS_WORD, Layer
 
 ETHER_IPV4 = 0x0800
@@ -33,27 +34,9 @@ EXTENSIONS = 1 << HOP_BY_HOP | 1 << ROUTING | 1 << FRAGMENT | 1 << AUTHENTICATIO
 NOT_ATOMIC = 0xFFF9
 """Of an IPv6 fragment header: offset and more-fragments flag."""
 
-_SEED = 0x9E3779B97F4A7C15
-_FACTOR = 0xD1342543DE82EF95
-_FINAL = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
-"""Odd constants: of splitmix64 (Steele, Lea, Flood, OOPSLA 2014), and a multiplier from L'Ecuyer's search (1999)."""
 LOW16 = 0xFFFF
 TAG_BITS = 0xEFFF
 """Priority and identifier, without the drop-eligible bit."""
-
-
-@kernel(inline=True)
-def mix(state: u64, word: u64) -> u64:
-    """Return the state of a hash after one more word."""
-    return state * _FACTOR + word
-
-
-@kernel(inline=True)
-def finish(state: u64) -> u64:
-    """Return the hash of the words mixed so far; any of its bits can serve as an index."""
-    mixed = (state ^ (state >> 32)) * _FINAL[0]
-    mixed = (mixed ^ (mixed >> 29)) * _FINAL[1]
-    return mixed ^ (mixed >> 32)
 
 
 @kernel(inline=True)
@@ -151,9 +134,9 @@ def hash_flow(key: Array[u64]) -> u64:
     """Return the hash of a key's flow: that of its two ends, whichever sends, and of the protocol."""
     about = key[PORTS_WORD]
     if key[FRAME_WORD] & Layer.IP == 0:
-        return finish(finish(mix(_SEED, key[0] >> 16)) + finish(mix(_SEED, key[1] >> 16)))
-    source = finish(mix(mix(mix(_SEED, key[2]), key[3]), about >> 16 & LOW16))
-    destination = finish(mix(mix(mix(_SEED, key[4]), key[5]), about & LOW16))
+        return finish(finish(mix(SEED, key[0] >> 16)) + finish(mix(SEED, key[1] >> 16)))
+    source = finish(mix(mix(mix(SEED, key[2]), key[3]), about >> 16 & LOW16))
+    destination = finish(mix(mix(mix(SEED, key[4]), key[5]), about & LOW16))
     protocol: u64 = 0 if about >> 56 & 1 != 0 else about >> 48 & 0xFF
     return finish(mix(source + destination, protocol))
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from dataplane.native import address, as_u64, i64, kernel, stack_array, u32, u64
-from dataplane.nic.kernels.system import clock_gettime
+from dataplane.native import address, as_u64, kernel, u32, u64
+from dataplane.nic.kernels.system import NS_PER_S, real_time_ns
 from dataplane.nic.layouts import TP_HARDWARE_STAMP
 from dataplane.nic.queue import PortQueue
 from dataplane.nic.structures import StampKind
-
-CLOCK_REALTIME = 0
-NS_PER_S = 1_000_000_000
 
 
 @kernel(inline=True)
@@ -38,11 +35,3 @@ def write_now(queue: PortQueue, count: u32) -> None:
         queue.stamps[i] = now_ns
         queue.stamp_kinds[i] = StampKind.SOFTWARE
         i += 1
-
-
-@kernel
-def real_time_ns() -> u64:
-    """Return CLOCK_REALTIME, which the kernel stamps frames with."""
-    time = stack_array(i64, 2)
-    clock_gettime(CLOCK_REALTIME, time)
-    return as_u64(time[0]) * NS_PER_S + as_u64(time[1])

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from dataplane.native import Array, external, i32, i64, kernel, u8, u32, u64
+from dataplane.native import Array, as_u64, external, i32, i64, kernel, stack_array, u8, u32, u64
+
+CLOCK_REALTIME = 0
+CLOCK_MONOTONIC = 1
+NS_PER_S = 1_000_000_000
 
 
 @external
@@ -75,6 +79,26 @@ def recvmmsg(fd: i32, vector: Array[u8], count: u32, flags: i32, timeout: Array[
 def sendmmsg(fd: i32, vector: Array[u8], count: u32, flags: i32) -> i32:
     """Send from struct mmsghdr (sendmmsg(2))."""
     raise NotImplementedError
+
+
+@kernel(inline=False)
+def read_clock(clock: i32) -> u64:
+    """Return a clock's time in ns."""
+    instant = stack_array(i64, 2)
+    clock_gettime(clock, instant)
+    return as_u64(instant[0]) * NS_PER_S + as_u64(instant[1])
+
+
+@kernel(inline=True)
+def monotonic_ns() -> u64:
+    """Return nanoseconds on the machine's monotonic clock."""
+    return read_clock(CLOCK_MONOTONIC)
+
+
+@kernel(inline=True)
+def real_time_ns() -> u64:
+    """Return CLOCK_REALTIME, which the kernel stamps frames with."""
+    return read_clock(CLOCK_REALTIME)
 
 
 @kernel(inline=True)

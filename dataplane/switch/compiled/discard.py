@@ -6,9 +6,10 @@ from dataplane.native import address, as_u64, atomic_add, kernel, load_acquire, 
 from dataplane.native.spinlock import try_lock, unlock
 from dataplane.nic.kernels import receive
 from dataplane.nic.kernels import release as give_back
+from dataplane.nic.kernels.system import monotonic_ns
 from dataplane.nic.queue import PortQueue
 from dataplane.switch.abi import Packet
-from dataplane.switch.compiled.loop import read_clock, rest, sleep
+from dataplane.switch.compiled.loop import rest, sleep
 from dataplane.switch.compiled.pool import give
 from dataplane.switch.compiled.queues import OutPort
 from dataplane.switch.compiled.rings import get
@@ -20,7 +21,7 @@ from dataplane.switch.compiled.worker import BURST_FRAMES, Worker
 def run_without_program(worker: Worker) -> None:
     """Count and forget frames until `stop` is set."""
     while load_acquire(worker.stop) == 0:
-        now_ns = read_clock()
+        now_ns = monotonic_ns()
         if not _turn(worker, now_ns):
             sleep(worker, now_ns)
     rest(worker)

@@ -15,15 +15,12 @@ from dataplane.native import (
     as_u64,
     atomic_add,
     copy,
-    external,
     fence,
-    i32,
     i64,
     kernel,
     load_acquire,
     load_relaxed,
     pause,
-    stack_array,
     store_release,
     u8,
     u32,
@@ -32,6 +29,7 @@ from dataplane.native import (
 )
 from dataplane.nic.kernels import receive, wait
 from dataplane.nic.kernels import release as give_back
+from dataplane.nic.kernels.system import monotonic_ns
 from dataplane.nic.queue import PortQueue
 from dataplane.switch.abi import Packet, Reason
 from dataplane.switch.compiled.core import count
@@ -48,8 +46,6 @@ from dataplane.switch.compiled.serving import enqueue_placed, is_kept, serve_all
 from dataplane.switch.compiled.worker import BURST_FRAMES, Worker
 
 LONGEST_FRAME = 9_238
-CLOCK_MONOTONIC = 1
-NS_PER_S = 1_000_000_000
 NS_PER_US = 1_000
 FOREVER = -1
 SPINS_PER_LOOK = 16
@@ -57,18 +53,12 @@ TURNS_PER_LOOK = 1024
 """Turns after which a worker that never sleeps looks for devices that went down."""
 
 
-@external
-def clock_gettime(clock: i32, instant: Array[i64]) -> i32:
-    """Write seconds and nanoseconds of a clock (clock_gettime(2))."""
-    raise NotImplementedError
-
-
 @kernel
 def run_worker(worker: Worker) -> None:
     """Forward until `stop` is set; every packet is in a queue, on a cable or gone when it returns."""
     idle_since: u64 = 0
     while load_acquire(worker.stop) == 0:
-        now_ns = read_clock()
+        now_ns = monotonic_ns()
         if turn(worker, now_ns):
             idle_since = 0
         elif idle_since == 0:
@@ -87,14 +77,6 @@ def rest(worker: Worker) -> None:
     """Give back what a worker keeps for itself."""
     give_all(worker.core[0].packets[0])
     give_all(worker.core[0].frames[0])
-
-
-@kernel
-def read_clock() -> u64:
-    """Return nanoseconds on the machine's monotonic clock."""
-    instant = stack_array(i64, 2)
-    clock_gettime(CLOCK_MONOTONIC, instant)
-    return as_u64(instant[0]) * NS_PER_S + as_u64(instant[1])
 
 
 @kernel
@@ -202,7 +184,7 @@ def sleep(worker: Worker, now_ns: u64) -> None:
     worker.sleeps += 1
     wait(worker.polled, worker.polled_count, worker.bell.fd, timeout_ns)
     # Spinning would have caught what came so soon; next time it shall.
-    soon = read_clock() - now_ns < worker.spin_ns
+    soon = monotonic_ns() - now_ns < worker.spin_ns
     worker.spin_now_ns = worker.spin_ns if soon else worker.spin_now_ns // 2
     hear(worker.bell)
 

@@ -32,8 +32,8 @@ from dataplane.native import (
     u64,
     view,
 )
+from dataplane.native.hashing import hash_masked, same_words
 from dataplane.switch.abi import Entry, TableHead
-from dataplane.switch.tables.native.hashing import hash_masked, same_words
 from dataplane.switch.tables.native.memory import Memory, allocate, begin_write, release, reserve, retire
 from dataplane.switch.tables.native.records import (
     ARGUMENT_WORDS,

@@ -20,7 +20,7 @@ from dataplane.native import (
     store_release,
     u64,
 )
-from dataplane.switch.tables.native.hashing import hash_words, same_words
+from dataplane.native.hashing import hash_words, same_words
 from dataplane.switch.tables.native.memory import Memory, allocate_zeroed, retire
 
 TAG = 0xFFFF_0000_0000_0000

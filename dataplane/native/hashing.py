@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataplane.native import Array, kernel, u64
+from dataplane.native.arrays import Array
+from dataplane.native.kernels import kernel
+from dataplane.native.scalars import u64
 
-_SEED = 0x9E3779B97F4A7C15
+SEED = 0x9E3779B97F4A7C15
 _FACTOR = 0xD1342543DE82EF95
 _FINAL = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 """Odd constants: of splitmix64 (Steele, Lea, Flood, OOPSLA 2014), and a multiplier from L'Ecuyer's search (1999)."""
@@ -27,7 +29,7 @@ def finish(state: u64) -> u64:
 @kernel(inline=True)
 def hash_words(key: Array[u64], words: u64) -> u64:
     """Return the hash of a key."""
-    state: u64 = _SEED
+    state: u64 = SEED
     for word in range(words):
         state = mix(state, key[word])
     return finish(state)
@@ -36,7 +38,7 @@ def hash_words(key: Array[u64], words: u64) -> u64:
 @kernel(inline=True)
 def hash_masked(key: Array[u64], masks: Array[u64], places: Array[u64], words: u64) -> u64:
     """Return the hash of the words of a key at `places`, of each the bits that are set in its mask."""
-    state: u64 = _SEED
+    state: u64 = SEED
     for word in range(words):
         state = mix(state, key[places[word]] & masks[word])
     return finish(state)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from controller.paths.algorithms.link_table import LinkTable
-from controller.paths.algorithms.trees import DestinationTrees
+from controller.algorithms.link_table import LinkTable
+from controller.algorithms.trees import DestinationTrees
 from dataplane.fabric.topology import DirectedLink, Topology
 
 NextHops = Mapping[str, Mapping[str, tuple[DirectedLink, ...]]]

@@ -12,10 +12,10 @@ from dataclasses import replace
 from itertools import islice, pairwise
 
 from collectors.values import DelaySource, LinkState, Snapshot
-from controller.paths.algorithms.costs import FORBIDDEN
-from controller.paths.algorithms.disjoint import disjoint_backup
-from controller.paths.algorithms.link_table import LinkTable
-from controller.paths.algorithms.search import PathSearch
+from controller.algorithms.costs import FORBIDDEN
+from controller.algorithms.disjoint import disjoint_backup
+from controller.algorithms.link_table import LinkTable
+from controller.algorithms.search import PathSearch
 from controller.paths.graph import Path
 from controller.paths.settings import DecideSettings
 from dataplane.fabric.topology import LinkKey, Topology

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from collectors.values import LinkState
-from controller.paths.algorithms.link_table import Ids, LinkTable, Longs
+from controller.algorithms.link_table import Ids, LinkTable, Longs
 from controller.paths.settings import DecideSettings
 from dataplane.fabric.topology import LinkKey
 

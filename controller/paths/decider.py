@@ -22,12 +22,12 @@ import numpy as np
 import numpy.typing as npt
 
 from collectors.values import LinkState, Snapshot
+from controller.algorithms.link_table import Flags, Ids, LinkTable, Longs
+from controller.algorithms.structures import LinkColumns
+from controller.algorithms.trees import DestinationTrees
+from controller.algorithms.weighing import CONTENT, DEAD, Weighing, Weights
+from controller.algorithms.width_trees import WidthTrees
 from controller.intents import FlowSpec
-from controller.paths.algorithms.link_table import Flags, Ids, LinkTable, Longs
-from controller.paths.algorithms.structures import LinkColumns
-from controller.paths.algorithms.trees import DestinationTrees
-from controller.paths.algorithms.weighing import CONTENT, DEAD, Weighing, Weights
-from controller.paths.algorithms.width_trees import WidthTrees
 from controller.paths.beliefs import Beliefs
 from controller.paths.decide import DEAD_GAIN, Assignment, Decision, Verdict, judge
 from controller.paths.flow_table import UNKNOWN, FlowTable

@@ -8,9 +8,9 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from controller.algorithms.link_table import Ids, LinkTable, Longs
+from controller.algorithms.structures import FlowColumns
 from controller.intents import FlowSpec
-from controller.paths.algorithms.link_table import Ids, LinkTable, Longs
-from controller.paths.algorithms.structures import FlowColumns
 from controller.paths.decide import Assignment, flow_order
 from controller.paths.graph import Network, Path, Rows
 from dataplane.native import pointer_to

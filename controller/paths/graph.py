@@ -15,12 +15,12 @@ from typing import Final
 import numpy as np
 
 from collectors.values import Snapshot
+from controller.algorithms.costs import FORBIDDEN, HOP_BITS, Costs, link_costs
+from controller.algorithms.k_shortest import shortest_paths
+from controller.algorithms.link_table import LinkTable, Longs
+from controller.algorithms.search import PathSearch
+from controller.algorithms.trees import DestinationTrees
 from controller.errors import PathError
-from controller.paths.algorithms.costs import FORBIDDEN, HOP_BITS, Costs, link_costs
-from controller.paths.algorithms.k_shortest import shortest_paths
-from controller.paths.algorithms.link_table import LinkTable, Longs
-from controller.paths.algorithms.search import PathSearch
-from controller.paths.algorithms.trees import DestinationTrees
 from controller.paths.beliefs import Beliefs
 from controller.paths.settings import DecideSettings
 from dataplane.fabric.topology import LinkKey, Topology

@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from controller.paths.algorithms.link_table import Flags, Longs
+from controller.algorithms.link_table import Flags, Longs
 from controller.paths.flow_table import UNKNOWN, FlowTable
 from controller.paths.graph import StateGraph
 from controller.paths.settings import Mode

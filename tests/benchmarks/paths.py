@@ -36,7 +36,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from controller.paths.algorithms.link_table import LinkTable
+from controller.algorithms.link_table import LinkTable
 from controller.paths.decider import Decider
 from controller.paths.graph import Network
 from controller.paths.settings import DecideSettings

@@ -12,8 +12,8 @@ import networkx as nx
 import numpy as np
 
 from collectors.values import DelaySource, LinkState, Snapshot
+from controller.algorithms.trees import DestinationTrees
 from controller.intents import FlowSpec
-from controller.paths.algorithms.trees import DestinationTrees
 from controller.paths.flow_table import FlowTable
 from dataplane.fabric.topology import Endpoint, HostNode, Link, LinkKey, SwitchNode, Topology
 

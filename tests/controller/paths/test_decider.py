@@ -19,7 +19,7 @@ from controller.paths.flow_table import FlowTable
 from controller.paths.graph import Network
 from controller.paths.settings import DecideSettings, Mode
 from dataplane.fabric.topology import Endpoint, HostNode, Link, LinkKey, Topology
-from tests.controller.paths.algorithms.graphs import fabric
+from tests.controller.algorithms.graphs import fabric
 from tests.controller.paths.plain_decider import PlainDecider
 
 RATE_BPS = 1000

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from controller.paths.algorithms.costs import FORBIDDEN, UNREACHABLE
-from controller.paths.algorithms.heaps import drop_first, push
-from controller.paths.algorithms.structures import Graph, LinkColumns, Scratch
+from controller.algorithms.costs import FORBIDDEN, UNREACHABLE
+from controller.algorithms.heaps import drop_first, push
+from controller.algorithms.structures import Graph, LinkColumns, Scratch
 from dataplane.native import Array, address, i64, kernel, u32, u64
 
 

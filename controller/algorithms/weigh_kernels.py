@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from controller.paths.algorithms.costs import FORBIDDEN, HOP_BITS, UNREACHABLE
-from controller.paths.algorithms.search_kernels import find_path, has_room, step_cost
-from controller.paths.algorithms.structures import FlowColumns, Graph, LinkColumns, Scratch, Weighed
+from controller.algorithms.costs import FORBIDDEN, HOP_BITS, UNREACHABLE
+from controller.algorithms.search_kernels import find_path, has_room, step_cost
+from controller.algorithms.structures import FlowColumns, Graph, LinkColumns, Scratch, Weighed
 from dataplane.native import Array, array_at, as_u64, i64, kernel, offset, stack_array, u8, u32, u64
 
 SHARE_BITS = 20

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.paths.algorithms import reference
-from controller.paths.algorithms.costs import FORBIDDEN, UNREACHABLE, delay_of, hops_of, link_cost
-from controller.paths.algorithms.link_table import LinkTable
-from controller.paths.algorithms.trees import DestinationTrees
-from tests.controller.paths.algorithms.graphs import digraph, fabric, tables
+from controller.algorithms import reference
+from controller.algorithms.costs import FORBIDDEN, UNREACHABLE, delay_of, hops_of, link_cost
+from controller.algorithms.link_table import LinkTable
+from controller.algorithms.trees import DestinationTrees
+from tests.controller.algorithms.graphs import digraph, fabric, tables
 
 A_COST = st.one_of(st.just(FORBIDDEN), st.integers(0, 6).map(link_cost), st.integers(0, 1 << 31).map(link_cost))
 

@@ -6,10 +6,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.paths.algorithms import reference
-from controller.paths.algorithms.link_table import LinkTable
-from controller.paths.algorithms.width_trees import WidthTrees
-from tests.controller.paths.algorithms.graphs import fabric, tables
+from controller.algorithms import reference
+from controller.algorithms.link_table import LinkTable
+from controller.algorithms.width_trees import WidthTrees
+from tests.controller.algorithms.graphs import fabric, tables
 
 
 @given(table=tables(), data=st.data(), repair_share=st.sampled_from([0.0, 1.0]))

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, Final
 
-from controller.paths.algorithms.search_kernels import find_path
-from controller.paths.algorithms.tree_kernels import grow_tree, grow_trees, repair_trees
-from controller.paths.algorithms.weigh_kernels import find_discontent, weigh
-from controller.paths.algorithms.width_kernels import grow_widths, repair_widths
+from controller.algorithms.search_kernels import find_path
+from controller.algorithms.tree_kernels import grow_tree, grow_trees, repair_trees
+from controller.algorithms.weigh_kernels import find_discontent, weigh
+from controller.algorithms.width_kernels import grow_widths, repair_widths
 from dataplane.native import Kernel, Library, kernel_library
 
 _KERNELS: Final = (

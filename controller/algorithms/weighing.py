@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from controller.paths.algorithms.compiled import compiled
-from controller.paths.algorithms.costs import HOP_BITS, UNREACHABLE, Costs
-from controller.paths.algorithms.link_table import Flags, Ids, LinkTable, Longs
-from controller.paths.algorithms.structures import FlowColumns, LinkColumns, Weighed, Workspace, graph_of
-from controller.paths.algorithms.weigh_kernels import SHARE_BITS, find_discontent, weigh
+from controller.algorithms.compiled import compiled
+from controller.algorithms.costs import HOP_BITS, UNREACHABLE, Costs
+from controller.algorithms.link_table import Flags, Ids, LinkTable, Longs
+from controller.algorithms.structures import FlowColumns, LinkColumns, Weighed, Workspace, graph_of
+from controller.algorithms.weigh_kernels import SHARE_BITS, find_discontent, weigh
 from dataplane.native import pointer_to
 
 CONTENT, DISCONTENT, DEAD = 0, 1, 2

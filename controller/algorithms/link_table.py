@@ -9,8 +9,8 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
+from controller.algorithms.costs import MAX_SWITCHES, Costs, link_costs
 from controller.errors import PathError
-from controller.paths.algorithms.costs import MAX_SWITCHES, Costs, link_costs
 from dataplane.fabric.topology import LinkKey, Topology
 
 Ids = npt.NDArray[np.uint32]

@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from controller.paths.algorithms.link_table import LinkTable
+from controller.algorithms.link_table import LinkTable
 from dataplane.native import Array, Struct, i64, pointer_to, u8, u32, u64
 
 NO_ENTRY: Final = 0xFFFF_FFFF

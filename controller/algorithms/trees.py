@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from controller.paths.algorithms.compiled import compiled
-from controller.paths.algorithms.costs import FORBIDDEN, HOP_BITS, UNREACHABLE, Costs
-from controller.paths.algorithms.link_table import Ids, LinkTable
-from controller.paths.algorithms.structures import Changed, Changes, Workspace, graph_of
-from controller.paths.algorithms.tree_kernels import grow_trees, repair_trees
+from controller.algorithms.compiled import compiled
+from controller.algorithms.costs import FORBIDDEN, HOP_BITS, UNREACHABLE, Costs
+from controller.algorithms.link_table import Ids, LinkTable
+from controller.algorithms.structures import Changed, Changes, Workspace, graph_of
+from controller.algorithms.tree_kernels import grow_trees, repair_trees
 from dataplane.native import pointer_to
 
 REPAIR_SHARE = 0.05

@@ -8,8 +8,8 @@ from itertools import combinations
 import networkx as nx
 from hypothesis import strategies as st
 
-from controller.paths.algorithms.costs import FORBIDDEN, Costs
-from controller.paths.algorithms.link_table import LinkTable
+from controller.algorithms.costs import FORBIDDEN, Costs
+from controller.algorithms.link_table import LinkTable
 from dataplane.fabric.topology import Endpoint, Link, SwitchNode, Topology
 
 Cable = tuple[int, int, int]

@@ -6,8 +6,8 @@ import heapq
 from collections.abc import Iterator
 from itertools import islice
 
-from controller.paths.algorithms.costs import FORBIDDEN, Costs
-from controller.paths.algorithms.search import FoundPath, PathSearch
+from controller.algorithms.costs import FORBIDDEN, Costs
+from controller.algorithms.search import FoundPath, PathSearch
 
 Rows = tuple[int, ...]
 

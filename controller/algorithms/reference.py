@@ -6,10 +6,10 @@ import heapq
 
 import numpy as np
 
-from controller.paths.algorithms.costs import FORBIDDEN, UNREACHABLE, Costs
-from controller.paths.algorithms.link_table import LinkTable, Longs
-from controller.paths.algorithms.search import FoundPath
-from controller.paths.algorithms.width_kernels import WIDEST
+from controller.algorithms.costs import FORBIDDEN, UNREACHABLE, Costs
+from controller.algorithms.link_table import LinkTable, Longs
+from controller.algorithms.search import FoundPath
+from controller.algorithms.width_kernels import WIDEST
 
 
 def distances(table: LinkTable, costs: Costs, dst: int) -> Costs:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 
+from controller.algorithms.costs import FORBIDDEN
+from controller.algorithms.link_table import LinkTable
 from controller.errors import PathError
-from controller.paths.algorithms.costs import FORBIDDEN
-from controller.paths.algorithms.link_table import LinkTable
 from dataplane.fabric.topology import LinkKey, Topology
-from tests.controller.paths.algorithms.graphs import tables
+from tests.controller.algorithms.graphs import tables
 
 
 def test_links_to_hosts_have_no_row_and_rows_are_in_order_of_switch_and_port(diamond: Topology) -> None:

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from controller.paths.algorithms.compiled import compiled
-from controller.paths.algorithms.costs import FORBIDDEN, HOP_BITS, UNREACHABLE, Costs
-from controller.paths.algorithms.link_table import Flags, LinkTable, Longs
-from controller.paths.algorithms.search_kernels import find_path
-from controller.paths.algorithms.structures import LinkColumns, Workspace, graph_of
-from controller.paths.algorithms.tree_kernels import grow_tree
-from controller.paths.algorithms.width_kernels import grow_widths
+from controller.algorithms.compiled import compiled
+from controller.algorithms.costs import FORBIDDEN, HOP_BITS, UNREACHABLE, Costs
+from controller.algorithms.link_table import Flags, LinkTable, Longs
+from controller.algorithms.search_kernels import find_path
+from controller.algorithms.structures import LinkColumns, Workspace, graph_of
+from controller.algorithms.tree_kernels import grow_tree
+from controller.algorithms.width_kernels import grow_widths
 from dataplane.native import pointer_to
 
 

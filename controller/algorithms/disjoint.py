@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from controller.paths.algorithms.costs import FORBIDDEN, Costs
-from controller.paths.algorithms.link_table import Ids, LinkTable
-from controller.paths.algorithms.search import PathSearch
+from controller.algorithms.costs import FORBIDDEN, Costs
+from controller.algorithms.link_table import Ids, LinkTable
+from controller.algorithms.search import PathSearch
 from dataplane.fabric.topology import LinkKey
 
 _SAFE = 1 << 63

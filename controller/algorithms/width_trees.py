@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from controller.paths.algorithms.compiled import compiled
-from controller.paths.algorithms.link_table import Flags, LinkTable, Longs
-from controller.paths.algorithms.structures import Changes, Workspace, graph_of
-from controller.paths.algorithms.trees import REPAIR_SHARE
-from controller.paths.algorithms.width_kernels import grow_widths, repair_widths
+from controller.algorithms.compiled import compiled
+from controller.algorithms.link_table import Flags, LinkTable, Longs
+from controller.algorithms.structures import Changes, Workspace, graph_of
+from controller.algorithms.trees import REPAIR_SHARE
+from controller.algorithms.width_kernels import grow_widths, repair_widths
 from dataplane.native import pointer_to
 
 

@@ -9,11 +9,11 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.paths.algorithms.costs import FORBIDDEN
-from controller.paths.algorithms.disjoint import disjoint_backup
-from controller.paths.algorithms.link_table import LinkTable
-from controller.paths.algorithms.search import PathSearch
-from tests.controller.paths.algorithms.graphs import digraph, fabric, tables
+from controller.algorithms.costs import FORBIDDEN
+from controller.algorithms.disjoint import disjoint_backup
+from controller.algorithms.link_table import LinkTable
+from controller.algorithms.search import PathSearch
+from tests.controller.algorithms.graphs import digraph, fabric, tables
 
 
 @given(table=tables(), data=st.data())

@@ -7,7 +7,7 @@ move to lower ones. Entries that a better one has overtaken are dropped on the w
 
 from __future__ import annotations
 
-from controller.paths.algorithms.structures import NO_ENTRY, Buckets
+from controller.algorithms.structures import NO_ENTRY, Buckets
 from dataplane.native import Array, count_leading_zeros, count_trailing_zeros, kernel, u32, u64
 
 _NOTHING = (1 << 64) - 1

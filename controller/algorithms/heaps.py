@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controller.paths.algorithms.structures import Heap
+from controller.algorithms.structures import Heap
 from dataplane.native import kernel, u32, u64
 
 

@@ -7,12 +7,12 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.paths.algorithms import reference
-from controller.paths.algorithms.costs import FORBIDDEN, Costs, delay_of, link_cost
-from controller.paths.algorithms.k_shortest import k_shortest
-from controller.paths.algorithms.link_table import LinkTable
-from controller.paths.algorithms.search import FoundPath, PathSearch
-from tests.controller.paths.algorithms.graphs import digraph, fabric, tables
+from controller.algorithms import reference
+from controller.algorithms.costs import FORBIDDEN, Costs, delay_of, link_cost
+from controller.algorithms.k_shortest import k_shortest
+from controller.algorithms.link_table import LinkTable
+from controller.algorithms.search import FoundPath, PathSearch
+from tests.controller.algorithms.graphs import digraph, fabric, tables
 
 A_COST = st.one_of(st.just(FORBIDDEN), st.integers(0, 6).map(link_cost))
 

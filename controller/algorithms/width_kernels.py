@@ -6,8 +6,8 @@ tree, and a link that becomes narrower concerns only what hangs below it there.
 
 from __future__ import annotations
 
-from controller.paths.algorithms.heaps import drop_first, push
-from controller.paths.algorithms.structures import NO_ENTRY, Changes, Graph, Scratch
+from controller.algorithms.heaps import drop_first, push
+from controller.algorithms.structures import NO_ENTRY, Changes, Graph, Scratch
 from dataplane.native import Array, as_u64, kernel, offset, u32, u64
 
 WIDEST = (1 << 63) - 1

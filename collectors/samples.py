@@ -14,7 +14,7 @@ from enum import Enum
 from itertools import zip_longest
 from typing import Final
 
-from collectors.clocks.values import LinkCorrection
+from collectors.clocks.values import LinkCorrection, StampDifference
 from collectors.counters import Count, Counters
 from collectors.settings import StateSettings
 from collectors.values import DelaySource, FlowKey, HopRecord, RecordKind
@@ -41,6 +41,13 @@ class LinkSample:
     buffer_occupancy_frames: int | None = None
     left_ns: int | None = None
     arrived_ns: int | None = None
+
+    @property
+    def difference(self) -> StampDifference | None:
+        """The difference of the stamps of both ends, if the sample has both."""
+        if self.left_ns is None or self.arrived_ns is None:
+            return None
+        return StampDifference(self.link, self.left_ns, self.arrived_ns - self.left_ns, self.received_ns, 1)
 
 
 class Outcome(Enum):

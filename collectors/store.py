@@ -124,7 +124,7 @@ class PlainStore:
 
     def take_sample(self, sample: LinkSample) -> None:
         """Take what one packet says of one link; what is older than the window is counted and left out."""
-        self._flights.add_sample(sample)
+        self._flights.add(sample.difference)
         behind_ns = self._behind_newest(sample)
         if behind_ns > self._settings.window_ns:
             self._counters[Count.LATE_SAMPLES] += 1

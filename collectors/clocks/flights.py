@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from collectors.clocks.values import StampDifference
-from collectors.samples import LinkSample
 from dataplane.fabric.topology import LinkKey
 
 
@@ -15,20 +14,16 @@ class Flights:
     def __init__(self) -> None:
         self._least: dict[LinkKey, StampDifference] = {}
 
-    def add(self, seen: StampDifference) -> None:
-        """Take what one packet, or several already compared, showed of a link."""
+    def add(self, seen: StampDifference | None) -> None:
+        """Take what one packet, or several already compared, showed of a link; None: nothing."""
+        if seen is None:
+            return
         least = self._least.get(seen.link)
         if least is None:
             self._least[seen.link] = seen
             return
         less = seen if seen.flight_ns < least.flight_ns else least
         self._least[seen.link] = replace(less, samples=least.samples + seen.samples)
-
-    def add_sample(self, sample: LinkSample) -> None:
-        """Take what a sample tells, if it has stamps of both ends."""
-        if sample.left_ns is not None and sample.arrived_ns is not None:
-            flight_ns = sample.arrived_ns - sample.left_ns
-            self.add(StampDifference(sample.link, sample.left_ns, flight_ns, sample.received_ns, 1))
 
     def take(self) -> list[StampDifference]:
         """Return the least of each link since the last call."""

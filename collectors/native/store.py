@@ -156,7 +156,7 @@ class NativeStore:
             _half(sample.buffer_occupancy_frames),
         )
         self.count()
-        self._flights.add_sample(sample)
+        self._flights.add(sample.difference)
 
     def take_flights(self) -> list[StampDifference]:
         """Return the least difference of stamps of each link since the last call."""

@@ -1,4 +1,4 @@
-"""Algorithms over the links of a fabric: arrays in, arrays out, native where it pays; no telemetry, no flows, no clock.
+"""Algorithms over the links of a fabric: arrays in, arrays out, native where it pays; no telemetry, no clock.
 
 `LinkTable` holds the links as numpy columns. A link's cost is its delay with a hop in the low bits (`costs.py`), so
 that equal delays are settled by hops and no cycle is free. `DestinationTrees` holds the cost from every switch to every

@@ -1,14 +1,35 @@
-"""How large a device's rings are and how they behave."""
+"""How large a device's rings are and how they behave, and what DPDK wants to know beside that."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Literal
 
-from dataplane.nic.dpdk.settings import DpdkSettings
-
 RX_BYTES, TX_BYTES = 8 << 20, 2 << 20
 """4,900 frames of 1,500 bytes outlast a stop of 5 ms at a million frames a second."""
+
+
+@dataclass(frozen=True, slots=True)
+class DpdkSettings:
+    """What a port of kind DPDK wants to know beside the sizes of its rings.
+
+    device: a driver of DPDK's virtual devices with its arguments, such as "net_af_xdp" or "net_pcap,rx_pcap=in.pcap";
+    arguments that net_af_packet and net_af_xdp need are put in front. A port whose name is a PCI address takes that
+    device and ignores this. memory_mib: all that the process's DPDK ports may use; the first port's counts.
+    """
+
+    device: str = "net_af_packet"
+    memory_mib: int = 256
+
+    @property
+    def driver(self) -> str:
+        """Return the driver's name."""
+        return self.device.partition(",")[0]
+
+    @property
+    def arguments(self) -> str:
+        """Return the arguments behind it."""
+        return self.device.partition(",")[2]
 
 
 @dataclass(frozen=True, slots=True)

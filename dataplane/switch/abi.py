@@ -14,6 +14,7 @@ UNLIMITED = 0xFFFF_FFFF
 """`Packet.truncate` of a packet that nobody cuts."""
 SESSION_VALID = 1 << 15
 """Set in `Packet.clone_session`, so that session 0 differs from none."""
+MAX_CLONE_SESSIONS = 1 << 15
 MAX_MULTICAST_GROUPS = 1 << 16
 
 

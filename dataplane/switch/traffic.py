@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush, heapreplace
 
 from dataplane.errors import SwitchError
+from dataplane.switch.abi import MAX_CLONE_SESSIONS
 from dataplane.switch.pipeline import Dequeued, Placement
 
 PRIORITIES = 8
-MAX_CLONE_SESSIONS = 1 << 15
 WIRE_OVERHEAD_BYTES = 24
 """Preamble with start delimiter (8), frame check sequence (4) and inter-frame gap (12), IEEE 802.3."""
 

@@ -11,10 +11,10 @@ from operator import attrgetter
 
 from dataplane.native import kernel_library, sizeof
 from dataplane.nic.flows.calls import FlowCall
+from dataplane.nic.flows.kernels.classifying import fill_group
 from dataplane.nic.flows.patterns import Bounds, FlowPattern, words_of
 from dataplane.nic.flows.rules import MOST_U32, FlowRule
 from dataplane.nic.flows.structures import FlowGroup, FlowRecord, FlowRow, FlowTable
-from dataplane.nic.kernels.classifying import fill_group
 from dataplane.nic.structures import ActionKind
 
 _RECORD = struct.Struct("<QQQQIIIIQQ")

@@ -24,8 +24,8 @@ from dataplane.native import (
     view,
 )
 from dataplane.nic.driver_state import Counts, DriverState
+from dataplane.nic.flows.kernels.classifying import classify
 from dataplane.nic.kernels.bells import arm_bell, disarm_bell
-from dataplane.nic.kernels.classifying import classify
 from dataplane.nic.kernels.dispatch import is_readable, receive, release
 from dataplane.nic.kernels.handing import hand_out, publish
 from dataplane.nic.kernels.polling import AT_ONCE, UNTIL_WOKEN, begin_pacing, pace

@@ -23,11 +23,11 @@ from dataplane.nic import NicPort, PortKind, RingSettings, open_port
 from dataplane.nic.device import find_device
 from dataplane.nic.dpdk.leftovers import KEPT_NOTES, ProgramNote, read_program
 from dataplane.nic.dpdk.plan import XDP_MBUFS
-from dataplane.nic.dpdk.settings import DpdkSettings
 from dataplane.nic.dpdk.shim import load_shim
 from dataplane.nic.kernels import is_readable
 from dataplane.nic.kernels.waiting import wait
 from dataplane.nic.pcap import PcapReader, PcapWriter
+from dataplane.nic.settings import DpdkSettings
 from tests.dataplane.nic.conftest import PATIENCE_S, Cable, needs_dpdk, receive, wait_until
 
 MACS = bytes.fromhex("020000000002 020000000001")

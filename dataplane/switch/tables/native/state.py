@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from dataplane.errors import EntryError, EntryFault
-from dataplane.switch.abi import MAX_MULTICAST_GROUPS, Machine
+from dataplane.switch.abi import MAX_CLONE_SESSIONS, MAX_MULTICAST_GROUPS, Machine
 from dataplane.switch.tables.match import Match
 from dataplane.switch.tables.native import meter, publish
 from dataplane.switch.tables.native.functions import check, function
@@ -19,7 +19,6 @@ from dataplane.switch.tables.replication import CloneSession, Replica
 from dataplane.switch.tables.state import ForwardingState
 from dataplane.switch.tables.table import Table
 from dataplane.switch.tables.value_set import ValueSet
-from dataplane.switch.traffic import MAX_CLONE_SESSIONS
 
 
 class NativeState:

@@ -17,8 +17,8 @@ from scapy.packet import Packet
 
 from dataplane.native import kernel_library
 from dataplane.nic.flows.fields import KEY_WORDS
+from dataplane.nic.flows.kernels.flow_key import read_key
 from dataplane.nic.flows.reference import key_words, read_fields
-from dataplane.nic.kernels.flow_key import read_key
 from tests.dataplane.nic.flows.frames import frames, whole_frames
 
 PAGE = mmap.PAGESIZE

@@ -34,9 +34,9 @@ from dataplane.native import (
     view,
 )
 from dataplane.nic.flows.classifier import FlowClassifier, RuleCount
+from dataplane.nic.flows.kernels.classifying import classify
 from dataplane.nic.flows.rules import Call, Drop, FlowRule, FlowVerdict, Range
 from dataplane.nic.flows.structures import STRIPES, Classifier
-from dataplane.nic.kernels.classifying import classify
 from dataplane.nic.structures import ActionKind, FrameFunction, Verdict
 
 FRAME = bytes.fromhex("020000000002 020000000001 0800 4500001c 00000000 40110000 0a000001 0a000002 03e87ffe 00080000")

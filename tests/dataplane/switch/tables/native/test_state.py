@@ -23,7 +23,7 @@ from dataplane.program.objects import (
     TableSpec,
     ValueSetSpec,
 )
-from dataplane.switch.abi import Entry, MeterCell, Replicas, Tally
+from dataplane.switch.abi import MAX_CLONE_SESSIONS, Entry, MeterCell, Replicas, Tally
 from dataplane.switch.tables import (
     ActionSet,
     CloneSession,
@@ -35,7 +35,6 @@ from dataplane.switch.tables import (
     TableEntry,
     WeightedAction,
 )
-from dataplane.switch.traffic import MAX_CLONE_SESSIONS
 from tests.dataplane.switch.tables.native.harness import (
     DROP,
     MakeBench,

@@ -23,6 +23,7 @@ from dataplane.native import (
 )
 from dataplane.native.hashing import finish, mix
 from dataplane.nic.flows.fields import KEY_WORDS
+from dataplane.nic.flows.kernels.flow_key import read_key
 from dataplane.nic.flows.structures import (
     PLACE_MASK,
     STRIPE_BYTES,
@@ -37,7 +38,6 @@ from dataplane.nic.flows.structures import (
     FlowTable,
     Hits,
 )
-from dataplane.nic.kernels.flow_key import read_key
 from dataplane.nic.structures import Verdict
 
 RECORD_BYTES = sizeof(FlowRecord)

@@ -39,13 +39,16 @@ class Collector:
         self._counters = Counters()
         self._bulk: BulkCore | None = None
         self._accounting: Accounting
+        self._numbering: HopNumbering
         if settings.core is Core.NATIVE:
             self._bulk = BulkCore(topology, settings, self._marking, self._report_udp_port, self._counters)
-            self._accounting, store = self._bulk.accounting, self._bulk.store
+            self._accounting, self._numbering = self._bulk.accounting, self._bulk.numbering
+            store, stitcher = self._bulk.store, self._bulk.stitcher
         else:
-            self._accounting, store = SequenceAccounting(settings.sequence, self._counters), None
-        self._numbering = HopNumbering(topology, self._counters, settings.state.max_flows)
-        self._state = NetworkStateBuilder(topology, clock, settings.state, self._counters, store)
+            self._accounting = SequenceAccounting(settings.sequence, self._counters)
+            self._numbering = HopNumbering(topology, self._counters, settings.state.max_flows)
+            store, stitcher = None, None
+        self._state = NetworkStateBuilder(topology, clock, settings.state, self._counters, store, stitcher)
         self._allowance = Allowance(settings.records_reports_per_s, clock)
         self._sinks: list[RecordSink] = []
         self._drop_sinks: list[DropSink] = []
@@ -91,21 +94,12 @@ class Collector:
         while done < count:
             if self._bulk is not None and done >= alone:
                 begun = done
-                done = self._take_in_bulk(self._bulk, payloads, done, alone)
+                done = self._bulk.take(payloads, done, self._clock.now_ns(), careful=self._state.has_split_flows)
                 if self._sinks:
                     self._counters[Count.RECORDS_WITHHELD] += done - begun
             if done < count:
                 self.receive(payloads.payload(done), payloads.source(done))
                 done += 1
-
-    def _take_in_bulk(self, bulk: BulkCore, payloads: Payloads, first: int, alone: int) -> int:
-        now_ns = self._clock.now_ns()
-        done = bulk.take(payloads, first, now_ns, careful=self._state.has_split_flows)
-        changed = bulk.choice.take(now_ns, bulk.take_joined())
-        # Those taken alone are joined, too, chosen or not.
-        if changed or (alone and bulk.choice.mask):
-            self._state.share_packets(bulk.choice.share, now_ns)
-        return done
 
     def subscribe(self, sink: RecordSink) -> Callable[[], None]:
         """Call `sink` with each report's records, in travelling order; return what ends that."""

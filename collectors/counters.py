@@ -57,9 +57,6 @@ class Count(StrEnum):
     INCOMPLETE_PACKETS = "incomplete packets"
     """Packets given up before every hop had reported, or that another one looked like."""
 
-    JOINS_WITHHELD = "joins withheld"
-    """Reports of one hop that were not joined with their packet's others: more came than settings allow."""
-
     FLOWS_FORGOTTEN = "flows forgotten"
     """Flows that made room for others before they were old enough to go."""
 

@@ -114,10 +114,9 @@ class LinkColumns:
         fresh: NDArray[np.bool_] = (seen.newest_ns != UNKNOWN) & (now_ns - seen.newest_ns <= self._stale_after_ns)
         return fresh
 
-    def packets(self, seen: WindowColumns, now_ns: int, share: float) -> list[int]:
-        """Return how many packets stand behind each link's delays, those by stamps being of a share of the packets."""
-        told = np.where(seen.source == RANK[DelaySource.HOP_LATENCY], seen.samples, np.rint(seen.samples / share))
-        packets: list[int] = np.where(self.fresh(seen, now_ns), told, 0).astype(np.int64).tolist()
+    def packets(self, seen: WindowColumns, now_ns: int) -> list[int]:
+        """Return how many packets stand behind each link's delays."""
+        packets: list[int] = np.where(self.fresh(seen, now_ns), seen.samples, 0).astype(np.int64).tolist()
         return packets
 
     def states(

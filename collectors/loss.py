@@ -25,6 +25,16 @@ NOT_OF_LINKS: Final = frozenset({DropReason.INT_DISCARD})
 K = TypeVar("K")
 
 
+def slot_of(window_ns: int) -> int:
+    """Return how long the parts are that a window is counted in."""
+    return max(window_ns // SLOTS, 1)
+
+
+def slots_kept(window_ns: int, wait_ns: int) -> int:
+    """Return how many such parts there may be: two windows, and those in which packets wait."""
+    return 2 * SLOTS - (-wait_ns // slot_of(window_ns)) + 1
+
+
 @dataclass(frozen=True, slots=True)
 class LinkLoss:
     """A share of frames, and where it comes from."""
@@ -38,8 +48,8 @@ class _Counts:
     """What became of the packets of one part of the window."""
 
     passed: int = 0
-    missing: float = 0
-    explained: float = 0
+    missing: int = 0
+    explained: int = 0
     dropped: float = 0.0
 
 
@@ -73,36 +83,25 @@ class LossMeter:
     def __init__(self, topology: Topology, *, window_ns: int, wait_ns: int, sample_every: int = 1) -> None:
         self._topology = topology
         self._sample_every = sample_every
-        self._slot_ns = max(window_ns // SLOTS, 1)
-        self._wait_slots = -(-wait_ns // self._slot_ns) + 1
+        self._slot_ns = slot_of(window_ns)
+        self._kept = slots_kept(window_ns, wait_ns)
+        self._wait_slots = self._kept - 2 * SLOTS
         self._links: dict[LinkKey, _Slots[LinkKey]] = {}
         self._reports: dict[int, _Slots[int]] = {}
         self._lost_before: dict[int, int] = {}
-        self._wait_ns = wait_ns
-        self._share = 1.0
-        self._doubt_from_ns = self._doubt_until_ns = -1
         self._reporting: set[str] = set()
 
     def count(self, fate: Fate) -> None:
-        """Take what became of one packet on one link."""
-        if self._doubt_from_ns <= fate.at_ns <= self._doubt_until_ns:
-            return
+        """Take what became of one packet, or several alike, on one link."""
         counts = self._counts(fate.link, fate.at_ns)
         match fate.outcome:
             case Outcome.PASSED:
-                counts.passed += 1
+                counts.passed += fate.packets
             case Outcome.MISSING:
-                counts.missing += 1
+                counts.missing += fate.packets
             case Outcome.UNANNOUNCED:
                 # Another record, given up too early, may say that it is missing.
-                counts.explained += 1
-
-    def share_packets(self, share: float, now_ns: int) -> None:
-        """Know what share of the packets is told of from now on; what is said of those under way does not count."""
-        if now_ns - self._wait_ns > self._doubt_until_ns:
-            self._doubt_from_ns = now_ns - self._wait_ns
-        self._doubt_until_ns = now_ns + self._wait_ns
-        self._share = share
+                counts.explained += fate.packets
 
     def dropped(self, drop: DropRecord) -> None:
         """Take a drop that a switch reports, for as many measured packets as it stands for; nothing if on purpose."""
@@ -120,7 +119,7 @@ class LossMeter:
             self._counts(left_by.key, drop.received_ns).dropped += self._measured(drop, came_by)
         if came_by is not None and drop.tracked:
             # It has arrived, though the hop that dropped it does not report it as one of its path.
-            self._counts(LinkKey(came_by.head.node, switch.name), drop.received_ns).explained += self._share
+            self._counts(LinkKey(came_by.head.node, switch.name), drop.received_ns).explained += 1
 
     def _measured(self, drop: DropRecord, came_by: DirectedLink | None) -> float:
         """Return for how many packets with telemetry a drop stands: those from hosts get theirs later on."""
@@ -141,7 +140,7 @@ class LossMeter:
             # A report that was late after all stays an explanation: its packet was given up meanwhile.
             if grown > 0:
                 slots = self._reports.setdefault(node_id, _Slots(self._kept))
-                slots.at(now_ns // self._slot_ns).missing += grown * self._share
+                slots.at(now_ns // self._slot_ns).missing += grown
 
     @property
     def told(self) -> Collection[LinkKey]:
@@ -157,10 +156,6 @@ class LossMeter:
         if counted is None:
             return None if dropped is None else LinkLoss(dropped, LossSource.DROP_REPORTS)
         return LinkLoss(1 - (1 - counted) * (1 - (dropped or 0.0)), LossSource.PACKET_COUNTS)
-
-    @property
-    def _kept(self) -> int:
-        return 2 * SLOTS + self._wait_slots
 
     def _counts(self, link: LinkKey, at_ns: int) -> _Counts:
         slots = self._links.get(link)

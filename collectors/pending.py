@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from collectors.values import HopRecord
 
 K = TypeVar("K", bound=Hashable)
+
+HOPS_EACH: Final = 16
+"""How many hops there is room for, a packet or flow, on the average."""
 
 
 @dataclass(slots=True)
@@ -29,6 +32,7 @@ class PendingPackets(Generic[K]):
         self._longest_wait_ns = longest_wait_ns
         self._packets: OrderedDict[K, PendingPacket] = OrderedDict()
         self._newest_ns = 0
+        self._hops = 0
 
     def __len__(self) -> int:
         return len(self._packets)
@@ -39,21 +43,32 @@ class PendingPackets(Generic[K]):
 
     def start(self, key: K, now_ns: int) -> PendingPacket:
         """Return a new packet of a key, in place of one that it may have had."""
-        self._packets.pop(key, None)
+        known = self._packets.pop(key, None)
+        self._hops -= len(known.hops) if known else 0
         packet = self._packets[key] = PendingPacket(now_ns)
         self._newest_ns = max(self._newest_ns, now_ns)
         return packet
 
+    def put(self, packet: PendingPacket, place: int, hop: HopRecord) -> None:
+        """Keep a hop of a packet that is pending."""
+        self._hops += place not in packet.hops
+        packet.hops[place] = hop
+
     def finish(self, key: K) -> None:
         """Let go of a packet whose hops have all reported."""
-        del self._packets[key]
+        self._hops -= len(self._packets.pop(key).hops)
 
     def overdue(self) -> Iterator[PendingPacket]:
         """Take out and yield the packets that are too many or have waited too long."""
         limit_ns = self._newest_ns - self._longest_wait_ns
         while self._packets:
             first = next(iter(self._packets.values()))
-            if len(self._packets) <= self._max_packets and first.started_ns >= limit_ns:
+            if not self._are_too_many and first.started_ns >= limit_ns:
                 return
             self._packets.popitem(last=False)
+            self._hops -= len(first.hops)
             yield first
+
+    @property
+    def _are_too_many(self) -> bool:
+        return len(self._packets) > self._max_packets or self._hops > HOPS_EACH * self._max_packets

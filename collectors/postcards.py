@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from itertools import pairwise
 
 from collectors.counters import Count, Counters
-from collectors.pending import PendingPacket, PendingPackets
+from collectors.pending import HOPS_EACH, PendingPacket, PendingPackets
 from collectors.samples import Fate, LinkSample, Sampler
 from collectors.settings import StateSettings
 from collectors.values import FlowKey, HopRecord, RecordKind
@@ -31,6 +31,7 @@ class PostcardStitcher:
             max_packets=settings.max_pending_packets, longest_wait_ns=settings.longest_wait_ns
         )
         self._flows: OrderedDict[FlowKey, dict[int, HopRecord]] = OrderedDict()
+        self._flow_hops = 0
 
     def take(self, part: list[HopRecord], samples: list[LinkSample], fates: list[Fate]) -> list[HopRecord] | None:
         """Take successive hops of one report; return a whole path, in travelling order, if they complete one."""
@@ -41,7 +42,8 @@ class PostcardStitcher:
             _add(samples, self._sampler.sample(part[-1], None))
             return None
         packet = self._packet_of(part, samples)
-        packet.hops.update((hop.node_id, hop) for hop in part)
+        for hop in part:
+            self._pending.put(packet, hop.node_id, hop)
         self._sample_end(part[-1], packet, samples)
         before = self._before(part[0], packet.hops)
         if before is not None and before.node_id in packet.waiting:
@@ -88,21 +90,27 @@ class PostcardStitcher:
     def _end(self, packet: PendingPacket, samples: list[LinkSample]) -> None:
         """Tell the delays for which no stamp has come, of a packet that is given up."""
         self._counters[Count.INCOMPLETE_PACKETS] += 1
-        for node_id in packet.waiting:
-            _add(samples, self._sampler.delay(packet.hops[node_id], None))
+        for node_id, hop in packet.hops.items():
+            if node_id in packet.waiting:
+                _add(samples, self._sampler.delay(hop, None))
 
     def _of_flow(self, hop: HopRecord) -> list[HopRecord] | None:
         """Return the flow's path as its nodes said last, if that is one."""
         hops = self._flows.pop(hop.flow, {})
         self._flows[hop.flow] = hops
+        before = len(hops)
         hops[hop.node_id] = hop
-        if len(self._flows) > self._settings.max_flows:
-            self._flows.popitem(last=False)
-            self._counters[Count.FLOWS_FORGOTTEN] += 1
         limit_ns = hop.received_ns - self._settings.forget_path_after_ns
         for node_id in [node_id for node_id, known in hops.items() if known.received_ns < limit_ns]:
             del hops[node_id]
-        return self._walk(hops)
+        self._flow_hops += len(hops) - before
+        path = self._walk(hops)
+        most = self._settings.max_flows
+        while len(self._flows) > most or self._flow_hops > HOPS_EACH * most:
+            _, forgotten = self._flows.popitem(last=False)
+            self._flow_hops -= len(forgotten)
+            self._counters[Count.FLOWS_FORGOTTEN] += 1
+        return path
 
     def _walk(self, hops: Mapping[int, HopRecord]) -> list[HopRecord] | None:
         """Return the hops from a host's link to a host's link, None while any between is missing."""

@@ -65,11 +65,12 @@ class Outcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Fate:
-    """One packet on one link; `at_ns` is when the packet was first heard of."""
+    """One packet, or several alike, on one link; `at_ns` is when they were first heard of."""
 
     link: LinkKey
     outcome: Outcome
     at_ns: int
+    packets: int = 1
 
 
 COUNTED_KINDS: Final = frozenset({RecordKind.HOP_BY_HOP, RecordKind.MX})

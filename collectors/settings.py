@@ -92,7 +92,7 @@ class StateSettings(Strict, frozen=True):
     max_routes: Positive = 4096
     """How many different ways through the switches are kept apart; those that no flow takes any more make room."""
 
-    max_pending_packets: Positive = 4096
+    max_pending_packets: Positive = 65_536
     """How many packets may wait for the reports of their other hops; the oldest makes room."""
 
     longest_wait_ns: Positive = 200_000_000
@@ -126,11 +126,6 @@ class CollectorSettings(Strict, frozen=True):
 
     records_reports_per_s: Positive = 5000
     """Of so many reports a second, at most, subscribers get the hop records; the others are counted."""
-
-    joined_reports_per_s: Positive = 5000
-    """Of so many reports of one hop a second, at most, the hops of a packet are joined; of more, those of some packets.
-
-    The reference core joins all of them."""
 
     int_dscp: Dscp | None = 0x17
     """The DSCP that marks INT packets, as the P4 program has it; null when a UDP port marks them."""

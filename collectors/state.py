@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from collectors.counters import Counters
 from collectors.link_states import LinkColumns
 from collectors.loss import LinkLoss, LossMeter
 from collectors.path_states import PathMaker, PathStates
+from collectors.samples import Fate
 from collectors.settings import StateSettings
 from collectors.sketch import Sketch
 from collectors.stitch import Stitcher
@@ -25,21 +26,21 @@ from dataplane.fabric.topology import DirectedLink, LinkKey, Topology
 class NetworkStateBuilder:
     """Adds up hop records; `snapshot` is all that deciders see of it. Topology and settings bound its memory."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 - what the native core brings is given by place
         self,
         topology: Topology,
         clock: Clock,
         settings: StateSettings | None = None,
         counters: Counters | None = None,
         store: Store | None = None,
+        stitcher: Stitcher | None = None,
     ) -> None:
         self._topology = topology
         self._clock = clock
         self._settings = settings or StateSettings()
         counters = Counters() if counters is None else counters
-        self._stitcher = Stitcher(topology, self._settings, counters)
+        self._stitcher = Stitcher(topology, self._settings, counters) if stitcher is None else stitcher
         self._store: Store = PlainStore(self._settings, counters) if store is None else store
-        self._share = 1.0
         self._clocks = ClockEstimator(topology, self._settings.clocks)
         self._losses = LossMeter(
             topology,
@@ -68,13 +69,11 @@ class NetworkStateBuilder:
             self._store.take_sample(sample)
         for path in stitched.paths:
             self._store.take_path(path)
-        for fate in stitched.fates:
-            self._losses.count(fate)
+        self._take_fates(stitched.fates)
 
-    def share_packets(self, share: float, now_ns: int) -> None:
-        """Know of what share of the packets all hops are added from now on; of none of those under way that is sure."""
-        self._share = share
-        self._losses.share_packets(share, now_ns)
+    def _take_fates(self, fates: Iterable[Fate]) -> None:
+        for fate in fates:
+            self._losses.count(fate)
 
     def drop(self, drops: Sequence[DropRecord]) -> None:
         """Take packets that switches say they dropped."""
@@ -85,6 +84,7 @@ class NetworkStateBuilder:
         """Bring clocks and accounts of reports up to date, at their interval; call it often."""
         if not self._clocks.is_due(now_ns):
             return
+        self._take_fates(self._stitcher.take_fates())
         if self._losses.counts_packets:
             self._losses.take_reporters(reporters().values(), now_ns)
         corrections = self._clocks.update(now_ns, self._store.take_flights())
@@ -97,6 +97,7 @@ class NetworkStateBuilder:
 
     def snapshot(self, reporters: Mapping[tuple[int, int], ReporterState] | None = None) -> Snapshot:
         """Return the state now: every directed link of the topology, and every flow heard of lately."""
+        self._take_fates(self._stitcher.take_fates())
         now_ns = self._clock.now_ns()
         links = self._links(now_ns)
         maker = PathMaker(self._topology, links, now_ns, self._settings.stale_after_ns)
@@ -118,7 +119,7 @@ class NetworkStateBuilder:
         if seen is None:
             return {key: self._link(link, now_ns) for key, link in self._topology.directed_links.items()}
         told = self._losses.told
-        samples = self._columns.packets(seen, now_ns, self._share) if told else []
+        samples = self._columns.packets(seen, now_ns) if told else []
         number = self._columns.number
         losses = {key: loss for key in told if (loss := self._losses.loss(key, now_ns, samples[number[key]]))}
         return self._columns.states(seen, now_ns, losses, self._uncertainty())
@@ -134,9 +135,7 @@ class NetworkStateBuilder:
         age_ns = None if figures is None else max(now_ns - figures.newest_ns, 0)
         if figures is None or age_ns is None or age_ns > self._settings.stale_after_ns:
             return _nominal(link, age_ns, self._losses.loss(link.key, now_ns, 0))
-        # Delays by stamps are those of joined packets only.
-        share = 1.0 if figures.source is DelaySource.HOP_LATENCY else self._share
-        loss = self._losses.loss(link.key, now_ns, round(figures.samples / share))
+        loss = self._losses.loss(link.key, now_ns, figures.samples)
         return self._measured(link, figures, age_ns, loss)
 
     def _measured(self, link: DirectedLink, figures: WindowFigures, age_ns: int, loss: LinkLoss | None) -> LinkState:

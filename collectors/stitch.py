@@ -70,6 +70,10 @@ class Stitcher:
         """Take what corrects the differences of two clocks' stamps from now on."""
         self._sampler.corrections = corrections
 
+    def take_fates(self) -> list[Fate]:
+        """Return the fates that `stitch` has not returned, since the last call."""
+        return []
+
     def stitch(self, records: Sequence[HopRecord]) -> Stitched:
         """Return samples and paths; single hops wait, bounded in number and time, for their packet's others."""
         out = Stitched([], [], [])
@@ -89,7 +93,7 @@ class Stitcher:
         return out
 
     def _take_stack(self, hops: list[HopRecord], out: Stitched) -> None:
-        if hops[0].flow in self._split_flows and self._postcards.starts_midway(hops[0]):
+        if self._is_split(hops[0].flow) and self._postcards.starts_midway(hops[0]):
             self._take_part(hops, out)
             return
         for hop, following in pairwise(hops):
@@ -99,6 +103,7 @@ class Stitcher:
             self._path(hops, out)
 
     def _take_part(self, hops: list[HopRecord], out: Stitched) -> None:
+        """Join successive hops whose place adjacency tells."""
         path = self._postcards.take(hops, out.samples, out.fates)
         if path is not None:
             self._path(path, out)
@@ -110,7 +115,12 @@ class Stitcher:
         if len(self._split_flows) > self._settings.max_flows:
             self._split_flows.popitem(last=False)
 
+    def _is_split(self, flow: FlowKey) -> bool:
+        """Return whether stacks of this flow come in parts."""
+        return flow in self._split_flows
+
     def _take_single(self, record: HopRecord, out: Stitched) -> None:
+        """Join a hop that tells its place."""
         key = (record.flow, record.packet_id)
         packet = self._pending.get(key)
         if packet is not None and record.hop_index in packet.hops:
@@ -119,7 +129,7 @@ class Stitcher:
             packet = None
         if packet is None:
             packet = self._pending.start(key, record.received_ns)
-        packet.hops[record.hop_index] = record
+        self._pending.put(packet, record.hop_index, record)
         before, after = packet.hops.get(record.hop_index - 1), packet.hops.get(record.hop_index + 1)
         if after is not None or not self._sampler.expects_stamp(record):
             _append(out, self._sampler.sample(record, after))
@@ -148,8 +158,9 @@ class Stitcher:
     def _end(self, packet: PendingPacket, out: Stitched) -> None:
         """Tell the delays for which no stamp has come, of a packet that is given up."""
         self._counters[Count.INCOMPLETE_PACKETS] += 1
-        for index in packet.waiting:
-            _append(out, self._sampler.delay(packet.hops[index], None))
+        for index, hop in packet.hops.items():
+            if index in packet.waiting:
+                _append(out, self._sampler.delay(hop, None))
 
     def _path(self, hops: list[HopRecord], out: Stitched) -> None:
         known = self._topology.switch_by_id

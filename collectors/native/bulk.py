@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collectors.counters import Counters
 from collectors.native.accounting import NativeAccounting
-from collectors.native.choice import JoinChoice
 from collectors.native.kernel_calls import kernel_calls
 from collectors.native.memory import CellMemory
+from collectors.native.stitch import NativeNumbering, NativeStitcher
 from collectors.native.store import NativeStore
 from collectors.native.structures import NONE32, Decoder, Hop, Layout, Packet
 from collectors.payloads import Payloads
@@ -20,7 +20,7 @@ BITMAPS = 1 << 16
 
 
 class BulkCore:
-    """Takes reports of common forms; stops at each that is not, or is to be joined, which the reference then takes."""
+    """Takes reports of common forms; stops at each that is not, which the reference then takes."""
 
     def __init__(
         self,
@@ -32,7 +32,8 @@ class BulkCore:
     ) -> None:
         self.store = NativeStore(topology, settings.state, counters)
         self.accounting = NativeAccounting(settings.sequence, counters)
-        self.choice = JoinChoice(settings.joined_reports_per_s)
+        self.stitcher = NativeStitcher(topology, settings.state, counters, self.store)
+        self.numbering = NativeNumbering(topology, counters, settings.state.max_flows, self.store)
         self._calls = kernel_calls()
         self._kept = [CellMemory(Layout, BITMAPS), CellMemory(Packet, PACKET_ROOM), CellMemory(Hop, HOP_ROOM)]
         layouts, packets, hops = (memory.pointer for memory in self._kept)
@@ -52,12 +53,6 @@ class BulkCore:
             tunnel_port2=NONE32 if marking.geneve_port is None else marking.geneve_port,
         )
 
-    def take_joined(self) -> int:
-        """Return how many reports were left to the reference to be joined, and forget it."""
-        joined = int(self.store.native.joined)
-        self.store.native.joined = 0
-        return joined
-
     def take(self, payloads: Payloads, first: int, now_ns: int, *, careful: bool = False) -> int:
         """Take payloads from `first` on; return the one that the reference has to take, or how many there are.
 
@@ -65,7 +60,6 @@ class BulkCore:
         """
         self.store.begin_batch(now_ns)
         self.store.native.careful = int(careful)
-        self.store.native.join_mask = self.choice.mask
         done = self._calls.take_reports(
             self.store.native,
             self.accounting.native,
@@ -77,5 +71,6 @@ class BulkCore:
             len(payloads),
         )
         self.store.count()
+        self.stitcher.count()
         self.accounting.count()
         return done

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from collectors.native.kernels.accounting import take_reports
 from collectors.native.kernels.flows import take_packet
@@ -12,8 +13,9 @@ from collectors.native.kernels.frames import find_payloads
 from collectors.native.kernels.routes import take_path
 from collectors.native.kernels.samples import take_sample
 from collectors.native.kernels.sequence import observe
+from collectors.native.kernels.singles import find_place, is_split, note_split, take_part_record, take_single_record
 from collectors.native.kernels.windows import begin_batch, read_figures
-from dataplane.native import kernel_library
+from dataplane.native import Kernel, kernel_library
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,21 +30,30 @@ class KernelCalls:
     read_figures: Callable[..., None]
     observe: Callable[..., int]
     find_payloads: Callable[..., int]
+    find_place: Callable[..., int]
+    take_single_record: Callable[..., None]
+    take_part_record: Callable[..., None]
+    note_split: Callable[..., None]
+    is_split: Callable[..., int]
 
 
 @functools.cache
 def kernel_calls() -> KernelCalls:
     """Return the kernels, compiled at the first call and from the cache later."""
-    library = kernel_library(
-        begin_batch, take_reports, take_sample, take_path, take_packet, read_figures, observe, find_payloads
+    kernels: tuple[Kernel[..., Any], ...] = (
+        begin_batch,
+        take_reports,
+        take_sample,
+        take_path,
+        take_packet,
+        read_figures,
+        observe,
+        find_payloads,
+        find_place,
+        take_single_record,
+        take_part_record,
+        note_split,
+        is_split,
     )
-    return KernelCalls(
-        library.bind(begin_batch),
-        library.bind(take_reports),
-        library.bind(take_sample),
-        library.bind(take_path),
-        library.bind(take_packet),
-        library.bind(read_figures),
-        library.bind(observe),
-        library.bind(find_payloads),
-    )
+    library = kernel_library(*kernels)
+    return KernelCalls(*(library.bind(each) for each in kernels))

@@ -26,6 +26,7 @@ from collectors.native.structures import (
     Fabric,
     FiguresCell,
     FlowCell,
+    Joins,
     RouteCell,
     RouteHop,
     WindowCell,
@@ -54,7 +55,6 @@ _COUNTED = (
     ("late_samples", Count.LATE_SAMPLES),
     ("flows_forgotten", Count.FLOWS_FORGOTTEN),
     ("routes_full", Count.ROUTES_FULL),
-    ("withheld", Count.JOINS_WITHHELD),
 )
 
 
@@ -66,7 +66,9 @@ class NativeStore:
         self._counters = counters
         self._calls = kernel_calls()
         self._fabric = Fabric()
-        self._topology = TopologyTables(topology, self._fabric)
+        self._joins = Joins()
+        self._fabric.joins = self._joins
+        self._topology = TopologyTables(topology, self._fabric, self._joins)
         self._kept: list[CellMemory] = []
         self._rate = RateWindow(settings.rate_window_ns)
         self._flow_type, self._route_type = np.dtype(FlowCell), np.dtype(RouteCell)
@@ -83,6 +85,16 @@ class NativeStore:
     def native(self) -> Fabric:
         """What kernels take."""
         return self._fabric
+
+    @property
+    def joins(self) -> Joins:
+        """What joins hops, for whoever keeps their memory."""
+        return self._joins
+
+    @property
+    def topology(self) -> TopologyTables:
+        """The numbers of switches and links."""
+        return self._topology
 
     @property
     def flow_count(self) -> int:
@@ -147,13 +159,13 @@ class NativeStore:
             self._fabric,
             self._topology.link_number[sample.link],
             self._topology.switch_by_id[sample.node_id],
-            _word(sample.node_time_ns),
+            word(sample.node_time_ns),
             sample.received_ns,
-            _word(sample.delay_ns),
+            word(sample.delay_ns),
             RANK[sample.source or DelaySource.NOMINAL],
-            _half(sample.queue_occupancy_frames),
-            _half(sample.tx_bytes_per_window),
-            _half(sample.buffer_occupancy_frames),
+            half(sample.queue_occupancy_frames),
+            half(sample.tx_bytes_per_window),
+            half(sample.buffer_occupancy_frames),
         )
         self.count()
         self._flights.add(sample.difference)
@@ -188,14 +200,14 @@ class NativeStore:
         self.begin_batch(path.received_ns)
         switches = np.array([self._topology.switch_number[name] for name in path.switches], np.uint32)
         self._calls.take_path(
-            self._fabric, _key(path.flow), switches, len(switches), _word(path.source_time_ns), _word(path.delay_ns)
+            self._fabric, key_words(path.flow), switches, len(switches), word(path.source_time_ns), word(path.delay_ns)
         )
         self.count()
 
     def take_packet(self, flow: FlowKey, ip_bytes: int, now_ns: int) -> None:
         """Take note of one measured packet of a flow, once per packet."""
         self.begin_batch(now_ns)
-        self._calls.take_packet(self._fabric, _key(flow), ip_bytes)
+        self._calls.take_packet(self._fabric, key_words(flow), ip_bytes)
         self.count()
 
     def link(self, link: LinkKey) -> WindowFigures | None:
@@ -263,15 +275,17 @@ class NativeStore:
         )
 
 
-def _key(flow: FlowKey) -> NDArray[np.uint64]:
+def key_words(flow: FlowKey) -> NDArray[np.uint64]:
     """Return the words that stand for a flow."""
     about = flow.src_port << 32 | flow.dst_port << 16 | flow.protocol << 8 | flow.src.version
     return np.array([*address_words(flow.src), *address_words(flow.dst), about], np.uint64)
 
 
-def _word(number: int | None) -> int:
+def word(number: int | None) -> int:
+    """Return a number of 64 bits, all ones for None."""
     return NONE64 if number is None else number
 
 
-def _half(number: int | None) -> int:
+def half(number: int | None) -> int:
+    """Return a number of 32 bits, all ones for None."""
     return NONE32 if number is None else number

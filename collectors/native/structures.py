@@ -18,10 +18,11 @@ RATE_SLOTS = 8
 KEY_WORDS = 5
 STACK = 0
 HOP_BY_HOP = 1
-MX = 2
-XD = 3
-QUEUE = 4
-"""Kinds of individual reports; all but the first tell of one hop."""
+INTERMEDIATE = 2
+MX = 3
+XD = 4
+QUEUE = 5
+"""Kinds of individual reports, as `collectors.values.RecordKind` has them."""
 MOST_SWITCHES = 64
 """`collectors.store.MOST_SWITCHES`."""
 MOST_HOPS = 256
@@ -215,8 +216,8 @@ class Packet(Struct):
     kind: u32
     identity: u64  # tells a flow's packets apart; of single hops only
     last: u32  # not 0: the last hop of those that report hop by hop
-    _gap: u32
-    cell: u64  # address of its flow's cell
+    remaining: u32  # how many hops may follow those that report hop by hop
+    cell: u64  # address of its flow's cell; of single hops the hash of flow and identity
 
 
 class Layout(Struct):
@@ -254,6 +255,96 @@ class Decoder(Struct):
     tunnel_port: u32  # where INT may be in a tunnel, NONE32: nowhere
     tunnel_port2: u32
     singles: u32  # packets read that tell of one hop
+
+
+class LinkEnd(Struct):
+    """The far end of a directed link: its port, and the link back."""
+
+    head_port: u32
+    back: u32
+
+
+class JoinHop(Hop):
+    """A hop that waits for the others of its packet, or that is known of a flow."""
+
+    received_ns: u64
+    identity: u64
+    came_by: u32  # the link back over its ingress port, NONE32: no port or no link
+    place: u32  # on the way, or its switch where only adjacency tells the place
+    count: u32  # of the whole way's hops, NONE32 where it is not told
+    ends: u32  # not 0: the last of so many
+    kind: u32
+    waiting: u32  # not 0: the next hop's stamp may still tell its link's delay
+    following: u32  # the packet's next in this order, its number and 1, 0: the last; or the next that is free
+
+
+class JoinCell(Struct):
+    """A packet of which some hops have reported, or a flow; numbers of cells and hops are kept with 1 added."""
+
+    key: Inline[u64, Literal[5]]
+    identity: u64
+    hash: u64
+    begun_ns: u64
+    older: u32
+    newer: u32  # or the next that is free
+    first: u32  # hops
+    last: u32
+    hops: u32
+    number: u32  # what is known of a flow
+
+
+class JoinTable(Struct):
+    """Packets or flows in the order in which they go, found by open addressing, and their hops."""
+
+    cells: Array[JoinCell]
+    hops: Array[JoinHop]
+    index: Array[u64]  # high half of the hash, number and 1
+    mask: u64
+    most: u64
+    most_hops: u64
+    count: u64
+    hop_count: u64
+    used: u64  # cells that were ever used, from the first on
+    hops_used: u64
+    free: u32
+    free_hop: u32
+    oldest: u32
+    newest: u32
+    newest_ns: u64
+
+
+class FateCell(Struct):
+    """What became of packets on one link in one part of time."""
+
+    slot: u64  # and 1; 0: nothing yet
+    passed: u32
+    missing: u32
+    unannounced: u32
+    noted: u32  # not 0: among those to be read
+
+
+class Joins(Struct):
+    """What joins the hops that report each for themselves."""
+
+    places: JoinTable  # flows with their source's remaining hops
+    singles: JoinTable  # packets by place
+    parts: JoinTable  # packets by adjacency
+    flows: JoinTable  # what each node said last of a flow
+    splits: JoinTable  # flows whose stacks come in parts
+    part: Array[JoinHop]  # of one report
+    way: Array[u64]  # addresses of hops
+    way_hops: u64
+    switches: Array[u32]
+    wait_ns: u64
+    ends: Array[LinkEnd]  # by link
+    pair_links: Array[u32]  # as the fabric's pair_keys
+    host_links: Array[u32]  # by host: the link that leads to it
+    fates: Array[FateCell]  # `fate_ring` a link
+    fate_ring: u64
+    fate_slot_ns: u64
+    noted_fates: Array[u32]
+    noted_count: u64
+    incomplete: u64
 
 
 class Fabric(Struct):
@@ -315,7 +406,7 @@ class Fabric(Struct):
     tx_number: u64
     tx_begins_ns: u64
     rate_number: u64
-    join_mask: u64  # of a packet's hash: those of whose bits none is set are joined with their other hops
+    joins: Joins
     careful: u64  # not 0: intermediate reports came, so stacks that begin inside the fabric are not ours
     # Counters.
     reports: u64
@@ -328,5 +419,3 @@ class Fabric(Struct):
     late_samples: u64
     flows_forgotten: u64
     routes_full: u64
-    joined: u64  # reports left to the reference because they are to be joined
-    withheld: u64  # hops that were not

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from ipaddress import IPv4Address, IPv6Address
 from typing import Any
 
+import numpy as np
+
 from collectors.native.memory import CellMemory
-from collectors.native.structures import NONE32, NONE64, Fabric, LinkCell
-from dataplane.fabric.topology import Topology
+from collectors.native.structures import NONE32, NONE64, Fabric, Joins, LinkCell, LinkEnd
+from dataplane.fabric.topology import LinkKey, Topology
 from dataplane.native import Array, u32, u64
 
 HASH = 0x9E37_79B9_7F4A_7C15
@@ -24,7 +26,7 @@ def address_words(address: IPv4Address | IPv6Address) -> tuple[int, int]:
 class TopologyTables:
     """What of the fabric's memory never changes; it keeps that memory alive."""
 
-    def __init__(self, topology: Topology, fabric: Fabric) -> None:
+    def __init__(self, topology: Topology, fabric: Fabric, joins: Joins) -> None:
         self.switches: Sequence[str] = [node.name for node in topology.switches]
         self.hosts: Sequence[str] = [node.name for node in topology.hosts]
         self.switch_number = {name: number for number, name in enumerate(self.switches)}
@@ -36,7 +38,8 @@ class TopologyTables:
         fabric.link_count = len(self.link_keys)
         self._put_nodes(topology, fabric)
         self._put_links(topology, fabric)
-        self._put_pairs(fabric)
+        self._put_pairs(fabric, joins)
+        self._put_ends(topology, joins)
         self._put_hosts(topology, fabric)
 
     def _cells(self, kind: Any, count: int) -> CellMemory:  # noqa: ANN401 - u32 or so
@@ -80,15 +83,29 @@ class TopologyTables:
         fabric.port_base, fabric.port_links = self._table(u32, bases), self._table(u32, by_port)
         fabric.links = links.pointer
 
-    def _put_pairs(self, fabric: Fabric) -> None:
+    def _put_pairs(self, fabric: Fabric, joins: Joins) -> None:
         known = self.switch_number
         pairs = [(known[key.src], known[key.dst]) for key in self.link_keys if key.src in known and key.dst in known]
         size = _table_size(len(pairs))
-        keys = [NONE64] * size
+        keys, numbers = [NONE64] * size, [NONE32] * size
         for tail, head in pairs:
             key = tail << 32 | head
-            keys[_free(keys, key * HASH >> 32, NONE64)] = key
+            place = _free(keys, key * HASH >> 32, NONE64)
+            keys[place], numbers[place] = key, self.link_number[LinkKey(self.switches[tail], self.switches[head])]
         fabric.pair_keys, fabric.pair_mask = self._table(u64, keys), size - 1
+        joins.pair_links = self._table(u32, numbers)
+
+    def _put_ends(self, topology: Topology, joins: Joins) -> None:
+        ends = self._cells(LinkEnd, len(self.link_keys))
+        rows = ends.rows(np.dtype(LinkEnd))
+        for number, (key, link) in enumerate(topology.directed_links.items()):
+            rows[number] = link.head.port, self.link_number[LinkKey(key.dst, key.src)]
+        joins.ends = ends.pointer
+        edges = [topology.attachment.get(name) for name in self.hosts]
+        keys = [
+            None if edge is None else LinkKey(edge.node, name) for edge, name in zip(edges, self.hosts, strict=True)
+        ]
+        joins.host_links = self._table(u32, [NONE32 if key is None else self.link_number[key] for key in keys])
 
     def _put_hosts(self, topology: Topology, fabric: Fabric) -> None:
         size = _table_size(len(topology.host_by_address))

@@ -7,8 +7,8 @@ Every value varies from report to report, flows are drawn at random, sequence nu
 - Memory: batches of 4,096 payloads to `Collector.receive_many`; decoding, sequence accounts, flows with rate and path,
   windows of every link and of the way. Reports over the thread's own CPU time, the median of the passes after a first
   one. The other side of the ratio is `Core.REFERENCE`, plain Python, on the same reports in the same run.
-- Modes: reports of one hop each, natively and not joined by packet, and all of them joined, which Python does (queues'
-  reports need no joining).
+- Modes: reports of one hop each, of packets of four hops, joined to packets and paths (queues' need no joining); the
+  other side is `Core.REFERENCE` again.
 - veth: a sender on another thread offers rates step by step; a collector of its own for each trial receives through
   `ReportReceiver`, with a kernel buffer of 32 MiB. What counts is the highest rate of which nothing was lost, as it was
   sent, the median of the rounds. Reports that the kernel did not take from the sender were never sent.
@@ -31,6 +31,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))  # tests import each other by
 from rich.console import Console
 from rich.table import Table
 
+from collectors.settings import Core
 from tests.benchmarks.collecting.memory import MemoryCase, bytes_per_flow, native_rate, reference_rate
 from tests.benchmarks.collecting.modes import MODES, mode_rate
 from tests.benchmarks.collecting.veth import SIDES, Side, Trial, bench
@@ -61,10 +62,9 @@ def memory(console: Console, passes: int, *, quick: bool) -> dict[MemoryCase, fl
 
 def modes(console: Console) -> None:
     """Measure the modes in which each hop reports by itself."""
-    table = Table("mode", "M reports/s, not joined", "joined reports/s", title="Reports of one hop, one core")
+    table = Table("mode", "M reports/s", "the reference, reports/s", title="Reports of one hop, joined, one core")
     for mode in MODES:
-        rate = mode_rate(mode)
-        table.add_row(mode, f"{rate.alone / 1e6:.2f}", f"{rate.joined:,.0f}")
+        table.add_row(mode, f"{mode_rate(mode) / 1e6:.2f}", f"{mode_rate(mode, Core.REFERENCE):,.0f}")
     console.print(table)
 
 

@@ -17,7 +17,8 @@ from collectors.native.kernels.routes import (
 )
 from collectors.native.kernels.samples import CORRECTED_STAMPS, HOP_LATENCY, PROBES, add_sample
 from collectors.native.kernels.sequence import REPEATED, TOO_OLD, observe
-from collectors.native.kernels.singles import take_single, waits_for_others
+from collectors.native.kernels.singles import prefetch_single, prepare_single, take_single
+from collectors.native.kernels.switches import find_switch, link_by_port
 from collectors.native.kernels.windows import prefetch_window, settle_counts
 from collectors.native.structures import (
     MOST_HOPS,
@@ -52,7 +53,6 @@ GROUP = 32
 """Payloads that are decoded before the first of them is accounted: their flows come into the cache meanwhile."""
 PREFETCHED = 3
 """How far ahead payloads come into the cache."""
-_HASH = 0x9E37_79B9_7F4A_7C15
 
 
 @kernel
@@ -106,6 +106,8 @@ def decode_group(  # noqa: PLR0917 - kernels have no keywords
             packet = decoder.packets[seen]
             packet.hash = hash_key(reference(packet.key[0]))
             prefetch_index(fabric, packet.hash)
+            if packet.kind != STACK:
+                prepare_single(fabric, packet)
             seen += 1
         row += 1
     return row
@@ -149,8 +151,6 @@ def find_flows(fabric: Fabric, accounts: Accounts, decoder: Decoder) -> u32:
         if packet.leads != 0:
             if fabric.careful != 0 and begins_inside(fabric, decoder, i):
                 return i
-            if decoder.singles != 0 and waits_for_others(fabric, decoder, i):
-                return i
             fabric.reports += 1
             arrival: u32 = observe(accounts, packet.node_id, packet.sequence, fabric.now_ns)
             fresh = as_u32(arrival != REPEATED and arrival != TOO_OLD)  # noqa: PLR1714 - kernels have no `in`
@@ -158,6 +158,7 @@ def find_flows(fabric: Fabric, accounts: Accounts, decoder: Decoder) -> u32:
         packet.fresh = fresh
         if packet.kind != STACK:
             packet.route = NONE32
+            prefetch_single(fabric, packet)
         elif fresh != 0:
             cell = touch_flow(fabric, reference(packet.key[0]), packet.hash, fabric.now_ns)
             count_packet(fabric, cell, as_u64(packet.ip_bytes))
@@ -187,26 +188,6 @@ def begins_inside(fabric: Fabric, decoder: Decoder, leader: u32) -> bool:
                 return True
         i += 1
     return False
-
-
-@kernel(inline=True)
-def find_switch(fabric: Fabric, node_id: u32) -> u32:
-    """Return the number of the switch that has a node id, or NONE32."""
-    place: u64 = (as_u64(node_id) * _HASH) >> 32 & fabric.node_mask
-    while fabric.node_switches[place] != NONE32:
-        if fabric.node_ids[place] == node_id:
-            return fabric.node_switches[place]
-        place = (place + 1) & fabric.node_mask
-    return NONE32
-
-
-@kernel(inline=True)
-def link_by_port(fabric: Fabric, switch: u32, port: u32) -> u32:
-    """Return the link that leaves a switch by a port, or NONE32."""
-    begins: u32 = fabric.port_base[switch]
-    if port >= fabric.port_base[switch + 1] - begins:
-        return NONE32
-    return fabric.port_links[begins + port]
 
 
 @kernel(inline=True)

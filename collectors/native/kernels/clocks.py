@@ -22,6 +22,24 @@ def departure(hop: Hop) -> u64:
     return hop.arrived_ns + as_u64(hop.latency_ns)
 
 
+@kernel(inline=True)
+def corrected_flight(fabric: Fabric, link: u32, hop: Hop, arrived_ns: u64, counting: bool) -> u64:
+    """Return a link's delay by one packet's stamps, NONE64 where its clocks are not known or the stamps make no sense.
+
+    The latter is counted, if it is to be.
+    """
+    left_ns: u64 = departure(hop)
+    cell = fabric.clocks[link]
+    if left_ns == NONE64 or arrived_ns == NONE64 or cell.is_corrected == 0 or hop.latency_ns == NONE32:  # noqa: PLR1714
+        return NONE64
+    since_ns: i64 = min(max(as_i64(left_ns - cell.at_ns), -FARTHEST_NS), FARTHEST_NS)
+    flight_ns: i64 = as_i64(arrived_ns - left_ns) + cell.offset_ns + cell.drift_ppb * since_ns // SECOND
+    if flight_ns < -cell.uncertainty_ns or flight_ns > as_i64(fabric.longest_ns):
+        fabric.implausible_stamps += as_u64(counting)
+        return NONE64
+    return as_u64(hop.latency_ns) + as_u64(max(flight_ns, 0))
+
+
 @kernel
 def corrected_delay(fabric: Fabric, link: u32, hop: Hop, arrived_ns: u64) -> u64:
     """Take note of a packet's flight over a link; return the link's delay, NONE64 where its clocks are not known."""
@@ -35,11 +53,4 @@ def corrected_delay(fabric: Fabric, link: u32, hop: Hop, arrived_ns: u64) -> u64
         cell.left_ns = left_ns
         cell.received_ns = fabric.now_ns
     cell.samples += 1
-    if cell.is_corrected == 0 or hop.latency_ns == NONE32:
-        return NONE64
-    since_ns: i64 = min(max(as_i64(left_ns - cell.at_ns), -FARTHEST_NS), FARTHEST_NS)
-    flight_ns = flight_ns + cell.offset_ns + cell.drift_ppb * since_ns // SECOND
-    if flight_ns < -cell.uncertainty_ns or flight_ns > as_i64(fabric.longest_ns):
-        fabric.implausible_stamps += 1
-        return NONE64
-    return as_u64(hop.latency_ns) + as_u64(max(flight_ns, 0))
+    return corrected_flight(fabric, link, hop, arrived_ns, True)

@@ -37,6 +37,7 @@ TO_THE_END = 0xFF
 HOP_BY_HOP_DOMAIN = 0x4D52
 HOP_BY_HOP_STATUS = 0x8000
 LAST_HOP = 0x4000
+REMAINING_HOPS = 0x00FF
 TCP = 6
 UDP = 17
 INT_MD = 1
@@ -104,6 +105,7 @@ def decode_individual(decoder: Decoder, data: Array[u8], at: u64, end: u64, head
     elif (main >> 32 & 0xFFFF) == HOP_BY_HOP_DOMAIN and main & HOP_BY_HOP_STATUS != 0:
         packet.kind = HOP_BY_HOP
         packet.last = as_u32(main & LAST_HOP)
+        packet.remaining = as_u32(main & REMAINING_HOPS)
     bits: u32 = as_u32(main >> 48)
     own_at: u64 = at + 12
     own_bytes: u32 = (head >> 8 & 0xFF) * 4

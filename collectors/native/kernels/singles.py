@@ -1,28 +1,60 @@
 """Reports of one hop each: hop by hop, MX, XD, and of congested queues.
 
-A queue's report says all by itself. The others are joined with those of the packet's other hops, by the reference: of
-all packets or, where there are too many, of some, chosen by what they are, so that all hops of a packet are joined or
-none. A hop that is not joined tells its egress link's load, and its delay by the time that it took itself.
+A queue's report says all by itself. The others wait for those of their packet's other hops: here those whose place our
+domain's hop count tells, in `postcards` those that only adjacency puts in order. `collectors.stitch` is the reference.
 """
 
 from __future__ import annotations
 
-from collectors.native.kernels.flows import count_packet, touch_flow
+from collectors.native.kernels.flows import count_packet, hash_key, touch_flow
 from collectors.native.kernels.hops import read_hop
+from collectors.native.kernels.joining import (
+    end_packet,
+    expects_stamp,
+    find_ends,
+    give_up,
+    ingress_link,
+    is_known,
+    sample_delay,
+    sample_figures,
+    sample_hop,
+    take_fates,
+    take_joined_way,
+)
+from collectors.native.kernels.pending import (
+    add_cell,
+    cell_of,
+    find_cell,
+    find_hop,
+    has_too_many,
+    hash_packet,
+    hop_of,
+    prefetch_cell,
+    prefetch_place,
+    put_hop,
+    remove_cell,
+    renew_cell,
+)
+from collectors.native.kernels.postcards import join_part
+from collectors.native.kernels.routes import find_host
 from collectors.native.kernels.samples import HOP_LATENCY, add_sample
+from collectors.native.kernels.switches import find_switch
+from collectors.native.kernels.windows import settle_counts
 from collectors.native.structures import (
     HOP_BY_HOP,
     MX,
     NONE32,
     NONE64,
     QUEUE,
-    STACK,
     Decoder,
     Fabric,
+    Hop,
+    JoinCell,
+    JoinTable,
     Layout,
     Packet,
 )
-from dataplane.native import Array, as_u32, as_u64, kernel, load_be16, load_be32, reference, u8, u32, u64
+from dataplane.native import Array, address, as_u32, as_u64, kernel, load_be16, load_be32, reference, u8, u32, u64
 
 DECODED = 0
 OTHER = 1
@@ -32,9 +64,12 @@ NO_INT = 1
 IPV4 = 4
 TCP = 6
 INT_MD = 1
+INT_MX = 3
 INT_VERSION = 2
+EXCEEDED = 0x0600_0000
+OUR_DOMAIN = 0x4D52
+SEQUENCE = 0x8000
 HEADER_BYTES = 12
-_SPREAD = 0x9E37_79B9_7F4A_7C15
 
 
 @kernel(inline=False)
@@ -43,13 +78,16 @@ def read_single(  # noqa: PLR0917 - kernels have no keywords
 ) -> u32:
     """Read the reporter's own hop; look only whether the INT headers that the packet carries make sense."""
     int_end: u64 = int_at
+    packet.missing = 0
     if int_at != NO_INT:
         int_end = int_at + 4 + 4 * as_u64(data[int_at + 1])
         if int_end > end or int_at + 4 + HEADER_BYTES > int_end or data[int_at + 4] >> 4 != INT_VERSION:
             return OTHER
-        if data[int_at] >> 4 == INT_MD and int_at + 4 + HEADER_BYTES != int_end:
-            # Metadata of a stack that is not told of: whether it makes sense is the reference's to say.
-            return OTHER
+        if data[int_at] >> 4 == INT_MD:
+            if int_at + 4 + HEADER_BYTES != int_end:
+                # Metadata of a stack that is not told of: whether it makes sense is the reference's to say.
+                return OTHER
+            packet.missing = load_be32(data, int_at + 4) & EXCEEDED
         packet.ip_bytes -= min(packet.ip_bytes, as_u32(int_end - int_at))
     if decoder.hop_count == decoder.hop_room:
         return FULL
@@ -63,6 +101,14 @@ def read_single(  # noqa: PLR0917 - kernels have no keywords
     decoder.hop_count += 1
     decoder.singles += 1
     return DECODED
+
+
+@kernel(inline=True)
+def has_number(data: Array[u8], int_at: u64, int_end: u64) -> bool:
+    """Return whether the source has numbered a UDP packet, in the first word behind the INT-MX header."""
+    if int_at == NO_INT or data[int_at] >> 4 != INT_MX or int_at + 20 > int_end:
+        return False
+    return load_be16(data, int_at + 10) == OUR_DOMAIN and load_be16(data, int_at + 12) & SEQUENCE != 0
 
 
 @kernel
@@ -79,6 +125,8 @@ def identity(data: Array[u8], inner_at: u64, int_at: u64, int_end: u64, packet: 
         found |= as_u64(load_be32(data, at + 4)) << 16
         checksum_at = at + 16
         times = 1
+    elif has_number(data, int_at, int_end):
+        found |= as_u64(load_be32(data, int_at + 16)) << 16
     checksum: u64 = as_u64(load_be16(data, checksum_at))
     if checksum != 0 and int_at != NO_INT:
         # As the source sent it: without INT's bytes, without their number in the lengths, with the port that it had.
@@ -92,57 +140,214 @@ def identity(data: Array[u8], inner_at: u64, int_at: u64, int_end: u64, packet: 
 
 
 @kernel(inline=True)
-def is_chosen(fabric: Fabric, packet: Packet) -> bool:
-    """Return whether a packet is one of those whose hops are joined."""
-    mixed: u64 = (packet.hash ^ (packet.identity * _SPREAD)) * _SPREAD
-    return (mixed >> 40) & fabric.join_mask == 0
+def prepare_single(fabric: Fabric, packet: Packet) -> None:
+    """Begin to bring into the cache what joining a hop will look up."""
+    packet.cell = hash_packet(packet.hash, packet.identity)
+    if packet.kind == HOP_BY_HOP:
+        prefetch_place(fabric.joins.singles, packet.cell)
+        prefetch_place(fabric.joins.places, hash_packet(packet.hash, 0))
+    elif packet.kind != QUEUE:
+        prefetch_place(fabric.joins.parts, packet.cell)
+        prefetch_place(fabric.joins.flows, hash_packet(packet.hash, 0))
 
 
-@kernel(inline=False)
-def waits_for_others(fabric: Fabric, decoder: Decoder, leader: u32) -> bool:
-    """Return whether a report packet has a hop that is to be joined with others; counted, as it is then given back."""
-    i: u32 = leader
-    while i < decoder.packet_count and decoder.packets[i].row == decoder.packets[leader].row:
-        packet = decoder.packets[i]
-        if packet.kind != STACK and packet.kind != QUEUE and is_chosen(fabric, packet):  # noqa: PLR1714
-            fabric.joined += 1
-            return True
-        i += 1
-    return False
+@kernel(inline=True)
+def prefetch_single(fabric: Fabric, packet: Packet) -> None:
+    """Begin to bring the packet's and the flow's cells into the cache."""
+    if packet.kind == HOP_BY_HOP:
+        prefetch_cell(fabric.joins.singles, packet.cell)
+        prefetch_cell(fabric.joins.places, hash_packet(packet.hash, 0))
+    elif packet.kind != QUEUE:
+        prefetch_cell(fabric.joins.parts, packet.cell)
+        prefetch_cell(fabric.joins.flows, hash_packet(packet.hash, 0))
 
 
 @kernel(inline=False)
 def take_single(fabric: Fabric, decoder: Decoder, packet: Packet) -> None:
-    """Take a queue's report, or what a hop says without the others."""
+    """Take a report of one hop."""
     hop = decoder.hops[as_u64(packet.first_hop)]
-    known: bool = hop.switch != NONE32 and hop.link != NONE32  # noqa: PLR1714 - kernels have no `in`
     fabric.records += 1
     ends: bool = packet.kind == HOP_BY_HOP and packet.last != 0
-    if packet.kind == MX and known:
+    if packet.kind == MX and hop.link != NONE32:
         ends = fabric.links[as_u64(hop.link)].head_switch == NONE32
     if ends:
         cell = touch_flow(fabric, reference(packet.key[0]), packet.hash, fabric.now_ns)
         count_packet(fabric, cell, as_u64(packet.ip_bytes))
-    fabric.withheld += as_u64(packet.kind != QUEUE)
+    if packet.kind == QUEUE:
+        take_queue(fabric, hop)
+        return
+    said = fabric.joins.part[0]
+    said.arrived_ns = hop.arrived_ns
+    said.left_ns = hop.left_ns
+    said.node_id = hop.node_id
+    said.ingress = hop.ingress
+    said.egress = hop.egress
+    said.latency_ns = hop.latency_ns
+    said.queue = hop.queue
+    said.tx_bytes = hop.tx_bytes
+    said.buffer = hop.buffer
+    said.switch = hop.switch
+    said.link = hop.link
+    said.received_ns = fabric.now_ns
+    said.identity = packet.identity
+    said.kind = packet.kind
+    said.count = NONE32
+    said.ends = 0
+    if packet.kind == HOP_BY_HOP:
+        said.place = place_of_hop(fabric, reference(packet.key[0]), packet.hash, packet.remaining, hop.switch)
+        if packet.last != 0 and packet.missing == 0:
+            said.count = said.place + 1
+            said.ends = 1
+        join_single(fabric, reference(packet.key[0]), packet.cell)
+    else:
+        join_part(fabric, reference(packet.key[0]), packet.hash, packet.cell, 1)
+
+
+@kernel(inline=True)
+def take_queue(fabric: Fabric, hop: Hop) -> None:
+    """Take what a congested queue's report says, which is nothing of delays."""
     if hop.switch == NONE32:
         fabric.unknown_node += 1
-        return
-    if hop.link == NONE32:
+    elif hop.link == NONE32:
         fabric.unknown_port += 1
+    else:
+        time_ns: u64 = hop.arrived_ns if hop.left_ns == NONE64 else hop.left_ns
+        add_sample(
+            fabric,
+            hop.link,
+            hop.switch,
+            time_ns,
+            fabric.now_ns,
+            NONE64,
+            HOP_LATENCY,
+            hop.queue,
+            hop.tx_bytes,
+            hop.buffer,
+        )
+
+
+@kernel(inline=True)
+def place_of_hop(fabric: Fabric, key: Array[u64], flow_hash: u64, remaining: u32, switch: u32) -> u32:
+    """Return a hop's place: how far its remaining hops are below the source's; `collectors.numbering` is the same."""
+    table = fabric.joins.places
+    mixed: u64 = hash_packet(flow_hash, 0)
+    highest: u32 = remaining
+    number: u32 = find_cell(table, key, 0, mixed)
+    if number != 0:
+        renew_cell(table, number)
+        known: u32 = cell_of(table, number).number
+        if known > remaining and not is_source(fabric, key, switch):
+            highest = known
+    else:
+        number = add_cell(table, key, 0, mixed, fabric.now_ns)
+        if has_too_many(table):
+            fabric.flows_forgotten += 1
+            remove_cell(table, table.oldest)
+    cell_of(table, number).number = highest
+    return highest - remaining
+
+
+@kernel(inline=False)
+def is_source(fabric: Fabric, key: Array[u64], switch: u32) -> bool:
+    """Return whether a flow's source host hangs on a switch."""
+    host: u32 = find_host(fabric, key[4] & 0xF, key[0], key[1])
+    return switch != NONE32 and host != NONE32 and fabric.host_switches[as_u64(host)] == switch  # noqa: PLR1714
+
+
+@kernel(inline=False)
+def join_single(fabric: Fabric, key: Array[u64], mixed: u64) -> None:
+    """Join the hop in `part`, which tells its place, with those of its packet that have come."""
+    table = fabric.joins.singles
+    said = fabric.joins.part[0]
+    said.came_by = ingress_link(fabric, said)
+    said.waiting = 0
+    number: u32 = find_cell(table, key, said.identity, mixed)
+    if number != 0 and is_known(find_hop(table, cell_of(table, number), said.place)):
+        # The same place twice: another packet that looks the same.
+        end_packet(fabric, table, cell_of(table, number))
+        remove_cell(table, number)
+        number = 0
+    if number == 0:
+        number = add_cell(table, key, said.identity, mixed, said.received_ns)
+    cell = cell_of(table, number)
+    hop = put_hop(table, cell, said)
+    after = find_hop(table, cell, hop.place + 1)
+    if is_known(after) or not expects_stamp(fabric, key, hop):
+        sample_hop(fabric, key, hop, after)
+    else:
+        hop.waiting = 1
+        sample_figures(fabric, key, hop)
+    if hop.place != 0:
+        before = find_hop(table, cell, hop.place - 1)
+        if is_known(before) and before.waiting != 0:
+            before.waiting = 0
+            sample_delay(fabric, key, before, hop)
+    if is_whole(fabric, table, cell):
+        take_joined_way(fabric, key)
+        take_fates(fabric, table, cell)
+        remove_cell(table, number)
+    give_up(fabric, table)
+
+
+@kernel(inline=True)
+def is_whole(fabric: Fabric, table: JoinTable, cell: JoinCell) -> bool:
+    """Return whether a packet's last hop and every one before it are there, which are then the `way` of the joins."""
+    joins = fabric.joins
+    count: u32 = NONE32
+    number: u32 = cell.first
+    while number != 0 and count == NONE32:
+        count = hop_of(table, number).count
+        number = hop_of(table, number).following
+    if count == NONE32 or count > cell.hops:
+        return False
+    joins.way_hops = 0
+    while joins.way_hops < as_u64(count):
+        hop = find_hop(table, cell, as_u32(joins.way_hops))
+        if not is_known(hop):
+            return False
+        joins.way[joins.way_hops] = address(hop)
+        joins.way_hops += 1
+    return True
+
+
+@kernel
+def take_single_record(fabric: Fabric, key: Array[u64]) -> None:
+    """Join the hop that Python has put into `part`."""
+    find_ends(fabric, 1)
+    join_single(fabric, key, hash_packet(hash_key(key), fabric.joins.part[0].identity))
+    settle_counts(fabric)
+
+
+@kernel
+def take_part_record(fabric: Fabric, key: Array[u64], count: u32) -> None:
+    """Join the hops that Python has put into `part`."""
+    find_ends(fabric, count)
+    flow_hash: u64 = hash_key(key)
+    join_part(fabric, key, flow_hash, hash_packet(flow_hash, fabric.joins.part[0].identity), count)
+    settle_counts(fabric)
+
+
+@kernel
+def find_place(fabric: Fabric, key: Array[u64], remaining: u32, node_id: u32) -> u32:
+    """Return the place of a hop that Python has decoded."""
+    return place_of_hop(fabric, key, hash_key(key), remaining, find_switch(fabric, node_id))
+
+
+@kernel
+def note_split(fabric: Fabric, key: Array[u64]) -> None:
+    """Remember that stacks of a flow come in parts."""
+    table = fabric.joins.splits
+    mixed: u64 = hash_packet(hash_key(key), 0)
+    number: u32 = find_cell(table, key, 0, mixed)
+    if number != 0:
+        renew_cell(table, number)
         return
-    delay_ns: u64 = NONE64
-    if packet.kind != QUEUE and hop.latency_ns != NONE32:
-        delay_ns = as_u64(hop.latency_ns) + fabric.links[as_u64(hop.link)].delay_ns
-    time_ns: u64 = hop.arrived_ns if hop.left_ns == NONE64 else hop.left_ns
-    add_sample(
-        fabric,
-        hop.link,
-        hop.switch,
-        time_ns,
-        fabric.now_ns,
-        delay_ns,
-        HOP_LATENCY,
-        hop.queue,
-        hop.tx_bytes,
-        hop.buffer,
-    )
+    add_cell(table, key, 0, mixed, fabric.now_ns)
+    if has_too_many(table):
+        remove_cell(table, table.oldest)
+
+
+@kernel
+def is_split(fabric: Fabric, key: Array[u64]) -> u32:
+    """Return whether stacks of a flow come in parts: 1 or 0."""
+    return 1 if find_cell(fabric.joins.splits, key, 0, hash_packet(hash_key(key), 0)) != 0 else 0

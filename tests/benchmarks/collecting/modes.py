@@ -1,53 +1,72 @@
-"""Rates of the modes in which every hop reports by itself: memory to state, joined by packet or not."""
+"""Rates of the modes in which every hop reports by itself: memory to state, joined by packet."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
 from collectors.collector import Collector
 from collectors.payloads import Payloads
-from collectors.settings import CollectorSettings
+from collectors.settings import CollectorSettings, Core
 from dataplane.clock import MonotonicClock
-from tests.collectors.reports import MICRO, Hop, Reporter, build_topology, long_way
+from dataplane.fabric.topology import Endpoint, Link, SwitchNode, Topology
+from tests.collectors.reports import MICRO, Hop, Reporter, build_topology
 
 PACKETS = 2000
+FLOWS = 1000
 BATCH = 4096
-ALL = 1_000_000_000
 
+QUEUE = "congested queue"
 MODES: dict[str, Callable[[Reporter, list[Hop], bytes], list[bytes]]] = {
     "hop by hop": lambda reporter, hops, payload: reporter.hop_by_hop(hops, payload=payload),
     "MX": lambda reporter, hops, payload: reporter.postcards(hops, mx=True, payload=payload),
     "XD": lambda reporter, hops, payload: reporter.postcards(hops, mx=False, payload=payload),
-    "congested queue": lambda reporter, hops, _: [reporter.congested(hop) for hop in hops],
+    QUEUE: lambda reporter, hops, _: [reporter.congested(hop) for hop in hops],
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ModeRate:
-    """Reports a second of a core's time: natively by themselves, and joined to packets (Python)."""
-
-    alone: float
-    joined: float
-
-
-def mode_rate(mode: str) -> ModeRate:
-    """Measure one mode, packets of three hops."""
-    reporter = Reporter()
-    payloads = [
-        one
-        for number in range(PACKETS)
-        for one in MODES[mode](reporter, long_way(number * 10 * MICRO, queue=number % 7), number.to_bytes(4, "big"))
-    ]
-    return ModeRate(_rate(payloads, joined_per_s=1, copies=20), _rate(payloads, joined_per_s=ALL, copies=1))
+def mode_rate(mode: str, core: Core = Core.NATIVE, *, hops: int = 4) -> float:
+    """Measure one mode: reports a second of a core's time, of packets of so many hops that come in order."""
+    sequences: dict[int, int] = {}
+    payloads = []
+    for number in range(PACKETS):
+        reporter = Reporter(src_port=1000 + number * 7 % FLOWS, sequences=sequences)
+        payloads += MODES[mode](reporter, way(hops, number * 10 * MICRO, number % 7), number.to_bytes(4, "big"))
+    collector = Collector(line(hops), MonotonicClock(), CollectorSettings(core=core))
+    rate = _rate(collector, payloads, copies=20 if core is Core.NATIVE else 1)
+    if collector.counters["incomplete packets"] or (len(collector.snapshot().paths) < FLOWS and mode != QUEUE):
+        raise RuntimeError(f"{dict(collector.counters)}: not every packet was joined")
+    return rate
 
 
-def _rate(payloads: list[bytes], *, joined_per_s: int, copies: int) -> float:
+def line(hops: int) -> Topology:
+    """Return so many switches in a row, with a host at each end; each is entered by port 1 and left by port 2."""
+    names = [*(f"s{n}" for n in range(1, hops + 1)), "h2"]
+    cables = [(name, 2, after, 1 if after != "h2" else 0) for name, after in pairwise(names)]
+    return Topology(
+        "line",
+        tuple(SwitchNode(name, 10 + n) for n, name in enumerate(names[:-1], start=1)),
+        build_topology().hosts,
+        tuple(
+            Link(Endpoint(a, p), Endpoint(b, q), rate_bps=1_000_000_000, delay_ns=5_000, queue_frames=100)
+            for a, p, b, q in [("h1", 0, "s1", 1), *cables]
+        ),
+        None,
+        True,
+    )
+
+
+def way(hops: int, start_ns: int, queue: int) -> list[Hop]:
+    """Return a packet's hops along the row."""
+    times = [start_ns + n * 7 * MICRO for n in range(hops)]
+    return [Hop(11 + n, at_ns, at_ns + 2 * MICRO, 1, 2, queue) for n, at_ns in enumerate(times)]
+
+
+def _rate(collector: Collector, payloads: list[bytes], *, copies: int) -> float:
     """Take the payloads so often, with sequence numbers that go on; return the rate of all but the first time."""
-    collector = Collector(build_topology(), MonotonicClock(), CollectorSettings(joined_reports_per_s=joined_per_s))
     lengths = np.array([len(one) for one in payloads], np.uint32)
     places = np.concatenate([[0], np.cumsum(lengths[:-1], dtype=np.uint64)]).astype(np.uint64)
     data = np.frombuffer(b"".join(payloads), np.uint8).copy()

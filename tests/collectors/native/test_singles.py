@@ -1,25 +1,30 @@
-"""Reports of one hop each through the native core: queues' natively, the others joined, or some of them."""
+"""Reports of one hop each through the native core: decoded, joined and given up as the reference does."""
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Sequence
+from dataclasses import replace
 from ipaddress import ip_address
+from random import Random
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from collectors.collector import Collector
 from collectors.counters import Count
-from collectors.native.choice import SECOND_NS, JoinChoice
 from collectors.native.kernels.singles import NO_INT, identity
 from collectors.native.structures import Packet
-from collectors.settings import CollectorSettings
-from collectors.values import DelaySource
+from collectors.settings import CollectorSettings, StateSettings
+from collectors.values import DelaySource, HopRecord
 from dataplane.clock import VirtualClock
 from dataplane.fabric.topology import LinkKey
 from dataplane.native import kernel_library
 from dataplane.wire import inner
 from tests.collectors.cores import receive_together
 from tests.collectors.native.test_bulk import Pair
-from tests.collectors.reports import MICRO, Reporter, build_topology, long_way
+from tests.collectors.reports import ALL, MICRO, Hop, Reporter, build_topology, long_way, short_way
 from tests.dataplane.wire.golden_frames import FRAMES
 
 MODES = ("hop by hop", "mx", "xd")
@@ -32,15 +37,6 @@ def reports_of(mode: str, reporter: Reporter, number: int) -> list[bytes]:
     if mode == "hop by hop":
         return reporter.hop_by_hop(hops, payload=payload)
     return reporter.postcards(hops, mx=mode == "mx", payload=payload)
-
-
-def crowd(mode: str, packets: int, per_s: int) -> tuple[Collector, VirtualClock]:
-    """Return a collector that was given so many packets at once."""
-    clock = VirtualClock(SECOND_NS)
-    collector = Collector(build_topology(), clock, CollectorSettings(joined_reports_per_s=per_s))
-    reporter = Reporter()
-    receive_together(collector, [one for n in range(packets) for one in reports_of(mode, reporter, n)])
-    return collector, clock
 
 
 def test_queue_reports_never_leave_the_native_core(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,57 +60,146 @@ def test_queue_reports_say_what_the_reference_says(src: str) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_few_reports_are_all_joined(mode: str) -> None:
-    pair, reporter = Pair(), Reporter()
-    pair.receive([one for n in range(40) for one in reports_of(mode, reporter, n)])
-    assert pair.native.snapshot().paths[reporter.flow].switches == ("s1", "s2", "s3")
-    assert not pair.native.counters[Count.JOINS_WITHHELD]
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_of_many_reports_whole_packets_are_joined_and_no_loss_is_seen(mode: str) -> None:
-    collector, clock = crowd(mode, 1000, per_s=300)
-    reporter = Reporter(sequences={11: 999, 12: 999, 13: 999})
-    withheld = collector.counters[Count.JOINS_WITHHELD]
-    assert 1500 < withheld < 2700
-    assert collector.counters[Count.REPORTS] == collector.counters[Count.RECORDS] == 3000
-    # The share stays as it is: from now on packets are whole or not there.
-    clock.advance_to(clock.now_ns() + 500 * MS)
-    before = collector.counters[Count.INCOMPLETE_PACKETS]
-    receive_together(collector, [one for n in range(1000, 1400) for one in reports_of(mode, reporter, n)])
-    clock.advance_to(clock.now_ns() + 400 * MS)
-    receive_together(collector, [one for n in range(1400, 1500) for one in reports_of(mode, reporter, n)])
+def test_the_native_core_joins_by_itself(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    collector, reporter = Collector(build_topology(), VirtualClock()), Reporter()
+    monkeypatch.setattr(collector, "receive", None)
+    receive_together(collector, [one for n in range(40) for one in reports_of(mode, reporter, n)])
     state = collector.snapshot()
     assert state.paths[reporter.flow].switches == ("s1", "s2", "s3")
-    link = state.links[LinkKey("s1", "s2")]
-    assert link.source is DelaySource.STAMPS
-    assert link.loss in {None, 0.0}
-    # What had been begun when the share changed is given up; nothing else is.
-    assert collector.counters[Count.INCOMPLETE_PACKETS] - before <= 3
-    assert all(reporter.lost == reporter.duplicate == 0 for reporter in state.reporters.values())
+    assert (state.links[LinkKey("s1", "s2")].source, state.links[LinkKey("s1", "s2")].samples) == (
+        DelaySource.STAMPS,
+        40,
+    )
+    assert not collector.counters[Count.INCOMPLETE_PACKETS]
+
+
+@functools.cache
+def payload_of(mode: str, flow: int, packet: int, hop: int, oddity: int, bits: int) -> bytes:
+    """Return one hop's report of one packet, or a report of all of its hops."""
+    source, target = (("10.0.0.1", "10.0.0.2"), ("2001:db8::1", "10.0.0.2"), ("192.0.2.1", "192.0.2.9"))[flow]
+    reporter = Reporter(source, target if flow != 1 else "2001:db8::2", 5000 + flow, bits=bits)
+    hops = long_way(packet * 300 * MICRO, queued_ns=packet * MICRO, queue=packet, tx_bytes=hop)
+    match oddity:
+        case 1:
+            hops[1] = replace(hops[1], node_id=99)
+        case 2:
+            hops = short_way(packet * 300 * MICRO)
+        case 3:
+            hops[1] = replace(hops[1], egress_port=77)
+        case 4:
+            hops[1] = replace(hops[1], arrived_ns=0, ingress_port=3)
+        case 5:
+            hops = [hops[0], hops[1], replace(hops[0], ingress_port=2), *hops[1:]]
+    content, hop = packet.to_bytes(4, "big"), hop % len(hops)
+    match mode:
+        case "hop by hop":
+            return reporter.hop_by_hop(hops, payload=content)[hop]
+        case "mx" | "xd":
+            return reporter.postcards(hops, mx=mode == "mx", payload=content)[hop]
+        case "queue":
+            return reporter.congested(hops[hop])
+        case "stack":
+            return reporter.stacked(hops)
+        case "drop":
+            return reporter.dropped(hops[: hop + 1], 7, tracked=packet % 2 == 0)
+        case _:
+            return reporter.intermediate(hops[:1], hops[1:])[hop % 2]
+
+
+SINGLES = (*MODES, "queue")
+EVERY = (*SINGLES, "stack", "drop", "intermediate")
+
+
+def reports_in(modes: Sequence[str]) -> st.SearchStrategy[tuple[str, int, int, int, int, int]]:
+    """Return a strategy of reports of few packets, so that hops meet; most of them make sense."""
+    oddities, bits = st.sampled_from([0] * 10 + [1, 2, 3, 4, 5]), st.sampled_from([ALL] * 6 + [0x8C80, 0xDC00, 0xC000])
+    return st.tuples(st.sampled_from(modes), st.integers(0, 2), st.integers(0, 3), st.integers(0, 3), oddities, bits)
+
+
+class Feeder:
+    """Gives a reference and a native collector the same reports with sequence numbers that go on, or do not."""
+
+    def __init__(self, chosen: StateSettings, *, synchronised: bool = True) -> None:
+        self.pair = Pair(CollectorSettings(state=chosen), synchronised=synchronised)
+        self.numbers: dict[bytes, int] = {}
+
+    def give(self, reports: Sequence[tuple[str, int, int, int, int, int]], wait_ns: int = 0, repeat: int = 99) -> None:
+        """Give reports at once, the same number to two of them at `repeat`."""
+        self.pair.clock.advance_to(self.pair.clock.now_ns() + wait_ns)
+        payloads = []
+        for place, report in enumerate(reports):
+            payload = payload_of(*report)
+            number = self.numbers[payload[4:8]] = self.numbers.get(payload[4:8], 0) + (place != repeat)
+            payloads.append((0x2000_0000 | number).to_bytes(4, "big") + payload[4:])
+        self.pair.receive(payloads)
+
+
+WAITS = st.sampled_from([0, MS, 90 * MS, 150 * MS, 250 * MS, 4_000 * MS, 11_000 * MS])
+
+
+@given(
+    st.booleans(),
+    st.sampled_from([1, 2, 100]),
+    st.lists(st.tuples(st.lists(reports_in(EVERY), max_size=25), WAITS, st.integers(0, 40)), max_size=5),
+)
+@settings(max_examples=60)
+def test_any_mixture_of_modes_says_the_same(
+    synchronised: bool, most: int, batches: list[tuple[list[tuple[str, int, int, int, int, int]], int, int]]
+) -> None:
+    feeder = Feeder(StateSettings(max_pending_packets=most), synchronised=synchronised)
+    for reports, wait_ns, repeat in batches:
+        feeder.give(reports, wait_ns, repeat)
+
+
+@given(
+    st.integers(1, 3),
+    st.integers(1, 3),
+    st.lists(st.tuples(st.lists(reports_in(SINGLES), max_size=25), WAITS), max_size=5),
+)
+@settings(max_examples=40)
+def test_bounds_in_number_and_time_are_the_references(
+    packets: int, flows: int, batches: list[tuple[list[tuple[str, int, int, int, int, int]], int]]
+) -> None:
+    feeder = Feeder(StateSettings(max_pending_packets=packets, max_flows=flows, window_ns=100 * MS))
+    for reports, wait_ns in batches:
+        feeder.give(reports, wait_ns)
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_what_is_not_joined_tells_load_and_hop_latency(mode: str) -> None:
-    collector, _ = crowd(mode, 200, per_s=1)
-    link = collector.snapshot().links[LinkKey("s2", "s3")]
-    assert link.samples > 0
-    assert link.queue_occupancy_frames == pytest.approx(sum(n % 7 for n in range(200)) / 200)
-    assert collector.counters[Count.JOINS_WITHHELD] > 550
+@pytest.mark.parametrize("synchronised", [True, False])
+def test_many_packets_with_lost_and_shuffled_reports_say_the_same(mode: str, synchronised: bool) -> None:
+    pair, reporter, random = Pair(synchronised=synchronised), Reporter(), Random(7)
+    for step in range(30):
+        pair.clock.advance_to(1000 + step * 30 * MS)
+        reports = [one for n in range(20) for one in reports_of(mode, reporter, 20 * step + n)]
+        random.shuffle(reports)
+        pair.receive([one for one in reports if random.random() > 0.05])
+    assert pair.native.counters[Count.INCOMPLETE_PACKETS] > 10
+    if mode != "xd":
+        assert pair.native.snapshot().links[LinkKey("s1", "s2")].loss is not None
 
 
-def test_the_share_is_halved_while_too_many_come_and_doubles_when_few_do() -> None:
-    choice, now_ns = JoinChoice(100), 5 * SECOND_NS
-    assert not choice.take(now_ns, 100)
-    assert choice.mask == 0
-    assert choice.take(now_ns, 1)
-    assert (choice.mask, choice.share) == (3, 0.25)
-    assert not choice.take(now_ns + SECOND_NS, 30)
-    assert not choice.take(now_ns + 2 * SECOND_NS, 0)
-    assert choice.take(now_ns + 3 * SECOND_NS, 0)
-    assert choice.share == 0.5
-    assert choice.take(now_ns + 4 * SECOND_NS, 0)
-    assert choice.mask == 0
+def test_ways_with_more_hops_than_there_is_room_for_are_given_up() -> None:
+    to_and_fro = [Hop(11 + n % 2, n * MICRO, n * MICRO + 5, 1, 2 if n % 2 == 0 else 1) for n in range(40)]
+    pair, reporter = Pair(CollectorSettings(state=StateSettings(max_pending_packets=1))), Reporter()
+    pair.receive(reporter.hop_by_hop(to_and_fro, max_hops=64))
+    assert pair.native.counters[Count.INCOMPLETE_PACKETS]
+    pair.receive(reporter.hop_by_hop(to_and_fro[:10], max_hops=64))
+
+
+def test_hops_of_a_packet_find_each_other_whoever_has_decoded_them() -> None:
+    pair, sequences = Pair(), dict[int, int]()
+    reports = [
+        reports_of(mode, Reporter(src_port=port, sequences=sequences), 1) for port, mode in enumerate(MODES, start=1)
+    ]
+    # Those for the subscribers are decoded one by one in Python.
+    leave = [collector.subscribe(list[HopRecord]().extend) for collector in (pair.reference, pair.native)]
+    pair.receive([one for first, *_ in reports for one in [first]])
+    for end in leave:
+        end()
+    pair.receive([one for _, *others in reports for one in others])
+    assert not pair.native.counters[Count.INCOMPLETE_PACKETS]
+    assert pair.native.snapshot().links[LinkKey("s1", "s2")].samples == 3
 
 
 GOLDEN = {

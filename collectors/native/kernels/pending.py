@@ -1,0 +1,259 @@
+"""Packets whose hops wait for one another, and what is known of flows: `collectors.pending` in native memory.
+
+Cells are found by key and identity, stand in the order in which they go, and have a list of hops in the order in which
+these came. Numbers of cells and hops are kept with 1 added, so that 0 is none.
+"""
+
+from __future__ import annotations
+
+from collectors.native.structures import KEY_WORDS, JoinCell, JoinHop, JoinTable
+from dataplane.native import (
+    Array,
+    address,
+    array_at,
+    as_u32,
+    as_u64,
+    copy,
+    kernel,
+    offset,
+    prefetch,
+    reference,
+    sizeof,
+    u8,
+    u32,
+    u64,
+    view,
+)
+
+LOW32 = 0xFFFF_FFFF
+_SPREAD = 0x9E37_79B9_7F4A_7C15
+
+
+@kernel(inline=True)
+def hash_packet(flow_hash: u64, identity: u64) -> u64:
+    """Return the hash of a packet of a flow; that of identity 0 is good for the flow itself."""
+    mixed: u64 = (flow_hash ^ (identity * _SPREAD)) * _SPREAD
+    return mixed ^ (mixed >> 32)
+
+
+@kernel(inline=True)
+def prefetch_place(table: JoinTable, mixed: u64) -> None:
+    """Begin to bring a packet's place in the index into the cache."""
+    prefetch(offset(table.index, (mixed >> 32) & table.mask))
+
+
+@kernel(inline=True)
+def prefetch_cell(table: JoinTable, mixed: u64) -> None:
+    """Begin to bring the cell into the cache that the index most likely leads to."""
+    number: u64 = table.index[(mixed >> 32) & table.mask] & LOW32
+    if number != 0:
+        cell = table.cells[number - 1]
+        prefetch(reference(cell.key[0]))
+        prefetch(reference(cell.hops))
+
+
+@kernel(inline=True)
+def cell_of(table: JoinTable, number: u32) -> JoinCell:
+    """Return the cell of a number."""
+    return table.cells[as_u64(number) - 1]
+
+
+@kernel(inline=True)
+def hop_of(table: JoinTable, number: u32) -> JoinHop:
+    """Return the hop of a number."""
+    return table.hops[as_u64(number) - 1]
+
+
+@kernel(inline=True)
+def find_cell(table: JoinTable, key: Array[u64], identity: u64, mixed: u64) -> u32:
+    """Return the number of the cell of a key and identity, 0 if there is none."""
+    place: u64 = (mixed >> 32) & table.mask
+    while True:
+        entry: u64 = table.index[place]
+        if entry == 0:
+            return 0
+        if entry >> 32 == mixed >> 32:
+            cell = table.cells[(entry & LOW32) - 1]
+            apart: u64 = (cell.key[0] ^ key[0]) | (cell.key[1] ^ key[1]) | (cell.key[2] ^ key[2])
+            apart = apart | (cell.key[3] ^ key[3]) | (cell.key[4] ^ key[4]) | (cell.identity ^ identity)
+            if apart == 0:
+                return as_u32(entry & LOW32)
+        place = (place + 1) & table.mask
+
+
+@kernel(inline=True)
+def add_cell(table: JoinTable, key: Array[u64], identity: u64, mixed: u64, now_ns: u64) -> u32:
+    """Make a cell, the newest; there is always room for one more than `most`."""
+    number: u32 = table.free
+    if number != 0:
+        table.free = cell_of(table, number).newer
+    else:
+        table.used += 1
+        number = as_u32(table.used)
+    cell = cell_of(table, number)
+    i: u64 = 0
+    while i < KEY_WORDS:
+        cell.key[i] = key[i]
+        i += 1
+    cell.identity = identity
+    cell.hash = mixed
+    cell.begun_ns = now_ns
+    cell.first = 0
+    cell.last = 0
+    cell.hops = 0
+    cell.number = 0
+    append_cell(table, number)
+    table.count += 1
+    table.newest_ns = max(table.newest_ns, now_ns)
+    place: u64 = (mixed >> 32) & table.mask
+    while table.index[place] != 0:
+        place = (place + 1) & table.mask
+    table.index[place] = mixed >> 32 << 32 | as_u64(number)
+    return number
+
+
+@kernel(inline=True)
+def append_cell(table: JoinTable, number: u32) -> None:
+    """Make a cell that stands nowhere the newest."""
+    cell = cell_of(table, number)
+    cell.older = table.newest
+    cell.newer = 0
+    if table.newest != 0:
+        cell_of(table, table.newest).newer = number
+    else:
+        table.oldest = number
+    table.newest = number
+
+
+@kernel(inline=True)
+def unlink_cell(table: JoinTable, number: u32) -> None:
+    """Take a cell out of the order."""
+    cell = cell_of(table, number)
+    if cell.older != 0:
+        cell_of(table, cell.older).newer = cell.newer
+    else:
+        table.oldest = cell.newer
+    if cell.newer != 0:
+        cell_of(table, cell.newer).older = cell.older
+    else:
+        table.newest = cell.older
+
+
+@kernel(inline=True)
+def renew_cell(table: JoinTable, number: u32) -> None:
+    """Make a cell the newest."""
+    if table.newest != number:
+        unlink_cell(table, number)
+        append_cell(table, number)
+
+
+@kernel(inline=False)
+def remove_cell(table: JoinTable, number: u32) -> None:
+    """Forget a cell and its hops."""
+    cell = cell_of(table, number)
+    if cell.last != 0:
+        hop_of(table, cell.last).following = table.free_hop
+        table.free_hop = cell.first
+    table.hop_count -= as_u64(cell.hops)
+    unlink_cell(table, number)
+    place: u64 = (cell.hash >> 32) & table.mask
+    while table.index[place] & LOW32 != as_u64(number):
+        place = (place + 1) & table.mask
+    close_gap(table, place)
+    cell.newer = table.free
+    table.free = number
+    table.count -= 1
+
+
+@kernel
+def close_gap(table: JoinTable, gap: u64) -> None:
+    """Empty a place of the index, and move up what was put behind it for want of room."""
+    hole: u64 = gap
+    place: u64 = (gap + 1) & table.mask
+    while table.index[place] != 0:
+        home: u64 = (table.index[place] >> 32) & table.mask
+        # It may move if its home is not between the hole and itself.
+        if ((place - home) & table.mask) >= ((place - hole) & table.mask):
+            table.index[hole] = table.index[place]
+            hole = place
+        place = (place + 1) & table.mask
+    table.index[hole] = 0
+
+
+@kernel(inline=True)
+def has_too_many(table: JoinTable) -> bool:
+    """Return whether the oldest has to go for want of room."""
+    return table.count > table.most or table.hop_count > table.most_hops
+
+
+# ---- hops
+
+
+@kernel(inline=True)
+def find_hop(table: JoinTable, cell: JoinCell, place: u32) -> JoinHop:
+    """Return the hop at a place, or null."""
+    number: u32 = cell.first
+    while number != 0:
+        hop = hop_of(table, number)
+        if hop.place == place:
+            return hop
+        number = hop.following
+    return view(JoinHop, 0)
+
+
+@kernel(inline=True)
+def copy_hop(target: JoinHop, source: JoinHop) -> None:
+    """Copy a hop."""
+    copy(array_at(u8, address(target)), array_at(u8, address(source)), sizeof(JoinHop))
+
+
+@kernel(inline=True)
+def put_hop(table: JoinTable, cell: JoinCell, said: JoinHop) -> JoinHop:
+    """Keep a copy of a hop, in place of what was known at its place, or behind all others; return the copy."""
+    known = find_hop(table, cell, said.place)
+    if address(known) != 0:
+        following: u32 = known.following
+        copy_hop(known, said)
+        known.following = following
+        return known
+    number: u32 = table.free_hop
+    if number != 0:
+        table.free_hop = hop_of(table, number).following
+    else:
+        table.hops_used += 1
+        number = as_u32(table.hops_used)
+    hop = hop_of(table, number)
+    copy_hop(hop, said)
+    hop.following = 0
+    if cell.last != 0:
+        hop_of(table, cell.last).following = number
+    else:
+        cell.first = number
+    cell.last = number
+    cell.hops += 1
+    table.hop_count += 1
+    return hop
+
+
+@kernel(inline=False)
+def forget_hops(table: JoinTable, cell: JoinCell, limit_ns: u64) -> None:
+    """Forget the hops that were heard of before a time."""
+    before: u32 = 0
+    number: u32 = cell.first
+    while number != 0:
+        hop = hop_of(table, number)
+        following: u32 = hop.following
+        if hop.received_ns < limit_ns:
+            if before != 0:
+                hop_of(table, before).following = following
+            else:
+                cell.first = following
+            if cell.last == number:
+                cell.last = before
+            hop.following = table.free_hop
+            table.free_hop = number
+            cell.hops -= 1
+            table.hop_count -= 1
+        else:
+            before = number
+        number = following

@@ -1,0 +1,154 @@
+"""Joining hops in native memory: `collectors.stitch` and `collectors.numbering` for reports that Python has decoded.
+
+Those that the native core decodes by itself come to the same memory, so that the hops of a packet find each other
+whoever has read them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from collectors.counters import Count, Counters
+from collectors.decode import MeasuredPacket
+from collectors.loss import slot_of, slots_kept
+from collectors.native.kernel_calls import kernel_calls
+from collectors.native.memory import CellMemory
+from collectors.native.store import NativeStore, half, key_words, word
+from collectors.native.structures import MOST_HOPS, FateCell, JoinCell, JoinHop, JoinTable
+from collectors.numbering import HopNumbering
+from collectors.pending import HOPS_EACH
+from collectors.samples import Fate, Outcome
+from collectors.settings import StateSettings
+from collectors.stitch import Stitched, Stitcher
+from collectors.values import FlowKey, HopRecord
+from dataplane.fabric.topology import Topology
+from dataplane.native import u32, u64
+
+_OUTCOMES = (("passed", Outcome.PASSED), ("missing", Outcome.MISSING), ("unannounced", Outcome.UNANNOUNCED))
+
+
+class NativeStitcher(Stitcher):
+    """Joins in native memory what has to wait; samples, paths and fates of that go where they belong at once."""
+
+    def __init__(self, topology: Topology, settings: StateSettings, counters: Counters, store: NativeStore) -> None:
+        super().__init__(topology, settings, counters)
+        self._counters = counters
+        self._store = store
+        self._calls = kernel_calls()
+        self._kept: list[CellMemory] = []
+        joins = self._joins = store.joins
+        packets, flows = settings.max_pending_packets, settings.max_flows
+        joins.singles, joins.parts = self._table(packets, HOPS_EACH), self._table(packets, HOPS_EACH)
+        joins.places, joins.flows, joins.splits = self._table(flows), self._table(flows, HOPS_EACH), self._table(flows)
+        joins.wait_ns = settings.longest_wait_ns
+        most = max(MOST_HOPS, len(topology.switches))
+        self._part = self._cells(JoinHop, MOST_HOPS)
+        joins.part = self._part.pointer
+        joins.way, joins.switches = self._cells(u64, most).pointer, self._cells(u32, most).pointer
+        self._put_fates(settings)
+
+    def _cells(self, kind: Any, count: int) -> CellMemory:  # noqa: ANN401 - u32 or a struct
+        self._kept.append(CellMemory(kind, count))
+        return self._kept[-1]
+
+    def _table(self, most: int, hops_each: int = 0) -> JoinTable:
+        """Return a table for so many packets or flows: there is room for one more, and for the hops of one report."""
+        places = 1 << (2 * most + 1).bit_length()
+        hops = most * hops_each
+        return JoinTable(
+            cells=self._cells(JoinCell, most + 1).pointer,
+            hops=self._cells(JoinHop, hops + MOST_HOPS if hops else 1).pointer,
+            index=self._cells(u64, places).pointer,
+            mask=places - 1,
+            most=most,
+            most_hops=hops,
+        )
+
+    def _put_fates(self, settings: StateSettings) -> None:
+        links, joins = len(self._store.topology.link_keys), self._joins
+        ring = 1 << slots_kept(settings.window_ns, settings.longest_wait_ns).bit_length()
+        self._fates, self._noted = self._cells(FateCell, links * ring), self._cells(u32, links * ring)
+        joins.fates, joins.noted_fates = self._fates.pointer, self._noted.pointer
+        joins.fate_ring, joins.fate_slot_ns = ring, slot_of(settings.window_ns)
+
+    @property
+    def has_split_flows(self) -> bool:
+        """Whether there are flows whose stacks come in parts."""
+        return bool(self._joins.splits.count)
+
+    @property
+    def pending_packets(self) -> int:
+        """How many packets wait for their other hops."""
+        return int(self._joins.singles.count + self._joins.parts.count)
+
+    def count(self) -> None:
+        """Add what the kernels have counted to the counters."""
+        if self._joins.incomplete:
+            self._counters[Count.INCOMPLETE_PACKETS] += self._joins.incomplete
+            self._joins.incomplete = 0
+
+    def take_fates(self) -> list[Fate]:
+        """Return what became of packets on links since the last call."""
+        cells, found = self._fates.rows(np.dtype(FateCell)), []
+        for place in self._noted.rows(np.uint32)[: self._joins.noted_count].tolist():
+            cell = cells[place]
+            link = self._store.topology.link_keys[place // self._joins.fate_ring]
+            at_ns = (int(cell["slot"]) - 1) * self._joins.fate_slot_ns
+            found += [Fate(link, outcome, at_ns, int(cell[name])) for name, outcome in _OUTCOMES if cell[name]]
+            for name in ("passed", "missing", "unannounced", "noted"):
+                cell[name] = 0
+        self._joins.noted_count = 0
+        return found
+
+    def _take_single(self, record: HopRecord, out: Stitched) -> None:
+        del out
+        self._take([record])
+        self._calls.take_single_record(self._store.native, key_words(record.flow))
+        self._count_all()
+
+    def _take_part(self, hops: list[HopRecord], out: Stitched) -> None:
+        del out
+        self._take(hops)
+        self._calls.take_part_record(self._store.native, key_words(hops[0].flow), len(hops))
+        self._count_all()
+
+    def _note_split(self, flow: FlowKey) -> None:
+        self._calls.note_split(self._store.native, key_words(flow))
+
+    def _is_split(self, flow: FlowKey) -> bool:
+        return bool(self._calls.is_split(self._store.native, key_words(flow)))
+
+    def _count_all(self) -> None:
+        self._store.count()
+        self.count()
+
+    def _take(self, hops: list[HopRecord]) -> None:
+        """Put records where the kernels look for them."""
+        self._store.begin_batch(hops[0].received_ns)
+        for place, hop in enumerate(hops):
+            row = self._part.pointer[place]
+            row.arrived_ns, row.left_ns = word(hop.ingress_timestamp_ns), word(hop.egress_timestamp_ns)
+            row.node_id, row.ingress, row.egress = hop.node_id, half(hop.ingress_port), half(hop.egress_port)
+            row.latency_ns, row.tx_bytes = half(hop.hop_latency_ns), half(hop.tx_bytes_per_window)
+            row.queue, row.buffer = half(hop.queue_occupancy_frames), half(hop.buffer_occupancy_frames)
+            row.received_ns, row.identity, row.kind = hop.received_ns, hop.packet_id, hop.kind
+            row.place, row.count = hop.hop_index, half(hop.hop_count)
+            row.ends = hop.hop_count == hop.hop_index + 1
+
+
+class NativeNumbering(HopNumbering):
+    """Keeps the source's remaining hops in native memory."""
+
+    def __init__(self, topology: Topology, counters: Counters, max_flows: int, store: NativeStore) -> None:
+        super().__init__(topology, counters, max_flows)
+        self._store = store
+        self._calls = kernel_calls()
+
+    def _place(self, packet: MeasuredPacket) -> int:
+        node_id = packet.hops[0].node_id
+        remaining = packet.remaining_hops or 0
+        place = self._calls.find_place(self._store.native, key_words(packet.flow), remaining, half(node_id))
+        self._store.count()
+        return place

@@ -85,16 +85,14 @@ def builder(figures: list[WindowFigures | None], tx_window_ns: int, *, columns: 
 @given(
     st.lists(st.none() | window_figures(), min_size=len(KEYS), max_size=len(KEYS)),
     st.sampled_from([1, 100, 65_536_000, 9_000_000_000]),
-    st.sampled_from([1.0, 0.25, 1 / 1024]),
     st.lists(st.tuples(st.integers(1, 4), st.none() | st.integers(0, 3), st.booleans()), max_size=3),
 )
 def test_columns_say_what_links_say_one_by_one(
-    figures: list[WindowFigures | None], tx_window_ns: int, share: float, drops: list[tuple[int, int | None, bool]]
+    figures: list[WindowFigures | None], tx_window_ns: int, drops: list[tuple[int, int | None, bool]]
 ) -> None:
     found = []
     for columns in (False, True):
         state = builder(figures, tx_window_ns, columns=columns)
-        state.share_packets(share, NOW_NS - 2_000_000_000)
         for node_id, port, tracked in drops:
             reason = DropReason.QUEUE_FULL
             state.drop([DropRecord(NOW_NS, node_id, 1, node_id, 1, port, 0, reason, None, None, tracked)])

@@ -64,6 +64,11 @@ class LinkStates(Mapping[LinkKey, LinkState]):
         """Return every link's state."""
         return self._made().values()
 
+    @property
+    def places(self) -> Mapping[LinkKey, int]:
+        """Each link's place in columns."""
+        return self._number
+
     def column(self, figure: str) -> Numbers:
         """Return a figure of every link in order, NaN where it is not known."""
         column = self._columns[_FIGURES[figure]]

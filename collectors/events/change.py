@@ -1,102 +1,127 @@
-"""Change points: a level is learned, then both sums of what exceeds its slack are followed until one passes a limit.
+"""Change points: levels are learned, then both sums of what exceeds their slack are followed until one passes a limit.
 
 E. S. Page, Continuous inspection schemes, Biometrika 41 (1954). Deviations are cut at half of the limit, so that no
-single observation makes a change. While the level holds, mean and deviation follow it slowly.
+single observation makes a change. While a level holds, mean and deviation follow it slowly. Many figures are followed
+side by side; `tests/collectors/events/plain.py` has the same for one.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
+from typing import Any, Final
 
+import numpy as np
+from numpy.typing import NDArray
+
+from collectors.columns import Numbers
 from collectors.events.rules import ChangeSettings
+
+Places = NDArray[np.intp]
+_Rows = NDArray[Any]
+
+_RUN: Final = np.dtype([("total", "f8"), ("sum", "f8"), ("count", "f8")])
+"""The sum in one direction, and the values since it left 0."""
+
+_ROW: Final = np.dtype([("mean", "f8"), ("squares", "f8"), ("count", "f8"), ("up", _RUN), ("down", _RUN)])
 
 
 @dataclass(frozen=True, slots=True)
-class LevelChange:
-    """A level that changed: from what to what, both means of observations."""
+class LevelChanges:
+    """Levels that changed: whose, as places among the observations, and from what to what, means of observations."""
 
-    before: float
-    after: float
-
-
-class _Run:
-    """The sum in one direction, and the values since it left 0."""
-
-    def __init__(self, settings: ChangeSettings) -> None:
-        self._slack, self._limit = settings.slack, settings.limit
-        self.total = self._sum = 0.0
-        self._count = 0
-
-    @property
-    def mean(self) -> float:
-        return self._sum / self._count
-
-    def add(self, excess: float, value: float) -> bool:
-        """Return whether the sum has passed its limit."""
-        self.total += excess - self._slack
-        if self.total <= 0:
-            self.total = self._sum = 0.0
-            self._count = 0
-            return False
-        self._sum += value
-        self._count += 1
-        return self.total > self._limit
+    places: Places
+    before: Numbers
+    after: Numbers
 
 
-class ChangeDetector:
-    """Follows one figure; `observe` each value in order."""
+class Levels:
+    """Follows figures, one a row; rows are any numbers from 0 on, and begin without knowing anything."""
 
     def __init__(self, settings: ChangeSettings) -> None:
         self._settings = settings
-        self._begin(0.0, 0)
+        self._rows: _Rows = np.zeros(0, _ROW)
 
-    @property
-    def level(self) -> float | None:
-        """The level that holds now; None while it is being learned."""
-        return self._mean if self._count >= self._settings.learn else None
+    def forget(self, row: int) -> None:
+        """Begin a row anew."""
+        self._rows[row] = 0
 
-    @property
-    def deviation(self) -> float:
-        """The standard deviation that observations are measured by."""
-        variance = self._squares / max(self._count - 1, 1)
-        floor = max(self._settings.least_deviation, self._settings.least_share * abs(self._mean))
+    def level(self, row: int) -> float | None:
+        """Return the level that holds now; None while it is being learned."""
+        found = self._rows[row]
+        return float(found["mean"]) if found["count"] >= self._settings.learn else None
+
+    def is_near(self, row: int, level: float) -> bool:
+        """Return whether a row's present level is the given one, within twice the slack, at least one deviation."""
+        found = self._rows[row : row + 1]
+        reach = max(2 * self._settings.slack, 1.0) * self.deviations(found)
+        return bool((np.abs(found["mean"] - level) <= reach)[0])
+
+    def observe(self, rows: Places, values: Numbers) -> LevelChanges:
+        """Take a value for each of some rows, none twice; return the changes that they complete.
+
+        A new level is then learned from the change's own observations.
+        """
+        self._make_room(rows)
+        states = self._rows[rows]
+        learning = states["count"] < self._settings.learn
+        (judged,) = np.nonzero(~learning)
+        # Figures as far apart as floats go have no finite deviation.
+        with np.errstate(over="ignore", invalid="ignore"):
+            changes = self._judge(states, judged, values)
+            states[learning] = _learned(states[learning], values[learning])
+        self._rows[rows] = states
+        return changes
+
+    def deviations(self, states: _Rows) -> Numbers:
+        """Return the standard deviations that observations are measured by."""
+        variance = states["squares"] / np.maximum(states["count"] - 1, 1)
+        floor = np.maximum(self._settings.least_deviation, self._settings.least_share * np.abs(states["mean"]))
         # Nothing may divide by zero: a figure that was always 0 changes with the first that is not.
-        return max(math.sqrt(variance), floor, 1e-12)
+        found: Numbers = np.maximum(np.maximum(np.sqrt(variance), floor), 1e-12)
+        return found
 
-    def is_near(self, level: float) -> bool:
-        """Return whether the present level is the given one, within twice the slack, at least one deviation."""
-        return abs(self._mean - level) <= max(2 * self._settings.slack, 1.0) * self.deviation
+    def _make_room(self, rows: Places) -> None:
+        needed = int(rows.max(initial=-1)) + 1
+        if needed > len(self._rows):
+            more = np.zeros(max(needed, 2 * len(self._rows)), _ROW)
+            more[: len(self._rows)] = self._rows
+            self._rows = more
 
-    def observe(self, value: float) -> LevelChange | None:
-        """Take a value; return the change that it completes. The new level is then learned from the change's own."""
-        if self._count < self._settings.learn:
-            self._learn(value)
-            return None
-        score = (value - self._mean) / self.deviation
+    def _judge(self, states: _Rows, judged: Places, values: Numbers) -> LevelChanges:
+        found, values = states[judged], values[judged]
         most = self._settings.limit / 2
-        score = max(-most, min(most, score))
-        for run, excess in ((self._up, score), (self._down, -score)):
-            if run.add(excess, value):
-                change = LevelChange(self._mean, run.mean)
-                self._begin(change.after, 1)
-                return change
-        if max(self._up.total, self._down.total) < most:
-            self._follow(self._mean + score * self.deviation)
-        return None
+        deviation = self.deviations(found)
+        score = np.clip((values - found["mean"]) / deviation, -most, most)
+        rises, falls = self._add(found["up"], score, values), self._add(found["down"], -score, values)
+        changed = rises | falls
+        calm = ~changed & (np.maximum(found["up"]["total"], found["down"]["total"]) < most)
+        self._follow(found, calm, score * deviation)
+        runs = np.where(rises, found["up"], found["down"])[changed]
+        changes = LevelChanges(judged[changed], found["mean"][changed], runs["sum"] / runs["count"])
+        found[changed] = 0
+        found["mean"][changed], found["count"][changed] = changes.after, 1
+        states[judged] = found
+        return changes
 
-    def _begin(self, mean: float, count: int) -> None:
-        self._mean, self._squares, self._count = mean, 0.0, count
-        self._up, self._down = _Run(self._settings), _Run(self._settings)
+    def _add(self, runs: _Rows, excess: Numbers, values: Numbers) -> NDArray[np.bool_]:
+        """Add to the sums; return which have passed the limit."""
+        total = runs["total"] + (excess - self._settings.slack)
+        runs["total"], runs["sum"], runs["count"] = total, runs["sum"] + values, runs["count"] + 1
+        runs[total <= 0] = 0
+        return runs["total"] > self._settings.limit
 
-    def _learn(self, value: float) -> None:
-        self._count += 1
-        before = value - self._mean
-        self._mean += before / self._count
-        self._squares += before * (value - self._mean)
-
-    def _follow(self, value: float) -> None:
+    def _follow(self, states: _Rows, calm: NDArray[np.bool_], away: Numbers) -> None:
         """Forget the oldest observations by as much as one new one weighs."""
         weight = 1 / (4 * self._settings.learn)
-        self._squares += weight * ((value - self._mean) ** 2 * (self._count - 1) - self._squares)
-        self._mean += weight * (value - self._mean)
+        away = np.where(calm, (states["mean"] + away) - states["mean"], 0.0)
+        grown = weight * (away * away * (states["count"] - 1) - states["squares"])
+        states["squares"] += np.where(calm, grown, 0.0)
+        states["mean"] += weight * away
+
+
+def _learned(states: _Rows, values: Numbers) -> _Rows:
+    states["count"] += 1
+    before = values - states["mean"]
+    states["mean"] += before / states["count"]
+    states["squares"] += before * (values - states["mean"])
+    return states

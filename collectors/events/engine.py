@@ -6,13 +6,12 @@ over for long enough, when its subject is no longer in the snapshot, or when its
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from fnmatch import fnmatchcase
+from collections.abc import Sequence
 
-from collectors.events.conditions import ChangeCondition, Condition, LimitCondition
-from collectors.events.figures import FIGURES, Reading, State, companions, count, state_of, subjects
+from collectors.events.figures import Observation
 from collectors.events.rules import Rule, check_names
-from collectors.values import Event, ReporterState, Snapshot, Subject
+from collectors.events.watches import ChangeWatch, LimitWatch, Watch
+from collectors.values import Event, Snapshot
 
 
 class EventEngine:
@@ -20,9 +19,9 @@ class EventEngine:
 
     def __init__(self, rules: Sequence[Rule] = (), max_subjects: int = 65_536) -> None:
         check_names(tuple(rules))
-        self._watches = {rule.name: _Watch(rule) for rule in rules}
+        self._watches = {rule.name: _watch(rule) for rule in rules}
         self._max_subjects = max_subjects
-        self._last: Snapshot | None = None
+        self._last: Observation | None = None
         self._not_judged = 0
 
     @property
@@ -33,16 +32,17 @@ class EventEngine:
     def observe(self, snapshot: Snapshot) -> tuple[Event, ...]:
         """Return what a snapshot raises and clears; a snapshot that is not newer than the last says nothing."""
         last = self._last
-        if last is not None and snapshot.taken_ns <= last.taken_ns:
+        if last is not None and snapshot.taken_ns <= last.time_ns:
             return ()
         events: list[Event] = []
-        room = self._max_subjects - sum(len(watch.conditions) for watch in self._watches.values())
+        seen = Observation(snapshot)
+        room = self._max_subjects - sum(watch.remembered for watch in self._watches.values())
         for watch in self._watches.values():
-            before = len(watch.conditions)
-            events += watch.observe(last, snapshot, room)
-            room -= len(watch.conditions) - before
+            before = watch.remembered
+            events += watch.observe(last, seen, room)
+            room -= watch.remembered - before
             self._not_judged += watch.take_passed_over()
-        self._last = snapshot
+        self._last = seen
         return tuple(events)
 
     def replace(self, rules: Sequence[Rule]) -> tuple[Event, ...]:
@@ -53,11 +53,11 @@ class EventEngine:
         check_names(tuple(rules))
         kept = {rule.name: self._watches.get(rule.name) for rule in rules}
         watches = {
-            rule.name: watch if (watch := kept[rule.name]) is not None and watch.rule == rule else _Watch(rule)
+            rule.name: watch if (watch := kept[rule.name]) is not None and watch.rule == rule else _watch(rule)
             for rule in rules
         }
         dropped = [watch for name, watch in self._watches.items() if watches.get(name) is not watch]
-        time_ns = self._last.taken_ns if self._last is not None else 0
+        time_ns = self._last.time_ns if self._last is not None else 0
         self._watches = watches
         return tuple(event for watch in dropped for event in watch.clear_all(time_ns))
 
@@ -68,102 +68,8 @@ class EventEngine:
 
     def open_events(self) -> tuple[Event, ...]:
         """Return the events that were raised and are not cleared yet."""
-        conditions = (entry for watch in self._watches.values() for entry in watch.conditions.values())
-        return tuple(condition.raised for condition in conditions if condition.raised is not None)
+        return tuple(event for watch in self._watches.values() for event in watch.open_events())
 
 
-class _Watch:
-    """One rule with what it remembers of its subjects."""
-
-    def __init__(self, rule: Rule) -> None:
-        self.rule = rule
-        self.conditions: dict[Subject, Condition] = {}
-        self._read: Reading = FIGURES[rule.scope][rule.figure]
-        self._matches: dict[Subject, bool] = {}
-        self._passed_over = 0
-
-    def observe(self, last: Snapshot | None, snapshot: Snapshot, room: int) -> Iterator[Event]:
-        """Yield what this snapshot raises and clears."""
-        for subject, state in subjects(snapshot, self.rule.scope):
-            value = self._value(last, snapshot, subject, state)
-            if value is None or not self._judged(subject, state):
-                continue
-            condition = self.conditions.get(subject)
-            if condition is None:
-                if self._is_calm(value):
-                    continue
-                if room <= 0:
-                    self._passed_over += 1
-                    continue
-                room -= 1
-                condition = self.conditions[subject] = self._new(last, subject)
-            yield from self._step(condition, snapshot.taken_ns, subject, state, value)
-        yield from self._clear_missing(snapshot)
-
-    def clear_all(self, time_ns: int) -> Iterator[Event]:
-        """Yield the end of every open event."""
-        for condition in self.conditions.values():
-            if condition.raised is not None:
-                yield condition.end(time_ns)
-
-    def take_passed_over(self) -> int:
-        """Return how many observations found no room since the last call."""
-        passed_over, self._passed_over = self._passed_over, 0
-        return passed_over
-
-    def _step(
-        self, condition: Condition, time_ns: int, subject: Subject, state: State, value: float
-    ) -> Iterator[Event]:
-        for event in condition.observe(time_ns, subject, value):
-            beside = companions(self.rule.scope, state, time_ns, self.rule.figure)
-            yield condition.witnessed(event, beside)
-        if condition.is_idle:
-            del self.conditions[subject]
-
-    def _new(self, last: Snapshot | None, subject: Subject) -> Condition:
-        if self.rule.change is not None:
-            return ChangeCondition(self.rule, self.rule.change)
-        condition = LimitCondition(self.rule)
-        state = None if last is None else state_of(last, self.rule.scope, subject)
-        value = None if state is None or self.rule.per_second else self._read(state)
-        if last is not None and value is not None:
-            condition.remember(last.taken_ns, value)
-        return condition
-
-    def _is_calm(self, value: float) -> bool:
-        """Return whether a value says nothing by itself: most do, and nothing is kept for them."""
-        if self.rule.above is not None:
-            return value <= self.rule.above
-        return self.rule.below is not None and value >= self.rule.below
-
-    def _judged(self, subject: Subject, state: State) -> bool:
-        if self.rule.least_samples and not isinstance(state, ReporterState) and state.samples < self.rule.least_samples:
-            return False
-        if not self.rule.match:
-            return True
-        matches = self._matches.get(subject)
-        if matches is None:
-            name = str(subject)
-            matches = any(fnmatchcase(name, pattern) for pattern in self.rule.match)
-            self._matches[subject] = matches
-        return matches
-
-    def _value(self, last: Snapshot | None, snapshot: Snapshot, subject: Subject, state: State) -> float | None:
-        value = self._read(state)
-        if value is None or not self.rule.per_second:
-            return value
-        before = None if last is None else state_of(last, self.rule.scope, subject)
-        value_before = None if before is None else self._read(before)
-        if last is None or value_before is None:
-            return None
-        return (value - value_before) * 1e9 / (snapshot.taken_ns - last.taken_ns)
-
-    def _clear_missing(self, snapshot: Snapshot) -> Iterator[Event]:
-        scope = self.rule.scope
-        missing = [subject for subject in self.conditions if state_of(snapshot, scope, subject) is None]
-        for subject in missing:
-            condition = self.conditions.pop(subject)
-            if condition.raised is not None:
-                yield condition.end(snapshot.taken_ns)
-        if len(self._matches) > 2 * count(snapshot, scope) + 256:
-            self._matches.clear()
+def _watch(rule: Rule) -> Watch:
+    return LimitWatch(rule) if rule.change is None else ChangeWatch(rule, rule.change)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import math
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from operator import attrgetter
 from typing import Any, Final
 
+import numpy as np
+
+from collectors.columns import Numbers
+from collectors.link_states import LinkStates
 from collectors.values import Evidence, LinkState, PathState, ReporterKey, ReporterState, Snapshot, Subject
 
 State = LinkState | PathState | ReporterState
@@ -57,27 +62,63 @@ FIGURES: Final[Mapping[Scope, Mapping[str, Reading]]] = {
 """How each figure is read; None where the snapshot does not know it."""
 
 
-def subjects(snapshot: Snapshot, scope: Scope) -> Iterator[tuple[Subject, State]]:
-    """Yield what a rule of this scope looks at, in the snapshot's order."""
-    match scope:
-        case Scope.LINK:
-            yield from snapshot.links.items()
-        case Scope.PATH:
-            yield from snapshot.paths.items()
-        case Scope.REPORTER:
-            for (node_id, hw_id), state in snapshot.reporters.items():
-                yield ReporterKey(node_id, hw_id), state
+class Observation:
+    """A snapshot as rules look at it: figures side by side, in the snapshot's order, each read when first asked for."""
 
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+        self._subjects: dict[Scope, list[Subject]] = {}
+        self._places: dict[Scope, Mapping[Any, int]] = {}
+        self._values: dict[tuple[Scope, str], Numbers] = {}
 
-def state_of(snapshot: Snapshot, scope: Scope, subject: Subject) -> State | None:
-    """Return a subject's state, None when the snapshot lacks it."""
-    key = (subject.node_id, subject.hw_id) if isinstance(subject, ReporterKey) else subject
-    return _states(snapshot, scope).get(key)
+    @property
+    def time_ns(self) -> int:
+        """When the snapshot was taken."""
+        return self.snapshot.taken_ns
 
+    def subjects(self, scope: Scope) -> list[Subject]:
+        """Return what a rule of this scope looks at."""
+        found = self._subjects.get(scope)
+        if found is None:
+            states = _states(self.snapshot, scope)
+            found = [ReporterKey(*key) for key in states] if scope is Scope.REPORTER else list(states)
+            self._subjects[scope] = found
+        return found
 
-def count(snapshot: Snapshot, scope: Scope) -> int:
-    """Return how many subjects of a scope the snapshot has."""
-    return len(_states(snapshot, scope))
+    def place(self, scope: Scope, subject: Subject) -> int | None:
+        """Return a subject's place, None when the snapshot lacks it."""
+        if scope not in self._places:
+            states = _states(self.snapshot, scope)
+            own = states.places if isinstance(states, LinkStates) else None
+            self._places[scope] = own or {key: place for place, key in enumerate(self.subjects(scope))}
+        return self._places[scope].get(subject)
+
+    def values(self, scope: Scope, figure: str) -> Numbers:
+        """Return a figure of every subject, NaN where the snapshot does not know it."""
+        found = self._values.get((scope, figure))
+        if found is None:
+            states = _states(self.snapshot, scope)
+            if isinstance(states, LinkStates):
+                found = states.column(figure)
+            else:
+                read = FIGURES[scope][figure]
+                found = np.array([read(state) for state in states.values()], np.float64)
+            self._values[scope, figure] = found
+        return found
+
+    def growth(self, last: Observation, scope: Scope, figure: str) -> Numbers:
+        """Return by how much a figure has grown since an older snapshot, per second."""
+        now, before = self.values(scope, figure), last.values(scope, figure)
+        if self.subjects(scope) != last.subjects(scope):
+            places = [last.place(scope, subject) for subject in self.subjects(scope)]
+            before = np.array([math.nan if place is None else before[place] for place in places])
+        grown: Numbers = (now - before) * 1e9 / (self.time_ns - last.time_ns)
+        return grown
+
+    def state(self, scope: Scope, subject: Subject) -> State:
+        """Return the state of a subject that the snapshot has."""
+        key = (subject.node_id, subject.hw_id) if isinstance(subject, ReporterKey) else subject
+        return _states(self.snapshot, scope)[key]
 
 
 def _states(snapshot: Snapshot, scope: Scope) -> Mapping[Any, State]:

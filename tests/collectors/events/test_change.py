@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collectors.events.change import ChangeDetector, LevelChange
+from collectors.events.change import Levels
 from collectors.events.engine import EventEngine
 from collectors.events.rules import ChangeSettings, Rule
 from collectors.values import Event, Phase
+from tests.collectors.events.plain import ChangeDetector, LevelChange
 from tests.collectors.events.states import MS, snapshot
 
 
@@ -20,52 +22,61 @@ def noise(level: float, deviation: float, number: int, seed: int = 1) -> list[fl
     return [rng.gauss(level, deviation) for _ in range(number)]
 
 
-def changes(detector: ChangeDetector, values: list[float]) -> list[tuple[int, LevelChange]]:
-    found = ((index, detector.observe(value)) for index, value in enumerate(values))
-    return [(index, change) for index, change in found if change is not None]
+def changes(settings: ChangeSettings, values: list[float]) -> list[tuple[int, LevelChange]]:
+    """Return the changes that values complete; those of a row between others are those of a detector of its own."""
+    levels, detector, found = Levels(settings), ChangeDetector(settings), []
+    for index, value in enumerate(values):
+        told = levels.observe(np.array([0, 2, 1]), np.array([7.0, value, -value]))
+        mine = [
+            LevelChange(before, after)
+            for place, before, after in zip(told.places, told.before, told.after, strict=True)
+            if place == 1
+        ]
+        change = detector.observe(value)
+        assert mine == ([] if change is None else [change])
+        assert levels.level(2) == detector.level
+        assert levels.is_near(2, 100.0) == detector.is_near(100.0)
+        found += [(index, change) for change in mine]
+    return found
 
 
 def test_a_shift_of_the_level_is_found_within_a_few_observations() -> None:
-    detector = ChangeDetector(ChangeSettings())
-    ((index, change),) = changes(detector, noise(100, 5, 60) + noise(150, 5, 10, seed=2))
+    ((index, change),) = changes(ChangeSettings(), noise(100, 5, 60) + noise(150, 5, 10, seed=2))
     assert 60 <= index <= 64
     assert change.before == pytest.approx(100, abs=4)
     assert change.after == pytest.approx(150, abs=8)
 
 
 def test_a_fall_is_found_as_well_as_a_rise() -> None:
-    ((index, change),) = changes(ChangeDetector(ChangeSettings()), noise(100, 5, 60) + noise(60, 5, 10, seed=2))
+    ((index, change),) = changes(ChangeSettings(), noise(100, 5, 60) + noise(60, 5, 10, seed=2))
     assert 60 <= index <= 64
     assert change.after < change.before
 
 
 def test_noise_alone_does_not_alarm() -> None:
     for seed in range(20):
-        assert changes(ChangeDetector(ChangeSettings()), noise(100, 10, 500, seed)) == []
+        assert changes(ChangeSettings(), noise(100, 10, 500, seed)) == []
 
 
 def test_one_outlier_however_great_is_no_change() -> None:
     values = [*noise(100, 5, 40), 1e9, *noise(100, 5, 40, seed=2)]
-    assert changes(ChangeDetector(ChangeSettings()), values) == []
+    assert changes(ChangeSettings(), values) == []
 
 
 def test_a_slow_drift_is_followed() -> None:
     values = [100 + index * 0.005 + wobble for index, wobble in enumerate(noise(0, 3, 2000))]
-    assert changes(ChangeDetector(ChangeSettings()), values) == []
+    assert changes(ChangeSettings(), values) == []
 
 
 def test_a_figure_that_never_moved_alarms_only_beyond_the_least_deviation() -> None:
     still = [0.0] * 30
-    assert changes(ChangeDetector(ChangeSettings(least_deviation=0.1)), [*still, *[0.05] * 50]) == []
-    assert changes(ChangeDetector(ChangeSettings(least_deviation=0.1)), [*still, *[0.5] * 5])
+    assert changes(ChangeSettings(least_deviation=0.1), [*still, *[0.05] * 50]) == []
+    assert changes(ChangeSettings(least_deviation=0.1), [*still, *[0.5] * 5])
 
 
 @given(st.lists(st.floats(-1e12, 1e12), max_size=80))
-def test_any_values_are_survived(values: list[float]) -> None:
-    detector = ChangeDetector(ChangeSettings(learn=3))
-    for value in values:
-        detector.observe(value)
-        assert detector.deviation > 0
+def test_any_values_are_survived_and_side_by_side_is_as_one_by_one(values: list[float]) -> None:
+    changes(ChangeSettings(learn=3), values)
 
 
 def events_of(values: list[float], **settings: int) -> list[Event]:

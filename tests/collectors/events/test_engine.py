@@ -147,7 +147,7 @@ def test_what_is_remembered_is_bounded_and_the_rest_counted() -> None:
 def test_nothing_is_kept_of_subjects_that_are_well() -> None:
     engine = EventEngine([busy()])
     told(engine, loads_of(0.1, 0.9, 0.1))
-    assert not any(watch.conditions for watch in engine._watches.values())
+    assert not any(watch.remembered for watch in engine._watches.values())
 
 
 def test_rules_change_while_running_and_those_that_stay_keep_their_state() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import select
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
@@ -12,20 +13,11 @@ from typing import Protocol
 
 from dataplane.native import kernel_library, pointer_to
 from dataplane.nic.device import DeviceWatch, request_for
+from dataplane.nic.drops import missed, not_sent
 from dataplane.nic.kernels import receive, release
 from dataplane.nic.kernels.copying import send_copies
 from dataplane.nic.kernels.memory import arm
-from dataplane.nic.port import (
-    PORT_DOWN,
-    RECEIVED_TOO_LONG,
-    RECEIVED_TOO_SHORT,
-    SEND_QUEUE_FULL,
-    SEND_REFUSED,
-    SOCKET_FULL,
-    TOO_LONG,
-    PortInformation,
-    PortReading,
-)
+from dataplane.nic.port import PortInformation, PortReading
 from dataplane.nic.queue import PortKind, PortQueue
 
 BURST_FRAMES = 256
@@ -172,15 +164,10 @@ class NicPort:
             for channel in self._channels:
                 channel.read_drops()
         total = functools.partial(_total, self.queues)
-        drops = {
-            SOCKET_FULL: total("rx_dropped"),
-            RECEIVED_TOO_LONG: total("rx_too_long"),
-            RECEIVED_TOO_SHORT: total("rx_too_short"),
-            SEND_QUEUE_FULL: total("tx_full"),
-            TOO_LONG: total("tx_too_long"),
-            SEND_REFUSED: total("tx_refused"),
-            PORT_DOWN: total("tx_down"),
-        }
+        drops = Counter[str]()
+        for queue in self.queues:
+            drops.update(missed(queue))
+            drops.update(not_sent(queue))
         return PortReading(
             total("rx_frames"),
             total("rx_bytes"),

@@ -7,16 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dataplane.nic.consumer import QUEUE_FULL, RESERVE_SPENT
+from dataplane.nic.drops import missed, not_sent
 from dataplane.nic.packet_manager import ManagerReading
-from dataplane.nic.port import (
-    PORT_DOWN,
-    RECEIVED_TOO_LONG,
-    RECEIVED_TOO_SHORT,
-    SEND_QUEUE_FULL,
-    SEND_REFUSED,
-    SOCKET_FULL,
-    TOO_LONG,
-)
 from dataplane.nic.queue import PortQueue
 
 RULE, CLOSING, NO_CONSUMER = "rule", "closing", "no_consumer"
@@ -42,26 +34,15 @@ class QueueStatistics:
     @classmethod
     def of(cls, number: int, queue: PortQueue) -> QueueStatistics:
         """Return a queue's counters as they are now."""
-        missed = {
-            SOCKET_FULL: queue.rx_dropped,
-            RECEIVED_TOO_LONG: queue.rx_too_long,
-            RECEIVED_TOO_SHORT: queue.rx_too_short,
-        }
-        not_sent = {
-            SEND_QUEUE_FULL: queue.tx_full,
-            TOO_LONG: queue.tx_too_long,
-            SEND_REFUSED: queue.tx_refused,
-            PORT_DOWN: queue.tx_down,
-        }
         return cls(
             number,
             queue.rx_frames,
             queue.rx_bytes,
-            missed,
+            missed(queue),
             queue.checksum_not_ready,
             queue.tx_frames,
             queue.tx_bytes,
-            not_sent,
+            not_sent(queue),
         )
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from scapy.fields import BitField, ConditionalField
+from scapy.packet import Packet
 
 INSTRUCTIONS = (
     "node_id",
@@ -49,6 +50,14 @@ _FIELDS: dict[str, tuple[tuple[str, int], ...]] = {
     "buffer": (("buffer_id", 8), ("buffer_occupancy", 24)),
     **{name: ((name, 32),) for name in INSTRUCTIONS[9:15]},
 }
+
+
+class Part(Packet):
+    """One of several that stand one after the other and know how long they are."""
+
+    def extract_padding(self, s: bytes) -> tuple[bytes, bytes]:
+        """Leave what follows to the next one."""
+        return b"", s
 
 
 def metadata_words(bits: int) -> int:

@@ -47,7 +47,7 @@ from scapy.layers.l2 import GRE, Ether
 from scapy.layers.vxlan import VXLAN
 from scapy.packet import Packet, Raw, bind_bottom_up, bind_layers, bind_top_down
 
-from dataplane.scapy.int_metadata import FLAG_NAMES, LAST, instruction_fields, metadata_words
+from dataplane.scapy.int_metadata import FLAG_NAMES, LAST, Part, instruction_fields, metadata_words
 
 conf.contribs.setdefault("INT", {"dscp": 0x17, "dscp_mask": 0x3F, "dport": None, "marker": None})
 
@@ -171,7 +171,7 @@ def _bits_of_hop(hop: Packet, names: frozenset[str]) -> int:
     return 0xFFFF if names & set(hop.fields) else 0
 
 
-class INTHop(Packet):
+class INTHop(Part):
     """One hop's metadata on an INT-MD stack; which of them are there is the header's `instructions`."""
 
     name = "INT hop"
@@ -188,10 +188,6 @@ class INTHop(Packet):
         """Return how many bytes the bitmap does not explain."""
         instructions = int(self.parent.instructions) if isinstance(self.parent, INTMD) else 0
         return max(len(self.original or b"") - 4 * metadata_words(instructions), 0)
-
-    def extract_padding(self, s: bytes) -> tuple[bytes, bytes]:
-        """Leave what follows to the next hop."""
-        return b"", s
 
 
 class _StackField(PacketListField):
@@ -268,7 +264,7 @@ def _geneve_header(data: bytes, _parent: Packet | None = None) -> Packet:
     return kind(data, _parent=_parent)
 
 
-class INTGeneveOption(Packet):
+class INTGeneveOption(Part):
     """The option of a Geneve header that holds an INT header."""
 
     name = "INT option of Geneve"
@@ -290,10 +286,6 @@ class INTGeneveOption(Packet):
         if self.length is None:
             pkt = pkt[:3] + struct.pack("!B", pkt[3] & 0xE0 | (len(pkt) - 4) // 4 & 0x1F) + pkt[4:]
         return pkt + pay
-
-    def extract_padding(self, s: bytes) -> tuple[bytes, bytes]:
-        """Leave what follows to the next option."""
-        return b"", s
 
 
 class INTByMark(Packet):

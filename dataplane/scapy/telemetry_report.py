@@ -36,7 +36,7 @@ from scapy.layers.l2 import Ether
 from scapy.packet import Packet, bind_layers
 
 from dataplane.scapy import int_telemetry  # noqa: F401 - truncated packets carry INT
-from dataplane.scapy.int_metadata import FLAG_NAMES, LAST, instruction_fields, metadata_words
+from dataplane.scapy.int_metadata import FLAG_NAMES, LAST, Part, instruction_fields, metadata_words
 
 REPORT_PORT = 32766
 TO_THE_END = 0xFF
@@ -71,20 +71,26 @@ def _packet_field(kinds: dict[int, type[Packet]], kind_of: Callable[[Any], int],
     return packets, XStrLenField("data", b"", length_from=size_of)
 
 
-class _ReportListField(PacketListField):
-    """Reports one after the other, each as long as the byte at 1 says, in words without its first."""
+class _PartsField(PacketListField):
+    """Parts one after the other up to the end; `size_of` is how long the first of some bytes says that it is."""
+
+    __slots__ = ["kind", "size_of"]
+
+    def __init__(self, name: str, kind: type[Part], size_of: Callable[[bytes], int]) -> None:
+        self.kind, self.size_of = kind, size_of
+        super().__init__(name, [], kind)
 
     def getfield(self, pkt: Any, s: bytes) -> tuple[bytes, list[BasePacket]]:
-        """Return nothing that follows, and the reports; a cut last one is as long as it is."""
+        """Return nothing that follows, and the parts; a cut last one is as long as it is."""
         found: list[BasePacket] = []
         while len(s) >= 4:
-            size = len(s) if s[1] == TO_THE_END else 4 + 4 * s[1]
-            found.append(IndividualReport(s[:size], _parent=pkt))
+            size = self.size_of(s)
+            found.append(self.kind(s[:size], _parent=pkt))
             s = s[size:]
         return s, found
 
 
-class ReportTLV(Packet):
+class ReportTLV(Part):
     """A TLV of a report's inner contents: a truncated packet, or a domain's data."""
 
     name = "Telemetry Report TLV"
@@ -103,22 +109,13 @@ class ReportTLV(Packet):
             pkt = pkt[:1] + struct.pack("!B", (len(pkt) - 4) // 4 & 0xFF) + pkt[2:]
         return pkt + pay
 
-    def extract_padding(self, s: bytes) -> tuple[bytes, bytes]:
-        """Leave what follows to the next TLV."""
-        return b"", s
+
+def _tlv_bytes(s: bytes) -> int:
+    return 4 + 4 * s[1]
 
 
-class _TLVListField(PacketListField):
-    """TLVs one after the other, likewise; the length 0xff is a length like any other here."""
-
-    def getfield(self, pkt: Any, s: bytes) -> tuple[bytes, list[BasePacket]]:
-        """Return nothing that follows, and the TLVs."""
-        found: list[BasePacket] = []
-        while len(s) >= 4:
-            size = 4 + 4 * s[1]
-            found.append(ReportTLV(s[:size], _parent=pkt))
-            s = s[size:]
-        return s, found
+def _report_bytes(s: bytes) -> int:
+    return len(s) if s[1] == TO_THE_END else 4 + 4 * s[1]
 
 
 def _has_main(pkt: Any) -> bool:
@@ -147,7 +144,7 @@ def _inner_bytes(pkt: Any) -> int:
 _INNER_PACKETS, _INNER_BYTES = _packet_field({3: Ether, 4: IP, 5: IPv6}, lambda pkt: pkt.inner_type, _inner_bytes)
 
 
-class IndividualReport(Packet):
+class IndividualReport(Part):
     """One report of a group; its lengths are computed unless they are given.
 
     `data` is what `inner_type` says: a list of TLVs, a truncated packet, or bytes. Metadata are there where their bit
@@ -175,7 +172,8 @@ class IndividualReport(Packet):
         ConditionalField(ShortField("drop_padding", 0), _has_drop),
         XStrLenField("domain", b"", length_from=_domain_bytes),
         MultipleTypeField(
-            [(_TLVListField("data", [], ReportTLV), lambda pkt: pkt.inner_type == 1), *_INNER_PACKETS], _INNER_BYTES
+            [(_PartsField("data", ReportTLV, _tlv_bytes), lambda pkt: pkt.inner_type == 1), *_INNER_PACKETS],
+            _INNER_BYTES,
         ),
     ]
 
@@ -192,10 +190,6 @@ class IndividualReport(Packet):
             metadata_length = words & 0xFF
         return pkt[:1] + struct.pack("!BB", length, metadata_length) + pkt[3:] + pay
 
-    def extract_padding(self, s: bytes) -> tuple[bytes, bytes]:
-        """Leave what follows to the next report."""
-        return b"", s
-
 
 class TelemetryReport(Packet):
     """A report's group header and its individual reports."""
@@ -206,7 +200,7 @@ class TelemetryReport(Packet):
         BitField("hw_id", 0, 6),
         BitField("sequence", 0, 22),
         IntField("node_id", 0),
-        _ReportListField("reports", [], IndividualReport),
+        _PartsField("reports", IndividualReport, _report_bytes),
     ]
 
     def mysummary(self) -> str:

@@ -34,7 +34,6 @@ class LinkTable:
     link_number: dict[LinkKey, int]
     tail: Ids
     head: Ids
-    port: Ids
     rate_bps: Longs
     propagation_ns: Longs
     delay_ns: Longs
@@ -68,7 +67,6 @@ class LinkTable:
             link_number={key: place for place, key in enumerate(keys)},
             tail=tail,
             head=head,
-            port=_ids(link.tail.port for link in rows),
             rate_bps=rate_bps,
             propagation_ns=propagation_ns,
             delay_ns=propagation_ns.copy(),

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from controller.algorithms.compiled import compiled
-from controller.algorithms.costs import FORBIDDEN, HOP_BITS, UNREACHABLE, Costs
+from controller.algorithms.costs import FORBIDDEN, UNREACHABLE, Costs
 from controller.algorithms.link_table import Ids, LinkTable
 from controller.algorithms.structures import Changed, Changes, Workspace, graph_of
 from controller.algorithms.tree_kernels import grow_trees, repair_trees
@@ -75,10 +75,6 @@ class DestinationTrees:
         """Return the least cost from a switch to a destination, None where no path leads there."""
         found = int(self.distance[dst, src])
         return None if found == UNREACHABLE else found
-
-    def delays_ns(self) -> npt.NDArray[np.int64]:
-        """Return the least delay by [destination, switch]; where no path leads it is far above any path's."""
-        return (self.distance >> np.uint64(HOP_BITS)).astype(np.int64)
 
     def next_links(self, switch: int, dst: int) -> Iterator[int]:
         """Yield the rows of the links by which the shortest paths leave a switch, in order of port."""

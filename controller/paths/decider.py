@@ -303,38 +303,3 @@ def _benefit(judged: tuple[int, Verdict]) -> tuple[bool, float]:
     """Rank moves: off dead links first, then by gain times rate, so that few flows move and the round helps most."""
     verdict = judged[1]
     return verdict.present.dead_link is not None, verdict.gain * max(verdict.rate_bps, 1)
-
-
-def _fresh(
-    snapshot: Snapshot, network: Network, current: Mapping[FlowSpec, Assignment], settings: DecideSettings
-) -> Decider:
-    decider = Decider(network, settings)
-    decider.observe(snapshot)
-    decider.place(current)
-    return decider
-
-
-def decide(
-    snapshot: Snapshot,
-    network: Network,
-    current: Mapping[FlowSpec, Assignment],
-    settings: DecideSettings,
-    *,
-    now_ns: int,
-    allowed: Container[FlowSpec] | None = None,
-) -> list[Decision]:
-    """Return the moves of one round, by a decider that has seen nothing else."""
-    return _fresh(snapshot, network, current, settings).decide(now_ns, allowed)
-
-
-def explain(
-    snapshot: Snapshot,
-    network: Network,
-    current: Mapping[FlowSpec, Assignment],
-    settings: DecideSettings,
-    *,
-    now_ns: int,
-    flow: FlowSpec,
-) -> Verdict:
-    """Return what such a decider thinks of one flow."""
-    return _fresh(snapshot, network, current, settings).explain(flow, now_ns)

@@ -224,9 +224,3 @@ class StateGraph:
         number = table.switch_number
         found = self.network.search.path(np.where(usable, costs, np.uint64(FORBIDDEN)), number[src], number[dst])
         return None if found is None else table.path(number[src], found.rows)
-
-
-def estimated_rate_bps(graph: StateGraph, rows: Rows, crossing: Longs) -> int:
-    """Return a flow's share of the load on its path, 0 where nothing is known; `crossing` counts the flow too."""
-    shares = [graph.used_bps(row) // int(crossing[row]) for row in rows if graph.beliefs.known[row] and crossing[row]]
-    return min(shares, default=0)

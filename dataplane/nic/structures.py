@@ -88,8 +88,7 @@ class Ring(Struct):
     head_seen: u64  # the writer's copy of head
     _gap1: Inline[u64, Literal[6]]
     head: u64  # taken out; the reader's
-    tail_seen: u64  # the reader's copy of tail
-    _gap2: Inline[u64, Literal[6]]
+    _gap2: Inline[u64, Literal[7]]
 
 
 class Bucket(Struct):

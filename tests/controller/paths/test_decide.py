@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from collectors.values import DelaySource, LinkState, Snapshot
 from controller.intents import FlowSpec
 from controller.paths.decide import Assignment
-from controller.paths.decider import decide, explain
 from controller.paths.graph import NOBODY, Network, Own, StateGraph
 from controller.paths.settings import DecideSettings, Mode
 from dataplane.fabric.topology import LinkKey, Topology
+from tests.controller.paths.fresh_decider import decide, explain
 
 MakeTopology = Callable[..., Topology]
 

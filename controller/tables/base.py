@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from controller.base_paths import next_hops
+from controller.errors import ControllerError
 from controller.tables.drop_watch import watches_full_queues
 from controller.tables.entities import Entities, Entity, index
 from controller.tables.int_domain import DEFAULT_DOMAIN, IntDomain, check_domain, domain_entities
@@ -44,6 +46,17 @@ FILL_ORDER = (
 """The order in which an empty switch is filled: who it is, then explicit paths (before routes, so that a flow never
 falls back to its base route on the way), then routes, and telemetry when reports can leave."""
 
+RULE_ROOM = {
+    "ipv4_watchlist": 1024,
+    "ipv6_watchlist": 1024,
+    "ipv4_drop_watch": 1024,
+    "ipv6_drop_watch": 1024,
+    "other_drop_watch": 32,
+    "ipv4_flow_filter": 1024,
+    "ipv6_flow_filter": 1024,
+}
+"""The entries that the program's tables of rules have room for."""
+
 WATCH_ALL = (Watch(),)
 """The default: every UDP and TCP packet carries telemetry."""
 
@@ -76,4 +89,13 @@ def base_entities(
             yield from watchlist_entities(topology, watches, at_edge=switch in edges)
             yield from reporting_entities(topology, switch, reporting)
 
-    return {node.name: index(of(node.name)) for node in topology.switches}
+    found = {node.name: index(of(node.name)) for node in topology.switches}
+    for entities in found.values():
+        _check_room(entities)
+    return found
+
+
+def _check_room(entities: Entities) -> None:
+    for table, count in Counter(key.table for key in entities).items():
+        if count > RULE_ROOM.get(table, count):
+            raise ControllerError(f"{table}: {count} entries are wanted, a switch has room for {RULE_ROOM[table]}")

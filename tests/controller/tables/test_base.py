@@ -8,9 +8,12 @@ import pytest
 from finsy import P4ActionProfileGroup, P4IndirectAction, P4TableAction, P4TableEntry
 
 from controller.errors import ControllerError
-from controller.tables.base import base_entities
+from controller.p4runtime.session import fabric_program, load_schema
+from controller.tables.base import RULE_ROOM, base_entities
+from controller.tables.drop_watch import DropWatch
 from controller.tables.entities import Entities, EntityKey, Kind
 from controller.tables.int_watch import Watch, instruction_bitmap
+from controller.tables.reporting import Reporting
 from controller.tables.routing import IPV4, group_ids
 from dataplane.fabric.topology import Topology
 
@@ -161,3 +164,18 @@ def test_every_reference_has_its_target(diamond: Topology) -> None:
                     else EntityKey(Kind.MEMBER, IPV4.selector, (), found.member_id or 0)
                 )
                 assert wanted in entities
+
+
+def test_more_rules_than_a_switch_has_room_for_are_refused_at_once(diamond: Topology) -> None:
+    """Else the switch refuses them, and is never right."""
+    few = Reporting(drops=(DropWatch(),) * 32)
+    base_entities(diamond, reporting=few)
+    with pytest.raises(ControllerError, match="other_drop_watch: 33 entries are wanted, a switch has room for 32"):
+        base_entities(diamond, reporting=Reporting(drops=(DropWatch(),) * 33))
+    with pytest.raises(ControllerError, match="ipv4_watchlist: 1026 entries are wanted, a switch has room for 1024"):
+        base_entities(diamond, (Watch(),) * 513)
+
+
+def test_the_room_for_rules_is_the_programs() -> None:
+    tables = {table.alias: table.size for table in load_schema(*fabric_program()).tables}
+    assert {name: tables[name] for name in RULE_ROOM} == RULE_ROOM

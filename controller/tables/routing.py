@@ -26,7 +26,7 @@ from dataplane.fabric.addressing import mac_at
 from dataplane.fabric.topology import Topology
 
 MAX_GROUP_SIZE = 32
-"""Equal-cost ports that a group spreads over: `@max_group_size` in the program."""
+"""`@max_group_size` in the program: equal-cost ports of a group, and what its weights add up to, at most."""
 
 _MAX_GROUP_ID = 0x7FFFFFFF
 

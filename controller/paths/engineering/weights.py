@@ -8,9 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from controller.paths.engineering.values import Splits
-
-MAX_TOTAL = 32
-"""The weights of a group add up to this at most: `@max_group_size` in the program."""
+from controller.tables.routing import MAX_GROUP_SIZE
 
 TOLERANCE = 1 / 64
 """A smaller total is taken if it puts no share off by more than this."""
@@ -20,7 +18,7 @@ _SAME = 1e-12
 """What the arithmetic of shares may be off by."""
 
 
-def quantise(shares: Sequence[float], max_total: int = MAX_TOTAL, tolerance: float = TOLERANCE) -> tuple[int, ...]:
+def quantise(shares: Sequence[float], max_total: int = MAX_GROUP_SIZE, tolerance: float = TOLERANCE) -> tuple[int, ...]:
     """Return whole weights in proportion to shares (not all 0): the smallest total that keeps within `tolerance`.
 
     Shares that weights make exactly give these weights again, so that what is in force does not drift from round to
@@ -38,7 +36,7 @@ def quantise(shares: Sequence[float], max_total: int = MAX_TOTAL, tolerance: flo
     return tuple(weight // common for weight in weights)
 
 
-def rounded(splits: Splits, max_total: int = MAX_TOTAL, tolerance: float = TOLERANCE) -> Splits:
+def rounded(splits: Splits, max_total: int = MAX_GROUP_SIZE, tolerance: float = TOLERANCE) -> Splits:
     """Return the splits that whole weights make; links whose weight is 0 carry nothing."""
     graph, shares = splits.graph, np.zeros_like(splits.shares)
     for destination in range(len(graph.switches)):

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.paths.engineering.weights import MAX_TOTAL, TOLERANCE, quantise
+from controller.paths.engineering.weights import TOLERANCE, quantise
+from controller.tables.routing import MAX_GROUP_SIZE
 
 
 @pytest.mark.parametrize(
@@ -31,9 +32,9 @@ def test_shares_become_the_smallest_weights_that_are_close_enough(
 def test_no_share_is_off_by_more_than_the_bound(shares: list[float]) -> None:
     weights = quantise(shares)
     total = sum(weights)
-    assert 1 <= total <= MAX_TOTAL
+    assert 1 <= total <= MAX_GROUP_SIZE
     worst = max(abs(weight / total - share / sum(shares)) for weight, share in zip(weights, shares, strict=True))
-    assert worst < 1 / MAX_TOTAL
+    assert worst < 1 / MAX_GROUP_SIZE
     if len(shares) == 2:
         assert worst <= TOLERANCE + 1e-12
 

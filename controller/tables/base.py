@@ -89,7 +89,7 @@ def base_entities(
             yield from watchlist_entities(topology, watches, at_edge=switch in edges)
             yield from reporting_entities(topology, switch, reporting)
 
-    found = {node.name: index(of(node.name)) for node in topology.switches}
+    found: dict[str, Entities] = {node.name: index(of(node.name)) for node in topology.switches}
     for entities in found.values():
         _check_room(entities)
     return found

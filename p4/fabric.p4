@@ -31,6 +31,7 @@
 #include "egress/int_mark.p4"
 #include "egress/int_transit.p4"
 #include "egress/int_sink.p4"
+#include "egress/int_unmark.p4"
 #include "egress/collector.p4"
 #include "egress/deflected.p4"
 #include "egress/queue_watch.p4"
@@ -41,6 +42,7 @@
 #include "egress/mtu.p4"
 #include "egress/report_request.p4"
 #include "egress/report_restore.p4"
+#include "egress/report_choice.p4"
 #include "egress/report.p4"
 #include "egress/gather.p4"
 #include "egress/report_send.p4"
@@ -94,10 +96,12 @@ control FabricEgress(inout headers_t hdr, inout metadata_t meta, inout standard_
     BufferOccupancy() buffer;
     ReportRequest() report_request;
     ReportRestore() report_restore;
+    ReportChoice() report_choice;
     IntSource() int_source;
     IntMark() int_mark;
     IntTransit() int_transit;
     IntSink() int_sink;
+    IntUnmark() int_unmark;
     IntExport() int_export;
     Mtu() mtu;
     Report() report;
@@ -108,6 +112,7 @@ control FabricEgress(inout headers_t hdr, inout metadata_t meta, inout standard_
     bit<32> bytes = standard_metadata.packet_length;
     bit<32> transmitted_bytes;
     bit<24> buffer_occupancy;
+    bit<1> report_chosen;
 
     apply {
         node.apply(meta);
@@ -117,17 +122,24 @@ control FabricEgress(inout headers_t hdr, inout metadata_t meta, inout standard_
         }
         if (standard_metadata.instance_type != INSTANCE_NORMAL) {
             report_restore.apply(hdr, meta);
+            report_choice.apply(hdr, meta, standard_metadata, report_chosen);
         } else if (hdr.ethernet.isValid() && !hdr.packet_in.isValid()) {
             ports.apply(hdr, meta, standard_metadata);
             if (meta.int_start == 1 && meta.is_report == 0) {
                 int_source.apply(hdr, meta);
+            }
+            if (meta.to_edge == 1 && hdr.int_shim.isValid()) {
+                int_sink.apply(hdr, meta);
             }
         }
         // What one switch is source and sink of never travels with a mark.
         if (meta.int_mark == 1 && meta.to_edge == 0) {
             int_mark.apply(hdr, meta);
         }
-        if (standard_metadata.instance_type != INSTANCE_NORMAL) {
+        if (meta.int_remove == 1) {
+            int_unmark.apply(hdr, meta);
+        }
+        if (standard_metadata.instance_type != INSTANCE_NORMAL && report_chosen == 1) {
             report.apply(hdr, meta, standard_metadata);
         }
         gather.apply(hdr, meta, standard_metadata);
@@ -139,11 +151,7 @@ control FabricEgress(inout headers_t hdr, inout metadata_t meta, inout standard_
         if (standard_metadata.instance_type == INSTANCE_NORMAL) {
             hop_readings.apply(transmitted_bytes, buffer_occupancy, meta, standard_metadata);
             if (hdr.int_shim.isValid() && !hdr.packet_in.isValid()) {
-                if (meta.to_edge == 1) {
-                    int_sink.apply(hdr, meta);
-                } else {
-                    int_transit.apply(hdr, meta);
-                }
+                int_transit.apply(hdr, meta);
             } else if (meta.int_export == 1 && meta.is_report == 0) {
                 int_export.apply(meta);
             }
@@ -157,7 +165,7 @@ control FabricEgress(inout headers_t hdr, inout metadata_t meta, inout standard_
                 drop.apply(meta, standard_metadata);
             }
             if (
-                meta.report_wanted == 1 && meta.report_dropped == 0 && meta.report_congested == 0
+                meta.report_tracked == 1 && meta.report_congested == 0
                 // What was stripped is nowhere else.
                 && meta.report_intermediate & meta.report_restores_int == 0
             ) {

@@ -17,18 +17,27 @@ control DropWatch(in headers_t hdr, inout metadata_t meta, in standard_metadata_
     bit<1> watched = 0;
     bit<1> allowed = 0;
 
+    bit<16> watch;
+    bit<32> most;
+
     action watch_drops(@name("watch_id") bit<16> watch_id, @name("quota") bit<32> quota) {
+        watched = 1;
+        watch = watch_id;
+        most = quota;
+    }
+
+    @hidden
+    action take_from_quota() {
         bit<32> now = (bit<32>) (standard_metadata.egress_global_timestamp >> 20);
         bit<32> window;
         bit<32> reports;
-        drop_window.read(window, (bit<32>) watch_id);
-        drop_window_reports.read(reports, (bit<32>) watch_id);
+        drop_window.read(window, (bit<32>) watch);
+        drop_window_reports.read(reports, (bit<32>) watch);
         reports = (window == now) ? reports : 0;
         // A quota of 0 is none.
-        allowed = (quota == 0 || reports < quota) ? 1w1 : 1w0;
-        drop_window.write((bit<32>) watch_id, now);
-        drop_window_reports.write((bit<32>) watch_id, reports + (bit<32>) allowed);
-        watched = 1;
+        allowed = (most == 0 || reports < most) ? 1w1 : 1w0;
+        drop_window.write((bit<32>) watch, now);
+        drop_window_reports.write((bit<32>) watch, reports + (bit<32>) allowed);
     }
 
     table ipv4_drop_watch {
@@ -85,6 +94,9 @@ control DropWatch(in headers_t hdr, inout metadata_t meta, in standard_metadata_
             ipv6_drop_watch.apply();
         } else {
             other_drop_watch.apply();
+        }
+        if (watched == 1) {
+            take_from_quota();
         }
         if (watched == 0) {
             drop_report_not_watched.count(0);

@@ -120,8 +120,8 @@ control FlowFilter(in headers_t hdr, inout metadata_t meta, in standard_metadata
             look_up();
         }
         if (filtered == 1) {
-            meta.report_wanted = 0;
-            // The packet may still be copied, for reports that wait.
+            // The packet may still be copied: for reports that wait, or because it was dropped.
+            meta.report_wanted = meta.report_dropped;
             meta.report_tracked = 0;
             flow_reports_filtered.count(0);
         }

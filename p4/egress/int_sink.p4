@@ -1,16 +1,14 @@
-// INT sink: the packet leaves as it came to the source; its INT headers stay behind for the report.
+// INT sink: the packet leaves as it came to the source; its INT headers stay behind for the report. int_unmark.p4 takes
+// them out.
 #ifndef P4_EGRESS_INT_SINK_P4
 #define P4_EGRESS_INT_SINK_P4
 
 #include "../shared/headers.p4"
 #include "../shared/metadata.p4"
-#include "int_unmark.p4"
 
 control IntSink(inout headers_t hdr, inout metadata_t meta) {
     counter(1, CounterType.packets_and_bytes) int_sunk;
     counter(1, CounterType.packets_and_bytes) drop_int_discard;
-
-    IntUnmark() unmark;
 
     @hidden
     action hand_over() {
@@ -29,14 +27,6 @@ control IntSink(inout headers_t hdr, inout metadata_t meta) {
         meta.report_int_sum = meta.int_sum;
         meta.int_sum = 0;
         meta.int_growth_bytes = 0;
-    }
-
-    @hidden
-    action remove() {
-        hdr.int_shim.setInvalid();
-        hdr.int_md.setInvalid();
-        hdr.int_stack.setInvalid();
-        hdr.int_source_word.setInvalid();
     }
 
     @hidden
@@ -65,9 +55,9 @@ control IntSink(inout headers_t hdr, inout metadata_t meta) {
         if (meta.int_start == 1) {
             take_back();
         } else {
-            unmark.apply(hdr, meta);
+            meta.int_unmark = 1;
         }
-        remove();
+        meta.int_remove = 1;
         int_sunk.count(0);
         if (hdr.sunk_md.discard == 1) {
             // The source sent a copy that was to be measured, not delivered. Its report is cloned all the same.

@@ -10,6 +10,9 @@ control IntSource(inout headers_t hdr, inout metadata_t meta) {
     counter(1, CounterType.packets_and_bytes) int_sourced;
     counter(1, CounterType.packets_and_bytes) int_not_sourced;
 
+    // How many packets each watch has numbered.
+    register<bit<32>>(65536) watch_numbers;
+
     bit<16> growth;
     bit<16> longest;
 
@@ -67,9 +70,12 @@ control IntSource(inout headers_t hdr, inout metadata_t meta) {
 
     @hidden
     action insert_number() {
+        bit<32> number;
+        watch_numbers.read(number, (bit<32>) meta.int_watch_id);
+        watch_numbers.write((bit<32>) meta.int_watch_id, number + 1);
         hdr.int_source_word.setValid();
-        hdr.int_source_word.number = meta.int_source_number;
-        meta.int_sum = meta.int_sum + (bit<64>) meta.int_source_number;
+        hdr.int_source_word.number = number;
+        meta.int_sum = meta.int_sum + (bit<64>) number;
     }
 
     @hidden

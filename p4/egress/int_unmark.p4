@@ -1,5 +1,4 @@
-// Takes INT out of a packet's checksum and lengths, and the domain's mark off it: at the sink, and where a report is to
-// have the packet as its source sent it. The headers themselves are the caller's.
+// Takes INT out of a packet: at the sink, and where a report is to have the packet as its source sent it.
 #ifndef P4_EGRESS_INT_UNMARK_P4
 #define P4_EGRESS_INT_UNMARK_P4
 
@@ -71,32 +70,61 @@ control IntUnmark(inout headers_t hdr, inout metadata_t meta) {
         hdr.udp.dst_port = VXLAN_PORT;
     }
 
+    @hidden
+    action remove_headers() {
+        hdr.probe_marker.setInvalid();
+        hdr.int_shim.setInvalid();
+        hdr.int_md.setInvalid();
+        hdr.int_stack.setInvalid();
+        hdr.int_source_word.setInvalid();
+        hdr.hop_node.setInvalid();
+        hdr.hop_level1.setInvalid();
+        hdr.hop_latency.setInvalid();
+        hdr.hop_queue.setInvalid();
+        hdr.hop_ingress_time.setInvalid();
+        hdr.hop_egress_time.setInvalid();
+        hdr.hop_level2.setInvalid();
+        hdr.hop_utilization.setInvalid();
+        hdr.hop_buffer.setInvalid();
+        hdr.hop_reserved[0].setInvalid();
+        hdr.hop_reserved[1].setInvalid();
+        hdr.hop_reserved[2].setInvalid();
+        hdr.hop_reserved[3].setInvalid();
+        hdr.hop_reserved[4].setInvalid();
+        hdr.hop_reserved[5].setInvalid();
+        hdr.hop_forwarding.setInvalid();
+        hdr.hop_complement.setInvalid();
+    }
+
     apply {
-        take_from_payload();
-        if (meta.int_place == PLACE_DSCP) {
-            if (hdr.ipv4.isValid()) {
-                hdr.ipv4.dscp = hdr.int_shim.value[7:2];
+        if (meta.int_unmark == 1) {
+            take_from_payload();
+            if (meta.int_place == PLACE_DSCP) {
+                if (hdr.ipv4.isValid()) {
+                    hdr.ipv4.dscp = hdr.int_shim.value[7:2];
+                } else {
+                    hdr.ipv6.dscp = hdr.int_shim.value[7:2];
+                }
+            } else if (meta.int_place == PLACE_UDP_PORT) {
+                restore_udp_port();
+            } else if (meta.int_place == PLACE_PROBE) {
+                remove_probe_marker();
+            } else if (meta.int_place == PLACE_NEW_UDP) {
+                remove_udp();
+                if (hdr.ipv4.isValid()) {
+                    hdr.ipv4.protocol = hdr.int_shim.value[7:0];
+                } else {
+                    hdr.ipv6.next_header = hdr.int_shim.value[7:0];
+                }
+            } else if (meta.int_place == PLACE_GRE) {
+                restore_gre();
+            } else if (hdr.int_shim.value[15:15] == 1) {
+                restore_vxlan();
             } else {
-                hdr.ipv6.dscp = hdr.int_shim.value[7:2];
+                restore_vxlan_gpe();
             }
-        } else if (meta.int_place == PLACE_UDP_PORT) {
-            restore_udp_port();
-        } else if (meta.int_place == PLACE_PROBE) {
-            remove_probe_marker();
-        } else if (meta.int_place == PLACE_NEW_UDP) {
-            remove_udp();
-            if (hdr.ipv4.isValid()) {
-                hdr.ipv4.protocol = hdr.int_shim.value[7:0];
-            } else {
-                hdr.ipv6.next_header = hdr.int_shim.value[7:0];
-            }
-        } else if (meta.int_place == PLACE_GRE) {
-            restore_gre();
-        } else if (hdr.int_shim.value[15:15] == 1) {
-            restore_vxlan();
-        } else {
-            restore_vxlan_gpe();
         }
+        remove_headers();
     }
 }
 

@@ -12,13 +12,23 @@ control ReportSend(
     inout bit<32> bytes
 ) {
     counter(1, CounterType.packets_and_bytes) int_reports;
-    register<bit<32>>(1) report_sequence;
+    // One number after the other for each destination, by a hash of its address and port.
+    register<bit<32>>(1024) report_sequence;
+
+    bit<16> destination;
+
+    @hidden
+    action hash_destination() {
+        hash(destination, HashAlgorithm.crc16, 16w0, {
+            hdr.report_ipv4.dst_addr, hdr.report_udp.dst_port
+        }, 32w1024);
+    }
 
     @hidden
     action fill_group() {
         bit<32> sequence;
-        report_sequence.read(sequence, 0);
-        report_sequence.write(0, sequence + 1);
+        report_sequence.read(sequence, (bit<32>) destination);
+        report_sequence.write((bit<32>) destination, sequence + 1);
         hdr.report_group.setValid();
         hdr.report_group.version = REPORT_VERSION;
         hdr.report_group.hardware_id = 0;
@@ -40,6 +50,7 @@ control ReportSend(
             mark_to_drop(standard_metadata);
             exit;
         }
+        hash_destination();
         fill_group();
         fill_lengths();
         int_reports.count(0);

@@ -7,14 +7,18 @@
 #include "int_start_place.p4"
 
 control IntWatch(in headers_t hdr, inout metadata_t meta) {
-    // How many packets each watch has let pass since its last sample, and how many it has numbered.
+    // How many packets each watch has let pass since its last sample.
     register<bit<32>>(65536) watch_packets;
-    register<bit<32>>(65536) watch_numbers;
 
     IntStartPlace() start_place;
 
     int_place_t place;
-    bit<16> number_of;
+    bit<1> watched = 0;
+    bit<32> one_in;
+    bit<32> identity;
+    bit<32> sequence;
+    bit<16> checksum;
+    bit<32> packet_hash;
 
     action watch(
         @name("watch_id") bit<16> watch_id,
@@ -25,31 +29,60 @@ control IntWatch(in headers_t hdr, inout metadata_t meta) {
         @name("domain_instructions") bit<16> domain_instructions,
         @name("discard") bit<1> discard
     ) {
-        // Sources are at the domain's edge, where the packet has room for INT; XD needs neither. No hops, no telemetry.
-        bit<1> fits = (mode == MODE_XD || place != PLACE_NONE) ? 1w1 : 1w0;
-        fits = (max_hops != 0) ? fits : 1w0;
-        // The first packet and every sample_every-th after it; 0 means every packet, as 1 does.
-        bit<32> passed;
-        watch_packets.read(passed, (bit<32>) watch_id);
-        bit<1> chosen = (passed == 0) ? fits : 1w0;
-        bit<32> next = passed + 1;
-        next = (next >= sample_every) ? 0 : next;
-        next = (fits == 1) ? next : passed;
-        watch_packets.write((bit<32>) watch_id, next);
-        meta.int_start = (mode == MODE_XD) ? 1w0 : chosen;
-        meta.int_export = (mode == MODE_XD) ? chosen : 1w0;
+        // No hops, no telemetry.
+        watched = (max_hops != 0) ? 1w1 : 1w0;
+        one_in = sample_every;
+        meta.int_watch_id = watch_id;
         meta.int_mode = mode;
         meta.int_instructions = instructions;
         meta.int_domain_instructions = domain_instructions;
         meta.int_max_hops = max_hops;
         meta.int_discard = discard;
-        number_of = watch_id;
+    }
+
+    // The first packet and every `one_in`-th after it; 0 means every packet, as 1 does.
+    @hidden
+    action choose_by_count() {
+        bit<32> passed;
+        watch_packets.read(passed, (bit<32>) meta.int_watch_id);
+        meta.int_start = (passed == 0) ? 1w1 : 1w0;
+        bit<32> next = passed + 1;
+        watch_packets.write((bit<32>) meta.int_watch_id, (next >= one_in) ? 0 : next);
+    }
+
+    // What tells packets of a flow from each other and is the same at every switch.
+    @hidden
+    action identify() {
+        identity = hdr.ipv4.isValid()
+            ? hdr.ipv4.identification ++ 3w0 ++ hdr.ipv4.fragment_offset
+            : (bit<32>) hdr.ipv6.flow_label;
+        sequence = hdr.tcp.isValid() ? hdr.tcp.sequence : 32w0;
+        checksum = hdr.udp.isValid() ? hdr.udp.checksum : 16w0;
+        checksum = hdr.tcp.isValid() ? hdr.tcp.checksum : checksum;
     }
 
     @hidden
-    action take_number() {
-        watch_numbers.read(meta.int_source_number, (bit<32>) number_of);
-        watch_numbers.write((bit<32>) number_of, meta.int_source_number + 1);
+    action hash_ipv4() {
+        hash(packet_hash, HashAlgorithm.crc32, 32w0, {
+            hdr.ipv4.src_addr, hdr.ipv4.dst_addr, meta.protocol, meta.l4_src_port, meta.l4_dst_port,
+            identity, sequence, checksum, meta.ip_payload_bytes
+        }, 64w0x100000000);
+    }
+
+    @hidden
+    action hash_ipv6() {
+        hash(packet_hash, HashAlgorithm.crc32, 32w0, {
+            hdr.ipv6.src_addr, hdr.ipv6.dst_addr, meta.protocol, meta.l4_src_port, meta.l4_dst_port,
+            identity, sequence, checksum, meta.ip_payload_bytes
+        }, 64w0x100000000);
+    }
+
+    // One in `one_in` of the hash's values: CRCs are linear, and their products with an odd number are spread better.
+    @hidden
+    action choose_by_hash() {
+        bit<32> mixed = packet_hash * 0x9e3779b1;
+        bit<64> product = (bit<64>) mixed * (bit<64>) one_in;
+        meta.int_export = (product[63:32] == 0) ? 1w1 : 1w0;
     }
 
     table ipv4_watchlist {
@@ -85,19 +118,28 @@ control IntWatch(in headers_t hdr, inout metadata_t meta) {
     }
 
     apply {
-        place = PLACE_NONE;
-        if (meta.from_edge == 1) {
-            start_place.apply(hdr, meta, place);
-        }
         if (hdr.ipv4.isValid()) {
             ipv4_watchlist.apply();
         } else {
             ipv6_watchlist.apply();
         }
-        if (meta.int_start == 1) {
-            meta.int_place = place;
-            if (meta.int_domain_instructions & DOMAIN_SOURCE_NUMBER != 0) {
-                take_number();
+        if (watched == 1) {
+            if (meta.int_mode == MODE_XD) {
+                // All switches choose the same packets, so that each has reports of its whole way.
+                identify();
+                if (hdr.ipv4.isValid()) {
+                    hash_ipv4();
+                } else {
+                    hash_ipv6();
+                }
+                choose_by_hash();
+            } else if (meta.from_edge == 1) {
+                // Sources are at the domain's edge, and the packet needs room for INT.
+                start_place.apply(hdr, meta, place);
+                if (place != PLACE_NONE) {
+                    choose_by_count();
+                    meta.int_place = (meta.int_start == 1) ? place : PLACE_NONE;
+                }
             }
         }
     }

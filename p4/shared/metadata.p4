@@ -55,7 +55,7 @@ struct metadata_t {
     bit<16> int_domain_instructions;
     bit<8>  int_max_hops;
     bit<1>  int_discard;
-    bit<32> int_source_number;
+    bit<16> int_watch_id;
 
     // Which table decided on the way: 1 path of a flow, 2 of a destination, 3 route.
     bit<8>  decision;
@@ -64,8 +64,11 @@ struct metadata_t {
     // where it would not fit, instead of M being set.
     bit<16> mtu_bytes;
     bit<1>  strip_at_mtu;
-    // Whether the packet still has to be marked.
+    // Whether the packet still has to be marked; whether its INT headers leave it, and its mark, lengths and checksum
+    // are to be as without them.
     bit<1>  int_mark;
+    bit<1>  int_remove;
+    bit<1>  int_unmark;
     bit<1>  to_edge;
     bit<1>  is_report;
     bit<32> node_id;

@@ -149,27 +149,31 @@ control FabricEgress(inout headers_t hdr, inout metadata_t meta, inout standard_
         tx_utilization.apply(bytes, standard_metadata, transmitted_bytes);
         buffer.apply(standard_metadata, buffer_occupancy);
         if (standard_metadata.instance_type == INSTANCE_NORMAL) {
-            hop_readings.apply(transmitted_bytes, buffer_occupancy, meta, standard_metadata);
-            if (hdr.int_shim.isValid() && !hdr.packet_in.isValid()) {
-                int_transit.apply(hdr, meta);
-            } else if (meta.int_export == 1 && meta.is_report == 0) {
+            if (meta.int_export == 1 && meta.is_report == 0) {
                 int_export.apply(meta);
-            }
-            if (meta.routed == 1 && meta.mtu_bytes != 0) {
-                mtu.apply(hdr, meta);
             }
             if (meta.routed == 1) {
                 queue_watch.apply(meta, standard_metadata);
             }
-            if (meta.drop_reason != DROP_UNKNOWN) {
-                drop.apply(meta, standard_metadata);
-            }
-            if (
-                meta.report_tracked == 1 && meta.report_congested == 0
-                // What was stripped is nowhere else.
-                && meta.report_intermediate & meta.report_restores_int == 0
-            ) {
-                flow_filter.apply(hdr, meta, standard_metadata);
+            // Most packets end here: nobody asks what this hop knows of them.
+            if (hdr.int_shim.isValid() || meta.report_wanted == 1 || meta.mtu_bytes != 0) {
+                hop_readings.apply(transmitted_bytes, buffer_occupancy, meta, standard_metadata);
+                if (hdr.int_shim.isValid() && !hdr.packet_in.isValid()) {
+                    int_transit.apply(hdr, meta);
+                }
+                if (meta.routed == 1 && meta.mtu_bytes != 0) {
+                    mtu.apply(hdr, meta);
+                }
+                if (meta.drop_reason != DROP_UNKNOWN) {
+                    drop.apply(meta, standard_metadata);
+                }
+                if (
+                    meta.report_tracked == 1 && meta.report_congested == 0
+                    // What was stripped is nowhere else.
+                    && meta.report_intermediate & meta.report_restores_int == 0
+                ) {
+                    flow_filter.apply(hdr, meta, standard_metadata);
+                }
             }
             report_request.apply(meta);
         }

@@ -2,6 +2,7 @@
 #ifndef P4_EGRESS_HOP_READINGS_P4
 #define P4_EGRESS_HOP_READINGS_P4
 
+#include "../shared/latency.p4"
 #include "../shared/metadata.p4"
 
 control HopReadings(
@@ -17,9 +18,9 @@ control HopReadings(
         meta.hop_queue_occupancy = standard_metadata.enq_qdepth;
         meta.hop_ingress_time_ns = (bit<64>) standard_metadata.ingress_global_timestamp * NANOS_PER_MICRO;
         meta.hop_egress_time_ns = (bit<64>) standard_metadata.egress_global_timestamp * NANOS_PER_MICRO;
-        bit<64> latency_ns = meta.hop_egress_time_ns - meta.hop_ingress_time_ns;
-        // What 32 bits cannot hold (4.29 s) is INT's "not available": all ones.
-        meta.hop_latency_ns = (latency_ns > 0xffffffff) ? 0xffffffff : (bit<32>) latency_ns;
+        meta.hop_latency_ns = latency_between(
+            standard_metadata.ingress_global_timestamp, standard_metadata.egress_global_timestamp
+        );
         meta.hop_transmitted_bytes = transmitted_bytes;
         meta.hop_buffer_occupancy = buffer_occupancy;
         meta.hop_decision = meta.decision;

@@ -59,8 +59,13 @@ control IntTransit(inout headers_t hdr, inout metadata_t meta) {
     action report() {
         meta.report_wanted = 1;
         meta.report_tracked = 1;
-        meta.report_bits = hdr.int_md.instructions & REPORT_METADATA_BITS;
         meta.report_domain_id = hdr.int_md.domain_id;
+    }
+
+    // A congested queue may have asked for bits already.
+    @hidden
+    action report_readings() {
+        meta.report_bits = meta.report_bits | (hdr.int_md.instructions & REPORT_METADATA_BITS);
         meta.report_domain_bits = (hdr.int_md.domain_id == OUR_DOMAIN)
             ? hdr.int_md.domain_instructions & DOMAIN_FORWARDING : 0;
     }
@@ -108,6 +113,7 @@ control IntTransit(inout headers_t hdr, inout metadata_t meta) {
         measure();
         if (hdr.int_shim.type == INT_TYPE_MX) {
             report();
+            report_readings();
             int_transit.count(0);
         } else if (hdr.int_md.remaining_hops == 0) {
             exceed_hops();
@@ -116,6 +122,7 @@ control IntTransit(inout headers_t hdr, inout metadata_t meta) {
         } else if (hdr.int_md.domain_id == OUR_DOMAIN && hdr.int_md.domain_flags & HOP_BY_HOP_FLAG != 0) {
             take_hop();
             report();
+            report_readings();
             report_hop();
             int_transit.count(0);
         } else if (
@@ -160,10 +167,9 @@ control IntTransit(inout headers_t hdr, inout metadata_t meta) {
         }
         if (strips == 1) {
             report();
-            if (hdr.int_md.remaining_hops == 0) {
-                // Then the instructions are to be ignored.
-                meta.report_bits = 0;
-                meta.report_domain_bits = 0;
+            // Without hops left the instructions are to be ignored.
+            if (hdr.int_md.remaining_hops != 0) {
+                report_readings();
             }
             strip.apply(hdr, meta);
         }

@@ -2,6 +2,7 @@
 #ifndef P4_EGRESS_QUEUE_WATCH_P4
 #define P4_EGRESS_QUEUE_WATCH_P4
 
+#include "../shared/latency.p4"
 #include "../shared/metadata.p4"
 
 // An episode begins at a threshold and ends when all readings are below their lower thresholds: a queue that swings
@@ -23,12 +24,15 @@ control QueueWatch(inout metadata_t meta, in standard_metadata_t standard_metada
         @name("quota") bit<16> quota
     ) {
         // A threshold of 0 is none.
-        bit<24> found = (bit<24>) meta.hop_queue_occupancy;
+        bit<24> found = (bit<24>) standard_metadata.enq_qdepth;
+        bit<32> passage_ns = latency_between(
+            standard_metadata.ingress_global_timestamp, standard_metadata.egress_global_timestamp
+        );
         bit<1> full = (occupancy != 0 && found >= occupancy) ? 1w1 : 1w0;
-        bit<1> slow = (latency_ns != 0 && meta.hop_latency_ns >= latency_ns) ? 1w1 : 1w0;
+        bit<1> slow = (latency_ns != 0 && passage_ns >= latency_ns) ? 1w1 : 1w0;
         bit<1> not_empty = (occupancy != 0 && found >= clear_occupancy) ? 1w1 : 1w0;
-        bit<1> not_fast = (latency_ns != 0 && meta.hop_latency_ns >= clear_latency_ns) ? 1w1 : 1w0;
-        bit<32> cell = ((bit<32>) standard_metadata.egress_port << 3) | (bit<32>) meta.hop_queue_id;
+        bit<1> not_fast = (latency_ns != 0 && passage_ns >= clear_latency_ns) ? 1w1 : 1w0;
+        bit<32> cell = ((bit<32>) standard_metadata.egress_port << 3) | (bit<32>) standard_metadata.priority;
         bit<32> left;
         queue_quota_left.read(left, cell);
         left = (left == 0 && full | slow == 1) ? (bit<32>) quota + 1 : left;
@@ -42,7 +46,7 @@ control QueueWatch(inout metadata_t meta, in standard_metadata_t standard_metada
     table queue_watch {
         key = {
             standard_metadata.egress_port: exact @name("egress_port");
-            meta.hop_queue_id: exact @name("queue_id");
+            ((bit<8>) standard_metadata.priority): exact @name("queue_id");
         }
         actions = {
             watch_queue;

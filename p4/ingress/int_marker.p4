@@ -93,7 +93,9 @@ control IntMarker(inout headers_t hdr, inout metadata_t meta) {
     apply {
         mark_by_dscp(DEFAULT_INT_DSCP, 0x3f);
         int_marker.apply();
-        int_tunnels.apply();
+        if (hdr.gre.isValid() || hdr.vxlan.isValid()) {
+            int_tunnels.apply();
+        }
         if (hdr.gre.isValid()) {
             if (meta.tunnels == 1 && hdr.gre.protocol == meta.tunnel_gre_protocol) {
                 see(PLACE_GRE);

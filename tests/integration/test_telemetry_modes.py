@@ -226,6 +226,17 @@ def test_xd_with_a_change_filter_still_tells_the_path(line: Topology, plain: Cal
     assert found.path() == ("s1", "s2", "s3", "s4")
 
 
+def test_xd_samples_are_whole_paths(line: Topology) -> None:
+    found = run(line, Watch(mode="xd", sample_every=8), rate_bps=4_000_000)
+    nodes = {record.packet_id: set[int]() for record in found.records}
+    for record in found.records:
+        nodes[record.packet_id].add(record.node_id)
+    # About one in eight of 100 packets.
+    assert 5 <= len(nodes) <= 25
+    assert all(seen == {1, 2, 3, 4} for seen in nodes.values())
+    assert found.path() == ("s1", "s2", "s3", "s4")
+
+
 def test_drops_by_a_full_queue_and_a_congested_queue_are_told(line: Topology) -> None:
     reporting = Reporting(drops=(DropWatch(quota=0),), queues=(QueueWatch(switch="s1", occupancy_frames=32, quota=10),))
     found = run(line, Watch(mode="mx", sample_every=10), rate_bps=14_000_000, reporting=reporting)

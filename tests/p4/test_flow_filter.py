@@ -8,11 +8,12 @@ import pytest
 
 from dataplane.switch.compiled.pipeline import compiled_pipeline
 from dataplane.switch.engine import PipelineFactory, PortSettings
+from dataplane.wire.drop_reasons import DropReason
 from tests.p4.builtin_target import BuiltinTarget
-from tests.p4.entries import COLLECTOR_PORT, DOWN_PORT, UP_PORT, Entry, transit
+from tests.p4.entries import COLLECTOR_PORT, DOWN_PORT, UP_PORT, Entry, sink, transit, watch_drops
 from tests.p4.frames import Shape, build
 from tests.p4.targets import Target
-from tests.p4.telemetry import HOP_BY_HOP_FLAG, OUR_DOMAIN, IntHeaders, decode_report, with_int
+from tests.p4.telemetry import DROPPED, HOP_BY_HOP_FLAG, OUR_DOMAIN, TRACKED, IntHeaders, decode_report, with_int
 
 HEADERS = IntHeaders(0xFF00, 8, domain_id=OUR_DOMAIN, domain_flags=HOP_BY_HOP_FLAG)
 FOREVER_US = 0xFFFFFFFF
@@ -61,6 +62,19 @@ def test_a_flow_is_reported_once_as_long_as_nothing_changes(target: Target, vers
     assert reports(target, *[packet(flow, version)] * 5, expect=1) == 1
     assert reports(target, packet(flow + 1, version), packet(flow, version), expect=1) == 1
     assert target.count("flow_reports_filtered") == 5
+
+
+@pytest.mark.parametrize(("reason", "expected"), [(DropReason.NO_ROUTE, 1), (DropReason.INT_DISCARD, 5)])
+def test_a_drop_that_nobody_watches_does_not_carry_a_report_past_the_filter(
+    target: Target, reason: DropReason, expected: int
+) -> None:
+    probe = with_int(build(src_port=4100 + reason), replace(HEADERS, discard=1))
+    extra = (*watch_drops(reason=reason), *flow_filter(1_000_000_000, FOREVER_US))
+    target.write(replace(sink(), extra=extra).items())
+    sent = target.send(UP_PORT, *[probe] * 5, expect=expected)
+    flags = [decode_report(data).flags for _, data in sent]
+    assert flags == [TRACKED if reason == DropReason.NO_ROUTE else DROPPED | TRACKED] * expected
+    assert target.count("flow_reports_filtered") == 4
 
 
 def test_another_way_through_the_switch_is_news(timed: BuiltinTarget) -> None:

@@ -13,6 +13,7 @@ from tests.p4.entries import (
     REPORT_TARGET,
     SWITCH_MAC,
     UP_PORT,
+    DefaultAction,
     Watch,
     sink,
     source,
@@ -112,6 +113,17 @@ def test_reports_are_numbered_without_gaps(target: Target) -> None:
     sent = pass_through(target, sink(), UP_PORT, *[marked] * 5, expect=10)
     numbers = [decode_report(data).sequence for port, data in sent if port == COLLECTOR_PORT]
     assert numbers == list(range(numbers[0], numbers[0] + 5))
+
+
+def test_reports_are_numbered_for_each_destination(target: Target) -> None:
+    marked = with_int(build(), IntHeaders(0x8000, 3, b"\0\0\0\x65"))
+    numbers: dict[int, list[int]] = {}
+    target.write(sink().items())
+    for port in (32766, 5000, 32766, 5000, 5000, 32766):
+        target.write([DefaultAction("report_target", "set_report_target", (*REPORT_TARGET[:4], port))])
+        report = frame_on(target.send(UP_PORT, marked, expect=2), COLLECTOR_PORT)
+        numbers.setdefault(port, []).append(decode_report(report).sequence)
+    assert all(found == list(range(found[0], found[0] + 3)) for found in numbers.values())
 
 
 def test_ttl_is_the_only_loss_of_a_marked_packet_through_a_switch_without_words(target: Target) -> None:

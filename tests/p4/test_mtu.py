@@ -111,6 +111,17 @@ def test_a_number_of_the_source_stays_with_the_packet(target: Target) -> None:
     assert decode_report(frame_on(sent, COLLECTOR_PORT)).inner_int().stack == headers.stack
 
 
+def test_only_packets_with_int_take_a_number_of_the_source(target: Target) -> None:
+    long = build(Shape(payload=bytes(400)))
+    watch = Watch(WORDS, domain_instructions=SOURCE_NUMBER, watch_id=77)
+    role = replace(source(watch), mtu_bytes=ip_bytes(long))
+    sent = pass_through(target, role, HOST_PORT, build(), long, build(), expect=3)
+    marked = [data for _, data in sent if len(data) < len(long)]
+    numbers = [int.from_bytes(read(ByDscp(), frame).stack[-4:], "big") for frame in marked]
+    assert numbers[1] == numbers[0] + 1
+    assert (target.count("int_sourced"), target.count("int_not_sourced")) == (2, 1)
+
+
 def test_what_came_too_long_is_stripped_rather_than_dropped(target: Target) -> None:
     headers = IntHeaders(0xE000, 5, STACK)
     marked = mark(ByDscp(), build(), headers)

@@ -11,6 +11,7 @@ from dataplane.native import (
     array_at,
     kernel,
     load_acquire,
+    load_relaxed,
     offset,
     store_release,
     u32,
@@ -55,7 +56,9 @@ class ExactTable(TableHead):
 
 @kernel(inline=True)
 def lookup_exact(table: ExactTable, key: Array[u64]) -> Entry:
-    """Return the entry of a key, null if there is none."""
+    """Return the entry of a key, null if there is none; an empty table does not cost a hash."""
+    if load_relaxed(table.slots[0].count) == 0:
+        return view(Entry, 0)
     words = table.key_words
     digest = hash_words(key, words)
     slots = slots_of(table.slots[0])

@@ -8,12 +8,14 @@ from __future__ import annotations
 import ctypes
 import fcntl
 import json
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Any, Literal
+from weakref import WeakValueDictionary
 
 from dataplane.native import (
     Array,
@@ -35,6 +37,10 @@ from dataplane.switch.compiler.routine import LogText
 
 _PACKAGES = ("dataplane.nic", "dataplane.program", "dataplane.switch")
 """Whose source determines the code, beside the program."""
+_CacheDir = Path | Literal["default"] | None
+_libraries: WeakValueDictionary[tuple[str, _CacheDir], Library] = WeakValueDictionary()
+"""Code that is in use in this process, so that a fabric's switches share it, also where nothing can be stored."""
+_compiling = threading.Lock()
 
 
 class Purpose(Enum):
@@ -64,28 +70,30 @@ def compile_program(
     purpose: Purpose = Purpose.BURSTS,
     *,
     threads: int = 1,
-    cache_dir: Path | Literal["default"] | None = "default",
+    cache_dir: _CacheDir = "default",
 ) -> CompiledProgram:
     """Return a program's machine code for up to `threads` threads at a time, from the cache where it is there.
 
     Raises ProgramError naming the construct that cannot be compiled. Takes seconds for large programs; the cache (see
-    `dataplane.native`) answers in a fraction of one.
+    `dataplane.native`) answers in a fraction of one. Code that is in use in this process is shared.
     """
     key = cache_key(program.digest, purpose.value, "one" if threads == 1 else "many", packages=_PACKAGES)
-    library = load_cached(key, cache_dir)
-    if library is None:
-        with _one_at_a_time(key, cache_dir):
-            library = load_cached(key, cache_dir) or compile_module(
-                _make_module(program, purpose, threads), key=key, cache_dir=cache_dir
-            )
+    with _compiling:
+        library = _libraries.get((key, cache_dir)) or load_cached(key, cache_dir)
+        if library is None:
+            with _one_at_a_time(key, cache_dir):
+                library = load_cached(key, cache_dir) or compile_module(
+                    _make_module(program, purpose, threads), key=key, cache_dir=cache_dir
+                )
+        _libraries[key, cache_dir] = library
     notes = json.loads(ctypes.string_at(library.bind(_notes_kernel(b""))()))
     messages = [LogText(tuple(pieces), tuple(map(tuple, values))) for pieces, values in notes["log_messages"]]
     return CompiledProgram(program, library, notes["region_bytes"], tuple(messages))
 
 
 @contextmanager
-def _one_at_a_time(key: str, cache_dir: Path | Literal["default"] | None) -> Iterator[None]:
-    """Have a fabric's switches, which start together, compile their program once; without a cache, do nothing."""
+def _one_at_a_time(key: str, cache_dir: _CacheDir) -> Iterator[None]:
+    """Have a fabric's processes, which start together, compile their program once; without a cache, do nothing."""
     with ExitStack() as stack:
         if cache_dir is not None:
             directory = default_dir() if cache_dir == "default" else cache_dir

@@ -92,11 +92,21 @@ def test_the_cache_answers_the_second_time(tmp_path: Path, copies: Program, monk
     first = compile_program(copies, cache_dir=tmp_path)
     (stored,) = tmp_path.glob("*.o")
     monkeypatch.setattr(compiling, "_make_module", lambda *_: pytest.fail("compiled again"))
+    compiling._libraries.clear()
     again = compile_program(copies, cache_dir=tmp_path)
+    assert again.library is not first.library
     assert (again.region_bytes, again.log_messages) == (first.region_bytes, first.log_messages)
     monkeypatch.undo()
     stored.write_bytes(stored.read_bytes()[:-100])
+    compiling._libraries.clear()
     assert compile_program(copies, cache_dir=tmp_path).region_bytes == first.region_bytes
+
+
+def test_code_in_use_is_shared_where_nothing_can_be_stored(copies: Program) -> None:
+    nowhere = Path("/dev/null/cache")
+    first, again = (compile_program(copies, cache_dir=nowhere) for _ in range(2))
+    assert again.library is first.library
+    assert compile_program(copies, threads=2, cache_dir=nowhere).library is not first.library
 
 
 def test_code_for_one_thread_is_not_code_for_many(tmp_path: Path, copies: Program) -> None:

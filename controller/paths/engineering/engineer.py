@@ -14,7 +14,6 @@ from collectors.values import Snapshot
 from controller.base_paths import next_hops
 from controller.errors import PathError
 from controller.intents import WeightedRoute
-from controller.paths.engineering.program import solve
 from controller.paths.engineering.splits import by_flows, ecmp
 from controller.paths.engineering.values import Demands, FloatArray, IntArray, Splits, SwitchGraph
 from controller.paths.engineering.weights import quantise, rounded
@@ -129,6 +128,8 @@ class TrafficEngineer:
 
     def _improve(self, graph: SwitchGraph, present: Splits, demand: FloatArray) -> Splits:
         """Return better splits for the destinations that load the busiest links most, the others as they are."""
+        from controller.paths.engineering.program import solve  # noqa: PLC0415 - scipy takes long to import
+
         loads = {int(place): present.loads_towards(int(place), demand[:, place]) for place in _wanted(demand)}
         if not loads:
             return present

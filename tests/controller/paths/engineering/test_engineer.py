@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from controller.base_paths import next_hops
 from controller.errors import PathError
 from controller.intents import WeightedRoute
-from controller.paths.engineering import engineer as engineer_module
+from controller.paths.engineering import program
 from controller.paths.engineering.engineer import EngineeringSettings, TrafficEngineer
 from controller.paths.engineering.program import Solution
 from controller.tables.weighted_routes import spreads_of
@@ -108,7 +108,7 @@ def test_a_program_that_is_not_solved_leaves_traffic_on_what_is_alive(
     engineer = TrafficEngineer(unequal, SETTINGS)
     engineer.step(LOADED, frozenset(), 0)
     in_force = engineer.weighted
-    monkeypatch.setattr(engineer_module, "solve", fails)
+    monkeypatch.setattr(program, "solve", fails)
     assert engineer.step(LOADED, frozenset(), S) is None
     assert (engineer.weighted, engineer.failed_rounds) == (in_force, 1)
     assert engineer.last_problem == "the linear program is not solved: numbers"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Final, TypeVar
+from typing import TypeVar
 
 import grpc
 import grpc.aio
@@ -21,11 +21,10 @@ from collectors.collector import Collector
 from collectors.counters import Count
 from collectors.errors import CollectorError, FeedError
 from collectors.events.service import EventService
+from collectors.messages import SERVICE
 from collectors.settings import Positive
 from collectors.values import Event
 from dataplane.config import Strict
-
-SERVICE: Final = "millrace.collector.v1.Feed"
 
 T = TypeVar("T")
 _Subscribe = Callable[[Callable[[tuple[T, ...]], None]], Callable[[], None]]

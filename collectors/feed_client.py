@@ -16,7 +16,7 @@ from collectors.addresses import client_options, malformed
 from collectors.call_errors import reason_of
 from collectors.errors import FeedError
 from collectors.events.rules import Rule
-from collectors.feed import SERVICE
+from collectors.messages import SERVICE
 from collectors.settings import Positive
 from collectors.values import CollectorStatus, DropRecord, Event, HopRecord, Snapshot
 from dataplane.config import Strict

@@ -14,6 +14,7 @@ import msgspec
 from collectors.errors import FeedError
 from collectors.values import FlowKey
 
+SERVICE: Final = "millrace.collector.v1.Feed"
 VERSION: Final = 2
 
 T = TypeVar("T")

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from operator import attrgetter
-from typing import Annotated, Final, TypeVar
+from typing import TYPE_CHECKING, Annotated, Final, TypeVar
 
 import msgspec
 import typer
@@ -17,17 +17,20 @@ from controller.cli.common import SettingsFile, log_to_stderr, ready
 from controller.cli.output import Cells, Format, FormatOption, flat, show, show_values, table_of, utc
 from controller.console import plain_or_terminal
 from controller.intents import FlowSpec
-from controller.paths.client import RouteClient, RouteClientSettings
-from controller.paths.codec import Explanation, History, HistoryQuery, LinkChange, RecordQuery
-from controller.paths.decide import Decision
-from controller.paths.engineering.engineer import EngineeringRound
-from controller.paths.graph import PathFigures
+from controller.paths.settings import ADDRESS
 from dataplane.fabric.topology import LinkKey
+
+if TYPE_CHECKING:
+    from controller.paths.client import RouteClient
+    from controller.paths.codec import Explanation, History, HistoryQuery
+    from controller.paths.decide import Decision
+    from controller.paths.engineering.engineer import EngineeringRound
+    from controller.paths.graph import PathFigures
 
 paths = typer.Typer(name="paths", help="The path server, and questions to one that runs.", no_args_is_help=True)
 
 Server = Annotated[str, typer.Option("--server", metavar="ADDRESS", help="unix:PATH or HOST:PORT.")]
-SERVER: Final = RouteClientSettings().address
+SERVER: Final = ADDRESS
 Src = Annotated[str, typer.Argument(help="Name of the sending host.")]
 Dst = Annotated[str, typer.Argument(help="Name of the receiving host.")]
 
@@ -78,6 +81,8 @@ def history(  # noqa: PLR0917 - a command line's options
     form: FormatOption = Format.TABLE,
 ) -> None:
     """List what was decided over time: moves of flows, and rounds of traffic engineering; times are UTC."""
+    from controller.paths.codec import HistoryQuery  # noqa: PLC0415
+
     query = HistoryQuery(src, dst, _ns(since, "--since"), _ns(until, "--until"), limit)
     found = _selected(query, _ask(server, lambda client: client.history(query)))
     if form is Format.TABLE:
@@ -107,6 +112,8 @@ def change_link(
     """Tell the path server that a link is down (all flows leave it at once) or up again."""
     if state not in ("down", "up"):
         raise typer.BadParameter(f"{state!r} is not down or up", param_hint="STATE")
+    from controller.paths.codec import LinkChange  # noqa: PLC0415
+
     _ask(server, lambda client: client.link_changed(LinkChange(_link(link), up=state == "up")))
 
 
@@ -125,6 +132,8 @@ def records(  # noqa: PLR0917 - a command line's options
     """
     if (src is None) != (dst is None):
         raise typer.BadParameter("--src and --dst go together")
+    from controller.paths.codec import RecordQuery  # noqa: PLC0415
+
     query = RecordQuery(src=src, dst=dst, link=None if link is None else _link(link), limit=limit)
     found = _ask(server, lambda client: client.records(query))
     if form is not Format.TABLE:
@@ -161,6 +170,8 @@ def _name(flow: FlowSpec) -> str:
 
 
 def _ask(server: str, question: Callable[[RouteClient], Awaitable[T]]) -> T:
+    from controller.paths.client import RouteClient, RouteClientSettings  # noqa: PLC0415
+
     async def ask() -> T:
         async with RouteClient(RouteClientSettings(address=server)) as client:
             return await question(client)
@@ -222,6 +233,8 @@ def _selected(query: HistoryQuery, found: History) -> list[Decision | Engineerin
 
 
 def _history_cells(one: Decision | EngineeringRound) -> Cells:
+    from controller.paths.decide import Decision  # noqa: PLC0415
+
     if isinstance(one, Decision):
         return (utc(one.time_ns), _name(one.flow), one.new_path, one.reason)
     return (utc(one.time_ns), "all to " + " ".join(one.destinations), "weighted", one.reason)

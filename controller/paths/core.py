@@ -15,7 +15,8 @@ from controller.paths.backups import Backups, dead_links, links_of, with_dead
 from controller.paths.codec import Assigned, Explanation, History, HistoryQuery
 from controller.paths.decide import Assignment, Decision
 from controller.paths.decider import Decider
-from controller.paths.engineering.engineer import EngineeringSettings, TrafficEngineer, demands_of
+from controller.paths.engineering.engineer import TrafficEngineer, demands_of
+from controller.paths.engineering.settings import EngineeringSettings
 from controller.paths.graph import Network, Path
 from controller.paths.settings import DecideSettings, ManagedFlow
 from controller.paths.store import PathStore

@@ -9,7 +9,7 @@ import msgspec
 
 from collectors.feed_client import FeedClientSettings
 from controller.intents import FlowSpec
-from controller.paths.engineering.engineer import EngineeringSettings
+from controller.paths.engineering.settings import EngineeringSettings
 from dataplane.config import Strict
 
 Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]

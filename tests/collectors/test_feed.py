@@ -17,8 +17,9 @@ import pytest
 from collectors.collector import Collector
 from collectors.counters import Count
 from collectors.errors import CollectorError, FeedError
-from collectors.feed import SERVICE, FeedServer, FeedSettings
+from collectors.feed import FeedServer, FeedSettings
 from collectors.feed_client import FeedClient, FeedClientSettings
+from collectors.messages import SERVICE
 from collectors.values import DropRecord, HopRecord
 from dataplane.clock import VirtualClock
 from dataplane.wire.drop_reasons import DropReason

@@ -11,7 +11,7 @@ from controller.errors import PathError
 from controller.intents import FlowSpec, Route
 from controller.paths.backups import Backups
 from controller.paths.core import PathServerCore
-from controller.paths.engineering.engineer import EngineeringSettings
+from controller.paths.engineering.settings import EngineeringSettings
 from controller.paths.settings import DecideSettings, ManagedFlow
 from controller.tables.int_watch import Watch
 from controller.virtual import VirtualController, WriteDelays

@@ -5,41 +5,21 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated
 
-import msgspec
 import numpy as np
 
 from collectors.values import Snapshot
 from controller.base_paths import next_hops
 from controller.errors import PathError
 from controller.intents import WeightedRoute
+from controller.paths.engineering.settings import EngineeringSettings
 from controller.paths.engineering.splits import by_flows, ecmp
 from controller.paths.engineering.values import Demands, FloatArray, IntArray, Splits, SwitchGraph
 from controller.paths.engineering.weights import quantise, rounded
-from dataplane.config import Strict
 from dataplane.fabric.topology import LinkKey, Topology
-
-Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
-Positive = Annotated[int, msgspec.Meta(ge=1)]
 
 _HOT = 0.9
 """A link is hot with this share of the busiest one's utilisation."""
-
-
-class EngineeringSettings(Strict, frozen=True):
-    """How often traffic is engineered, and what keeps the routes calm."""
-
-    interval_ns: Positive = 10_000_000_000
-    """Time between two rounds; a link that dies or returns starts one at once."""
-    min_gain: Share = 0.05
-    """Weights change only if that takes this share off the utilisation of the busiest link."""
-    enough: Share = 0.3
-    """Utilisation is not pressed below this at the cost of delay."""
-    max_destinations: Positive = 8
-    """Destinations whose routes may change in one round, those first that load the busiest links most."""
-    smoothing: Share = 0.5
-    """The part of the last round's demands in this round's: 0 takes the newest measurement alone."""
 
 
 @dataclass(frozen=True, slots=True)

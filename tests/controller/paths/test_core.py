@@ -17,7 +17,7 @@ from controller.intents import FlowSpec, Route, WeightedRoute
 from controller.paths.codec import HistoryQuery
 from controller.paths.core import PathServerCore
 from controller.paths.database import Database
-from controller.paths.engineering.engineer import EngineeringSettings
+from controller.paths.engineering.settings import EngineeringSettings
 from controller.paths.settings import DecideSettings, ManagedFlow
 from controller.paths.store import PathStore
 from dataplane.fabric.topology import LinkKey, Topology

@@ -11,8 +11,9 @@ from controller.base_paths import next_hops
 from controller.errors import PathError
 from controller.intents import WeightedRoute
 from controller.paths.engineering import program
-from controller.paths.engineering.engineer import EngineeringSettings, TrafficEngineer
+from controller.paths.engineering.engineer import TrafficEngineer
 from controller.paths.engineering.program import Solution
+from controller.paths.engineering.settings import EngineeringSettings
 from controller.tables.weighted_routes import spreads_of
 from dataplane.fabric.topology import LinkKey, Topology
 

@@ -1,0 +1,27 @@
+"""Settings of traffic engineering."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from dataplane.config import Strict
+
+Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
+Positive = Annotated[int, msgspec.Meta(ge=1)]
+
+
+class EngineeringSettings(Strict, frozen=True):
+    """How often traffic is engineered, and what keeps the routes calm."""
+
+    interval_ns: Positive = 10_000_000_000
+    """Time between two rounds; a link that dies or returns starts one at once."""
+    min_gain: Share = 0.05
+    """Weights change only if that takes this share off the utilisation of the busiest link."""
+    enough: Share = 0.3
+    """Utilisation is not pressed below this at the cost of delay."""
+    max_destinations: Positive = 8
+    """Destinations whose routes may change in one round, those first that load the busiest links most."""
+    smoothing: Share = 0.5
+    """The part of the last round's demands in this round's: 0 takes the newest measurement alone."""

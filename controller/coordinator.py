@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from controller.errors import ControllerError
 from controller.intents import RouteSet
 from controller.reconcile import apply, diff
 from controller.route_plan import RouteLayer, is_route_layer, merged
-from controller.tables.base import WATCH_ALL, base_entities
+from controller.tables.base import WATCH_ALL
 from controller.tables.entities import Batch, Entities, EntityKey, Kind, Update
 from controller.tables.flow_paths import FLOW_TABLES, flow_path_entities
 from controller.tables.int_domain import DEFAULT_DOMAIN, IntDomain
-from controller.tables.int_watch import Watch, in_band
+from controller.tables.int_watch import Watch
 from controller.tables.reporting import NO_REPORTING, Reporting
+from controller.telemetry_change import Telemetry, TelemetryChange
 from controller.update_plan import Step, UpdatePlan, plan, restorable
 from dataplane.fabric.topology import Topology
 
@@ -37,12 +37,9 @@ class Coordinator:
         domain: IntDomain = DEFAULT_DOMAIN,
     ) -> None:
         self.topology = topology
-        self.base: dict[str, Entities] = {}
         self.routes: RouteSet | None = None
         self._routes = RouteLayer(topology)
-        self._fixed: dict[str, Entities] = {}
-        self._watches, self._domain = watches, domain
-        self.configure(watches, reporting, domain)
+        self.telemetry = TelemetryChange(topology, Telemetry(tuple(watches), reporting, domain))
         self._desired: dict[str, Entities] = {}
         self._held: dict[str, Entities] = {}
         self._live: set[str] = set()
@@ -51,20 +48,15 @@ class Coordinator:
     def configure(self, watches: Sequence[Watch], reporting: Reporting, domain: IntDomain = DEFAULT_DOMAIN) -> None:
         """Want other telemetry from now on; raise ControllerError, and change nothing, if it does not fit the topology.
 
-        What `connected` returns next brings a switch there, without touching anything else. The mark of INT packets may
-        change only where none are under way: a sink with another mark than the source would hand INT on to hosts.
+        What `connected` returns next brings a switch there, without touching anything else, or, while `telemetry` has
+        another stage before it, to that stage.
         """
-        if domain.marking() != self._domain.marking() and (in_band(self._watches) or in_band(watches)):
-            raise ControllerError(
-                "int_domain: the mark may change only while there are no watches of md, mx and hop-by-hop; "
-                "take them out first, then change the mark, then put them back"
-            )
-        self.base = base_entities(self.topology, watches, reporting, domain)
-        self._watches, self._domain = watches, domain
-        self._fixed = {
-            name: {key: entity for key, entity in entities.items() if not is_route_layer(key)}
-            for name, entities in self.base.items()
-        }
+        self.telemetry.want(Telemetry(tuple(watches), reporting, domain))
+
+    @property
+    def base(self) -> dict[str, Entities]:
+        """What the topology and the wanted telemetry imply for each switch."""
+        return self.telemetry.base
 
     @property
     def live(self) -> frozenset[str]:
@@ -93,17 +85,20 @@ class Coordinator:
         Explicit paths whose way onward is not in place yet, those that nobody wants any more, and routes that say
         something else are left as they are: the steps that follow change them in an order that is safe across switches.
         """
+        wanted = self.telemetry.entities(switch, actual, self.held(switch))
+        fixed = {key: entity for key, entity in wanted.items() if not is_route_layer(key)}
         self._held[switch] = dict(actual)
         flows = {key: entity for key, entity in actual.items() if _is_flow(key)}
         onward = restorable(self.topology, switch, self._desired, self._flows_held(self._live))
         flows.update((key, entity) for key, entity in onward.items() if key not in self._strikes)
         others = {name: entities for name, entities in self._held.items() if name != switch}
         routes = self._routes.restored(switch, actual, others, self._strikes.keys())
-        return diff({**self._fixed[switch], **routes, **flows}, actual)
+        return diff({**fixed, **routes, **flows}, actual)
 
     def reconciled(self, switch: str) -> None:
         """Note that all that `connected` returned is acknowledged: from now on steps may use the switch."""
         self._live.add(switch)
+        self.telemetry.confirm(switch)
 
     def lost(self, switch: str) -> None:
         """Note that a switch is gone, or that nobody knows what it holds."""

@@ -26,6 +26,7 @@ from controller.tables.entities import Batch, Update
 from controller.tables.int_domain import IntDomain
 from controller.tables.int_watch import Watch
 from controller.tables.reporting import Reporting
+from controller.telemetry_change import Stage, longest_flight_ns
 from controller.update_plan import Phase, Step
 from dataplane.clock import Clock
 
@@ -96,6 +97,7 @@ class Daemon:
             for node in coordinator.topology.switches
         }
         self._changed = asyncio.Event()
+        self._telemetry_changed = asyncio.Event()
         self._everybody_seen = asyncio.Event()
         self._seen: set[str] = set()
         self._made_ns: int | None = None
@@ -111,24 +113,25 @@ class Daemon:
                 group.create_task(self._tend(switch), name=f"tend {switch.name}")
             group.create_task(self._follow(), name="follow routes")
             group.create_task(self._steer(), name="steer")
+            group.create_task(self._change_telemetry(), name="change telemetry")
 
     def configure(self, watches: Sequence[Watch], reporting: Reporting, domain: IntDomain) -> None:
         """Want other telemetry on every switch; raise ControllerError, and change nothing, if it does not fit."""
         self.coordinator.configure(watches, reporting, domain)
-        for switch in self._switches.values():
-            switch.doubt.set()
+        self._telemetry_changed.set()
 
     def status(self) -> DaemonStatus:
         """Return what is and what is not as it should be."""
         plan = self.coordinator.plan()
         routes = self.coordinator.routes
         live = self.coordinator.live
+        is_right = len(live) == len(self._switches) and self.coordinator.telemetry.is_settled
         return DaemonStatus(
             tuple(sorted(live)),
             {name: switch.problem for name, switch in self._switches.items() if name not in live},
             None if routes is None else routes.version,
             len(plan.pending),
-            len(live) == len(self._switches) and not plan.steps and not plan.pending and not self._sending,
+            is_right and not plan.steps and not plan.pending and not self._sending,
             self._rejected,
             self._source_problem,
             self._writes,
@@ -176,6 +179,10 @@ class Daemon:
                 await session.write(batch)
             except SessionError as error:
                 if not self.coordinator.refuse([batch[place] for place in error.refused]):
+                    if error.refused and self.coordinator.telemetry.roll_back():
+                        LOGGER.warning("telemetry is as it was before: %s", error)
+                        self._telemetry_changed.set()
+                        return
                     raise
                 # A switch is not given up for a flow that it has no place for: look again, without that flow.
                 LOGGER.warning("%s", error)
@@ -186,11 +193,30 @@ class Daemon:
         switch.session, switch.problem = session, ""
         switch.backoff.reset()
         self.coordinator.reconciled(switch.name)
+        self._telemetry_changed.set()
         LOGGER.info("switch %s: right, after %d updates", switch.name, sum(map(len, batches)))
         self._seen.add(switch.name)
         if len(self._seen) == len(self._switches):
             self._everybody_seen.set()
         self._changed.set()
+
+    async def _change_telemetry(self) -> None:
+        """Have every switch look again when telemetry comes to another stage, and wait where packets are to arrive."""
+        change, seen = self.coordinator.telemetry, self.coordinator.telemetry.number
+        while True:
+            await self._telemetry_changed.wait()
+            self._telemetry_changed.clear()
+            if change.number == seen:
+                continue
+            seen = change.number
+            LOGGER.info("telemetry: %s", change.stage)
+            if change.stage is Stage.DRAIN:
+                await self._sleep(max(self._retry.drain_ns, longest_flight_ns(self.coordinator.topology)) / 1e9)
+                change.drained(seen)
+                self._telemetry_changed.set()
+            else:
+                for switch in self._switches.values():
+                    switch.doubt.set()
 
     async def _follow(self) -> None:
         """Take every set of routes that comes; without a source the switches keep the paths that they have."""

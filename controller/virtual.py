@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated
 
 import msgspec
@@ -19,6 +20,7 @@ from controller.tables.entities import Update, Verb
 from controller.tables.int_domain import DEFAULT_DOMAIN, IntDomain
 from controller.tables.int_watch import Watch
 from controller.tables.reporting import NO_REPORTING, Reporting
+from controller.telemetry_change import Stage, longest_flight_ns
 from controller.update_plan import Phase, Step
 from dataplane.clock import Clock
 from dataplane.config import Strict
@@ -109,13 +111,15 @@ class VirtualController:
 
     def reconnect(self, switch: str) -> None:
         """Make one switch right at once, whatever it holds: after a start or a restart."""
-        session = self._sessions[switch]
+        session, stage = self._sessions[switch], self.coordinator.telemetry.number
         session.install_pipeline()
         for batch in self.coordinator.connected(switch, session.read()):
             session.write(batch)
             self.coordinator.acknowledged(switch, batch)
         self.coordinator.reconciled(switch)
         self._schedule()
+        if self.coordinator.telemetry.number != stage:
+            self._bring_telemetry(self._delays.write_delay_ns)
 
     def configure(
         self,
@@ -123,10 +127,44 @@ class VirtualController:
         reporting: Reporting = NO_REPORTING,
         domain: IntDomain = DEFAULT_DOMAIN,
     ) -> None:
-        """Want other telemetry, at once and while traffic flows; raise ControllerError if it does not fit."""
+        """Want other telemetry while traffic flows; raise ControllerError if it does not fit.
+
+        It is there at once, but where the mark of INT packets changes: then each stage reaches one switch after the
+        other, a write delay apart.
+        """
         self.coordinator.configure(watches, reporting, domain)
-        for switch in sorted(self.coordinator.live):
+        is_staged = self.coordinator.telemetry.stage is not Stage.IN_FORCE
+        self._bring_telemetry(self._delays.write_delay_ns if is_staged else 0)
+
+    def _bring_telemetry(self, gap_ns: int) -> None:
+        change = self.coordinator.telemetry
+        number = change.number
+        if change.stage is Stage.DRAIN:
+            wait_ns = max(self._delays.drain_ns, longest_flight_ns(self.coordinator.topology))
+            self._call_at(self._clock.now_ns() + wait_ns, lambda: self._drained(number))
+            return
+        for place, switch in enumerate(sorted(self._sessions)):
+            if gap_ns:
+                self._call_at(self._clock.now_ns() + place * gap_ns, partial(self._look_again, switch, number))
+            else:
+                self._look_again(switch, number)
+
+    def _drained(self, number: int) -> None:
+        if number == self.coordinator.telemetry.number:
+            self.coordinator.telemetry.drained(number)
+            self._bring_telemetry(self._delays.write_delay_ns)
+
+    def _look_again(self, switch: str, number: int) -> None:
+        """Make a switch right for a stage of telemetry, unless that is over or the switch has gone."""
+        change = self.coordinator.telemetry
+        if number != change.number or switch not in self.coordinator.live:
+            return
+        try:
             self.reconnect(switch)
+        except SessionError as error:
+            if not error.refused or not change.roll_back():
+                raise
+            self._bring_telemetry(self._delays.write_delay_ns)
 
     def lose(self, switch: str) -> None:
         """Stop writing to a switch that has gone; `reconnect` takes it back."""

@@ -48,9 +48,9 @@ class Watch(FlowRule, frozen=True):
     """The packets are probes: the sink drops them after its report."""
 
 
-def in_band(watches: Sequence[Watch]) -> bool:
-    """Return whether any of these has INT headers travel with packets."""
-    return any(watch.mode != "xd" for watch in watches)
+def travels(action: P4TableAction) -> bool:
+    """Return whether a watchlist's action has INT headers travel with packets."""
+    return action.args.get("mode") != _MODES["xd"]
 
 
 def instruction_bitmap(bits: Sequence[int]) -> int:

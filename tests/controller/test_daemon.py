@@ -7,6 +7,7 @@ import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from itertools import groupby
 
 import pytest
 from finsy import P4Schema
@@ -18,7 +19,13 @@ from controller.errors import ControllerError, PathError, SessionError
 from controller.intents import FlowSpec, Route, RouteSet
 from controller.p4runtime.in_process import InProcessSession
 from controller.p4runtime.session import fabric_program, load_schema
+from controller.reconcile import diff
+from controller.tables.base import WATCH_ALL
 from controller.tables.entities import Batch, Entity, EntityKey, same
+from controller.tables.int_domain import IntDomain
+from controller.tables.int_watch import Watch
+from controller.tables.reporting import NO_REPORTING
+from controller.telemetry_change import longest_flight_ns
 from dataplane.clock import VirtualClock
 from dataplane.fabric.topology import Topology
 from dataplane.switch.engine import PortSettings, Switch
@@ -246,6 +253,42 @@ def test_a_daemon_that_restarts_rewrites_nothing(lab: Lab) -> None:
             run.source.put_nowait(routes(5, "abd"))
             await run.settle(5)
             assert lab.written == []
+
+    play(scene())
+
+
+def test_a_new_mark_comes_when_all_are_quiet_and_before_any_watches(lab: Lab) -> None:
+    async def scene() -> None:
+        async with running(lab) as run:
+            run.source.put_nowait(RouteSet(1, ()))
+            await run.settle(1)
+            lab.written.clear()
+            lab.waits.clear()
+            run.daemon.configure(WATCH_ALL, NO_REPORTING, IntDomain(udp_port=5599))
+            await run.settle(1)
+            about = [
+                (batch[0].key.table.removeprefix("ipv4_").removeprefix("ipv6_"), batch[0].verb)
+                for _, batch in lab.written
+            ]
+            order = [what for what, _ in groupby(about)]
+            assert order == [("watchlist", "delete"), ("int_marker", "modify"), ("watchlist", "insert")]
+            assert lab.waits == [longest_flight_ns(lab.topology) / 1e9]
+
+    play(scene())
+
+
+def test_a_mark_that_a_switch_refuses_leaves_telemetry_as_it_was(lab: Lab, caplog: pytest.LogCaptureFixture) -> None:
+    async def scene() -> None:
+        async with running(lab) as run:
+            run.source.put_nowait(RouteSet(1, ()))
+            await run.settle(1)
+            before = {name: lab.tables(name) for name in lab.topology.switch}
+            lab.refuse.add("int_marker")
+            run.daemon.configure((Watch(sample_every=7),), NO_REPORTING, IntDomain(udp_port=5599))
+            await run.settle(1)
+            for name, tables in before.items():
+                assert diff(tables, lab.tables(name)) == []
+            assert "telemetry is as it was before: switch" in caplog.text
 
     play(scene())
 

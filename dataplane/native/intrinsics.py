@@ -232,6 +232,22 @@ def store_be64(data: Array[int], offset: int, value: int) -> None:
     _only_in_kernels()
 
 
+def spread_be32(target: Array[int], data: Array[int], offset: int, places: int) -> None:
+    """Fill 16 elements of a u32 array with big-endian words that follow each other at a byte offset of a u8 array.
+
+    They go where a bit of `places` is set, the lowest first; the others become all ones. No byte more is read.
+    """
+    _only_in_kernels()
+
+
+def same_bits(one: Array[int], other: Array[int], mask: Array[int]) -> bool:
+    """Return whether 64 bytes of two u8 arrays have the same bits where a third has ones.
+
+    Of the first no word of four bytes is read that has none.
+    """
+    _only_in_kernels()
+
+
 def bswap(number: int) -> int:
     """Return the number with its bytes in the other order."""
     _only_in_kernels()

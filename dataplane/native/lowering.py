@@ -266,9 +266,10 @@ def _prefetch(frame: Expressions, node: ast.Call) -> None:
     frame.builder.call(fetch, [pointer, HALF(0), HALF(3), HALF(1)])
 
 
-def _place_of_bytes(frame: Expressions, node: ast.Call) -> Any:  # noqa: ANN401 - llvmlite is untyped
-    data = _bytes(frame, node.args[0])
-    return frame.builder.gep(data, [frame.index(node.args[1])], inbounds=True, source_etype=BYTE)
+def _place_of_bytes(frame: Expressions, node: ast.Call, first: int = 0) -> Any:  # noqa: ANN401 - llvmlite is untyped
+    """Return the place that two arguments tell, from the `first` on: an array of bytes and an offset."""
+    data = _bytes(frame, node.args[first])
+    return frame.builder.gep(data, [frame.index(node.args[first + 1])], inbounds=True, source_etype=BYTE)
 
 
 def _wide_load(shape: Scalar, order: str) -> Emit:
@@ -292,6 +293,41 @@ for _bits, _shape in ((16, U16), (32, U32), (64, U64)):
     for _infix, _order in (("_u", sys.byteorder), ("_be", "big")):
         LOWERINGS[getattr(intrinsics, f"load{_infix}{_bits}")] = Lowering(2, _wide_load(_shape, _order))
         LOWERINGS[getattr(intrinsics, f"store{_infix}{_bits}")] = Lowering(3, _wide_store(_shape, _order))
+
+
+# Vectors of 16 words; a processor that cannot load some of a vector's elements loads them one by one.
+
+_LANES = 16
+_WORDS = ir.VectorType(HALF, _LANES)
+_CHOICE = ir.VectorType(BIT, _LANES)
+
+
+@_lowers(intrinsics.spread_be32, 4)
+def _spread_be32(frame: Expressions, node: ast.Call) -> None:
+    target = frame.value(node.args[0], ArrayShape(U32)).ir
+    source = _place_of_bytes(frame, node, 1)
+    places = frame.builder.trunc(frame.value(node.args[3], U32).ir, ir.IntType(_LANES))
+    chosen = frame.builder.bitcast(places, _CHOICE)
+    load = frame.module.intrinsic("llvm.masked.expandload.v16i32", _WORDS, [POINTER, _CHOICE, _WORDS])
+    words = frame.builder.call(load, [source, chosen, _WORDS([HALF(0xFFFF_FFFF)] * _LANES)])
+    if sys.byteorder == "little":
+        swap = frame.module.intrinsic("llvm.bswap.v16i32", _WORDS, [_WORDS])
+        words = frame.builder.call(swap, [words])
+    frame.builder.store(words, target, align=4)
+
+
+@_lowers(intrinsics.same_bits, 3)
+def _same_bits(frame: Expressions, node: ast.Call) -> Operand:
+    one, other, mask = (_bytes(frame, argument) for argument in node.args)
+    nothing = _WORDS([HALF(0)] * _LANES)
+    bits = frame.builder.load(mask, typ=_WORDS, align=1)
+    load = frame.module.intrinsic("llvm.masked.load.v16i32.p0", _WORDS, [POINTER, HALF, _CHOICE, _WORDS])
+    chosen = frame.builder.icmp_unsigned("!=", bits, nothing)
+    read = frame.builder.call(load, [one, HALF(1), chosen, nothing])
+    apart = frame.builder.xor(read, frame.builder.load(other, typ=_WORDS, align=1))
+    differs = frame.builder.icmp_unsigned("!=", frame.builder.and_(apart, bits), nothing)
+    number = frame.builder.bitcast(differs, ir.IntType(_LANES))
+    return Value(BOOL, frame.builder.icmp_unsigned("==", number, ir.IntType(_LANES)(0)))
 
 
 # Bits, and what Python itself offers.

@@ -8,7 +8,7 @@ from collectors.native.kernel_calls import kernel_calls
 from collectors.native.memory import CellMemory
 from collectors.native.stitch import NativeNumbering, NativeStitcher
 from collectors.native.store import NativeStore
-from collectors.native.structures import NONE32, Decoder, Hop, Layout, Packet
+from collectors.native.structures import NONE32, Decoder, Hop, Layout, Packet, Pattern
 from collectors.payloads import Payloads
 from collectors.settings import CollectorSettings
 from dataplane.fabric.topology import Topology
@@ -17,6 +17,7 @@ from dataplane.wire.marking import Marking
 PACKET_ROOM = 1024
 HOP_ROOM = 16_384
 BITMAPS = 1 << 16
+PATTERNS = 64
 
 
 class BulkCore:
@@ -35,10 +36,17 @@ class BulkCore:
         self.stitcher = NativeStitcher(topology, settings.state, counters, self.store)
         self.numbering = NativeNumbering(topology, counters, settings.state.max_flows, self.store)
         self._calls = kernel_calls()
-        self._kept = [CellMemory(Layout, BITMAPS), CellMemory(Packet, PACKET_ROOM), CellMemory(Hop, HOP_ROOM)]
-        layouts, packets, hops = (memory.pointer for memory in self._kept)
+        self._kept = [
+            CellMemory(Layout, BITMAPS),
+            CellMemory(Pattern, PATTERNS),
+            CellMemory(Packet, PACKET_ROOM),
+            CellMemory(Hop, HOP_ROOM),
+        ]
+        layouts, patterns, packets, hops = (memory.pointer for memory in self._kept)
         self._decoder = Decoder(
             layouts=layouts,
+            patterns=patterns,
+            pattern_mask=PATTERNS - 1,
             packets=packets,
             hops=hops,
             packet_room=PACKET_ROOM,

@@ -35,7 +35,7 @@ from collectors.native.topology import TopologyTables, address_words
 from collectors.rate import RateWindow
 from collectors.samples import LinkSample
 from collectors.settings import StateSettings
-from collectors.sketch import BUCKETS, Sketch
+from collectors.sketch import BUCKETS, Sketch, bucket_of
 from collectors.stitch import SeenPath
 from collectors.store import SeenFlows
 from collectors.values import DelaySource, FlowKey
@@ -226,15 +226,16 @@ class NativeStore:
             return Sketch()
         # As `count_place` has it: sixteen buckets of a slot side by side, then those of the next slot.
         slots = slots[counted]
-        first, last = int(slots["low"].min()) // 16, int(slots["high"].max()) // 16
+        least, greatest = int(slots["least"].min()), int(slots["greatest"].max())
+        first, last = bucket_of(least) // 16, bucket_of(greatest) // 16
         row = self._buckets.rows(np.uint32)[place * ROW :][: BUCKETS * WINDOW_SLOTS]
         counts = row.reshape(-1, WINDOW_SLOTS, 16)[first : last + 1, counted].sum(axis=1).ravel()
         (found,) = np.nonzero(counts)
         return Sketch(
             count=int(slots["delays"].sum()),
             total=int(slots["total"].sum()),
-            least=int(slots["least"].min()),
-            greatest=int(slots["greatest"].max()),
+            least=least,
+            greatest=greatest,
             buckets=Counter(dict(zip((found + 16 * first).tolist(), counts[found].tolist(), strict=True))),
         )
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Literal
 
-from dataplane.native import Array, Inline, Struct, i64, u16, u32, u64
+from dataplane.native import Array, Inline, Struct, i64, u8, u32, u64
 
 NONE32 = 0xFFFF_FFFF
 NONE64 = 0xFFFF_FFFF_FFFF_FFFF
+NONE24 = 0xFF_FFFF
 
 WINDOW_SLOTS = 8
 """`collectors.window.SLOTS`."""
@@ -27,6 +28,8 @@ MOST_SWITCHES = 64
 """`collectors.store.MOST_SWITCHES`."""
 MOST_HOPS = 256
 """More than any stack has, whose words the shim counts in eight bits, and the reporter's own hop."""
+PATTERN_BYTES = 128
+"""Where headers end that patterns are made of."""
 
 
 class SlotCell(Struct):
@@ -40,10 +43,8 @@ class SlotCell(Struct):
     queue_total: u64
     delays: u32
     queues: u32
-    source: u16
-    low: u16  # the least and the greatest bucket that is not empty
-    high: u16
-    _gap: u16
+    source: u32
+    _gap: u32
 
 
 class TxCell(Struct):
@@ -182,20 +183,21 @@ class Accounts(Struct):
 
 
 class Hop(Struct):
-    """One hop of a decoded packet."""
+    """One hop of a decoded packet; the first twelve words stand as INT has them, and as `read_hop` spreads them."""
 
+    node_id: u32
+    ports: u32  # ingress << 16 | egress, as far as they have 16 bits
+    latency_ns: u32
+    queue: u32  # NONE24 in the low bits: none
     arrived_ns: u64
     left_ns: u64
-    node_id: u32
-    ingress: u32
+    ingress: u32  # of more bits; `ingress_of` tells which holds
     egress: u32
-    latency_ns: u32
-    queue: u32
     tx_bytes: u32
-    buffer: u32
-    _gap: u32
+    buffer: u32  # as the queue
     switch: u32
     link: u32
+    _gap: u64
 
 
 class Packet(Struct):
@@ -217,30 +219,50 @@ class Packet(Struct):
     identity: u64  # tells a flow's packets apart; of single hops only
     last: u32  # not 0: the last hop of those that report hop by hop
     remaining: u32  # how many hops may follow those that report hop by hop
+    stamped: u32  # not 0: every hop of the stack tells when the packet arrived, none when it left
+    shim_at: u32  # where the INT shim stands in the payload
     cell: u64  # address of its flow's cell; of single hops the hash of flow and identity
 
 
 class Layout(Struct):
-    """Where a bitmap's values stand in a hop, in bytes; NONE32 for what is not there."""
+    """What a bitmap says of a hop."""
 
     known: u32
     nbytes: u32
-    node: u32
-    ports: u32
-    latency: u32
-    queue: u32
-    arrived: u32
-    left: u32
-    ports2: u32
-    tx: u32
-    buffer: u32
-    seldom: u32  # not 0: there is one of the two that few ask for
+    places: u32  # which words of a `Hop` are there
+    _gap: u32
+
+
+class Pattern(Struct):
+    """A payload that others are like, and where in it what stands."""
+
+    known: Inline[u8, Literal[128]]
+    mask: Inline[u8, Literal[128]]  # of bits that have to be the same
+    length: u32  # and 1; 0: there is none yet
+    misses: u32  # payloads of this length that did not fit since
+    inner_at: u32
+    ports_at: u32
+    target_at: u32  # of the port that the packet goes to
+    stack_end: u32
+    stack_hops: u32
+    hop_bytes: u32
+    int_bytes: u32
+    places: u32  # of the layouts of the stack and of the reporter's own hop
+    own_places: u32
+    missing: u32
+    is_ipv4: u32
+    is_udp: u32
+    timed: u32
+    _gap: u32
+    about: u64  # low bits of the key's last word: protocol and version
 
 
 class Decoder(Struct):
     """How reports are read, and what was read of a few of them."""
 
     layouts: Array[Layout]  # one a bitmap
+    patterns: Array[Pattern]  # by the payload's length in words
+    pattern_mask: u64
     packets: Array[Packet]
     hops: Array[Hop]
     packet_room: u32
@@ -392,6 +414,7 @@ class Fabric(Struct):
     routes: Array[RouteCell]
     route_nodes: Array[u32]  # MOST_SWITCHES a route
     route_hops: Array[RouteHop]  # as many
+    lessons: u64  # how often any of them changed
     route_index: Array[u32]
     route_mask: u64
     route_count: u64
@@ -405,6 +428,7 @@ class Fabric(Struct):
     slot_begins_ns: u64
     tx_number: u64
     tx_begins_ns: u64
+    calm_ns: u64  # a sample as far behind is of the slot and of the window of TX readings that now is in
     rate_number: u64
     joins: Joins
     careful: u64  # not 0: intermediate reports came, so stacks that begin inside the fabric are not ours

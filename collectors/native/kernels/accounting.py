@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-from collectors.native.kernels.clocks import corrected_delay
 from collectors.native.kernels.decoding import DECODED, decode_report
-from collectors.native.kernels.flows import count_packet, hash_key, prefetch_flow, prefetch_index, same_key, touch_flow
+from collectors.native.kernels.flows import count_packet, prefetch_flow, prefetch_index, same_key, touch_flow
+from collectors.native.kernels.hops import ingress_of
 from collectors.native.kernels.routes import (
-    STAMPS,
     hops_of,
-    learn_hops,
-    nodes_of,
     same_hops,
-    same_way,
-    take_route,
-    take_way,
 )
-from collectors.native.kernels.samples import CORRECTED_STAMPS, HOP_LATENCY, PROBES, add_sample
 from collectors.native.kernels.sequence import REPEATED, TOO_OLD, observe
 from collectors.native.kernels.singles import prefetch_single, prepare_single, take_single
+from collectors.native.kernels.stacks import take_hops
 from collectors.native.kernels.switches import find_switch, link_by_port
 from collectors.native.kernels.windows import prefetch_window, settle_counts
 from collectors.native.structures import (
-    MOST_HOPS,
     NONE32,
-    NONE64,
     STACK,
     Accounts,
     Decoder,
@@ -42,7 +34,6 @@ from dataplane.native import (
     offset,
     prefetch,
     reference,
-    stack_array,
     u8,
     u32,
     u64,
@@ -104,7 +95,6 @@ def decode_group(  # noqa: PLR0917 - kernels have no keywords
             break
         while seen < decoder.packet_count:
             packet = decoder.packets[seen]
-            packet.hash = hash_key(reference(packet.key[0]))
             prefetch_index(fabric, packet.hash)
             if packet.kind != STACK:
                 prepare_single(fabric, packet)
@@ -117,6 +107,7 @@ def decode_group(  # noqa: PLR0917 - kernels have no keywords
 def take_group(fabric: Fabric, accounts: Accounts, decoder: Decoder, end: u32) -> u32:
     """Account the packets of the payloads decoded; return the one left to the reference, or `end`."""
     count: u32 = find_flows(fabric, accounts, decoder)
+    lessons: u64 = fabric.lessons
     i: u32 = 0
     while i < count:
         if decoder.packets[i].fresh != 0:
@@ -132,6 +123,9 @@ def take_group(fabric: Fabric, accounts: Accounts, decoder: Decoder, end: u32) -
             if not same_key(cell, reference(packet.key[0])):
                 # Another flow of this group has taken its place.
                 cell = touch_flow(fabric, reference(packet.key[0]), packet.hash, fabric.now_ns)
+            if fabric.lessons != lessons:
+                # The hops that a route is known by are others than when they were compared.
+                find_links_again(fabric, decoder, packet)
             take_hops(fabric, decoder, packet, cell)
         i += 1
     settle_counts(fabric)
@@ -183,7 +177,7 @@ def begins_inside(fabric: Fabric, decoder: Decoder, leader: u32) -> bool:
         hop = decoder.hops[decoder.packets[i].first_hop]
         switch: u32 = find_switch(fabric, hop.node_id)
         if switch != NONE32:
-            link: u32 = link_by_port(fabric, switch, hop.ingress)
+            link: u32 = link_by_port(fabric, switch, ingress_of(hop))
             if link != NONE32 and fabric.links[link].head_switch != NONE32:
                 return True
         i += 1
@@ -197,9 +191,11 @@ def find_links(fabric: Fabric, decoder: Decoder, packet: Packet) -> None:
     end: u32 = place + packet.hop_count
     if packet.route != NONE32:
         if same_hops(fabric, packet.route, array_at(Hop, address(decoder.hops[place])), packet.hop_count):
-            while place < end:
-                prefetch_window(fabric, as_u64(decoder.hops[place].link))
-                place += 1
+            known = hops_of(fabric, packet.route)
+            i: u64 = 0
+            while i < as_u64(packet.hop_count):
+                prefetch_window(fabric, as_u64(known[i].link))
+                i += 1
             return
         packet.route = NONE32
     while place < end:
@@ -213,88 +209,7 @@ def find_links(fabric: Fabric, decoder: Decoder, packet: Packet) -> None:
         place += 1
 
 
-@kernel(inline=True)
-def take_hops(fabric: Fabric, decoder: Decoder, packet: Packet, cell: FlowCell) -> None:
-    """Make samples of a packet's hops, and its path."""
-    hops = array_at(Hop, address(decoder.hops[packet.first_hop]))
-    count: u64 = as_u64(packet.hop_count)
-    fabric.records += count
-    total_ns: u64 = 0
-    probe: bool = packet.key[4] >> 8 & 0xFF_FFFF == fabric.probe
-    known: bool = packet.route != NONE32
-    i: u64 = 0
-    while i < count:
-        hop = hops[i]
-        following: u32 = NONE32
-        arrived_ns: u64 = NONE64
-        last: bool = i + 1 == count
-        if not last:
-            following = hops[i + 1].switch
-            arrived_ns = hops[i + 1].arrived_ns
-        delay_ns: u64 = take_hop(fabric, hop, last, following, arrived_ns, probe, known)
-        if delay_ns == NONE64:
-            total_ns = NONE64
-        elif total_ns != NONE64:
-            total_ns += delay_ns
-        i += 1
-    if packet.missing == 0:
-        if known and cell.route == packet.route:
-            take_route(fabric, cell, packet.route, hops[0].switch, hops[0].arrived_ns, total_ns)
-        else:
-            take_new_way(fabric, cell, hops, count, total_ns)
-
-
 @kernel(inline=False)
-def take_new_way(fabric: Fabric, cell: FlowCell, hops: Array[Hop], count: u64, total_ns: u64) -> None:
-    """Take the whole way of a packet that did not go where its flow's packets go."""
-    switches = stack_array(u32, MOST_HOPS)
-    i: u64 = 0
-    while i < count:
-        if hops[i].switch == NONE32:
-            return
-        switches[i] = hops[i].switch
-        i += 1
-    take_way(fabric, cell, switches, count, hops[0].arrived_ns, total_ns)
-    if cell.route != NONE32 and same_way(
-        fabric.routes[as_u64(cell.route)], nodes_of(fabric, as_u64(cell.route)), switches, count
-    ):
-        learn_hops(fabric, cell.route, hops, count)
-
-
-@kernel(inline=True)
-def take_hop(  # noqa: PLR0917 - kernels have no keywords
-    fabric: Fabric, hop: Hop, last: bool, following: u32, arrived_ns: u64, probe: bool, adjacent: bool
-) -> u64:
-    """Make a sample of a hop's egress link; return its delay, NONE64 where it has none."""
-    if hop.switch == NONE32:
-        fabric.unknown_node += 1
-        return NONE64
-    number: u32 = hop.link
-    if number == NONE32:
-        fabric.unknown_port += 1
-        return NONE64
-    link = fabric.links[number]
-    delay_ns: u64 = NONE64
-    source: u32 = HOP_LATENCY
-    stamped: bool = hop.arrived_ns != NONE64 and arrived_ns != NONE64  # noqa: PLR1714 - kernels have no `in`
-    if stamped and not last and fabric.synchronised != 0:
-        if not adjacent and (following == NONE32 or following != link.head_switch):
-            fabric.not_adjacent += 1
-        elif arrived_ns < hop.arrived_ns or arrived_ns - hop.arrived_ns > fabric.longest_ns:
-            fabric.implausible_stamps += 1
-        else:
-            delay_ns = arrived_ns - hop.arrived_ns
-            source = STAMPS
-    if fabric.synchronised == 0 and not last and following != NONE32 and following == link.head_switch:
-        delay_ns = corrected_delay(fabric, number, hop, arrived_ns)
-        if delay_ns != NONE64:
-            source = CORRECTED_STAMPS
-    if probe and source != HOP_LATENCY:
-        source = PROBES
-    if delay_ns == NONE64 and hop.latency_ns != NONE32:
-        delay_ns = as_u64(hop.latency_ns) + link.delay_ns
-    time_ns: u64 = hop.arrived_ns if hop.left_ns == NONE64 else hop.left_ns
-    add_sample(
-        fabric, number, hop.switch, time_ns, fabric.now_ns, delay_ns, source, hop.queue, hop.tx_bytes, hop.buffer
-    )
-    return delay_ns
+def find_links_again(fabric: Fabric, decoder: Decoder, packet: Packet) -> None:
+    """Find each hop's switch and egress link."""
+    find_links(fabric, decoder, packet)

@@ -7,7 +7,9 @@ and malformed reports with it, is left to the reference.
 
 from __future__ import annotations
 
+from collectors.native.kernels.flows import hash_key
 from collectors.native.kernels.hops import layout_of, read_hop
+from collectors.native.kernels.patterns import decode_alike, learn_pattern, pattern_of
 from collectors.native.kernels.singles import NO_INT, read_single
 from collectors.native.structures import HOP_BY_HOP, MX, NONE32, QUEUE, STACK, XD, Decoder, Packet
 from dataplane.native import (
@@ -18,6 +20,7 @@ from dataplane.native import (
     load_be16,
     load_be32,
     load_be64,
+    reference,
     u8,
     u32,
     u64,
@@ -48,9 +51,18 @@ EXCEEDED = 0x0600_0000
 FRAGMENT_OFFSET = 0x1FFF
 
 
-@kernel
+@kernel(inline=True)
 def decode_report(decoder: Decoder, data: Array[u8], length: u64, row: u32) -> u32:
     """Read a report payload; what it read of one that it cannot read whole is taken back."""
+    pattern = pattern_of(decoder, length)
+    if as_u64(pattern.length) == length + 1 and decode_alike(decoder, pattern, data, row):
+        return DECODED
+    return decode_unlike(decoder, data, length, row)
+
+
+@kernel(inline=False)
+def decode_unlike(decoder: Decoder, data: Array[u8], length: u64, row: u32) -> u32:
+    """Read a report payload step by step, and maybe make a pattern of it."""
     packets: u32 = decoder.packet_count
     hops: u32 = decoder.hop_count
     if length < 12 or load_be32(data, 0) >> 28 != REPORT_VERSION:
@@ -75,7 +87,11 @@ def decode_report(decoder: Decoder, data: Array[u8], length: u64, row: u32) -> u
             packet.row = row
             packet.leads = 1 if at == 8 else 0
             packet.sequence = load_be32(data, 0)
+            packet.hash = hash_key(reference(packet.key[0]))
+            packet.stamped = 0
             decoder.packet_count += 1
+            if at == 8 and end == length:
+                learn_pattern(decoder, data, length, packet)
         at = end
     if outcome != DECODED:
         decoder.packet_count = packets
@@ -236,8 +252,9 @@ def read_stack(  # noqa: PLR0917 - kernels have no keywords
     first: u64 = as_u64(decoder.hop_count)
     if size != 0:
         layout = layout_of(decoder, as_u32(load_be16(data, shim_at + 8)))
-        if hop_bytes == 0 or as_u64(layout.nbytes) > hop_bytes or layout.node == NONE32:
+        if hop_bytes == 0 or as_u64(layout.nbytes) > hop_bytes:
             return OTHER
+        places: u32 = layout.places
         count = size // hop_bytes
         if count * hop_bytes != size:
             return OTHER
@@ -248,21 +265,21 @@ def read_stack(  # noqa: PLR0917 - kernels have no keywords
         while place < first + count:
             at -= hop_bytes
             hop = decoder.hops[place]
-            hop.node_id = load_be32(data, at + as_u64(layout.node))
-            if not read_hop(data, at, layout, hop) or hop.node_id == NONE32:
+            if not read_hop(data, at, places, hop) or hop.node_id == NONE32:
                 return OTHER
             place += 1
     elif first == as_u64(decoder.hop_room):
         return FULL
     if own_bits != 0 or count == 0 or decoder.hops[first + count - 1].node_id != packet.node_id:
         own = decoder.hops[first + count]
-        own.node_id = packet.node_id
-        if not read_hop(data, own_at, layout_of(decoder, own_bits), own):
+        if not read_hop(data, own_at, layout_of(decoder, own_bits).places, own):
             return OTHER
+        own.node_id = packet.node_id
         count += 1
     packet.first_hop = as_u32(first)
     packet.hop_count = as_u32(count)
     packet.missing = head & EXCEEDED
+    packet.shim_at = as_u32(shim_at)
     packet.ip_bytes -= min(packet.ip_bytes, as_u32(int_end - shim_at))
     decoder.hop_count += as_u32(count)
     return DECODED

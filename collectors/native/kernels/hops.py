@@ -1,39 +1,35 @@
-"""Where a bitmap's values stand in a hop, and reading them."""
+"""What a bitmap says of a hop, and reading it."""
 
 from __future__ import annotations
 
 from collectors.native.structures import NONE32, NONE64, Decoder, Hop, Layout
-from dataplane.native import Array, as_u64, kernel, load_be32, load_be64, popcount, u8, u32, u64
+from dataplane.native import Array, address, array_at, as_u64, kernel, popcount, spread_be32, u8, u32, u64
 
 DOUBLE_WORDS = 0x0E00
-LEFT = 0x0400
-BUFFER = 0x0080
+READ_BITS = 9
+NO_PORT = 0xFFFF
+ARRIVED = 0x30
+LEFT = 0xC0
+"""Places of the time stamps in a `Hop`."""
 
 
 @kernel(inline=False)
 def lay_out(layout: Layout, bitmap: u32) -> None:
-    """Find where a bitmap's values stand."""
+    """Find which words of a hop a bitmap's values are, one bit a word; those that nothing reads stand at the end."""
     layout.known = 1
     layout.nbytes = 4 * (popcount(bitmap) + popcount(bitmap & DOUBLE_WORDS))
-    layout.node = place_of(bitmap, 0)
-    layout.ports = place_of(bitmap, 1)
-    layout.latency = place_of(bitmap, 2)
-    layout.queue = place_of(bitmap, 3)
-    layout.arrived = place_of(bitmap, 4)
-    layout.left = place_of(bitmap, 5)
-    layout.ports2 = place_of(bitmap, 6)
-    layout.tx = place_of(bitmap, 7)
-    layout.buffer = place_of(bitmap, 8)
-    layout.seldom = bitmap & (LEFT | BUFFER)
-
-
-@kernel
-def place_of(bitmap: u32, bit: u32) -> u32:
-    """Return how many bytes stand before a bit's value; bit 0 is the most significant of 16."""
-    if bitmap >> (15 - bit) & 1 == 0:
-        return NONE32
-    before: u32 = bitmap >> (16 - bit) << (16 - bit)
-    return 4 * (popcount(before) + popcount(before & DOUBLE_WORDS))
+    layout.places = 0
+    word: u32 = 0
+    bit: u32 = 0
+    while bit < READ_BITS:
+        if bitmap >> (15 - bit) & 1 != 0:
+            layout.places |= 1 << word
+        word += 1
+        if DOUBLE_WORDS >> (15 - bit) & 1 != 0:
+            if bitmap >> (15 - bit) & 1 != 0:
+                layout.places |= 1 << word
+            word += 1
+        bit += 1
 
 
 @kernel(inline=True)
@@ -46,42 +42,28 @@ def layout_of(decoder: Decoder, bitmap: u32) -> Layout:
 
 
 @kernel(inline=True)
-def read_time(data: Array[u8], at: u64) -> u64:
-    """Return a time stamp, all ones for one of 2**63 ns or more."""
-    stamp: u64 = load_be64(data, at)
+def time_of(halves: u64) -> u64:
+    """Return a time stamp whose high word stands first, NONE64 for one of 2**63 ns or more."""
+    stamp: u64 = halves >> 32 | halves << 32
     return NONE64 if stamp >> 63 != 0 else stamp
 
 
 @kernel(inline=True)
-def read_occupancy(data: Array[u8], at: u64) -> u32:
-    """Return the occupancy in the low 24 bits of a word."""
-    occupancy: u32 = load_be32(data, at) & 0xFF_FFFF
-    return NONE32 if occupancy == 0xFF_FFFF else occupancy
+def ingress_of(hop: Hop) -> u32:
+    """Return the port that a packet came by, NONE32 where a hop does not tell."""
+    ingress: u32 = hop.ports >> 16
+    return hop.ingress if ingress == NO_PORT else ingress
 
 
 @kernel(inline=True)
-def read_hop(data: Array[u8], at: u64, layout: Layout, hop: Hop) -> bool:
-    """Read one hop's values but its node id; False where it does not say where the packet left."""
-    hop.latency_ns = NONE32 if layout.latency == NONE32 else load_be32(data, at + as_u64(layout.latency))
-    hop.tx_bytes = NONE32 if layout.tx == NONE32 else load_be32(data, at + as_u64(layout.tx))
-    hop.queue = NONE32 if layout.queue == NONE32 else read_occupancy(data, at + as_u64(layout.queue))
-    hop.arrived_ns = NONE64 if layout.arrived == NONE32 else read_time(data, at + as_u64(layout.arrived))
-    hop.buffer = NONE32
-    hop.left_ns = NONE64
-    if layout.seldom != 0:
-        hop.buffer = NONE32 if layout.buffer == NONE32 else read_occupancy(data, at + as_u64(layout.buffer))
-        hop.left_ns = NONE64 if layout.left == NONE32 else read_time(data, at + as_u64(layout.left))
-    ingress: u32 = 0xFFFF
-    egress: u32 = 0xFFFF
-    if layout.ports != NONE32:
-        ports: u32 = load_be32(data, at + as_u64(layout.ports))
-        ingress = ports >> 16
-        egress = ports & 0xFFFF
-    if ingress == 0xFFFF or egress == 0xFFFF:
-        if ingress == 0xFFFF:
-            ingress = NONE32 if layout.ports2 == NONE32 else load_be32(data, at + as_u64(layout.ports2))
-        if egress == 0xFFFF:
-            egress = NONE32 if layout.ports2 == NONE32 else load_be32(data, at + as_u64(layout.ports2) + 4)
-    hop.ingress = ingress
+def read_hop(data: Array[u8], at: u64, places: u32, hop: Hop) -> bool:
+    """Read one hop's values; False where it does not say where the packet left."""
+    spread_be32(array_at(u32, address(hop)), data, at, places)
+    hop.arrived_ns = time_of(hop.arrived_ns)
+    if places & LEFT != 0:
+        hop.left_ns = time_of(hop.left_ns)
+    egress: u32 = hop.ports & NO_PORT
+    if egress == NO_PORT:
+        return hop.egress != NONE32
     hop.egress = egress
-    return egress != NONE32
+    return True

@@ -66,7 +66,7 @@ def hops_of(fabric: Fabric, route: u32) -> Array[RouteHop]:
 
 @kernel(inline=True)
 def same_hops(fabric: Fabric, route: u32, hops: Array[Hop], count: u32) -> bool:
-    """Note the links of a packet's hops if they are those that a route is known by; else return False."""
+    """Return whether a packet's hops are those that a route is known by."""
     known = hops_of(fabric, route)
     if fabric.routes[as_u64(route)].length != count or known[0].link == NONE32:
         return False
@@ -74,15 +74,25 @@ def same_hops(fabric: Fabric, route: u32, hops: Array[Hop], count: u32) -> bool:
     while i < as_u64(count):
         if known[i].node_id != hops[i].node_id or known[i].egress != hops[i].egress:
             return False
-        hops[i].switch = known[i].switch
-        hops[i].link = known[i].link
         i += 1
     return True
 
 
 @kernel(inline=False)
+def recall_hops(fabric: Fabric, route: u32, hops: Array[Hop], count: u64) -> None:
+    """Note the switches and links of a route's hops."""
+    known = hops_of(fabric, route)
+    i: u64 = 0
+    while i < count:
+        hops[i].switch = known[i].switch
+        hops[i].link = known[i].link
+        i += 1
+
+
+@kernel(inline=False)
 def learn_hops(fabric: Fabric, route: u32, hops: Array[Hop], count: u64) -> None:
     """Know a route by a packet's hops from now on, if each one's egress link leads to the next."""
+    fabric.lessons += 1
     known = hops_of(fabric, route)
     known[0].link = NONE32
     i: u64 = 0
@@ -147,6 +157,7 @@ def add_route(fabric: Fabric, switches: Array[u32], count: u64, mixed: u64) -> u
     while i < count:
         nodes[i] = switches[i]
         i += 1
+    fabric.lessons += 1
     hops_of(fabric, as_u32(number))[0].link = NONE32
     clear_window(fabric, fabric.link_count + number)
     enter(fabric, number)

@@ -7,7 +7,7 @@ domain's hop count tells, in `postcards` those that only adjacency puts in order
 from __future__ import annotations
 
 from collectors.native.kernels.flows import count_packet, hash_key, touch_flow
-from collectors.native.kernels.hops import read_hop
+from collectors.native.kernels.hops import ingress_of, read_hop
 from collectors.native.kernels.joining import (
     end_packet,
     expects_stamp,
@@ -92,9 +92,9 @@ def read_single(  # noqa: PLR0917 - kernels have no keywords
     if decoder.hop_count == decoder.hop_room:
         return FULL
     hop = decoder.hops[as_u64(decoder.hop_count)]
-    hop.node_id = packet.node_id
-    if not read_hop(data, own_at, own, hop):
+    if not read_hop(data, own_at, own.places, hop):
         return OTHER
+    hop.node_id = packet.node_id
     packet.identity = identity(data, inner_at, int_at, int_end, packet)
     packet.first_hop = decoder.hop_count
     packet.hop_count = 1
@@ -180,7 +180,7 @@ def take_single(fabric: Fabric, decoder: Decoder, packet: Packet) -> None:
     said.arrived_ns = hop.arrived_ns
     said.left_ns = hop.left_ns
     said.node_id = hop.node_id
-    said.ingress = hop.ingress
+    said.ingress = ingress_of(hop)
     said.egress = hop.egress
     said.latency_ns = hop.latency_ns
     said.queue = hop.queue

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collectors.native.structures import (
+    NONE24,
     NONE32,
     NONE64,
     TX_SLOTS,
     WINDOW_SLOTS,
     Fabric,
     FiguresCell,
+    Hop,
     SlotCell,
     WindowCell,
 )
@@ -17,8 +19,6 @@ from dataplane.native import (
     Array,
     address,
     array_at,
-    as_u16,
-    as_u32,
     as_u64,
     count_leading_zeros,
     kernel,
@@ -47,6 +47,9 @@ def begin_batch(fabric: Fabric, now_ns: u64) -> None:
     fabric.tx_number = now_ns // fabric.tx_window_ns
     fabric.tx_begins_ns = fabric.tx_number * fabric.tx_window_ns
     fabric.rate_number = now_ns // fabric.rate_slot_ns
+    recent_ns: u64 = min(now_ns - fabric.slot_begins_ns, now_ns - fabric.tx_begins_ns)
+    oldest_ns: u64 = min(fabric.stale_ns, fabric.window_ns)
+    fabric.calm_ns = min(recent_ns, oldest_ns)
 
 
 @kernel(inline=True)
@@ -119,8 +122,8 @@ def clear_delays(fabric: Fabric, slot: SlotCell, buckets: Array[u32], column: u6
     """Forget a slot's delays."""
     settle_counts(fabric)
     if slot.delays != 0:
-        bucket: u64 = as_u64(slot.low)
-        while bucket <= as_u64(slot.high):
+        bucket: u64 = bucket_of(slot.least)
+        while bucket <= bucket_of(slot.greatest):
             buckets[count_place(bucket, column)] = 0
             bucket += 1
     slot.delays = 0
@@ -128,8 +131,6 @@ def clear_delays(fabric: Fabric, slot: SlotCell, buckets: Array[u32], column: u6
     slot.greatest = 0
     slot.least = NONE64
     slot.source = 0
-    slot.low = LAST_BUCKET
-    slot.high = 0
 
 
 @kernel(inline=False)
@@ -188,7 +189,10 @@ def open_slot(fabric: Fabric, place: u64, number: u64) -> bool:
 def add_to_window(  # noqa: PLR0917 - kernels have no keywords
     fabric: Fabric, place: u64, at_ns: u64, delay_ns: u64, source: u32, queue: u32, tx_bytes: u32, buffer: u32
 ) -> bool:
-    """Take a sample of a time that is not after the batch's; False when it is from before the window."""
+    """Take a sample of a time that is not after the batch's; False when it is from before the window.
+
+    Occupancies are the low 24 bits of `queue` and `buffer`, none if all of these are set.
+    """
     window = fabric.windows[place]
     number: u64 = fabric.slot_number
     if at_ns < fabric.slot_begins_ns:
@@ -201,15 +205,47 @@ def add_to_window(  # noqa: PLR0917 - kernels have no keywords
     slot.newest_ns = at_ns + beyond(slot.newest_ns, at_ns)
     if delay_ns != NONE64:
         add_delay(fabric, place, slot, column, delay_ns, source)
-    if queue != NONE32:
-        slot.queue_total += as_u64(queue)
-        slot.queues += 1
-    if buffer != NONE32:
-        window.buffer_totals[column] += as_u64(buffer)
-        window.buffers[column] += 1
+    add_load(window, slot, column, queue, buffer)
     if tx_bytes != NONE32:
         add_tx(fabric, window, at_ns, as_u64(tx_bytes))
     return True
+
+
+@kernel(inline=True)
+def calm_slot(fabric: Fabric, place: u64) -> SlotCell:
+    """Return the slot that a sample of now goes into, if it has this slot's number."""
+    return fabric.windows[place].slots[fabric.slot_number & (WINDOW_SLOTS - 1)]
+
+
+@kernel(inline=True)
+def add_calm(  # noqa: PLR0917 - kernels have no keywords
+    fabric: Fabric, place: u64, slot: SlotCell, at_ns: u64, delay_ns: u64, hop: Hop
+) -> None:
+    """Take a sample, no more than `calm_ns` old, into its slot, whose source of delays it shares."""
+    window = fabric.windows[place]
+    column: u64 = fabric.slot_number & (WINDOW_SLOTS - 1)
+    slot.newest_ns = max(slot.newest_ns, at_ns)
+    count_delay(fabric, place, slot, column, delay_ns)
+    add_load(window, slot, column, hop.queue, hop.buffer)
+    if hop.tx_bytes == NONE32:
+        return
+    reading = window.tx[fabric.tx_number & (TX_SLOTS - 1)]
+    if reading.number != fabric.tx_number + 1:
+        add_tx(fabric, window, at_ns, as_u64(hop.tx_bytes))
+    elif at_ns >= reading.at_ns:
+        reading.nbytes = as_u64(hop.tx_bytes)
+        reading.at_ns = at_ns
+
+
+@kernel(inline=True)
+def add_load(window: WindowCell, slot: SlotCell, column: u64, queue: u32, buffer: u32) -> None:
+    """Take the occupancies of a queue and of a buffer."""
+    if queue & NONE24 != NONE24:
+        slot.queue_total += as_u64(queue & NONE24)
+        slot.queues += 1
+    if buffer & NONE24 != NONE24:
+        window.buffer_totals[column] += as_u64(buffer & NONE24)
+        window.buffers[column] += 1
 
 
 @kernel(inline=True)
@@ -217,13 +253,17 @@ def add_delay(  # noqa: PLR0917 - kernels have no keywords
     fabric: Fabric, place: u64, slot: SlotCell, column: u64, delay_ns: u64, source: u32
 ) -> None:
     """Take a delay unless the slot has better ones; one that is better ends those before."""
-    buckets = buckets_of(fabric, place)
-    if as_u32(slot.source) != source:
-        if source < as_u32(slot.source):
+    if slot.source != source:
+        if source < slot.source:
             return
-        clear_delays(fabric, slot, buckets, column)
-        slot.source = as_u16(source)
-    bucket: u64 = bucket_of(delay_ns)
+        clear_delays(fabric, slot, buckets_of(fabric, place), column)
+        slot.source = source
+    count_delay(fabric, place, slot, column, delay_ns)
+
+
+@kernel(inline=True)
+def count_delay(fabric: Fabric, place: u64, slot: SlotCell, column: u64, delay_ns: u64) -> None:
+    """Take a delay of the source that the slot has."""
     slot.delays += 1
     slot.total += delay_ns
     # Extremes are rare and easy to foresee: branches cost less than stores.
@@ -231,11 +271,7 @@ def add_delay(  # noqa: PLR0917 - kernels have no keywords
         slot.least = delay_ns
     if delay_ns > slot.greatest:  # noqa: PLR1730
         slot.greatest = delay_ns
-    if as_u16(bucket) < slot.low:  # noqa: PLR1730
-        slot.low = as_u16(bucket)
-    if as_u16(bucket) > slot.high:  # noqa: PLR1730
-        slot.high = as_u16(bucket)
-    note_count(fabric, offset(buckets, count_place(bucket, column)))
+    note_count(fabric, offset(buckets_of(fabric, place), count_place(bucket_of(delay_ns), column)))
 
 
 @kernel(inline=True)
@@ -275,8 +311,6 @@ def read_window(fabric: Fabric, place: u64, figures: FiguresCell) -> None:
     """Fill the figures of one window."""
     window = fabric.windows[place]
     source: u32 = 0
-    low: u64 = LAST_BUCKET
-    high: u64 = 0
     figures.samples = 0
     figures.queue_total = 0
     figures.queues = 0
@@ -285,7 +319,7 @@ def read_window(fabric: Fabric, place: u64, figures: FiguresCell) -> None:
     i: u64 = 0
     while i < WINDOW_SLOTS:
         if is_inside(window, window.slots[i]):
-            source = max(source, as_u32(window.slots[i].source))
+            source = max(source, window.slots[i].source)
         i += 1
     total: u64 = 0
     weighted: u64 = 0
@@ -302,7 +336,7 @@ def read_window(fabric: Fabric, place: u64, figures: FiguresCell) -> None:
             figures.queues += as_u64(slot.queues)
             figures.buffer_total += window.buffer_totals[i]
             figures.buffers += as_u64(window.buffers[i])
-            if as_u32(slot.source) == source and slot.delays != 0:
+            if slot.source == source and slot.delays != 0:
                 counted[i] = 1
                 weight: u64 = as_u64(1) << (WINDOW_SLOTS - 1 - (window.newest_slot + 1 - slot.number))
                 weighted += weight * (slot.total // as_u64(slot.delays))
@@ -311,8 +345,6 @@ def read_window(fabric: Fabric, place: u64, figures: FiguresCell) -> None:
                 total += slot.total
                 least = min(least, slot.least)
                 greatest = max(greatest, slot.greatest)
-                low = min(low, as_u64(slot.low))
-                high = max(high, as_u64(slot.high))
         i += 1
     figures.source = as_u64(source)
     figures.newest_ns = newest_of(window)
@@ -321,7 +353,7 @@ def read_window(fabric: Fabric, place: u64, figures: FiguresCell) -> None:
     if figures.samples != 0:
         figures.mean = total // figures.samples
         figures.weighted = weighted // weights
-        read_percentiles(buckets_of(fabric, place), counted, low, high, least, figures)
+        read_percentiles(buckets_of(fabric, place), counted, least, figures)
 
 
 @kernel(inline=True)
@@ -337,17 +369,16 @@ def is_inside(window: WindowCell, slot: SlotCell) -> bool:
 
 
 @kernel(inline=False)
-def read_percentiles(  # noqa: PLR0917 - kernels have no keywords
-    buckets: Array[u32], counted: Array[u64], low: u64, high: u64, least: u64, figures: FiguresCell
-) -> None:
+def read_percentiles(buckets: Array[u32], counted: Array[u64], least: u64, figures: FiguresCell) -> None:
     """Fill the median and the 99th percentile: the numbers of nearest rank."""
     half: u64 = (figures.samples + 1) // 2
     most: u64 = (figures.samples * 99 + 99) // 100
     figures.p50 = figures.greatest
     figures.p99 = figures.greatest
     below: u64 = 0
-    bucket: u64 = low
-    while bucket <= high and below < most:
+    bucket: u64 = bucket_of(least)
+    last: u64 = bucket_of(figures.greatest)
+    while bucket <= last and below < most:
         before: u64 = below
         i: u64 = 0
         while i < WINDOW_SLOTS:

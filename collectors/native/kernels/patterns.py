@@ -1,0 +1,197 @@
+"""Report packets that look like one before: what `decode_individual` would find out anew is then known.
+
+A pattern is a report packet of one report of a stack, of which all bits matter that say what stands where; those of
+values do not. Whatever has the same bits is of the same form, so only values are looked at, by the same rules.
+"""
+
+from __future__ import annotations
+
+from collectors.native.kernels.flows import hash_key
+from collectors.native.kernels.hops import ARRIVED, LEFT, layout_of, read_hop
+from collectors.native.structures import NONE32, PATTERN_BYTES, STACK, Decoder, Packet, Pattern
+from dataplane.native import (
+    Array,
+    as_u32,
+    as_u64,
+    fill,
+    kernel,
+    load_be16,
+    load_be32,
+    load_be64,
+    offset,
+    reference,
+    same_bits,
+    u8,
+    u32,
+    u64,
+)
+
+REPORT_AT = 8
+OWN_AT = 20
+UDP = 17
+KEEPS_PORT = 1
+HALF = PATTERN_BYTES // 2
+PATIENCE = 8
+"""How many packets do not fit a pattern before one of them takes its place."""
+
+
+@kernel(inline=True)
+def pattern_of(decoder: Decoder, length: u64) -> Pattern:
+    """Return the only pattern that a payload of a length may fit."""
+    return decoder.patterns[length >> 2 & decoder.pattern_mask]
+
+
+@kernel(inline=True)
+def decode_alike(decoder: Decoder, pattern: Pattern, data: Array[u8], row: u32) -> bool:
+    """Read a payload as long as a pattern if it fits and nothing in it is unusual; nothing is changed otherwise."""
+    if not same_bits(data, pattern.known, pattern.mask) or not same_bits(
+        offset(data, HALF), offset(pattern.known, HALF), offset(pattern.mask, HALF)
+    ):
+        return False
+    first: u64 = as_u64(decoder.hop_count)
+    count: u64 = as_u64(pattern.stack_hops)
+    if first + count >= as_u64(decoder.hop_room) or decoder.packet_count == decoder.packet_room:
+        return False
+    packet = decoder.packets[as_u64(decoder.packet_count)]
+    if not read_addresses(decoder, pattern, data, packet):
+        return False
+    packet.node_id = load_be32(data, 4)
+    times: u64 = 0
+    at: u64 = as_u64(pattern.stack_end)
+    hop_bytes: u64 = as_u64(pattern.hop_bytes)
+    place: u64 = first
+    end: u64 = first + count
+    while place < end:
+        at -= hop_bytes
+        hop = decoder.hops[place]
+        if not read_hop(data, at, pattern.places, hop) or hop.node_id == NONE32:
+            return False
+        times |= hop.arrived_ns
+        place += 1
+    own = decoder.hops[end]
+    if not read_hop(data, OWN_AT, pattern.own_places, own):
+        return False
+    own.node_id = packet.node_id
+    times |= own.arrived_ns
+    if pattern.timed != 0 and times >> 63 != 0:
+        return False
+    packet.kind = STACK
+    packet.stamped = pattern.timed
+    packet.missing = pattern.missing
+    packet.first_hop = as_u32(first)
+    packet.hop_count = as_u32(count) + 1
+    packet.row = row
+    packet.leads = 1
+    packet.sequence = load_be32(data, 0)
+    decoder.hop_count += as_u32(count) + 1
+    decoder.packet_count += 1
+    return True
+
+
+@kernel(inline=True)
+def read_addresses(decoder: Decoder, pattern: Pattern, data: Array[u8], packet: Packet) -> bool:
+    """Read a packet's key and its length without INT; False where these are unusual."""
+    inner_at: u64 = as_u64(pattern.inner_at)
+    ports_at: u64 = as_u64(pattern.ports_at)
+    ip_bytes: u32 = 0
+    if pattern.is_ipv4 != 0:
+        ip_bytes = as_u32(load_be16(data, inner_at + 2))
+        packet.key[0] = 0
+        packet.key[1] = as_u64(load_be32(data, inner_at + 12))
+        packet.key[2] = 0
+        packet.key[3] = as_u64(load_be32(data, inner_at + 16))
+        if ip_bytes < pattern.ports_at - pattern.inner_at:
+            return False
+    else:
+        ip_bytes = 40 + as_u32(load_be16(data, inner_at + 4))
+        packet.key[0] = load_be64(data, inner_at + 8)
+        packet.key[1] = load_be64(data, inner_at + 16)
+        packet.key[2] = load_be64(data, inner_at + 24)
+        packet.key[3] = load_be64(data, inner_at + 32)
+    target: u32 = as_u32(load_be16(data, as_u64(pattern.target_at)))
+    if pattern.is_udp != 0 and (load_be16(data, ports_at + 4) < 8 or target == decoder.report_port):
+        return False
+    packet.key[4] = (as_u64(load_be16(data, ports_at)) << 16 | as_u64(target)) << 16 | pattern.about
+    packet.hash = hash_key(reference(packet.key[0]))
+    packet.ip_bytes = ip_bytes - min(ip_bytes, pattern.int_bytes)
+    return True
+
+
+@kernel(inline=False)
+def learn_pattern(decoder: Decoder, data: Array[u8], length: u64, packet: Packet) -> None:
+    """Make a pattern of a payload that is one report of a stack, in place of one that seldom fits."""
+    pattern = pattern_of(decoder, length)
+    pattern.misses += 1
+    own_bits: u64 = as_u64(load_be16(data, 12))
+    if pattern.length != 0 and pattern.misses < PATIENCE:
+        return
+    # Without values of its own, whether the reporter is a hop more depends on the last one's node id.
+    if packet.kind != STACK or own_bits == 0 or packet.shim_at + 16 > PATTERN_BYTES:
+        return
+    shim_at: u64 = as_u64(packet.shim_at)
+    inner_at: u64 = OWN_AT + 4 * as_u64(data[10])
+    pattern.misses = 0
+    pattern.length = as_u32(length) + 1
+    pattern.inner_at = as_u32(inner_at)
+    pattern.own_places = layout_of(decoder, as_u32(own_bits)).places
+    pattern.places = layout_of(decoder, as_u32(load_be16(data, shim_at + 8))).places
+    pattern.stack_hops = packet.hop_count - 1
+    pattern.stack_end = packet.shim_at + 4 + 4 * as_u32(data[shim_at + 1])
+    pattern.hop_bytes = 4 * as_u32(data[shim_at + 6] & 0x1F)
+    pattern.int_bytes = pattern.stack_end - packet.shim_at
+    pattern.missing = packet.missing
+    pattern.about = packet.key[4] & 0xFFFF
+    pattern.timed = as_u32(is_timed(pattern.own_places) and (packet.hop_count == 1 or is_timed(pattern.places)))
+    note_same(decoder, pattern, data, shim_at)
+
+
+@kernel
+def is_timed(places: u32) -> bool:
+    """Return whether hops tell when packets arrived and nothing else of their times."""
+    return places & (ARRIVED | LEFT) == ARRIVED
+
+
+@kernel
+def note_same(decoder: Decoder, pattern: Pattern, data: Array[u8], shim_at: u64) -> None:
+    """Note which bits a payload has to share with a pattern, and where its ports stand."""
+    inner_at: u64 = as_u64(pattern.inner_at)
+    mask = pattern.mask
+    fill(mask, 0, PATTERN_BYTES)
+    fill(pattern.known, 0, PATTERN_BYTES)
+    mask[0] = 0xF0  # version of the group's header
+    fill(offset(mask, REPORT_AT), 0xFF, OWN_AT - REPORT_AT)
+    pattern.is_ipv4 = as_u32(data[inner_at] >> 4 == 4)
+    pattern.is_udp = as_u32(pattern.about >> 8 == UDP)
+    if pattern.is_ipv4 != 0:
+        mask[inner_at] = 0xFF  # version and length of the header
+        mask[inner_at + 1] = 0xFC  # DSCP
+        mask[inner_at + 6] = 0x1F  # fragment offset
+        mask[inner_at + 7] = 0xFF
+        mask[inner_at + 9] = 0xFF  # protocol
+        pattern.ports_at = pattern.inner_at + 4 * as_u32(data[inner_at] & 0xF)
+    else:
+        mask[inner_at] = 0xFF  # version and DSCP
+        mask[inner_at + 1] = 0xC0
+        mask[inner_at + 6] = 0xFF  # next header
+        pattern.ports_at = pattern.inner_at + 40
+    ports_at: u64 = as_u64(pattern.ports_at)
+    pattern.target_at = pattern.ports_at + 2
+    if pattern.is_udp == 0:
+        mask[ports_at + 12] = 0xF0  # length of the TCP header
+    elif as_u32(load_be16(data, ports_at + 2)) == decoder.udp_port:
+        mask[ports_at + 2] = 0xFF
+        mask[ports_at + 3] = 0xFF
+    if pattern.is_udp != 0 and data[shim_at] >> 2 & 3 == KEEPS_PORT:
+        pattern.target_at = as_u32(shim_at) + 2
+    mask[shim_at] = 0xFC  # kind of INT, what follows
+    mask[shim_at + 1] = 0xFF  # length
+    mask[shim_at + 4] = 0xF6  # version, hops that were left out
+    mask[shim_at + 6] = 0x1F  # bytes a hop
+    mask[shim_at + 8] = 0xFF  # bitmap
+    mask[shim_at + 9] = 0xFF
+    mask[shim_at + 12] = 0xFF  # bitmap of the domain
+    mask[shim_at + 13] = 0xFF
+    place: u64 = 0
+    while place < shim_at + 16:
+        pattern.known[place] = data[place]
+        place += 1

@@ -1,0 +1,179 @@
+"""The hops of a stack as samples of links, and the way that the packet took."""
+
+from __future__ import annotations
+
+from collectors.native.kernels.clocks import corrected_delay
+from collectors.native.kernels.routes import (
+    STAMPS,
+    hops_of,
+    learn_hops,
+    nodes_of,
+    recall_hops,
+    same_way,
+    take_route,
+    take_way,
+)
+from collectors.native.kernels.samples import CORRECTED_STAMPS, HOP_LATENCY, PROBES, add_sample
+from collectors.native.kernels.windows import add_calm, beyond, calm_slot
+from collectors.native.structures import (
+    MOST_HOPS,
+    NONE32,
+    NONE64,
+    Decoder,
+    Fabric,
+    FlowCell,
+    Hop,
+    Packet,
+)
+from dataplane.native import Array, address, array_at, as_u64, kernel, stack_array, u32, u64
+
+
+@kernel(inline=True)
+def take_hops(fabric: Fabric, decoder: Decoder, packet: Packet, cell: FlowCell) -> None:
+    """Make samples of a packet's hops, and its path."""
+    hops = array_at(Hop, address(decoder.hops[packet.first_hop]))
+    count: u64 = as_u64(packet.hop_count)
+    fabric.records += count
+    total_ns: u64 = 0
+    probe: bool = packet.key[4] >> 8 & 0xFF_FFFF == fabric.probe
+    known: bool = packet.route != NONE32
+    if known and packet.stamped != 0 and not probe and fabric.synchronised != 0:
+        total_ns = take_stamped(fabric, packet.route, hops, count)
+    else:
+        if known:
+            recall_hops(fabric, packet.route, hops, count)
+        total_ns = take_others(fabric, hops, count, probe, known)
+    if packet.missing == 0:
+        if known and cell.route == packet.route:
+            first: u32 = hops_of(fabric, packet.route)[0].switch
+            take_route(fabric, cell, packet.route, first, hops[0].arrived_ns, total_ns)
+        else:
+            if known:
+                recall_hops(fabric, packet.route, hops, count)
+            take_new_way(fabric, cell, hops, count, total_ns)
+
+
+@kernel(inline=True)
+def take_stamped(fabric: Fabric, route: u32, hops: Array[Hop], count: u64) -> u64:
+    """Make samples of the hops of a known route, all with a time of arrival; return the whole delay, as `take_others`.
+
+    A hop about which nothing is unusual changes what it changes in `take_hop`, without the questions.
+    """
+    known = hops_of(fabric, route)
+    total_ns: u64 = 0
+    i: u64 = 0
+    while i < count:
+        hop = hops[i]
+        place: u64 = as_u64(known[i].link)
+        switch: u64 = as_u64(known[i].switch)
+        delay_ns: u64 = NONE64
+        source: u32 = HOP_LATENCY
+        if i + 1 < count:
+            delay_ns = hops[i + 1].arrived_ns - hop.arrived_ns
+            source = STAMPS
+        elif hop.latency_ns != NONE32:
+            delay_ns = as_u64(hop.latency_ns) + fabric.links[place].delay_ns
+        behind_ns: u64 = beyond(fabric.node_times[switch], hop.arrived_ns)
+        slot = calm_slot(fabric, place)
+        if (
+            behind_ns <= fabric.calm_ns
+            and delay_ns <= fabric.longest_ns
+            and slot.number == fabric.slot_number + 1
+            and slot.source == source
+        ):
+            fabric.node_times[switch] = hop.arrived_ns + behind_ns
+            add_calm(fabric, place, slot, fabric.now_ns - behind_ns, delay_ns, hop)
+        else:
+            delay_ns = take_unusual(fabric, route, hops, count, i)
+        if delay_ns == NONE64:
+            total_ns = NONE64
+        elif total_ns != NONE64:
+            total_ns += delay_ns
+        i += 1
+    return total_ns
+
+
+@kernel(inline=False)
+def take_unusual(fabric: Fabric, route: u32, hops: Array[Hop], count: u64, i: u64) -> u64:
+    """Take one hop of a known route with all questions."""
+    recall_hops(fabric, route, hops, count)
+    if i + 1 == count:
+        return take_hop(fabric, hops[i], True, NONE32, NONE64, False, True)
+    return take_hop(fabric, hops[i], False, hops[i + 1].switch, hops[i + 1].arrived_ns, False, True)
+
+
+@kernel(inline=False)
+def take_others(fabric: Fabric, hops: Array[Hop], count: u64, probe: bool, known: bool) -> u64:
+    """Make samples of any hops; return the delay over all links, NONE64 where one has none."""
+    total_ns: u64 = 0
+    i: u64 = 0
+    while i < count:
+        following: u32 = NONE32
+        arrived_ns: u64 = NONE64
+        last: bool = i + 1 == count
+        if not last:
+            following = hops[i + 1].switch
+            arrived_ns = hops[i + 1].arrived_ns
+        delay_ns: u64 = take_hop(fabric, hops[i], last, following, arrived_ns, probe, known)
+        if delay_ns == NONE64:
+            total_ns = NONE64
+        elif total_ns != NONE64:
+            total_ns += delay_ns
+        i += 1
+    return total_ns
+
+
+@kernel(inline=False)
+def take_new_way(fabric: Fabric, cell: FlowCell, hops: Array[Hop], count: u64, total_ns: u64) -> None:
+    """Take the whole way of a packet that did not go where its flow's packets go."""
+    switches = stack_array(u32, MOST_HOPS)
+    i: u64 = 0
+    while i < count:
+        if hops[i].switch == NONE32:
+            return
+        switches[i] = hops[i].switch
+        i += 1
+    take_way(fabric, cell, switches, count, hops[0].arrived_ns, total_ns)
+    if cell.route != NONE32 and same_way(
+        fabric.routes[as_u64(cell.route)], nodes_of(fabric, as_u64(cell.route)), switches, count
+    ):
+        learn_hops(fabric, cell.route, hops, count)
+
+
+@kernel(inline=False)
+def take_hop(  # noqa: PLR0917 - kernels have no keywords
+    fabric: Fabric, hop: Hop, last: bool, following: u32, arrived_ns: u64, probe: bool, adjacent: bool
+) -> u64:
+    """Make a sample of a hop's egress link; return its delay, NONE64 where it has none."""
+    if hop.switch == NONE32:
+        fabric.unknown_node += 1
+        return NONE64
+    number: u32 = hop.link
+    if number == NONE32:
+        fabric.unknown_port += 1
+        return NONE64
+    link = fabric.links[number]
+    delay_ns: u64 = NONE64
+    source: u32 = HOP_LATENCY
+    stamped: bool = hop.arrived_ns != NONE64 and arrived_ns != NONE64  # noqa: PLR1714 - kernels have no `in`
+    if stamped and not last and fabric.synchronised != 0:
+        if not adjacent and (following == NONE32 or following != link.head_switch):
+            fabric.not_adjacent += 1
+        elif arrived_ns < hop.arrived_ns or arrived_ns - hop.arrived_ns > fabric.longest_ns:
+            fabric.implausible_stamps += 1
+        else:
+            delay_ns = arrived_ns - hop.arrived_ns
+            source = STAMPS
+    if fabric.synchronised == 0 and not last and following != NONE32 and following == link.head_switch:
+        delay_ns = corrected_delay(fabric, number, hop, arrived_ns)
+        if delay_ns != NONE64:
+            source = CORRECTED_STAMPS
+    if probe and source != HOP_LATENCY:
+        source = PROBES
+    if delay_ns == NONE64 and hop.latency_ns != NONE32:
+        delay_ns = as_u64(hop.latency_ns) + link.delay_ns
+    time_ns: u64 = hop.arrived_ns if hop.left_ns == NONE64 else hop.left_ns
+    add_sample(
+        fabric, number, hop.switch, time_ns, fabric.now_ns, delay_ns, source, hop.queue, hop.tx_bytes, hop.buffer
+    )
+    return delay_ns

@@ -17,7 +17,6 @@ from controller.algorithms.disjoint import disjoint_backup
 from controller.algorithms.link_table import LinkTable
 from controller.algorithms.search import PathSearch
 from controller.paths.graph import Path
-from controller.paths.settings import DecideSettings
 from dataplane.fabric.topology import LinkKey, Topology
 
 MAX_KEPT = 65_536
@@ -74,11 +73,6 @@ def links_of(path: Path) -> tuple[LinkKey, ...]:
     return tuple(LinkKey(*pair) for pair in pairwise(path))
 
 
-def dead_links(snapshot: Snapshot, settings: DecideSettings) -> frozenset[LinkKey]:
-    """Return the links that telemetry shows dead: fresh and with the loss for it, or silent for too long."""
-    return frozenset(key for key, state in snapshot.links.items() if _is_dead(state, settings))
-
-
 def with_dead(snapshot: Snapshot, down: Set[LinkKey], topology: Topology) -> Snapshot:
     """Return a snapshot in which links that are known to be down lose everything, whatever telemetry says."""
     if not down:
@@ -104,11 +98,3 @@ def _nominal(key: LinkKey, topology: Topology) -> LinkState:
         samples=0,
         source=DelaySource.NOMINAL,
     )
-
-
-def _is_dead(state: LinkState, settings: DecideSettings) -> bool:
-    if state.age_ns is None:
-        return False
-    if settings.dead_after_ns is not None and state.age_ns > settings.dead_after_ns:
-        return True
-    return state.age_ns <= settings.stale_after_ns and state.loss is not None and state.loss >= settings.dead_loss

@@ -11,7 +11,7 @@ from collectors.values import FlowKey, Snapshot
 from controller.base_paths import next_hops
 from controller.errors import ControllerError, PathError
 from controller.intents import FlowSpec, Route, RouteSet, WeightedRoute
-from controller.paths.backups import Backups, dead_links, links_of, with_dead
+from controller.paths.backups import Backups, links_of, with_dead
 from controller.paths.codec import Assigned, Explanation, History, HistoryQuery
 from controller.paths.decide import Assignment, Decision
 from controller.paths.decider import Decider
@@ -75,8 +75,8 @@ class PathServerCore:
 
     def step(self, snapshot: Snapshot, now_ns: int) -> RouteSet | None:
         """Decide one round; return the new set of routes, None where it stays as it is."""
-        snapshot = with_dead(snapshot, self._down, self.network.topology)
         self._snapshot = snapshot
+        snapshot = with_dead(snapshot, self._down, self.network.topology)
         self._discover(snapshot, now_ns)
         forgotten = self._forget(now_ns)
         self._decider.observe(snapshot)
@@ -110,7 +110,7 @@ class PathServerCore:
     def _engineer(self, engineer: TrafficEngineer, snapshot: Snapshot, now_ns: int) -> bool:
         """Let a round of traffic engineering go on; return whether weights have changed."""
         before = engineer.failed_rounds
-        done = engineer.step(demands_of(snapshot, self.network.topology), dead_links(snapshot, self.settings), now_ns)
+        done = engineer.step(demands_of(snapshot, self.network.topology), self._decider.dead_links(), now_ns)
         if engineer.failed_rounds != before:
             self.counters["engineering_failed"] += 1
             self.last_problem = engineer.last_problem
@@ -118,7 +118,7 @@ class PathServerCore:
 
     def _evacuate(self, snapshot: Snapshot, now_ns: int) -> list[Decision]:
         """Move all flows off dead links, to their backups where those are alive."""
-        dead = dead_links(snapshot, self.settings)
+        dead = self._decider.dead_links()
         if not dead:
             return []
         decisions = []

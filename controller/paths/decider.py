@@ -34,6 +34,7 @@ from controller.paths.flow_table import UNKNOWN, FlowTable
 from controller.paths.graph import Network, StateGraph
 from controller.paths.settings import DecideSettings, Mode
 from controller.paths.widths import could_be_wider
+from dataplane.fabric.topology import LinkKey
 from dataplane.native import pointer_to
 
 _SEARCHED_AT_A_TIME: Final = 16
@@ -87,6 +88,11 @@ class Decider:
     def observe_some(self, states: Iterable[LinkState]) -> None:
         """Take new states of some links; the others are as they were."""
         self._take(self.beliefs.observe_some(states))
+
+    def dead_links(self) -> frozenset[LinkKey]:
+        """Return the links between switches that are dead: with the loss for it, or silent for too long."""
+        table = self.beliefs.table
+        return frozenset(table.links[row] for row in np.flatnonzero(~table.alive))
 
     def place(self, current: Mapping[FlowSpec, Assignment]) -> None:
         """Take all flows with their present paths, of two switches or more each."""

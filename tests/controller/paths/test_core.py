@@ -223,6 +223,16 @@ def test_a_dead_path_is_left_at_once(topology: Topology) -> None:
     assert core.step(dataclasses.replace(taken, links=silent), 0) is not None
 
 
+def test_a_link_that_is_up_again_serves_at_once_when_another_one_dies(topology: Topology) -> None:
+    core = PathServerCore(topology, SETTINGS, flows=MANAGED)
+    core.step(snapshot(topology), 0)
+    assert core.link_changed(LinkKey("a", "b"), MS, up=False) is not None
+    assert core.link_changed(LinkKey("a", "b"), 2 * MS, up=True) is None
+    back = core.link_changed(LinkKey("a", "c"), 3 * MS, up=False)
+    assert back is not None
+    assert [decision.new_path for decision in core.decisions] == [("a", "c", "d"), ("a", "b", "d")]
+
+
 def test_restored_routes_wait_for_telemetry_before_they_are_forgotten(topology: Topology, tmp_path: Path) -> None:
     """The time of a move says nothing of when the flow was seen; after a reboot it may even lie ahead."""
     for moved_ns in (100 * MS, 10**15):

@@ -105,7 +105,16 @@ class PathServerCore:
             self._down.discard(link)
             return None
         self._down.add(link)
-        return None if self._snapshot is None else self.step(self._snapshot, now_ns)
+        return None if self._snapshot is None else self._leave_dead_links(self._snapshot, now_ns)
+
+    def _leave_dead_links(self, snapshot: Snapshot, now_ns: int) -> RouteSet | None:
+        """Decide nothing else: what the last snapshot showed was weighed when it came."""
+        snapshot = with_dead(snapshot, self._down, self.network.topology)
+        self._decider.observe(snapshot)
+        if self.engineer is not None:
+            return self._publish([]) if self._engineer(self.engineer, snapshot, now_ns) else None
+        decisions = self._evacuate(snapshot, now_ns)
+        return self._publish(decisions) if decisions else None
 
     def _engineer(self, engineer: TrafficEngineer, snapshot: Snapshot, now_ns: int) -> bool:
         """Let a round of traffic engineering go on; return whether weights have changed."""

@@ -215,6 +215,16 @@ def test_a_gain_must_last_before_a_flow_moves(topology: Topology) -> None:
     assert core.step(noisy, 500 * MS) is not None
 
 
+def test_word_of_a_link_is_no_round_of_measurements(topology: Topology) -> None:
+    """A gain must last over snapshots: a port that flaps elsewhere shows nothing of it."""
+    core = PathServerCore(topology, replace(SETTINGS, confirm_rounds=2), flows=MANAGED)
+    assert core.step(snapshot(topology, queues={"ab": 40}), 0) is None
+    for number in range(1, 4):
+        assert core.link_changed(LinkKey("b", "c"), number * MS, up=False) is None
+        core.link_changed(LinkKey("b", "c"), number * MS, up=True)
+    assert core.step(snapshot(topology, queues={"ab": 40}), 100 * MS) is not None
+
+
 def test_a_dead_path_is_left_at_once(topology: Topology) -> None:
     settings = replace(SETTINGS, confirm_rounds=9, dead_after_ns=10 * MS)
     core = PathServerCore(topology, settings, flows=MANAGED)

@@ -112,7 +112,7 @@ class Reloading:
                 self._say(f"rules stay as they are: {error}")
                 continue
             events.replace(rules)
-            self._say(f"{len(rules)} rules in force")
+            self._say(f"{len(rules)} {'rule' if len(rules) == 1 else 'rules'} in force")
 
     def _say(self, line: str) -> None:
         if self.tell is not None:
@@ -135,7 +135,7 @@ async def serve(
     with ExitStack() as undo:
         receiver = ReportReceiver(collector, settings.receiver, clock)
         undo.callback(receiver.close)
-        extras = _extras(settings, collector, events, topology, wall_ns, undo)
+        extras = _extras(settings, collector, events, receiver, topology, wall_ns, undo)
         feed = FeedServer(collector, settings.feed, events)
         undo.pop_all()
     await feed.start()
@@ -185,6 +185,7 @@ def _extras(  # noqa: PLR0917 - what a collector has
     settings: CollectorProcessSettings,
     collector: Collector,
     events: EventService,
+    receiver: ReportReceiver,
     topology: Topology,
     wall_ns: Callable[[], int],
     undo: ExitStack,
@@ -202,7 +203,8 @@ def _extras(  # noqa: PLR0917 - what a collector has
     if settings.metrics is not None:
         from collectors.metrics.service import MetricsService  # noqa: PLC0415
 
-        metrics = MetricsService(collector, topology, events, settings.metrics)
+        statistics = receiver.nic_statistics
+        metrics = MetricsService(collector, topology, events, settings.metrics, nic_statistics=statistics)
         extras.append(metrics)
         undo.callback(metrics.close)
     return extras

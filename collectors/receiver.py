@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Annotated
 
 from msgspec import Meta
@@ -13,6 +14,7 @@ from collectors.report_sources import NicSource, ReportSource, SocketSource
 from collectors.settings import Positive
 from dataplane.clock import Clock, MonotonicClock
 from dataplane.config import Strict
+from dataplane.nic import NicStatistics
 
 
 class ReceiverSettings(Strict, frozen=True):
@@ -49,6 +51,11 @@ class ReportReceiver:
     def udp_port(self) -> int:
         """The port that reports come to."""
         return self._source.udp_port
+
+    @property
+    def nic_statistics(self) -> Callable[[], NicStatistics] | None:
+        """What reads the statistics of the device that is polled, None where none is; from any thread."""
+        return self._source.read_statistics if isinstance(self._source, NicSource) else None
 
     def fileno(self) -> int:
         """Return a descriptor that is readable when reports have come."""

@@ -18,7 +18,7 @@ from collectors.frames import FrameReader
 from collectors.payloads import Payloads
 from dataplane.clock import Clock
 from dataplane.errors import PortError
-from dataplane.nic import FlowRule, NicSettings, ToConsumers, open_nic
+from dataplane.nic import FlowRule, NicSettings, NicStatistics, ToConsumers, open_nic
 
 SO_RXQ_OVFL: Final = 40
 """Linux: with each datagram comes how many the socket's full buffer has cost so far (socket(7)); not in `socket`."""
@@ -187,8 +187,12 @@ class NicSource:
             lengths = np.minimum(self._lengths[:count], FRAME_BYTES)
             yield self._frames.payloads(self._rows.reshape(-1), places, lengths)
 
+    def read_statistics(self) -> NicStatistics:
+        """Return what the device and its driver have counted; from any thread."""
+        return self._nic.read_statistics()
+
     def _count_lost(self) -> None:
-        statistics = self._nic.read_statistics()
+        statistics = self.read_statistics()
         dropped = sum(count for reason, count in statistics.dropped.items() if reason != "rule")
         self.lost = sum(statistics.missed.values()) + dropped
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Final
 
 from prometheus_client import CollectorRegistry, ProcessCollector
@@ -14,6 +15,8 @@ from collectors.metrics.families import Reading, StateCollector
 from collectors.metrics.settings import MetricsSettings
 from dataplane.fabric.topology import Topology
 from dataplane.metrics_server import MetricsServer
+from dataplane.nic import NicStatistics
+from dataplane.nic.metrics import NicCollector
 
 _PATIENCE_S: Final = 10.0
 """How long a scrape waits for its turn; Prometheus gives up after as long."""
@@ -22,16 +25,25 @@ _PATIENCE_S: Final = 10.0
 class MetricsService:
     """Serves a collector's metrics; construct it inside a running event loop, `run` until cancelled.
 
-    Raises CollectorError if the address cannot be had.
+    `nic_statistics` reads those of the device that reports are polled from. Raises CollectorError if the address cannot
+    be had.
     """
 
     def __init__(
-        self, collector: Collector, topology: Topology, events: EventService, settings: MetricsSettings
+        self,
+        collector: Collector,
+        topology: Topology,
+        events: EventService,
+        settings: MetricsSettings,
+        *,
+        nic_statistics: Callable[[], NicStatistics] | None = None,
     ) -> None:
         self._collector, self._events = collector, events
         self._loop = asyncio.get_running_loop()
         registry = CollectorRegistry(auto_describe=False)
         registry.register(StateCollector(topology, self._scrape))
+        if nic_statistics is not None:
+            registry.register(NicCollector(nic_statistics))
         ProcessCollector(registry=registry)
         try:
             self._server = MetricsServer(registry, settings.address, settings.port)

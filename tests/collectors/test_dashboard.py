@@ -59,6 +59,15 @@ def test_every_expression_asks_for_what_is_served(dashboard: dict[str, Any], ser
             assert asked <= served[name], expression
 
 
+def test_every_bracket_and_quotation_of_an_expression_ends(dashboard: dict[str, Any]) -> None:
+    """PromQL has no parser here; this is what a slip of the hand breaks."""
+    for _, target in targets(dashboard):
+        bare, rest = re.subn(r'"[^"]*"', "", target["expr"])[0], ""
+        while bare != rest:
+            rest, bare = bare, re.sub(r"\([^][(){}]*\)|\[[^][(){}]+\]|\{[^][(){}]*\}", "", bare)
+        assert not set(bare) & set('()[]{}"'), target["expr"]
+
+
 def test_every_legend_names_a_label(dashboard: dict[str, Any], served: dict[str, set[str]]) -> None:
     for panel, target in targets(dashboard):
         (name,) = set(_NAME.findall(target["expr"]))

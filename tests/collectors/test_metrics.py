@@ -20,6 +20,7 @@ from collectors.metrics.service import MetricsService
 from collectors.metrics.settings import MetricsSettings
 from collectors.values import ClockState, CollectorStatus, Event, LossSource, Phase, ReporterState, Snapshot
 from dataplane.clock import VirtualClock
+from dataplane.nic import Nic, NicSettings, NicStatistics, memory_pair, open_nic
 from tests.collectors.history.samples import FLOW, LINK, link, path
 from tests.collectors.reports import Reporter, build_topology, long_way
 from tests.dataplane.nic.test_metrics import Labels, samples
@@ -118,13 +119,13 @@ def test_counters_by_name() -> None:
     assert found == {label(counter="reports"): 50, label(counter="malformed"): 1}
 
 
-def a_service(settings: MetricsSettings) -> MetricsService:
+def a_service(settings: MetricsSettings, nic_statistics: Callable[[], NicStatistics] | None = None) -> MetricsService:
     collector = Collector(build_topology(), VirtualClock())
     collector.receive(Reporter().stacked(long_way()))
     rules = RuleSettings(rules=(Rule(name="slow", figure="delay_p99_ns", above=1.0),))
     events = EventService(collector, rules)
     events.step()
-    return MetricsService(collector, build_topology(), events, settings)
+    return MetricsService(collector, build_topology(), events, settings, nic_statistics=nic_statistics)
 
 
 def fetch(port: int) -> dict[str, dict[Labels, float]]:
@@ -133,13 +134,14 @@ def fetch(port: int) -> dict[str, dict[Labels, float]]:
 
 
 def test_metrics_are_served_until_cancelled() -> None:
-    async def scenario() -> None:
-        service = a_service(MetricsSettings(port=0))
+    async def scenario(nic: Nic) -> None:
+        service = a_service(MetricsSettings(port=0), nic.read_statistics)
         assert str(service) == f"metrics on TCP port {service.port}"
         serving = asyncio.create_task(service.run())
         found = await asyncio.to_thread(fetch, service.port)
         assert found["millrace_reports_received_total"] == {label(node="s3"): 1}
         assert found["millrace_events_open"][label(rule="slow")] > 0
+        assert found["millrace_nic_received_packets_total"] == {label(interface="near", queue="0"): 1}
         assert "process_resident_memory_bytes" in found
         serving.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -147,7 +149,11 @@ def test_metrics_are_served_until_cancelled() -> None:
         with socket.socket() as probe:
             assert probe.connect_ex(("127.0.0.1", service.port)) != 0
 
-    asyncio.run(asyncio.wait_for(scenario(), 20))
+    near, far = memory_pair(("near", "far"))
+    with far, open_nic(near, NicSettings(threads=0)) as nic:
+        far.send([bytes(60)])
+        nic.step(1)
+        asyncio.run(asyncio.wait_for(scenario(nic), 20))
 
 
 def test_a_tcp_port_in_use_is_one_line() -> None:

@@ -98,6 +98,9 @@ def test_a_receiver_works_on_what_a_device_brings(net: Cables, sender: NicPort) 
     while core.counters[Count.REPORTS] < 5:
         assert time.monotonic() < deadline
         receiver.drain()
+    assert receiver.nic_statistics is not None
+    statistics = receiver.nic_statistics()
+    assert (statistics.interface, sum(queue.received for queue in statistics.queues) >= 5) == (net.sink, True)
     receiver.close()
     assert core.counters[Count.RECEIVE_MALFORMED] == core.counters[Count.KERNEL_QUEUE_FULL] == 0
 

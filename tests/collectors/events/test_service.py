@@ -122,7 +122,7 @@ def test_reloading_puts_new_rules_in_force_and_bad_ones_change_nothing() -> None
 
         task = asyncio.create_task(Reloading(again, read, said.put_nowait).run(bench.service))
         again.set()
-        assert await said.get() == "1 rules in force"
+        assert await said.get() == "1 rule in force"
         again.set()
         assert await said.get() == "rules stay as they are: collector.yaml: rules: nonsense"
         assert bench.service.rules == (SLOW,)

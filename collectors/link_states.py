@@ -125,9 +125,9 @@ class LinkColumns:
         return packets
 
     def states(
-        self, seen: WindowColumns, now_ns: int, losses: Mapping[LinkKey, LinkLoss], uncertainty_ns: Integers | None
+        self, seen: WindowColumns, now_ns: int, losses: Mapping[LinkKey, LinkLoss], uncertainty_ns: Integers
     ) -> LinkStates:
-        """Return the links' states; `uncertainty_ns` is of corrected stamps, None where clocks are synchronised."""
+        """Return the links' states; `uncertainty_ns` is of corrected stamps, UNKNOWN where none are corrected."""
         fresh = self.fresh(seen, now_ns)
         told = fresh & (seen.samples != 0)
         source = np.where(fresh, seen.source, RANK[DelaySource.NOMINAL])
@@ -145,7 +145,7 @@ class LinkColumns:
             "source": source,
             "delay_ewma_ns": np.where(told, seen.delay_ewma_ns, UNKNOWN),
             "delay_max_ns": np.where(told, seen.delay_max_ns, UNKNOWN),
-            "delay_uncertainty_ns": self._uncertainty(source, uncertainty_ns),
+            "delay_uncertainty_ns": np.where(source == RANK[DelaySource.CORRECTED_STAMPS], uncertainty_ns, UNKNOWN),
             "buffer_occupancy_frames": np.where(fresh, seen.buffer_occupancy_frames, np.nan),
             **self._loss(losses),
         }
@@ -157,11 +157,6 @@ class LinkColumns:
         whole = np.minimum(whole, self._rate_bps // _SECOND + 1)
         bps: Integers = whole * _SECOND + rest * _SECOND // self._tx_window_ns
         return bps
-
-    def _uncertainty(self, source: Integers, uncertainty_ns: Integers | None) -> Integers:
-        if uncertainty_ns is None:
-            return np.full(len(source), UNKNOWN)
-        return np.where(source == RANK[DelaySource.CORRECTED_STAMPS], uncertainty_ns, UNKNOWN)
 
     def _loss(self, losses: Mapping[LinkKey, LinkLoss]) -> dict[str, Integers | Numbers]:
         share, source = np.full(len(self.number), np.nan), np.full(len(self.number), UNKNOWN)

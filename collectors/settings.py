@@ -41,7 +41,7 @@ class ClockSettings(Strict, frozen=True):
     """How offsets and drifts of clocks that nobody synchronises are estimated from packets' stamps."""
 
     interval_ns: Positive = 100_000_000
-    """Time between two estimates, or 0.5 ms a cable where that is more; a direction's fastest packet of it counts."""
+    """Time between two estimates, or 0.05 ms a cable where that is more; a direction's fastest packet of it counts."""
 
     memory_ns: Positive = 10_000_000_000
     """Older observations weigh less: after this time 1/e."""

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-import numpy as np
-
 from collectors.clocks.estimator import ClockEstimator
-from collectors.columns import UNKNOWN, Integers
 from collectors.counters import Counters
 from collectors.link_states import LinkColumns
 from collectors.loss import LinkLoss, LossMeter
@@ -87,7 +84,7 @@ class NetworkStateBuilder:
         self._take_fates(self._stitcher.take_fates())
         if self._losses.counts_packets:
             self._losses.take_reporters(reporters().values(), now_ns)
-        corrections = self._clocks.update(now_ns, self._store.take_flights())
+        corrections = self._clocks.update(now_ns, self._store.take_flights(self._columns.number))
         self._stitcher.correct(corrections)
         self._store.correct(corrections)
 
@@ -122,13 +119,7 @@ class NetworkStateBuilder:
         samples = self._columns.packets(seen, now_ns) if told else []
         number = self._columns.number
         losses = {key: loss for key in told if (loss := self._losses.loss(key, now_ns, samples[number[key]]))}
-        return self._columns.states(seen, now_ns, losses, self._uncertainty())
-
-    def _uncertainty(self) -> Integers | None:
-        if self._topology.synchronised_clocks:
-            return None
-        found = [self._clocks.uncertainty_ns(key) for key in self._columns.number]
-        return np.array([UNKNOWN if bound is None else bound for bound in found], np.int64)
+        return self._columns.states(seen, now_ns, losses, self._clocks.corrections.columns.uncertainty_ns)
 
     def _link(self, link: DirectedLink, now_ns: int) -> LinkState:
         figures = self._store.link(link.key)

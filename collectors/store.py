@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from collectors.clocks.flights import Flights
-from collectors.clocks.values import LinkCorrection, StampDifference
+from collectors.clocks.values import Corrections, FlightColumns
 from collectors.columns import WindowColumns
 from collectors.counters import Count, Counters
 from collectors.rate import FRAMING_BYTES, RateMeter
@@ -95,11 +95,14 @@ class Store(Protocol):
         """Return the flows whose path was seen lately."""
         ...
 
-    def take_flights(self) -> list[StampDifference]:
-        """Return the least difference of stamps of each link since the last call, where clocks are not synchronised."""
+    def take_flights(self, places: Mapping[LinkKey, int]) -> FlightColumns:
+        """Return the least difference of stamps of each link since the last call, where clocks are not synchronised.
+
+        `places` are the links' in the topology's order.
+        """
         ...
 
-    def correct(self, corrections: Mapping[LinkKey, LinkCorrection]) -> None:
+    def correct(self, corrections: Corrections) -> None:
         """Take what corrects the differences of stamps from now on, for samples that it makes itself."""
         ...
 
@@ -143,11 +146,11 @@ class PlainStore:
         if not taken:
             self._counters[Count.LATE_SAMPLES] += 1
 
-    def take_flights(self) -> list[StampDifference]:
+    def take_flights(self, places: Mapping[LinkKey, int]) -> FlightColumns:
         """Return the least difference of stamps of each link since the last call."""
-        return self._flights.take()
+        return self._flights.take(places)
 
-    def correct(self, corrections: Mapping[LinkKey, LinkCorrection]) -> None:
+    def correct(self, corrections: Corrections) -> None:
         """Take nothing: samples come with their delays."""
 
     def _behind_newest(self, sample: LinkSample) -> int:

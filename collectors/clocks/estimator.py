@@ -2,111 +2,127 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from typing import Final
 
-from collectors.clocks.cable import Cable, Offset
-from collectors.clocks.network import Edge, NodeReading, solve
-from collectors.clocks.values import LinkCorrection, StampDifference
+import numpy as np
+
+from collectors.clocks.cables import Cables, Offsets
+from collectors.clocks.network import NO_GROUP, Edges, Readings, solve
+from collectors.clocks.values import CorrectionColumns, Corrections, FlightColumns
+from collectors.columns import UNKNOWN, Integers, Numbers
 from collectors.settings import ClockSettings
 from collectors.values import ClockState
 from dataplane.fabric.topology import LinkKey, Topology
 
-_SECOND = 1_000_000_000
+_SECOND: Final = 1e9
 
-_CABLE_NS = 500_000
+_CABLE_NS: Final = 50_000
 """Estimates are no closer than this for each cable: they take some tenth of it, so that large fabrics cost no more."""
 
 
 class ClockEstimator:
     """Memory is bounded by the topology. Clocks are only read against each other: no offset to true time is known.
 
-    Where the topology says that clocks are synchronised, nothing is estimated.
+    Where the topology says that clocks are synchronised, nothing is estimated. Links go by their place in the
+    topology's order, nodes by their ids' order.
     """
 
     def __init__(self, topology: Topology, settings: ClockSettings | None = None) -> None:
         self._settings = settings or ClockSettings()
-        self._ids = {node.name: node.node_id for node in topology.switches}
-        self._cables: dict[LinkKey, tuple[LinkKey, Edge, Cable]] = {}
-        for link in () if topology.synchronised_clocks else topology.links:
-            if link.a.node in self._ids and link.b.node in self._ids:
-                there, back = LinkKey(link.a.node, link.b.node), LinkKey(link.b.node, link.a.node)
-                ends = self._ids[there.src], self._ids[there.dst]
-                self._cables[there] = back, ends, Cable(link.delay_ns, self._settings)
-        self._interval_ns = max(self._settings.interval_ns, _CABLE_NS * len(self._cables))
-        self._newest: dict[LinkKey, StampDifference] = {}
-        self._offsets: dict[Edge, Offset] = {}
-        self._readings: dict[int, NodeReading] = {}
-        self._corrections: dict[LinkKey, LinkCorrection] = {}
+        self._places = {key: place for place, key in enumerate(topology.directed_links)}
+        self._ids = sorted(node.node_id for node in topology.switches)
+        ends, cables = self._wiring(topology)
+        self._tails, self._heads = np.array(ends, np.intp).reshape(-1, 2).T
+        self._there, self._back, delays = np.array(cables, np.int64).reshape(-1, 3).T
+        self._cables = Cables(self._there, self._back, delays, self._settings)
+        self._interval_ns = max(self._settings.interval_ns, _CABLE_NS * len(cables))
+        self._newest = FlightColumns.none(len(self._places))
+        self._states: dict[int, ClockState] = {}
+        self._corrections = Corrections(self._places, CorrectionColumns.none(len(self._places)))
         self._next_ns = 0
 
+    def _wiring(self, topology: Topology) -> tuple[list[tuple[int, int]], list[tuple[int, int, int]]]:
+        """Return both nodes of each directed link (-1: a host), and each cable's two links and delay."""
+        number = {node_id: node for node, node_id in enumerate(self._ids)}
+        node = {switch.name: number[switch.node_id] for switch in topology.switches}
+        ends = [(node.get(key.src, -1), node.get(key.dst, -1)) for key in self._places]
+        cables = [
+            (place, self._places[LinkKey(key.dst, key.src)], topology.directed_links[key].delay_ns)
+            for key, place in self._places.items()
+            if min(ends[place]) >= 0 and place < self._places[LinkKey(key.dst, key.src)]
+        ]
+        return ends, [] if topology.synchronised_clocks else cables
+
     @property
-    def corrections(self) -> Mapping[LinkKey, LinkCorrection]:
+    def corrections(self) -> Corrections:
         """The corrections as of the last update: of links whose clocks are tied together well enough."""
         return self._corrections
 
     @property
     def implausible(self) -> int:
         """Observations so far that no two clocks explain."""
-        return sum(cable.implausible for _, _, cable in self._cables.values())
+        return self._cables.implausible
 
     def is_due(self, now_ns: int) -> bool:
         """Return whether an interval has passed since the last update."""
         return now_ns >= self._next_ns
 
-    def update(self, now_ns: int, differences: Iterable[StampDifference]) -> Mapping[LinkKey, LinkCorrection]:
+    def update(self, now_ns: int, seen: FlightColumns) -> Corrections:
         """Take the least difference of each directed link since the last update; return the corrections from now on."""
         self._next_ns = now_ns + self._interval_ns
-        fresh = {difference.link: difference for difference in differences}
-        self._newest |= fresh
-        self._offsets = {}
-        for there, (back, ends, cable) in self._cables.items():
-            forward, backward = fresh.get(there), fresh.get(back)
-            if forward is not None or backward is not None:
-                cable.observe(forward, backward)
-            offset = cable.offset(now_ns)
-            if offset is not None:
-                self._offsets[ends] = offset
-        self._readings = solve(self._offsets)
-        self._corrections = dict(self._corrected(now_ns))
+        if not len(self._there):
+            return self._corrections
+        self._newest = seen.over(self._newest)
+        self._cables.observe(seen)
+        offsets = self._cables.offsets(now_ns)
+        tails, heads = (nodes[self._there[offsets.places]] for nodes in (self._tails, self._heads))
+        edges = Edges(tails, heads, offsets.offset_ns, offsets.drift_ppb, offsets.uncertainty_ns)
+        readings = solve(edges, len(self._ids))
+        self._states = self._states_of(readings)
+        self._corrections = Corrections(self._places, self._corrected(now_ns, readings, offsets))
         return self._corrections
 
-    def states(self) -> dict[int, ClockState]:
+    def states(self) -> Mapping[int, ClockState]:
         """Return every clock that is tied to another, as of the last update."""
-        return {
-            node_id: ClockState(
-                node_id, reading.group, reading.offset_ns, round(reading.drift_ppb), round(reading.uncertainty_ns)
-            )
-            for node_id, reading in self._readings.items()
-        }
+        return self._states
 
     def uncertainty_ns(self, link: LinkKey) -> int | None:
         """Return by how much a link's corrected delays may be wrong; None for a link that is not corrected."""
         correction = self._corrections.get(link)
         return None if correction is None else correction.uncertainty_ns
 
-    def _corrected(self, now_ns: int) -> Iterable[tuple[LinkKey, LinkCorrection]]:
-        for key, newest in self._newest.items():
-            tail = self._readings.get(self._ids.get(key.src, -1))
-            head = self._readings.get(self._ids.get(key.dst, -1))
-            if tail is None or head is None or tail.group != head.group:
-                continue
-            uncertainty_ns = round(self._uncertainty(key, tail, head))
-            if uncertainty_ns > self._settings.largest_uncertainty_ns:
-                continue
-            drift = head.drift_ppb - tail.drift_ppb
-            # At the time of the newest packet, whose stamp by the tail's clock is known.
-            then_ns = head.offset_ns - tail.offset_ns - round(drift * (now_ns - newest.received_ns) / _SECOND)
-            yield key, LinkCorrection(newest.tail_stamp_ns, -then_ns, -round(drift), uncertainty_ns)
+    def _states_of(self, readings: Readings) -> dict[int, ClockState]:
+        (tied,) = np.nonzero(readings.group != NO_GROUP)
+        groups = [self._ids[node] for node in readings.group[tied].tolist()]
+        numbers = (readings.offset_ns, np.rint(readings.drift_ppb), np.rint(readings.uncertainty_ns))
+        columns = (column[tied].astype(np.int64).tolist() for column in numbers)
+        ids = [self._ids[node] for node in tied.tolist()]
+        return {state.node_id: state for state in map(ClockState, ids, groups, *columns)}
 
-    def _uncertainty(self, key: LinkKey, tail: NodeReading, head: NodeReading) -> float:
+    def _corrected(self, now_ns: int, readings: Readings, offsets: Offsets) -> CorrectionColumns:
+        tails, heads = self._tails, self._heads
+        tied = (tails >= 0) & (heads >= 0) & (readings.group[tails] != NO_GROUP)
+        tied &= (self._newest.samples > 0) & (readings.group[tails] == readings.group[heads])
+        apart_ns = readings.offset_ns[heads] - readings.offset_ns[tails]
+        uncertainty_ns = self._uncertainty(readings, offsets, apart_ns)
+        tied &= uncertainty_ns <= self._settings.largest_uncertainty_ns
+        drift = readings.drift_ppb[heads] - readings.drift_ppb[tails]
+        # At the time of the newest packet, whose stamp by the tail's clock is known.
+        since_ns = now_ns - self._newest.received_ns
+        then_ns = apart_ns - np.where(tied, np.rint(drift * since_ns / _SECOND), 0).astype(np.int64)
+        return CorrectionColumns(
+            self._newest.tail_stamp_ns,
+            -then_ns,
+            -np.rint(drift).astype(np.int64),
+            np.where(tied, uncertainty_ns, UNKNOWN).astype(np.int64),
+        )
+
+    def _uncertainty(self, readings: Readings, offsets: Offsets, apart_ns: Integers) -> Numbers:
         """Return the bound of a link's own observations, or that of the way between its ends where it has none."""
-        around = tail.uncertainty_ns + head.uncertainty_ns
-        offset_ns = head.offset_ns - tail.offset_ns
-        ids = self._ids[key.src], self._ids[key.dst]
-        own = self._offsets.get(ids)
-        if own is not None:
-            return min(own.uncertainty_ns + abs(own.offset_ns - offset_ns), around)
-        own = self._offsets.get((ids[1], ids[0]))
-        if own is not None:
-            return min(own.uncertainty_ns + abs(own.offset_ns + offset_ns), around)
-        return around
+        around = readings.uncertainty_ns[self._tails] + readings.uncertainty_ns[self._heads]
+        own = np.full(len(around), np.inf)
+        for places, sign in ((self._there[offsets.places], 1), (self._back[offsets.places], -1)):
+            own[places] = offsets.uncertainty_ns + np.abs(sign * offsets.offset_ns - apart_ns[places])
+        nearer: Numbers = np.rint(np.minimum(own, around))
+        return nearer

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
-from collectors.clocks.values import StampDifference
+from collectors.clocks.values import FlightColumns, StampDifference
 from dataplane.fabric.topology import LinkKey
 
 
@@ -25,8 +26,13 @@ class Flights:
         less = seen if seen.flight_ns < least.flight_ns else least
         self._least[seen.link] = replace(less, samples=least.samples + seen.samples)
 
-    def take(self) -> list[StampDifference]:
-        """Return the least of each link since the last call."""
-        found = list(self._least.values())
+    def take(self, places: Mapping[LinkKey, int]) -> FlightColumns:
+        """Return the least of each link since the last call, each at its link's place."""
+        found = FlightColumns.none(len(places))
+        at = [places[key] for key in self._least]
+        found.tail_stamp_ns[at] = [seen.tail_stamp_ns for seen in self._least.values()]
+        found.flight_ns[at] = [seen.flight_ns for seen in self._least.values()]
+        found.received_ns[at] = [seen.received_ns for seen in self._least.values()]
+        found.samples[at] = [seen.samples for seen in self._least.values()]
         self._least.clear()
         return found

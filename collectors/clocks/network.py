@@ -6,118 +6,124 @@ squares, weights 1 / uncertainty**2. That lessens the errors of cables whose two
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components, dijkstra
 
-from collectors.clocks.cable import Offset
+from collectors.columns import Integers, Numbers
 
-Edge = tuple[int, int]
-Numbers = NDArray[np.float64]
-Indices = NDArray[np.intp]
+Places = NDArray[np.intp]
+
+NO_GROUP: Final = -1
+
+_PRECISION: Final = 1e-9
+"""Least squares are near enough when what is left is this part of what was there, or of 1 ns or ppb."""
 
 
 @dataclass(frozen=True, slots=True)
-class NodeReading:
-    """A node's clock against the first of its group; `uncertainty_ns` bounds the error."""
+class Edges:
+    """Cables with an observed offset: the head's clock minus the tail's; nodes are numbers from 0 on, no pair twice."""
 
-    group: int
-    offset_ns: int
-    drift_ppb: float
-    uncertainty_ns: float
-
-
-def solve(edges: Mapping[Edge, Offset]) -> dict[int, NodeReading]:
-    """Return a reading for every node with an edge; edge (a, b) has b's clock minus a's. The least id names a group."""
-    neighbours: dict[int, list[tuple[int, Offset, int]]] = {}
-    for (a, b), offset in edges.items():
-        neighbours.setdefault(a, []).append((b, offset, 1))
-        neighbours.setdefault(b, []).append((a, offset, -1))
-    found: dict[int, NodeReading] = {}
-    for root in sorted(neighbours):
-        if root not in found:
-            group = _tree(root, neighbours)
-            inside = {edge: offset for edge, offset in edges.items() if edge[0] in group}
-            found |= _refined(group, inside) if len(inside) >= len(group) else group
-    return found
+    tails: Places
+    heads: Places
+    offset_ns: Integers
+    drift_ppb: Numbers
+    uncertainty_ns: Numbers
 
 
-def _tree(root: int, neighbours: Mapping[int, list[tuple[int, Offset, int]]]) -> dict[int, NodeReading]:
-    """Return readings along the surest path to each node (Dijkstra over uncertainties)."""
-    found: dict[int, NodeReading] = {}
-    queue: list[tuple[float, int, int, float]] = [(0.0, root, 0, 0.0)]
-    while queue:
-        doubt, node, offset_ns, drift = heapq.heappop(queue)
-        if node in found:
-            continue
-        found[node] = NodeReading(root, offset_ns, drift, doubt)
-        for other, step, sign in neighbours[node]:
-            if other not in found:
-                reading = offset_ns + sign * step.offset_ns
-                heapq.heappush(queue, (doubt + step.uncertainty_ns, other, reading, drift + sign * step.drift_ppb))
-    return found
+@dataclass(frozen=True, slots=True)
+class Readings:
+    """Nodes' clocks against the first node of their group; NO_GROUP without an edge. `uncertainty_ns` bounds errors."""
+
+    group: Places
+    offset_ns: Integers
+    drift_ppb: Numbers
+    uncertainty_ns: Numbers
 
 
-def _refined(tree: Mapping[int, NodeReading], edges: Mapping[Edge, Offset]) -> dict[int, NodeReading]:
-    """Return the least squares readings; the tree's stand for what is whole, so that floats only hold what is small."""
-    place = {node: index for index, node in enumerate(tree)}
-    tails = np.array([place[a] for a, _ in edges])
-    heads = np.array([place[b] for _, b in edges])
-    doubts = np.array([offset.uncertainty_ns for offset in edges.values()])
-    left = [
-        (
-            offset.offset_ns - (tree[b].offset_ns - tree[a].offset_ns),
-            offset.drift_ppb - (tree[b].drift_ppb - tree[a].drift_ppb),
-        )
-        for (a, b), offset in edges.items()
-    ]
-    laplacian = _Laplacian(tails, heads, (doubts.min() / doubts) ** 2, len(place))
-    moved = [laplacian.fit(column) for column in np.array(left).T]
-    return {
-        node: NodeReading(
-            reading.group,
-            reading.offset_ns + round(offset_ns),
-            reading.drift_ppb + drift,
-            reading.uncertainty_ns + abs(offset_ns),
-        )
-        for (node, reading), offset_ns, drift in zip(tree.items(), *(column.tolist() for column in moved), strict=True)
-    }
+def solve(edges: Edges, nodes: int) -> Readings:
+    """Return every node's reading."""
+    tails, heads = np.append(edges.tails, edges.heads), np.append(edges.heads, edges.tails)
+    lengths = np.append(edges.uncertainty_ns, edges.uncertainty_ns)
+    graph = csr_array((lengths, (tails, heads)), shape=(nodes, nodes))
+    _, label = connected_components(graph, directed=False)
+    part = label.astype(np.intp)
+    _, roots = np.unique(part, return_index=True)
+    doubt, before, _ = dijkstra(graph, indices=roots, min_only=True, return_predecessors=True)
+    before_each: Places = np.where(before < 0, np.arange(nodes), before).astype(np.intp)
+    offset_ns, drift = _along(before_each, edges, nodes)
+    # The tree's readings stand for what is whole, so that floats only hold what is small.
+    left_ns = (edges.offset_ns - (offset_ns[edges.heads] - offset_ns[edges.tails])).astype(np.float64)
+    left_ppb = edges.drift_ppb - (drift[edges.heads] - drift[edges.tails])
+    laplacian = _Laplacian(edges, part, nodes)
+    moved_ns, moved_ppb = (found - found[roots][part] for found in (laplacian.fit(left_ns), laplacian.fit(left_ppb)))
+    tied = np.bincount(tails, minlength=nodes) > 0
+    return Readings(
+        np.where(tied, roots[part], NO_GROUP),
+        offset_ns + np.rint(moved_ns).astype(np.int64),
+        drift + moved_ppb,
+        doubt + np.abs(moved_ns),
+    )
+
+
+def _along(before: Places, edges: Edges, nodes: int) -> tuple[Integers, Numbers]:
+    """Return the sums along the surest paths, the tree in which each node has one before it, roots themselves."""
+    pairs = np.append(edges.tails * nodes + edges.heads, edges.heads * nodes + edges.tails)
+    order = np.argsort(pairs)
+    (inner,) = np.nonzero(before != np.arange(nodes))
+    at = order[np.searchsorted(pairs[order], before[inner] * nodes + inner)]
+    offset_ns, drift = np.zeros(nodes, np.int64), np.zeros(nodes)
+    offset_ns[inner] = np.append(edges.offset_ns, -edges.offset_ns)[at]
+    drift[inner] = np.append(edges.drift_ppb, -edges.drift_ppb)[at]
+    # Each node knows the sum to a node that is twice as far up every time.
+    while (before != before[before]).any():
+        offset_ns, drift = offset_ns + offset_ns[before], drift + drift[before]
+        before = before[before]
+    return offset_ns, drift
 
 
 class _Laplacian:
     """The normal equations of differences between nodes, solved by conjugate gradients (Hestenes and Stiefel, 1952)."""
 
-    def __init__(self, tails: Indices, heads: Indices, weights: Numbers, nodes: int) -> None:
-        self._tails, self._heads, self._weights, self._nodes = tails, heads, weights, nodes
-        self._diagonal = self._gathered(tails, weights) + self._gathered(heads, weights)
+    def __init__(self, edges: Edges, part: Places, nodes: int) -> None:
+        self._tails, self._heads, self._part, self._nodes = edges.tails, edges.heads, part, nodes
+        surest = np.full(nodes, np.inf)
+        np.minimum.at(surest, part[edges.tails], edges.uncertainty_ns)
+        self._weights: Numbers = (surest[part[edges.tails]] / edges.uncertainty_ns) ** 2
+        degrees = self._gathered(edges.tails, self._weights) + self._gathered(edges.heads, self._weights)
+        # A node without an edge has nothing to fit.
+        self._diagonal: Numbers = np.where(degrees > 0, degrees, 1.0)
+        everywhere = np.arange(nodes)
+        values = np.concatenate([self._diagonal, -self._weights, -self._weights])
+        rows = np.concatenate([everywhere, self._tails, self._heads])
+        columns = np.concatenate([everywhere, self._heads, self._tails])
+        self._matrix = csr_array((values, (rows, columns)), shape=(nodes, nodes))
 
     def fit(self, differences: Numbers) -> Numbers:
-        """Return numbers of nodes, 0 for the first, whose differences along the edges fit best."""
+        """Return numbers of nodes, any one of each part free, whose differences along the edges fit best."""
         weighted = self._weights * differences
         residual = self._gathered(self._heads, weighted) - self._gathered(self._tails, weighted)
         found: Numbers = np.zeros(self._nodes)
-        enough = 1e-9 * float(np.abs(residual).max())
+        greatest = np.zeros(self._nodes)
+        np.maximum.at(greatest, self._part, np.abs(residual))
+        enough = _PRECISION * np.maximum(greatest[self._part], 1.0)
         step = scaled = residual / self._diagonal
         size = float(residual @ scaled)
         for _ in range(4 * self._nodes):
-            if float(np.abs(residual).max()) <= enough:
+            if (np.abs(residual) <= enough).all():
                 break
-            pushed = self._times(step)
+            pushed = self._matrix @ step
             length = size / float(step @ pushed)
             found = found + length * step
             residual = residual - length * pushed
             scaled = residual / self._diagonal
             size, before = float(residual @ scaled), size
             step = scaled + size / before * step
-        found -= found[0]
         return found
 
-    def _times(self, numbers: Numbers) -> Numbers:
-        flow = self._weights * (numbers[self._heads] - numbers[self._tails])
-        return self._gathered(self._heads, flow) - self._gathered(self._tails, flow)
-
-    def _gathered(self, places: Indices, numbers: Numbers) -> Numbers:
+    def _gathered(self, places: Places, numbers: Numbers) -> Numbers:
         return np.bincount(places, numbers, self._nodes).astype(np.float64)

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
+from numpy.typing import NDArray
+
+from collectors.columns import UNKNOWN, Integers
 from dataplane.fabric.topology import LinkKey
 
 FARTHEST_NS: Final = 3_600_000_000_000
@@ -26,6 +31,47 @@ class StampDifference:
 
 
 @dataclass(frozen=True, slots=True)
+class FlightColumns:
+    """Such differences of directed links side by side, in the topology's order; `samples` is 0 where there is none."""
+
+    tail_stamp_ns: Integers
+    flight_ns: Integers
+    received_ns: Integers
+    samples: Integers
+
+    @classmethod
+    def none(cls, count: int) -> FlightColumns:
+        """Return columns of so many links, in which nothing was seen."""
+        return cls(*(np.zeros(count, np.int64) for _ in range(4)))
+
+    def some(self, places: NDArray[np.intp]) -> FlightColumns:
+        """Return those of some links."""
+        return FlightColumns(
+            self.tail_stamp_ns[places], self.flight_ns[places], self.received_ns[places], self.samples[places]
+        )
+
+    def least(self, others: FlightColumns) -> FlightColumns:
+        """Return the less of two differences of each link, and how many packets stand behind both."""
+        less = (others.samples > 0) & ((self.samples == 0) | (others.flight_ns <= self.flight_ns))
+        return FlightColumns(
+            np.where(less, others.tail_stamp_ns, self.tail_stamp_ns),
+            np.where(less, others.flight_ns, self.flight_ns),
+            np.where(less, others.received_ns, self.received_ns),
+            self.samples + others.samples,
+        )
+
+    def over(self, older: FlightColumns) -> FlightColumns:
+        """Return these where there are any, else the older ones."""
+        fresh = self.samples > 0
+        return FlightColumns(
+            np.where(fresh, self.tail_stamp_ns, older.tail_stamp_ns),
+            np.where(fresh, self.flight_ns, older.flight_ns),
+            np.where(fresh, self.received_ns, older.received_ns),
+            np.where(fresh, self.samples, older.samples),
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class LinkCorrection:
     """What is added to a directed link's difference of stamps, for a packet that left at `at_ns` by the tail's clock.
 
@@ -41,3 +87,44 @@ class LinkCorrection:
         """Return a difference of stamps as if both clocks were one."""
         since_ns = min(max(tail_stamp_ns - self.at_ns, -FARTHEST_NS), FARTHEST_NS)
         return flight_ns + self.offset_ns + self.drift_ppb * since_ns // 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class CorrectionColumns:
+    """Corrections of directed links side by side, in the topology's order; `uncertainty_ns` is UNKNOWN for none."""
+
+    at_ns: Integers
+    offset_ns: Integers
+    drift_ppb: Integers
+    uncertainty_ns: Integers
+
+    @classmethod
+    def none(cls, count: int) -> CorrectionColumns:
+        """Return columns of so many links, none of which is corrected."""
+        zeros = np.zeros(count, np.int64)
+        return cls(zeros, zeros, zeros, np.full(count, UNKNOWN))
+
+
+class Corrections(Mapping[LinkKey, LinkCorrection]):
+    """What corrects the differences of stamps from now on, by link, where clocks are tied together well enough."""
+
+    def __init__(self, places: Mapping[LinkKey, int], columns: CorrectionColumns) -> None:
+        self._places = places
+        self.columns = columns
+
+    def __len__(self) -> int:
+        return int(np.count_nonzero(self.columns.uncertainty_ns != UNKNOWN))
+
+    def __iter__(self) -> Iterator[LinkKey]:
+        corrected = (self.columns.uncertainty_ns != UNKNOWN).tolist()
+        return (key for key, place in self._places.items() if corrected[place])
+
+    def __getitem__(self, key: LinkKey) -> LinkCorrection:
+        place, columns = self._places[key], self.columns
+        uncertainty_ns = int(columns.uncertainty_ns[place])
+        if uncertainty_ns == UNKNOWN:
+            raise KeyError(key)
+        at_ns, offset_ns, drift_ppb = (
+            int(column[place]) for column in (columns.at_ns, columns.offset_ns, columns.drift_ppb)
+        )
+        return LinkCorrection(at_ns, offset_ns, drift_ppb, uncertainty_ns)

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collectors.clocks.flights import Flights
-from collectors.clocks.values import LinkCorrection, StampDifference
-from collectors.columns import WindowColumns
+from collectors.clocks.values import Corrections, FlightColumns
+from collectors.columns import UNKNOWN, WindowColumns
 from collectors.counters import Count, Counters
 from collectors.native.figures import NativeFlows, NativeWays, columns_of, figures_of
 from collectors.native.kernel_calls import kernel_calls
@@ -71,7 +71,8 @@ class NativeStore:
         self._topology = TopologyTables(topology, self._fabric, self._joins)
         self._kept: list[CellMemory] = []
         self._rate = RateWindow(settings.rate_window_ns)
-        self._flow_type, self._route_type = np.dtype(FlowCell), np.dtype(RouteCell)
+        # numpy takes long to make these.
+        self._flow_type, self._route_type, self._clock_type = map(np.dtype, (FlowCell, RouteCell, ClockCell))
         self._put_times(settings)
         self._put_windows(len(self._topology.link_keys) + settings.max_routes)
         self._put_flows(settings.max_flows)
@@ -170,30 +171,19 @@ class NativeStore:
         self.count()
         self._flights.add(sample.difference)
 
-    def take_flights(self) -> list[StampDifference]:
+    def take_flights(self, places: Mapping[LinkKey, int]) -> FlightColumns:
         """Return the least difference of stamps of each link since the last call."""
-        cells = self._clocks.rows(np.dtype(ClockCell))
-        for number in np.flatnonzero(cells["samples"]):
-            cell, key = cells[number], self._topology.link_keys[number]
-            left_ns, flight_ns, received_ns, samples = (
-                int(cell[name]) for name in ("left_ns", "flight_ns", "received_ns", "samples")
-            )
-            self._flights.add(StampDifference(key, left_ns, flight_ns, received_ns, samples))
+        cells = self._clocks.rows(self._clock_type)
+        columns = (cells[name].astype(np.int64) for name in ("left_ns", "flight_ns", "received_ns", "samples"))
+        found = FlightColumns(*columns)
         cells["samples"] = 0
-        return self._flights.take()
+        return found.least(self._flights.take(places))
 
-    def correct(self, corrections: Mapping[LinkKey, LinkCorrection]) -> None:
+    def correct(self, corrections: Corrections) -> None:
         """Take what corrects the differences of stamps from now on."""
-        cells = self._clocks.rows(np.dtype(ClockCell))
-        cells["is_corrected"] = 0
-        for key, correction in corrections.items():
-            cell = cells[self._topology.link_number[key]]
-            cell["at_ns"], cell["offset_ns"], cell["drift_ppb"] = (
-                correction.at_ns,
-                correction.offset_ns,
-                correction.drift_ppb,
-            )
-            cell["uncertainty_ns"], cell["is_corrected"] = correction.uncertainty_ns, 1
+        cells, columns = self._clocks.rows(self._clock_type), corrections.columns
+        cells["at_ns"], cells["offset_ns"], cells["drift_ppb"] = columns.at_ns, columns.offset_ns, columns.drift_ppb
+        cells["uncertainty_ns"], cells["is_corrected"] = columns.uncertainty_ns, columns.uncertainty_ns != UNKNOWN
 
     def take_path(self, path: SeenPath) -> None:
         """Take the whole way of one packet."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address
 
-from collectors.clocks.values import StampDifference
+from collectors.clocks.flights import Flights
+from collectors.clocks.values import FlightColumns, StampDifference
 from dataplane.fabric.topology import Endpoint, HostNode, Link, LinkKey, SwitchNode, Topology
 
 MS = 1_000_000
@@ -25,6 +26,15 @@ def ring() -> Topology:
         tuple(Link(Endpoint(a, p), Endpoint(b, q), 10**9, DELAY_NS, 100) for a, p, b, q in cables),
         synchronised_clocks=False,
     )
+
+
+def columns(seen: Iterable[StampDifference], topology: Topology | None = None) -> FlightColumns:
+    """Return what links have shown, those of the ring unless told otherwise, as the estimator takes it."""
+    flights = Flights()
+    for one in seen:
+        flights.add(one)
+    links = (topology or ring()).directed_links
+    return flights.take({key: place for place, key in enumerate(links)})
 
 
 @dataclass(frozen=True)

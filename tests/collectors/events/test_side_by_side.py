@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from collectors.events.engine import EventEngine
@@ -95,7 +95,6 @@ def snapshots(draw: st.DrawFn) -> list[Snapshot]:
     return found
 
 
-@settings(deadline=None)
 @given(rules(), snapshots(), st.sampled_from([1, 4, 100]))
 def test_all_at_once_is_as_one_by_one(watched: list[Rule], taken: list[Snapshot], most: int) -> None:
     engine, plain = EventEngine(watched, most), PlainEngine(watched, most)

@@ -1,23 +1,20 @@
-"""The offset between the clocks at a cable's two ends, from the fastest packets of both directions.
-
-With flights f and g (serialisation and propagation) the differences of stamps are f + o and g - o for an offset o of
-b's clock against a's. Half of their difference is o, wrong by half of f - g; their sum f + g has no clock in it.
-Neither flight is less than the configured delay d, so the error is at most (f + g) / 2 - d, the `excess`. Which of the
-two ways is the longer one cannot be told from stamps: no exchange between two clocks can (RFC 5905, section 8).
-
-Observations are added up as a weighted line over time, the more weight the less they exceed the least excess, old ones
-fading: offset now, and drift.
-"""
+"""One cable, and a network node by node: readable twins of `collectors.clocks`, which tests hold that against."""
 
 from __future__ import annotations
 
+import heapq
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+
+import numpy as np
 
 from collectors.clocks.values import StampDifference
 from collectors.settings import ClockSettings
 
 _SECOND = 1_000_000_000
+
+Edge = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,3 +158,66 @@ class Cable:
 
     def _ridge(self) -> float:
         return 1.0 / self._settings.largest_drift_ppb**2
+
+
+@dataclass(frozen=True, slots=True)
+class NodeReading:
+    """A node's clock against the first of its group; `uncertainty_ns` bounds the error."""
+
+    group: int
+    offset_ns: int
+    drift_ppb: float
+    uncertainty_ns: float
+
+
+def solve(edges: Mapping[Edge, Offset]) -> dict[int, NodeReading]:
+    """Return a reading for every node with an edge; edge (a, b) has b's clock minus a's. The least id names a group."""
+    neighbours: dict[int, list[tuple[int, Offset, int]]] = {}
+    for (a, b), offset in edges.items():
+        neighbours.setdefault(a, []).append((b, offset, 1))
+        neighbours.setdefault(b, []).append((a, offset, -1))
+    found: dict[int, NodeReading] = {}
+    for root in sorted(neighbours):
+        if root not in found:
+            found |= _refined(_tree(root, neighbours), edges)
+    return found
+
+
+def _tree(root: int, neighbours: Mapping[int, list[tuple[int, Offset, int]]]) -> dict[int, NodeReading]:
+    """Return readings along the surest path to each node (Dijkstra over uncertainties)."""
+    found: dict[int, NodeReading] = {}
+    queue: list[tuple[float, int, int, float]] = [(0.0, root, 0, 0.0)]
+    while queue:
+        doubt, node, offset_ns, drift = heapq.heappop(queue)
+        if node in found:
+            continue
+        found[node] = NodeReading(root, offset_ns, drift, doubt)
+        for other, step, sign in neighbours[node]:
+            if other not in found:
+                reading = offset_ns + sign * step.offset_ns
+                heapq.heappush(queue, (doubt + step.uncertainty_ns, other, reading, drift + sign * step.drift_ppb))
+    return found
+
+
+def _refined(tree: Mapping[int, NodeReading], edges: Mapping[Edge, Offset]) -> dict[int, NodeReading]:
+    """Return the least squares readings: the tree's, and what numpy finds for what they leave."""
+    place = {node: index for index, node in enumerate(tree)}
+    inside = {edge: offset for edge, offset in edges.items() if edge[0] in tree}
+    matrix, left = np.zeros((len(inside), len(tree))), np.zeros((len(inside), 2))
+    for row, ((a, b), offset) in enumerate(inside.items()):
+        weight = 1 / offset.uncertainty_ns
+        matrix[row, place[a]], matrix[row, place[b]] = -weight, weight
+        left[row] = (
+            weight * (offset.offset_ns - (tree[b].offset_ns - tree[a].offset_ns)),
+            weight * (offset.drift_ppb - (tree[b].drift_ppb - tree[a].drift_ppb)),
+        )
+    moved = np.vstack([np.zeros(2), np.linalg.lstsq(matrix[:, 1:], left, rcond=None)[0]])
+    return {
+        node: NodeReading(
+            reading.group,
+            reading.offset_ns + round(offset_ns),
+            reading.drift_ppb + drift,
+            reading.uncertainty_ns + abs(offset_ns),
+        )
+        for (node, reading), (offset_ns, drift) in zip(tree.items(), moved.tolist(), strict=True)
+    }

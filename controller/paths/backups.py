@@ -7,17 +7,15 @@ alive, else to the shortest path that is.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Set
-from dataclasses import replace
+from collections.abc import Iterable, Set
 from itertools import islice, pairwise
 
-from collectors.values import DelaySource, LinkState, Snapshot
 from controller.algorithms.costs import FORBIDDEN
 from controller.algorithms.disjoint import disjoint_backup
 from controller.algorithms.link_table import LinkTable
 from controller.algorithms.search import PathSearch
 from controller.paths.graph import Path
-from dataplane.fabric.topology import LinkKey, Topology
+from dataplane.fabric.topology import LinkKey
 
 MAX_KEPT = 65_536
 """Backups that are kept; beyond that the oldest go."""
@@ -71,30 +69,3 @@ class Backups:
 def links_of(path: Path) -> tuple[LinkKey, ...]:
     """Return the directed links between a path's switches."""
     return tuple(LinkKey(*pair) for pair in pairwise(path))
-
-
-def with_dead(snapshot: Snapshot, down: Set[LinkKey], topology: Topology) -> Snapshot:
-    """Return a snapshot in which links that are known to be down lose everything, whatever telemetry says."""
-    if not down:
-        return snapshot
-    links: Mapping[LinkKey, LinkState] = snapshot.links
-    lost = {key: replace(links.get(key) or _nominal(key, topology), loss=1.0, age_ns=0) for key in down}
-    return replace(snapshot, links={**links, **lost})
-
-
-def _nominal(key: LinkKey, topology: Topology) -> LinkState:
-    link = topology.directed_links[key]
-    return LinkState(
-        link=key,
-        rate_bps=link.rate_bps,
-        delay_mean_ns=link.delay_ns,
-        delay_p50_ns=link.delay_ns,
-        delay_p99_ns=link.delay_ns,
-        queue_occupancy_frames=0.0,
-        utilisation=0.0,
-        available_bps=link.rate_bps,
-        loss=None,
-        age_ns=None,
-        samples=0,
-        source=DelaySource.NOMINAL,
-    )

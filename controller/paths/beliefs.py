@@ -6,7 +6,7 @@ given as much of that as the least loaded measured one shows, or it would look b
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from operator import attrgetter
 from typing import Final
 
@@ -43,12 +43,18 @@ class Beliefs:
         self._available_bps: Longs = table.rate_bps.copy()
         self._age_ns: Longs = np.full(size, _NEVER_NS, np.int64)
         self._loss = np.full(size, np.nan)
+        self._down = np.zeros(size, np.bool_)
         self._names: list[LinkKey] = []
         self._places = np.zeros(0, np.int64)
         self._rates, self._rate_of = np.unique(table.rate_bps, return_inverse=True)
 
-    def observe(self, states: Mapping[LinkKey, LinkState]) -> Ids:
-        """Take a whole snapshot's links; return the rows whose delay or life has changed."""
+    def observe(self, states: Mapping[LinkKey, LinkState], down: Set[LinkKey] = frozenset()) -> Ids:
+        """Take a whole snapshot's links; return the rows whose delay or life has changed.
+
+        Links that are known to be down are dead, whatever telemetry says.
+        """
+        self._down[:] = False
+        self._down[[self.table.link_number[key] for key in down]] = True
         self._age_ns[:] = _NEVER_NS
         self._loss[:] = np.nan
         names = list(states)
@@ -81,7 +87,7 @@ class Beliefs:
         self.nominal_ns = table.propagation_ns + self._idle_excess_ns()[self._rate_of]
         delay_ns = np.where(self.known, self._measured_ns, self.nominal_ns)
         self.load_bps = np.where(self.known, table.rate_bps - self._available_bps, 0)
-        dead = self.known & (self._loss >= settings.dead_loss)
+        dead = self._down | (self.known & (self._loss >= settings.dead_loss))
         if settings.dead_after_ns is not None:
             dead |= self._age_ns > settings.dead_after_ns
         if settings.ignore_change:

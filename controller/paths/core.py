@@ -11,7 +11,7 @@ from collectors.values import FlowKey, Snapshot
 from controller.base_paths import next_hops
 from controller.errors import ControllerError, PathError
 from controller.intents import FlowSpec, Route, RouteSet, WeightedRoute
-from controller.paths.backups import Backups, links_of, with_dead
+from controller.paths.backups import Backups, links_of
 from controller.paths.codec import Assigned, Explanation, History, HistoryQuery
 from controller.paths.decide import Assignment, Decision
 from controller.paths.decider import Decider
@@ -76,10 +76,9 @@ class PathServerCore:
     def step(self, snapshot: Snapshot, now_ns: int) -> RouteSet | None:
         """Decide one round; return the new set of routes, None where it stays as it is."""
         self._snapshot = snapshot
-        snapshot = with_dead(snapshot, self._down, self.network.topology)
         self._discover(snapshot, now_ns)
         forgotten = self._forget(now_ns)
-        self._decider.observe(snapshot)
+        self._decider.observe(snapshot, self._down)
         if self.engineer is not None:
             engineered = self._engineer(self.engineer, snapshot, now_ns)
             return self._publish([]) if engineered or forgotten else None
@@ -109,8 +108,7 @@ class PathServerCore:
 
     def _leave_dead_links(self, snapshot: Snapshot, now_ns: int) -> RouteSet | None:
         """Decide nothing else: what the last snapshot showed was weighed when it came."""
-        snapshot = with_dead(snapshot, self._down, self.network.topology)
-        self._decider.observe(snapshot)
+        self._decider.observe(snapshot, self._down)
         if self.engineer is not None:
             return self._publish([]) if self._engineer(self.engineer, snapshot, now_ns) else None
         decisions = self._evacuate(snapshot, now_ns)

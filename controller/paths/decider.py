@@ -14,7 +14,7 @@ candidates. Where bandwidth decides, all flows are judged that could gain by del
 from __future__ import annotations
 
 import heapq
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -81,16 +81,16 @@ class Decider:
         self._wished: Longs = np.zeros(0, np.int64)
         self._wishing_rows: Ids = np.zeros(0, np.uint32)
 
-    def observe(self, snapshot: Snapshot) -> None:
-        """Take a snapshot of all links."""
-        self._take(self.beliefs.observe(snapshot.links))
+    def observe(self, snapshot: Snapshot, down: Set[LinkKey] = frozenset()) -> None:
+        """Take a snapshot of all links, and which are known to be down."""
+        self._take(self.beliefs.observe(snapshot.links, down))
 
     def observe_some(self, states: Iterable[LinkState]) -> None:
         """Take new states of some links; the others are as they were."""
         self._take(self.beliefs.observe_some(states))
 
     def dead_links(self) -> frozenset[LinkKey]:
-        """Return the links between switches that are dead: with the loss for it, or silent for too long."""
+        """Return the dead links between switches: with the loss for it, silent for too long, or known to be down."""
         table = self.beliefs.table
         return frozenset(table.links[row] for row in np.flatnonzero(~table.alive))
 

@@ -14,7 +14,6 @@ from dataplane.native import (
     as_u32,
     as_u64,
     copy,
-    external,
     i32,
     kernel,
     load_acquire,
@@ -28,7 +27,7 @@ from dataplane.native import (
     u64,
 )
 from dataplane.nic.kernels import commit, flush, reserve
-from dataplane.nic.kernels.system import recv
+from dataplane.nic.kernels.system import monotonic_ns, recv
 from dataplane.nic.queue import PortQueue
 
 MAGIC = 0x6D696C6C6E696373
@@ -37,15 +36,8 @@ STAMP_BYTES = 16
 MOST_BYTES = 2_048
 """Of a frame that the plain socket reads."""
 
-_MONOTONIC = 1
 _NS_PER_S = 1_000_000_000
 _BURST = 64
-
-
-@external
-def clock_gettime(clock: i32, result: Array[u64]) -> i32:
-    """Write seconds and nanoseconds."""
-    raise NotImplementedError
 
 
 class Source(Struct):
@@ -73,14 +65,6 @@ class Tally(Struct):
     latencies: Array[u32]  # ns
     capacity: u64
     timed: u64
-
-
-@kernel
-def monotonic_ns() -> u64:
-    """Return CLOCK_MONOTONIC."""
-    result = stack_array(u64, 2)
-    clock_gettime(_MONOTONIC, result)
-    return result[0] * _NS_PER_S + result[1]
 
 
 @kernel

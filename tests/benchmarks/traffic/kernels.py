@@ -30,6 +30,7 @@ from dataplane.native import (
     view,
 )
 from dataplane.nic.kernels import commit, flush, reserve
+from dataplane.nic.kernels.system import real_time_ns
 from dataplane.nic.layouts import TP_KERNEL, TP_USER, PacketV2Header
 from dataplane.nic.queue import PortQueue
 
@@ -37,16 +38,9 @@ MAGIC = 0x6D696C6C72616365
 STAMP_BYTES = 16
 """Magic number and time in ns, big-endian."""
 
-_REALTIME = 0
 _NS_PER_S = 1_000_000_000
 _BURST = 64
 _NAP_NS = 30_000
-
-
-@external
-def clock_gettime(clock: i32, result: Array[u64]) -> i32:
-    """Write seconds and nanoseconds."""
-    raise NotImplementedError
 
 
 @external
@@ -85,17 +79,9 @@ class Sink(Struct):
 
 
 @kernel
-def now_ns() -> u64:
-    """Return CLOCK_REALTIME, which the kernel stamps frames with."""
-    result = stack_array(u64, 2)
-    clock_gettime(_REALTIME, result)
-    return result[0] * _NS_PER_S + result[1]
-
-
-@kernel
 def generate(source: Source) -> None:
     """Send frames at `rate_pps` for `duration_ns`; where the device takes no more, the rate is what it takes."""
-    began = now_ns()
+    began = real_time_ns()
     source.began_ns = began
     elapsed: u64 = 0
     nap = stack_array(u64, 2)
@@ -109,7 +95,7 @@ def generate(source: Source) -> None:
             nanosleep(nap, 0)
         else:
             pause()
-        elapsed = now_ns() - began
+        elapsed = real_time_ns() - began
 
 
 @kernel
@@ -121,7 +107,7 @@ def _send(source: Source, burst: u64) -> None:
         frame = offset(source.frames, (source.sent % source.count) * source.length)
         copy(place, frame, source.length)
         store_be64(place, source.stamp_offset, MAGIC)
-        store_be64(place, source.stamp_offset + 8, now_ns())
+        store_be64(place, source.stamp_offset + 8, real_time_ns())
         if commit(source.queue, as_u32(source.length)):
             source.sent += 1
     flush(source.queue)

@@ -19,8 +19,9 @@ import numpy as np
 from dataplane.fabric.kernel import namespaces
 from dataplane.native import kernel_library
 from dataplane.nic import NicPort, PortKind, RingSettings, open_port
+from dataplane.nic.kernels.system import real_time_ns
 from tests.benchmarks.traffic.cables import Cables
-from tests.benchmarks.traffic.kernels import Sink, Source, drain, generate, now_ns
+from tests.benchmarks.traffic.kernels import Sink, Source, drain, generate
 
 NS_PER_S = 1_000_000_000
 SATURATED_PPS = 10_000_000
@@ -76,8 +77,8 @@ class Tester:
             capacity=_MAX_LATENCIES,
         )
         self._frames, self._length, self._stamp_offset = len(frames), len(frames[0]), stamp_offset
-        library = kernel_library(generate, drain, now_ns)
-        self._generate, self._drain, self._now = (library.bind(one) for one in (generate, drain, now_ns))
+        library = kernel_library(generate, drain, real_time_ns)
+        self._generate, self._drain, self._now = (library.bind(one) for one in (generate, drain, real_time_ns))
 
     def run(self, rate_pps: float, duration_s: float, switch_pid: int | None = None) -> Trial:
         """Send for `duration_s`; return when nothing more has come for a tenth of a second."""

@@ -11,6 +11,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from collectors.envelope import disclose, enclose
 from collectors.errors import FeedError
 from collectors.values import FlowKey
 
@@ -18,11 +19,6 @@ SERVICE: Final = "millrace.collector.v1.Feed"
 VERSION: Final = 2
 
 T = TypeVar("T")
-
-
-class _Message(msgspec.Struct, array_like=True, frozen=True):
-    version: int
-    body: msgspec.Raw
 
 
 class FlowRow(msgspec.Struct, array_like=True, frozen=True):
@@ -37,18 +33,12 @@ class FlowRow(msgspec.Struct, array_like=True, frozen=True):
 
 def pack(body: object) -> bytes:
     """Return a message of this version."""
-    return msgspec.msgpack.encode((VERSION, body))
+    return enclose(VERSION, body)
 
 
 def unpack(message: bytes, schema: type[T]) -> T:
     """Return a message's body; raise FeedError for another version or layout."""
-    try:
-        outer = msgspec.msgpack.decode(message, type=_Message)
-        if outer.version != VERSION:
-            raise FeedError(f"the peer speaks version {outer.version}, this side {VERSION}: update one of the two")
-        return msgspec.msgpack.decode(outer.body, type=schema)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise FeedError(f"message does not decode: {error}") from error
+    return disclose(message, VERSION, schema, FeedError)
 
 
 def flow_out(flow: FlowKey) -> FlowRow:

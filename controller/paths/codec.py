@@ -10,6 +10,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from collectors.envelope import disclose, enclose
 from controller.errors import PathError
 from controller.intents import FlowSpec
 from controller.paths.decide import Decision
@@ -124,25 +125,14 @@ class Assigned:
     since_ns: int
 
 
-class _Message(msgspec.Struct, array_like=True, frozen=True):
-    version: int
-    body: msgspec.Raw
-
-
 def pack(body: object) -> bytes:
     """Return a value as a message."""
-    return msgspec.msgpack.encode((VERSION, body))
+    return enclose(VERSION, body)
 
 
 def unpack(message: bytes, schema: type[T]) -> T:
     """Return the value of a message; raise PathError for another version or layout."""
-    try:
-        outer = msgspec.msgpack.decode(message, type=_Message)
-        if outer.version != VERSION:
-            raise PathError(f"the peer speaks version {outer.version}, this side {VERSION}: update one of the two")
-        return msgspec.msgpack.decode(outer.body, type=schema)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise PathError(f"a message does not decode as {schema.__name__}: {error}") from error
+    return disclose(message, VERSION, schema, PathError)
 
 
 def freeze(value: object) -> bytes:

@@ -94,7 +94,7 @@ class Collector:
         while done < count:
             if self._bulk is not None and done >= alone:
                 begun = done
-                done = self._bulk.take(payloads, done, self._clock.now_ns(), careful=self._state.has_split_flows)
+                done = self._bulk.take(payloads, done, self._clock.now_ns())
                 if self._sinks:
                     self._counters[Count.RECORDS_WITHHELD] += done - begun
             if done < count:

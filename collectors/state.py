@@ -54,11 +54,6 @@ class NetworkStateBuilder:
         """Where samples and paths add up."""
         return self._store
 
-    @property
-    def has_split_flows(self) -> bool:
-        """Whether there are flows whose stacks come in parts."""
-        return self._stitcher.has_split_flows
-
     def add(self, records: Sequence[HopRecord]) -> None:
         """Take records, those of one report together; late and unordered ones find their place or are counted."""
         stitched = self._stitcher.stitch(records)

@@ -61,11 +61,6 @@ class Stitcher:
         )
         self._split_flows: OrderedDict[FlowKey, None] = OrderedDict()
 
-    @property
-    def has_split_flows(self) -> bool:
-        """Whether there are flows whose stacks come in parts: a switch on the way has reported what it found."""
-        return bool(self._split_flows)
-
     def correct(self, corrections: Mapping[LinkKey, LinkCorrection]) -> None:
         """Take what corrects the differences of two clocks' stamps from now on."""
         self._sampler.corrections = corrections

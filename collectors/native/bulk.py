@@ -61,13 +61,9 @@ class BulkCore:
             tunnel_port2=NONE32 if marking.geneve_port is None else marking.geneve_port,
         )
 
-    def take(self, payloads: Payloads, first: int, now_ns: int, *, careful: bool = False) -> int:
-        """Take payloads from `first` on; return the one that the reference has to take, or how many there are.
-
-        Those whose stack begins inside the fabric are the reference's if the native core is to be `careful`.
-        """
+    def take(self, payloads: Payloads, first: int, now_ns: int) -> int:
+        """Take payloads from `first` on; return the one that the reference has to take, or how many there are."""
         self.store.begin_batch(now_ns)
-        self.store.native.careful = int(careful)
         done = self._calls.take_reports(
             self.store.native,
             self.accounting.native,

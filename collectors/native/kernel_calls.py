@@ -13,7 +13,8 @@ from collectors.native.kernels.frames import find_payloads
 from collectors.native.kernels.routes import take_path
 from collectors.native.kernels.samples import take_sample
 from collectors.native.kernels.sequence import observe
-from collectors.native.kernels.singles import find_place, is_split, note_split, take_part_record, take_single_record
+from collectors.native.kernels.singles import find_place, take_single_record
+from collectors.native.kernels.splits import is_split, note_split, take_part_record
 from collectors.native.kernels.windows import begin_batch, read_figures
 from dataplane.native import Kernel, kernel_library
 

@@ -73,16 +73,6 @@ class NativeStitcher(Stitcher):
         joins.fates, joins.noted_fates = self._fates.pointer, self._noted.pointer
         joins.fate_ring, joins.fate_slot_ns = ring, slot_of(settings.window_ns)
 
-    @property
-    def has_split_flows(self) -> bool:
-        """Whether there are flows whose stacks come in parts."""
-        return bool(self._joins.splits.count)
-
-    @property
-    def pending_packets(self) -> int:
-        """How many packets wait for their other hops."""
-        return int(self._joins.singles.count + self._joins.parts.count)
-
     def count(self) -> None:
         """Add what the kernels have counted to the counters."""
         if self._joins.incomplete:

@@ -216,12 +216,13 @@ class Packet(Struct):
     fresh: u32  # not 0: to be accounted
     route: u32  # whose hops these are, NONE32: not known
     kind: u32
-    identity: u64  # tells a flow's packets apart; of single hops only
+    identity: u64  # tells a flow's packets apart; of others than stacks
     last: u32  # not 0: the last hop of those that report hop by hop
     remaining: u32  # how many hops may follow those that report hop by hop
     stamped: u32  # not 0: every hop of the stack tells when the packet arrived, none when it left
     shim_at: u32  # where the INT shim stands in the payload
-    cell: u64  # address of its flow's cell; of single hops the hash of flow and identity
+    cell: u64  # address of its flow's cell; of others than stacks the hash of flow and identity
+    inner: u64  # address of the packet as the report has it
 
 
 class Layout(Struct):
@@ -276,7 +277,7 @@ class Decoder(Struct):
     by_port_only: u32  # not 0: a probe marker may stand behind other headers
     tunnel_port: u32  # where INT may be in a tunnel, NONE32: nowhere
     tunnel_port2: u32
-    singles: u32  # packets read that tell of one hop
+    _gap: u32
 
 
 class LinkEnd(Struct):
@@ -431,7 +432,6 @@ class Fabric(Struct):
     calm_ns: u64  # a sample as far behind is of the slot and of the window of TX readings that now is in
     rate_number: u64
     joins: Joins
-    careful: u64  # not 0: intermediate reports came, so stacks that begin inside the fabric are not ours
     # Counters.
     reports: u64
     repeated: u64

@@ -103,6 +103,8 @@ class Reporter:
     dst_port: int = 6001
     bits: int = ALL
     sequences: dict[int, int] = field(default_factory=dict)
+    number: int | None = None
+    """What our domain's source numbers the packets by, where it does."""
 
     @property
     def flow(self) -> FlowKey:
@@ -153,7 +155,9 @@ class Reporter:
 
     def postcards(self, hops: Sequence[Hop], *, mx: bool, payload: bytes = b"payload") -> list[bytes]:
         """Return every hop's own report of one packet that carries an INT-MX header or nothing."""
-        shim = IntShim(IntType.MX, 3).encode() + IntMx(self.bits).encode() if mx else b""
+        words = self._source_word()
+        header = IntMx(self.bits, *self._domain(), source_inserted=words)
+        shim = IntShim(IntType.MX, 3 + len(words) // 4).encode() + header.encode() if mx else b""
         inner = self.plain(payload, shim)
         return [self._packet(hop.node_id, self._main(hop), inner, None) for hop in hops]
 
@@ -167,8 +171,16 @@ class Reporter:
         ]
 
     def _stack(self, hops: Sequence[Hop], bits: int) -> bytes:
-        header = IntMd(int_metadata.baseline_words(bits), 60, bits)
-        return self.inner(header, encode_stack(header, tuple(hop.metadata(bits) for hop in reversed(hops))))
+        header = IntMd(int_metadata.baseline_words(bits), 60, bits, *self._domain())
+        stack = encode_stack(header, tuple(hop.metadata(bits) for hop in reversed(hops)))
+        return self.inner(header, stack + self._source_word())
+
+    def _domain(self) -> tuple[int, int]:
+        """Return domain id and instructions."""
+        return (0, 0) if self.number is None else (0x4D52, 0x8000)
+
+    def _source_word(self) -> bytes:
+        return b"" if self.number is None else self.number.to_bytes(4, "big")
 
     def dropped(self, hops: Sequence[Hop], reason: int, *, tracked: bool = True) -> bytes:
         """Return the drop report of the last hop, for a packet that carries the stack of those before it."""
@@ -191,9 +203,14 @@ class Reporter:
     def stacked(self, hops: Sequence[Hop], *, sequence: int | None = None, exceeded: bool = False) -> bytes:
         """Return the sink's report: earlier hops in the stack, its own metadata in the main contents."""
         header = IntMd(
-            int_metadata.baseline_words(self.bits), max(65 - len(hops), 0), self.bits, hop_count_exceeded=exceeded
+            int_metadata.baseline_words(self.bits),
+            max(65 - len(hops), 0),
+            self.bits,
+            *self._domain(),
+            hop_count_exceeded=exceeded,
         )
         stack = encode_stack(header, tuple(hop.metadata(self.bits) for hop in reversed(hops[:-1])))
+        stack += self._source_word()
         main = IntReport(self.bits & 0x7FFF, hops[-1].metadata(self.bits & 0x7FFF))
         return self._packet(hops[-1].node_id, main, self.inner(header, stack), sequence)
 
@@ -208,11 +225,12 @@ class Reporter:
                 remaining + last,  # the sink reports the header as it came
                 self.bits,
                 domain_id=0x4D52,
+                domain_instructions=self._domain()[1],
                 domain_flags=0x8000,
             )
             status = 0x8000 | (0x4000 if last else 0) | remaining
             main = IntReport(self.bits & 0x7FFF, hop.metadata(self.bits & 0x7FFF), 0x4D52, 0, status)
-            reports.append(self._packet(hop.node_id, main, self.inner(header, b"", payload), None))
+            reports.append(self._packet(hop.node_id, main, self.inner(header, self._source_word(), payload), None))
         return reports
 
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collectors.native.kernels.decoding import DECODED, decode_report
 from collectors.native.kernels.flows import count_packet, prefetch_flow, prefetch_index, same_key, touch_flow
-from collectors.native.kernels.hops import ingress_of
 from collectors.native.kernels.routes import (
     hops_of,
     same_hops,
 )
 from collectors.native.kernels.sequence import REPEATED, TOO_OLD, observe
 from collectors.native.kernels.singles import prefetch_single, prepare_single, take_single
+from collectors.native.kernels.splits import comes_in_parts, take_stack_part
 from collectors.native.kernels.stacks import take_hops
 from collectors.native.kernels.switches import find_switch, link_by_port
 from collectors.native.kernels.windows import prefetch_window, settle_counts
 from collectors.native.structures import (
+    INTERMEDIATE,
     NONE32,
     STACK,
     Accounts,
@@ -67,9 +68,7 @@ def take_reports(  # noqa: PLR0917 - kernels have no keywords
         while i < decoder.packet_count:
             prefetch_flow(fabric, decoder.packets[i].hash)
             i += 1
-        taken: u32 = take_group(fabric, accounts, decoder, end)
-        if taken < end:
-            return taken
+        take_group(fabric, accounts, decoder)
         row = end
     return count
 
@@ -81,7 +80,6 @@ def decode_group(  # noqa: PLR0917 - kernels have no keywords
     """Decode some payloads; return the one after them, the first itself if it is not of the common form."""
     decoder.packet_count = 0
     decoder.hop_count = 0
-    decoder.singles = 0
     row: u32 = first
     end: u32 = min(count, first + GROUP)
     seen: u32 = 0
@@ -104,9 +102,10 @@ def decode_group(  # noqa: PLR0917 - kernels have no keywords
 
 
 @kernel
-def take_group(fabric: Fabric, accounts: Accounts, decoder: Decoder, end: u32) -> u32:
-    """Account the packets of the payloads decoded; return the one left to the reference, or `end`."""
-    count: u32 = find_flows(fabric, accounts, decoder)
+def take_group(fabric: Fabric, accounts: Accounts, decoder: Decoder) -> None:
+    """Account the packets of the payloads decoded."""
+    find_flows(fabric, accounts, decoder)
+    count: u32 = decoder.packet_count
     lessons: u64 = fabric.lessons
     i: u32 = 0
     while i < count:
@@ -116,7 +115,9 @@ def take_group(fabric: Fabric, accounts: Accounts, decoder: Decoder, end: u32) -
     i = 0
     while i < count:
         packet = decoder.packets[i]
-        if packet.fresh != 0 and packet.kind != STACK:
+        if packet.fresh != 0 and (packet.kind == INTERMEDIATE or comes_in_parts(fabric, decoder, packet)):
+            take_stack_part(fabric, decoder, packet)
+        elif packet.fresh != 0 and packet.kind != STACK:
             take_single(fabric, decoder, packet)
         elif packet.fresh != 0:
             cell = view(FlowCell, packet.cell)
@@ -129,22 +130,16 @@ def take_group(fabric: Fabric, accounts: Accounts, decoder: Decoder, end: u32) -
             take_hops(fabric, decoder, packet, cell)
         i += 1
     settle_counts(fabric)
-    return end if count == decoder.packet_count else decoder.packets[count].row
 
 
 @kernel
-def find_flows(fabric: Fabric, accounts: Accounts, decoder: Decoder) -> u32:
-    """Account the numbers of the report packets and find the flows of those that count; return how many packets.
-
-    It ends where one is left to the reference.
-    """
+def find_flows(fabric: Fabric, accounts: Accounts, decoder: Decoder) -> None:
+    """Account the numbers of the report packets and find the flows of those that count."""
     fresh: u32 = 0
     i: u32 = 0
     while i < decoder.packet_count:
         packet = decoder.packets[i]
         if packet.leads != 0:
-            if fabric.careful != 0 and begins_inside(fabric, decoder, i):
-                return i
             fabric.reports += 1
             arrival: u32 = observe(accounts, packet.node_id, packet.sequence, fabric.now_ns)
             fresh = as_u32(arrival != REPEATED and arrival != TOO_OLD)  # noqa: PLR1714 - kernels have no `in`
@@ -163,25 +158,6 @@ def find_flows(fabric: Fabric, accounts: Accounts, decoder: Decoder) -> u32:
                 prefetch(reference(fabric.routes[as_u64(cell.route)].hash))
                 prefetch(reference(hops_of(fabric, cell.route)[0].node_id))
         i += 1
-    return i
-
-
-@kernel(inline=False)
-def begins_inside(fabric: Fabric, decoder: Decoder, leader: u32) -> bool:
-    """Return whether a stack of this report packet begins at a switch that others sent it to."""
-    i: u32 = leader
-    while i < decoder.packet_count and decoder.packets[i].row == decoder.packets[leader].row:
-        if decoder.packets[i].kind != STACK:
-            i += 1
-            continue
-        hop = decoder.hops[decoder.packets[i].first_hop]
-        switch: u32 = find_switch(fabric, hop.node_id)
-        if switch != NONE32:
-            link: u32 = link_by_port(fabric, switch, ingress_of(hop))
-            if link != NONE32 and fabric.links[link].head_switch != NONE32:
-                return True
-        i += 1
-    return False
 
 
 @kernel(inline=True)

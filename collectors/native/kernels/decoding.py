@@ -1,25 +1,28 @@
 """Report payloads to packets and hops: the common forms only, as `collectors.decode` reads them.
 
-That is: INT reports of IPv4 or IPv6 packets with UDP or TCP, marked by DSCP or UDP port or not at all, neither dropped
-nor intermediate, without domain metadata, every hop with node id and egress interface. Whatever else comes, tunnels
-and malformed reports with it, is left to the reference.
+That is: INT reports of IPv4 or IPv6 packets with UDP or TCP, marked by DSCP or UDP port or not at all, not dropped,
+every hop with node id and egress interface. Whatever else comes, tunnels and malformed reports with it, is left to the
+reference.
 """
 
 from __future__ import annotations
 
 from collectors.native.kernels.flows import hash_key
 from collectors.native.kernels.hops import layout_of, read_hop
+from collectors.native.kernels.identity import NO_INT, hops_size, identity_of_stack
 from collectors.native.kernels.patterns import decode_alike, learn_pattern, pattern_of
-from collectors.native.kernels.singles import NO_INT, read_single
-from collectors.native.structures import HOP_BY_HOP, MX, NONE32, QUEUE, STACK, XD, Decoder, Packet
+from collectors.native.kernels.singles import read_single
+from collectors.native.structures import HOP_BY_HOP, INTERMEDIATE, MX, NONE32, QUEUE, STACK, XD, Decoder, Packet
 from dataplane.native import (
     Array,
+    address,
     as_u32,
     as_u64,
     kernel,
     load_be16,
     load_be32,
     load_be64,
+    offset,
     reference,
     u8,
     u32,
@@ -33,7 +36,8 @@ FULL = 2
 REPORT_VERSION = 2
 REPORT_OF_IPV4 = 0x14
 REPORT_OF_IPV6 = 0x15
-DROPPED_OR_INTERMEDIATE = 0x90
+DROPPED = 0x80
+BY_THE_WAY = 0x10
 QUEUE_OR_FLOW = 0x60
 QUEUE_ONLY = 0x40
 TO_THE_END = 0xFF
@@ -107,7 +111,7 @@ def decode_individual(decoder: Decoder, data: Array[u8], at: u64, end: u64, head
     kind: u32 = head >> 24
     if kind != REPORT_OF_IPV4 and kind != REPORT_OF_IPV6:  # noqa: PLR1714 - kernels have no `in`
         return OTHER
-    if head & DROPPED_OR_INTERMEDIATE != 0:
+    if head & DROPPED != 0:
         return OTHER
     if at + 12 > end:
         return OTHER
@@ -115,13 +119,6 @@ def decode_individual(decoder: Decoder, data: Array[u8], at: u64, end: u64, head
         return FULL
     packet = decoder.packets[as_u64(decoder.packet_count)]
     main: u64 = load_be64(data, at + 4)
-    packet.kind = STACK
-    if head & QUEUE_OR_FLOW == QUEUE_ONLY:
-        packet.kind = QUEUE
-    elif (main >> 32 & 0xFFFF) == HOP_BY_HOP_DOMAIN and main & HOP_BY_HOP_STATUS != 0:
-        packet.kind = HOP_BY_HOP
-        packet.last = as_u32(main & LAST_HOP)
-        packet.remaining = as_u32(main & REMAINING_HOPS)
     bits: u32 = as_u32(main >> 48)
     own_at: u64 = at + 12
     own_bytes: u32 = (head >> 8 & 0xFF) * 4
@@ -133,13 +130,32 @@ def decode_individual(decoder: Decoder, data: Array[u8], at: u64, end: u64, head
     int_at: u64 = read_flow(decoder, data, inner_at, end, packet, kind)
     if int_at == 0:
         return OTHER
-    if packet.kind == STACK and int_at == NO_INT:
-        packet.kind = XD
-    elif packet.kind == STACK and data[int_at] >> 4 == INT_MX:
-        packet.kind = MX
-    if packet.kind != STACK:
+    read_kind(data, head, main, int_at, packet)
+    packet.inner = address(offset(data, inner_at))
+    if packet.kind != STACK and packet.kind != INTERMEDIATE:  # noqa: PLR1714 - kernels have no `in`
         return read_single(decoder, data, inner_at, int_at, end, packet, own_at, own)
-    return read_stack(decoder, data, int_at, end, packet, own_at, bits)
+    outcome: u32 = read_stack(decoder, data, int_at, end, packet, own_at, bits)
+    if outcome == DECODED and packet.kind == INTERMEDIATE:
+        packet.identity = identity_of_stack(packet)
+    return outcome
+
+
+@kernel(inline=True)
+def read_kind(data: Array[u8], head: u32, main: u64, int_at: u64, packet: Packet) -> None:
+    """Tell what kind of report one is, by its flags, its domain's status, and the INT that its packet carries."""
+    packet.kind = STACK
+    if head & QUEUE_OR_FLOW == QUEUE_ONLY:
+        packet.kind = QUEUE
+    elif (main >> 32 & 0xFFFF) == HOP_BY_HOP_DOMAIN and main & HOP_BY_HOP_STATUS != 0:
+        packet.kind = HOP_BY_HOP
+        packet.last = as_u32(main & LAST_HOP)
+        packet.remaining = as_u32(main & REMAINING_HOPS)
+    elif int_at == NO_INT:
+        packet.kind = XD
+    elif data[int_at] >> 4 == INT_MX:
+        packet.kind = MX
+    elif head & BY_THE_WAY != 0:
+        packet.kind = INTERMEDIATE
 
 
 @kernel(inline=True)
@@ -244,10 +260,10 @@ def read_stack(  # noqa: PLR0917 - kernels have no keywords
     if int_end > end or at > int_end:
         return OTHER
     head: u32 = load_be32(data, shim_at + 4)
-    hop_bytes: u64 = as_u64(head >> 8 & 0x1F) * 4
-    if head >> 28 != MD_VERSION or load_be16(data, shim_at + 12) != 0:
+    if head >> 28 != MD_VERSION:
         return OTHER
-    size: u64 = int_end - at
+    hop_bytes: u64 = as_u64(head >> 8 & 0x1F) * 4
+    size: u64 = hops_size(data, shim_at, int_end, hop_bytes)
     count: u64 = 0
     first: u64 = as_u64(decoder.hop_count)
     if size != 0:
@@ -260,7 +276,7 @@ def read_stack(  # noqa: PLR0917 - kernels have no keywords
             return OTHER
         if first + count + 1 > as_u64(decoder.hop_room):
             return FULL
-        at = int_end
+        at += size
         place: u64 = first
         while place < first + count:
             at -= hop_bytes

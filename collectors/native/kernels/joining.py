@@ -8,13 +8,39 @@ from __future__ import annotations
 
 from collectors.native.kernels.clocks import corrected_delay, corrected_flight
 from collectors.native.kernels.flows import hash_key, touch_flow
+from collectors.native.kernels.hops import ingress_of
 from collectors.native.kernels.pending import cell_of, has_too_many, hop_of, remove_cell
 from collectors.native.kernels.routes import STAMPS, find_host, link_between, take_way
 from collectors.native.kernels.samples import CORRECTED_STAMPS, HOP_LATENCY, PROBES, add_sample
 from collectors.native.kernels.switches import find_switch, link_by_port
 from collectors.native.kernels.windows import begin_batch
-from collectors.native.structures import HOP_BY_HOP, MX, NONE32, NONE64, Fabric, JoinCell, JoinHop, JoinTable
-from dataplane.native import Array, address, as_u32, as_u64, kernel, reference, u32, u64, view
+from collectors.native.structures import (
+    HOP_BY_HOP,
+    MX,
+    NONE32,
+    NONE64,
+    Fabric,
+    Hop,
+    JoinCell,
+    JoinHop,
+    JoinTable,
+    Packet,
+)
+from dataplane.native import (
+    Array,
+    address,
+    array_at,
+    as_u32,
+    as_u64,
+    copy,
+    kernel,
+    reference,
+    sizeof,
+    u8,
+    u32,
+    u64,
+    view,
+)
 
 _HASH = 0x9E37_79B9_7F4A_7C15
 PASSED = 0
@@ -85,6 +111,20 @@ def find_ends(fabric: Fabric, count: u32) -> None:
         if hop.switch != NONE32 and hop.egress != NONE32:  # noqa: PLR1714
             hop.link = link_by_port(fabric, hop.switch, hop.egress)
         i += 1
+
+
+@kernel(inline=True)
+def put_into_part(fabric: Fabric, packet: Packet, hop: Hop, place: u64) -> JoinHop:
+    """Put one hop of a packet into `part` of the joins; return it there."""
+    said = fabric.joins.part[place]
+    copy(array_at(u8, address(said)), array_at(u8, address(hop)), sizeof(Hop))
+    said.ingress = ingress_of(hop)
+    said.received_ns = fabric.now_ns
+    said.identity = packet.identity
+    said.kind = packet.kind
+    said.count = NONE32
+    said.ends = 0
+    return said
 
 
 @kernel(inline=True)

@@ -11,6 +11,7 @@ from collectors.native.kernels.hops import ARRIVED, LEFT, layout_of, read_hop
 from collectors.native.structures import NONE32, PATTERN_BYTES, STACK, Decoder, Packet, Pattern
 from dataplane.native import (
     Array,
+    address,
     as_u32,
     as_u64,
     fill,
@@ -76,6 +77,7 @@ def decode_alike(decoder: Decoder, pattern: Pattern, data: Array[u8], row: u32) 
     if pattern.timed != 0 and times >> 63 != 0:
         return False
     packet.kind = STACK
+    packet.inner = address(offset(data, as_u64(pattern.inner_at)))
     packet.stamped = pattern.timed
     packet.missing = pattern.missing
     packet.first_hop = as_u32(first)
@@ -129,6 +131,9 @@ def learn_pattern(decoder: Decoder, data: Array[u8], length: u64, packet: Packet
     if packet.kind != STACK or own_bits == 0 or packet.shim_at + 16 > PATTERN_BYTES:
         return
     shim_at: u64 = as_u64(packet.shim_at)
+    if load_be16(data, shim_at + 12) != 0:
+        # Where the hops end, with words of a domain behind them, is not to be seen at once.
+        return
     inner_at: u64 = OWN_AT + 4 * as_u64(data[10])
     pattern.misses = 0
     pattern.length = as_u32(length) + 1

@@ -7,7 +7,8 @@ domain's hop count tells, in `postcards` those that only adjacency puts in order
 from __future__ import annotations
 
 from collectors.native.kernels.flows import count_packet, hash_key, touch_flow
-from collectors.native.kernels.hops import ingress_of, read_hop
+from collectors.native.kernels.hops import read_hop
+from collectors.native.kernels.identity import NO_INT, identity, makes_sense
 from collectors.native.kernels.joining import (
     end_packet,
     expects_stamp,
@@ -15,6 +16,7 @@ from collectors.native.kernels.joining import (
     give_up,
     ingress_link,
     is_known,
+    put_into_part,
     sample_delay,
     sample_figures,
     sample_hop,
@@ -54,21 +56,14 @@ from collectors.native.structures import (
     Layout,
     Packet,
 )
-from dataplane.native import Array, address, as_u32, as_u64, kernel, load_be16, load_be32, reference, u8, u32, u64
+from dataplane.native import Array, address, as_u32, as_u64, kernel, load_be32, reference, u8, u32, u64
 
 DECODED = 0
 OTHER = 1
 FULL = 2
-NO_INT = 1
-"""In place of where INT stands, of a packet that carries none."""
-IPV4 = 4
-TCP = 6
 INT_MD = 1
-INT_MX = 3
 INT_VERSION = 2
 EXCEEDED = 0x0600_0000
-OUR_DOMAIN = 0x4D52
-SEQUENCE = 0x8000
 HEADER_BYTES = 12
 
 
@@ -84,8 +79,7 @@ def read_single(  # noqa: PLR0917 - kernels have no keywords
         if int_end > end or int_at + 4 + HEADER_BYTES > int_end or data[int_at + 4] >> 4 != INT_VERSION:
             return OTHER
         if data[int_at] >> 4 == INT_MD:
-            if int_at + 4 + HEADER_BYTES != int_end:
-                # Metadata of a stack that is not told of: whether it makes sense is the reference's to say.
+            if not makes_sense(decoder, data, int_at, int_end):
                 return OTHER
             packet.missing = load_be32(data, int_at + 4) & EXCEEDED
         packet.ip_bytes -= min(packet.ip_bytes, as_u32(int_end - int_at))
@@ -99,44 +93,7 @@ def read_single(  # noqa: PLR0917 - kernels have no keywords
     packet.first_hop = decoder.hop_count
     packet.hop_count = 1
     decoder.hop_count += 1
-    decoder.singles += 1
     return DECODED
-
-
-@kernel(inline=True)
-def has_number(data: Array[u8], int_at: u64, int_end: u64) -> bool:
-    """Return whether the source has numbered a UDP packet, in the first word behind the INT-MX header."""
-    if int_at == NO_INT or data[int_at] >> 4 != INT_MX or int_at + 20 > int_end:
-        return False
-    return load_be16(data, int_at + 10) == OUR_DOMAIN and load_be16(data, int_at + 12) & SEQUENCE != 0
-
-
-@kernel
-def identity(data: Array[u8], inner_at: u64, int_at: u64, int_end: u64, packet: Packet) -> u64:
-    """Return what tells a flow's packets apart, the same at every hop: `collectors.decode` calls it the packet's id."""
-    at: u64 = inner_at + 40
-    found: u64 = 0
-    if data[inner_at] >> 4 == IPV4:
-        at = inner_at + as_u64(data[inner_at] & 0xF) * 4
-        found = as_u64(load_be16(data, inner_at + 4) & 0x7FFF) << 48
-    times: u64 = 2
-    checksum_at: u64 = at + 6
-    if packet.key[4] >> 8 & 0xFF == TCP:
-        found |= as_u64(load_be32(data, at + 4)) << 16
-        checksum_at = at + 16
-        times = 1
-    elif has_number(data, int_at, int_end):
-        found |= as_u64(load_be32(data, int_at + 16)) << 16
-    checksum: u64 = as_u64(load_be16(data, checksum_at))
-    if checksum != 0 and int_at != NO_INT:
-        # As the source sent it: without INT's bytes, without their number in the lengths, with the port that it had.
-        checksum += as_u64(load_be16(data, at + 2)) + 0xFFFF - (packet.key[4] >> 16 & 0xFFFF)
-        checksum += (int_end - int_at) * times
-        while int_at < int_end:
-            checksum += as_u64(load_be16(data, int_at))
-            int_at += 2
-        checksum %= 0xFFFF
-    return found | checksum
 
 
 @kernel(inline=True)
@@ -176,23 +133,7 @@ def take_single(fabric: Fabric, decoder: Decoder, packet: Packet) -> None:
     if packet.kind == QUEUE:
         take_queue(fabric, hop)
         return
-    said = fabric.joins.part[0]
-    said.arrived_ns = hop.arrived_ns
-    said.left_ns = hop.left_ns
-    said.node_id = hop.node_id
-    said.ingress = ingress_of(hop)
-    said.egress = hop.egress
-    said.latency_ns = hop.latency_ns
-    said.queue = hop.queue
-    said.tx_bytes = hop.tx_bytes
-    said.buffer = hop.buffer
-    said.switch = hop.switch
-    said.link = hop.link
-    said.received_ns = fabric.now_ns
-    said.identity = packet.identity
-    said.kind = packet.kind
-    said.count = NONE32
-    said.ends = 0
+    said = put_into_part(fabric, packet, hop, 0)
     if packet.kind == HOP_BY_HOP:
         said.place = place_of_hop(fabric, reference(packet.key[0]), packet.hash, packet.remaining, hop.switch)
         if packet.last != 0 and packet.missing == 0:
@@ -319,35 +260,6 @@ def take_single_record(fabric: Fabric, key: Array[u64]) -> None:
 
 
 @kernel
-def take_part_record(fabric: Fabric, key: Array[u64], count: u32) -> None:
-    """Join the hops that Python has put into `part`."""
-    find_ends(fabric, count)
-    flow_hash: u64 = hash_key(key)
-    join_part(fabric, key, flow_hash, hash_packet(flow_hash, fabric.joins.part[0].identity), count)
-    settle_counts(fabric)
-
-
-@kernel
 def find_place(fabric: Fabric, key: Array[u64], remaining: u32, node_id: u32) -> u32:
     """Return the place of a hop that Python has decoded."""
     return place_of_hop(fabric, key, hash_key(key), remaining, find_switch(fabric, node_id))
-
-
-@kernel
-def note_split(fabric: Fabric, key: Array[u64]) -> None:
-    """Remember that stacks of a flow come in parts."""
-    table = fabric.joins.splits
-    mixed: u64 = hash_packet(hash_key(key), 0)
-    number: u32 = find_cell(table, key, 0, mixed)
-    if number != 0:
-        renew_cell(table, number)
-        return
-    add_cell(table, key, 0, mixed, fabric.now_ns)
-    if has_too_many(table):
-        remove_cell(table, table.oldest)
-
-
-@kernel
-def is_split(fabric: Fabric, key: Array[u64]) -> u32:
-    """Return whether stacks of a flow come in parts: 1 or 0."""
-    return 1 if find_cell(fabric.joins.splits, key, 0, hash_packet(hash_key(key), 0)) != 0 else 0

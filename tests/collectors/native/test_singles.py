@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from collectors.collector import Collector
 from collectors.counters import Count
-from collectors.native.kernels.singles import NO_INT, identity
+from collectors.native.kernels.identity import NO_INT, identity
 from collectors.native.structures import Packet
 from collectors.settings import CollectorSettings, StateSettings
 from collectors.values import DelaySource, HopRecord
@@ -73,11 +73,17 @@ def test_the_native_core_joins_by_itself(mode: str, monkeypatch: pytest.MonkeyPa
     assert not collector.counters[Count.INCOMPLETE_PACKETS]
 
 
+NUMBERED = 0x0100_0000
+
+
 @functools.cache
 def payload_of(mode: str, flow: int, packet: int, hop: int, oddity: int, bits: int) -> bytes:
     """Return one hop's report of one packet, or a report of all of its hops."""
     source, target = (("10.0.0.1", "10.0.0.2"), ("2001:db8::1", "10.0.0.2"), ("192.0.2.1", "192.0.2.9"))[flow]
-    reporter = Reporter(source, target if flow != 1 else "2001:db8::2", 5000 + flow, bits=bits)
+    number = packet if bits & NUMBERED else None
+    reporter = Reporter(
+        source, target if flow != 1 else "2001:db8::2", 5000 + flow, bits=bits & ~NUMBERED, number=number
+    )
     hops = long_way(packet * 300 * MICRO, queued_ns=packet * MICRO, queue=packet, tx_bytes=hop)
     match oddity:
         case 1:
@@ -112,7 +118,10 @@ EVERY = (*SINGLES, "stack", "drop", "intermediate")
 
 def reports_in(modes: Sequence[str]) -> st.SearchStrategy[tuple[str, int, int, int, int, int]]:
     """Return a strategy of reports of few packets, so that hops meet; most of them make sense."""
-    oddities, bits = st.sampled_from([0] * 10 + [1, 2, 3, 4, 5]), st.sampled_from([ALL] * 6 + [0x8C80, 0xDC00, 0xC000])
+    oddities, bits = (
+        st.sampled_from([0] * 10 + [1, 2, 3, 4, 5]),
+        st.sampled_from([ALL] * 6 + [ALL | NUMBERED] * 2 + [0x8C80, 0xDC00, 0xC000]),
+    )
     return st.tuples(st.sampled_from(modes), st.integers(0, 2), st.integers(0, 3), st.integers(0, 3), oddities, bits)
 
 

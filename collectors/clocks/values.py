@@ -50,16 +50,6 @@ class FlightColumns:
             self.tail_stamp_ns[places], self.flight_ns[places], self.received_ns[places], self.samples[places]
         )
 
-    def least(self, others: FlightColumns) -> FlightColumns:
-        """Return the less of two differences of each link, and how many packets stand behind both."""
-        less = (others.samples > 0) & ((self.samples == 0) | (others.flight_ns <= self.flight_ns))
-        return FlightColumns(
-            np.where(less, others.tail_stamp_ns, self.tail_stamp_ns),
-            np.where(less, others.flight_ns, self.flight_ns),
-            np.where(less, others.received_ns, self.received_ns),
-            self.samples + others.samples,
-        )
-
     def over(self, older: FlightColumns) -> FlightColumns:
         """Return these where there are any, else the older ones."""
         fresh = self.samples > 0

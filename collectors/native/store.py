@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from collectors.clocks.flights import Flights
-from collectors.clocks.values import Corrections, FlightColumns
+from collectors.clocks.values import Corrections, FlightColumns, StampDifference
 from collectors.columns import UNKNOWN, WindowColumns
 from collectors.counters import Count, Counters
 from collectors.native.figures import NativeFlows, NativeWays, columns_of, figures_of
@@ -79,7 +78,6 @@ class NativeStore:
         self._put_routes(settings.max_routes)
         self._clocks = self._cells(ClockCell, len(self._topology.link_keys))
         self._fabric.clocks = self._clocks.pointer
-        self._flights = Flights()
         self._figures: NDArray[np.void] | None = None
 
     @property
@@ -169,15 +167,24 @@ class NativeStore:
             half(sample.buffer_occupancy_frames),
         )
         self.count()
-        self._flights.add(sample.difference)
+        if sample.difference is not None:
+            self._note_flight(sample.difference)
+
+    def _note_flight(self, seen: StampDifference) -> None:
+        """Note a flight where the kernels note theirs: of equal ones the first counts."""
+        cell = self._clocks.pointer[self._topology.link_number[seen.link]]
+        if not cell.samples or seen.flight_ns < cell.flight_ns:
+            cell.flight_ns, cell.left_ns, cell.received_ns = seen.flight_ns, seen.tail_stamp_ns, seen.received_ns
+        cell.samples += seen.samples
 
     def take_flights(self, places: Mapping[LinkKey, int]) -> FlightColumns:
         """Return the least difference of stamps of each link since the last call."""
+        del places
         cells = self._clocks.rows(self._clock_type)
         columns = (cells[name].astype(np.int64) for name in ("left_ns", "flight_ns", "received_ns", "samples"))
         found = FlightColumns(*columns)
         cells["samples"] = 0
-        return found.least(self._flights.take(places))
+        return found
 
     def correct(self, corrections: Corrections) -> None:
         """Take what corrects the differences of stamps from now on."""

@@ -8,6 +8,7 @@ import grpc
 import grpc.aio
 
 _UNREACHABLE: Final = "last error:"
+_NO_NAME: Final = "errors resolving "
 _ANSWERED: Final = frozenset(
     {grpc.StatusCode.NOT_FOUND, grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.INVALID_ARGUMENT}
 )
@@ -22,6 +23,8 @@ def reason_of(error: grpc.aio.AioRpcError) -> str:
             return details
         case grpc.StatusCode.UNAVAILABLE if _UNREACHABLE in details:
             return f"nobody answers: {details.rpartition(': ')[2]}"
+        case grpc.StatusCode.UNAVAILABLE if details.startswith(_NO_NAME):
+            return f"there is no host {details.removeprefix(_NO_NAME).partition(': ')[0]}"
         case grpc.StatusCode.UNIMPLEMENTED:
             return "another service answers there, or another version"
         case grpc.StatusCode.DEADLINE_EXCEEDED:

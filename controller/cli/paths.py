@@ -111,7 +111,7 @@ def change_link(
 ) -> None:
     """Tell the path server that a link is down (all flows leave it at once) or up again."""
     if state not in ("down", "up"):
-        raise typer.BadParameter(f"{state!r} is not down or up", param_hint="STATE")
+        raise typer.BadParameter(f"{state!r} is not down or up", param_hint="down|up")
     from controller.paths.codec import LinkChange  # noqa: PLC0415
 
     _ask(server, lambda client: client.link_changed(LinkChange(_link(link), up=state == "up")))
@@ -120,7 +120,7 @@ def change_link(
 @paths.command()
 def records(  # noqa: PLR0917 - a command line's options
     server: Server = SERVER,
-    src: Annotated[str | None, typer.Option(help="Source address; goes with --dst.")] = None,
+    src: Annotated[str | None, typer.Option(help="Source address (not name); goes with --dst.")] = None,
     dst: Annotated[str | None, typer.Option(help="Destination address.")] = None,
     link: Annotated[str | None, typer.Option(metavar="A->B", help="The link that hops sent onto.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="Rows at most.")] = 20,
@@ -159,7 +159,7 @@ def _place(row: HopRecord) -> str:
 def _link(text: str) -> LinkKey:
     tail, arrow, head = text.partition("->")
     if not (tail and arrow and head):
-        raise typer.BadParameter(f"{text!r} is not of the form A->B", param_hint="link")
+        raise typer.BadParameter(f"{text!r} is not of the form A->B", param_hint="A->B")
     return LinkKey(tail, head)
 
 

@@ -38,7 +38,10 @@ def probe(
         raise ControllerError(f"topology {topology.name} has no host {host!r}")
     targets = [topology.host[dst].ipv4 for src, dst in plan.pairs if src == host]
     settings = ProbeSettings(udp_port=port, interval_ns=interval_ms * MS)
-    typer.echo(f"millrace probe: {len(targets)} hosts, every {interval_ms} ms", err=True)
+    typer.echo(
+        f"millrace probe: to {len(targets)} other {'host' if len(targets) == 1 else 'hosts'}, every {interval_ms} ms",
+        err=True,
+    )
     if targets:
         with suppress(KeyboardInterrupt):
             asyncio.run(ProbeSender(topology.host[host].ipv4, targets, settings).run())

@@ -57,11 +57,13 @@ def replay(
 ) -> None:
     """Put a capture of reports through a collector, on the time of the capture, and say what it found."""
     if (settings is None) == (topology is None):
-        raise typer.BadParameter("one of --settings and --topology is needed")
+        raise typer.BadParameter("either --settings or --topology is needed, and not both")
     with _folder(history) as folder:
         result, status = _run(capture, _settings(settings, topology), folder)
         span_s = (result.ended_ns - result.began_ns) / 1e9
-        typer.echo(f"{result.frames} frames in {span_s:.3f} s, {result.reports} reports, {result.broken} broken frames")
+        typer.echo(
+            f"frames: {result.frames} in {span_s:.3f} s\nbroken frames: {result.broken}\nreports: {result.reports}"
+        )
         for name, count in sorted(status.counters.items()):
             if name not in {"reports", "records"}:
                 typer.echo(f"{name}: {count}")

@@ -175,7 +175,7 @@ class PathServerCore:
             raise PathError("nothing can be explained before the first snapshot")
         current = self.current(snapshot, now_ns)
         if flow not in current:
-            raise PathError(f"flow {flow.src_host}->{flow.dst_host} is not looked after, or stays within one switch")
+            raise PathError(self._why_not(flow))
         self._decider.place(current)
         verdict = self._decider.explain(flow, now_ns)
         if verdict.moves:
@@ -184,6 +184,20 @@ class PathServerCore:
         reason = verdict.reason if self.engineer is None else self.engineer.explain(verdict.present.switches)
         moves = [decision for decision in reversed(self.decisions) if decision.flow == flow][:_EXPLAINED_MOVES]
         return Explanation(flow, verdict.present, verdict.candidates, verdict.rate_bps, reason, tuple(moves))
+
+    def _why_not(self, flow: FlowSpec) -> str:
+        """Return why there is nothing to tell of a flow."""
+        topology = self.network.topology
+        for host in (flow.src_host, flow.dst_host):
+            if host not in topology.host:
+                return f"topology {topology.name} has no host {host!r}"
+        name, (src, dst) = f"flow {flow.src_host}->{flow.dst_host}", self.network.ends(flow.src_host, flow.dst_host)
+        if src == dst:
+            return f"{name} stays within switch {src}: there is no path to choose"
+        if flow in self._rates or flow in self._seen_ns:
+            return f"{name} has no path: its switches are not connected"
+        where = "telemetry has not shown it" if not self._rates else "it is not among the flows of the settings"
+        return f"{name} is not looked after: {where}"
 
     def history(self, query: HistoryQuery) -> History:
         """Return the decisions that a query selects, from the store; raise PathError where it cannot be read."""

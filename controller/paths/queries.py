@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ipaddress import ip_address
+from ipaddress import IPv4Address, IPv6Address, ip_address
 
 from collectors.values import FlowKey, HopRecord
 from controller.errors import PathError
@@ -63,10 +63,7 @@ def answer(recorder: Recorder, topology: Topology, query: RecordQuery) -> list[H
 
 
 def _by_addresses(recorder: Recorder, query: RecordQuery) -> list[HopRecord]:
-    try:
-        src, dst = ip_address(query.src or ""), ip_address(query.dst or "")
-    except ValueError as error:
-        raise PathError(f"a query by addresses: {error}") from error
+    src, dst = _address(query.src), _address(query.dst)
     if query.protocol is None:
         if query.src_port is not None or query.dst_port is not None:
             raise PathError("a query by ports names the protocol, too")
@@ -80,3 +77,10 @@ def _by_addresses(recorder: Recorder, query: RecordQuery) -> list[HopRecord]:
             raise PathError(f"a query by addresses: {name} {number} is not 0 to {most}")
     key = FlowKey(src, dst, query.protocol, query.src_port or 0, query.dst_port or 0)
     return recorder.of_flow(key, query.limit)
+
+
+def _address(text: str | None) -> IPv4Address | IPv6Address:
+    try:
+        return ip_address(text or "")
+    except ValueError as error:
+        raise PathError(f"a query by addresses: {text or ''!r} is neither an IPv4 nor an IPv6 address") from error

@@ -130,9 +130,9 @@ def test_records_of_a_live_path_server(server: str, which: tuple[str, ...]) -> N
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (("why", "ha", "hx"), "ha->hx is not looked after"),
-        (("why", "ha", "hd", "--protocol", "6"), "ha->hd is not looked after"),
-        (("records", "--src", "x", "--dst", "y"), "does not appear to be an IPv4 or IPv6 address"),
+        (("why", "ha", "hx"), "topology diamond has no host 'hx'"),
+        (("why", "ha", "hd", "--protocol", "6"), "ha->hd is not looked after: telemetry has not shown it"),
+        (("records", "--src", "x", "--dst", "y"), "'x' is neither an IPv4 nor an IPv6 address"),
         (("records", "--link", "a->x"), "has no link a->x"),
         (("link", "a->x", "down"), "has no link a->x between switches"),
         (("history", "--since", "2026-01-02", "--until", "2026-01-01"), "is no span of time"),

@@ -189,7 +189,7 @@ def test_a_capture_replayed(capture: Path, tmp_path: Path) -> None:
     (tmp_path / "collector.yaml").write_text(f"topology: {tmp_path}/triangle.yaml\nevents: {{rules: [{rule}]}}\n")
     (tmp_path / "triangle.yaml").write_text(TRIANGLE)
     said = run("replay", str(capture), "--settings", str(tmp_path / "collector.yaml"))
-    assert said.startswith("300 frames in 2.990 s, 300 reports, 0 broken frames\nevents: 2\n")
+    assert said.startswith("frames: 300 in 2.990 s\nbroken frames: 0\nreports: 300\nevents: 2\n")
     tables = dict(re.findall(r"\n\n(\w+)\n(.*?)└", said, re.DOTALL))
     assert list(tables) == ["reporters", "links", "flows", "events"]
     assert re.search(r"│ 13 +│ s3 +│ 300 +│ 0 ", tables["reporters"])
@@ -209,7 +209,7 @@ def test_a_replay_leaves_a_history_where_one_is_wanted(capture: Path, tmp_path: 
 def test_a_replay_needs_to_know_the_topology(capture: Path) -> None:
     done = runner.invoke(app, ["telemetry", "replay", str(capture)])
     assert done.exit_code == 2
-    assert "one of --settings and --topology" in done.stderr
+    assert "either --settings or --topology" in done.stderr
 
 
 def test_nobody_there_is_an_error_at_once(tmp_path: Path) -> None:

@@ -197,8 +197,13 @@ def test_why_tells_the_present_state_and_the_last_moves(topology: Topology) -> N
     assert (told.present.switches, told.rate_bps) == (("a", "c", "d"), 1_000_000)
     assert told.reason.endswith("has the least delay")
     assert [decision.new_path for decision in told.moves] == [("a", "c", "d")]
-    with pytest.raises(PathError, match="flow hd->ha is not looked after"):
-        core.why(FlowSpec("hd", "ha"), 0)
+    for src, dst, problem in (
+        ("hd", "ha", "flow hd->ha is not looked after: it is not among the flows of the settings"),
+        ("ha", "hx", "topology diamond has no host 'hx'"),
+        ("ha", "ha", "flow ha->ha stays within switch a: there is no path to choose"),
+    ):
+        with pytest.raises(PathError, match=problem):
+            core.why(FlowSpec(src, dst), 0)
 
 
 def test_settings_that_name_an_unknown_host_are_refused(topology: Topology) -> None:

@@ -93,12 +93,12 @@ def test_a_query_names_at_most_one_thing(recorder: Recorder, diamond: Topology) 
     wrong = (
         (replace(between, src_port=5000), "names the protocol"),
         (replace(between, protocol=1 << 70), "is not 0 to 255"),
-        (RecordQuery(dst="10.0.4.1"), "does not appear to be"),
+        (RecordQuery(dst="10.0.4.1"), "'' is neither an IPv4"),
         (RecordQuery(start_ns=0, end_ns=1 << 63), "no span of time"),
         (RecordQuery(start_ns=-1, end_ns=5), "no span of time"),
         (replace(between, link=LinkKey("a", "b")), "only one of them"),
         (RecordQuery(start_ns=1), "a start and an end"),
-        (RecordQuery(src="ha", dst="hb"), "'ha' does not appear to be an IPv4 or IPv6 address"),
+        (RecordQuery(src="ha", dst="hb"), "'ha' is neither an IPv4 nor an IPv6 address"),
     )
     for query, problem in wrong:
         with pytest.raises(PathError, match=problem):

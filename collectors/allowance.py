@@ -16,11 +16,15 @@ class Allowance:
         self._full_ns = clock.now_ns()
         """When the bucket is, or was, full."""
 
-    def take(self, wanted: int) -> int:
-        """Return how many of those wanted are allowed now."""
+    @property
+    def left(self) -> int:
+        """How many are allowed now."""
         now_ns = self._clock.now_ns()
         self._full_ns = max(self._full_ns, now_ns)
-        left = (now_ns + SECOND_NS - self._full_ns) * self._per_s // SECOND_NS
-        allowed = min(wanted, left)
+        return (now_ns + SECOND_NS - self._full_ns) * self._per_s // SECOND_NS
+
+    def take(self, wanted: int) -> int:
+        """Return how many of those wanted are allowed now."""
+        allowed = min(wanted, self.left)
         self._full_ns += allowed * SECOND_NS // self._per_s
         return allowed

@@ -50,6 +50,8 @@ class Collector:
             store, stitcher = None, None
         self._state = NetworkStateBuilder(topology, clock, settings.state, self._counters, store, stitcher)
         self._allowance = Allowance(settings.records_reports_per_s, clock)
+        others = settings.other_reports_per_s
+        self._others = None if others is None or self._bulk is None else Allowance(others, clock)
         self._sinks: list[RecordSink] = []
         self._drop_sinks: list[DropSink] = []
         self._last_problem: str | None = None
@@ -94,10 +96,13 @@ class Collector:
         while done < count:
             if self._bulk is not None and done >= alone:
                 begun = done
-                done = self._bulk.take(payloads, done, self._clock.now_ns())
+                skip = self._others is not None and not self._others.left
+                done = self._bulk.take(payloads, done, self._clock.now_ns(), skip_others=skip)
                 if self._sinks:
                     self._counters[Count.RECORDS_WITHHELD] += done - begun
             if done < count:
+                if self._others is not None and done >= alone:
+                    self._others.take(1)
                 self.receive(payloads.payload(done), payloads.source(done))
                 done += 1
 

@@ -29,7 +29,8 @@ def replay_into(
     is no capture, and HistoryError; `on_problem` is told where a capture is damaged, and that ends it.
     """
     topology, clock = load_topology(settings.topology), VirtualClock()
-    collector = Collector(topology, clock, settings.collector)
+    # Nothing is lost while the file waits.
+    collector = Collector(topology, clock, msgspec.structs.replace(settings.collector, other_reports_per_s=None))
     events = EventService(collector, settings.events)
     wanted = _history_settings(settings, folder)
     with PcapReader(capture) as captures:

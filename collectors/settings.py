@@ -127,6 +127,11 @@ class CollectorSettings(Strict, frozen=True):
     records_reports_per_s: Positive = 5000
     """Of so many reports a second, at most, subscribers get the hop records; the others are counted."""
 
+    other_reports_per_s: Positive | None = 2500
+    """Of so many reports a second, at most, of forms that only Python reads, more than the number counts; null: of all.
+
+    That costs about 0.2 ms a report. The reference core reads all of them."""
+
     int_dscp: Dscp | None = 0x17
     """The DSCP that marks INT packets, as the P4 program has it; null when a UDP port marks them."""
 

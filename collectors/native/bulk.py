@@ -61,8 +61,12 @@ class BulkCore:
             tunnel_port2=NONE32 if marking.geneve_port is None else marking.geneve_port,
         )
 
-    def take(self, payloads: Payloads, first: int, now_ns: int) -> int:
-        """Take payloads from `first` on; return the one that the reference has to take, or how many there are."""
+    def take(self, payloads: Payloads, first: int, now_ns: int, *, skip_others: bool = False) -> int:
+        """Take payloads from `first` on; return the one that the reference has to take, or how many there are.
+
+        It does not have to take any if others are to be skipped: of those only the numbers are accounted.
+        """
+        self.store.native.skips_others = int(skip_others)
         self.store.begin_batch(now_ns)
         done = self._calls.take_reports(
             self.store.native,

@@ -54,6 +54,7 @@ _COUNTED = (
     ("late_samples", Count.LATE_SAMPLES),
     ("flows_forgotten", Count.FLOWS_FORGOTTEN),
     ("routes_full", Count.ROUTES_FULL),
+    ("not_read", Count.NOT_READ),
 )
 
 

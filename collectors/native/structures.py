@@ -432,6 +432,7 @@ class Fabric(Struct):
     calm_ns: u64  # a sample as far behind is of the slot and of the window of TX readings that now is in
     rate_number: u64
     joins: Joins
+    skips_others: u64  # not 0: of what is not of the common form only the number is accounted
     # Counters.
     reports: u64
     repeated: u64
@@ -443,3 +444,4 @@ class Fabric(Struct):
     late_samples: u64
     flows_forgotten: u64
     routes_full: u64
+    not_read: u64

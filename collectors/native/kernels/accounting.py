@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collectors.native.kernels.decoding import DECODED, decode_report
+from collectors.native.kernels.decoding import DECODED, REPORT_VERSION, decode_report
 from collectors.native.kernels.flows import count_packet, prefetch_flow, prefetch_index, same_key, touch_flow
 from collectors.native.kernels.routes import (
     hops_of,
@@ -32,6 +32,7 @@ from dataplane.native import (
     as_u32,
     as_u64,
     kernel,
+    load_be32,
     offset,
     prefetch,
     reference,
@@ -43,6 +44,7 @@ from dataplane.native import (
 
 GROUP = 32
 """Payloads that are decoded before the first of them is accounted: their flows come into the cache meanwhile."""
+GROUP_BYTES = 8
 PREFETCHED = 3
 """How far ahead payloads come into the cache."""
 
@@ -63,7 +65,11 @@ def take_reports(  # noqa: PLR0917 - kernels have no keywords
     while row < count:
         end: u32 = decode_group(fabric, decoder, data, places, lengths, row, count)
         if end == row:
-            return row
+            if fabric.skips_others == 0:
+                return row
+            skip_report(fabric, accounts, offset(data, places[row]), as_u64(lengths[row]))
+            row += 1
+            continue
         i: u32 = 0
         while i < decoder.packet_count:
             prefetch_flow(fabric, decoder.packets[i].hash)
@@ -71,6 +77,18 @@ def take_reports(  # noqa: PLR0917 - kernels have no keywords
         take_group(fabric, accounts, decoder)
         row = end
     return count
+
+
+@kernel(inline=False)
+def skip_report(fabric: Fabric, accounts: Accounts, data: Array[u8], length: u64) -> None:
+    """Account a report packet's number, if it is one, and nothing else of it."""
+    fabric.reports += 1
+    if length >= GROUP_BYTES and load_be32(data, 0) >> 28 == REPORT_VERSION:
+        arrival: u32 = observe(accounts, load_be32(data, 4), load_be32(data, 0), fabric.now_ns)
+        if arrival == REPEATED or arrival == TOO_OLD:  # noqa: PLR1714, SIM109 - kernels have no `in`
+            fabric.repeated += 1
+            return
+    fabric.not_read += 1
 
 
 @kernel

@@ -21,6 +21,7 @@ from collectors.values import FlowKey, HopRecord
 from dataplane.clock import VirtualClock
 from dataplane.fabric.topology import LinkKey
 from dataplane.wire import report
+from dataplane.wire.drop_reasons import DropReason
 from dataplane.wire.report import ReportPacket
 from dataplane.wire.report_group import ReportGroup
 from tests.collectors.cores import receive_together
@@ -214,6 +215,24 @@ def test_damage_of_every_kind_says_the_same(damages: list[tuple[int, int, int, i
 )
 def test_markings_are_the_settings_ones(marked_by: dict[str, int | None]) -> None:
     Pair(CollectorSettings(**marked_by)).receive(stacks(5))  # type: ignore[arg-type]
+
+
+def test_of_a_flood_of_other_forms_the_numbers_are_accounted_and_as_many_read_as_settings_allow() -> None:
+    clock, reporter, other = VirtualClock(), Reporter(), Reporter(src_port=7)
+    collector = Collector(build_topology(), clock, CollectorSettings(other_reports_per_s=10))
+    flood = [reporter.dropped(long_way()[:1], DropReason.INT_DISCARD) for _ in range(200)]
+    receive_together(collector, [*flood[:50], *stacks(5, other), *flood[60:], flood[0], b"junk"])
+    assert collector.counters[Count.PACKET_DROPPED] == 10
+    assert collector.counters[Count.NOT_READ] == 181
+    assert collector.counters[Count.REPEATED] == 1
+    assert collector.counters[Count.REPORTS] == 197
+    account = collector.snapshot().reporters[11, 0]
+    assert (account.received, account.lost, account.duplicate) == (190, 10, 1)
+    assert other.flow in collector.snapshot().paths
+    clock.advance_to(500 * MS)
+    flood = [reporter.dropped(long_way()[:1], DropReason.INT_DISCARD) for _ in range(20)]
+    receive_together(collector, flood)
+    assert collector.counters[Count.PACKET_DROPPED] == 15
 
 
 def test_subscribers_get_as_many_records_as_settings_allow() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 
@@ -12,7 +13,6 @@ from controller.tables.routing import MAX_GROUP_SIZE
 
 TOLERANCE = 1 / 64
 """A smaller total is taken if it puts no share off by more than this."""
-
 
 _SAME = 1e-12
 """What the arithmetic of shares may be off by."""
@@ -25,6 +25,11 @@ def quantise(shares: Sequence[float], max_total: int = MAX_GROUP_SIZE, tolerance
     round. Where no total is near enough, `max_total` is taken; then every share is off by less than 1 / `max_total`
     (largest remainder).
     """
+    return _quantise(tuple(shares), max_total, tolerance)
+
+
+@lru_cache(maxsize=65_536)
+def _quantise(shares: tuple[float, ...], max_total: int, tolerance: float) -> tuple[int, ...]:
     total = sum(shares)
     exact = [share / total for share in shares]
     weights = (

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from dataplane.nic.consumer import QUEUE_FULL, RESERVE_SPENT
 from dataplane.nic.drops import missed, not_sent
-from dataplane.nic.packet_manager import ManagerReading
+from dataplane.nic.manager_reading import ManagerReading
 from dataplane.nic.queue import PortQueue
 
 RULE, CLOSING, NO_CONSUMER = "rule", "closing", "no_consumer"

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 Integers = NDArray[np.int64]
 Numbers = NDArray[np.float64]
+Places = NDArray[np.intp]
 
 UNKNOWN: Final = -1
 """Stands for None in columns of integers, as NaN does in those of floats."""

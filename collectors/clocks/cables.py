@@ -18,10 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collectors.clocks.values import FlightColumns
-from collectors.columns import Integers, Numbers
+from collectors.columns import Integers, Numbers, Places
 from collectors.settings import ClockSettings
 
-Places = NDArray[np.intp]
 Flags = NDArray[np.bool_]
 _Lines = NDArray[Any]
 

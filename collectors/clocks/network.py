@@ -6,43 +6,17 @@ squares, weights 1 / uncertainty**2. That lessens the errors of cables whose two
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components, dijkstra
 
-from collectors.columns import Integers, Numbers
-
-Places = NDArray[np.intp]
-
-NO_GROUP: Final = -1
+from collectors.clocks.values import NO_GROUP, Edges, Readings
+from collectors.columns import Integers, Numbers, Places
 
 _PRECISION: Final = 1e-9
 """Least squares are near enough when what is left is this part of what was there, or of 1 ns or ppb."""
-
-
-@dataclass(frozen=True, slots=True)
-class Edges:
-    """Cables with an observed offset: the head's clock minus the tail's; nodes are numbers from 0 on, no pair twice."""
-
-    tails: Places
-    heads: Places
-    offset_ns: Integers
-    drift_ppb: Numbers
-    uncertainty_ns: Numbers
-
-
-@dataclass(frozen=True, slots=True)
-class Readings:
-    """Nodes' clocks against the first node of their group; NO_GROUP without an edge. `uncertainty_ns` bounds errors."""
-
-    group: Places
-    offset_ns: Integers
-    drift_ppb: Numbers
-    uncertainty_ns: Numbers
 
 
 def solve(edges: Edges, nodes: int) -> Readings:

@@ -7,13 +7,15 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from collectors.columns import UNKNOWN, Integers
+from collectors.columns import UNKNOWN, Integers, Numbers, Places
 from dataplane.fabric.topology import LinkKey
 
 FARTHEST_NS: Final = 3_600_000_000_000
 """A drift is not followed for longer than this."""
+
+NO_GROUP: Final = -1
+"""Stands for the group of a node without an edge."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,7 @@ class FlightColumns:
         """Return columns of so many links, in which nothing was seen."""
         return cls(*(np.zeros(count, np.int64) for _ in range(4)))
 
-    def some(self, places: NDArray[np.intp]) -> FlightColumns:
+    def some(self, places: Places) -> FlightColumns:
         """Return those of some links."""
         return FlightColumns(
             self.tail_stamp_ns[places], self.flight_ns[places], self.received_ns[places], self.samples[places]
@@ -118,3 +120,24 @@ class Corrections(Mapping[LinkKey, LinkCorrection]):
             int(column[place]) for column in (columns.at_ns, columns.offset_ns, columns.drift_ppb)
         )
         return LinkCorrection(at_ns, offset_ns, drift_ppb, uncertainty_ns)
+
+
+@dataclass(frozen=True, slots=True)
+class Edges:
+    """Cables with an observed offset: the head's clock minus the tail's; nodes are numbers from 0 on, no pair twice."""
+
+    tails: Places
+    heads: Places
+    offset_ns: Integers
+    drift_ppb: Numbers
+    uncertainty_ns: Numbers
+
+
+@dataclass(frozen=True, slots=True)
+class Readings:
+    """Nodes' clocks against the first node of their group; NO_GROUP without an edge. `uncertainty_ns` bounds errors."""
+
+    group: Places
+    offset_ns: Integers
+    drift_ppb: Numbers
+    uncertainty_ns: Numbers

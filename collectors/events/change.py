@@ -13,10 +13,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from collectors.columns import Numbers
+from collectors.columns import Numbers, Places
 from collectors.events.rules import ChangeSettings
 
-Places = NDArray[np.intp]
 _Rows = NDArray[Any]
 
 _RUN: Final = np.dtype([("total", "f8"), ("sum", "f8"), ("count", "f8")])

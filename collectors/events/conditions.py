@@ -6,9 +6,8 @@ from collections import deque
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from collectors.columns import Numbers
+from collectors.columns import Integers, Numbers, Places
 from collectors.events.rules import Rule
 from collectors.values import Event, Evidence, Phase, Subject
 
@@ -84,11 +83,11 @@ class EvidenceRings:
     def __init__(self, figure: str, kept: int) -> None:
         self._figure = figure
         self._kept = kept
-        self._times: NDArray[np.int64] = np.zeros((0, kept), np.int64)
+        self._times: Integers = np.zeros((0, kept), np.int64)
         self._values: Numbers = np.zeros((0, kept))
-        self._counts: NDArray[np.int64] = np.zeros(0, np.int64)
+        self._counts: Integers = np.zeros(0, np.int64)
 
-    def remember(self, rows: NDArray[np.intp], time_ns: int, values: Numbers) -> None:
+    def remember(self, rows: Places, time_ns: int, values: Numbers) -> None:
         """Keep an observation for each of some rows, none twice."""
         self._make_room(int(rows.max(initial=-1)) + 1)
         columns = self._counts[rows] % self._kept

@@ -10,8 +10,8 @@ from fnmatch import fnmatchcase
 import numpy as np
 from numpy.typing import NDArray
 
-from collectors.columns import Numbers
-from collectors.events.change import Levels, Places
+from collectors.columns import Numbers, Places
+from collectors.events.change import Levels
 from collectors.events.conditions import EvidenceRings, LimitCondition
 from collectors.events.figures import Observation, companions
 from collectors.events.rules import ChangeSettings, Rule

@@ -38,7 +38,8 @@ class ClockEstimator:
         self._cables = Cables(self._there, self._back, delays, self._settings)
         self._interval_ns = max(self._settings.interval_ns, _CABLE_NS * len(cables))
         self._newest = FlightColumns.none(len(self._places))
-        self._states: dict[int, ClockState] = {}
+        self._readings: Readings | None = None
+        self._states: dict[int, ClockState] | None = {}
         self._corrections = Corrections(self._places, CorrectionColumns.none(len(self._places)))
         self._next_ns = 0
 
@@ -79,13 +80,15 @@ class ClockEstimator:
         tails, heads = (nodes[self._there[offsets.places]] for nodes in (self._tails, self._heads))
         edges = Edges(tails, heads, offsets.offset_ns, offsets.drift_ppb, offsets.uncertainty_ns)
         readings = self._solve(edges, len(self._ids))
-        self._states = self._states_of(readings)
+        self._readings, self._states = readings, None
         self._corrections = Corrections(self._places, self._corrected(now_ns, readings, offsets))
         return self._corrections
 
     def states(self) -> Mapping[int, ClockState]:
         """Return every clock that is tied to another, as of the last update."""
-        return self._states
+        if self._states is None and self._readings is not None:
+            self._states = self._states_of(self._readings)
+        return self._states or {}
 
     def uncertainty_ns(self, link: LinkKey) -> int | None:
         """Return by how much a link's corrected delays may be wrong; None for a link that is not corrected."""

@@ -172,6 +172,15 @@ class NodeReading:
 
 def solve(edges: Mapping[Edge, Offset]) -> dict[int, NodeReading]:
     """Return a reading for every node with an edge; edge (a, b) has b's clock minus a's. The least id names a group."""
+    found = tree(edges)
+    groups = {reading.group for reading in found.values()}
+    for group in groups:
+        found |= _refined({node: reading for node, reading in found.items() if reading.group == group}, edges)
+    return found
+
+
+def tree(edges: Mapping[Edge, Offset]) -> dict[int, NodeReading]:
+    """Return every node's reading along the surest path to the least node that it is tied to."""
     neighbours: dict[int, list[tuple[int, Offset, int]]] = {}
     for (a, b), offset in edges.items():
         neighbours.setdefault(a, []).append((b, offset, 1))
@@ -179,7 +188,7 @@ def solve(edges: Mapping[Edge, Offset]) -> dict[int, NodeReading]:
     found: dict[int, NodeReading] = {}
     for root in sorted(neighbours):
         if root not in found:
-            found |= _refined(_tree(root, neighbours), edges)
+            found |= _tree(root, neighbours)
     return found
 
 

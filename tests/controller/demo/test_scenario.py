@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import pairwise
 
 import pytest
@@ -18,6 +19,7 @@ from dataplane.fabric.topology_file import load_topology, topologies_folder
 SETTINGS = ScenarioSettings()
 
 
+@cache
 def planned(name: str) -> Scenario:
     """Return the scenario of a bundled topology."""
     # Not the measured matrices, which a checkout may or may not have beside it.

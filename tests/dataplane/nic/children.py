@@ -16,11 +16,17 @@ from dataplane.nic import PortKind, RingSettings, open_port
 from dataplane.nic import ethernet  # before a child loses the right to read what it imports
 from dataplane.nic.opening import DEVICE_KINDS
 
+libc = ctypes.CDLL(None, use_errno=True)
+
+def change_user(number):
+    assert libc.prctl(8, 1, 0, 0, 0) == 0  # PR_SET_KEEPCAPS
+    os.setresuid(number, number, number)
+
 def drop_capabilities(*numbers):
-    libc = ctypes.CDLL(None, use_errno=True)
     header = (ctypes.c_uint32 * 2)(0x20080522, 0)  # _LINUX_CAPABILITY_VERSION_3
     sets = (ctypes.c_uint32 * 6)()  # effective, permitted, inheritable; twice 32 bits
     assert libc.capget(header, sets) == 0
+    sets[0], sets[3] = sets[1], sets[4]  # a change of user leaves none effective
     for number in numbers:
         for which in range(3):
             sets[number // 32 * 3 + which] &= ~(1 << number % 32) & 0xFFFFFFFF

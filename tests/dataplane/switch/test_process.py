@@ -185,6 +185,7 @@ def test_an_idle_switch_does_not_spin(switch: Running) -> None:
 def test_what_cannot_start_says_why_in_one_line(namespace: str, tmp_path: Path) -> None:
     odd_p4info = tmp_path / "odd.p4info.txtpb"
     odd_p4info.write_text((BUILD / "fabric.p4info.txtpb").read_text().replace("bitwidth: 7\n", "bitwidth: 6\n"))
+    interpreted = [str(BUILD / "fabric.json"), "--pipeline", "interpreter"]
     for arguments, problem in (
         (["--no-p4", "-i", "3@nowhere"], "interface nowhere: no such device"),
         (["missing.json", "--p4info", "missing.txtpb"], "missing.json: No such file"),
@@ -192,7 +193,7 @@ def test_what_cannot_start_says_why_in_one_line(namespace: str, tmp_path: Path) 
         (["--no-p4", "--lifeline-fd", "99"], "--lifeline-fd 99 is no pipe that can be watched: Bad file descriptor"),
         (["--no-p4", "--stats-file", "/no/folder"], "/no/folder: No such file or directory"),
         (["--no-p4", "--ready-file", "/no/folder"], "/no/folder: No such file or directory"),
-        ([str(BUILD / "fabric.json"), "--p4info", str(odd_p4info)], "odd.p4info.txtpb: packet_in: 15 bits are not"),
+        ([*interpreted, "--p4info", str(odd_p4info)], "odd.p4info.txtpb: packet_in: 15 bits are not"),
     ):
         running = Running(namespace, tmp_path, *arguments)
         assert running.process.wait(DEADLINE_S) == 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,10 +14,12 @@ settings.load_profile("millrace")
 
 
 @pytest.fixture(autouse=True, scope="session")
-def cache_dir(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Compiled code goes to a cache of the test run's own, also that of the processes that tests start."""
+def cache_dir(pytestconfig: pytest.Config) -> Iterator[Path]:
+    """Compiled code goes to a cache of the tests' own, also that of the processes that they start; it outlives a run.
+
+    What determines the code is in its key, so that a run finds what an earlier one compiled, but never something else.
+    """
+    path = pytestconfig.rootpath / ".pytest_cache" / "compiled"
     with pytest.MonkeyPatch.context() as patch:
-        base = tmp_path_factory.getbasetemp()
-        path = base.parent / "cache" if "PYTEST_XDIST_WORKER" in os.environ else base / "cache"  # one for all workers
         patch.setenv("MILLRACE_CACHE_DIR", str(path))
         yield path

@@ -76,29 +76,39 @@ def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
 
 TIME: Final = pa.timestamp("us", "UTC")
 _INT, _REAL, _TEXT = pa.int64(), pa.float64(), pa.string()
+_EVIDENCE = pa.list_(pa.struct([("time", TIME), ("figure", _TEXT), ("value", _REAL)]))
+
+
+def _key(name: str, kind: pa.DataType, meaning: str) -> Column:
+    return Column(name, kind, Merge.KEY, meaning)
+
+
+def _count(name: str, meaning: str) -> Column:
+    return Column(name, _INT, Merge.SUM, meaning)
+
 
 _WHEN = (
     Column("time", TIME, Merge.BUCKET, "when; of a merged row, when its interval began"),
     Column("interval_ns", _INT, Merge.BUCKET, "what the row stands for"),
-    Column("snapshots", _INT, Merge.SUM, "rows of the finest tier that became this one"),
+    _count("snapshots", "rows of the finest tier that became this one"),
 )
 
 _FLOW = (
-    Column("src", _TEXT, Merge.KEY, "source address"),
-    Column("dst", _TEXT, Merge.KEY, "destination address"),
-    Column("src_host", _TEXT, Merge.KEY, "the topology's name of the source, null if it has none"),
-    Column("dst_host", _TEXT, Merge.KEY, "the topology's name of the destination"),
-    Column("protocol", _INT, Merge.KEY, "IP protocol"),
-    Column("src_port", _INT, Merge.KEY, "source port"),
-    Column("dst_port", _INT, Merge.KEY, "destination port"),
+    _key("src", _TEXT, "source address"),
+    _key("dst", _TEXT, "destination address"),
+    _key("src_host", _TEXT, "the topology's name of the source, null if it has none"),
+    _key("dst_host", _TEXT, "the topology's name of the destination"),
+    _key("protocol", _INT, "IP protocol"),
+    _key("src_port", _INT, "source port"),
+    _key("dst_port", _INT, "destination port"),
 )
 
 LINKS: Final = Table(
     "links",
     (
         *_WHEN,
-        Column("src", _TEXT, Merge.KEY, "node that sends"),
-        Column("dst", _TEXT, Merge.KEY, "node that receives"),
+        _key("src", _TEXT, "node that sends"),
+        _key("dst", _TEXT, "node that receives"),
         Column("rate_bps", _INT, Merge.GREATEST, "the link's rate"),
         Column("delay_mean_ns", _INT, Merge.BY_SAMPLES, "mean delay"),
         Column("delay_p50_ns", _INT, Merge.MEDIAN, "median delay"),
@@ -115,7 +125,7 @@ LINKS: Final = Table(
         Column("loss", _REAL, Merge.BY_SAMPLES, "share of frames lost, null when unknown"),
         Column("loss_source", _TEXT, Merge.NEWEST, "where the loss is known from"),
         Column("age_ns", _INT, Merge.LEAST, "since the newest sample, null if there never was one"),
-        Column("samples", _INT, Merge.SUM, "delays behind the figures"),
+        _count("samples", "delays behind the figures"),
         Column("source", _TEXT, Merge.NEWEST, "where the delay is known from"),
         Column("delay_sketch", SKETCH, Merge.SKETCH, "how many delays fell into which bucket"),
     ),
@@ -126,7 +136,7 @@ PATHS: Final = Table(
     (
         *_WHEN,
         *_FLOW,
-        Column("switches", pa.list_(_TEXT), Merge.KEY, "the way that packets took; another way is another row"),
+        _key("switches", pa.list_(_TEXT), "the way that packets took; another way is another row"),
         Column("delay_ns", _INT, Merge.BY_SAMPLES, "mean delay"),
         Column("delay_p50_ns", _INT, Merge.BY_SAMPLES, "median delay; merged: mean of the medians"),
         Column("delay_p99_ns", _INT, Merge.MEASURED_GREATEST, "99th percentile; merged: an upper bound"),
@@ -134,7 +144,7 @@ PATHS: Final = Table(
         Column("bottleneck_bps", _INT, Merge.BY_SNAPSHOTS, "rate not in use on the fullest link"),
         Column("rate_bps", _INT, Merge.BY_SNAPSHOTS, "what the flow sends, null while unknown"),
         Column("age_ns", _INT, Merge.LEAST, "since the flow's last report"),
-        Column("samples", _INT, Merge.SUM, "whole packets behind the figures"),
+        _count("samples", "whole packets behind the figures"),
     ),
 )
 
@@ -142,14 +152,14 @@ REPORTERS: Final = Table(
     "reporters",
     (
         *_WHEN,
-        Column("node_id", _INT, Merge.KEY, "INT node id"),
-        Column("hw_id", _INT, Merge.KEY, "hardware id"),
-        Column("node", _TEXT, Merge.KEY, "the topology's name of the node, null if it has none"),
-        Column("received", _INT, Merge.SUM, "reports that came"),
-        Column("lost", _INT, Merge.SUM, "numbers passed over, less those that came late after all"),
-        Column("late", _INT, Merge.SUM, "reports that came late"),
-        Column("duplicate", _INT, Merge.SUM, "reports that came twice"),
-        Column("restarts", _INT, Merge.SUM, "restarts of the switch"),
+        _key("node_id", _INT, "INT node id"),
+        _key("hw_id", _INT, "hardware id"),
+        _key("node", _TEXT, "the topology's name of the node, null if it has none"),
+        _count("received", "reports that came"),
+        _count("lost", "numbers passed over, less those that came late after all"),
+        _count("late", "reports that came late"),
+        _count("duplicate", "reports that came twice"),
+        _count("restarts", "restarts of the switch"),
     ),
 )
 
@@ -157,9 +167,9 @@ CLOCKS: Final = Table(
     "clocks",
     (
         *_WHEN,
-        Column("node_id", _INT, Merge.KEY, "INT node id"),
-        Column("node", _TEXT, Merge.KEY, "the topology's name of the node"),
-        Column("clock_group", _INT, Merge.KEY, "clocks of one group are comparable; its lowest node id"),
+        _key("node_id", _INT, "INT node id"),
+        _key("node", _TEXT, "the topology's name of the node"),
+        _key("clock_group", _INT, "clocks of one group are comparable; its lowest node id"),
         Column("offset_ns", _INT, Merge.NEWEST, "reading, minus that of the group's reference"),
         Column("drift_ppb", _INT, Merge.NEWEST, "how fast the offset grows"),
         Column("uncertainty_ns", _INT, Merge.GREATEST, "by how much the offset may be off"),
@@ -170,34 +180,29 @@ DROPS: Final = Table(
     "drops",
     (
         *_WHEN,
-        Column("node_id", _INT, Merge.KEY, "INT node id of the switch that dropped"),
-        Column("node", _TEXT, Merge.KEY, "the topology's name of the node"),
-        Column("ingress_port", _INT, Merge.KEY, "null where the report does not say, as for all below"),
-        Column("egress_port", _INT, Merge.KEY, "the port that it would have left by"),
-        Column("queue_id", _INT, Merge.KEY, "the queue that was full"),
-        Column("reason", _TEXT, Merge.KEY, "why"),
+        _key("node_id", _INT, "INT node id of the switch that dropped"),
+        _key("node", _TEXT, "the topology's name of the node"),
+        _key("ingress_port", _INT, "null where the report does not say, as for all below"),
+        _key("egress_port", _INT, "the port that it would have left by"),
+        _key("queue_id", _INT, "the queue that was full"),
+        _key("reason", _TEXT, "why"),
         *_FLOW,
-        Column("packets", _INT, Merge.SUM, "drops that were reported"),
+        _count("packets", "drops that were reported"),
     ),
 )
 
 EVENTS: Final = Table(
     "events",
     (
-        Column("time", TIME, Merge.KEY, "when"),
-        Column("rule", _TEXT, Merge.KEY, "the rule's name"),
-        Column("kind", _TEXT, Merge.KEY, "what it is about: link, flow or reporter"),
-        Column("subject", _TEXT, Merge.KEY, "which one"),
-        Column("figure", _TEXT, Merge.KEY, "the figure that the rule looks at"),
-        Column("value", _REAL, Merge.KEY, "what the figure was"),
-        Column("threshold", _REAL, Merge.KEY, "what it crossed"),
-        Column("phase", _TEXT, Merge.KEY, "raised or cleared"),
-        Column(
-            "evidence",
-            pa.list_(pa.struct([("time", TIME), ("figure", _TEXT), ("value", _REAL)])),
-            Merge.KEY,
-            "figures of the subject, oldest first",
-        ),
+        _key("time", TIME, "when"),
+        _key("rule", _TEXT, "the rule's name"),
+        _key("kind", _TEXT, "what it is about: link, flow or reporter"),
+        _key("subject", _TEXT, "which one"),
+        _key("figure", _TEXT, "the figure that the rule looks at"),
+        _key("value", _REAL, "what the figure was"),
+        _key("threshold", _REAL, "what it crossed"),
+        _key("phase", _TEXT, "raised or cleared"),
+        _key("evidence", _EVIDENCE, "figures of the subject, oldest first"),
     ),
     is_merged=False,
 )
@@ -206,8 +211,8 @@ COUNTERS: Final = Table(
     "counters",
     (
         *_WHEN,
-        Column("name", _TEXT, Merge.KEY, "a counter of the collector"),
-        Column("increase", _INT, Merge.SUM, "by how much it grew; rows without growth are left out"),
+        _key("name", _TEXT, "a counter of the collector"),
+        _count("increase", "by how much it grew; rows without growth are left out"),
     ),
 )
 

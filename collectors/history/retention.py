@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from itertools import groupby
 from pathlib import Path
 
@@ -62,11 +63,17 @@ class HistoryKeeper:
         for table in TABLES.values():
             if self.halt.asked:
                 return
-            try:
+            with self._telling():
                 self._tidy_table(table, now_s)
-            except (HistoryError, OSError) as error:
-                self._on_problem(str(error))
-        self._shrink()
+        with self._telling():
+            self._shrink()
+
+    @contextmanager
+    def _telling(self) -> Iterator[None]:
+        try:
+            yield
+        except (HistoryError, OSError) as error:
+            self._on_problem(str(error))
 
     def _tidy_table(self, table: Table, now_s: int) -> None:
         found = files.listing(self._folder / table.name)

@@ -166,6 +166,7 @@ class PathServer:
 
     async def _record(self) -> None:
         await self._feed_time_known.wait()
+        problem = ""
         while True:
             records = await self._pending.get()
             try:
@@ -173,7 +174,12 @@ class PathServer:
                 self.counters["records"] += len(records)
             except PathError as error:
                 self.counters["records_failed"] += len(records)
-                LOGGER.warning("%s", error)
+                # A disk that is full fails every batch: the counter goes on, the log has each problem once.
+                if str(error) != problem:
+                    LOGGER.warning("%s", error)
+                problem = str(error)
+            else:
+                problem = ""
 
     async def _publish(self, routes: RouteSet, decisions: tuple[Decision, ...]) -> None:
         self._recent.extend(decisions)

@@ -6,6 +6,7 @@ import os
 import threading
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -189,6 +190,14 @@ def test_merging_ends_when_it_is_told_to_and_leaves_its_sources(
     assert not list((tmp_path / "links").glob("*.unfinished"))
     HistoryKeeper(settings, pytest.fail).tidy(NOON_S + 700)
     assert intervals(tmp_path) == [10]
+
+
+def test_a_file_that_cannot_be_deleted_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings, problems = keeping(tmp_path, max_bytes=1), list[str]()
+    fill(settings, range(1))
+    monkeypatch.setattr(Path, "unlink", Mock(side_effect=OSError(30, "Read-only file system")))
+    HistoryKeeper(settings, problems.append).tidy(NOON_S)
+    assert problems == ["[Errno 30] Read-only file system"]
 
 
 def test_the_oldest_files_make_room(tmp_path: Path) -> None:

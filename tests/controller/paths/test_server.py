@@ -204,6 +204,29 @@ def test_records_have_times_of_the_path_server_s_clock(topology: Topology, tmp_p
     play(scene())
 
 
+def test_records_that_cannot_be_written_are_counted_and_told_once(
+    topology: Topology, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PathError("the disk is full")
+
+    async def scene() -> None:
+        async with running(topology, tmp_path) as bench:
+            bench.feed.waiting.put_nowait(Snapshot(0, {}, {}, {}))
+            with monkeypatch.context() as broken:
+                broken.setattr(Recorder, "record", refuse)
+                for _ in range(3):
+                    bench.feed.batches.put_nowait((hop(1), hop(2)))
+                while (await bench.client.status()).counters["records_failed"] < 6:
+                    await asyncio.sleep(0)
+            bench.feed.batches.put_nowait((hop(3),))
+            while not await bench.client.records(RecordQuery()):
+                await asyncio.sleep(0)
+
+    play(scene())
+    assert caplog.text.count("the disk is full") == 1
+
+
 def test_a_client_outlives_a_restart_and_gets_the_same_routes_again(topology: Topology, tmp_path: Path) -> None:
     async def scene() -> None:
         address = f"unix:{tmp_path}/paths.sock"

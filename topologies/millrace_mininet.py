@@ -170,6 +170,8 @@ def run(topology: Topology, target: str) -> None:
             wait_ready(net)
             for switch in net.switches:
                 print(f"{switch.name}: device {switch.settings.device_id}, P4Runtime {switch.settings.grpc_address}")
+            if target == "bmv2" and topology.synchronised_clocks:
+                print("bmv2's clocks begin at zero, each for itself: collectors want synchronised_clocks: false")
             print("ready", flush=True)
             CLI(net)
         finally:

@@ -63,10 +63,10 @@ class NativeAccounting:
 
     def states(self) -> dict[tuple[int, int], ReporterState]:
         """Return every account, by node id and hardware id."""
+        cells = self._trackers.rows(np.dtype(TrackerCell))[: self._accounts.count]
+        names = ("key", "received", "lost", "late", "duplicate", "restarts")
         found = {}
-        for cell in self._trackers.rows(np.dtype(TrackerCell))[: self._accounts.count]:
-            key = int(cell["key"])
+        for key, *counts in zip(*(cells[name].tolist() for name in names), strict=True):
             node_id, hw_id = key & 0xFFFF_FFFF, key >> 32
-            counts = (int(cell[name]) for name in ("received", "lost", "late", "duplicate", "restarts"))
             found[node_id, hw_id] = ReporterState(node_id, hw_id, *counts)
         return found

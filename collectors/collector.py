@@ -96,8 +96,7 @@ class Collector:
         while done < count:
             if self._bulk is not None and done >= alone:
                 begun = done
-                skip = self._others is not None and not self._others.left
-                done = self._bulk.take(payloads, done, self._clock.now_ns(), skip_others=skip)
+                done = self._take_in_bulk(self._bulk, payloads, done)
                 if self._sinks:
                     self._counters[Count.RECORDS_WITHHELD] += done - begun
             if done < count:
@@ -105,6 +104,14 @@ class Collector:
                     self._others.take(1)
                 self.receive(payloads.payload(done), payloads.source(done))
                 done += 1
+
+    def _take_in_bulk(self, bulk: BulkCore, payloads: Payloads, first: int) -> int:
+        skip, drops = self._others is not None and not self._others.left, self._counters[Count.PACKET_DROPPED]
+        wanted = bool(self._drop_sinks)
+        done = bulk.take(payloads, first, self._clock.now_ns(), skip_others=skip, leave_drops=wanted and not skip)
+        if wanted:
+            self._counters[Count.DROPS_WITHHELD] += self._counters[Count.PACKET_DROPPED] - drops
+        return done
 
     def subscribe(self, sink: RecordSink) -> Callable[[], None]:
         """Call `sink` with each report's records, in travelling order; return what ends that."""

@@ -24,6 +24,9 @@ class Count(StrEnum):
     RECORDS_WITHHELD = "records withheld"
     """Reports whose records no subscriber got: more came than settings allow."""
 
+    DROPS_WITHHELD = "drops withheld"
+    """Drops that count in the losses, but whose records no subscriber got: more came than settings allow."""
+
     NOT_READ = "not read"
     """Reports of which only the number was accounted: more came of forms that only Python reads than settings allow."""
 

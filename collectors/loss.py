@@ -14,7 +14,7 @@ from typing import Final, Generic, TypeVar
 
 from collectors.samples import Fate, Outcome
 from collectors.values import DropRecord, LossSource, ReporterState
-from dataplane.fabric.topology import DirectedLink, Endpoint, LinkKey, Topology
+from dataplane.fabric.topology import Endpoint, LinkKey, Topology
 from dataplane.wire.drop_reasons import DropReason
 
 SLOTS: Final = 8
@@ -50,7 +50,8 @@ class _Counts:
     passed: int = 0
     missing: int = 0
     explained: int = 0
-    dropped: float = 0.0
+    dropped: int = 0
+    unmarked: int = 0
 
 
 @dataclass(slots=True)
@@ -102,6 +103,14 @@ class LossMeter:
             case Outcome.UNANNOUNCED:
                 # Another record, given up too early, may say that it is missing.
                 counts.explained += fate.packets
+            case Outcome.DROPPED:
+                counts.dropped += fate.packets
+            case Outcome.UNMARKED:
+                counts.unmarked += fate.packets
+
+    def note_reporting(self, switches: Iterable[str]) -> None:
+        """Know that switches report drops."""
+        self._reporting.update(switches)
 
     def dropped(self, drop: DropRecord) -> None:
         """Take a drop that a switch reports, for as many measured packets as it stands for; nothing if on purpose."""
@@ -116,16 +125,15 @@ class LossMeter:
         if drop.reason in NOT_OF_LINKS:
             return
         if left_by is not None:
-            self._counts(left_by.key, drop.received_ns).dropped += self._measured(drop, came_by)
+            counts = self._counts(left_by.key, drop.received_ns)
+            if drop.tracked:
+                counts.dropped += 1
+            elif came_by is not None and came_by.head.node in self._topology.host:
+                # Packets from hosts get their telemetry later on, one in so many.
+                counts.unmarked += 1
         if came_by is not None and drop.tracked:
             # It has arrived, though the hop that dropped it does not report it as one of its path.
             self._counts(LinkKey(came_by.head.node, switch.name), drop.received_ns).explained += 1
-
-    def _measured(self, drop: DropRecord, came_by: DirectedLink | None) -> float:
-        """Return for how many packets with telemetry a drop stands: those from hosts get theirs later on."""
-        if drop.tracked:
-            return 1.0
-        return 1.0 / self._sample_every if came_by is not None and came_by.head.node in self._topology.host else 0.0
 
     @property
     def counts_packets(self) -> bool:
@@ -185,7 +193,9 @@ class LossMeter:
 
     def _by_drops(self, link: LinkKey, now_ns: int, samples: int) -> float | None:
         slots, now = self._links.get(link), now_ns // self._slot_ns
-        dropped = 0 if slots is None else sum(counts.dropped for counts in slots.within(now - SLOTS + 1, now))
+        found = [] if slots is None else list(slots.within(now - SLOTS + 1, now))
+        unmarked = sum(counts.unmarked for counts in found)
+        dropped = sum(counts.dropped for counts in found) + unmarked / self._sample_every
         if dropped:
             return dropped / (dropped + samples)
         return 0.0 if samples and link.src in self._reporting else None

@@ -62,6 +62,12 @@ class Outcome(Enum):
     UNANNOUNCED = "unannounced"
     """The head reported it and the tail did not."""
 
+    DROPPED = "dropped"
+    """The tail says that it dropped it."""
+
+    UNMARKED = "unmarked"
+    """The tail says that it dropped it, before it could have been given telemetry."""
+
 
 @dataclass(frozen=True, slots=True)
 class Fate:

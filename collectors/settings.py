@@ -130,7 +130,8 @@ class CollectorSettings(Strict, frozen=True):
     other_reports_per_s: Positive | None = 2500
     """Of so many reports a second, at most, of forms that only Python reads, more than the number counts; null: of all.
 
-    That costs about 0.2 ms a report. The reference core reads all of them."""
+    That costs about 0.2 ms a report. So do drops that somebody subscribes to; the others count, but make no records.
+    The reference core reads all of them."""
 
     int_dscp: Dscp | None = 0x17
     """The DSCP that marks INT packets, as the P4 program has it; null when a UDP port marks them."""

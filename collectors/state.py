@@ -77,6 +77,7 @@ class NetworkStateBuilder:
         if not self._clocks.is_due(now_ns):
             return
         self._take_fates(self._stitcher.take_fates())
+        self._losses.note_reporting(self._stitcher.reporting())
         if self._losses.counts_packets:
             self._losses.take_reporters(reporters().values(), now_ns)
         corrections = self._clocks.update(now_ns, self._store.take_flights(self._columns.number))
@@ -90,6 +91,7 @@ class NetworkStateBuilder:
     def snapshot(self, reporters: Mapping[tuple[int, int], ReporterState] | None = None) -> Snapshot:
         """Return the state now: every directed link of the topology, and every flow heard of lately."""
         self._take_fates(self._stitcher.take_fates())
+        self._losses.note_reporting(self._stitcher.reporting())
         now_ns = self._clock.now_ns()
         links = self._links(now_ns)
         maker = PathMaker(self._topology, links, now_ns, self._settings.stale_after_ns)

@@ -69,6 +69,10 @@ class Stitcher:
         """Return the fates that `stitch` has not returned, since the last call."""
         return []
 
+    def reporting(self) -> list[str]:
+        """Return the switches that have reported drops which nobody else is told of."""
+        return []
+
     def stitch(self, records: Sequence[HopRecord]) -> Stitched:
         """Return samples and paths; single hops wait, bounded in number and time, for their packet's others."""
         out = Stitched([], [], [])

@@ -61,11 +61,21 @@ class BulkCore:
             tunnel_port2=NONE32 if marking.geneve_port is None else marking.geneve_port,
         )
 
-    def take(self, payloads: Payloads, first: int, now_ns: int, *, skip_others: bool = False) -> int:
+    def take(
+        self,
+        payloads: Payloads,
+        first: int,
+        now_ns: int,
+        *,
+        skip_others: bool = False,
+        leave_drops: bool = False,
+    ) -> int:
         """Take payloads from `first` on; return the one that the reference has to take, or how many there are.
 
-        It does not have to take any if others are to be skipped: of those only the numbers are accounted.
+        It does not have to take any if others are to be skipped: of those only the numbers are accounted. Drops can be
+        left to it, which makes records of them.
         """
+        self._decoder.leaves_drops = int(leave_drops)
         self.store.native.skips_others = int(skip_others)
         self.store.begin_batch(now_ns)
         done = self._calls.take_reports(

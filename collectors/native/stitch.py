@@ -26,7 +26,13 @@ from collectors.values import FlowKey, HopRecord
 from dataplane.fabric.topology import Topology
 from dataplane.native import u32, u64
 
-_OUTCOMES = (("passed", Outcome.PASSED), ("missing", Outcome.MISSING), ("unannounced", Outcome.UNANNOUNCED))
+_OUTCOMES = (
+    ("passed", Outcome.PASSED),
+    ("missing", Outcome.MISSING),
+    ("unannounced", Outcome.UNANNOUNCED),
+    ("dropped", Outcome.DROPPED),
+    ("unmarked", Outcome.UNMARKED),
+)
 
 
 class NativeStitcher(Stitcher):
@@ -71,6 +77,8 @@ class NativeStitcher(Stitcher):
         ring = 1 << slots_kept(settings.window_ns, settings.longest_wait_ns).bit_length()
         self._fates, self._noted = self._cells(FateCell, links * ring), self._cells(u32, links * ring)
         joins.fates, joins.noted_fates = self._fates.pointer, self._noted.pointer
+        self._reporting = self._cells(u32, len(self._store.topology.switches))
+        joins.reporting = self._reporting.pointer
         joins.fate_ring, joins.fate_slot_ns = ring, slot_of(settings.window_ns)
 
     def count(self) -> None:
@@ -87,10 +95,19 @@ class NativeStitcher(Stitcher):
             link = self._store.topology.link_keys[place // self._joins.fate_ring]
             at_ns = (int(cell["slot"]) - 1) * self._joins.fate_slot_ns
             found += [Fate(link, outcome, at_ns, int(cell[name])) for name, outcome in _OUTCOMES if cell[name]]
-            for name in ("passed", "missing", "unannounced", "noted"):
+            # One that stands for no packet says that the link is told of.
+            found += [Fate(link, Outcome.DROPPED, at_ns, 0)] if cell["others"] else []
+            for name in (*(name for name, _ in _OUTCOMES), "others", "noted"):
                 cell[name] = 0
         self._joins.noted_count = 0
         return found
+
+    def reporting(self) -> list[str]:
+        """Return the switches that have reported drops which `stitch` was not told of."""
+        switches = self._store.topology.switches
+        return [
+            switches[number] for number in np.flatnonzero(self._reporting.rows(np.uint32)[: len(switches)]).tolist()
+        ]
 
     def _take_single(self, record: HopRecord, out: Stitched) -> None:
         del out

@@ -55,6 +55,7 @@ _COUNTED = (
     ("flows_forgotten", Count.FLOWS_FORGOTTEN),
     ("routes_full", Count.ROUTES_FULL),
     ("not_read", Count.NOT_READ),
+    ("packet_dropped", Count.PACKET_DROPPED),
 )
 
 

@@ -24,6 +24,8 @@ MX = 3
 XD = 4
 QUEUE = 5
 """Kinds of individual reports, as `collectors.values.RecordKind` has them."""
+NO_HOPS = 6
+"""A report that tells of no hop, only of a drop."""
 MOST_SWITCHES = 64
 """`collectors.store.MOST_SWITCHES`."""
 MOST_HOPS = 256
@@ -223,6 +225,10 @@ class Packet(Struct):
     shim_at: u32  # where the INT shim stands in the payload
     cell: u64  # address of its flow's cell; of others than stacks the hash of flow and identity
     inner: u64  # address of the packet as the report has it
+    dropped: u32  # not 0: the reporter dropped it; hops are those before
+    tracked: u32  # not 0: telemetry was asked for its flow
+    drop_ingress: u32
+    drop_egress: u32
 
 
 class Layout(Struct):
@@ -277,7 +283,7 @@ class Decoder(Struct):
     by_port_only: u32  # not 0: a probe marker may stand behind other headers
     tunnel_port: u32  # where INT may be in a tunnel, NONE32: nowhere
     tunnel_port2: u32
-    _gap: u32
+    leaves_drops: u32  # not 0: somebody wants their records
 
 
 class LinkEnd(Struct):
@@ -343,7 +349,11 @@ class FateCell(Struct):
     passed: u32
     missing: u32
     unannounced: u32
+    dropped: u32
+    unmarked: u32
+    others: u32  # drops that stand for no packet with telemetry
     noted: u32  # not 0: among those to be read
+    _gap: u32
 
 
 class Joins(Struct):
@@ -366,6 +376,7 @@ class Joins(Struct):
     fate_ring: u64
     fate_slot_ns: u64
     noted_fates: Array[u32]
+    reporting: Array[u32]  # by switch: not 0: it has reported a drop
     noted_count: u64
     incomplete: u64
 
@@ -444,4 +455,5 @@ class Fabric(Struct):
     late_samples: u64
     flows_forgotten: u64
     routes_full: u64
+    packet_dropped: u64
     not_read: u64

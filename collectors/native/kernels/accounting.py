@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collectors.native.kernels.decoding import DECODED, REPORT_VERSION, decode_report
+from collectors.native.kernels.drops import take_drop, take_hops_before
 from collectors.native.kernels.flows import count_packet, prefetch_flow, prefetch_index, same_key, touch_flow
 from collectors.native.kernels.routes import (
     hops_of,
@@ -133,8 +134,12 @@ def take_group(fabric: Fabric, accounts: Accounts, decoder: Decoder) -> None:
     i = 0
     while i < count:
         packet = decoder.packets[i]
+        if packet.fresh != 0 and packet.dropped != 0:
+            take_drop(fabric, packet)
         if packet.fresh != 0 and (packet.kind == INTERMEDIATE or comes_in_parts(fabric, decoder, packet)):
             take_stack_part(fabric, decoder, packet)
+        elif packet.fresh != 0 and packet.dropped != 0:
+            take_hops_before(fabric, decoder, packet)
         elif packet.fresh != 0 and packet.kind != STACK:
             take_single(fabric, decoder, packet)
         elif packet.fresh != 0:
@@ -163,7 +168,7 @@ def find_flows(fabric: Fabric, accounts: Accounts, decoder: Decoder) -> None:
             fresh = as_u32(arrival != REPEATED and arrival != TOO_OLD)  # noqa: PLR1714 - kernels have no `in`
             fabric.repeated += 1 - as_u64(fresh)
         packet.fresh = fresh
-        if packet.kind != STACK:
+        if packet.kind != STACK or packet.dropped != 0:
             packet.route = NONE32
             prefetch_single(fabric, packet)
         elif fresh != 0:

@@ -1,18 +1,28 @@
 """Report payloads to packets and hops: the common forms only, as `collectors.decode` reads them.
 
-That is: INT reports of IPv4 or IPv6 packets with UDP or TCP, marked by DSCP or UDP port or not at all, not dropped,
-every hop with node id and egress interface. Whatever else comes, tunnels and malformed reports with it, is left to the
-reference.
+That is: INT reports of IPv4 or IPv6 packets with UDP or TCP, marked by DSCP or UDP port or not at all, every hop with
+node id and egress interface. Whatever else comes, tunnels and malformed reports with it, is left to the reference.
 """
 
 from __future__ import annotations
 
 from collectors.native.kernels.flows import hash_key
-from collectors.native.kernels.hops import layout_of, read_hop
-from collectors.native.kernels.identity import NO_INT, hops_size, identity_of_stack
+from collectors.native.kernels.hops import ingress_of, layout_of, read_hop
+from collectors.native.kernels.identity import NO_INT, has_whole_int, hops_size, identity_of_stack
 from collectors.native.kernels.patterns import decode_alike, learn_pattern, pattern_of
 from collectors.native.kernels.singles import read_single
-from collectors.native.structures import HOP_BY_HOP, INTERMEDIATE, MX, NONE32, QUEUE, STACK, XD, Decoder, Packet
+from collectors.native.structures import (
+    HOP_BY_HOP,
+    INTERMEDIATE,
+    MX,
+    NO_HOPS,
+    NONE32,
+    QUEUE,
+    STACK,
+    XD,
+    Decoder,
+    Packet,
+)
 from dataplane.native import (
     Array,
     address,
@@ -37,6 +47,7 @@ REPORT_VERSION = 2
 REPORT_OF_IPV4 = 0x14
 REPORT_OF_IPV6 = 0x15
 DROPPED = 0x80
+TRACKED = 0x20
 BY_THE_WAY = 0x10
 QUEUE_OR_FLOW = 0x60
 QUEUE_ONLY = 0x40
@@ -53,6 +64,8 @@ KEEPS_PORT = 1
 MD_VERSION = 2
 EXCEEDED = 0x0600_0000
 FRAGMENT_OFFSET = 0x1FFF
+INT_DISCARD = 8
+"""`dataplane.wire.drop_reasons.DropReason.INT_DISCARD`."""
 
 
 @kernel(inline=True)
@@ -111,8 +124,6 @@ def decode_individual(decoder: Decoder, data: Array[u8], at: u64, end: u64, head
     kind: u32 = head >> 24
     if kind != REPORT_OF_IPV4 and kind != REPORT_OF_IPV6:  # noqa: PLR1714 - kernels have no `in`
         return OTHER
-    if head & DROPPED != 0:
-        return OTHER
     if at + 12 > end:
         return OTHER
     if decoder.packet_count == decoder.packet_room:
@@ -132,6 +143,10 @@ def decode_individual(decoder: Decoder, data: Array[u8], at: u64, end: u64, head
         return OTHER
     read_kind(data, head, main, int_at, packet)
     packet.inner = address(offset(data, inner_at))
+    packet.dropped = head & DROPPED
+    packet.tracked = head & TRACKED
+    if packet.dropped != 0:
+        return read_drop(decoder, data, int_at, end, packet, own_at, bits)
     if packet.kind != STACK and packet.kind != INTERMEDIATE:  # noqa: PLR1714 - kernels have no `in`
         return read_single(decoder, data, inner_at, int_at, end, packet, own_at, own)
     outcome: u32 = read_stack(decoder, data, int_at, end, packet, own_at, bits)
@@ -249,11 +264,58 @@ def read_ports(  # noqa: C901, PLR0917 - kernels have no keywords
     return shim_at
 
 
+@kernel(inline=False)
+def read_drop(  # noqa: PLR0917 - kernels have no keywords
+    decoder: Decoder, data: Array[u8], int_at: u64, end: u64, packet: Packet, own_at: u64, own_bits: u32
+) -> u32:
+    """Read a drop's ports, and of a packet that is tracked the hops before it; drops on purpose are the reference's."""
+    own = layout_of(decoder, own_bits)
+    # The last word of those that the bitmap asks for: queue, reason.
+    if own_bits & 1 != 0 and data[own_at + as_u64(own.nbytes) - 3] == INT_DISCARD:
+        return OTHER
+    if decoder.leaves_drops != 0 or (int_at != NO_INT and not has_whole_int(decoder, data, int_at, end)):
+        return OTHER
+    if decoder.hop_count == decoder.hop_room:
+        return FULL
+    hop = decoder.hops[as_u64(decoder.hop_count)]
+    read_hop(data, own_at, own.places, hop)
+    packet.drop_ingress = ingress_of(hop)
+    packet.drop_egress = hop.egress
+    packet.hop_count = 0
+    packet.first_hop = decoder.hop_count
+    if packet.kind == STACK and packet.tracked != 0:
+        outcome: u32 = read_hops(decoder, data, int_at, end, packet)
+        if outcome != DECODED:
+            return outcome
+        decoder.hop_count += packet.hop_count
+    packet.missing = 1
+    if packet.hop_count == 0:
+        packet.kind = NO_HOPS
+    return DECODED
+
+
 @kernel(inline=True)
 def read_stack(  # noqa: PLR0917 - kernels have no keywords
     decoder: Decoder, data: Array[u8], shim_at: u64, end: u64, packet: Packet, own_at: u64, own_bits: u32
 ) -> u32:
-    """Read shim, INT-MD header, the stack in travelling order, and the reporter's own hop."""
+    """Read a stack and the reporter's own hop."""
+    outcome: u32 = read_hops(decoder, data, shim_at, end, packet)
+    if outcome != DECODED:
+        return outcome
+    last: u64 = as_u64(packet.first_hop + packet.hop_count)
+    if own_bits != 0 or packet.hop_count == 0 or decoder.hops[last - 1].node_id != packet.node_id:
+        own = decoder.hops[last]
+        if not read_hop(data, own_at, layout_of(decoder, own_bits).places, own):
+            return OTHER
+        own.node_id = packet.node_id
+        packet.hop_count += 1
+    decoder.hop_count += packet.hop_count
+    return DECODED
+
+
+@kernel(inline=True)
+def read_hops(decoder: Decoder, data: Array[u8], shim_at: u64, end: u64, packet: Packet) -> u32:
+    """Read shim, INT-MD header, and the stack in travelling order; there is room for one hop more then."""
     words: u64 = as_u64(data[shim_at + 1])
     at: u64 = shim_at + 16
     int_end: u64 = shim_at + 4 + 4 * words
@@ -286,16 +348,9 @@ def read_stack(  # noqa: PLR0917 - kernels have no keywords
             place += 1
     elif first == as_u64(decoder.hop_room):
         return FULL
-    if own_bits != 0 or count == 0 or decoder.hops[first + count - 1].node_id != packet.node_id:
-        own = decoder.hops[first + count]
-        if not read_hop(data, own_at, layout_of(decoder, own_bits).places, own):
-            return OTHER
-        own.node_id = packet.node_id
-        count += 1
     packet.first_hop = as_u32(first)
     packet.hop_count = as_u32(count)
     packet.missing = head & EXCEEDED
     packet.shim_at = as_u32(shim_at)
     packet.ip_bytes -= min(packet.ip_bytes, as_u32(int_end - shim_at))
-    decoder.hop_count += as_u32(count)
     return DECODED

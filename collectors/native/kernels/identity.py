@@ -11,6 +11,8 @@ NO_INT = 1
 IPV4 = 4
 TCP = 6
 INT_MD = 1
+INT_VERSION = 2
+HEADER_BYTES = 12
 OUR_DOMAIN = 0x4D52
 SEQUENCE = 0x8000
 
@@ -50,6 +52,15 @@ def makes_sense(decoder: Decoder, data: Array[u8], int_at: u64, int_end: u64) ->
     if hop_bytes == 0 or size % hop_bytes != 0:
         return False
     return as_u64(layout_of(decoder, as_u32(load_be16(data, int_at + 8))).nbytes) <= hop_bytes
+
+
+@kernel(inline=False)
+def has_whole_int(decoder: Decoder, data: Array[u8], int_at: u64, end: u64) -> bool:
+    """Return whether the INT headers that a packet carries are all there and make sense."""
+    int_end: u64 = int_at + 4 + 4 * as_u64(data[int_at + 1])
+    if int_end > end or int_at + 4 + HEADER_BYTES > int_end or data[int_at + 4] >> 4 != INT_VERSION:
+        return False
+    return data[int_at] >> 4 != INT_MD or makes_sense(decoder, data, int_at, int_end)
 
 
 @kernel(inline=True)

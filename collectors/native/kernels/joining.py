@@ -46,6 +46,9 @@ _HASH = 0x9E37_79B9_7F4A_7C15
 PASSED = 0
 MISSING = 1
 UNANNOUNCED = 2
+DROPPED = 3
+UNMARKED = 4
+"""What becomes of packets; greater is what stands for none with telemetry."""
 
 
 @kernel(inline=True)
@@ -291,6 +294,9 @@ def count_fate(fabric: Fabric, link: u32, outcome: u32, at_ns: u64) -> None:
         cell.passed = 0
         cell.missing = 0
         cell.unannounced = 0
+        cell.dropped = 0
+        cell.unmarked = 0
+        cell.others = 0
     if cell.noted == 0:
         cell.noted = 1
         joins.noted_fates[joins.noted_count] = as_u32(place)
@@ -299,8 +305,14 @@ def count_fate(fabric: Fabric, link: u32, outcome: u32, at_ns: u64) -> None:
         cell.passed += 1
     elif outcome == MISSING:
         cell.missing += 1
-    else:
+    elif outcome == UNANNOUNCED:
         cell.unannounced += 1
+    elif outcome == DROPPED:
+        cell.dropped += 1
+    elif outcome == UNMARKED:
+        cell.unmarked += 1
+    else:
+        cell.others += 1
 
 
 @kernel(inline=True)

@@ -77,6 +77,7 @@ def decode_alike(decoder: Decoder, pattern: Pattern, data: Array[u8], row: u32) 
     if pattern.timed != 0 and times >> 63 != 0:
         return False
     packet.kind = STACK
+    packet.dropped = 0
     packet.inner = address(offset(data, as_u64(pattern.inner_at)))
     packet.stamped = pattern.timed
     packet.missing = pattern.missing
@@ -128,7 +129,7 @@ def learn_pattern(decoder: Decoder, data: Array[u8], length: u64, packet: Packet
     if pattern.length != 0 and pattern.misses < PATIENCE:
         return
     # Without values of its own, whether the reporter is a hop more depends on the last one's node id.
-    if packet.kind != STACK or own_bits == 0 or packet.shim_at + 16 > PATTERN_BYTES:
+    if packet.kind != STACK or packet.dropped != 0 or own_bits == 0 or packet.shim_at + 16 > PATTERN_BYTES:
         return
     shim_at: u64 = as_u64(packet.shim_at)
     if load_be16(data, shim_at + 12) != 0:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collectors.native.kernels.flows import count_packet, hash_key, touch_flow
 from collectors.native.kernels.hops import read_hop
-from collectors.native.kernels.identity import NO_INT, identity, makes_sense
+from collectors.native.kernels.identity import NO_INT, has_whole_int, identity
 from collectors.native.kernels.joining import (
     end_packet,
     expects_stamp,
@@ -62,9 +62,7 @@ DECODED = 0
 OTHER = 1
 FULL = 2
 INT_MD = 1
-INT_VERSION = 2
 EXCEEDED = 0x0600_0000
-HEADER_BYTES = 12
 
 
 @kernel(inline=False)
@@ -75,12 +73,10 @@ def read_single(  # noqa: PLR0917 - kernels have no keywords
     int_end: u64 = int_at
     packet.missing = 0
     if int_at != NO_INT:
-        int_end = int_at + 4 + 4 * as_u64(data[int_at + 1])
-        if int_end > end or int_at + 4 + HEADER_BYTES > int_end or data[int_at + 4] >> 4 != INT_VERSION:
+        if not has_whole_int(decoder, data, int_at, end):
             return OTHER
+        int_end = int_at + 4 + 4 * as_u64(data[int_at + 1])
         if data[int_at] >> 4 == INT_MD:
-            if not makes_sense(decoder, data, int_at, int_end):
-                return OTHER
             packet.missing = load_be32(data, int_at + 4) & EXCEEDED
         packet.ip_bytes -= min(packet.ip_bytes, as_u32(int_end - int_at))
     if decoder.hop_count == decoder.hop_room:
@@ -103,7 +99,7 @@ def prepare_single(fabric: Fabric, packet: Packet) -> None:
     if packet.kind == HOP_BY_HOP:
         prefetch_place(fabric.joins.singles, packet.cell)
         prefetch_place(fabric.joins.places, hash_packet(packet.hash, 0))
-    elif packet.kind != QUEUE:
+    elif packet.kind < QUEUE:
         prefetch_place(fabric.joins.parts, packet.cell)
         prefetch_place(fabric.joins.flows, hash_packet(packet.hash, 0))
 
@@ -114,7 +110,7 @@ def prefetch_single(fabric: Fabric, packet: Packet) -> None:
     if packet.kind == HOP_BY_HOP:
         prefetch_cell(fabric.joins.singles, packet.cell)
         prefetch_cell(fabric.joins.places, hash_packet(packet.hash, 0))
-    elif packet.kind != QUEUE:
+    elif packet.kind < QUEUE:
         prefetch_cell(fabric.joins.parts, packet.cell)
         prefetch_cell(fabric.joins.flows, hash_packet(packet.hash, 0))
 

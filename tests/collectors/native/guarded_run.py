@@ -19,6 +19,7 @@ from collectors.payloads import Payloads
 from collectors.settings import CollectorSettings
 from dataplane.clock import VirtualClock
 from dataplane.wire import report
+from dataplane.wire.drop_reasons import DropReason
 from dataplane.wire.report import ReportPacket
 from dataplane.wire.report_group import ReportGroup
 from tests.collectors.reports import ALL, Reporter, build_topology, long_way
@@ -38,6 +39,8 @@ def originals() -> Iterator[bytes]:
             yield reporter.postcards(long_way(), mx=True)[1]
             yield reporter.postcards(long_way(), mx=False)[1]
             yield reporter.congested(long_way()[1])
+            yield reporter.dropped(long_way(), DropReason.NO_ROUTE)
+            yield reporter.intermediate(long_way()[:2], long_way()[2:])[0]
     one = report.decode(Reporter().stacked(long_way())).reports[0]
     yield ReportPacket(ReportGroup(1, 7, 13), (one, one, one)).encode()
 

@@ -17,7 +17,7 @@ from collectors.counters import Count, Counters
 from collectors.native.store import NativeStore
 from collectors.settings import CollectorSettings, Core, StateSettings
 from collectors.stitch import SeenPath
-from collectors.values import FlowKey, HopRecord
+from collectors.values import DropRecord, FlowKey, HopRecord
 from dataplane.clock import VirtualClock
 from dataplane.fabric.topology import LinkKey
 from dataplane.wire import report
@@ -215,6 +215,31 @@ def test_damage_of_every_kind_says_the_same(damages: list[tuple[int, int, int, i
 )
 def test_markings_are_the_settings_ones(marked_by: dict[str, int | None]) -> None:
     Pair(CollectorSettings(**marked_by)).receive(stacks(5))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("tracked", [True, False])
+def test_drops_never_leave_the_native_core(tracked: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    pair, reporter = Pair(CollectorSettings(state=StateSettings(sample_every=3))), Reporter()
+    monkeypatch.setattr(pair.native, "receive", None)
+    payloads = stacks(20, Reporter(src_port=7, sequences=reporter.sequences))
+    for n in range(1, 4):
+        payloads += [reporter.dropped(long_way()[:n], DropReason.QUEUE_FULL, tracked=tracked)] * 2
+    pair.receive(payloads)
+    assert pair.native.counters[Count.PACKET_DROPPED] == 3
+    assert (pair.native.snapshot().links[LinkKey("s1", "s2")].loss or 0) > 0
+
+
+def test_subscribers_get_as_many_drops_as_settings_allow_and_all_of_them_count() -> None:
+    collector = Collector(build_topology(), VirtualClock(), CollectorSettings(other_reports_per_s=10))
+    got: list[DropRecord] = []
+    leave = collector.subscribe_drops(got.extend)
+    reporter = Reporter()
+    flood = [reporter.dropped(long_way()[:1], DropReason.QUEUE_FULL) for _ in range(50)]
+    receive_together(collector, flood)
+    assert (len(got), collector.counters[Count.DROPS_WITHHELD]) == (10, 40)
+    assert collector.counters[Count.PACKET_DROPPED] == 50
+    assert not collector.counters[Count.NOT_READ]
+    leave()
 
 
 def test_of_a_flood_of_other_forms_the_numbers_are_accounted_and_as_many_read_as_settings_allow() -> None:

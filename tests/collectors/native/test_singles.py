@@ -22,6 +22,7 @@ from dataplane.clock import VirtualClock
 from dataplane.fabric.topology import LinkKey
 from dataplane.native import kernel_library
 from dataplane.wire import inner
+from dataplane.wire.drop_reasons import DropReason
 from tests.collectors.cores import receive_together
 from tests.collectors.native.test_bulk import Pair
 from tests.collectors.reports import ALL, MICRO, Hop, Reporter, build_topology, long_way, short_way
@@ -107,7 +108,8 @@ def payload_of(mode: str, flow: int, packet: int, hop: int, oddity: int, bits: i
         case "stack":
             return reporter.stacked(hops)
         case "drop":
-            return reporter.dropped(hops[: hop + 1], 7, tracked=packet % 2 == 0)
+            reason = DropReason.INT_DISCARD if packet == 3 else DropReason.NO_ROUTE
+            return reporter.dropped(hops[: hop + 1], reason, tracked=packet % 2 == 0)
         case _:
             return reporter.intermediate(hops[:1], hops[1:])[hop % 2]
 
@@ -155,7 +157,7 @@ WAITS = st.sampled_from([0, MS, 90 * MS, 150 * MS, 250 * MS, 4_000 * MS, 11_000 
 def test_any_mixture_of_modes_says_the_same(
     synchronised: bool, most: int, batches: list[tuple[list[tuple[str, int, int, int, int, int]], int, int]]
 ) -> None:
-    feeder = Feeder(StateSettings(max_pending_packets=most), synchronised=synchronised)
+    feeder = Feeder(StateSettings(max_pending_packets=most, sample_every=3), synchronised=synchronised)
     for reports, wait_ns, repeat in batches:
         feeder.give(reports, wait_ns, repeat)
 

@@ -41,7 +41,7 @@ class SocketProgram:
             raise refusal(device.name, "an XDP program", error) from error
 
     def add(self, queue: int, descriptor: int) -> None:
-        """Give the frames of a device queue to a socket."""
+        """Give the frames of a device queue to a socket; raise PortError if the kernel refuses."""
         key, value = ctypes.c_uint32(queue), ctypes.c_uint32(descriptor)
         attributes = struct.pack("=IIQQQ", self._map, 0, ctypes.addressof(key), ctypes.addressof(value), 0)
         try:
@@ -50,7 +50,10 @@ class SocketProgram:
             raise refusal(self._device.name, f"queue {queue} for AF_XDP", error) from error
 
     def attach(self) -> None:
-        """Put the program onto the device: in its driver where that can run it, else in front of the kernel's stack."""
+        """Put the program onto the device: in its driver where that can run it, else in front of the stack.
+
+        Raises PortError if the kernel refuses.
+        """
         try:
             try:
                 self._link(_DRIVER_MODE)

@@ -179,7 +179,10 @@ def set_up(interface: str, *, is_up: bool) -> None:
 
 
 def move_to_namespace(interface: str, namespace: str) -> None:
-    """Move a device, which goes down, into a namespace: a name as `ip netns` knows it, or a path."""
+    """Move a device, which goes down, into a namespace: a name as `ip netns` knows it, or a path.
+
+    Raises PortError naming the namespace that is not there, or what cannot be moved.
+    """
     try:
         descriptor = os.open(_RUN_NETNS / namespace, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:

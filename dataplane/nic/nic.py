@@ -123,7 +123,10 @@ class Nic:
         return sum(send(frame) is not None for frame in frames)
 
     def step(self, now_ns: int) -> int:
-        """Run one turn as of a time, in a Nic without threads; return how many frames came or went."""
+        """Run one turn as of a time, in a Nic without threads; return how many frames came or went.
+
+        Raises PortError in a Nic that has threads.
+        """
         if self.settings.threads != 0:
             raise PortError(f"interface {self.name}: its own threads run its turns: step() is for threads=0")
         return self._driver.step(now_ns)

@@ -87,7 +87,7 @@ def delete_rule(interface: str, place: int) -> None:
 
 
 def count_rules(interface: str) -> int | None:
-    """Return how many rules a device's table holds, None for a device without one."""
+    """Return how many rules a device's table holds, None for a device without one; raise PortError otherwise."""
     argument = array.array("B", _RULE.pack(_COUNT_RULES, 0, 0, 0, b"", b"", b"", b"", 0, 0, 0))
     try:
         ask_driver(interface, SIOCETHTOOL, argument)

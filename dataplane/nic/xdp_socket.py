@@ -200,7 +200,10 @@ class XdpSocket:
 
 
 def open_xdp_sockets(device: Device, queues: int, settings: RingSettings) -> Sequence[XdpSocket]:
-    """Return a socket for each of the device's queues, and its program in place."""
+    """Return a socket for each of the device's queues, and its program in place.
+
+    Raises PortError if the device has another number of receive queues, or does not take sockets or program.
+    """
     from dataplane.nic.ethernet import read_channels  # noqa: PLC0415 - only Linux has netlink
 
     channels = read_channels(device.name)

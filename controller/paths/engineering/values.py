@@ -96,7 +96,10 @@ class Splits:
         return loads
 
     def loads_towards(self, destination: int, demand_bps: FloatArray) -> FloatArray:
-        """Return the load of each link by traffic for one destination, given what enters at each switch."""
+        """Return the load of each link by traffic for one destination, given what enters at each switch.
+
+        Raises PathError if what enters somewhere has no way.
+        """
         graph, shares = self.graph, self.shares[destination]
         passing = demand_bps.astype(np.float64).copy()
         passing[destination] = 0.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -126,6 +126,8 @@ class TrafficEngineer:
         """Return the splits in force: weighted routes, else base routes."""
         shares = usual.shares.copy()
         number = {key: place for place, key in enumerate(graph.links)}
+        if self._dead:
+            self._take_base_routes(graph, number, shares)
         for route in self.weighted:
             destination, switch = graph.number[route.destination], graph.number[route.switch]
             total = sum(weight for _, weight in route.next_hops)
@@ -133,6 +135,15 @@ class TrafficEngineer:
             for peer, weight in route.next_hops:
                 shares[destination, number[LinkKey(route.switch, peer)]] = weight / total
         return Splits(graph, shares)
+
+    def _take_base_routes(self, graph: SwitchGraph, number: Mapping[LinkKey, int], shares: FloatArray) -> None:
+        """Put base routes in place of the shortest ways that are alive: who has no weights does not know of those."""
+        for (switch, destination), peers in self._base.items():
+            links = [number[key] for key in (LinkKey(switch, peer) for peer in peers) if key in number]
+            if len(links) == len(peers):
+                towards = graph.number[destination]
+                shares[towards, graph.leaving[graph.number[switch]]] = 0.0
+                shares[towards, links] = 1.0 / len(links)
 
     def _routes(self, splits: Splits) -> Iterator[WeightedRoute]:
         """Yield the routes that differ from the base routes, by switch and destination."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 
+import networkx as nx
 import pytest
 from msgspec.structs import replace
 
@@ -14,8 +16,9 @@ from controller.paths.engineering import program
 from controller.paths.engineering.engineer import TrafficEngineer
 from controller.paths.engineering.program import Solution
 from controller.paths.engineering.settings import EngineeringSettings
-from controller.tables.weighted_routes import spreads_of
+from controller.tables.weighted_routes import onward, spreads_of
 from dataplane.fabric.topology import LinkKey, Topology
+from dataplane.fabric.topology_file import load_topology
 
 MakeTopology = Callable[..., Topology]
 
@@ -82,6 +85,40 @@ def test_a_dead_link_starts_a_round_at_once_and_its_return_another(unequal: Topo
     assert back is not None
     assert back.reason.startswith("all links are back; ")
     assert engineer.weighted == (WeightedRoute("a", "d", (("b", 1), ("c", 1))),)
+
+
+def test_beside_dead_links_whoever_has_no_weights_follows_its_base_route(unequal: Topology) -> None:
+    """Not the shortest way that is alive: a sends by b, which goes around its dead link; a knows nothing of that."""
+    saved = (WeightedRoute("b", "c", (("a", 1),)), WeightedRoute("b", "d", (("c", 1),)))
+    dead = frozenset({LinkKey("b", "d")})
+    engineer = TrafficEngineer(unequal, replace(SETTINGS, enough=0.9), saved)
+    engineer._dead = dead
+    assert engineer.step(LOADED, dead, 0) is None
+    assert engineer.weighted == saved
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_whatever_dies_and_returns_all_that_can_arrive_goes_by_what_is_alive(seed: int) -> None:
+    rng = random.Random(seed)
+    topology = load_topology("abilene")
+    hops = next_hops(topology)
+    names = [node.name for node in topology.switches]
+    links = [key for key in topology.directed_links if key.src in names and key.dst in names]
+    engineer = TrafficEngineer(topology, replace(SETTINGS, max_destinations=2, min_gain=0.0))
+    dead: frozenset[LinkKey] = frozenset()
+    for number in range(8):
+        if number % 3 == 1:
+            dead = frozenset(rng.sample(links, rng.choice((1, 2, 6))))
+        pairs = [(src, dst) for src in names for dst in names if src != dst and rng.random() < 0.4]
+        engineer.step({pair: rng.random() ** 4 * 1e10 for pair in pairs}, dead, number * S)
+        spreads = spreads_of(topology, hops, engineer.weighted)
+        alive = nx.DiGraph([(key.dst, key.src) for key in links if key not in dead])
+        for dst in names:
+            reaching = nx.descendants(alive, dst) if dst in alive else set()
+            for switch in reaching:
+                for peer in onward(topology, hops, spreads, switch, dst):
+                    assert LinkKey(switch, peer) not in dead
+                    assert peer == dst or peer in reaching
 
 
 def test_demands_that_dead_links_cut_off_do_not_stop_the_others(unequal: Topology) -> None:

@@ -40,8 +40,10 @@ class PathStates(Mapping[FlowKey, PathState]):
         return self._made().values()
 
     def _made(self) -> dict[FlowKey, PathState]:
-        if self._seen is not None:
-            self._all = {seen.flow: self._maker.path(seen) for seen in self._seen}
+        # Whoever looks from another thread at the same time makes the same once more.
+        flows = self._seen
+        if flows is not None:
+            self._all = {seen.flow: self._maker.path(seen) for seen in flows}
             self._seen = None
         return self._all
 

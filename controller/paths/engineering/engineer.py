@@ -69,12 +69,7 @@ class TrafficEngineer:
         demand = _with_ways(usual, graph.demand_matrix(self._demands))
         # Where links died or returned all routes are made anew; else the present ones are the start.
         present = usual if broken else self._present(graph, usual)
-        try:
-            found = self._improve(graph, present, demand)
-        except PathError as error:
-            found = present
-            self.failed_rounds += 1
-            self.last_problem = str(error)
+        found = self._improved(graph, present, demand)
         before, after = (_busiest(splits, demand) for splits in (present, found))
         if before - after < self.settings.min_gain * before:
             found, after = present, before
@@ -105,6 +100,15 @@ class TrafficEngineer:
         pairs = self._demands.keys() | demands.keys()
         mixed = {pair: kept * self._demands.get(pair, 0.0) + (1 - kept) * demands.get(pair, 0.0) for pair in pairs}
         self._demands = {pair: rate_bps for pair, rate_bps in mixed.items() if rate_bps >= 1.0}
+
+    def _improved(self, graph: SwitchGraph, present: Splits, demand: FloatArray) -> Splits:
+        """Return better splits, the present ones where the program is not solved."""
+        try:
+            return self._improve(graph, present, demand)
+        except PathError as error:
+            self.failed_rounds += 1
+            self.last_problem = str(error)
+            return present
 
     def _improve(self, graph: SwitchGraph, present: Splits, demand: FloatArray) -> Splits:
         """Return better splits for the destinations that load the busiest links most, the others as they are."""

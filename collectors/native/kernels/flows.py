@@ -5,6 +5,7 @@ Which one: of the next few cells in turn the one that was touched longest ago; e
 
 from __future__ import annotations
 
+from collectors.native.kernels.places import close_gap
 from collectors.native.structures import KEY_WORDS, NONE32, NONE64, RATE_SLOTS, Fabric, FlowCell
 from dataplane.native import Array, as_u32, as_u64, kernel, offset, prefetch, reference, u32, u64
 
@@ -133,23 +134,8 @@ def make_room(fabric: Fabric, now_ns: u64) -> u64:
     place: u64 = home_of(fabric, hash_key(reference(cell.key[0])))
     while fabric.flow_index[place] & LOW32 != chosen + 1:
         place = (place + 1) & fabric.flow_mask
-    close_gap(fabric, place)
+    close_gap(fabric.flow_index, fabric.flow_mask, place)
     return chosen
-
-
-@kernel
-def close_gap(fabric: Fabric, gap: u64) -> None:
-    """Empty a place of the index, and move up what was put behind it for want of room."""
-    hole: u64 = gap
-    place: u64 = (gap + 1) & fabric.flow_mask
-    while fabric.flow_index[place] != 0:
-        home: u64 = (fabric.flow_index[place] >> 32) & fabric.flow_mask
-        # It may move if its home is not between the hole and itself.
-        if ((place - home) & fabric.flow_mask) >= ((place - hole) & fabric.flow_mask):
-            fabric.flow_index[hole] = fabric.flow_index[place]
-            hole = place
-        place = (place + 1) & fabric.flow_mask
-    fabric.flow_index[hole] = 0
 
 
 @kernel(inline=True)

@@ -10,9 +10,9 @@ from collectors.native.kernels.clocks import corrected_delay, corrected_flight
 from collectors.native.kernels.flows import hash_key, touch_flow
 from collectors.native.kernels.hops import ingress_of
 from collectors.native.kernels.pending import cell_of, has_too_many, hop_of, remove_cell
-from collectors.native.kernels.routes import STAMPS, find_host, link_between, take_way
+from collectors.native.kernels.routes import STAMPS, find_host, is_way, take_way
 from collectors.native.kernels.samples import CORRECTED_STAMPS, HOP_LATENCY, PROBES, add_sample
-from collectors.native.kernels.switches import find_switch, link_by_port
+from collectors.native.kernels.switches import find_switch, link_by_port, link_of_pair
 from collectors.native.kernels.windows import begin_batch
 from collectors.native.structures import (
     HOP_BY_HOP,
@@ -42,7 +42,6 @@ from dataplane.native import (
     view,
 )
 
-_HASH = 0x9E37_79B9_7F4A_7C15
 PASSED = 0
 MISSING = 1
 UNANNOUNCED = 2
@@ -58,18 +57,6 @@ def is_known(hop: JoinHop) -> bool:
 
 
 # ---- links
-
-
-@kernel(inline=True)
-def link_of_pair(fabric: Fabric, tail: u32, head: u32) -> u32:
-    """Return the link from a switch to another, or NONE32."""
-    key: u64 = as_u64(tail) << 32 | as_u64(head)
-    place: u64 = (key * _HASH) >> 32 & fabric.pair_mask
-    while fabric.pair_keys[place] != NONE64:
-        if fabric.pair_keys[place] == key:
-            return fabric.joins.pair_links[place]
-        place = (place + 1) & fabric.pair_mask
-    return NONE32
 
 
 @kernel(inline=False)
@@ -392,24 +379,6 @@ def give_up(fabric: Fabric, table: JoinTable) -> None:
 # ---- paths
 
 
-@kernel(inline=False)
-def is_way(fabric: Fabric, key: Array[u64], switches: Array[u32], count: u64) -> bool:
-    """Return whether links lead from the source host, where known, over the switches to the destination host."""
-    version: u64 = key[4] & 0xF
-    source: u32 = find_host(fabric, version, key[0], key[1])
-    target: u32 = find_host(fabric, version, key[2], key[3])
-    if source != NONE32 and fabric.host_switches[as_u64(source)] != switches[0]:
-        return False
-    if target != NONE32 and fabric.host_switches[as_u64(target)] != switches[count - 1]:
-        return False
-    i: u64 = 1
-    while i < count:
-        if not link_between(fabric, switches[i - 1], switches[i]):
-            return False
-        i += 1
-    return True
-
-
 @kernel(inline=True)
 def way_hop(fabric: Fabric, place: u64) -> JoinHop:
     """Return a hop of the way, null behind its end."""
@@ -448,7 +417,9 @@ def take_joined_way(fabric: Fabric, key: Array[u64]) -> None:
         joins.switches[i] = hop.switch
         received_ns = max(received_ns, hop.received_ns)
         i += 1
-    if not is_way(fabric, key, joins.switches, joins.way_hops):
+    source: u32 = find_host(fabric, key[4] & 0xF, key[0], key[1])
+    target: u32 = find_host(fabric, key[4] & 0xF, key[2], key[3])
+    if not is_way(fabric, source, target, joins.switches, joins.way_hops):
         fabric.not_adjacent += 1
         return
     delay_ns: u64 = way_delay(fabric, key)

@@ -6,6 +6,7 @@ these came. Numbers of cells and hops are kept with 1 added, so that 0 is none.
 
 from __future__ import annotations
 
+from collectors.native.kernels.places import close_gap
 from collectors.native.structures import KEY_WORDS, JoinCell, JoinHop, JoinTable
 from dataplane.native import (
     Array,
@@ -159,25 +160,10 @@ def remove_cell(table: JoinTable, number: u32) -> None:
     place: u64 = (cell.hash >> 32) & table.mask
     while table.index[place] & LOW32 != as_u64(number):
         place = (place + 1) & table.mask
-    close_gap(table, place)
+    close_gap(table.index, table.mask, place)
     cell.newer = table.free
     table.free = number
     table.count -= 1
-
-
-@kernel
-def close_gap(table: JoinTable, gap: u64) -> None:
-    """Empty a place of the index, and move up what was put behind it for want of room."""
-    hole: u64 = gap
-    place: u64 = (gap + 1) & table.mask
-    while table.index[place] != 0:
-        home: u64 = (table.index[place] >> 32) & table.mask
-        # It may move if its home is not between the hole and itself.
-        if ((place - home) & table.mask) >= ((place - hole) & table.mask):
-            table.index[hole] = table.index[place]
-            hole = place
-        place = (place + 1) & table.mask
-    table.index[hole] = 0
 
 
 @kernel(inline=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collectors.native.kernels.flows import hash_key, touch_flow
+from collectors.native.kernels.switches import link_of_pair
 from collectors.native.kernels.windows import add_to_window, clear_window, settle_counts
 from collectors.native.structures import MOST_SWITCHES, NONE32, NONE64, Fabric, FlowCell, Hop, RouteCell, RouteHop
 from dataplane.native import Array, as_u32, as_u64, kernel, offset, u32, u64
@@ -13,18 +14,6 @@ STAMPS = 4
 """The best place in `collectors.window.SOURCES`."""
 _FIRST = 0x9E37_79B9_7F4A_7C15
 _SECOND = 0xD6E8_FEB8_6659_FD93
-
-
-@kernel(inline=True)
-def link_between(fabric: Fabric, tail: u32, head: u32) -> bool:
-    """Return whether a switch has a link to another."""
-    key: u64 = as_u64(tail) << 32 | as_u64(head)
-    place: u64 = (key * _FIRST) >> 32 & fabric.pair_mask
-    while fabric.pair_keys[place] != NONE64:
-        if fabric.pair_keys[place] == key:
-            return True
-        place = (place + 1) & fabric.pair_mask
-    return False
 
 
 @kernel(inline=False)
@@ -235,21 +224,29 @@ def take_route(  # noqa: PLR0917 - kernels have no keywords
 
 @kernel(inline=False)
 def is_possible(fabric: Fabric, cell: FlowCell, switches: Array[u32], count: u64) -> bool:
-    """Return whether links lead from the source host, where known, over the switches to the destination host."""
+    """Return whether a packet of a flow can have gone over these switches; note the flow's hosts then."""
     version: u64 = cell.key[4] & 0xF
     source: u32 = find_host(fabric, version, cell.key[0], cell.key[1])
     target: u32 = find_host(fabric, version, cell.key[2], cell.key[3])
+    if not is_way(fabric, source, target, switches, count):
+        return False
+    cell.source_host = source
+    cell.target_host = target
+    return True
+
+
+@kernel(inline=False)
+def is_way(fabric: Fabric, source: u32, target: u32, switches: Array[u32], count: u64) -> bool:
+    """Return whether links lead from the source host, where known, over the switches to the destination host."""
     if source != NONE32 and fabric.host_switches[as_u64(source)] != switches[0]:
         return False
     if target != NONE32 and fabric.host_switches[as_u64(target)] != switches[count - 1]:
         return False
     i: u64 = 1
     while i < count:
-        if not link_between(fabric, switches[i - 1], switches[i]):
+        if link_of_pair(fabric, switches[i - 1], switches[i]) == NONE32:
             return False
         i += 1
-    cell.source_host = source
-    cell.target_host = target
     return True
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collectors.native.structures import NONE32, Fabric
+from collectors.native.structures import NONE32, NONE64, Fabric
 from dataplane.native import as_u64, kernel, u32, u64
 
 _HASH = 0x9E37_79B9_7F4A_7C15
@@ -26,3 +26,15 @@ def link_by_port(fabric: Fabric, switch: u32, port: u32) -> u32:
     if port >= fabric.port_base[switch + 1] - begins:
         return NONE32
     return fabric.port_links[begins + port]
+
+
+@kernel(inline=True)
+def link_of_pair(fabric: Fabric, tail: u32, head: u32) -> u32:
+    """Return the link from a switch to another, or NONE32."""
+    key: u64 = as_u64(tail) << 32 | as_u64(head)
+    place: u64 = (key * _HASH) >> 32 & fabric.pair_mask
+    while fabric.pair_keys[place] != NONE64:
+        if fabric.pair_keys[place] == key:
+            return fabric.joins.pair_links[place]
+        place = (place + 1) & fabric.pair_mask
+    return NONE32

@@ -218,17 +218,19 @@ class Packet(Struct):
     fresh: u32  # not 0: to be accounted
     route: u32  # whose hops these are, NONE32: not known
     kind: u32
+    dropped: u32  # not 0: the reporter dropped it; hops are those before
     identity: u64  # tells a flow's packets apart; of others than stacks
-    last: u32  # not 0: the last hop of those that report hop by hop
-    remaining: u32  # how many hops may follow those that report hop by hop
+    inner: u64  # address of the packet as the report has it
+    cell: u64  # address of its flow's cell; of others than stacks the hash of flow and identity
     stamped: u32  # not 0: every hop of the stack tells when the packet arrived, none when it left
     shim_at: u32  # where the INT shim stands in the payload
-    cell: u64  # address of its flow's cell; of others than stacks the hash of flow and identity
-    inner: u64  # address of the packet as the report has it
-    dropped: u32  # not 0: the reporter dropped it; hops are those before
-    tracked: u32  # not 0: telemetry was asked for its flow
+    # All that is asked of a plain stack stands before: two lines of the cache.
+    last: u32  # not 0: the last hop of those that report hop by hop
+    remaining: u32  # how many hops may follow those that report hop by hop
+    tracked: u32  # not 0: telemetry was asked for the flow of a packet that was dropped
     drop_ingress: u32
     drop_egress: u32
+    _gap: Inline[u32, Literal[11]]
 
 
 class Layout(Struct):

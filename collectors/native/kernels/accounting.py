@@ -134,15 +134,8 @@ def take_group(fabric: Fabric, accounts: Accounts, decoder: Decoder) -> None:
     i = 0
     while i < count:
         packet = decoder.packets[i]
-        if packet.fresh != 0 and packet.dropped != 0:
-            take_drop(fabric, packet)
-        if packet.fresh != 0 and (packet.kind == INTERMEDIATE or comes_in_parts(fabric, decoder, packet)):
-            take_stack_part(fabric, decoder, packet)
-        elif packet.fresh != 0 and packet.dropped != 0:
-            take_hops_before(fabric, decoder, packet)
-        elif packet.fresh != 0 and packet.kind != STACK:
-            take_single(fabric, decoder, packet)
-        elif packet.fresh != 0:
+        usual: bool = packet.kind | packet.dropped == STACK and fabric.joins.splits.count == 0
+        if packet.fresh != 0 and (usual or not take_unusual_packet(fabric, decoder, packet)):
             cell = view(FlowCell, packet.cell)
             if not same_key(cell, reference(packet.key[0])):
                 # Another flow of this group has taken its place.
@@ -153,6 +146,22 @@ def take_group(fabric: Fabric, accounts: Accounts, decoder: Decoder) -> None:
             take_hops(fabric, decoder, packet, cell)
         i += 1
     settle_counts(fabric)
+
+
+@kernel(inline=False)
+def take_unusual_packet(fabric: Fabric, decoder: Decoder, packet: Packet) -> bool:
+    """Take a packet that is no whole stack; False if it is one after all."""
+    if packet.dropped != 0:
+        take_drop(fabric, packet)
+    if packet.kind == INTERMEDIATE or comes_in_parts(fabric, decoder, packet):
+        take_stack_part(fabric, decoder, packet)
+    elif packet.dropped != 0:
+        take_hops_before(fabric, decoder, packet)
+    elif packet.kind != STACK:
+        take_single(fabric, decoder, packet)
+    else:
+        return False
+    return True
 
 
 @kernel
@@ -168,7 +177,7 @@ def find_flows(fabric: Fabric, accounts: Accounts, decoder: Decoder) -> None:
             fresh = as_u32(arrival != REPEATED and arrival != TOO_OLD)  # noqa: PLR1714 - kernels have no `in`
             fabric.repeated += 1 - as_u64(fresh)
         packet.fresh = fresh
-        if packet.kind != STACK or packet.dropped != 0:
+        if packet.kind | packet.dropped != STACK:
             packet.route = NONE32
             prefetch_single(fabric, packet)
         elif fresh != 0:

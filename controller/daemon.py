@@ -194,7 +194,8 @@ class Daemon:
         switch.backoff.reset()
         self.coordinator.reconciled(switch.name)
         self._telemetry_changed.set()
-        LOGGER.info("switch %s: right, after %d updates", switch.name, sum(map(len, batches)))
+        count = sum(map(len, batches))
+        LOGGER.info("switch %s: right, after %d %s", switch.name, count, "update" if count == 1 else "updates")
         self._seen.add(switch.name)
         if len(self._seen) == len(self._switches):
             self._everybody_seen.set()

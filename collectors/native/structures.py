@@ -117,8 +117,7 @@ class RouteCell(Struct):
 class RouteHop(Struct):
     """A hop of the newest packet that took a route, and what it was found to be."""
 
-    node_id: u32
-    egress: u32
+    name: u64  # node id and egress port
     switch: u32
     link: u32  # of the route's first hop, NONE32: nothing is known
 
@@ -222,7 +221,7 @@ class Packet(Struct):
     identity: u64  # tells a flow's packets apart; of others than stacks
     inner: u64  # address of the packet as the report has it
     cell: u64  # address of its flow's cell; of others than stacks the hash of flow and identity
-    stamped: u32  # not 0: every hop of the stack tells when the packet arrived, none when it left
+    stamped: u32  # not 0: every hop of the stack tells when the packet arrived, none when it left, nor of buffers
     shim_at: u32  # where the INT shim stands in the payload
     # All that is asked of a plain stack stands before: two lines of the cache.
     last: u32  # not 0: the last hop of those that report hop by hop
@@ -258,10 +257,12 @@ class Pattern(Struct):
     int_bytes: u32
     places: u32  # of the layouts of the stack and of the reporter's own hop
     own_places: u32
+    arrived_at: u32  # of the time of arrival in a hop of the stack
+    own_arrived_at: u32  # of that of the reporter's own
     missing: u32
     is_ipv4: u32
     is_udp: u32
-    timed: u32
+    timed: u32  # not 0: all hops tell when the packet arrived, none when it left, nor of buffers
     _gap: u32
     about: u64  # low bits of the key's last word: protocol and version
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collectors.native.kernels.decoding import DECODED, REPORT_VERSION, decode_report
 from collectors.native.kernels.drops import take_drop, take_hops_before
 from collectors.native.kernels.flows import count_packet, prefetch_flow, prefetch_index, same_key, touch_flow
+from collectors.native.kernels.hops import egress_of
 from collectors.native.kernels.routes import (
     hops_of,
     same_hops,
 )
-from collectors.native.kernels.sequence import REPEATED, TOO_OLD, observe
+from collectors.native.kernels.sequence import REPEATED, TOO_OLD, account, observe
 from collectors.native.kernels.singles import prefetch_single, prepare_single, take_single
 from collectors.native.kernels.splits import comes_in_parts, take_stack_part
 from collectors.native.kernels.stacks import take_hops
@@ -173,7 +174,7 @@ def find_flows(fabric: Fabric, accounts: Accounts, decoder: Decoder) -> None:
         packet = decoder.packets[i]
         if packet.leads != 0:
             fabric.reports += 1
-            arrival: u32 = observe(accounts, packet.node_id, packet.sequence, fabric.now_ns)
+            arrival: u32 = account(accounts, packet.node_id, packet.sequence, fabric.now_ns)
             fresh = as_u32(arrival != REPEATED and arrival != TOO_OLD)  # noqa: PLR1714 - kernels have no `in`
             fabric.repeated += 1 - as_u64(fresh)
         packet.fresh = fresh
@@ -188,7 +189,7 @@ def find_flows(fabric: Fabric, accounts: Accounts, decoder: Decoder) -> None:
             if cell.route != NONE32:
                 prefetch_window(fabric, fabric.link_count + as_u64(cell.route))
                 prefetch(reference(fabric.routes[as_u64(cell.route)].hash))
-                prefetch(reference(hops_of(fabric, cell.route)[0].node_id))
+                prefetch(reference(hops_of(fabric, cell.route)[0].name))
         i += 1
 
 
@@ -211,7 +212,7 @@ def find_links(fabric: Fabric, decoder: Decoder, packet: Packet) -> None:
         hop.switch = find_switch(fabric, hop.node_id)
         hop.link = NONE32
         if hop.switch != NONE32:
-            hop.link = link_by_port(fabric, hop.switch, hop.egress)
+            hop.link = link_by_port(fabric, hop.switch, egress_of(hop))
             if hop.link != NONE32:
                 prefetch_window(fabric, as_u64(hop.link))
         place += 1

@@ -7,7 +7,7 @@ node id and egress interface. Whatever else comes, tunnels and malformed reports
 from __future__ import annotations
 
 from collectors.native.kernels.flows import hash_key
-from collectors.native.kernels.hops import ingress_of, layout_of, read_hop
+from collectors.native.kernels.hops import egress_of, ingress_of, layout_of, read_hop
 from collectors.native.kernels.identity import NO_INT, has_whole_int, hops_size, identity_of_stack
 from collectors.native.kernels.patterns import decode_alike, learn_pattern, pattern_of
 from collectors.native.kernels.singles import read_single
@@ -280,7 +280,7 @@ def read_drop(  # noqa: PLR0917 - kernels have no keywords
     hop = decoder.hops[as_u64(decoder.hop_count)]
     read_hop(data, own_at, own.places, hop)
     packet.drop_ingress = ingress_of(hop)
-    packet.drop_egress = hop.egress
+    packet.drop_egress = egress_of(hop)
     packet.hop_count = 0
     packet.first_hop = decoder.hop_count
     if packet.kind == STACK and packet.tracked != 0:

@@ -8,9 +8,13 @@ from dataplane.native import Array, address, array_at, as_u64, kernel, popcount,
 DOUBLE_WORDS = 0x0E00
 READ_BITS = 9
 NO_PORT = 0xFFFF
+NAME = 0xFFFF_FFFF_FFFF
+NO_EGRESS = 0xFFFF_0000_0000
+"""Of `name_of`: the egress port that stands elsewhere or nowhere."""
 ARRIVED = 0x30
 LEFT = 0xC0
-"""Places of the time stamps in a `Hop`."""
+BUFFER = 0x800
+"""Places of the time stamps and of the buffer's occupancy in a `Hop`."""
 
 
 @kernel(inline=False)
@@ -56,14 +60,22 @@ def ingress_of(hop: Hop) -> u32:
 
 
 @kernel(inline=True)
+def egress_of(hop: Hop) -> u32:
+    """Return the port that a packet left by, NONE32 where a hop does not tell."""
+    egress: u32 = hop.ports & NO_PORT
+    return hop.egress if egress == NO_PORT else egress
+
+
+@kernel(inline=True)
+def name_of(hop: Hop) -> u64:
+    """Return node id and egress port of up to 16 bits as one number."""
+    return (as_u64(hop.ports) << 32 | as_u64(hop.node_id)) & NAME
+
+
+@kernel(inline=True)
 def read_hop(data: Array[u8], at: u64, places: u32, hop: Hop) -> bool:
     """Read one hop's values; False where it does not say where the packet left."""
     spread_be32(array_at(u32, address(hop)), data, at, places)
     hop.arrived_ns = time_of(hop.arrived_ns)
-    if places & LEFT != 0:
-        hop.left_ns = time_of(hop.left_ns)
-    egress: u32 = hop.ports & NO_PORT
-    if egress == NO_PORT:
-        return hop.egress != NONE32
-    hop.egress = egress
-    return True
+    hop.left_ns = time_of(hop.left_ns)
+    return egress_of(hop) != NONE32

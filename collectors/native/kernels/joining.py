@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collectors.native.kernels.clocks import corrected_delay, corrected_flight
 from collectors.native.kernels.flows import hash_key, touch_flow
-from collectors.native.kernels.hops import ingress_of
+from collectors.native.kernels.hops import egress_of, ingress_of
 from collectors.native.kernels.pending import cell_of, has_too_many, hop_of, remove_cell
 from collectors.native.kernels.routes import STAMPS, find_host, is_way, take_way
 from collectors.native.kernels.samples import CORRECTED_STAMPS, HOP_LATENCY, PROBES, add_sample
@@ -109,6 +109,7 @@ def put_into_part(fabric: Fabric, packet: Packet, hop: Hop, place: u64) -> JoinH
     said = fabric.joins.part[place]
     copy(array_at(u8, address(said)), array_at(u8, address(hop)), sizeof(Hop))
     said.ingress = ingress_of(hop)
+    said.egress = egress_of(hop)
     said.received_ns = fabric.now_ns
     said.identity = packet.identity
     said.kind = packet.kind

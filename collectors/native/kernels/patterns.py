@@ -7,11 +7,12 @@ values do not. Whatever has the same bits is of the same form, so only values ar
 from __future__ import annotations
 
 from collectors.native.kernels.flows import hash_key
-from collectors.native.kernels.hops import ARRIVED, LEFT, layout_of, read_hop
-from collectors.native.structures import NONE32, PATTERN_BYTES, STACK, Decoder, Packet, Pattern
+from collectors.native.kernels.hops import ARRIVED, BUFFER, LEFT, NO_EGRESS, layout_of, name_of, read_hop
+from collectors.native.structures import NONE32, PATTERN_BYTES, STACK, Decoder, Hop, Packet, Pattern
 from dataplane.native import (
     Array,
     address,
+    array_at,
     as_u32,
     as_u64,
     fill,
@@ -20,8 +21,10 @@ from dataplane.native import (
     load_be32,
     load_be64,
     offset,
+    popcount,
     reference,
     same_bits,
+    spread_be32,
     u8,
     u32,
     u64,
@@ -31,6 +34,7 @@ REPORT_AT = 8
 OWN_AT = 20
 UDP = 17
 KEEPS_PORT = 1
+BEFORE_ARRIVED = 0xF
 HALF = PATTERN_BYTES // 2
 PATIENCE = 8
 """How many packets do not fit a pattern before one of them takes its place."""
@@ -57,25 +61,13 @@ def decode_alike(decoder: Decoder, pattern: Pattern, data: Array[u8], row: u32) 
     if not read_addresses(decoder, pattern, data, packet):
         return False
     packet.node_id = load_be32(data, 4)
-    times: u64 = 0
-    at: u64 = as_u64(pattern.stack_end)
-    hop_bytes: u64 = as_u64(pattern.hop_bytes)
-    place: u64 = first
-    end: u64 = first + count
-    while place < end:
-        at -= hop_bytes
-        hop = decoder.hops[place]
-        if not read_hop(data, at, pattern.places, hop) or hop.node_id == NONE32:
+    hops = array_at(Hop, address(decoder.hops[first]))
+    if pattern.timed != 0:
+        if not read_timed(pattern, data, hops, count):
             return False
-        times |= hop.arrived_ns
-        place += 1
-    own = decoder.hops[end]
-    if not read_hop(data, OWN_AT, pattern.own_places, own):
+    elif not read_any(pattern, data, hops, count):
         return False
-    own.node_id = packet.node_id
-    times |= own.arrived_ns
-    if pattern.timed != 0 and times >> 63 != 0:
-        return False
+    hops[count].node_id = packet.node_id
     packet.kind = STACK
     packet.dropped = 0
     packet.inner = address(offset(data, as_u64(pattern.inner_at)))
@@ -89,6 +81,42 @@ def decode_alike(decoder: Decoder, pattern: Pattern, data: Array[u8], row: u32) 
     decoder.hop_count += as_u32(count) + 1
     decoder.packet_count += 1
     return True
+
+
+@kernel(inline=True)
+def read_timed(pattern: Pattern, data: Array[u8], hops: Array[Hop], count: u64) -> bool:
+    """Read hops that all tell when the packet arrived; False where something is unusual."""
+    at: u64 = as_u64(pattern.stack_end)
+    hop_bytes: u64 = as_u64(pattern.hop_bytes)
+    times: u64 = 0
+    place: u64 = 0
+    while place < count:
+        at -= hop_bytes
+        spread_be32(array_at(u32, address(hops[place])), data, at, pattern.places)
+        name: u64 = name_of(hops[place])
+        if name & NO_EGRESS == NO_EGRESS or as_u32(name) == NONE32:
+            return False
+        hops[place].arrived_ns = load_be64(data, at + as_u64(pattern.arrived_at))
+        times |= hops[place].arrived_ns
+        place += 1
+    spread_be32(array_at(u32, address(hops[count])), data, OWN_AT, pattern.own_places)
+    if name_of(hops[count]) & NO_EGRESS == NO_EGRESS:
+        return False
+    hops[count].arrived_ns = load_be64(data, OWN_AT + as_u64(pattern.own_arrived_at))
+    return (times | hops[count].arrived_ns) >> 63 == 0
+
+
+@kernel(inline=False)
+def read_any(pattern: Pattern, data: Array[u8], hops: Array[Hop], count: u64) -> bool:
+    """Read hops, whatever they tell; False where one does not tell node or egress port."""
+    at: u64 = as_u64(pattern.stack_end)
+    place: u64 = 0
+    while place < count:
+        at -= as_u64(pattern.hop_bytes)
+        if not read_hop(data, at, pattern.places, hops[place]) or hops[place].node_id == NONE32:
+            return False
+        place += 1
+    return read_hop(data, OWN_AT, pattern.own_places, hops[count])
 
 
 @kernel(inline=True)
@@ -148,13 +176,15 @@ def learn_pattern(decoder: Decoder, data: Array[u8], length: u64, packet: Packet
     pattern.missing = packet.missing
     pattern.about = packet.key[4] & 0xFFFF
     pattern.timed = as_u32(is_timed(pattern.own_places) and (packet.hop_count == 1 or is_timed(pattern.places)))
+    pattern.arrived_at = 4 * popcount(pattern.places & BEFORE_ARRIVED)
+    pattern.own_arrived_at = 4 * popcount(pattern.own_places & BEFORE_ARRIVED)
     note_same(decoder, pattern, data, shim_at)
 
 
 @kernel
 def is_timed(places: u32) -> bool:
-    """Return whether hops tell when packets arrived and nothing else of their times."""
-    return places & (ARRIVED | LEFT) == ARRIVED
+    """Return whether hops tell when packets arrived, but not when they left, nor of buffers."""
+    return places & (ARRIVED | LEFT | BUFFER) == ARRIVED
 
 
 @kernel

@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 from collectors.native.kernels.flows import hash_key, touch_flow
+from collectors.native.kernels.hops import egress_of, name_of
 from collectors.native.kernels.switches import link_of_pair
-from collectors.native.kernels.windows import add_to_window, clear_window, settle_counts
-from collectors.native.structures import MOST_SWITCHES, NONE32, NONE64, Fabric, FlowCell, Hop, RouteCell, RouteHop
+from collectors.native.kernels.windows import add_to_window, calm_slot, clear_window, count_delay, settle_counts
+from collectors.native.structures import (
+    MOST_SWITCHES,
+    NONE32,
+    NONE64,
+    WINDOW_SLOTS,
+    Fabric,
+    FlowCell,
+    Hop,
+    RouteCell,
+    RouteHop,
+)
 from dataplane.native import Array, as_u32, as_u64, kernel, offset, u32, u64
 
 SWEEP_NS = 1_000_000_000
@@ -61,7 +72,7 @@ def same_hops(fabric: Fabric, route: u32, hops: Array[Hop], count: u32) -> bool:
         return False
     i: u64 = 0
     while i < as_u64(count):
-        if known[i].node_id != hops[i].node_id or known[i].egress != hops[i].egress:
+        if known[i].name != name_of(hops[i]):
             return False
         i += 1
     return True
@@ -80,7 +91,10 @@ def recall_hops(fabric: Fabric, route: u32, hops: Array[Hop], count: u64) -> Non
 
 @kernel(inline=False)
 def learn_hops(fabric: Fabric, route: u32, hops: Array[Hop], count: u64) -> None:
-    """Know a route by a packet's hops from now on, if each one's egress link leads to the next."""
+    """Know a route by a packet's hops from now on, if each one's egress link leads to the next.
+
+    Egress ports of more than 16 bits are known, too, but never found the same.
+    """
     fabric.lessons += 1
     known = hops_of(fabric, route)
     known[0].link = NONE32
@@ -93,8 +107,7 @@ def learn_hops(fabric: Fabric, route: u32, hops: Array[Hop], count: u64) -> None
         i += 1
     i = 0
     while i < count:
-        known[i].node_id = hops[i].node_id
-        known[i].egress = hops[i].egress
+        known[i].name = as_u64(egress_of(hops[i])) << 32 | as_u64(hops[i].node_id)
         known[i].switch = hops[i].switch
         known[i].link = hops[i].link
         i += 1
@@ -212,14 +225,24 @@ def take_route(  # noqa: PLR0917 - kernels have no keywords
 ) -> None:
     """Take one packet of a flow that went a route, which is the flow's path unless the packet is an old one."""
     if delay_ns != NONE64:
-        add_to_window(
-            fabric, fabric.link_count + as_u64(number), fabric.now_ns, delay_ns, STAMPS, NONE32, NONE32, NONE32
-        )
+        place: u64 = fabric.link_count + as_u64(number)
+        slot = calm_slot(fabric, place)
+        if slot.number == fabric.slot_number + 1 and slot.source == STAMPS and fabric.now_ns >= fabric.slot_begins_ns:
+            slot.newest_ns = max(slot.newest_ns, fabric.now_ns)
+            count_delay(fabric, place, slot, fabric.slot_number & (WINDOW_SLOTS - 1), delay_ns)
+        else:
+            add_way_delay(fabric, place, delay_ns)
     if cell.route != NONE32 and is_older(fabric, cell, first, source_ns):
         return
     cell.route = number
     cell.path_ns = fabric.now_ns
     cell.source_ns = source_ns
+
+
+@kernel(inline=False)
+def add_way_delay(fabric: Fabric, place: u64, delay_ns: u64) -> None:
+    """Add a delay of now to the window of a way, whatever the window holds."""
+    add_to_window(fabric, place, fabric.now_ns, delay_ns, STAMPS, NONE32, NONE32, NONE32)
 
 
 @kernel(inline=False)

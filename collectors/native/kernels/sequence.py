@@ -26,6 +26,12 @@ def ahead_of(sequence: u64, newest: u64) -> i64:
 @kernel
 def observe(accounts: Accounts, node_id: u32, first_word: u32, now_ns: u64) -> u32:
     """Account a report packet by the first word of its group header."""
+    return account(accounts, node_id, first_word, now_ns)
+
+
+@kernel(inline=True)
+def account(accounts: Accounts, node_id: u32, first_word: u32, now_ns: u64) -> u32:
+    """Account a report packet; most are the next of a reporter that is known."""
     key: u64 = as_u64((first_word >> 22) & 0x3F) << 32 | as_u64(node_id)
     sequence: u64 = as_u64(first_word) & (MODULUS - 1)
     place: u64 = (key * HASH) >> 32 & accounts.index_mask
@@ -36,10 +42,24 @@ def observe(accounts: Accounts, node_id: u32, first_word: u32, now_ns: u64) -> u
             accounts.touches += 1
             tracker.touched = accounts.touches
             words: u64 = number * (accounts.ring // 64)
-            return track(accounts, tracker, offset(accounts.seen, words), words, sequence, now_ns)
+            seen = offset(accounts.seen, words)
+            if tracker.has_before == 0 and (tracker.newest + 1) & (MODULUS - 1) == sequence:
+                take_next(accounts, tracker, seen, now_ns)
+                return NEW
+            return track(accounts, tracker, seen, words, sequence, now_ns)
         place = (place + 1) & accounts.index_mask
     add_tracker(accounts, key, sequence, now_ns)
     return NEW
+
+
+@kernel(inline=True)
+def take_next(accounts: Accounts, tracker: TrackerCell, seen: Array[u64], now_ns: u64) -> None:
+    """Account the number that follows the newest; a restart near 0 is never one step ahead."""
+    tracker.heard_ns = now_ns
+    tracker.repeats = 0
+    tracker.received += 1
+    tracker.newest += 1
+    set_bit(accounts, seen, tracker.newest)
 
 
 @kernel(inline=False)
@@ -109,7 +129,7 @@ def set_bit(accounts: Accounts, seen: Array[u64], number: u64) -> None:
     seen[bit >> 6] |= as_u64(1) << (bit & 63)
 
 
-@kernel
+@kernel(inline=False)
 def track(  # noqa: PLR0917 - kernels have no keywords
     accounts: Accounts, tracker: TrackerCell, seen: Array[u64], words: u64, sequence: u64, now_ns: u64
 ) -> u32:
@@ -117,15 +137,11 @@ def track(  # noqa: PLR0917 - kernels have no keywords
     if tracker.has_before != 0:
         reconsider(accounts, tracker, seen, words, sequence)
     ahead: i64 = ahead_of(sequence, tracker.newest)
+    if ahead == 1:
+        take_next(accounts, tracker, seen, now_ns)
+        return NEW
     silent_ns: u64 = now_ns - tracker.heard_ns
     tracker.heard_ns = now_ns
-    if ahead == 1:
-        tracker.repeats = 0
-        tracker.received += 1
-        tracker.newest += 1
-        set_bit(accounts, seen, tracker.newest)
-        # A restart near 0 is never one step ahead.
-        return NEW
     return track_others(accounts, tracker, seen, words, sequence, now_ns, ahead, silent_ns)
 
 

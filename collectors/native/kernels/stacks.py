@@ -14,11 +14,13 @@ from collectors.native.kernels.routes import (
     take_way,
 )
 from collectors.native.kernels.samples import CORRECTED_STAMPS, HOP_LATENCY, PROBES, add_sample
-from collectors.native.kernels.windows import add_calm, beyond, calm_slot
+from collectors.native.kernels.windows import add_queue, add_tx_reading, beyond, count_delay
 from collectors.native.structures import (
     MOST_HOPS,
     NONE32,
     NONE64,
+    TX_SLOTS,
+    WINDOW_SLOTS,
     Decoder,
     Fabric,
     FlowCell,
@@ -60,7 +62,12 @@ def take_stamped(fabric: Fabric, route: u32, hops: Array[Hop], count: u64) -> u6
     A hop about which nothing is unusual changes what it changes in `take_hop`, without the questions.
     """
     known = hops_of(fabric, route)
+    number: u64 = fabric.slot_number + 1
+    column: u64 = fabric.slot_number & (WINDOW_SLOTS - 1)
+    tx_number: u64 = fabric.tx_number + 1
+    tx_column: u64 = fabric.tx_number & (TX_SLOTS - 1)
     total_ns: u64 = 0
+    untold: bool = False
     i: u64 = 0
     while i < count:
         hop = hops[i]
@@ -74,23 +81,32 @@ def take_stamped(fabric: Fabric, route: u32, hops: Array[Hop], count: u64) -> u6
         elif hop.latency_ns != NONE32:
             delay_ns = as_u64(hop.latency_ns) + fabric.links[place].delay_ns
         behind_ns: u64 = beyond(fabric.node_times[switch], hop.arrived_ns)
-        slot = calm_slot(fabric, place)
+        window = fabric.windows[place]
+        slot = window.slots[column]
         if (
             behind_ns <= fabric.calm_ns
             and delay_ns <= fabric.longest_ns
-            and slot.number == fabric.slot_number + 1
+            and slot.number == number
             and slot.source == source
         ):
             fabric.node_times[switch] = hop.arrived_ns + behind_ns
-            add_calm(fabric, place, slot, fabric.now_ns - behind_ns, delay_ns, hop)
+            at_ns: u64 = fabric.now_ns - behind_ns
+            slot.newest_ns = max(slot.newest_ns, at_ns)
+            count_delay(fabric, place, slot, column, delay_ns)
+            add_queue(slot, hop.queue)
+            if hop.tx_bytes != NONE32:
+                reading = window.tx[tx_column]
+                if reading.number != tx_number:
+                    add_tx_reading(fabric, window, at_ns, as_u64(hop.tx_bytes))
+                elif at_ns >= reading.at_ns:
+                    reading.nbytes = as_u64(hop.tx_bytes)
+                    reading.at_ns = at_ns
         else:
             delay_ns = take_unusual(fabric, route, hops, count, i)
-        if delay_ns == NONE64:
-            total_ns = NONE64
-        elif total_ns != NONE64:
-            total_ns += delay_ns
+            untold = untold or delay_ns == NONE64
+        total_ns += delay_ns
         i += 1
-    return total_ns
+    return NONE64 if untold else total_ns
 
 
 @kernel(inline=False)

@@ -10,7 +10,6 @@ from collectors.native.structures import (
     WINDOW_SLOTS,
     Fabric,
     FiguresCell,
-    Hop,
     SlotCell,
     WindowCell,
 )
@@ -218,31 +217,17 @@ def calm_slot(fabric: Fabric, place: u64) -> SlotCell:
 
 
 @kernel(inline=True)
-def add_calm(  # noqa: PLR0917 - kernels have no keywords
-    fabric: Fabric, place: u64, slot: SlotCell, at_ns: u64, delay_ns: u64, hop: Hop
-) -> None:
-    """Take a sample, no more than `calm_ns` old, into its slot, whose source of delays it shares."""
-    window = fabric.windows[place]
-    column: u64 = fabric.slot_number & (WINDOW_SLOTS - 1)
-    slot.newest_ns = max(slot.newest_ns, at_ns)
-    count_delay(fabric, place, slot, column, delay_ns)
-    add_load(window, slot, column, hop.queue, hop.buffer)
-    if hop.tx_bytes == NONE32:
-        return
-    reading = window.tx[fabric.tx_number & (TX_SLOTS - 1)]
-    if reading.number != fabric.tx_number + 1:
-        add_tx(fabric, window, at_ns, as_u64(hop.tx_bytes))
-    elif at_ns >= reading.at_ns:
-        reading.nbytes = as_u64(hop.tx_bytes)
-        reading.at_ns = at_ns
+def add_queue(slot: SlotCell, queue: u32) -> None:
+    """Take the occupancy of a queue."""
+    if queue & NONE24 != NONE24:
+        slot.queue_total += as_u64(queue & NONE24)
+        slot.queues += 1
 
 
 @kernel(inline=True)
 def add_load(window: WindowCell, slot: SlotCell, column: u64, queue: u32, buffer: u32) -> None:
     """Take the occupancies of a queue and of a buffer."""
-    if queue & NONE24 != NONE24:
-        slot.queue_total += as_u64(queue & NONE24)
-        slot.queues += 1
+    add_queue(slot, queue)
     if buffer & NONE24 != NONE24:
         window.buffer_totals[column] += as_u64(buffer & NONE24)
         window.buffers[column] += 1
@@ -272,6 +257,12 @@ def count_delay(fabric: Fabric, place: u64, slot: SlotCell, column: u64, delay_n
     if delay_ns > slot.greatest:  # noqa: PLR1730
         slot.greatest = delay_ns
     note_count(fabric, offset(buckets_of(fabric, place), count_place(bucket_of(delay_ns), column)))
+
+
+@kernel(inline=False)
+def add_tx_reading(fabric: Fabric, window: WindowCell, at_ns: u64, nbytes: u64) -> None:
+    """Keep a reading if it is the newest of its window."""
+    add_tx(fabric, window, at_ns, nbytes)
 
 
 @kernel(inline=True)

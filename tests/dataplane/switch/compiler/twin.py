@@ -159,7 +159,8 @@ class Compiled:
         self.set("ingress_global_timestamp", NOW_US)
 
     def _leave(self, steps: list[State], capacity: int) -> Outcome:
-        out = (ctypes.c_uint8 * (capacity + GUARD_BYTES))(*([FILL] * (capacity + GUARD_BYTES)))
+        out = (ctypes.c_uint8 * (capacity + GUARD_BYTES))()
+        ctypes.memset(out, FILL, len(out))
         headers = self._emitted(self.machine.address, self.packet.address)
         length = self._deparse(self.machine.address, self.packet.address, ctypes.addressof(out), capacity)
         if length == NO_ROOM:

@@ -76,10 +76,13 @@ def _mirrored_update(parameters: CrcParameters) -> Update:
                 ^ table[0x700 + (word & 0xFF)]
             )
             place += 8
-        while place < nbytes:
-            register = register >> 8 ^ as_u64(table[(register ^ as_u64(data[place])) & 0xFF])
-            place += 1
-        return register
+        # The last few bytes do not wait for each other either.
+        rest = nbytes - place
+        left = register >> 8 * rest
+        for number in range(rest):
+            byte = (register >> 8 * number ^ as_u64(data[place + number])) & 0xFF
+            left ^= as_u64(table[0x100 * (rest - 1 - number) + byte])
+        return left
 
     return update
 
@@ -107,10 +110,12 @@ def _straight_update(parameters: CrcParameters) -> Update:
             )
             register <<= unused
             place += 8
-        while place < nbytes:
-            register = register << 8 ^ as_u64(table[register >> 56 ^ as_u64(data[place])]) << unused
-            place += 1
-        return register
+        rest = nbytes - place
+        left = register << 8 * rest
+        for number in range(rest):
+            byte = (register << 8 * number) >> 56 ^ as_u64(data[place + number])
+            left ^= as_u64(table[0x100 * (rest - 1 - number) + byte]) << unused
+        return left
 
     return update
 

@@ -104,14 +104,17 @@ def _write(routine: Routine, length: ir.Value) -> None:
     """Write headers and payload if there is room, and store how many bytes that are, or NO_ROOM."""
     builder = routine.builder
     out, capacity = routine.function.args[2:4]
-    payload = payload_size(routine)
-    total = builder.add(builder.zext(header_bytes(routine), I64), payload)
+    payload, room = payload_size(routine), builder.zext(capacity, I64)
     builder.store(u32(NO_ROOM), length)
-    writing = routine.block()
-    fits = builder.icmp_unsigned("<=", total, builder.zext(capacity, I64))
-    builder.cbranch(fits, writing, routine.end).set_weights([1 << 20, 1])
+    tight, writing = routine.block(), routine.block()
+    # Mostly there is room for all headers that there could be: nobody has to add up those that there are.
+    most = sum(header.place.size + header.place.varbit_bytes for header in _emitted(routine))
+    roomy = builder.icmp_unsigned("<=", builder.add(payload, u64(most)), room)
+    builder.cbranch(roomy, writing, tight).set_weights([1 << 20, 1])
+    builder.position_at_end(tight)
+    total = builder.add(builder.zext(header_bytes(routine), I64), payload)
+    builder.cbranch(builder.icmp_unsigned("<=", total, room), writing, routine.end)
     builder.position_at_end(writing)
-    builder.store(builder.trunc(total, I32), length)
     cursor = routine.local(I64)
     builder.store(u64(0), cursor)
     for headers in _runs(routine):
@@ -121,7 +124,9 @@ def _write(routine: Routine, length: ir.Value) -> None:
                     at = builder.load(cursor, typ=I64)
                     _write_header(header, routine.offset(out, at))
                     builder.store(builder.add(at, builder.zext(header.wire_bytes(), I64)), cursor)
-    target = routine.offset(out, builder.load(cursor, typ=I64))
+    headers_end = builder.load(cursor, typ=I64)
+    builder.store(builder.trunc(builder.add(headers_end, payload), I32), length)
+    target = routine.offset(out, headers_end)
     parsed = builder.zext(routine.load_member(Packet, routine.packet, "parsed"), I64)
     routine.copy(target, routine.offset(routine.packet_field("data"), parsed), payload, ("frame", "frame"))
 
@@ -146,13 +151,17 @@ def _runs(routine: Routine) -> list[list[Header]]:
     Programs have many headers that few packets have, so that a run is mostly passed over by one look.
     """
     runs: list[list[Header]] = []
-    for name in routine.program.deparser.order:
-        header = header_of(routine, name)
+    for header in _emitted(routine):
         if runs and _span(runs[-1]) is not None and _span([*runs[-1], header]) is not None:
             runs[-1].append(header)
         else:
             runs.append([header])
     return runs
+
+
+def _emitted(routine: Routine) -> list[Header]:
+    """Return the headers in the order of the wire."""
+    return [header_of(routine, name) for name in routine.program.deparser.order]
 
 
 def _span(headers: list[Header]) -> tuple[int, int] | None:

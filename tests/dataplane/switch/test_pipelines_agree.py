@@ -21,6 +21,7 @@ from dataplane.stf.pipelines import pipeline_factory
 from dataplane.switch.engine import Departure, PortSettings, Switch, SwitchCounters
 from dataplane.switch.pipeline import DigestMessage
 from dataplane.switch.tables import ForwardingState
+from tests.dataplane.switch.registers import used_cells
 from tests.dataplane.switch.scenario_events import Arrival, Event, Pause, PortChange, refused
 from tests.dataplane.switch.scenarios import CPU_PORT, PORTS, PROGRAMS, load, scenarios
 
@@ -78,7 +79,7 @@ def _without_zeros(counters: SwitchCounters) -> SwitchCounters:
 
 
 def _arrays(state: ForwardingState) -> dict[str, object]:
-    found: dict[str, object] = {name: list(cells) for name, cells in state.registers.items()}
+    found: dict[str, object] = {name: used_cells(cells) for name, cells in state.registers.items()}
     for name, counter in state.counters.items():
         found[f"counter {name}"] = [counter.read(index) for index in range(counter.spec.size)]
     for name, table in state.tables.items():

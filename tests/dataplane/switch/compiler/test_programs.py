@@ -112,3 +112,13 @@ def test_same_as_the_interpreter(name: str, data: st.DataObject) -> None:
         twin.send(frame, data.draw(st.integers(0, 511)))
     twin.check_states()
     twin.compiled.native.release()
+
+
+def test_what_has_no_room_is_too_long_to_the_byte() -> None:
+    twin = Twin(compiled("forwarding"))
+    frame = ETHERNET + IPV4 + bytes(60)
+    sent = twin.compiled.send(1, frame).sent
+    assert sent
+    assert twin.compiled.send(1, frame, len(sent)).sent == sent
+    assert twin.compiled.send(1, frame, len(sent) - 1).fault == "frame_too_long"
+    twin.compiled.native.release()

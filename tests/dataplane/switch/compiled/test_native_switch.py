@@ -194,7 +194,7 @@ def test_without_a_program_frames_are_counted_and_forgotten(bench: Bench) -> Non
 
 
 def test_replacing_the_program_drops_what_waits_and_keeps_the_counts() -> None:
-    bench = Bench([PortSettings(1), PortSettings(2, rate_bps=10_000, queue_frames=32)])
+    bench = Bench([PortSettings(1), PortSettings(2, rate_bps=1_000, queue_frames=32)])
     with bench.switch as switch:
         switch.commit(own_program("copies"), fill_copies)
         bench.send(1, [bytes(60)] * 10 + [b"\x04" + bytes(59)] * 3)

@@ -25,6 +25,7 @@ from collectors.native.structures import (
     Fabric,
     FiguresCell,
     FlowCell,
+    Hop,
     Joins,
     RouteCell,
     RouteHop,
@@ -156,18 +157,16 @@ class NativeStore:
     def take_sample(self, sample: LinkSample) -> None:
         """Take what one packet says of one link; what is older than the window is counted and left out."""
         self.begin_batch(sample.received_ns)
-        self._calls.take_sample(
-            self._fabric,
-            self._topology.link_number[sample.link],
-            self._topology.switch_by_id[sample.node_id],
-            word(sample.node_time_ns),
-            sample.received_ns,
-            word(sample.delay_ns),
-            RANK[sample.source or DelaySource.NOMINAL],
-            half(sample.queue_occupancy_frames),
-            half(sample.tx_bytes_per_window),
-            half(sample.buffer_occupancy_frames),
+        hop = Hop(
+            link=self._topology.link_number[sample.link],
+            switch=self._topology.switch_by_id[sample.node_id],
+            arrived_ns=word(sample.node_time_ns),
+            queue=half(sample.queue_occupancy_frames),
+            tx_bytes=half(sample.tx_bytes_per_window),
+            buffer=half(sample.buffer_occupancy_frames),
         )
+        source = RANK[sample.source or DelaySource.NOMINAL]
+        self._calls.take_sample(self._fabric, hop, sample.received_ns, word(sample.delay_ns), source)
         self.count()
         if sample.difference is not None:
             self._note_flight(sample.difference)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collectors.native.kernels.windows import add_to_window, beyond, settle_counts
-from collectors.native.structures import NONE64, Fabric
+from collectors.native.structures import NONE64, Fabric, Hop
 from dataplane.native import as_u64, kernel, u32, u64
 
 HOP_LATENCY = 1
@@ -40,20 +40,12 @@ def add_sample(  # noqa: PLR0917 - kernels have no keywords
 
 
 @kernel
-def take_sample(  # noqa: PLR0917 - kernels have no keywords
-    fabric: Fabric,
-    link: u32,
-    switch: u32,
-    time_ns: u64,
-    received_ns: u64,
-    delay_ns: u64,
-    source: u32,
-    queue: u32,
-    tx_bytes: u32,
-    buffer: u32,
-) -> None:
+def take_sample(fabric: Fabric, hop: Hop, received_ns: u64, delay_ns: u64, source: u32) -> None:
     """Take a sample that others have made, maybe long ago: its slot is looked for, not taken for that of now."""
     fabric.slot_number += 1
     fabric.slot_begins_ns = NONE64
-    add_sample(fabric, link, switch, time_ns, received_ns, delay_ns, source, queue, tx_bytes, buffer)
+    time_ns: u64 = hop.arrived_ns
+    add_sample(
+        fabric, hop.link, hop.switch, time_ns, received_ns, delay_ns, source, hop.queue, hop.tx_bytes, hop.buffer
+    )
     settle_counts(fabric)

@@ -44,7 +44,7 @@ from dataplane.native import (
     view,
 )
 
-GROUP = 32
+GROUP = 16
 """Payloads that are decoded before the first of them is accounted: their flows come into the cache meanwhile."""
 GROUP_BYTES = 8
 PREFETCHED = 3

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import itertools
 import json
 import os
 import tempfile
@@ -14,7 +15,7 @@ from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
-MAGIC = b"millrace object 1\n"
+MAGIC = b"millrace object 2\n"
 DIGEST_BYTES = 32
 KEPT_FILES = 64
 """The oldest files go when there are more."""
@@ -22,10 +23,10 @@ KEPT_FILES = 64
 
 @dataclass(frozen=True, slots=True)
 class ObjectCode:
-    """An object file's bytes and the functions that it offers."""
+    """The bytes of object files, which refer to each other, and the functions that they offer."""
 
     exports: tuple[str, ...]
-    image: bytes
+    images: tuple[bytes, ...]
 
 
 def default_dir() -> Path:
@@ -105,7 +106,8 @@ def _forget_oldest(directory: Path) -> None:
 
 
 def _encode(code: ObjectCode) -> bytes:
-    body = json.dumps(code.exports).encode() + b"\n" + code.image
+    head = json.dumps([code.exports, [len(image) for image in code.images]])
+    body = head.encode() + b"\n" + b"".join(code.images)
     return MAGIC + hashlib.sha256(body).digest() + body
 
 
@@ -114,5 +116,9 @@ def _decode(data: bytes) -> ObjectCode | None:
     body = data[len(MAGIC) + DIGEST_BYTES :]
     if not data.startswith(MAGIC) or hashlib.sha256(body).digest() != checksum:
         return None
-    exports, _, image = body.partition(b"\n")
-    return ObjectCode(tuple(json.loads(exports)), image)
+    head, _, images = body.partition(b"\n")
+    exports, lengths = json.loads(head)
+    ends = list(itertools.accumulate(lengths))
+    return ObjectCode(
+        tuple(exports), tuple(images[end - length : end] for end, length in zip(ends, lengths, strict=True))
+    )

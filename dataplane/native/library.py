@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Any, Literal, ParamSpec, cast, overload
 
@@ -18,6 +18,7 @@ from dataplane.native.cache import ObjectCode
 from dataplane.native.errors import NativeError
 from dataplane.native.kernels import Kernel
 from dataplane.native.module import Module
+from dataplane.native.parts import compile_parts, part, worth_parting
 from dataplane.native.scalars import CTYPES, Scalar
 from dataplane.native.shapes import Shape
 
@@ -30,7 +31,10 @@ class Library:
 
     def __init__(self, code: ObjectCode) -> None:
         self._jit = _jit()
-        builder = llvm.JITLibraryBuilder().add_object_img(code.image).add_current_process()
+        builder = llvm.JITLibraryBuilder()
+        for image in code.images:
+            builder.add_object_img(image)
+        builder.add_current_process()
         for name in code.exports:
             builder.export_symbol(name)
         try:
@@ -125,13 +129,21 @@ def compile_module(
     key: str | None = None,
     cache_dir: Path | Literal["default"] | None = "default",
     optimise: bool = True,
+    apart: Collection[str] = (),
 ) -> Library:
     """Compile a module for this host and load it; with a key, store the object code for `load_cached`.
 
     A `cache_dir` of None stores nothing. Without `optimise`, compiling takes a tenth of the time and the code is slow.
+    Internal functions named in `apart` may be compiled by another process meanwhile, and are then not inlined.
     Raises NativeError when LLVM finds the module wrong.
     """
-    code = ObjectCode(module.exports, compile_object(str(module.ir), optimise=optimise))
+    text = str(module.ir)
+    first, second = part(text, apart) if optimise and apart else (text, "")
+    if worth_parting(second):
+        images = compile_parts(first, second, compile_object)
+    else:
+        images = (compile_object(text, optimise=optimise),)
+    code = ObjectCode(module.exports, images)
     directory = _directory(cache_dir)
     if key is not None and directory is not None:
         cache.write(directory, key, code)

@@ -38,6 +38,8 @@ from dataplane.switch.compiler.routine import LogText
 _PACKAGES = ("dataplane.nic", "dataplane.program", "dataplane.switch")
 """Whose source determines the code, beside the program."""
 _CacheDir = Path | Literal["default"] | None
+_APART = ("p4_egress", "p4_deparse")
+"""About half of a large program's code; called from the other half, and too long to be inlined anyway."""
 _libraries: WeakValueDictionary[tuple[str, _CacheDir], Library] = WeakValueDictionary()
 """Code that is in use in this process, so that a fabric's switches share it, also where nothing can be stored."""
 _compiling = threading.Lock()
@@ -83,7 +85,7 @@ def compile_program(
         if library is None:
             with _one_at_a_time(key, cache_dir):
                 library = load_cached(key, cache_dir) or compile_module(
-                    _make_module(program, purpose, threads), key=key, cache_dir=cache_dir
+                    _make_module(program, purpose, threads), key=key, cache_dir=cache_dir, apart=_APART
                 )
         _libraries[key, cache_dir] = library
     notes = json.loads(ctypes.string_at(library.bind(_notes_kernel(b""))()))

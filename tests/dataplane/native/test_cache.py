@@ -74,7 +74,7 @@ def test_a_cache_that_cannot_be_written_costs_only_time(tmp_path: Path) -> None:
         assert compiled(directory).bind(triple)(3) == 9
     assert load_cached(KEY, in_the_way) is None
     assert load_cached(KEY, None) is None
-    assert not cache.write(in_the_way, KEY, ObjectCode((), b""))
+    assert not cache.write(in_the_way, KEY, ObjectCode((), (b"",)))
 
 
 def test_a_write_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,18 +82,18 @@ def test_a_write_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.M
         raise PermissionError(target)
 
     monkeypatch.setattr(Path, "replace", refuse)
-    assert not cache.write(tmp_path, KEY, ObjectCode(("f",), b"code"))
+    assert not cache.write(tmp_path, KEY, ObjectCode(("f",), (b"code",)))
     assert list(tmp_path.iterdir()) == []
 
 
 def test_the_oldest_files_go(tmp_path: Path) -> None:
     for number in range(cache.KEPT_FILES + 3):
-        assert cache.write(tmp_path, f"k{number}", ObjectCode((), bytes([number])))
+        assert cache.write(tmp_path, f"k{number}", ObjectCode((), (bytes([number]), b"more")))
         os.utime(tmp_path / f"k{number}.o", (number, number))
     kept = {path.stem for path in tmp_path.iterdir()}
     assert kept == {f"k{number}" for number in range(3, cache.KEPT_FILES + 3)}
-    assert cache.read(tmp_path, "k3") == ObjectCode((), b"\3")
-    cache.write(tmp_path, "new", ObjectCode((), b""))
+    assert cache.read(tmp_path, "k3") == ObjectCode((), (b"\3", b"more"))
+    cache.write(tmp_path, "new", ObjectCode((), (b"",)))
     assert cache.read(tmp_path, "k3") is not None
     assert cache.read(tmp_path, "k4") is None
 
@@ -103,7 +103,8 @@ import sys
 from pathlib import Path
 from dataplane.native import cache
 for _ in range(50):
-    assert cache.write(Path(sys.argv[1]), "0123", cache.ObjectCode((sys.argv[2],), bytes([int(sys.argv[2])]) * 20_000))
+    code = cache.ObjectCode((sys.argv[2],), (bytes([int(sys.argv[2])]) * 20_000,))
+    assert cache.write(Path(sys.argv[1]), "0123", code)
 """
 
 
@@ -115,7 +116,7 @@ def test_writers_at_the_same_time_leave_a_whole_file(tmp_path: Path) -> None:
     ]
     while any(writer.poll() is None for writer in writers):
         code = cache.read(tmp_path, KEY)
-        assert code is None or code.image == bytes([int(code.exports[0])]) * 20_000
+        assert code is None or code.images == (bytes([int(code.exports[0])]) * 20_000,)
     assert [writer.returncode for writer in writers] == [0, 0, 0]
     assert cache.read(tmp_path, KEY) is not None
     assert [path.name for path in tmp_path.iterdir()] == [f"{KEY}.o"]
@@ -164,7 +165,7 @@ def test_wrong_code_is_an_error_and_not_stored(tmp_path: Path) -> None:
     with pytest.raises(NativeError, match=r"generated code is wrong: .*expected instruction opcode define"):
         compile_object("define void @f() { nonsense }")
     with pytest.raises(NativeError, match="cannot be linked"):
-        Library(ObjectCode(("missing",), compile_object("define void @f() { ret void }")))
+        Library(ObjectCode(("missing",), (compile_object("define void @f() { ret void }"),)))
 
 
 PROGRAM = """

@@ -1,0 +1,82 @@
+"""Large modules are compiled in two parts at the same time, each in a process: LLVM is behind one lock in each."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Final
+
+from dataplane.native.errors import NativeError
+
+LEAST_BYTES: Final = 200_000
+"""Of assembly; another process takes longer to start than less takes to compile."""
+_FUNCTION = re.compile(r"^define [^\n]*\n\{\n.*?^\}\n", re.MULTILINE | re.DOTALL)
+_NAME = re.compile(r'@"([^"]+)"')
+_CHILD = (
+    "import sys; sys.path[:] = {path!r}; from dataplane.native.library import compile_object; "
+    "sys.stdout.buffer.write(compile_object(sys.stdin.read()))"
+)
+
+
+def part(text: str, apart: Collection[str]) -> tuple[str, str]:
+    """Return LLVM assembly in two parts: without the bodies of the functions named, and these with all that they call.
+
+    Internal functions that both need are in both, so that each is optimised as one; nothing may be kept in variables.
+    """
+    functions = {_name(body): body for body in _FUNCTION.findall(text)}
+    others = _FUNCTION.sub("", text)
+    exported = [name for name, body in functions.items() if not body.startswith("define internal ")]
+    theirs = {name: body.replace("define internal ", "define ", 1) for name, body in functions.items() if name in apart}
+    ours = {name: _declaration(body) for name, body in theirs.items()}
+    return (
+        others + "\n".join(_reached(exported, {**functions, **ours})),
+        others + "\n".join(_reached(list(theirs), {**functions, **theirs})),
+    )
+
+
+def compile_parts(first: str, second: str, compile_here: Callable[[str], bytes]) -> tuple[bytes, ...]:
+    """Return the object code of both, the second's from another process; raise NativeError where either is wrong."""
+    child = _CHILD.format(path=sys.path)
+    with subprocess.Popen(  # noqa: S603 - this interpreter
+        [sys.executable, "-c", child], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdin.write(second.encode())
+        process.stdin.close()
+        ours = compile_here(first)
+        theirs, problem = process.stdout.read(), process.stderr.read().decode(errors="replace")
+    if process.returncode != 0:
+        raise NativeError(f"compiling in another process failed: {problem.strip().rpartition(chr(10))[2]}")
+    return ours, theirs
+
+
+def worth_parting(text: str) -> bool:
+    """Return whether another process would be of use: a long text, a second processor, and Python to run."""
+    return len(text) >= LEAST_BYTES and len(os.sched_getaffinity(0)) > 1 and Path(sys.executable).is_file()
+
+
+def _reached(roots: list[str], functions: dict[str, str]) -> list[str]:
+    found: dict[str, str] = {}
+    waiting = list(roots)
+    while waiting:
+        name = waiting.pop()
+        if name in functions and name not in found:
+            found[name] = functions[name]
+            waiting += _NAME.findall(functions[name])
+    return list(found.values())
+
+
+def _name(body: str) -> str:
+    found = _NAME.search(body)
+    assert found is not None
+    return found[1]
+
+
+def _declaration(body: str) -> str:
+    return body.partition("\n")[0].replace("define ", "declare ", 1) + "\n"

@@ -22,6 +22,11 @@
 #include "ingress/int_watch.p4"
 #include "ingress/drop.p4"
 
+#ifdef AGGREGATION
+#include "aggregation/aggregation.p4"
+#include "aggregation/replicas.p4"
+#endif
+
 #include "egress/ports.p4"
 #include "egress/node.p4"
 #include "egress/tx_utilization.p4"
@@ -60,6 +65,9 @@ control FabricIngress(inout headers_t hdr, inout metadata_t meta, inout standard
     Routing() routing;
     IntWatch() int_watch;
     Drop() drop;
+#ifdef AGGREGATION
+    Aggregation() aggregation;
+#endif
 
     apply {
         if (hdr.packet_out.isValid()) {
@@ -70,12 +78,17 @@ control FabricIngress(inout headers_t hdr, inout metadata_t meta, inout standard
             if (!hdr.packet_in.isValid()) {
                 int_marker.apply(hdr, meta);
                 validation.apply(hdr, meta, standard_metadata);
-                if (meta.drop_reason == DROP_UNKNOWN) {
+#ifdef AGGREGATION
+                if (meta.drop_reason == DROP_UNKNOWN && hdr.aggregation.isValid()) {
+                    aggregation.apply(hdr, meta, standard_metadata);
+                }
+#endif
+                if (meta.drop_reason == DROP_UNKNOWN && meta.aggregated == 0) {
                     routing.apply(hdr, meta, standard_metadata);
                 }
                 if (meta.drop_reason != DROP_UNKNOWN) {
                     drop.apply(meta, standard_metadata);
-                } else if (!hdr.int_shim.isValid()) {
+                } else if (!hdr.int_shim.isValid() && meta.aggregated == 0) {
                     int_watch.apply(hdr, meta);
                 }
             }
@@ -108,6 +121,10 @@ control FabricEgress(inout headers_t hdr, inout metadata_t meta, inout standard_
     Gather() gather;
     ReportSend() report_send;
     L4Update() l4_update;
+#ifdef AGGREGATION
+    Replicas() replicas;
+    Congestion() congestion;
+#endif
 
     bit<32> bytes = standard_metadata.packet_length;
     bit<32> transmitted_bytes;
@@ -115,6 +132,14 @@ control FabricEgress(inout headers_t hdr, inout metadata_t meta, inout standard_
     bit<1> report_chosen;
 
     apply {
+#ifdef AGGREGATION
+        congestion.apply(hdr, standard_metadata);
+        // Copies by multicast are packets like any other, not reports as clones are.
+        if (standard_metadata.instance_type == INSTANCE_REPLICATION) {
+            replicas.apply(hdr, meta, standard_metadata);
+            standard_metadata.instance_type = INSTANCE_NORMAL;
+        }
+#endif
         node.apply(meta);
         collector.apply(hdr, meta);
         if (standard_metadata.instance_type == INSTANCE_DEFLECTED) {

@@ -115,6 +115,7 @@ const bit<32> REPORT_CLONE_SESSION = 250;
 const bit<32> INSTANCE_NORMAL = 0;
 const bit<32> INSTANCE_INGRESS_CLONE = 1;
 const bit<32> INSTANCE_EGRESS_CLONE = 2;
+const bit<32> INSTANCE_REPLICATION = 5;
 // The built-in switch's own: a full queue refused the packet.
 const bit<32> INSTANCE_DEFLECTED = 7;
 

@@ -3,6 +3,9 @@
 #define P4_SHARED_HEADERS_P4
 
 #include "constants.p4"
+#ifdef AGGREGATION
+#include "../aggregation/headers.p4"
+#endif
 
 @controller_header("packet_in")
 header packet_in_t {
@@ -327,6 +330,14 @@ struct headers_t {
     tcp_t              tcp;
     tcp_options_t      tcp_options;
     udp_t              udp;
+
+#ifdef AGGREGATION
+    aggregation_t      aggregation;
+    values_t           values0;
+    values_t           values1;
+    values_t           values2;
+    values_t           values3;
+#endif
 
     // Tunnels that carry INT.
     gre_t              gre;

@@ -40,6 +40,9 @@ struct metadata_t {
     bit<1>  int_seen;
     @field_list(1) int_place_t int_place;
 
+    // The packet was a part of a sum, and has what it needs to go on.
+    bit<1>  aggregated;
+
     // From ingress.
     bit<1>  from_edge;
     bit<1>  routed;

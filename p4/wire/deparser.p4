@@ -47,6 +47,13 @@ control FabricDeparser(packet_out packet, in headers_t hdr) {
         packet.emit(hdr.tcp);
         packet.emit(hdr.tcp_options);
         packet.emit(hdr.udp);
+#ifdef AGGREGATION
+        packet.emit(hdr.aggregation);
+        packet.emit(hdr.values0);
+        packet.emit(hdr.values1);
+        packet.emit(hdr.values2);
+        packet.emit(hdr.values3);
+#endif
 
         packet.emit(hdr.gre);
         packet.emit(hdr.gre_checksum);

@@ -118,8 +118,68 @@ parser FabricParser(
         meta.l4_dst_port = hdr.udp.dst_port;
         meta.int_at = UDP_BYTES;
         meta.payload_end = hdr.udp.length;
+#ifdef AGGREGATION
+        transition select(hdr.udp.dst_port, hdr.udp.checksum, hdr.ipv4.isValid(), hdr.ipv4.ihl, hdr.udp.length) {
+            (AGGREGATION_PORT, 0, true, 5, UDP_BYTES + AGGREGATION_BYTES .. 0xffff): find_aggregation;
+            default: find_int;
+        }
+    }
+
+    // What is not as long as it says is an ordinary packet, and so is what has a checksum, which nobody would verify.
+    state find_aggregation {
+        aggregation_t found = packet.lookahead<aggregation_t>();
+        bit<16> bytes = UDP_BYTES + AGGREGATION_BYTES + ((bit<16>) found.quarters << 8);
+        transition select(
+            found.version,
+            found.quarters,
+            (bit<1>) (hdr.udp.length == bytes),
+            (bit<1>) (meta.ip_payload_bytes == bytes)
+        ) {
+            (AGGREGATION_VERSION, 0 .. 4, 1, 1): parse_aggregation;
+            default: find_int;
+        }
+    }
+
+    state parse_aggregation {
+        packet.extract(hdr.aggregation);
+        transition select(hdr.aggregation.quarters) {
+            0: accept;
+            default: parse_values0;
+        }
+    }
+
+    state parse_values0 {
+        packet.extract(hdr.values0);
+        transition select(hdr.aggregation.quarters) {
+            1: accept;
+            default: parse_values1;
+        }
+    }
+
+    state parse_values1 {
+        packet.extract(hdr.values1);
+        transition select(hdr.aggregation.quarters) {
+            2: accept;
+            default: parse_values2;
+        }
+    }
+
+    state parse_values2 {
+        packet.extract(hdr.values2);
+        transition select(hdr.aggregation.quarters) {
+            3: accept;
+            default: parse_values3;
+        }
+    }
+
+    state parse_values3 {
+        packet.extract(hdr.values3);
+        transition accept;
+    }
+#else
         transition find_int;
     }
+#endif
 
     // What marks INT is the controller's to choose, so the parser goes by shape: a shim of a known type and an INT header
     // of version 2, which the payload has room for. Ingress (int_marker) says whether that is INT. Most packets are

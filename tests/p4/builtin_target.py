@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 
 from dataplane.clock import VirtualClock
 from dataplane.program.loader import load_program
@@ -21,6 +22,7 @@ from tests.p4.entries import (
     Entry,
     Item,
     Match,
+    MulticastTo,
     Spread,
 )
 from tests.p4.targets import P4INFO, PROGRAM, Sent
@@ -41,10 +43,11 @@ class BuiltinTarget:
         *,
         name: str = "builtin",
         pipeline_factory: PipelineFactory | None = None,
+        program: tuple[Path, Path] = (PROGRAM, P4INFO),
     ) -> None:
         self.name = name
         self.clock = VirtualClock(1_000_000_000)
-        self._program = load_program(PROGRAM, P4INFO)
+        self._program = load_program(*program)
         self._names = {name.rpartition(".")[2]: name for name in (*self._program.tables, *self._program.actions)}
         self.switch = Switch(
             1,
@@ -77,6 +80,8 @@ class BuiltinTarget:
                     self._spread(item)
                 case CloneTo(port, session):
                     self.state.clone_sessions[session] = CloneSession((Replica(port),))
+                case MulticastTo(group, replicas):
+                    self.state.multicast_groups[group] = tuple(Replica(port, number) for port, number in replicas)
 
     def send(self, port: int, *frames: bytes, expect: int) -> Sent:
         self.clock.advance_to(self.clock.now_ns() + _STEP_NS)

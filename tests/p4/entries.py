@@ -55,7 +55,15 @@ class CloneTo:
     session: int = REPORT_SESSION
 
 
-Item: TypeAlias = Entry | DefaultAction | Spread | CloneTo
+@dataclass(frozen=True, slots=True)
+class MulticastTo:
+    """A multicast group: (port, replica number) for each copy."""
+
+    group: int
+    replicas: tuple[tuple[int, int], ...]
+
+
+Item: TypeAlias = Entry | DefaultAction | Spread | CloneTo | MulticastTo
 
 
 def mac(number: int) -> int:

@@ -10,6 +10,7 @@ from tests.p4.entries import Item, Role
 
 BUILD = Path(__file__).parents[2] / "p4" / "build"
 PROGRAM, P4INFO = BUILD / "fabric.json", BUILD / "fabric.p4info.txtpb"
+AGGREGATION = (BUILD / "fabric_aggregation.json", BUILD / "fabric_aggregation.p4info.txtpb")
 
 Sent: TypeAlias = list[tuple[int, bytes]]
 """Frames by the port they left on, ordered by port; frames of one port in the order they left."""

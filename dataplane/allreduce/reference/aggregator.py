@@ -1,0 +1,154 @@
+"""A switch's part of the slot protocol.
+
+A job has 2 W cells, a power of two; item i lives in cell i mod 2 W. A worker sends item i only once it has the result
+of i - W. So whoever contributes to i has the result of i - W, to which all have contributed, who therefore had that of
+i - 2 W: what the cell holds of i - 2 W is needed no more, and the first contribution to i overwrites it. The two halves
+are SwitchML's shadow sets; with the item's number in the cell nothing has to be cleared, and packets that the network
+kept for long are told by their number.
+
+Membership changes by epoch: the controller writes a job's children and epoch at once. A contribution of another epoch
+is refused; what was incomplete is overwritten by contributions of the new epoch; but a complete result stays the result
+of its item, so that those who have it and those who have not agree, whenever the change comes.
+
+With two levels a leaf sends what its rack adds up to its parent as one contribution, and keeps the parent's result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from dataplane.allreduce.reference.lanes import combine
+from dataplane.wire.aggregation import Aggregation, Flags, Kind, Reason
+
+ITEM_BITS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job in one switch: `children` is the mask of those who must contribute; a leaf has a parent."""
+
+    epoch: int
+    children: int
+    cells: int
+    leaf: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """What a cell remembers; `done`: the value is the item's result; `seen` are the children who have contributed."""
+
+    job: int = 0
+    epoch: int = 0
+    item: int = 0
+    seen: int = 0
+    done: bool = False
+    value: Aggregation | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Unicast:
+    """To one child."""
+
+    child: int
+    packet: Aggregation
+
+
+@dataclass(frozen=True, slots=True)
+class Multicast:
+    """To all children of the job, and to the main server where the packet is FINAL."""
+
+    packet: Aggregation
+
+
+@dataclass(frozen=True, slots=True)
+class Up:
+    """To the parent."""
+
+    packet: Aggregation
+
+
+Sent = Unicast | Multicast | Up
+
+
+def age(item: int, than: int) -> int:
+    """Return by how much `item` is newer than another, negative if it is older, in the numbers' circle."""
+    half = 1 << ITEM_BITS - 1
+    return (item - than + half) % (2 * half) - half
+
+
+def contribute(job: Job, cell: Cell, child: int, packet: Aggregation) -> tuple[Cell, Sent | None, str]:
+    """Take a CONTRIBUTION or PULL of a child, given by its number; return the cell, what is sent, and what it was.
+
+    The words are the names of the switch's counters: stale, again, epoch, mismatch, repeated, opened, added, complete.
+    """
+    known = cell.value is not None and cell.job == packet.job
+    if known and cell.item == packet.item and cell.done and cell.value is not None:
+        return cell, Unicast(child, replace(cell.value, kind=Kind.AGAIN)), "again"
+    if packet.kind is Kind.PULL or (known and age(packet.item, than=cell.item) < 0):
+        return cell, None, "stale"
+    if packet.epoch != job.epoch:
+        refused = replace(packet, kind=Kind.REFUSED, epoch=job.epoch, reason=Reason.EPOCH, values=b"")
+        return cell, Unicast(child, refused), "epoch"
+    bit = 1 << child
+    if not (known and cell.item == packet.item and cell.epoch == job.epoch and cell.value is not None):
+        opened = Cell(packet.job, job.epoch, packet.item, bit, done=False, value=packet)
+        return _counted(job, opened, "opened")
+    value = cell.value
+    if (value.operation, len(value.values)) != (packet.operation, len(packet.values)):
+        refused = replace(packet, kind=Kind.REFUSED, reason=Reason.MISMATCH, values=b"")
+        return cell, Unicast(child, refused), "mismatch"
+    if cell.seen & bit:
+        upwards = Up(value) if job.leaf and cell.seen == job.children else None
+        return cell, upwards, "repeated"
+    values, saturated = combine(value.operation, value.values, packet.values)
+    flags = value.flags | packet.flags | (Flags.SATURATED if saturated else Flags(0))
+    added = replace(value, values=values, flags=flags, workers=value.workers + packet.workers)
+    return _counted(job, replace(cell, seen=cell.seen | bit, value=added), "added")
+
+
+def accept(cell: Cell, packet: Aggregation) -> tuple[Cell, Sent | None, str]:
+    """Take a packet of the parent, of which results count; return the cell, what is sent, and what it was: complete or stale."""
+    known = cell.value is not None and cell.job == packet.job and cell.item == packet.item
+    if not known or cell.done or packet.kind not in (Kind.RESULT, Kind.AGAIN):
+        return cell, None, "stale"
+    result = replace(packet, kind=Kind.RESULT)
+    return replace(cell, done=True, value=result), Multicast(result), "complete"
+
+
+def _counted(job: Job, cell: Cell, what: str) -> tuple[Cell, Sent | None, str]:
+    if cell.seen != job.children or cell.value is None:
+        return cell, None, what
+    if job.leaf:
+        return cell, Up(cell.value), what
+    result = replace(cell.value, kind=Kind.RESULT)
+    return replace(cell, done=True, value=result), Multicast(result), "complete"
+
+
+class Aggregator:
+    """Jobs and cells of one switch, and what its counters would say."""
+
+    def __init__(self, jobs: Mapping[int, Job]) -> None:
+        self.jobs = dict(jobs)
+        self.counts: dict[str, int] = {}
+        self._cells: dict[tuple[int, int], Cell] = {}
+
+    def from_child(self, child: int, packet: Aggregation) -> Sent | None:
+        """Take a child's packet; raise KeyError for a job that the switch does not know."""
+        job = self.jobs[packet.job]
+        return self._keep(packet, *contribute(job, self._cell(packet), child, packet))
+
+    def from_parent(self, packet: Aggregation) -> Sent | None:
+        """Take a parent's packet; raise KeyError for a job that the switch does not know."""
+        return self._keep(packet, *accept(self._cell(packet), packet))
+
+    def _place(self, packet: Aggregation) -> tuple[int, int]:
+        return packet.job, packet.item % self.jobs[packet.job].cells
+
+    def _cell(self, packet: Aggregation) -> Cell:
+        return self._cells.get(self._place(packet), Cell())
+
+    def _keep(self, packet: Aggregation, cell: Cell, sent: Sent | None, what: str) -> Sent | None:
+        self._cells[self._place(packet)] = cell
+        self.counts[what] = self.counts.get(what, 0) + 1
+        return sent

@@ -1,0 +1,116 @@
+"""Aggregation header: 16 bytes over UDP, then up to 1,024 bytes of values which a switch adds up.
+
+Version4=1 Kind4 Flags8 Job16 | Item32 | Epoch16 Workers16 | Operation4 Quarters4 Reason8 Reserved16, then `quarters`
+times 256 bytes: 64 lanes of int32 each, or 128 of unsigned 16 bits, in network order. The format is our own.
+
+An item is one vector that all workers of a job contribute to; items are numbered without gaps. Nothing in the header
+says who sent it: the switch knows its children by where they are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum, IntFlag
+from typing import Final
+
+from dataplane.errors import WireError
+from dataplane.wire.fields import fit, need
+
+HEADER: Final = "aggregation"
+SIZE: Final = 16
+VERSION: Final = 1
+UDP_PORT: Final = 19777
+QUARTER_BYTES: Final = 256
+QUARTERS: Final = 4
+
+
+class Kind(IntEnum):
+    """What a packet is; RESULT goes to all children, AGAIN and REFUSED to the one who asked."""
+
+    CONTRIBUTION = 1
+    RESULT = 2
+    AGAIN = 3
+    REFUSED = 4
+    PULL = 5
+    """Asks for a result without contributing."""
+
+
+class Flags(IntFlag):
+    """What is true of a value; a result has the flags of all contributions."""
+
+    SATURATED = 1
+    CONGESTED = 2
+    FINAL = 4
+    """The job's result, which the main server gets, too."""
+
+
+class Operation(IntEnum):
+    """How contributions are put together."""
+
+    SUM = 1
+    """Lanes of int32, which stop at the least and the greatest value and then set SATURATED."""
+    MAX = 2
+    """Lanes of unsigned 16 bits."""
+
+
+class Reason(IntEnum):
+    """Why a contribution was refused."""
+
+    NONE = 0
+    EPOCH = 1
+    """Membership has changed; the packet's epoch is the current one."""
+    MISMATCH = 2
+    """Operation or length are not those of the item's other contributions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregation:
+    """An aggregation header and its values; `workers` counts those whose values are in it."""
+
+    kind: Kind
+    job: int
+    item: int
+    epoch: int
+    workers: int = 1
+    operation: Operation = Operation.SUM
+    values: bytes = b""
+    flags: Flags = Flags(0)
+    reason: Reason = Reason.NONE
+
+    def encode(self) -> bytes:
+        """Return the bytes; raise WireError for a value that does not fit its field, or broken quarters."""
+        quarters, rest = divmod(len(self.values), QUARTER_BYTES)
+        if rest or quarters > QUARTERS:
+            raise WireError(HEADER, f"{len(self.values)} bytes of values are not 0 to {QUARTERS} times {QUARTER_BYTES}")
+        fit(HEADER, job=(self.job, 16), item=(self.item, 32), epoch=(self.epoch, 16), workers=(self.workers, 16))
+        first = VERSION << 28 | self.kind << 24 | self.flags << 16 | self.job
+        fourth = self.operation << 28 | quarters << 24 | self.reason << 16
+        words = first << 96 | self.item << 64 | self.epoch << 48 | self.workers << 32 | fourth
+        return words.to_bytes(SIZE, "big") + self.values
+
+
+def decode(data: bytes, offset: int = 0) -> Aggregation:
+    """Return the header at `offset` and its values; raise WireError when it is cut, of another version, or unknown."""
+    need(HEADER, data, offset, SIZE)
+    words = int.from_bytes(data[offset : offset + SIZE], "big")
+    if words >> 124 != VERSION:
+        raise WireError(HEADER, f"version is {words >> 124}, not {VERSION}", offset=offset)
+    size = (words >> 24 & 15) * QUARTER_BYTES
+    if size > QUARTERS * QUARTER_BYTES:
+        raise WireError(HEADER, f"{words >> 24 & 15} quarters are more than {QUARTERS}", offset=offset)
+    need(HEADER, data, offset + SIZE, size)
+    try:
+        kind, operation, reason = Kind(words >> 120 & 15), Operation(words >> 28 & 15), Reason(words >> 16 & 255)
+    except ValueError as error:
+        raise WireError(HEADER, str(error), offset=offset) from None
+    return Aggregation(
+        kind=kind,
+        job=words >> 96 & 0xFFFF,
+        item=words >> 64 & 0xFFFFFFFF,
+        epoch=words >> 48 & 0xFFFF,
+        workers=words >> 32 & 0xFFFF,
+        operation=operation,
+        values=bytes(data[offset + SIZE : offset + SIZE + size]),
+        flags=Flags(words >> 112 & 255),
+        reason=reason,
+    )

@@ -1,0 +1,52 @@
+// Aggregation over UDP: 16 bytes, then `quarters` times 256 bytes of values.
+#ifndef P4_AGGREGATION_HEADERS_P4
+#define P4_AGGREGATION_HEADERS_P4
+
+const bit<16> AGGREGATION_PORT = 19777;
+const bit<4>  AGGREGATION_VERSION = 1;
+const bit<16> AGGREGATION_BYTES = 16;
+
+const bit<4> KIND_CONTRIBUTION = 1;
+const bit<4> KIND_RESULT = 2;
+const bit<4> KIND_AGAIN = 3;
+const bit<4> KIND_REFUSED = 4;
+const bit<4> KIND_PULL = 5;
+
+const bit<8> FLAG_SATURATED = 1;
+const bit<8> FLAG_CONGESTED = 2;
+const bit<8> FLAG_FINAL = 4;
+
+const bit<4> OPERATION_SUM = 1;
+const bit<4> OPERATION_MAX = 2;
+
+const bit<8> REASON_EPOCH = 1;
+const bit<8> REASON_MISMATCH = 2;
+
+// All jobs' cells together, 1,024 bytes each.
+#define AGGREGATION_CELLS 8192
+
+typedef bit<2048> lanes_t;
+
+header aggregation_t {
+    bit<4>  version;
+    bit<4>  kind;
+    bit<8>  flags;
+    bit<16> job;
+    bit<32> item;
+    bit<16> epoch;
+    bit<16> workers;
+    bit<4>  operation;
+    bit<4>  quarters;
+    bit<8>  reason;
+    bit<16> reserved;
+}
+
+header values_t {
+    lanes_t lanes;
+}
+
+// What a cell remembers of an item: done1 zero7 job16 epoch16 item32 seen64 workers16 flags8 operation4 quarters4
+// repeated16 opened_us48. Job 0 is none.
+typedef bit<232> cell_t;
+
+#endif

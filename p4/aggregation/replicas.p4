@@ -1,0 +1,61 @@
+// Copies of a result, each to one child; and queues that are long, told to whoever sends too much.
+#ifndef P4_AGGREGATION_REPLICAS_P4
+#define P4_AGGREGATION_REPLICAS_P4
+
+#include "../shared/headers.p4"
+#include "../shared/metadata.p4"
+
+control Replicas(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
+    action address(@name("dst_mac") mac_t dst_mac, @name("dst_addr") bit<32> dst_addr, @name("dst_port") bit<16> port) {
+        hdr.ethernet.dst_addr = dst_mac;
+        hdr.ipv4.dst_addr = dst_addr;
+        hdr.udp.dst_port = port;
+    }
+
+    action nobody() {
+        mark_to_drop(standard_metadata);
+    }
+
+    table aggregation_replicas {
+        key = {
+            hdr.aggregation.job: exact @name("job");
+            standard_metadata.egress_rid: exact @name("replica");
+        }
+        actions = {
+            address;
+            nobody;
+        }
+        const default_action = nobody();
+        size = 4096;
+    }
+
+    apply {
+        aggregation_replicas.apply();
+    }
+}
+
+control Congestion(inout headers_t hdr, in standard_metadata_t standard_metadata) {
+    bit<19> threshold = 0x7ffff;
+
+    // RFC 3168: packets of flows that can be told, behind so many frames or more, are marked.
+    action mark_from(@name("queue_frames") bit<19> frames) {
+        threshold = frames;
+    }
+
+    table congestion {
+        actions = {
+            mark_from;
+            @defaultonly NoAction;
+        }
+        default_action = NoAction();
+    }
+
+    apply {
+        congestion.apply();
+        if (hdr.ipv4.isValid() && hdr.ipv4.ecn != 0 && standard_metadata.enq_qdepth >= threshold) {
+            hdr.ipv4.ecn = 3;
+        }
+    }
+}
+
+#endif

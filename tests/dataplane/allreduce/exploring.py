@@ -1,0 +1,219 @@
+"""Every schedule of a small job: what the network loses, repeats, delays and reorders, deaths and late news of them.
+
+The network is the set of all packets ever sent. Any of them may be delivered at any time, any number of times, or never:
+that covers loss, repetition and reordering without a bound. Since that is so, sending early costs nothing: whoever may
+send does so at once. What is left to explore is who takes what when.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from dataplane.allreduce.reference.aggregator import Cell, Job, Multicast, Sent, Unicast, accept, contribute
+from dataplane.allreduce.reference.lanes import int32s, of_int32s
+from dataplane.wire.aggregation import Aggregation, Kind
+
+T = TypeVar("T")
+JOB = 7
+ROOT = 0
+
+
+@dataclass(frozen=True)
+class Case:
+    """Racks of workers below a root (one rack: the root itself adds up), window, items, and who dies."""
+
+    racks: tuple[tuple[int, ...], ...]
+    window: int
+    items: int
+    dies: int | None = None
+    first: int = 0
+
+    @property
+    def workers(self) -> int:
+        return sum(map(len, self.racks))
+
+    @property
+    def switches(self) -> int:
+        return 1 if len(self.racks) == 1 else 1 + len(self.racks)
+
+    def switch_of(self, worker: int) -> int:
+        rack = next(number for number, members in enumerate(self.racks) if worker in members)
+        return ROOT if self.switches == 1 else 1 + rack
+
+    def jobs(self, epoch: int) -> tuple[Job, ...]:
+        """The job in each switch: epoch 0 has everybody, 1 lacks who died."""
+        alive = [sum(1 << w for w in rack if epoch == 0 or w != self.dies) for rack in self.racks]
+        cells = 2 * self.window
+        if self.switches == 1:
+            return (Job(epoch, alive[0], cells),)
+        racks = sum(1 << number for number, members in enumerate(alive) if members)
+        return Job(epoch, racks, cells), *(Job(epoch, members, cells, leaf=True) for members in alive)
+
+    def contribution(self, worker: int, item: int, epoch: int) -> Aggregation:
+        """Its digits say who is in a sum, and how often; its second lane of which item."""
+        values = of_int32s((16**worker, 1 + item))
+        return Aggregation(Kind.CONTRIBUTION, JOB, (self.first + item) % 2**32, epoch, values=values)
+
+
+@dataclass(frozen=True)
+class World:
+    """All that matters of a moment; results are by worker and item, None where not there."""
+
+    epochs: tuple[int, ...]
+    cells: tuple[tuple[Cell, ...], ...]
+    knows: tuple[int, ...]
+    results: tuple[tuple[Aggregation | None, ...], ...]
+    sent: frozenset[tuple[str, int, int, Aggregation]]
+    dead: bool = False
+
+
+@dataclass
+class Explorer:
+    """Worlds that a case can come to; `problems` are of those that must not be."""
+
+    case: Case
+    problems: list[str] = field(default_factory=list)
+    completed: dict[int, set[bytes]] = field(default_factory=dict)
+
+    def start(self) -> World:
+        case = self.case
+        cells = tuple((Cell(),) * (2 * case.window) for _ in range(case.switches))
+        nothing = ((None,) * case.items,) * case.workers
+        world = World((0,) * case.switches, cells, (0,) * case.workers, nothing, frozenset())
+        for worker in range(case.workers):
+            world = self.send(world, worker)
+        return world
+
+    def explore(self, most: int, *, to_first_problem: bool = False) -> int:
+        """Visit every world, at most so many; return how many there were."""
+        first = self.start()
+        seen, waiting = {first}, deque([first])
+        while waiting:
+            world = waiting.popleft()
+            self.check(world)
+            if to_first_problem and self.problems:
+                break
+            for following in self.following(world):
+                if following not in seen:
+                    seen.add(following)
+                    waiting.append(following)
+            if len(seen) > most:
+                raise AssertionError(f"more than {most} worlds")
+        return len(seen)
+
+    def following(self, world: World) -> Iterator[World]:
+        for packet in world.sent:
+            changed = self.deliver(world, packet)
+            if changed != world:
+                yield changed
+        yield from self.news(world)
+
+    def news(self, world: World) -> Iterator[World]:
+        """What the controller does: somebody is dead, switches and workers hear of it in any order."""
+        if self.case.dies is None:
+            return
+        if not world.dead:
+            yield replace(world, dead=True)
+            return
+        for switch, epoch in enumerate(world.epochs):
+            if epoch == 0:
+                yield replace(world, epochs=_with(world.epochs, switch, 1))
+        for worker, epoch in enumerate(world.knows):
+            if epoch == 0 and worker != self.case.dies:
+                yield self.send(replace(world, knows=_with(world.knows, worker, 1)), worker)
+
+    def send(self, world: World, worker: int) -> World:
+        """Everything that the worker may send now: items whose predecessor in the cell's other half it has."""
+        case, mine = self.case, world.results[worker]
+        may = [item for item in range(case.items) if item < case.window or mine[item - case.window] is not None]
+        packets = {
+            ("child", case.switch_of(worker), worker, case.contribution(worker, item, world.knows[worker]))
+            for item in may
+            if mine[item] is None
+        }
+        return replace(world, sent=world.sent | packets)
+
+    def deliver(self, world: World, packet: tuple[str, int, int, Aggregation]) -> World:
+        to, switch, number, content = packet
+        if to == "worker":
+            return self.take(world, number, content)
+        cells = world.cells[switch]
+        place = content.item % len(cells)
+        if to == "child":
+            job = self.case.jobs(world.epochs[switch])[switch]
+            if not job.children >> number & 1:
+                return world  # its entry is gone
+            cell, sent, _ = contribute(job, cells[place], number, content)
+        else:
+            cell, sent, _ = accept(cells[place], content)
+        world = replace(world, cells=_with(world.cells, switch, _with(cells, place, cell)))
+        return world if sent is None else replace(world, sent=world.sent | self.packets(switch, sent))
+
+    def packets(self, switch: int, sent: Sent) -> set[tuple[str, int, int, Aggregation]]:
+        case = self.case
+        below_is_switch = switch == ROOT and case.switches > 1
+        match sent:
+            case Unicast(child, packet):
+                return {("parent", 1 + child, 0, packet) if below_is_switch else ("worker", switch, child, packet)}
+            case Multicast(packet):
+                if below_is_switch:
+                    return {("parent", 1 + rack, 0, packet) for rack in range(len(case.racks))}
+                rack = case.racks[max(0, switch - 1)]
+                return {("worker", switch, worker, packet) for worker in rack}
+            case _:
+                return {("child", ROOT, switch - 1, sent.packet)}
+
+    def take(self, world: World, worker: int, packet: Aggregation) -> World:
+        item = (packet.item - self.case.first) % 2**32
+        if packet.kind is Kind.REFUSED or (world.dead and worker == self.case.dies):
+            return world
+        if world.results[worker][item] is not None:
+            return world
+        mine = _with(world.results[worker], item, replace(packet, kind=Kind.RESULT))
+        return self.send(replace(world, results=_with(world.results, worker, mine)), worker)
+
+    def check(self, world: World) -> None:
+        """No sum is wrong, none differs between two who have it, and fair delivery leads everybody to the end."""
+        for item in range(self.case.items):
+            found = {mine[item].values for mine in world.results if mine[item] is not None}  # type: ignore[union-attr]
+            if len(found) > 1:
+                self.problems.append(f"item {item} has {len(found)} results: {world}")
+            for values in found:
+                digits, marks = int32s(values)
+                who = {worker for worker in range(self.case.workers) if digits >> 4 * worker & 1}
+                everybody = set(range(self.case.workers))
+                right = who == everybody or (self.case.dies is not None and who == everybody - {self.case.dies})
+                if not right or digits != sum(16**w for w in who) or marks != len(who) * (1 + item):
+                    self.problems.append(f"item {item}: a sum of {digits:x}, {marks}")
+            self.completed.setdefault(item, set()).update(found)
+        if not self.ends(world):
+            self.problems.append(f"nothing leads on from {world}")
+
+    def ends(self, world: World) -> bool:
+        """Whether all survivors come to the end once all news is known and what they still wait for is delivered."""
+        alive = [w for w in range(self.case.workers) if not (world.dead and w == self.case.dies)]
+        while (news := next(self.news(world), None)) is not None and world.dead:
+            world = news
+        for _ in range(self.case.items + 1):
+            for worker in alive:
+                before = world.sent
+                for packet in self.send(replace(world, sent=frozenset()), worker).sent:
+                    world = self.through(world, packet)
+                world = replace(world, sent=before)
+        return all(result is not None for worker in alive for result in world.results[worker])
+
+    def through(self, world: World, packet: tuple[str, int, int, Aggregation]) -> World:
+        """Deliver a packet and all that it causes, once each."""
+        waiting = deque([packet])
+        while waiting:
+            bare = self.deliver(replace(world, sent=frozenset()), waiting.popleft())
+            waiting.extend(one for one in bare.sent if one[0] != "child" or one[1] == ROOT != self.case.switch_of(0))
+            world = replace(bare, sent=world.sent)
+        return world
+
+
+def _with(values: tuple[T, ...], at: int, value: T) -> tuple[T, ...]:
+    return (*values[:at], value, *values[at + 1 :])

@@ -44,6 +44,9 @@ class Flags(IntFlag):
     """The job's result, which the main server gets, too."""
 
 
+NO_FLAGS: Final = Flags(0)
+
+
 class Operation(IntEnum):
     """How contributions are put together."""
 
@@ -74,7 +77,7 @@ class Aggregation:
     workers: int = 1
     operation: Operation = Operation.SUM
     values: bytes = b""
-    flags: Flags = Flags(0)
+    flags: Flags = NO_FLAGS
     reason: Reason = Reason.NONE
 
     def encode(self) -> bytes:

@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from dataplane.allreduce.reference.lanes import combine
-from dataplane.wire.aggregation import Aggregation, Flags, Kind, Reason
+from dataplane.wire.aggregation import NO_FLAGS, Aggregation, Flags, Kind, Reason
 
 ITEM_BITS = 32
 
@@ -102,13 +102,13 @@ def contribute(job: Job, cell: Cell, child: int, packet: Aggregation) -> tuple[C
         upwards = Up(value) if job.leaf and cell.seen == job.children else None
         return cell, upwards, "repeated"
     values, saturated = combine(value.operation, value.values, packet.values)
-    flags = value.flags | packet.flags | (Flags.SATURATED if saturated else Flags(0))
+    flags = value.flags | packet.flags | (Flags.SATURATED if saturated else NO_FLAGS)
     added = replace(value, values=values, flags=flags, workers=value.workers + packet.workers)
     return _counted(job, replace(cell, seen=cell.seen | bit, value=added), "added")
 
 
 def accept(cell: Cell, packet: Aggregation) -> tuple[Cell, Sent | None, str]:
-    """Take a packet of the parent, of which results count; return the cell, what is sent, and what it was: complete or stale."""
+    """Take a packet of the parent; return the cell, what is sent, and what it was: complete, or stale (no result)."""
     known = cell.value is not None and cell.job == packet.job and cell.item == packet.item
     if not known or cell.done or packet.kind not in (Kind.RESULT, Kind.AGAIN):
         return cell, None, "stale"

@@ -1,8 +1,8 @@
 """Every schedule of a small job: what the network loses, repeats, delays and reorders, deaths and late news of them.
 
-The network is the set of all packets ever sent. Any of them may be delivered at any time, any number of times, or never:
-that covers loss, repetition and reordering without a bound. Since that is so, sending early costs nothing: whoever may
-send does so at once. What is left to explore is who takes what when.
+The network is the set of all packets ever sent. Any of them may be delivered at any time, any number of times, or
+never: that covers loss, repetition and reordering without a bound. Since that is so, sending early costs nothing:
+whoever may send does so at once. What is left to explore is who takes what when.
 """
 
 from __future__ import annotations

@@ -1,0 +1,76 @@
+"""Numbers on the wire: blocks of 256 floats as integers with one exponent, so that a switch that adds integers can sum.
+
+A block's exponent e is the least with |x| < 2^e for all its finite values, the greatest over all workers (the switch
+takes the maximum). Each worker sends round(x 2^(30 - h - e)), h being ceil(log2(capacity)): of `capacity` workers no
+sum can leave int32. Each value so sent is off by at most half a unit, so the sum of n workers is within
+n 2^(e + h - 31) of the exact one before it is rounded to the result's own format: for 8 workers, 2^-25 of the block's
+bound. Float16 and bfloat16 are widened to float32 first, which is exact.
+
+Infinite values and NaN are sent as zeros among the finite ones; where a block has any, at whichever worker, one more
+item counts them: 10 bits each of NaN, +Inf, -Inf.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float32]
+Lanes = NDArray[np.int32]
+
+BLOCK: Final = 256
+"""Values that share an exponent, and lanes of an item."""
+BIAS: Final = 200
+ZERO: Final = 0
+"""A block's exponent on the wire is e + BIAS, or ZERO where all finite values are zero (-148 <= e <= 128)."""
+MOST_WORKERS: Final = 1023
+
+_NAN, _PLUS, _MINUS = 1 << 20, 1 << 10, 1
+
+
+def headroom(capacity: int) -> int:
+    """Return the bits that sums of so many workers need: ceil(log2(capacity)); raise ValueError beyond 1,023."""
+    if not 1 <= capacity <= MOST_WORKERS:
+        raise ValueError(f"{capacity} workers are not 1 to {MOST_WORKERS}")
+    return (capacity - 1).bit_length()
+
+
+def exponents(blocks: Floats) -> tuple[NDArray[np.uint16], NDArray[np.uint16]]:
+    """Return each row's exponent as it is on the wire, and 1 for each row that has an infinite value or NaN, else 0."""
+    finite = np.isfinite(blocks)
+    greatest = np.max(np.abs(blocks), axis=1, initial=0, where=finite)
+    exponent = np.frexp(greatest)[1] + BIAS
+    return np.where(greatest == 0, ZERO, exponent).astype(np.uint16), (~finite.all(axis=1)).astype(np.uint16)
+
+
+def to_lanes(blocks: Floats, agreed: NDArray[np.uint16], capacity: int) -> Lanes:
+    """Return the integers that are sent for each row, given all workers' exponents; not finite values become 0."""
+    shift = 30 - headroom(capacity) - (agreed.astype(np.int32) - BIAS)
+    exact = np.ldexp(np.where(np.isfinite(blocks), blocks, 0).astype(np.float64), shift[:, None])
+    return np.rint(exact).astype(np.int32)
+
+
+def from_lanes(lanes: Lanes, agreed: NDArray[np.uint16], capacity: int, divisor: int = 1) -> Floats:
+    """Return the sums, each divided by `divisor` (1, or the number of workers for a mean)."""
+    shift = agreed.astype(np.int32) - BIAS + headroom(capacity) - 30
+    with np.errstate(over="ignore"):  # a sum beyond float32 is infinite, as it is anywhere
+        return (np.ldexp(lanes.astype(np.float64), shift[:, None]) / divisor).astype(np.float32)
+
+
+def classes(blocks: Floats) -> Lanes:
+    """Return what counts a row's values that are not finite: bits 20 up NaN, 10 up +Inf, 0 up -Inf."""
+    return (np.isnan(blocks) * _NAN + np.isposinf(blocks) * _PLUS + np.isneginf(blocks) * _MINUS).astype(np.int32)
+
+
+def with_classes(sums: Floats, counts: Lanes) -> Floats:
+    """Return the sums with what is not finite put back: NaN where there was one, or both infinities."""
+    plus, minus = counts >> 10 & 1023 > 0, counts & 1023 > 0
+    nan = (counts >> 20 > 0) | (plus & minus)
+    return np.where(nan, np.nan, np.where(plus, np.inf, np.where(minus, -np.inf, sums))).astype(np.float32)
+
+
+def error_bound(agreed: int, workers: int, capacity: int) -> float:
+    """Return by how much a sum may be off before it is rounded to its own format, for a block of this exponent."""
+    return float(np.ldexp(float(workers), agreed - BIAS + headroom(capacity) - 31))

@@ -42,7 +42,8 @@ def exponents(blocks: Floats) -> tuple[NDArray[np.uint16], NDArray[np.uint16]]:
     finite = np.isfinite(blocks)
     greatest = np.max(np.abs(blocks), axis=1, initial=0, where=finite)
     exponent = np.frexp(greatest)[1] + BIAS
-    return np.where(greatest == 0, ZERO, exponent).astype(np.uint16), (~finite.all(axis=1)).astype(np.uint16)
+    marks = ~finite.all(axis=1)
+    return np.where(greatest == 0, ZERO, exponent).astype(np.uint16), np.asarray(marks, np.uint16)
 
 
 def to_lanes(blocks: Floats, agreed: NDArray[np.uint16], capacity: int) -> Lanes:
@@ -61,7 +62,8 @@ def from_lanes(lanes: Lanes, agreed: NDArray[np.uint16], capacity: int, divisor:
 
 def classes(blocks: Floats) -> Lanes:
     """Return what counts a row's values that are not finite: bits 20 up NaN, 10 up +Inf, 0 up -Inf."""
-    return (np.isnan(blocks) * _NAN + np.isposinf(blocks) * _PLUS + np.isneginf(blocks) * _MINUS).astype(np.int32)
+    kinds = np.isnan(blocks) * _NAN + np.isposinf(blocks) * _PLUS + np.isneginf(blocks) * _MINUS
+    return np.asarray(kinds, np.int32)
 
 
 def with_classes(sums: Floats, counts: Lanes) -> Floats:

@@ -9,6 +9,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import TypeAlias
 
 import finsy
@@ -25,6 +26,7 @@ from tests.p4.entries import (
     DefaultAction,
     Entry,
     Item,
+    MulticastTo,
     Spread,
 )
 from tests.p4.targets import P4INFO, PROGRAM, Sent
@@ -39,7 +41,11 @@ _BETWEEN_FRAMES_S = 0.001
 """bmv2 receives through libpcap, whose ring holds 32 frames and loses more without a word."""
 
 Entity: TypeAlias = (
-    finsy.P4TableEntry | finsy.P4ActionProfileMember | finsy.P4ActionProfileGroup | finsy.P4CloneSessionEntry
+    finsy.P4TableEntry
+    | finsy.P4ActionProfileMember
+    | finsy.P4ActionProfileGroup
+    | finsy.P4CloneSessionEntry
+    | finsy.P4MulticastGroupEntry
 )
 
 
@@ -49,8 +55,9 @@ class Bmv2Target:
     name = "bmv2"
     shortest_frame = 14
 
-    def __init__(self) -> None:
-        self._schema = finsy.P4Schema(P4INFO, PROGRAM)
+    def __init__(self, program: tuple[Path, Path] = (PROGRAM, P4INFO)) -> None:
+        self._program, p4info = program
+        self._schema = finsy.P4Schema(p4info, self._program)
         self._written: list[p4r.Entity] = []
         self._baseline: dict[str, int] = {}
         self._requests: queue.SimpleQueue[p4r.StreamMessageRequest | None] = queue.SimpleQueue()
@@ -138,7 +145,7 @@ class Bmv2Target:
                 self._packets_in.put((int(packet.metadata["ingress_port"]) << 7).to_bytes(2, "big") + packet.payload)
 
     def _load(self) -> None:
-        config = p4r.ForwardingPipelineConfig(p4info=self._schema.p4info, p4_device_config=PROGRAM.read_bytes())
+        config = p4r.ForwardingPipelineConfig(p4info=self._schema.p4info, p4_device_config=self._program.read_bytes())
         action = p4r.SetForwardingPipelineConfigRequest.VERIFY_AND_COMMIT
         self._stub.SetForwardingPipelineConfig(
             p4r.SetForwardingPipelineConfigRequest(
@@ -189,6 +196,8 @@ def _entities(item: Item) -> list[Entity]:
             return _spread_entities(item)
         case CloneTo(port, session):
             return [finsy.P4CloneSessionEntry(session, replicas=[port])]
+        case MulticastTo(group, replicas):
+            return [finsy.P4MulticastGroupEntry(group, replicas=list(replicas))]
 
 
 def _spread_entities(item: Spread) -> list[Entity]:
@@ -237,6 +246,12 @@ _PARAMETERS = {
     "filter_reports": ("quantum_ns", "refresh_us"),
     "watch_drops": ("watch_id", "quota"),
     "set_path_hash_multiplier": ("multiplier",),
+    "from_child": ("number",),
+    "from_reader": (),
+    "from_parent": (),
+    "add_up": ("epoch", "children", "first_cell", "last_cell", "group", "group_with_server"),
+    "add_up_for": ("epoch", "children", "first_cell", "last_cell", "group", "parent"),
+    "address": ("dst_mac", "dst_addr", "dst_port"),
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import signal
 import socket
@@ -18,6 +19,7 @@ _SOL_PACKET, _PACKET_AUXDATA, _PACKET_OUTGOING = 263, 8, 4
 _AUXDATA = struct.Struct("=IIIHHHH")
 _VLAN_VALID = 1 << 4
 _PREFIX = "millrace-p4-"
+_numbers = itertools.count(1)
 
 
 class Namespace:
@@ -90,14 +92,14 @@ def _run(*command: str) -> None:
 
 
 def unique_name() -> str:
-    """Return a namespace name that no other test run has."""
-    return f"{_PREFIX}{os.getpid()}"
+    """Return a namespace name that no other switch has, of this test run or another."""
+    return f"{_PREFIX}{os.getpid()}-{next(_numbers)}"
 
 
 def _remove_leftovers() -> None:
     """Remove the namespaces, and the switches in them, of test runs that were killed."""
     for path in Path("/run/netns").glob(f"{_PREFIX}*"):
-        if not Path("/proc", path.name.removeprefix(_PREFIX)).exists():
+        if not Path("/proc", path.name.removeprefix(_PREFIX).partition("-")[0]).exists():
             _remove(path.name)
 
 

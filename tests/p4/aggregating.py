@@ -1,0 +1,139 @@
+"""Jobs that a switch under test adds up for, and packets of their workers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from ipaddress import IPv4Address
+
+from scapy.compat import raw
+from scapy.layers.inet import IP, UDP
+from scapy.layers.l2 import Ether
+
+from dataplane.allreduce.reference.aggregator import Job, Multicast, Sent, Unicast
+from dataplane.wire import aggregation
+from dataplane.wire.aggregation import UDP_PORT, Aggregation
+from tests.p4 import targets
+from tests.p4.entries import (
+    COLLECTOR_PORT,
+    DOWN_PORT,
+    HOST_PORT,
+    NEXT_HOP_MAC,
+    SWITCH_MAC,
+    UP_PORT,
+    Entry,
+    Item,
+    MulticastTo,
+    Spread,
+    mac,
+)
+
+SWITCH, PARENT = IPv4Address("10.200.0.1"), IPv4Address("10.200.0.2")
+PARENT_PORT = COLLECTOR_PORT
+_PORTS = (HOST_PORT, UP_PORT, DOWN_PORT)
+_UDP_PAYLOAD = 42
+
+
+@dataclass(frozen=True, slots=True)
+class Hosted:
+    """A job in the switch's tables: its number, how many children it has, and its first cell."""
+
+    number: int
+    job: Job
+    children: int
+    first_cell: int = 0
+
+    def items(self) -> list[Item]:
+        """Return all entries of the job."""
+        job = self.job
+        shared = (job.epoch, job.children, self.first_cell, self.first_cell + job.cells - 1, self.number)
+        action, last = ("add_up_for", int(PARENT)) if job.leaf else ("add_up", self.number)
+        key = {"dst_addr": int(SWITCH), "job": self.number}
+        items: list[Item] = [
+            MulticastTo(self.number, tuple((port_of(child), child + 1) for child in range(self.children))),
+            Entry("aggregation_jobs", {"job": self.number}, action, (*shared, last)),
+            Entry("aggregation_peers", {"src_addr": int(PARENT), **key}, "from_parent", priority=1),
+        ]
+        for child in range(self.children):
+            to = (mac(child), int(address_of(child)), udp_port_of(child))
+            items += [
+                Entry("aggregation_peers", {"src_addr": int(address_of(child)), **key}, "from_child", (child,), 1),
+                Entry("aggregation_replicas", {"job": self.number, "replica": child + 1}, "address", to),
+            ]
+        return items
+
+
+def fabric_items() -> list[Item]:
+    """Return what the switch needs besides: ports, and a route to the parent."""
+    route = Spread("ipv4_routes", "ipv4_ecmp", {"dst_addr": (int(PARENT), 32)}, 1, ((PARENT_PORT, NEXT_HOP_MAC),))
+    ports = (*_PORTS, PARENT_PORT)
+    return [
+        *(Entry("egress_ports", {"egress_port": port}, "set_egress_port", (SWITCH_MAC, 0, 0, 0)) for port in ports),
+        route,
+    ]
+
+
+def port_of(child: int) -> int:
+    """Return the port that a child is behind; there are more children than ports."""
+    return _PORTS[child % len(_PORTS)]
+
+
+def address_of(child: int) -> IPv4Address:
+    """Return a child's address."""
+    return IPv4Address("10.0.1.1") + 256 * child
+
+
+def udp_port_of(child: int) -> int:
+    """Return the UDP port that a child listens on."""
+    return 19000 + child
+
+
+def from_child(child: int, packet: Aggregation, *, ecn: int = 0) -> tuple[int, bytes]:
+    """Return port and frame of a child's packet."""
+    return port_of(child), frame(address_of(child), udp_port_of(child), packet, ecn=ecn)
+
+
+def from_parent(packet: Aggregation, *, ecn: int = 0) -> tuple[int, bytes]:
+    """Return port and frame of a parent's packet."""
+    return PARENT_PORT, frame(PARENT, UDP_PORT, packet, ecn=ecn)
+
+
+def frame(src: IPv4Address, src_port: int, packet: Aggregation, *, ecn: int = 0, checksum: int | None = 0) -> bytes:
+    """Return a frame to the switch."""
+    ip = IP(src=str(src), dst=str(SWITCH), tos=ecn)
+    ethernet = Ether(src="02:00:00:00:00:01", dst="02:00:00:00:00:b1")
+    return raw(ethernet / ip / UDP(sport=src_port, dport=UDP_PORT, chksum=checksum) / packet.encode())
+
+
+Arrival = tuple[int, str, str, int, int, Aggregation]
+"""Port, addresses, UDP ports, packet."""
+
+
+def seen(sent: targets.Sent) -> list[Arrival]:
+    """Return what left the switch; lengths and checksums must be right."""
+    found = []
+    for port, data in sent:
+        got = Ether(data)
+        checksum = got[IP].chksum
+        del got[IP].chksum
+        assert Ether(raw(got))[IP].chksum == checksum
+        assert (got[IP].len, got[UDP].len, got[UDP].chksum) == (len(data) - 14, len(data) - 34, 0)
+        content = aggregation.decode(data, _UDP_PAYLOAD)
+        found.append((port, got[IP].src, got[IP].dst, got[UDP].sport, got[UDP].dport, content))
+    return sorted(found, key=lambda one: (one[0], one[4]))
+
+
+def expected(sent: Sent | None, children: int) -> list[Arrival]:
+    """Return what should leave the switch, as the reference has it."""
+    match sent:
+        case None:
+            return []
+        case Unicast(child, packet):
+            to = [(port_of(child), address_of(child), udp_port_of(child))]
+        case Multicast(packet):
+            to = [(port_of(child), address_of(child), udp_port_of(child)) for child in range(children)]
+        case _:
+            packet, to = sent.packet, [(PARENT_PORT, PARENT, UDP_PORT)]
+    return sorted(
+        ((port, str(SWITCH), str(address), UDP_PORT, udp_port, packet) for port, address, udp_port in to),
+        key=lambda one: (one[0], one[4]),
+    )

@@ -1,0 +1,105 @@
+"""Sums in the switch: packet for packet what the reference says, over random schedules."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from dataplane.allreduce.reference.aggregator import Aggregator, Job
+from dataplane.wire.aggregation import NO_FLAGS, Aggregation, Flags, Kind, Operation
+from tests.p4.aggregating import Hosted, expected, fabric_items, from_child, from_parent, seen
+from tests.p4.targets import Target
+
+ROOT = Hosted(1, Job(epoch=3, children=0b111, cells=4), children=3)
+LEAF = Hosted(2, Job(epoch=5, children=0b1111, cells=8, leaf=True), children=4, first_cell=4)
+JOBS = {job.number: job for job in (ROOT, LEAF)}
+LANES = (0, 1, -1, 2**31 - 1, -(2**31), 0x7FFF8000, -32768)
+STEPS = {"builtin": 150, "compiled": 600, "bmv2": 60}
+
+
+@pytest.fixture(params=["builtin", "compiled", pytest.param("bmv2", marks=[pytest.mark.bmv2, pytest.mark.root])])
+def switch(request: pytest.FixtureRequest) -> Target:
+    """Return a switch that adds up for two jobs: as the root of one, as a leaf of the other."""
+    target: Target = request.getfixturevalue(f"{request.param}_aggregating")
+    target.reset()
+    target.write([*fabric_items(), *ROOT.items(), *LEAF.items()])
+    return target
+
+
+class Schedule:
+    """Random packets of both jobs, now and then old, of another epoch, another length, or from the parent."""
+
+    def __init__(self, seed: int) -> None:
+        self._chance = random.Random(seed)
+        # Registers go on from test to test, and so must the numbers; the first ones turn over.
+        self._item = dict.fromkeys(JOBS, (seed - 1) * 2**20 - 3)
+
+    def packet(self) -> tuple[Hosted, int | None, Aggregation, int]:
+        """Return job, child (None: the parent), packet and ECN bits."""
+        chance = self._chance
+        job = JOBS[chance.choice(list(JOBS))]
+        self._item[job.number] += chance.random() < 0.08
+        item = (self._item[job.number] + chance.choice((0, 0, 0, 1, 1, -1, 2))) % 2**32
+        from_above = job.job.leaf and chance.random() < 0.2
+        kinds = (Kind.RESULT, Kind.AGAIN, Kind.REFUSED) if from_above else (Kind.CONTRIBUTION,) * 19 + (Kind.PULL,)
+        operation = Operation.SUM if item % 3 and chance.random() < 0.98 else Operation.MAX
+        packet = Aggregation(
+            kind=chance.choice(kinds),
+            job=job.number,
+            item=item,
+            epoch=job.job.epoch - (chance.random() < 0.07),
+            workers=chance.randrange(1, 5),
+            operation=operation,
+            values=self._values(4 if chance.random() < 0.9 else chance.randrange(4)),
+            flags=chance.choice((NO_FLAGS, NO_FLAGS, Flags.SATURATED, Flags.FINAL)),
+        )
+        return job, None if from_above else chance.randrange(job.children), packet, chance.choice((0, 0, 1, 3))
+
+    def _values(self, quarters: int) -> bytes:
+        chance = self._chance
+        lanes = (chance.choice((chance.getrandbits(32) - 2**31, chance.choice(LANES))) for _ in range(64 * quarters))
+        return b"".join(lane.to_bytes(4, "big", signed=True) for lane in lanes)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_every_packet_is_answered_as_the_reference_says(switch: Target, seed: int) -> None:
+    reference = Aggregator({number: job.job for number, job in JOBS.items()})
+    schedule = Schedule(seed)
+    for _ in range(STEPS[switch.name]):
+        job, child, packet, ecn = schedule.packet()
+        heard = replace(packet, flags=packet.flags | Flags.CONGESTED) if ecn == 3 else packet
+        if child is None:
+            right = expected(reference.from_parent(heard), job.children)
+            sent = switch.send(*from_parent(packet, ecn=ecn), expect=len(right))
+        else:
+            right = expected(reference.from_child(child, heard), job.children)
+            sent = switch.send(*from_child(child, packet, ecn=ecn), expect=len(right))
+        assert seen(sent) == right, packet
+    assert {"again", "complete", "epoch", "repeated", "opened", "added", "stale"} <= reference.counts.keys()
+
+
+@pytest.mark.parametrize(
+    ("at", "bytes_there"),
+    [(42, b"\x21"), (54, b"\x12"), (54, b"\x15"), (40, b"\0\1"), (38, b"\1\x17")],
+    ids=["another version", "more quarters than there are", "more than four", "a checksum", "another length"],
+)
+def test_what_is_not_quite_a_contribution_is_not_added(switch: Target, at: int, bytes_there: bytes) -> None:
+    ones = Aggregation(Kind.CONTRIBUTION, ROOT.number, item=2**22, epoch=3, values=bytes(256))
+    for child in range(ROOT.children):
+        port, data = from_child(child, ones)
+        assert switch.send(port, data[:at] + bytes_there + data[at + len(bytes_there) :], expect=0) == []
+
+
+def test_nobody_speaks_for_a_job_that_he_is_no_child_of(switch: Target) -> None:
+    ones = Aggregation(Kind.CONTRIBUTION, ROOT.number, item=2**23, epoch=3, values=b"\0\0\0\1" * 64)
+    stranger = from_child(ROOT.children, ones)  # a child of the other job
+    sent = [
+        arrival
+        for child in range(3)
+        for port, data in (stranger, from_child(child, ones))
+        for arrival in seen(switch.send(port, data, expect=3 if child == 2 and data != stranger[1] else 0))
+    ]
+    assert len(sent) == 3
+    assert {int.from_bytes(packet.values[:4], "big") for *_, packet in sent} == {3}

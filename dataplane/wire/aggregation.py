@@ -32,7 +32,7 @@ class Kind(IntEnum):
     AGAIN = 3
     REFUSED = 4
     PULL = 5
-    """Asks for a result without contributing."""
+    """Asks for a result without contributing; as long as the answer is to be."""
 
 
 class Flags(IntFlag):

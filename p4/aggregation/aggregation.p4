@@ -287,6 +287,11 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
                 if (same == 1 && done == 0 && (hdr.aggregation.kind == KIND_RESULT || hdr.aggregation.kind == KIND_AGAIN)) {
                     take();
                 }
+            } else if (same == 1 && done == 1 && hdr.aggregation.quarters < quarters) {
+                // No answer is longer than what asked for it.
+                outcome = OUTCOME_MISMATCH;
+                hdr.aggregation.quarters = 0;
+                refuse(REASON_MISMATCH);
             } else if (same == 1 && done == 1) {
                 read = 1;
                 answer = answer_t.BACK;

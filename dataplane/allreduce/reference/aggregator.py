@@ -10,6 +10,9 @@ Membership changes by epoch: the controller writes a job's children and epoch at
 is refused; what was incomplete is overwritten by contributions of the new epoch; but a complete result stays the result
 of its item, so that those who have it and those who have not agree, whenever the change comes.
 
+No answer is longer than what asked for it: nobody can have the switch flood somebody else, and bmv2, which has 512 bytes
+of room for a packet to grow, is safe. Who asks for a result without contributing sends as many zeros.
+
 With two levels a leaf sends what its rack adds up to its parent as one contribution, and keeps the parent's result.
 """
 
@@ -84,6 +87,8 @@ def contribute(job: Job, cell: Cell, child: int, packet: Aggregation) -> tuple[C
     """
     known = cell.value is not None and cell.job == packet.job
     if known and cell.item == packet.item and cell.done and cell.value is not None:
+        if len(packet.values) < len(cell.value.values):
+            return cell, Unicast(child, _mismatch(packet)), "mismatch"
         return cell, Unicast(child, replace(cell.value, kind=Kind.AGAIN)), "again"
     if packet.kind is Kind.PULL or (known and age(packet.item, than=cell.item) < 0):
         return cell, None, "stale"
@@ -96,8 +101,7 @@ def contribute(job: Job, cell: Cell, child: int, packet: Aggregation) -> tuple[C
         return _counted(job, opened, "opened")
     value = cell.value
     if (value.operation, len(value.values)) != (packet.operation, len(packet.values)):
-        refused = replace(packet, kind=Kind.REFUSED, reason=Reason.MISMATCH, values=b"")
-        return cell, Unicast(child, refused), "mismatch"
+        return cell, Unicast(child, _mismatch(packet)), "mismatch"
     if cell.seen & bit:
         upwards = Up(value) if job.leaf and cell.seen == job.children else None
         return cell, upwards, "repeated"
@@ -114,6 +118,10 @@ def accept(cell: Cell, packet: Aggregation) -> tuple[Cell, Sent | None, str]:
         return cell, None, "stale"
     result = replace(packet, kind=Kind.RESULT)
     return replace(cell, done=True, value=result), Multicast(result), "complete"
+
+
+def _mismatch(packet: Aggregation) -> Aggregation:
+    return replace(packet, kind=Kind.REFUSED, reason=Reason.MISMATCH, values=b"")
 
 
 def _counted(job: Job, cell: Cell, what: str) -> tuple[Cell, Sent | None, str]:

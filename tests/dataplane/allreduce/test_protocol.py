@@ -147,9 +147,17 @@ def test_other_lengths_and_operations_are_refused() -> None:
 
 def test_a_reader_gets_a_result_that_is_there_and_nothing_before() -> None:
     switch = Aggregator({7: Job(epoch=1, children=0b1, cells=2)})
-    pull = Aggregation(Kind.PULL, 7, item=1, epoch=0)
+    pull = Aggregation(Kind.PULL, 7, item=1, epoch=0, values=bytes(4))
     assert switch.from_child(5, pull) is None
     switch.from_child(0, _value(3))
     sent = switch.from_child(5, pull)
     assert isinstance(sent, Unicast)
     assert (sent.child, sent.packet.kind, int32s(sent.packet.values)) == (5, Kind.AGAIN, [3])
+
+
+def test_no_answer_is_longer_than_its_question() -> None:
+    switch = Aggregator({7: Job(epoch=1, children=0b1, cells=2)})
+    switch.from_child(0, _value(3, 4))
+    sent = switch.from_child(5, Aggregation(Kind.PULL, 7, item=1, epoch=1, values=bytes(4)))
+    assert isinstance(sent, Unicast)
+    assert (sent.packet.reason, sent.packet.values) == (Reason.MISMATCH, b"")

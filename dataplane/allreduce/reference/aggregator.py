@@ -10,8 +10,8 @@ Membership changes by epoch: the controller writes a job's children and epoch at
 is refused; what was incomplete is overwritten by contributions of the new epoch; but a complete result stays the result
 of its item, so that those who have it and those who have not agree, whenever the change comes.
 
-No answer is longer than what asked for it: nobody can have the switch flood somebody else, and bmv2, which has 512 bytes
-of room for a packet to grow, is safe. Who asks for a result without contributing sends as many zeros.
+No answer is longer than what asked for it: nobody can have the switch flood somebody else, and bmv2, which has 512
+bytes of room for a packet to grow, is safe. Who asks for a result without contributing sends as many zeros.
 
 With two levels a leaf sends what its rack adds up to its parent as one contribution, and keeps the parent's result.
 """

@@ -5,7 +5,7 @@ Users need no p4c, since the compiler's output is committed. Whoever changes p4/
 
     p4c-bm2-ss --arch v1model --p4runtime-files p4/build/fabric.p4info.txtpb -o p4/build/fabric.json p4/fabric.p4
 
-(relative, because the paths end up in the JSON) and records the digests. Without an argument it compares: silent, or
+and the same for each of `PROGRAMS` (relative, because the paths end up in the JSON) and records the digests. Without an argument it compares: silent, or
 one line about what changed on one side only.
 """
 
@@ -21,7 +21,8 @@ from dataplane.errors import ProgramError
 
 P4_DIRECTORY = Path(__file__).resolve().parents[2] / "p4"
 DIGESTS = "fabric.sha256"
-OUTPUTS = ("fabric.json", "fabric.p4info.txtpb")
+PROGRAMS = ("fabric", "fabric_aggregation")
+OUTPUTS = tuple(f"{program}.{kind}" for program in PROGRAMS for kind in ("json", "p4info.txtpb"))
 COMPILER = "p4c-bm2-ss"
 RECOMPILE = "compile again: `make p4`"
 
@@ -37,22 +38,23 @@ def digest_sources(p4_directory: Path = P4_DIRECTORY) -> str:
 
 
 def compile_program(p4_directory: Path = P4_DIRECTORY) -> None:
-    """Compile fabric.p4 into build/ and record the digests; raise `ProgramError` with p4c's own words if it fails."""
+    """Compile all programs into build/ and record the digests; raise `ProgramError` with p4c's own words if it fails."""
     compiler = shutil.which(COMPILER)
     if compiler is None:
         raise ProgramError(f"{COMPILER} is not on the PATH: install p4c (p4.org)", file=str(p4_directory))
-    program, build = Path(p4_directory.name) / "fabric.p4", Path(p4_directory.name) / "build"
-    outputs = ["--p4runtime-files", str(build / OUTPUTS[1]), "-o", str(build / OUTPUTS[0])]
     (p4_directory / "build").mkdir(exist_ok=True)
-    done = subprocess.run(  # noqa: S603 - the compiler that was found above, no shell
-        [compiler, "--arch", "v1model", *outputs, str(program)],
-        cwd=p4_directory.parent,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode != 0:
-        raise ProgramError(done.stderr.strip() or f"{COMPILER} ended with {done.returncode}", file=str(program))
+    for name in PROGRAMS:
+        program, build = Path(p4_directory.name) / f"{name}.p4", Path(p4_directory.name) / "build"
+        outputs = ["--p4runtime-files", str(build / f"{name}.p4info.txtpb"), "-o", str(build / f"{name}.json")]
+        done = subprocess.run(  # noqa: S603 - the compiler that was found above, no shell
+            [compiler, "--arch", "v1model", *outputs, str(program)],
+            cwd=p4_directory.parent,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode != 0:
+            raise ProgramError(done.stderr.strip() or f"{COMPILER} ended with {done.returncode}", file=str(program))
     record_build(p4_directory)
 
 

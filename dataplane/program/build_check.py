@@ -5,8 +5,8 @@ Users need no p4c, since the compiler's output is committed. Whoever changes p4/
 
     p4c-bm2-ss --arch v1model --p4runtime-files p4/build/fabric.p4info.txtpb -o p4/build/fabric.json p4/fabric.p4
 
-and the same for each of `PROGRAMS` (relative, because the paths end up in the JSON), and records the digests. Without an
-argument it compares: silent, or one line about what changed on one side only.
+and the same for each of `PROGRAMS` (relative, because the paths end up in the JSON), and records the digests. Without
+an argument it compares: silent, or one line about what changed on one side only.
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""The packet engine's inner loops, in the kernel language."""

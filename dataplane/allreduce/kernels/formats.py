@@ -1,0 +1,109 @@
+"""Blocks of floats to integers and back, to the bit as dataplane/allreduce/formats.py says; floats are their bits."""
+
+from __future__ import annotations
+
+from dataplane.allreduce.formats import BIAS
+from dataplane.native import (
+    Array,
+    as_i32,
+    as_u32,
+    as_u64,
+    count_leading_zeros,
+    i32,
+    kernel,
+    load_be32,
+    store_be32,
+    u8,
+    u32,
+    u64,
+)
+
+_INFINITE = 0x7F800000
+_MAGNITUDE = 0x7FFFFFFF
+_SIGN = 0x80000000
+_HIDDEN = 1 << 23
+MARK = 1 << 16
+"""Added to a block's exponent where it has values that are not finite."""
+
+
+@kernel
+def block_exponent(values: Array[u32], count: u32) -> u32:
+    """Return the exponent of a block on the wire, and MARK."""
+    greatest: u32 = 0
+    mark: u32 = 0
+    for at in range(as_u64(count)):
+        magnitude: u32 = values[at] & _MAGNITUDE
+        is_finite: bool = magnitude < _INFINITE
+        found: u32 = magnitude if is_finite else 0
+        mark = mark if is_finite else MARK
+        greatest = max(greatest, found)
+    if greatest == 0:
+        return mark
+    if greatest < _HIDDEN:
+        return mark + (BIAS - 117) - count_leading_zeros(greatest)
+    return mark + (BIAS - 126) + (greatest >> 23)
+
+
+@kernel
+def to_lanes(values: Array[u32], count: u32, shift: i32, lanes: Array[u8]) -> None:
+    """Write round(x 2^shift) of each value, to even, in network order; what is not finite becomes 0."""
+    for at in range(as_u64(count)):
+        bits: u32 = values[at]
+        magnitude: u32 = bits & _MAGNITUDE
+        exponent: u32 = magnitude >> 23
+        hidden: u32 = 0 if exponent == 0 else _HIDDEN
+        mantissa: u32 = magnitude & (_HIDDEN - 1) | hidden
+        mantissa = mantissa if magnitude < _INFINITE else 0
+        move: i32 = as_i32(max(exponent, 1)) - 150 + shift
+        down: u32 = as_u32(min(max(-move, 0), 31))
+        up: u32 = as_u32(max(move, 0))
+        kept: u32 = mantissa >> down
+        unit: u32 = as_u32(1) << down
+        half: u32 = unit >> 1
+        rest: u32 = mantissa & (unit - 1)
+        more: u32 = 1 if rest > half or (rest == half and half != 0 and (kept & 1) != 0) else 0
+        kept += more
+        lane: u32 = kept << up
+        store_be32(lanes, at * 4, 0 - lane if (bits & _SIGN) != 0 else lane)
+
+
+@kernel
+def from_lanes(lanes: Array[u8], count: u32, shift: i32, divisor: u32, values: Array[u32]) -> None:
+    """Write each lane times 2^shift over `divisor` as the nearest float, to even."""
+    for at in range(as_u64(count)):
+        lane: u32 = load_be32(lanes, at * 4)
+        sign: u32 = lane & _SIGN
+        magnitude: u64 = as_u64(0 - lane if sign != 0 else lane)
+        move: i32 = shift
+        rest: u64 = 0
+        if divisor > 1:
+            magnitude = magnitude << 32
+            rest = magnitude % as_u64(divisor)
+            magnitude = magnitude // as_u64(divisor)
+            move -= 32
+        values[at] = sign | nearest_float(magnitude, rest != 0, move) if magnitude != 0 else 0
+
+
+@kernel(inline=True)
+def nearest_float(magnitude: u64, and_more: bool, shift: i32) -> u32:
+    """Return the bits of the float nearest to magnitude times 2^shift, or a little more than that; it is not 0."""
+    length: i32 = 64 - as_i32(count_leading_zeros(magnitude))
+    first: i32 = length - 1 + shift
+    if first > 127:
+        return _INFINITE
+    drop: i32 = length - 24 if first >= -126 else -149 - shift
+    kept: u64 = magnitude
+    if drop <= 0:
+        kept = magnitude << as_u64(-drop)
+    elif drop > 63:
+        kept = 0
+    else:
+        kept = magnitude >> as_u64(drop)
+        unit: u64 = as_u64(1) << as_u64(drop)
+        half: u64 = unit >> 1
+        rest: u64 = magnitude & (unit - 1)
+        if rest > half or (rest == half and (and_more or (kept & 1) != 0)):
+            kept += 1
+    if first < -126:
+        return as_u32(kept)
+    return (as_u32(first + 126) << 23) + as_u32(kept)

@@ -1,0 +1,68 @@
+"""Machine code and numpy say the same of blocks of floats, to the bit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from dataplane.allreduce import formats
+from dataplane.allreduce.formats import BLOCK, Floats, Lanes
+from dataplane.allreduce.kernels.formats import MARK, block_exponent, from_lanes, to_lanes
+from dataplane.native import kernel_library
+
+_LIBRARY = kernel_library(block_exponent, to_lanes, from_lanes)
+_EXPONENT, _TO, _FROM = (_LIBRARY.bind(one) for one in (block_exponent, to_lanes, from_lanes))
+
+BITS = st.one_of(
+    st.integers(0, 2**32 - 1),
+    st.sampled_from([0, 1, 2**23 - 1, 2**23, 0x7F7FFFFF, 0x7F800000, 0xFF800000, 0x7FC00000, 2**31, 0x3F800000]),
+)
+LANES = st.one_of(st.integers(-(2**31), 2**31 - 1), st.integers(-70000, 70000))
+
+
+@st.composite
+def _floats(draw: st.DrawFn) -> Floats:
+    low = draw(st.integers(0, 250))
+    if draw(st.booleans()):  # of one magnitude
+        mantissas = draw(arrays.arrays(np.uint32, BLOCK, elements=st.integers(0, 2**25)))
+        return ((mantissas & 0x1FFFFFF) + (low << 23)).astype(np.uint32).view(np.float32)
+    return draw(arrays.arrays(np.uint32, BLOCK, elements=BITS, fill=st.just(0))).view(np.float32)
+
+
+@given(_floats(), st.integers(1, 1023), st.integers(0, 9))
+def test_blocks_become_the_same_integers(block: Floats, capacity: int, more: int) -> None:
+    exponent, marked = formats.exponents(block[None])
+    assert _EXPONENT(block.ctypes.data, BLOCK) == int(exponent[0]) + MARK * int(marked[0])
+    agreed = np.minimum(exponent + more, formats.BIAS + 128).astype(np.uint16)
+    lanes = np.zeros(BLOCK, ">i4")
+    _TO(block.ctypes.data, BLOCK, 30 - formats.headroom(capacity) - (int(agreed[0]) - formats.BIAS), lanes.ctypes.data)
+    assert np.array_equal(lanes, formats.to_lanes(block[None], agreed, capacity)[0])
+
+
+@given(
+    arrays.arrays(np.int32, BLOCK, elements=LANES),
+    st.integers(-148 + formats.BIAS, 128 + formats.BIAS),
+    st.integers(1, 1023),
+    st.sampled_from([1, 2, 3, 7, 8, 1000]),
+)
+def test_sums_become_the_same_floats(lanes: Lanes, agreed: int, capacity: int, divisor: int) -> None:
+    sent, found = lanes.astype(">i4"), np.zeros(BLOCK, np.float32)
+    shift = agreed - formats.BIAS + formats.headroom(capacity) - 30
+    _FROM(sent.ctypes.data, BLOCK, shift, divisor, found.ctypes.data)
+    right = formats.from_lanes(lanes[None], np.array([agreed], np.uint16), capacity, divisor)[0]
+    assert np.array_equal(found.view(np.uint32), right.view(np.uint32))
+
+
+@pytest.mark.parametrize("value", [1e-45, -1e-45, 3.4e38, 1.0, -0.0])
+def test_single_values_come_back(value: float) -> None:
+    block = np.zeros(BLOCK, np.float32)
+    block[0] = value
+    exponent = _EXPONENT(block.ctypes.data, BLOCK)
+    shift = 30 - (exponent - formats.BIAS)
+    lanes, found = np.zeros(BLOCK, ">i4"), np.ones(BLOCK, np.float32)
+    _TO(block.ctypes.data, BLOCK, shift, lanes.ctypes.data)
+    _FROM(lanes.ctypes.data, BLOCK, -shift, 1, found.ctypes.data)
+    assert found[0] == block[0]

@@ -25,6 +25,9 @@
 #ifdef AGGREGATION
 #include "aggregation/aggregation.p4"
 #include "aggregation/replicas.p4"
+#define AGGREGATED (meta.aggregated == 1)
+#else
+#define AGGREGATED false
 #endif
 
 #include "egress/ports.p4"
@@ -83,12 +86,12 @@ control FabricIngress(inout headers_t hdr, inout metadata_t meta, inout standard
                     aggregation.apply(hdr, meta, standard_metadata);
                 }
 #endif
-                if (meta.drop_reason == DROP_UNKNOWN && meta.aggregated == 0) {
+                if (meta.drop_reason == DROP_UNKNOWN && !AGGREGATED) {
                     routing.apply(hdr, meta, standard_metadata);
                 }
                 if (meta.drop_reason != DROP_UNKNOWN) {
                     drop.apply(meta, standard_metadata);
-                } else if (!hdr.int_shim.isValid() && meta.aggregated == 0) {
+                } else if (!hdr.int_shim.isValid() && !AGGREGATED) {
                     int_watch.apply(hdr, meta);
                 }
             }

@@ -15,6 +15,7 @@ import argparse
 import hashlib
 import shutil
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from dataplane.errors import ProgramError
@@ -43,19 +44,23 @@ def compile_program(p4_directory: Path = P4_DIRECTORY) -> None:
     if compiler is None:
         raise ProgramError(f"{COMPILER} is not on the PATH: install p4c (p4.org)", file=str(p4_directory))
     (p4_directory / "build").mkdir(exist_ok=True)
-    for name in PROGRAMS:
-        program, build = Path(p4_directory.name) / f"{name}.p4", Path(p4_directory.name) / "build"
-        outputs = ["--p4runtime-files", str(build / f"{name}.p4info.txtpb"), "-o", str(build / f"{name}.json")]
-        done = subprocess.run(  # noqa: S603 - the compiler that was found above, no shell
-            [compiler, "--arch", "v1model", *outputs, str(program)],
-            cwd=p4_directory.parent,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode != 0:
-            raise ProgramError(done.stderr.strip() or f"{COMPILER} ended with {done.returncode}", file=str(program))
+    with ThreadPoolExecutor() as threads:  # each waits for a process
+        list(threads.map(lambda name: _compile(compiler, p4_directory, name), PROGRAMS))
     record_build(p4_directory)
+
+
+def _compile(compiler: str, p4_directory: Path, name: str) -> None:
+    program, build = Path(p4_directory.name) / f"{name}.p4", Path(p4_directory.name) / "build"
+    outputs = ["--p4runtime-files", str(build / f"{name}.p4info.txtpb"), "-o", str(build / f"{name}.json")]
+    done = subprocess.run(  # noqa: S603 - the compiler that was found, no shell
+        [compiler, "--arch", "v1model", *outputs, str(program)],
+        cwd=p4_directory.parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise ProgramError(done.stderr.strip() or f"{COMPILER} ended with {done.returncode}", file=str(program))
 
 
 def record_build(p4_directory: Path = P4_DIRECTORY) -> None:

@@ -40,8 +40,10 @@ struct metadata_t {
     bit<1>  int_seen;
     @field_list(1) int_place_t int_place;
 
+#ifdef AGGREGATION
     // The packet was a part of a sum, and has what it needs to go on.
     bit<1>  aggregated;
+#endif
 
     // From ingress.
     bit<1>  from_edge;

@@ -31,23 +31,6 @@ def test_no_schedule_of_a_small_job_makes_a_wrong_sum_or_a_dead_end(case: Case) 
     assert {item: len(sums) for item, sums in explorer.completed.items()} == dict.fromkeys(range(case.items), wanted)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "case",
-    [
-        Case(racks=((0, 1),), window=2, items=4),
-        Case(racks=((0, 1), (2,)), window=1, items=2),
-        Case(racks=((0, 1, 2),), window=1, items=2, dies=2),
-        Case(racks=((0,), (1, 2)), window=1, items=1, dies=2),
-    ],
-    ids=repr,
-)
-def test_no_schedule_of_a_larger_job_does(case: Case) -> None:
-    explorer = Explorer(case)
-    explorer.explore(1_000_000)
-    assert explorer.problems == []
-
-
 Contribute = Callable[[Job, Cell, int, Aggregation], tuple[Cell, Sent | None, str]]
 
 

@@ -49,3 +49,53 @@ class RouteSet:
     version: int
     routes: tuple[Route, ...]
     weighted: tuple[WeightedRoute, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Worker:
+    """A host that contributes to a job or takes its results, and the UDP port that it listens on."""
+
+    host: str
+    udp_port: int
+
+
+@dataclass(frozen=True, slots=True)
+class AggregationJob:
+    """Vectors of `workers`, a host each, are to be added up in switches.
+
+    `number` (1 to 65,535) names it in packets; `capacity` is how many workers it may ever have; of `window` items a
+    worker may wait for results at a time. `server` also gets results that are marked as final.
+    """
+
+    number: int
+    workers: tuple[Worker, ...]
+    capacity: int
+    window: int
+    server: Worker | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A switch that adds up for its rack; a worker keeps its place in `workers` for as long as it may come back."""
+
+    switch: str
+    workers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AggregationTree:
+    """Where a job is added up: at `root`, of leaves and of workers (by host) that contribute to it directly.
+
+    A child's place in `children` is its number in the switch and never changes.
+    """
+
+    root: str
+    children: tuple[str | Leaf, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """Who must contribute now, by host; each change of it has an epoch of its own (0 to 65,535, then again 0)."""
+
+    epoch: int
+    workers: frozenset[str]

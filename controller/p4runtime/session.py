@@ -30,6 +30,10 @@ from controller.tables.entities import Batch, Entity, EntityKey, Update, Verb, i
 ELECTION_ID = 10
 """What a controller bids with unless it is told otherwise."""
 
+FABRIC = "fabric"
+FABRIC_AGGREGATION = "fabric_aggregation"
+"""The programs that come with Millrace: the fabric's, and the one that also adds up."""
+
 _INSTALLED = Path(dataplane.__file__).parent / "program" / "build"
 _SOURCE = Path(dataplane.__file__).parents[1] / "p4" / "build"
 
@@ -77,10 +81,10 @@ class AsyncSession(Protocol):
         ...
 
 
-def fabric_program() -> tuple[Path, Path]:
-    """Return P4Info and bmv2 JSON of the fabric program that comes with Millrace: the wheel's, else the checkout's."""
+def fabric_program(name: str = FABRIC) -> tuple[Path, Path]:
+    """Return P4Info and bmv2 JSON of a program that comes with Millrace: the wheel's, else the checkout's."""
     folder = _INSTALLED if _INSTALLED.is_dir() else _SOURCE
-    return folder / "fabric.p4info.txtpb", folder / "fabric.json"
+    return folder / f"{name}.p4info.txtpb", folder / f"{name}.json"
 
 
 def load_schema(p4info: Path, program: Path) -> P4Schema:

@@ -42,9 +42,14 @@ FILL_ORDER = (
     "queue_watch",
     "ipv4_flow_filter",
     "ipv6_flow_filter",
+    "congestion",
+    "aggregation_replicas",
+    "aggregation_peers",
+    "aggregation_jobs",
 )
 """The order in which an empty switch is filled: who it is, then explicit paths (before routes, so that a flow never
-falls back to its base route on the way), then routes, and telemetry when reports can leave."""
+falls back to its base route on the way), then routes, telemetry when reports can leave, and at last jobs, whose
+children have their entries before they count."""
 
 RULE_ROOM = {
     "ipv4_watchlist": 1024,

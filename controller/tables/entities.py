@@ -17,6 +17,7 @@ from finsy import (
     P4CloneSessionEntry,
     P4IndirectAction,
     P4MulticastGroupEntry,
+    P4RegisterEntry,
     P4TableAction,
     P4TableEntry,
 )
@@ -24,7 +25,14 @@ from finsy.p4entity import P4Replica
 
 from controller.errors import ControllerError
 
-Entity = P4TableEntry | P4ActionProfileMember | P4ActionProfileGroup | P4MulticastGroupEntry | P4CloneSessionEntry
+Entity = (
+    P4TableEntry
+    | P4ActionProfileMember
+    | P4ActionProfileGroup
+    | P4MulticastGroupEntry
+    | P4CloneSessionEntry
+    | P4RegisterEntry
+)
 
 
 class Kind(StrEnum):
@@ -36,6 +44,8 @@ class Kind(StrEnum):
     MULTICAST = "multicast-group"
     DEFAULT = "default-action"
     ENTRY = "entry"
+    REGISTER = "register"
+    """A cell of a register: the data plane writes it, too, so that it is never read back or reconciled."""
 
 
 MatchValue = int | tuple[int, int]
@@ -109,6 +119,8 @@ def key_of(entity: Entity) -> EntityKey:
             return EntityKey(Kind.CLONE, "", (), entity.session_id)
         case P4MulticastGroupEntry():
             return EntityKey(Kind.MULTICAST, "", (), entity.multicast_group_id)
+        case P4RegisterEntry():
+            return EntityKey(Kind.REGISTER, entity.register_id, (), entity.index or 0)
 
 
 def content_of(entity: Entity) -> Hashable:
@@ -125,6 +137,8 @@ def content_of(entity: Entity) -> Hashable:
             return (_replicas(entity), entity.class_of_service, entity.packet_length_bytes)
         case P4MulticastGroupEntry():
             return _replicas(entity)
+        case P4RegisterEntry():
+            return _plain(entity.data)
 
 
 def references(entity: Entity) -> tuple[Kind, frozenset[int]] | None:

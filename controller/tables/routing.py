@@ -22,7 +22,7 @@ from finsy import (
 
 from controller.base_paths import NextHops
 from controller.tables.entities import Entity
-from dataplane.fabric.addressing import mac_at
+from dataplane.fabric.addressing import mac_at, switch_ipv4
 from dataplane.fabric.topology import Topology
 
 MAX_GROUP_SIZE = 32
@@ -127,6 +127,30 @@ def ports_towards(topology: Topology, hops: NextHops, switch: str, host: str) ->
     if edge.node == switch:
         return (edge.port,)
     return tuple(link.tail.port for link in hops[edge.node].get(switch, ())[:MAX_GROUP_SIZE])
+
+
+def switch_route_entities(topology: Topology, hops: NextHops, switch: str) -> Iterator[Entity]:
+    """Yield a route to the address of every other switch that can be reached, each over one port (`way_to`)."""
+    routes = {
+        int(switch_ipv4(node.node_id)): port
+        for node in topology.switches
+        if (port := way_to(topology, hops, switch, node.name)) is not None
+    }
+    for port in sorted(set(routes.values())):
+        yield P4ActionProfileMember(IPV4.selector, member_id=port, action=forward(topology, switch, port))
+    for address, port in routes.items():
+        yield P4TableEntry(IPV4.routes, match=route_match(IPV4, address), action=P4IndirectAction(member_id=port))
+
+
+def way_to(topology: Topology, hops: NextHops, switch: str, destination: str) -> int | None:
+    """Return the port for what is addressed to another switch; None if it cannot be reached, or is the same.
+
+    It is one of the equally good ones, so that the way is known, and not the same one for every destination.
+    """
+    ways = hops[destination].get(switch, ())
+    if switch == destination or not ways:
+        return None
+    return ways[topology.switch[destination].node_id % len(ways)].tail.port
 
 
 def group_ids(spreads: Iterable[Spread]) -> dict[Spread, int]:

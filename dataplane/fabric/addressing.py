@@ -1,8 +1,9 @@
 """The address plan: what a node is called on the wire when its topology file does not say.
 
 Switch n (INT node id, 1 to 65535) owns 10.<n high>.<n low>.0/24 and fd00:0:0:<n>::/64; its hosts count from 1 in the
-file's order, the switch itself is .254 (it is the source of its telemetry reports). MAC addresses are locally
-administered: 02:00:<n>:<host> for hosts, 02:01:<n>:<port> for switch ports, each number in two octets.
+file's order, the switch itself is .254 (it is the source of its telemetry reports, and what it is to add up is sent
+there). MAC addresses are locally administered: 02:00:<n>:<host> for hosts, 02:01:<n>:<port> for switch ports, each
+number in two octets.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def port_mac(node_id: int, port: int) -> int:
 
 
 def switch_ipv4(node_id: int) -> IPv4Address:
-    """Return the address that a switch sends its telemetry reports from."""
+    """Return the address that a switch sends its telemetry reports from, and is sent contributions at."""
     return switch_subnet_ipv4(node_id)[_SWITCH_OCTET]
 
 

@@ -1,0 +1,1 @@
+"""Which switches add up which job, in which of their cells."""

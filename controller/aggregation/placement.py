@@ -1,0 +1,122 @@
+"""Where a job is added up: at the root from which its children are near, over links that are not busy.
+
+Where two workers or more hang on a switch that has room, it is a leaf and sends on one vector instead of many; the
+other workers contribute to the root directly. The best root has the least sum, over its children, of the ways there and
+back; each link counts with its mean delay over the share of it that is free. A root all of whose cells are taken but
+the job's counts twice, so that jobs spread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from collectors.values import LinkState, Snapshot
+from controller.aggregation.cells import free_block
+from controller.base_paths import NextHops
+from controller.errors import ControllerError
+from controller.intents import AggregationTree, Leaf
+from controller.tables.aggregation import CELLS, MAX_CHILDREN, MAX_JOBS, Block
+from controller.tables.routing import ports_towards, way_to
+from dataplane.fabric.topology import Endpoint, LinkKey, Topology
+
+_LEAST_FREE = 0.05
+"""A link that is full counts 20 times its delay, not for ever."""
+
+
+def place(
+    topology: Topology,
+    hops: NextHops,
+    snapshot: Snapshot,
+    hosts: Sequence[str],
+    *,
+    cells: int,
+    taken: Mapping[str, Collection[Block]],
+    banned: Collection[str] = (),
+) -> AggregationTree:
+    """Return the best tree over these workers, `cells` in each of its switches, and none that is banned.
+
+    Raise ControllerError where no switch has room or reaches all of them.
+    """
+    racks: dict[str, list[str]] = {}
+    for host in hosts:
+        if host not in topology.host:
+            raise ControllerError(f"aggregation: there is no host {host!r}")
+        racks.setdefault(topology.attachment[host].node, []).append(host)
+    able = [
+        node.name
+        for node in topology.switches
+        if node.name not in banned and _has_room(taken.get(node.name, ()), cells)
+    ]
+    leaves = {switch for switch in able if 2 <= len(racks.get(switch, ())) <= MAX_CHILDREN}
+    found = [
+        (cost, topology.switch[root].node_id, tree)
+        for root in able
+        for tree in (_tree(root, racks, leaves),)
+        if len(tree.children) <= MAX_CHILDREN and (cost := _cost(topology, hops, snapshot, tree, taken)) is not None
+    ]
+    if not found:
+        raise ControllerError(f"aggregation: no switch has {cells} cells, and {len(hosts)} workers in reach")
+    return min(found, key=lambda one: one[:2])[2]
+
+
+def _has_room(taken: Collection[Block], cells: int) -> bool:
+    return len(taken) < MAX_JOBS and free_block(taken, cells) is not None
+
+
+def _tree(root: str, racks: Mapping[str, Sequence[str]], leaves: Collection[str]) -> AggregationTree:
+    children: list[str | Leaf] = []
+    for switch, workers in racks.items():
+        if switch != root and switch in leaves:
+            children.append(Leaf(switch, tuple(workers)))
+        else:
+            children.extend(workers)
+    return AggregationTree(root, tuple(children))
+
+
+def _cost(
+    topology: Topology,
+    hops: NextHops,
+    snapshot: Snapshot,
+    tree: AggregationTree,
+    taken: Mapping[str, Collection[Block]],
+) -> float | None:
+    """Return what a tree costs, None where a child cannot be reached."""
+    cost = 0.0
+    for child in tree.children:
+        name = child.switch if isinstance(child, Leaf) else child
+        for start, end in ((tree.root, name), (name, tree.root)):
+            links = list(_way(topology, hops, start, end))
+            if not links or links[-1].dst != end:
+                return None
+            cost += sum(_link_cost(snapshot.links[link]) for link in links)
+        if isinstance(child, Leaf):
+            edges = [key for host in child.workers for key in (LinkKey(name, host), LinkKey(host, name))]
+            cost += sum(_link_cost(snapshot.links[link]) for link in edges)
+    used = sum(block.cells for block in taken.get(tree.root, ()))
+    return cost * (1 + used / CELLS)
+
+
+def _way(topology: Topology, hops: NextHops, start: str, end: str) -> Iterator[LinkKey]:
+    """Yield the links that packets cross, as far as they get."""
+    at = start
+    while at != end:
+        peer = _next(topology, hops, at, end)
+        if peer is None:
+            return
+        yield LinkKey(at, peer.node)
+        at = peer.node
+
+
+def _next(topology: Topology, hops: NextHops, at: str, end: str) -> Endpoint | None:
+    if at in topology.host:
+        return topology.attachment[at]
+    if end in topology.host:
+        ports = ports_towards(topology, hops, at, end)
+        port = ports[0] if ports else None
+    else:
+        port = way_to(topology, hops, at, end)
+    return None if port is None else topology.neighbours[at][port]
+
+
+def _link_cost(link: LinkState) -> float:
+    return link.delay_mean_ns / max(1 - link.utilisation, _LEAST_FREE)

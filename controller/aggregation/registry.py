@@ -1,0 +1,94 @@
+"""Numbers and cells of jobs: who has which, and what must be cleared before anybody else does.
+
+A switch takes a packet of a job for old or answered by what it remembers under the job's number. So a number, and cells
+that were written under it, are nobody's until the cells have been cleared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from controller.aggregation.cells import cells_for, free_block
+from controller.errors import ControllerError
+from controller.tables.aggregation import CELLS, MAX_JOBS, Block
+
+_NUMBERS = 0xFFFF
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """A job's number and its cells by switch; `ended`: they are to be cleared."""
+
+    number: int
+    blocks: Mapping[str, Block]
+    ended: bool = False
+
+
+class Registry:
+    """Reservations of all jobs; knows nothing of what they are for."""
+
+    def __init__(self, reservations: Sequence[Reservation] = ()) -> None:
+        self._held = {reservation.number: reservation for reservation in reservations}
+        self._newest = max(self._held, default=0)
+
+    @property
+    def reservations(self) -> tuple[Reservation, ...]:
+        """Return all, also those that are not yet cleared."""
+        return tuple(self._held.values())
+
+    def taken(self, switch: str) -> list[Block]:
+        """Return a switch's blocks that nobody else can have."""
+        return [held.blocks[switch] for held in self._held.values() if switch in held.blocks]
+
+    def reserve(self, switches: Sequence[str], window: int) -> Reservation:
+        """Return a number and cells in each switch; raise ControllerError naming the switch that has no room."""
+        if not 1 <= window <= CELLS // 2:
+            raise ControllerError(f"aggregation: a window is 1 to {CELLS // 2} items, not {window}")
+        cells = cells_for(window)
+        reservation = Reservation(self._number(), {switch: self._block(switch, cells) for switch in switches})
+        self._held[reservation.number] = reservation
+        self._newest = reservation.number
+        return reservation
+
+    def end(self, number: int) -> Reservation:
+        """Take a job's number and cells away; they are free once they are `cleared`. Raise ControllerError."""
+        held = self._known(number)
+        self._held[number] = replace(held, ended=True)
+        return self._held[number]
+
+    def cleared(self, number: int, switch: str) -> None:
+        """Note that an ended job's cells in a switch are empty: written so, or the switch has started anew."""
+        held = self._known(number)
+        if not held.ended:
+            raise ControllerError(f"aggregation job {number}: it has not ended")
+        blocks = {name: block for name, block in held.blocks.items() if name != switch}
+        if blocks:
+            self._held[number] = replace(held, blocks=blocks)
+        else:
+            del self._held[number]
+
+    def _known(self, number: int) -> Reservation:
+        if number not in self._held:
+            raise ControllerError(f"aggregation job {number}: there is none")
+        return self._held[number]
+
+    def _number(self) -> int:
+        """Return the number that has not been used for the longest time."""
+        for step in range(_NUMBERS):
+            number = (self._newest + step) % _NUMBERS + 1
+            if number not in self._held:
+                return number
+        raise ControllerError(f"aggregation: all {_NUMBERS} numbers of jobs are in use")
+
+    def _block(self, switch: str, cells: int) -> Block:
+        taken = self.taken(switch)
+        if len(taken) >= MAX_JOBS:
+            raise ControllerError(f"aggregation: {switch} has no room for another job: {MAX_JOBS} are there")
+        block = free_block(taken, cells)
+        if block is None:
+            used = sum(other.cells for other in taken)
+            raise ControllerError(
+                f"aggregation: {switch} has no block of {cells} cells left: {used} of {CELLS} are in use"
+            )
+        return block

@@ -9,6 +9,7 @@ MillraceError
 │   ├── EntryError         a table, group, counter or register entry cannot be written or read
 │   └── P4RuntimeError     a P4Runtime request is refused, with its gRPC code (dataplane/switch/p4runtime/errors.py)
 ├── ClassifierError        a flow rule is refused
+├── AllReduceError         an all-reduce cannot be carried out (dataplane/allreduce/errors.py)
 ├── NativeError            a kernel breaks the rules of its language (dataplane/native/errors.py)
 └── FabricError            a fabric cannot be built, run or torn down
 collectors/errors.py and controller/errors.py hang their own branches below MillraceError.
@@ -82,6 +83,10 @@ class ClassifierError(MillraceError):
     def __init__(self, problem: str, *, rule: str, field: str | None = None) -> None:
         self.problem, self.rule, self.field = problem, rule, field
         super().__init__(f"rule {rule}: {field}: {problem}" if field else f"rule {rule}: {problem}")
+
+
+class AllReduceError(MillraceError):
+    """An all-reduce cannot be carried out; the text says which item waited for what, and for how long."""
 
 
 class FabricError(MillraceError):

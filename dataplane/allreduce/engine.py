@@ -1,0 +1,299 @@
+"""The packet engine: one worker's items over one UDP socket, all in machine code and without the interpreter's lock."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import socket
+import time
+from dataclasses import dataclass
+from functools import cache
+from types import TracebackType
+from typing import Any, Final, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dataplane.allreduce.errors import NoResultError, RefusedError, SaturatedError
+from dataplane.allreduce.formats import BLOCK, headroom
+from dataplane.allreduce.kernels import layouts
+from dataplane.allreduce.kernels.accepting import adopt_epoch
+from dataplane.allreduce.kernels.generating import CLASSES, EXPONENTS
+from dataplane.allreduce.kernels.layouts import AGREED_GROUPS, BURST, PACKET_BYTES, STRIDE, EngineState, Slot, Status
+from dataplane.allreduce.kernels.pacing import PACKET
+from dataplane.allreduce.kernels.running import run_engine
+from dataplane.allreduce.schedule import GROUP
+from dataplane.errors import AllReduceError
+from dataplane.native import Array, Library, kernel_library, pointer_to
+from dataplane.nic.layouts import InputOutputVector, MessageHeader
+from dataplane.wire.aggregation import UDP_PORT, Aggregation, Reason, decode
+
+_NS: Final = 1_000_000_000
+_SO_NO_CHECK: Final = 11
+_SO_RCVBUFFORCE: Final = 33
+_ECN_CAPABLE: Final = 2
+_FIRST_TIMEOUT_S: Final = 0.05
+_RECEIVE_BYTES: Final = 16 << 20
+_INTEGERS: Final = np.dtype(np.int32)
+_FLOATS: Final = np.dtype(np.float32)
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSettings:
+    """What a worker has to know of its job; the controller tells it."""
+
+    aggregator: str
+    """The aggregator's IPv4 address."""
+    job: int
+    window: int
+    """Items on their way at most: half of the job's cells, a power of two."""
+    capacity: int
+    """How many workers the job may have at most, which sets how exact floats are."""
+    epoch: int
+    first_item: int = 0
+    port: int = UDP_PORT
+    local: tuple[str, int] = ("", 0)
+    """The address and UDP port to send from; empty and 0 leave it to the kernel."""
+    patience_s: float = 30.0
+    """An all-reduce fails when no result has come for so long."""
+    least_timeout_s: float = 0.002
+    longest_timeout_s: float = 0.2
+    """Bounds of the retransmission timer."""
+    first_window: int = 16
+    """Packets sent before the first result comes."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineStatistics:
+    """What an engine has counted since it was made."""
+
+    sent: int
+    repeated: int
+    received: int
+    results: int
+    useless: int
+    malformed: int
+    congested: int
+    cuts: int
+    stalls: int
+    round_trip_ns: int
+    """Smoothed; until the slowest worker has contributed."""
+    congestion_window: float
+    """In packets."""
+
+
+class Engine:
+    """All-reduces of one worker, one after the other, each carried out by the thread that calls `all_reduce`."""
+
+    def __init__(self, settings: EngineSettings) -> None:
+        self._check(settings)
+        self.settings = settings
+        self._native = _library()
+        self._run, self._adopt = self._native.bind(run_engine), self._native.bind(adopt_epoch)
+        self._socket = _open(settings)
+        self._state = self._prepare(settings)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @staticmethod
+    def _check(settings: EngineSettings) -> None:
+        window = settings.window
+        if window < 1 or window & (window - 1) or window > 1 << 16:
+            raise AllReduceError(f"job {settings.job}: a window of {window} items is no power of two up to 65,536")
+        headroom(settings.capacity)
+
+    def _prepare(self, settings: EngineSettings) -> EngineState:
+        window = settings.window
+        state = EngineState(
+            fd=self._socket.fileno(),
+            job=settings.job,
+            epoch=settings.epoch,
+            window=window,
+            headroom=headroom(settings.capacity),
+            next_item=settings.first_item,
+            congestion_window=min(settings.first_window, window) * PACKET,
+            slow_start_until=window * PACKET,
+            timeout_ns=int(_FIRST_TIMEOUT_S * _NS),
+            least_timeout_ns=int(settings.least_timeout_s * _NS),
+            longest_timeout_ns=int(settings.longest_timeout_s * _NS),
+            next_expiry_ns=2**64 - 1,
+            patience_ns=int(settings.patience_s * _NS),
+        )
+        state.slots = _zeros(window * ctypes.sizeof(Slot))
+        state.packets = _zeros(window * STRIDE)
+        state.recent = _zeros(2 * window * STRIDE)
+        state.pending, state.tx_items, state.scratch = _zeros(4 * window), _zeros(4 * BURST), _zeros(4 * BLOCK)
+        state.agreed, state.settled = _zeros(AGREED_GROUPS * GROUP * 4), _zeros(AGREED_GROUPS * 4)
+        state.saved_classes = _zeros(GROUP * (layouts.VALUE_BYTES + 4))
+        state.rx_buffers = buffers = _zeros(BURST * STRIDE)
+        state.rx_vector = _vector([buffers.address + at * STRIDE for at in range(BURST)])
+        state.tx_vector = _vector([0] * BURST)
+        return state
+
+    @property
+    def local_address(self) -> tuple[str, int]:
+        """Return the address and UDP port that this worker is known by."""
+        host, port = self._socket.getsockname()
+        return host, port
+
+    @property
+    def epoch(self) -> int:
+        """Return the epoch that the worker is in."""
+        return self._state.epoch
+
+    @property
+    def next_item(self) -> int:
+        """Return the number that the next all-reduce begins with, if none is going on."""
+        return self._state.next_item
+
+    @property
+    def statistics(self) -> EngineStatistics:
+        """Return the counters as they stand."""
+        state = self._state
+        names = ("sent", "repeated", "received", "results", "useless", "malformed", "congested", "cuts", "stalls")
+        counts = {name: int(getattr(state, name)) for name in names}
+        return EngineStatistics(
+            **counts, round_trip_ns=state.round_trip_ns, congestion_window=state.congestion_window / PACKET
+        )
+
+    def all_reduce(
+        self, values: NDArray[np.float32] | NDArray[np.int32], target: NDArray[np.generic], *, mean: bool = False
+    ) -> None:
+        """Write sums, or means of floats, over all workers to `target`, which may be `values`.
+
+        Both are contiguous, of one type and size. Raises AllReduceError; with SaturatedError the results are there,
+        stopped at the bounds, and the next all-reduce may follow; after any other one the engine is of no more use.
+        """
+        self._begin(values, target, mean=mean)
+        while True:
+            self._run(self._state)
+            status = Status(self._state.status)
+            if status is Status.DONE:
+                return
+            if status is not Status.EPOCH:
+                raise self._error(status)
+            self._adopt(self._state, self._state.new_epoch)
+
+    def stop(self) -> None:
+        """Have `all_reduce` of another thread fail soon."""
+        self._state.stop = 1
+
+    def close(self) -> None:
+        """Close the socket; no all-reduce may be going on."""
+        self._socket.close()
+
+    def recent(self, item: int) -> Aggregation | None:
+        """Return the result of an item, if it is one of the last that came: twice the window are kept."""
+        place = item & (2 * self.settings.window - 1)
+        data = ctypes.string_at(self._state.recent.address + place * STRIDE, PACKET_BYTES)
+        if not data[0]:
+            return None
+        packet = decode(data)
+        return packet if packet.item == item else None
+
+    def _begin(self, values: NDArray[np.generic], target: NDArray[np.generic], *, mean: bool) -> None:
+        if values.dtype not in (_FLOATS, _INTEGERS) or target.dtype != values.dtype or target.size != values.size:
+            raise AllReduceError(
+                f"{values.size} values of {values.dtype} into {target.size} of {target.dtype}: "
+                "both must be float32 or int32, and as many"
+            )
+        if not (values.flags.c_contiguous and target.flags.c_contiguous and target.flags.writeable):
+            raise AllReduceError("values must be contiguous, and where the sums go, writable")
+        state = self._state
+        state.is_integer, state.mean = int(values.dtype == _INTEGERS), int(mean)
+        state.values = values.size
+        state.source, state.target = pointer_of(values), pointer_of(target)
+        state.blocks = -(-values.size // BLOCK)
+        state.groups = -(-state.blocks // GROUP)
+        state.asked = state.group = state.stage = state.cursor = state.saturated = 0
+        state.error = 0
+        ctypes.memset(state.settled.address, 0, AGREED_GROUPS * 4)
+        state.last_result_ns = time.monotonic_ns()
+
+    def _error(self, status: Status) -> AllReduceError:
+        state = self._state
+        who = f"job {self.settings.job}, epoch {state.epoch}"
+        if status is Status.STOPPED:
+            return AllReduceError(f"{who}: stopped with {state.unfinished} items without a result")
+        if status is Status.SATURATED:
+            return SaturatedError(f"{who}: sums of {self._what(state.bad_item)} left int32")
+        if status is Status.REFUSED:
+            return RefusedError(
+                f"{who}: {self._what(state.bad_item)} was refused ({Reason(state.bad_reason).name.lower()}): "
+                "workers do not reduce the same sizes and types in the same order"
+            )
+        if status is Status.SOCKET:
+            return AllReduceError(f"{who}: the socket to {self._where()} failed: {os.strerror(state.error)}")
+        slot = self._slot(state.bad_item)
+        waited = (state.now_ns - state.last_result_ns) / _NS
+        trouble = f"; last error: {os.strerror(state.error)}" if state.error else ""
+        return NoResultError(
+            f"{who}: {self._what(state.bad_item)} got no result from {self._where()} and nothing came for "
+            f"{waited:.1f} s; sent {slot.repeats + 1} times, {state.unfinished} items wait{trouble}"
+        )
+
+    def _slot(self, item: int) -> Slot:
+        at = (item & (self.settings.window - 1)) * ctypes.sizeof(Slot)
+        return Slot.from_address(self._state.slots.address + at)
+
+    def _what(self, item: int) -> str:
+        slot = self._slot(item)
+        if slot.what == EXPONENTS:
+            return f"item {item} (exponents of blocks {slot.at * GROUP} on)"
+        return f"item {item} ({'classes' if slot.what == CLASSES else 'sums'} of block {slot.at})"
+
+    def _where(self) -> str:
+        return f"{self.settings.aggregator}:{self.settings.port}"
+
+
+@cache
+def _library() -> Library:
+    return kernel_library(run_engine, adopt_epoch)
+
+
+def _open(settings: EngineSettings) -> socket.socket:
+    opened = socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
+    try:
+        opened.setsockopt(socket.SOL_SOCKET, _SO_NO_CHECK, 1)
+        opened.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, _ECN_CAPABLE)
+        try:
+            opened.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _RECEIVE_BYTES)
+        except PermissionError:
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BYTES)
+        opened.bind(settings.local)
+        opened.connect((settings.aggregator, settings.port))
+    except OSError as error:
+        opened.close()
+        raise AllReduceError(
+            f"job {settings.job}: no socket from {settings.local[0]}:{settings.local[1]} "
+            f"to {settings.aggregator}:{settings.port}: {error.strerror}"
+        ) from None
+    return opened
+
+
+def pointer_of(values: NDArray[np.generic]) -> Array[Any]:
+    """Return where an array's values begin."""
+    return Array(ctypes.c_uint32, values.ctypes.data, values)
+
+
+def _zeros(nbytes: int) -> Array[Any]:
+    return pointer_to(bytearray(nbytes))
+
+
+def _vector(buffers: list[int]) -> Array[Any]:
+    """Return a struct mmsghdr for each packet, with an iovec of its own behind all."""
+    size, piece = ctypes.sizeof(MessageHeader), ctypes.sizeof(InputOutputVector)
+    memory = _zeros(len(buffers) * (size + piece))
+    pieces = memory.address + len(buffers) * size
+    for at, buffer in enumerate(buffers):
+        header = MessageHeader.from_address(memory.address + at * size)
+        vector = InputOutputVector.from_address(pieces + at * piece)
+        header.vector, header.vector_count = pieces + at * piece, 1
+        vector.base, vector.nbytes = buffer, PACKET_BYTES
+    return memory

@@ -1,0 +1,23 @@
+"""What can go wrong with an all-reduce.
+
+AllReduceError (dataplane/errors.py)
+├── NoResultError     no result came for longer than the caller is patient
+├── SaturatedError    a sum of integers left int32
+└── RefusedError      the aggregator does not take what this worker sends
+"""
+
+from __future__ import annotations
+
+from dataplane.errors import AllReduceError
+
+
+class NoResultError(AllReduceError):
+    """Nothing came for too long: a worker or the aggregator is gone, or the path to it."""
+
+
+class SaturatedError(AllReduceError):
+    """A sum of integers is beyond int32; all workers are told."""
+
+
+class RefusedError(AllReduceError):
+    """An item was refused: workers do not do the same all-reduces in the same order."""

@@ -1,0 +1,172 @@
+"""What becomes of the switch's answers."""
+
+from __future__ import annotations
+
+from dataplane.allreduce.kernels.formats import from_lanes
+from dataplane.allreduce.kernels.generating import (
+    CLASSES,
+    EXPONENTS,
+    block_at,
+    packet_of,
+    slot_of,
+    values_in,
+    write_epoch,
+)
+from dataplane.allreduce.kernels.layouts import (
+    AGREED_GROUPS,
+    HEADER_BYTES,
+    NOBODY,
+    PACKET_BYTES,
+    STRIDE,
+    EngineState,
+    Slot,
+    State,
+    Status,
+)
+from dataplane.allreduce.kernels.pacing import note_congestion, note_result
+from dataplane.allreduce.schedule import GROUP
+from dataplane.native import (
+    Array,
+    as_u32,
+    as_u64,
+    copy,
+    kernel,
+    load_be16,
+    load_be32,
+    offset,
+    u8,
+    u16,
+    u32,
+)
+from dataplane.wire.aggregation import QUARTERS, VERSION, Flags, Kind, Operation, Reason
+
+_NAN_BITS, _PLUS_BITS, _MINUS_BITS = 0x7FC00000, 0x7F800000, 0xFF800000
+_MAGNITUDE = 0x7FFFFFFF
+_HALF = 1 << 15
+
+
+@kernel
+def accept_packet(engine: EngineState, packet: Array[u8], length: u32) -> None:
+    """Take one packet of the switch; `status` tells if the engine has to return."""
+    first: u32 = load_be32(packet, 0) if length >= HEADER_BYTES else 0
+    kind: u32 = first >> 24 & 15
+    if first >> 28 != VERSION or (first & 0xFFFF) != engine.job:
+        engine.malformed += 1
+        return
+    if kind == Kind.REFUSED:
+        accept_refusal(engine, packet)
+    elif kind == Kind.RESULT or kind == Kind.AGAIN:  # noqa: PLR1714 - kernels have no `in`
+        accept_result(engine, packet, length, first >> 16 & 255)
+    else:
+        engine.malformed += 1
+
+
+@kernel
+def accept_refusal(engine: EngineState, packet: Array[u8]) -> None:
+    """Take the news of a newer epoch, or that an item does not fit the others'."""
+    item: u32 = load_be32(packet, 4)
+    slot = slot_of(engine, item)
+    reason: u32 = load_be32(packet, 12) >> 16 & 255
+    if reason == Reason.EPOCH:
+        epoch: u32 = as_u32(load_be16(packet, 8))
+        newer: u32 = (epoch - engine.epoch) & 0xFFFF
+        if newer != 0 and newer < _HALF:
+            engine.new_epoch = epoch
+            engine.status = Status.EPOCH
+    elif slot.item == item and slot.state != State.DONE:
+        engine.bad_item = item
+        engine.bad_reason = reason
+        engine.status = Status.REFUSED
+
+
+@kernel
+def accept_result(engine: EngineState, packet: Array[u8], length: u32, flags: u32) -> None:
+    """Take a result: put it where it belongs, free its slot, and keep it for whoever may need it."""
+    item: u32 = load_be32(packet, 4)
+    slot = slot_of(engine, item)
+    if slot.item != item or slot.state == State.DONE:
+        engine.useless += 1
+        return
+    operation: u32 = Operation.MAX if slot.what == EXPONENTS else Operation.SUM
+    if length != PACKET_BYTES or load_be32(packet, 12) >> 24 != (operation << 4 | QUARTERS):
+        engine.malformed += 1
+        return
+    note_result(engine, slot)
+    if (flags & Flags.CONGESTED) != 0:
+        note_congestion(engine)
+    if (flags & Flags.SATURATED) != 0:
+        engine.bad_item = item
+        engine.saturated = 1
+    copy(offset(engine.recent, as_u64(item & (2 * engine.window - 1)) * STRIDE), packet, PACKET_BYTES)
+    values: Array[u8] = offset(packet, HEADER_BYTES)
+    if slot.what == EXPONENTS:
+        settle(engine, slot.at, values)
+    elif slot.what == CLASSES:
+        take_classes(engine, slot, values)
+    else:
+        take_sum(engine, slot, values, as_u32(load_be16(packet, 10)))
+    slot.state = State.DONE
+    engine.unfinished -= 1
+
+
+@kernel
+def settle(engine: EngineState, group: u32, values: Array[u8]) -> None:
+    """Keep the agreed exponents and marks of a group."""
+    agreed: Array[u16] = offset(engine.agreed, as_u64(group % AGREED_GROUPS) * (2 * GROUP))
+    for at in range(2 * GROUP):
+        agreed[at] = load_be16(values, at * 2)
+    engine.settled[group % AGREED_GROUPS] = group + 1
+
+
+@kernel
+def take_sum(engine: EngineState, slot: Slot, values: Array[u8], workers: u32) -> None:
+    """Write a block's sums, or means, but not over classes that came before."""
+    size: u32 = values_in(engine, slot.at)
+    target: Array[u32] = block_at(engine.target, slot.at)
+    if engine.is_integer != 0:
+        for at in range(as_u64(size)):
+            target[at] = load_be32(values, at * 4)
+        return
+    divisor: u32 = workers if engine.mean != 0 else 1
+    if slot.covered == 0:
+        from_lanes(values, size, 0 - slot.shift, divisor, target)
+        return
+    from_lanes(values, size, 0 - slot.shift, divisor, engine.scratch)
+    for at in range(as_u64(size)):
+        is_covered: bool = (target[at] & _MAGNITUDE) >= _PLUS_BITS
+        target[at] = target[at] if is_covered else engine.scratch[at]
+
+
+@kernel
+def take_classes(engine: EngineState, slot: Slot, values: Array[u8]) -> None:
+    """Write what is not finite over a block's sums; where those are still to come, zeros beside it."""
+    target: Array[u32] = block_at(engine.target, slot.at)
+    sums = slot_of(engine, slot.partner)
+    waits: bool = slot.partner != NOBODY and sums.item == slot.partner and sums.state != State.DONE
+    if waits:
+        sums.covered = 1
+    for at in range(as_u64(values_in(engine, slot.at))):
+        counts: u32 = load_be32(values, at * 4)
+        plus: bool = (counts >> 10 & 1023) != 0
+        minus: bool = (counts & 1023) != 0
+        kept: u32 = 0 if waits else target[at]
+        kept = _MINUS_BITS if minus else kept
+        kept = _PLUS_BITS if plus else kept
+        target[at] = _NAN_BITS if counts >> 20 != 0 or (plus and minus) else kept
+
+
+@kernel
+def adopt_epoch(engine: EngineState, epoch: u32) -> None:
+    """Go on in another epoch: all that has no result is sent again."""
+    engine.epoch = epoch
+    engine.pending_first = 0
+    engine.pending_count = 0
+    engine.in_flight = 0
+    for back in range(as_u64(engine.window)):
+        item: u32 = engine.next_item - engine.window + as_u32(back)
+        slot = slot_of(engine, item)
+        if slot.state != State.DONE:
+            write_epoch(packet_of(engine, slot.item), epoch)
+            slot.state = State.READY
+            engine.pending[engine.pending_count] = slot.item
+            engine.pending_count += 1

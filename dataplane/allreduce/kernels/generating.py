@@ -1,0 +1,228 @@
+"""The schedule (dataplane/allreduce/schedule.py) and what its items carry, written into slots' packets."""
+
+from __future__ import annotations
+
+from dataplane.allreduce.formats import BIAS, BLOCK, ZERO
+from dataplane.allreduce.kernels.formats import MARK, block_exponent, to_lanes
+from dataplane.allreduce.kernels.layouts import (
+    AGREED_GROUPS,
+    HEADER_BYTES,
+    NOBODY,
+    STRIDE,
+    VALUE_BYTES,
+    EngineState,
+    Slot,
+    State,
+)
+from dataplane.allreduce.schedule import GROUP
+from dataplane.native import (
+    Array,
+    address,
+    array_at,
+    as_i32,
+    as_u16,
+    as_u32,
+    as_u64,
+    copy,
+    fill,
+    kernel,
+    load_be32,
+    offset,
+    store_be16,
+    store_be32,
+    u8,
+    u16,
+    u32,
+    u64,
+)
+from dataplane.wire.aggregation import QUARTERS, VERSION, Kind, Operation
+
+EXPONENTS, SUMS, CLASSES = 0, 1, 2
+_BLOCKS, _COUNTS = 0, 1
+_AHEAD = 2
+_CONTRIBUTION = VERSION << 28 | Kind.CONTRIBUTION << 24
+_LANES = QUARTERS << 24
+_NAN, _PLUS, _MINUS = 1 << 20, 1 << 10, 1
+_INFINITE, _MAGNITUDE, _SIGN = 0x7F800000, 0x7FFFFFFF, 0x80000000
+
+
+@kernel(inline=True)
+def slot_of(engine: EngineState, item: u32) -> Slot:
+    """Return the slot that an item has."""
+    return engine.slots[item & (engine.window - 1)]
+
+
+@kernel(inline=True)
+def packet_of(engine: EngineState, item: u32) -> Array[u8]:
+    """Return the packet that an item is sent in."""
+    return offset(engine.packets, as_u64(item & (engine.window - 1)) * STRIDE)
+
+
+@kernel(inline=True)
+def values_in(engine: EngineState, block: u32) -> u32:
+    """Return how many values a block has: all but the last have 256."""
+    left: u64 = engine.values - as_u64(block) * BLOCK
+    return as_u32(min(left, BLOCK))
+
+
+@kernel(inline=True)
+def block_at(values: Array[u32], block: u32) -> Array[u32]:
+    """Return the first value of a block."""
+    return offset(values, as_u64(block) * BLOCK)
+
+
+@kernel(inline=True)
+def is_generated(engine: EngineState) -> bool:
+    """Return whether all items were begun."""
+    return engine.group == engine.groups
+
+
+@kernel
+def generate(engine: EngineState) -> bool:
+    """Begin the next item, ready to be sent; return whether there is one, and its predecessor has its result."""
+    if slot_of(engine, engine.next_item).state != State.DONE:
+        return False
+    if engine.asked < min(engine.groups, _AHEAD):
+        begin_exponents(engine, engine.asked)
+        engine.asked += 1
+        return True
+    while engine.group < engine.groups:
+        if engine.settled[engine.group % AGREED_GROUPS] != engine.group + 1:
+            return False
+        if next_in_group(engine):
+            return True
+        done: u32 = engine.group
+        engine.group += 1
+        engine.stage = _BLOCKS
+        engine.cursor = 0
+        if done + _AHEAD < engine.groups:
+            begin_exponents(engine, done + _AHEAD)
+            return True
+    return False
+
+
+@kernel
+def next_in_group(engine: EngineState) -> bool:
+    """Begin the next block or classes of the current group, and return whether there are more."""
+    count: u32 = min(GROUP, engine.blocks - engine.group * GROUP)
+    agreed: Array[u16] = offset(engine.agreed, as_u64(engine.group % AGREED_GROUPS) * (2 * GROUP))
+    while engine.stage == _BLOCKS:
+        if engine.cursor == count:
+            engine.stage = _COUNTS
+            engine.cursor = 0
+            break
+        at: u32 = engine.cursor
+        engine.cursor += 1
+        if begin_block(engine, at, as_u32(agreed[at]), agreed[GROUP + at] != 0):
+            return True
+    while engine.cursor < count:
+        at = engine.cursor
+        engine.cursor += 1
+        if agreed[GROUP + at] != 0:
+            begin_classes(engine, at)
+            return True
+    return False
+
+
+@kernel
+def begin(engine: EngineState, what: u32, at: u32, operation: u32) -> Array[u8]:
+    """Take the next item's slot and write its header; return where its values go."""
+    item: u32 = engine.next_item
+    engine.next_item += 1
+    engine.unfinished += 1
+    slot = slot_of(engine, item)
+    slot.item = item
+    slot.state = State.READY
+    slot.what = what
+    slot.at = at
+    slot.covered = 0
+    slot.partner = NOBODY
+    slot.repeats = 0
+    packet: Array[u8] = packet_of(engine, item)
+    store_be32(packet, 0, _CONTRIBUTION | engine.job)
+    store_be32(packet, 4, item)
+    write_epoch(packet, engine.epoch)
+    store_be32(packet, 12, operation << 28 | _LANES)
+    return offset(packet, HEADER_BYTES)
+
+
+@kernel(inline=True)
+def write_epoch(packet: Array[u8], epoch: u32) -> None:
+    """Write the epoch, and that the values are those of one worker."""
+    store_be32(packet, 8, epoch << 16 | 1)
+
+
+@kernel
+def begin_exponents(engine: EngineState, group: u32) -> None:
+    """Begin the item that agrees on a group's exponents."""
+    lanes: Array[u8] = begin(engine, EXPONENTS, group, as_u32(Operation.MAX))
+    fill(lanes, 0, VALUE_BYTES)
+    count: u32 = min(GROUP, engine.blocks - group * GROUP)
+    for at in range(as_u64(count)):
+        block: u32 = group * GROUP + as_u32(at)
+        size: u32 = values_in(engine, block)
+        found: u32 = 0
+        if engine.is_integer != 0:
+            found = any_of(block_at(engine.source, block), size)
+        else:
+            found = block_exponent(block_at(engine.source, block), size)
+        store_be16(lanes, at * 2, as_u16(found & (MARK - 1)))
+        store_be16(lanes, (GROUP + at) * 2, as_u16(found // MARK))
+
+
+@kernel
+def any_of(values: Array[u32], count: u32) -> u32:
+    """Return 1 if any value is not 0."""
+    together: u32 = 0
+    for at in range(as_u64(count)):
+        together |= values[at]
+    return 1 if together != 0 else 0
+
+
+@kernel
+def begin_block(engine: EngineState, at: u32, agreed: u32, marked: bool) -> bool:
+    """Begin the sum of a block, or write zeros if it is zero everywhere; return which."""
+    block: u32 = engine.group * GROUP + at
+    size: u32 = values_in(engine, block)
+    source: Array[u32] = block_at(engine.source, block)
+    saved: Array[u8] = offset(engine.saved_classes, as_u64(at) * (VALUE_BYTES + 4))
+    if marked:
+        count_classes(source, size, saved)
+        store_be32(saved, VALUE_BYTES, NOBODY)
+    if agreed == ZERO:
+        fill(array_at(u8, address(block_at(engine.target, block))), 0, as_u64(size) * 4)
+        return False
+    item: u32 = engine.next_item
+    lanes: Array[u8] = begin(engine, SUMS, block, as_u32(Operation.SUM))
+    if marked:
+        store_be32(saved, VALUE_BYTES, item)
+    if engine.is_integer != 0:
+        for lane in range(as_u64(size)):
+            store_be32(lanes, lane * 4, source[lane])
+    else:
+        shift = 30 - as_i32(engine.headroom) - (as_i32(agreed) - BIAS)
+        slot_of(engine, item).shift = shift
+        to_lanes(source, size, shift, lanes)
+    fill(offset(lanes, as_u64(size) * 4), 0, as_u64(BLOCK - size) * 4)
+    return True
+
+
+@kernel
+def begin_classes(engine: EngineState, at: u32) -> None:
+    """Begin the item that counts a block's values that are not finite."""
+    saved: Array[u8] = offset(engine.saved_classes, as_u64(at) * (VALUE_BYTES + 4))
+    item: u32 = engine.next_item
+    lanes: Array[u8] = begin(engine, CLASSES, engine.group * GROUP + at, as_u32(Operation.SUM))
+    slot_of(engine, item).partner = load_be32(saved, VALUE_BYTES)
+    copy(lanes, saved, VALUE_BYTES)
+
+
+@kernel
+def count_classes(values: Array[u32], count: u32, lanes: Array[u8]) -> None:
+    """Write a block's lanes of classes, as formats.classes does."""
+    fill(lanes, 0, VALUE_BYTES)
+    for at in range(as_u64(count)):
+        magnitude: u32 = values[at] & _MAGNITUDE
+        infinite: u32 = _MINUS if (values[at] & _SIGN) != 0 else _PLUS
+        kind: u32 = _NAN if magnitude > _INFINITE else infinite
+        store_be32(lanes, at * 4, kind if magnitude >= _INFINITE else 0)

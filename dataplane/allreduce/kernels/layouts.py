@@ -1,0 +1,135 @@
+"""What the packet engine keeps, as kernels and Python see it."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from dataplane.native import Array, Struct, i32, u8, u16, u32, u64
+
+HEADER_BYTES = 16
+VALUE_BYTES = 1024
+PACKET_BYTES = HEADER_BYTES + VALUE_BYTES
+STRIDE = 1088
+"""From packet to packet in memory: PACKET_BYTES in whole cache lines."""
+BURST = 32
+"""Packets a system call."""
+AGREED_GROUPS = 4
+"""Groups whose exponents are kept: the one whose blocks are sent, and the two that are asked for ahead."""
+NOBODY = 0xFFFFFFFF
+
+
+class Status(IntEnum):
+    """Why the engine has returned."""
+
+    DONE = 0
+    STOPPED = 1
+    """`stop` was set."""
+    EPOCH = 2
+    """Membership has changed; `new_epoch` says to what. Go on with `adopt_epoch`."""
+    SATURATED = 3
+    """Done, but a sum left int32; `bad_item`."""
+    DEADLINE = 4
+    """No result came for `patience_ns`; `bad_item` is the oldest without."""
+    REFUSED = 5
+    """`bad_item` was refused for `bad_reason`."""
+    SOCKET = 6
+    """A system call has failed for good; `error`."""
+
+
+class State(IntEnum):
+    """Where a slot's item stands."""
+
+    DONE = 0
+    READY = 1
+    """To be sent: its number is in `pending`."""
+    SENT = 2
+
+
+class Slot(Struct):
+    """The place of the items whose numbers are the same modulo the window."""
+
+    item: u32
+    state: u32
+    what: u32
+    at: u32  # the group, or the block
+    shift: i32  # a block's lanes are its values times 2^shift
+    covered: u32  # 1: classes came before the sum and stand in the target
+    partner: u32  # of classes: the item with the block's sum, NOBODY if it is not sent
+    repeats: u32
+    sent_ns: u64
+    expires_ns: u64
+
+
+class EngineState(Struct):
+    """One worker's engine."""
+
+    # The job, as the controller has it.
+    fd: i32
+    job: u32
+    epoch: u32
+    window: u32  # slots; a power of two
+    headroom: u32
+    stop: u32  # set by another thread
+    # The all-reduce.
+    is_integer: u32
+    mean: u32
+    values: u64
+    source: Array[u32]
+    target: Array[u32]  # may be the source
+    blocks: u32
+    groups: u32
+    # How far the schedule is.
+    next_item: u32
+    asked: u32  # groups whose exponents were asked for to begin with
+    group: u32
+    stage: u32
+    cursor: u32
+    unfinished: u32  # items begun that have no result
+    agreed: Array[u16]  # exponents and marks of AGREED_GROUPS groups
+    settled: Array[u32]  # which they are, plus 1
+    saved_classes: Array[u8]  # of the group's blocks: the target may overwrite the source before they are sent
+    # Packets.
+    slots: Array[Slot]
+    packets: Array[u8]
+    pending: Array[u32]  # a ring of `window` items to be sent
+    pending_first: u32
+    pending_count: u32
+    recent: Array[u8]  # the packets of the last results, by item modulo 2 window
+    rx_vector: Array[u8]
+    rx_buffers: Array[u8]
+    tx_vector: Array[u8]
+    tx_items: Array[u32]
+    scratch: Array[u32]
+    # Pace. Congestion windows are in 1/256 packets.
+    in_flight: u32
+    blocked: u32  # 1: the socket takes no more now
+    congestion_window: u64
+    probe: u64  # 1: one repetition may go although the window is full of what may be lost
+    slow_start_until: u64
+    last_cut_ns: u64
+    round_trip_ns: u64  # smoothed; 0 before the first
+    variation_ns: u64
+    timeout_ns: u64
+    least_timeout_ns: u64
+    longest_timeout_ns: u64
+    next_expiry_ns: u64
+    last_result_ns: u64
+    patience_ns: u64
+    now_ns: u64
+    # Why it returned.
+    status: u32
+    bad_item: u32
+    bad_reason: u32
+    new_epoch: u32
+    error: i32  # errno of the last system call that failed
+    saturated: u32
+    # Statistics.
+    sent: u64
+    repeated: u64
+    received: u64
+    results: u64
+    useless: u64  # results that were here already
+    malformed: u64
+    congested: u64
+    cuts: u64
+    stalls: u64

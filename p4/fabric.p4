@@ -25,9 +25,12 @@
 #ifdef AGGREGATION
 #include "aggregation/aggregation.p4"
 #include "aggregation/replicas.p4"
-#define AGGREGATED (meta.aggregated == 1)
+#include "store/store.p4"
+#define AGGREGATED (meta.aggregated == 1 || meta.answered == 1)
+#define NAMED hdr.store.isValid()
 #else
 #define AGGREGATED false
+#define NAMED false
 #endif
 
 #include "egress/ports.p4"
@@ -70,6 +73,7 @@ control FabricIngress(inout headers_t hdr, inout metadata_t meta, inout standard
     Drop() drop;
 #ifdef AGGREGATION
     Aggregation() aggregation;
+    Store() store;
 #endif
 
     apply {
@@ -85,13 +89,17 @@ control FabricIngress(inout headers_t hdr, inout metadata_t meta, inout standard
                 if (meta.drop_reason == DROP_UNKNOWN && hdr.aggregation.isValid()) {
                     aggregation.apply(hdr, meta, standard_metadata);
                 }
+                if (meta.drop_reason == DROP_UNKNOWN && hdr.store.isValid()) {
+                    store.apply(hdr, meta, standard_metadata);
+                }
 #endif
                 if (meta.drop_reason == DROP_UNKNOWN && !AGGREGATED) {
                     routing.apply(hdr, meta, standard_metadata);
                 }
                 if (meta.drop_reason != DROP_UNKNOWN) {
                     drop.apply(meta, standard_metadata);
-                } else if (!hdr.int_shim.isValid() && !AGGREGATED) {
+                } else if (!hdr.int_shim.isValid() && !AGGREGATED && !NAMED) {
+                    // What has a name stays as the next switch must see it.
                     int_watch.apply(hdr, meta);
                 }
             }

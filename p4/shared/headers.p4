@@ -5,6 +5,7 @@
 #include "constants.p4"
 #ifdef AGGREGATION
 #include "../aggregation/headers.p4"
+#include "../store/headers.p4"
 #endif
 
 @controller_header("packet_in")
@@ -333,6 +334,7 @@ struct headers_t {
 
 #ifdef AGGREGATION
     aggregation_t      aggregation;
+    store_t            store;
     values_t           values0;
     values_t           values1;
     values_t           values2;

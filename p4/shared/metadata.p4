@@ -43,6 +43,8 @@ struct metadata_t {
 #ifdef AGGREGATION
     // The packet was a part of a sum, and has what it needs to go on.
     bit<1>  aggregated;
+    // The switch itself has answered who asked for, or wrote, a name.
+    bit<1>  answered;
 #endif
 
     // From ingress.

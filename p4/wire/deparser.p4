@@ -49,6 +49,7 @@ control FabricDeparser(packet_out packet, in headers_t hdr) {
         packet.emit(hdr.udp);
 #ifdef AGGREGATION
         packet.emit(hdr.aggregation);
+        packet.emit(hdr.store);
         packet.emit(hdr.values0);
         packet.emit(hdr.values1);
         packet.emit(hdr.values2);

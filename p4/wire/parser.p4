@@ -16,6 +16,10 @@ parser FabricParser(
     inout metadata_t meta,
     inout standard_metadata_t standard_metadata
 ) {
+#ifdef AGGREGATION
+    bit<4> quarters;
+#endif
+
     state start {
         transition select(standard_metadata.ingress_port) {
             CPU_PORT: parse_packet_out;
@@ -119,8 +123,12 @@ parser FabricParser(
         meta.int_at = UDP_BYTES;
         meta.payload_end = hdr.udp.length;
 #ifdef AGGREGATION
-        transition select(hdr.udp.dst_port, hdr.udp.checksum, hdr.ipv4.isValid(), hdr.ipv4.ihl, hdr.udp.length) {
-            (AGGREGATION_PORT, 0, true, 5, UDP_BYTES + AGGREGATION_BYTES .. 0xffff): find_aggregation;
+        transition select(
+            hdr.udp.dst_port, hdr.udp.src_port, hdr.udp.checksum, hdr.ipv4.isValid(), hdr.ipv4.ihl, hdr.udp.length
+        ) {
+            (AGGREGATION_PORT, _, 0, true, 5, UDP_BYTES + AGGREGATION_BYTES .. 0xffff): find_aggregation;
+            (STORE_PORT, _, 0, true, 5, UDP_BYTES + STORE_BYTES .. 0xffff): find_store;
+            (_, STORE_PORT, 0, true, 5, UDP_BYTES + STORE_BYTES .. 0xffff): find_store;
             default: find_int;
         }
     }
@@ -142,7 +150,32 @@ parser FabricParser(
 
     state parse_aggregation {
         packet.extract(hdr.aggregation);
-        transition select(hdr.aggregation.quarters) {
+        quarters = hdr.aggregation.quarters;
+        transition find_values;
+    }
+
+    state find_store {
+        store_t found = packet.lookahead<store_t>();
+        bit<16> bytes = UDP_BYTES + STORE_BYTES + ((bit<16>) found.quarters << 8);
+        transition select(
+            found.version,
+            found.quarters,
+            (bit<1>) (hdr.udp.length == bytes),
+            (bit<1>) (meta.ip_payload_bytes == bytes)
+        ) {
+            (STORE_VERSION, 0 .. 4, 1, 1): parse_store;
+            default: find_int;
+        }
+    }
+
+    state parse_store {
+        packet.extract(hdr.store);
+        quarters = hdr.store.quarters;
+        transition find_values;
+    }
+
+    state find_values {
+        transition select(quarters) {
             0: accept;
             default: parse_values0;
         }
@@ -150,7 +183,7 @@ parser FabricParser(
 
     state parse_values0 {
         packet.extract(hdr.values0);
-        transition select(hdr.aggregation.quarters) {
+        transition select(quarters) {
             1: accept;
             default: parse_values1;
         }
@@ -158,7 +191,7 @@ parser FabricParser(
 
     state parse_values1 {
         packet.extract(hdr.values1);
-        transition select(hdr.aggregation.quarters) {
+        transition select(quarters) {
             2: accept;
             default: parse_values2;
         }
@@ -166,7 +199,7 @@ parser FabricParser(
 
     state parse_values2 {
         packet.extract(hdr.values2);
-        transition select(hdr.aggregation.quarters) {
+        transition select(quarters) {
             3: accept;
             default: parse_values3;
         }

@@ -252,6 +252,9 @@ _PARAMETERS = {
     "add_up": ("epoch", "children", "first_cell", "last_cell", "group", "group_with_server"),
     "add_up_for": ("epoch", "children", "first_cell", "last_cell", "group", "parent"),
     "address": ("dst_mac", "dst_addr", "dst_port"),
+    "cached": ("cell", "generation", "producer"),
+    "recorded": ("cell", "generation", "writers", "forward"),
+    "NoAction": (),
 }
 
 

@@ -1,0 +1,170 @@
+"""A switch that holds named content.
+
+The controller gives a name a cell. A *cached* name's content is a copy of what its producer has; a *recorded* name's
+is where it is: the switch itself is the store.
+
+A copy must never be older than a write that somebody knows to be done. A write (PUT) is done once the producer says so
+(PUT_ACK, with the version that it made); the switch is where all that the producer sends goes by, so it sees every
+version before anybody else does. Hence:
+
+1. The cell remembers the newest version that went by in an answer of the producer, and takes no older one. A newer
+   one that cannot be kept (an acknowledgement without content, a NACK, DATA that is not to be copied) ends the copy.
+   A PUT that goes by ends nothing: until it is acknowledged either value is right, and nobody can push a name out by
+   writing what the producer will refuse.
+2. What went by before the name had its cell is not known. So a cell gives nothing out before it has seen the answer to
+   a question that it saw go by itself: it puts its `generation`, a number that is given once, as the tag into an
+   INTEREST, and the producer's answer repeats it. That answer is as new as all that was done before. (A PUT gets no
+   tag: sent again, it is answered with the version that it made the first time.)
+3. A cell of another generation is empty: cells go from name to name, and a name may come back, with nothing to clear.
+4. A copy is given out as long as it is fresh, and with what is left of its freshness, so that freshness bounds what
+   copies of copies may be behind, in switches that do not see all that the producer sends.
+
+Recorded content has the versions that its writers give it, and does not age. A PUT of a newer version is kept and can
+be read at once; the same again is acknowledged again; anything else is refused with the version that is there. With
+`forward` the PUT goes on to the main server, whose acknowledgement is the only one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from dataplane.wire.store import Kind, Message, Reason
+
+VERSION_BITS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Cached:
+    """A name whose content is copied from a producer, known by its address."""
+
+    generation: int
+    producer: int
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A name that is stored in the switch; `writers` are the addresses that may write it."""
+
+    generation: int
+    writers: frozenset[int]
+    forward: bool = False
+
+
+Held: TypeAlias = Cached | Recorded
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """What a cell remembers; `version` is the newest that was seen, and the content's where there is one."""
+
+    generation: int = 0
+    version: int = 0
+    writer: int = 0
+    arrival_us: int = 0
+    freshness_ms: int = 0
+    synced: bool = False
+    content: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Back:
+    """The switch's answer."""
+
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class On:
+    """The packet goes where it is addressed."""
+
+    message: Message
+
+
+Sent: TypeAlias = Back | On
+
+
+def ahead(version: int, of: int) -> int:
+    """Return by how much a version is newer than another, negative if it is older, in the numbers' circle."""
+    half = 1 << VERSION_BITS - 1
+    return (version - of + half) % (2 * half) - half
+
+
+def receive(held: Held, cell: Cell, source: int, message: Message, now_us: int) -> tuple[Cell, Sent, str]:
+    """Take a packet from an address; return the cell, what is sent, and what it was.
+
+    The words are the names of the switch's counters: answered, missed, filled, raised, old, kept, repeated, refused,
+    passed.
+    """
+    if cell.generation != held.generation:
+        cell = Cell(held.generation)
+    if message.kind is Kind.INTEREST:
+        return cell, *_asked(held, cell, message, now_us)
+    if isinstance(held, Recorded):
+        if message.kind is Kind.PUT:
+            return _written(held, cell, source, message, now_us)
+    elif message.kind is not Kind.PUT and source == held.producer and message.version:
+        cell, what = _learnt(cell, source, message, now_us)
+        return cell, On(message), what
+    return cell, On(message), "passed"
+
+
+def _asked(held: Held, cell: Cell, message: Message, now_us: int) -> tuple[Sent, str]:
+    age_us, recorded = now_us - cell.arrival_us, isinstance(held, Recorded)
+    content = cell.content if recorded or age_us < cell.freshness_ms * 1000 else None
+    if content is None:
+        if isinstance(held, Recorded) and not held.forward:
+            return _refusal(cell, message, Reason.ABSENT), "refused"
+        unsure = not recorded and not cell.synced and not message.tag
+        return On(replace(message, tag=held.generation) if unsure else message), "missed"
+    if len(message.content) < len(content):
+        return _refusal(cell, message, Reason.TOO_SHORT), "refused"
+    left_ms = cell.freshness_ms if recorded else max(0, cell.freshness_ms - (age_us * 67109 >> 26) - 1)
+    data = _answer(cell, message, Kind.DATA)
+    return Back(replace(data, content=content, freshness_ms=left_ms)), "answered"
+
+
+def _learnt(cell: Cell, source: int, message: Message, now_us: int) -> tuple[Cell, str]:
+    if message.tag == cell.generation:
+        cell = replace(cell, synced=True)
+    newer = not cell.version or ahead(message.version, of=cell.version) > 0
+    if not newer and message.version != cell.version:
+        return cell, "old"
+    if cell.synced and message.kind is not Kind.NACK and message.content and message.freshness_ms:
+        return _with(cell, source, message, now_us), "filled"
+    if newer:
+        return replace(cell, version=message.version, content=None), "raised"
+    return cell, "passed"
+
+
+def _written(held: Recorded, cell: Cell, source: int, message: Message, now_us: int) -> tuple[Cell, Sent, str]:
+    if source not in held.writers:
+        return cell, _refusal(cell, message, Reason.FORBIDDEN), "refused"
+    if message.version and (not cell.version or ahead(message.version, of=cell.version) > 0):
+        cell, what = _with(cell, source, message, now_us), "kept"
+    elif message.version and message.version == cell.version and source == cell.writer:
+        what = "repeated"
+    else:
+        return cell, _refusal(cell, message, Reason.STALE), "refused"
+    return cell, On(message) if held.forward else Back(_answer(cell, message, Kind.PUT_ACK)), what
+
+
+def _with(cell: Cell, source: int, message: Message, now_us: int) -> Cell:
+    return Cell(
+        generation=cell.generation,
+        version=message.version,
+        writer=source,
+        arrival_us=now_us,
+        freshness_ms=message.freshness_ms,
+        synced=cell.synced,
+        content=message.content,
+    )
+
+
+def _answer(cell: Cell, message: Message, kind: Kind) -> Message:
+    size = len(cell.content or b"") // 256
+    return replace(message, kind=kind, version=cell.version, size=size, reason=Reason.NONE, tag=0, content=b"")
+
+
+def _refusal(cell: Cell, message: Message, reason: Reason) -> Back:
+    return Back(replace(_answer(cell, message, Kind.NACK), reason=reason, freshness_ms=0))

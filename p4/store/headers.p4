@@ -1,0 +1,42 @@
+// Content with names, over UDP: 40 bytes, then `quarters` times 256 bytes of values.
+#ifndef P4_STORE_HEADERS_P4
+#define P4_STORE_HEADERS_P4
+
+const bit<16> STORE_PORT = 19778;
+const bit<4>  STORE_VERSION = 1;
+const bit<16> STORE_BYTES = 40;
+
+const bit<4> STORE_INTEREST = 1;
+const bit<4> STORE_DATA = 2;
+const bit<4> STORE_PUT = 3;
+const bit<4> STORE_PUT_ACK = 4;
+const bit<4> STORE_NACK = 5;
+
+const bit<8> STORE_TOO_SHORT = 1;
+const bit<8> STORE_ABSENT = 2;
+const bit<8> STORE_STALE = 3;
+const bit<8> STORE_FORBIDDEN = 4;
+
+// 1,024 bytes each.
+#define STORE_CELLS 4096
+
+header store_t {
+    bit<4>   version;
+    bit<4>   kind;
+    bit<4>   quarters;
+    bit<4>   size;
+    bit<8>   reason;
+    bit<8>   reserved;
+    bit<32>  segment;
+    bit<128> name;
+    bit<32>  content_version;
+    bit<32>  freshness_ms;
+    bit<32>  tag;
+    bit<32>  number;
+}
+
+// What a cell remembers of its content: generation32 version32 writer32 arrival_us48 freshness_ms32 quarters4 zero2
+// synced1 valid1. Generation 0 is none.
+typedef bit<184> store_cell_t;
+
+#endif

@@ -1,0 +1,158 @@
+"""Named content in the switch: packet for packet what the reference says, over random schedules."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import replace
+from ipaddress import IPv4Address
+
+import pytest
+
+from dataplane.store.reference.holder import Cached, Cell, Recorded, receive
+from dataplane.wire.store import Kind, Message
+from tests.p4.storing import HOSTS, PRODUCER, Arrival, Named, expected, fabric_items, frame, seen
+from tests.p4.targets import Target
+
+STEPS = {"builtin": 200, "compiled": 800, "bmv2": 110}
+WRITERS = frozenset({int(HOSTS[0]), int(HOSTS[1])})
+LONG_MS = 10**6
+WORDS = {"answered", "missed", "filled", "raised", "old", "kept", "repeated", "refused", "passed"}
+Step = tuple[Named, IPv4Address, IPv4Address, Message]
+"""The name, who sends, to whom, and the message."""
+
+
+@pytest.fixture(params=["builtin", "compiled", pytest.param("bmv2", marks=[pytest.mark.bmv2, pytest.mark.root])])
+def switch(request: pytest.FixtureRequest) -> Target:
+    """Return a switch that knows its ports, and nobody's names."""
+    target: Target = request.getfixturevalue(f"{request.param}_aggregating")
+    target.reset()
+    target.write(fabric_items(WRITERS))
+    return target
+
+
+def names(generation: int) -> list[Named]:
+    """Return two names that are copied, and two that are in the switch alone; generations are never given twice."""
+    producer = int(PRODUCER)
+    return [
+        Named(2**127 + 1, 0, 0, Cached(generation, producer)),
+        Named(2**127 + 1, 1, 1, Cached(generation + 1, producer)),
+        Named(5, 0, 4094, Recorded(generation + 2, WRITERS)),
+        Named(6, 2**32 - 1, 4095, Recorded(generation + 3, WRITERS, forward=True)),
+    ]
+
+
+class Schedule:
+    """Random questions, answers and writes, now and then old, of a stranger, too short, or not to be copied."""
+
+    def __init__(self, seed: int, held: list[Named]) -> None:
+        self._chance = random.Random(seed)
+        self._names = held
+        self._version = 2**32 - 2  # turns over
+        self._last: Step | None = None
+        self._tags = [0, 0, *(one.held.generation for one in held)]
+
+    def step(self) -> Step:
+        """Return what comes next; now and then what was last written is sent again."""
+        step = self._step() if self._last is None or self._chance.random() < 0.85 else self._last
+        if step[3].kind is Kind.PUT:
+            self._last = step
+        return step
+
+    def _step(self) -> Step:
+        chance = self._chance
+        named = chance.choice(self._names)
+        self._version += chance.random() < 0.1
+        message = Message(
+            kind=chance.choice((Kind.INTEREST, Kind.INTEREST, Kind.PUT)),
+            name=named.name,
+            segment=named.segment,
+            version=(self._version + chance.choice((0, 0, 0, -1, -2, 1))) % 2**32,
+            freshness_ms=chance.choice((LONG_MS, LONG_MS, LONG_MS, 1, 0)),
+            content=chance.randbytes(256 * chance.choice((4, 4, 4, 3, 2, 1, 0))),
+            size=chance.randrange(5),
+            tag=chance.choice((0, 0, 0, named.held.generation, named.held.generation, *self._tags)),
+            number=chance.getrandbits(32),
+        )
+        if chance.random() < 0.4:
+            kind = chance.choice((Kind.DATA, Kind.DATA, Kind.PUT_ACK, Kind.NACK))
+            return named, PRODUCER, chance.choice(HOSTS), replace(message, kind=kind)
+        if chance.random() < 0.05:
+            message = replace(message, kind=Kind.DATA)  # says who is not the producer
+        return named, chance.choice(HOSTS), PRODUCER, message
+
+
+def _without_age(arrivals: list[Arrival], most_ms: int) -> list[Arrival]:
+    """Return arrivals without what is left of freshness, which a real switch's own clock decides."""
+    assert all(message.freshness_ms <= most_ms for *_, message in arrivals)
+    return [(*rest, replace(message, freshness_ms=0)) for *rest, message in arrivals]  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("seed", [4, 11])
+def test_every_packet_is_treated_as_the_reference_says(switch: Target, seed: int) -> None:
+    held = names(100 * seed)
+    switch.write(one.entry() for one in held)
+    cells = {one.cell: Cell() for one in held}
+    counts: Counter[str] = Counter()
+    schedule = Schedule(seed, held)
+    for step in range(STEPS[switch.name]):
+        named, src, dst, message = schedule.step()
+        cells[named.cell], sent, what = receive(named.held, cells[named.cell], int(src), message, step * 1000)
+        counts[what] += 1
+        got = seen(switch.send(*frame(src, message, to=dst), expect=1))
+        right = expected(sent, src, dst)
+        if switch.name == "bmv2":
+            got, right = _without_age(got, LONG_MS), _without_age(right, LONG_MS)
+        assert got == right, (message, what)
+    assert set(counts) == WORDS
+
+
+def _copied(switch: Target, generation: int, freshness_ms: int = LONG_MS) -> Message:
+    """Have the switch copy a name's content; return the INTEREST for it."""
+    named = Named(9, 0, 7, Cached(generation, int(PRODUCER)))
+    switch.write([named.entry()])
+    interest = Message(Kind.INTEREST, 9, content=bytes(256))
+    ((*_, asked),) = seen(switch.send(*frame(HOSTS[0], interest), expect=1))
+    assert asked.tag == generation
+    data = Message(Kind.DATA, 9, version=1, freshness_ms=freshness_ms, content=b"\1" * 256, tag=asked.tag)
+    switch.send(*frame(PRODUCER, data, to=HOSTS[0]), expect=1)
+    return interest
+
+
+def _kind_at(switch: Target, src: IPv4Address, message: Message) -> tuple[IPv4Address, Kind]:
+    ((_, _, dst, _, _, answer),) = seen(switch.send(*frame(src, message), expect=1))
+    return IPv4Address(dst), answer.kind
+
+
+def test_a_copy_is_given_to_others_until_a_write_is_acknowledged(switch: Target) -> None:
+    interest = _copied(switch, 1001)
+    assert _kind_at(switch, HOSTS[1], interest) == (HOSTS[1], Kind.DATA)
+    ack = Message(Kind.PUT_ACK, 9, version=2, freshness_ms=LONG_MS, number=1)
+    switch.send(*frame(PRODUCER, ack, to=HOSTS[0]), expect=1)
+    assert _kind_at(switch, HOSTS[1], interest) == (PRODUCER, Kind.INTEREST)
+    switch.send(*frame(PRODUCER, replace(ack, content=b"\2" * 256), to=HOSTS[0]), expect=1)
+    ((*_, answer),) = seen(switch.send(*frame(HOSTS[1], interest), expect=1))
+    assert (answer.kind, answer.version, answer.content) == (Kind.DATA, 2, b"\2" * 256)
+
+
+def test_what_is_no_longer_fresh_is_asked_for_again(switch: Target) -> None:
+    interest = _copied(switch, 1002, freshness_ms=1)
+    assert _kind_at(switch, HOSTS[1], interest) == (PRODUCER, Kind.INTEREST)
+
+
+def test_a_name_that_comes_back_is_not_answered_with_what_was_there_before(switch: Target) -> None:
+    _copied(switch, 1003)
+    switch.reset()
+    switch.write([*fabric_items(WRITERS), Named(9, 0, 7, Cached(1004, int(PRODUCER))).entry()])
+    assert _kind_at(switch, HOSTS[1], Message(Kind.INTEREST, 9, content=bytes(256))) == (PRODUCER, Kind.INTEREST)
+
+
+@pytest.mark.parametrize(
+    ("at", "bytes_there"),
+    [(42, b"\x21"), (43, b"\x20"), (43, b"\x50"), (40, b"\0\1"), (38, b"\1\x17")],
+    ids=["another version", "more quarters than there are", "more than four", "a checksum", "another length"],
+)
+def test_what_is_not_quite_a_question_is_an_ordinary_packet(switch: Target, at: int, bytes_there: bytes) -> None:
+    port, data = frame(HOSTS[1], _copied(switch, 2000 + 256 * at + bytes_there[0]))
+    ((out, _),) = switch.send(port, data[:at] + bytes_there + data[at + len(bytes_there) :], expect=1)
+    assert out == 4

@@ -1,0 +1,218 @@
+"""All-reduces over real frames in virtual time: one switch, two levels, losses, deaths, and jobs beside each other."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from controller.aggregation.registry import Registry
+from dataplane.allreduce import formats
+from dataplane.allreduce.formats import BLOCK, Floats
+from dataplane.fabric.addressing import switch_ipv4
+from dataplane.fabric.families import leaf_spine
+from dataplane.wire import aggregation
+from dataplane.wire.aggregation import Aggregation, Kind
+from tests.integration.virtual_allreduce import MS, Rank, World, ranks
+
+
+@pytest.fixture(scope="module")
+def racks() -> World:
+    """Return four racks of two hosts, the same for all tests: jobs come and go."""
+    return World(leaf_spine(2, 4, 2))
+
+
+@pytest.fixture(scope="module")
+def rack() -> World:
+    """Return one rack of four hosts."""
+    return World(leaf_spine(1, 1, 4))
+
+
+def hosts(*places: int) -> list[str]:
+    return [f"h{place}" for place in places]
+
+
+def numbers(hosts: int, size: int, seed: int = 1) -> Floats:
+    return np.random.default_rng(seed).normal(size=(hosts, size)).astype(np.float32)
+
+
+def begin(working: dict[str, Rank], values: Floats, first_item: int = 0, *, mean: bool = False) -> None:
+    for rank, mine in zip(working.values(), values, strict=True):
+        rank.reduce(mine, first_item, mean=mean)
+
+
+def results(working: dict[str, Rank]) -> list[Floats]:
+    found = []
+    for rank in working.values():
+        if rank.alive:
+            assert rank.worker is not None
+            assert rank.worker.is_done, rank.host
+            found.append(rank.worker.result)
+    return found
+
+
+def assert_sums(working: dict[str, Rank], values: Floats, capacity: int | None = None) -> None:
+    """All have the same, and that is numpy's sum within the format's bound."""
+    exact = values.astype(np.float64).sum(axis=0)
+    found = results(working)
+    greatest = int(np.frexp(float(np.abs(values).max()))[1]) + formats.BIAS
+    bound = formats.error_bound(greatest, len(values), capacity or len(values))
+    for result in found:
+        assert np.array_equal(result, found[0])
+    assert np.abs(found[0] - exact).max() <= bound + float(np.abs(exact).max()) * 2.0**-24
+
+
+@pytest.mark.parametrize("loss", [0.0, 0.1])
+def test_one_switch_adds_up_for_its_hosts(rack: World, loss: float) -> None:
+    job = rack.start(hosts(1, 2, 3, 4))
+    assert job.placed.tree.root == "leaf1"
+    working = ranks(rack, job, loss=loss)
+    values = numbers(4, 12 * BLOCK + 7)
+    begin(working, values, first_item=2**32 - 5)
+    rack.run(30 * MS)
+    assert_sums(working, values)
+    rack.stop(job)
+
+
+@pytest.mark.parametrize("loss", [0.0, 0.1])
+def test_two_levels_add_up_for_four_racks(racks: World, loss: float) -> None:
+    job = racks.start(hosts(*range(1, 9)))
+    assert job.placed.tree.root.startswith("spine")
+    working = ranks(racks, job, loss=loss)
+    values = numbers(8, 12 * BLOCK)
+    begin(working, values)
+    racks.run(30 * MS)
+    assert_sums(working, values)
+    if loss == 0:
+        assert {rank.sent for rank in working.values()} == {13}
+    racks.stop(job)
+
+
+def test_a_worker_without_a_rack_of_its_own_contributes_to_the_root(racks: World) -> None:
+    job = racks.start(hosts(1, 2, 3, 5, 6))
+    assert [child for child in job.placed.tree.children if isinstance(child, str)] == ["h3"]
+    working = ranks(racks, job)
+    values = numbers(5, 3 * BLOCK)
+    begin(working, values, mean=True)
+    racks.run(10 * MS)
+    assert results(working)[2] == pytest.approx(values.mean(axis=0), abs=1e-6)
+    racks.stop(job)
+
+
+@pytest.mark.parametrize(("racked", "loss"), [(False, 0.0), (True, 0.05)])
+def test_survivors_finish_without_a_worker_that_dies(rack: World, racks: World, racked: bool, loss: float) -> None:
+    """What was complete has the dead one's values, what was not has not; the survivors agree on which is which."""
+    world = racks if racked else rack
+    job = world.start(hosts(*range(1, 9 if racked else 5)), window=2)
+    working = ranks(world, job, loss=loss)
+    values = numbers(len(working), 16 * BLOCK)
+    begin(working, values)
+    dead = working["h2"]
+    while dead.worker is None or len(dead.worker._received) < 6:
+        world.run(5_000)
+    dead.alive = False
+    world.run(3 * MS)
+    assert not any(rank.worker is not None and rank.worker.is_done for rank in working.values())
+    world.remove(job, "h2")
+    world.run(40 * MS)
+    found = results(working)
+    assert len(found) == len(working) - 1
+    for result in found:
+        assert np.array_equal(result, found[0])
+    rows = found[0].reshape(-1, BLOCK)
+    everybody = values.astype(np.float64).sum(axis=0).reshape(-1, BLOCK)
+    survivors = everybody - values[1].reshape(-1, BLOCK)
+    with_dead, without = (np.abs(rows - sums).max(axis=1) < 1e-5 for sums in (everybody, survivors))
+    assert (with_dead != without).all()
+    assert with_dead[0]
+    assert without[-1]
+    world.stop(job)
+
+
+def test_a_rack_whose_workers_all_die_is_done_without(racks: World) -> None:
+    job = racks.start(hosts(*range(1, 9)))
+    working = ranks(racks, job)
+    for host in ("h3", "h4"):
+        working[host].alive = False
+        racks.remove(job, host)
+    values = numbers(8, 2 * BLOCK)
+    values[2:4] = 0
+    begin(working, values)
+    racks.run(10 * MS)
+    assert_sums(working, values)
+    assert job.members.epoch == 3
+    racks.stop(job)
+
+
+def test_jobs_do_not_touch_each_other(racks: World) -> None:
+    """They share root, leaves and hosts, and the numbers of their items."""
+    first, second = racks.start(hosts(1, 2, 3, 4), window=4), racks.start(hosts(4, 3, 2, 1), window=8)
+    one, other = ranks(racks, first, loss=0.05), ranks(racks, second, loss=0.05, seed=2)
+    values, others = numbers(4, 5 * BLOCK), numbers(4, 5 * BLOCK, seed=9) * 1000
+    begin(one, values)
+    begin(other, others)
+    racks.run(30 * MS)
+    assert_sums(one, values)
+    assert_sums(other, others)
+    racks.stop(first)
+    again, more = ranks(racks, second, loss=0.05, seed=3), numbers(4, 2 * BLOCK, seed=4)
+    following = next(iter(other.values())).worker
+    assert following is not None
+    begin(again, more, following.next_item)
+    racks.run(20 * MS)
+    assert_sums(again, more)
+    racks.stop(second)
+
+
+def test_cells_of_a_job_that_has_ended_are_as_new(rack: World) -> None:
+    for seed in (1, 2):
+        rack.registry = Registry()
+        job = rack.start(hosts(1, 2, 3, 4))
+        assert job.number == 1  # the same again, and the same items
+        values = numbers(4, 2 * BLOCK, seed)
+        working = ranks(rack, job)
+        begin(working, values)
+        rack.run(5 * MS)
+        assert_sums(working, values)
+        rack.stop(job)
+        assert rack.registry.reservations == ()
+
+
+def test_the_main_server_gets_what_is_final_and_can_ask_again(racks: World) -> None:
+    job = racks.start(hosts(1, 2, 3, 4), server="h8")
+    got: list[Aggregation] = []
+    racks.fabric.host("h8").on_frame(lambda frame, _: got.append(aggregation.decode(frame, 42)))
+    working = ranks(racks, job)
+    begin(working, numbers(4, BLOCK))
+    racks.run(5 * MS)
+    assert got == []
+    for rank in working.values():
+        rank.final = True
+    values = numbers(4, BLOCK, seed=2)
+    begin(working, values, first_item=2)
+    racks.run(5 * MS)
+    assert_sums(working, values)
+    assert [(packet.kind, packet.item, packet.workers) for packet in got] == [
+        (Kind.RESULT, 2, 4),
+        (Kind.RESULT, 3, 4),
+    ]
+    root = switch_ipv4(racks.topology.switch[job.placed.tree.root].node_id)
+    racks.send("h8", 30_000, root, Aggregation(Kind.PULL, job.number, 3, 0, values=bytes(4 * BLOCK)))
+    racks.run(5 * MS)
+    assert (got[2].kind, got[2].values) == (Kind.AGAIN, got[1].values)
+    racks.stop(job)
+
+
+def test_frames_that_are_lost_on_a_broken_cable_are_sent_again(racks: World) -> None:
+    job = racks.start(hosts(*range(1, 9)))
+    root = job.placed.tree.root
+    working = ranks(racks, job)
+    values = numbers(8, 20 * BLOCK)
+    begin(working, values)
+    racks.run(15_000)
+    racks.fabric.set_link("leaf2", root, up=False)
+    racks.run(3 * MS)
+    assert not any(rank.worker is not None and rank.worker.is_done for rank in working.values())
+    racks.fabric.set_link("leaf2", root, up=True)
+    racks.run(20 * MS)
+    assert_sums(working, values)
+    racks.stop(job)

@@ -1,0 +1,222 @@
+"""Hosts of a virtual fabric that reduce vectors through its switches, and the controller that lets them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from ipaddress import IPv4Address
+
+from collectors.state import NetworkStateBuilder
+from controller.aggregation.cells import cells_for
+from controller.aggregation.placement import place
+from controller.aggregation.registry import Registry
+from controller.base_paths import next_hops
+from controller.intents import AggregationJob, Members, Worker
+from controller.p4runtime.in_process import InProcessSession
+from controller.p4runtime.session import FABRIC_AGGREGATION, fabric_program, load_schema
+from controller.reconcile import MAX_BATCH, diff
+from controller.tables.aggregation import PlacedJob, clearing, job_entities, parent_of, switches_of
+from controller.tables.base import base_entities
+from controller.tables.entities import Entities, Update, index
+from controller.tables.routing import switch_route_entities
+from dataplane.allreduce.formats import Floats
+from dataplane.allreduce.reference import worker as reference
+from dataplane.fabric.addressing import gateway_mac, switch_ipv4
+from dataplane.fabric.topology import Topology
+from dataplane.fabric.virtual import VirtualFabric
+from dataplane.switch.engine import PipelineFactory
+from dataplane.wire import aggregation
+from dataplane.wire.aggregation import UDP_PORT, Aggregation, Flags
+from dataplane.wire.packet import udp_frame
+
+US = 1_000
+MS = 1_000_000
+_PAYLOAD = 42
+
+
+@dataclass(slots=True)
+class Running:
+    """A job in the switches, and who is in it."""
+
+    placed: PlacedJob
+    members: Members
+
+    @property
+    def number(self) -> int:
+        return self.placed.job.number
+
+
+class World:
+    """A fabric whose switches add up; jobs come, change and go at once, whatever is on the way."""
+
+    def __init__(self, topology: Topology, *, pipeline_factory: PipelineFactory | None = None) -> None:
+        self.topology = topology
+        self.fabric = VirtualFabric(topology, pipeline_factory=pipeline_factory)
+        self.hops = next_hops(topology)
+        self.registry = Registry()
+        self.jobs: dict[int, Running] = {}
+        self._state = NetworkStateBuilder(topology, self.fabric.clock)
+        self._held: dict[str, Entities] = {}
+        self._base = {
+            switch: index([*entities.values(), *switch_route_entities(topology, self.hops, switch)])
+            for switch, entities in base_entities(topology, watches=()).items()
+        }
+        schema = load_schema(*fabric_program(FABRIC_AGGREGATION))
+        self._sessions = {
+            node.name: InProcessSession(node.name, node.node_id, self.fabric.p4runtime(node.name), schema)
+            for node in topology.switches
+        }
+        for switch, session in self._sessions.items():
+            session.become_primary()
+            session.install_pipeline()
+            self._held[switch] = {}
+        self._write()
+
+    def start(
+        self, hosts: Iterable[str], *, window: int = 8, capacity: int | None = None, server: str | None = None
+    ) -> Running:
+        """Place a job over hosts and have it in the switches."""
+        workers = tuple(Worker(host, 20_000 + place) for place, host in enumerate(hosts))
+        taken = {node.name: self.registry.taken(node.name) for node in self.topology.switches}
+        names = [worker.host for worker in workers]
+        tree = place(self.topology, self.hops, self._state.snapshot(), names, cells=cells_for(window), taken=taken)
+        reservation = self.registry.reserve(switches_of(tree), window)
+        main = None if server is None else Worker(server, 30_000)
+        job = AggregationJob(reservation.number, workers, capacity or len(workers), window, main)
+        running = Running(PlacedJob(job, tree, reservation.blocks), Members(1, frozenset(names)))
+        self.jobs[job.number] = running
+        self._write()
+        return running
+
+    def remove(self, job: Running, host: str) -> None:
+        """Do without a worker from the next epoch on."""
+        job.members = Members(job.members.epoch + 1, job.members.workers - {host})
+        self._write()
+
+    def run(self, duration_ns: int) -> None:
+        """Let time pass."""
+        self.fabric.run_until(self.fabric.now_ns + duration_ns)
+
+    def stop(self, job: Running) -> None:
+        """Take a job from the switches and clear its cells."""
+        del self.jobs[job.number]
+        self._write()
+        for switch, block in self.registry.end(job.number).blocks.items():
+            self._send(switch, list(clearing(block)))
+            self.registry.cleared(job.number, switch)
+
+    def aggregator(self, job: Running, host: str) -> IPv4Address:
+        """Return where a worker of a job sends to."""
+        return switch_ipv4(self.topology.switch[parent_of(job.placed.tree, host)].node_id)
+
+    def send(self, host: str, port: int, aggregator: IPv4Address, packet: Aggregation) -> None:
+        """Send a packet of a job from a host."""
+        node = self.topology.host[host]
+        frame = udp_frame(
+            src_mac=node.mac,
+            dst_mac=gateway_mac(self.topology, host),
+            src=node.ipv4,
+            dst=aggregator,
+            src_port=port,
+            dst_port=UDP_PORT,
+            payload=packet.encode(),
+        )
+        self.fabric.host(host).send(frame[:40] + b"\0\0" + frame[42:])  # no checksum
+
+    def _write(self) -> None:
+        wanted = {switch: dict(entities) for switch, entities in self._base.items()}
+        for job in self.jobs.values():
+            for switch, entities in job_entities(self.topology, self.hops, job.placed, job.members).items():
+                wanted[switch].update(entities)
+        for switch, entities in wanted.items():
+            for batch in diff(entities, self._held[switch]):
+                self._send(switch, list(batch))
+            self._held[switch] = entities
+
+    def _send(self, switch: str, updates: list[Update]) -> None:
+        for start in range(0, len(updates), MAX_BATCH):
+            self._sessions[switch].write(tuple(updates[start : start + MAX_BATCH]))
+
+
+@dataclass(slots=True)
+class Rank:
+    """A host that runs a reference worker: it sends what it may once, and all that has no result again and again."""
+
+    world: World
+    job: Running
+    host: str
+    chance: random.Random
+    loss: float = 0.0
+    again_ns: int = 200 * US
+    final: bool = False
+    alive: bool = True
+    sent: int = 0
+    done_ns: int = 0
+    worker: reference.Worker | None = None
+    _known: set[tuple[int, int]] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.world.fabric.host(self.host).on_frame(self._receive)
+
+    @property
+    def port(self) -> int:
+        return next(worker.udp_port for worker in self.job.placed.job.workers if worker.host == self.host)
+
+    def reduce(self, values: Floats, first_item: int = 0, *, mean: bool = False) -> None:
+        """Begin an all-reduce now."""
+        job = self.job.placed.job
+        epoch = self.job.members.epoch
+        membership = reference.Membership(job.number, job.window, job.capacity, epoch)
+        self.worker = reference.Worker(membership, values, first_item, mean=mean)
+        self._known.clear()
+        self.done_ns = 0
+        self._send_new()
+        self._later()
+
+    def _later(self) -> None:
+        worker = self.worker
+        self.world.fabric.call_after(self.again_ns, lambda: self._again(worker))
+
+    def _again(self, worker: reference.Worker | None) -> None:
+        if self.alive and worker is self.worker and worker is not None and not worker.is_done:
+            for packet in worker.outstanding():
+                self._send(packet)
+            self._later()
+
+    def _send_new(self) -> None:
+        assert self.worker is not None
+        for packet in self.worker.outstanding():
+            if (packet.item, packet.epoch) not in self._known:
+                self._known.add((packet.item, packet.epoch))
+                self._send(packet)
+
+    def _send(self, packet: Aggregation) -> None:
+        self.sent += 1
+        packet = replace(packet, flags=Flags.FINAL) if self.final else packet
+        if self.chance.random() < self.loss:
+            return
+        self.world.send(self.host, self.port, self.world.aggregator(self.job, self.host), packet)
+
+    def _receive(self, frame: bytes, now_ns: int) -> None:
+        worker = self.worker
+        if not self.alive or worker is None or int.from_bytes(frame[36:38], "big") != self.port:
+            return
+        if self.chance.random() < self.loss or self.done_ns:
+            return
+        packet = aggregation.decode(frame, _PAYLOAD)
+        if packet.job != self.job.number:
+            return
+        worker.receive(packet)
+        if worker.is_done:
+            self.done_ns = now_ns
+        else:
+            self._send_new()
+
+
+def ranks(world: World, job: Running, *, loss: float = 0.0, seed: int = 1) -> dict[str, Rank]:
+    """Return a rank for each worker of a job."""
+    return {
+        worker.host: Rank(world, job, worker.host, random.Random(f"{seed}/{worker.host}"), loss)
+        for worker in job.placed.job.workers
+    }

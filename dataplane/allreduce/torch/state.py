@@ -1,0 +1,261 @@
+"""All-reduces of tensors in order: by the switch as long as it goes, then by gloo's ring.
+
+A worker has at most `in_flight` all-reduces at the switch at once. Whoever has a result of n knows that every worker
+has begun n, so has the results up to n - in_flight. Each keeps its last `in_flight` results: when the workers leave the
+switch, what one has is never more than in_flight ahead of another, and those behind get it from one who is ahead. So a
+result that anybody trains on is everybody's; what nobody has is added up by the ring from the values that are still in
+their buckets.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import itertools
+import logging
+import threading
+from collections import deque
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+from dataplane.allreduce.reducer import Reducer
+from dataplane.allreduce.torch.agreement import Agreement, listed
+from dataplane.allreduce.torch.ring import Ring
+from dataplane.clock import Clock, MonotonicClock
+from dataplane.errors import AllReduceError, MillraceError
+
+logger = logging.getLogger("millrace.allreduce")
+
+FORMATS: Final = (torch.float32, torch.float16, torch.bfloat16)
+_LOOK_S: Final = 0.25
+"""How often a worker looks whether another has left the switch."""
+_numbers = itertools.count()
+_Running = concurrent.futures.Future[Any]
+
+
+@dataclass(slots=True)
+class _Wanted:
+    """An all-reduce whose result is not there; `running` once it has begun."""
+
+    number: int
+    tensor: torch.Tensor
+    mean: bool
+    future: torch.futures.Future[torch.Tensor]
+    running: _Running | None = None
+
+
+class MillraceState:
+    """What the hook needs of one job. All workers make their states in the same order, as they do with groups.
+
+    The reducer is the state's from here on. Without one, and once the switch does not answer, gloo's ring adds up over
+    the members of `process_group` (the default group if None) that are left, and the log says why, once.
+    """
+
+    def __init__(
+        self,
+        reducer: Reducer | None,
+        process_group: dist.ProcessGroup | None = None,
+        *,
+        deadline_s: float = 120.0,
+        in_flight: int = 4,
+        reason: str = "there is no reducer",
+        clock: Clock | None = None,
+    ) -> None:
+        """Start; `reason` is why there is no reducer, `deadline_s` bounds each wait for a result or for a worker."""
+        self._reducer, self._reason = reducer, reason
+        self._deadline_s, self._in_flight, self._clock = deadline_s, in_flight, clock or MonotonicClock()
+        self._agreement = _agreement(process_group, deadline_s, self._clock)
+        self._ring: Ring | None = None
+        self._is_leaving = False
+        self._is_closed = False
+        self._failure: AllReduceError | None = None
+        self._submitted = self._settled = 0
+        self._looked_ns = 0
+        self._wanted: deque[_Wanted] = deque()
+        self._last: deque[object] = deque(maxlen=in_flight)
+        self._changed = threading.Condition()
+        self._thread = threading.Thread(target=self._run, name="millrace-allreduce", daemon=True)
+        self._thread.start()
+
+    @property
+    def is_by_ring(self) -> bool:
+        """Whether gloo's ring adds up."""
+        return self._ring is not None
+
+    def submit(self, tensor: torch.Tensor, *, mean: bool) -> torch.futures.Future[torch.Tensor]:
+        """Begin an all-reduce in place; never wait."""
+        if tensor.dtype not in FORMATS or tensor.device.type != "cpu":
+            raise AllReduceError(f"a tensor of {tensor.dtype} on {tensor.device} is not float32, 16 or bfloat16 on cpu")
+        future: torch.futures.Future[torch.Tensor] = torch.futures.Future()
+        if not tensor.numel():
+            future.set_result(tensor)
+            return future
+        with self._changed:
+            failure = self._failure or (AllReduceError("the state is closed") if self._is_closed else None)
+            if failure is None:
+                self._wanted.append(_Wanted(self._submitted, tensor, mean, future))
+                self._submitted += 1
+                self._begin()
+                self._changed.notify()
+        if failure is not None:
+            future.set_exception(failure)
+        return future
+
+    def close(self) -> None:
+        """Finish what was begun, then let the reducer go."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify()
+        self._thread.join()
+        if self._reducer is not None:
+            self._reducer.close()
+
+    def __enter__(self) -> MillraceState:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _begin(self) -> None:
+        """Begin as many as may be under way; the caller holds the lock."""
+        if self._is_leaving:
+            return
+        for wanted in itertools.islice(self._wanted, self._in_flight):
+            if wanted.running is None:
+                wanted.running = self._start(wanted)
+
+    def _start(self, wanted: _Wanted) -> _Running:
+        if self._ring is not None:
+            return self._ring.start(wanted.tensor, mean=wanted.mean)
+        failed: _Running = concurrent.futures.Future()
+        if self._reducer is None:
+            failed.set_exception(AllReduceError(self._reason))
+            return failed
+        try:
+            values = wanted.tensor.detach().reshape(-1).to(torch.float32).numpy()
+            return self._reducer.all_reduce(values, mean=wanted.mean)
+        except MillraceError as error:
+            failed.set_exception(error)
+            return failed
+
+    def _run(self) -> None:
+        try:
+            while (wanted := self._first()) is not None:
+                self._settle(wanted)
+        except AllReduceError as error:
+            self._fail(error)
+        except Exception as error:  # whatever it is: nobody may wait for a thread that has ended
+            logger.exception("all-reduce %d", self._settled)
+            self._fail(AllReduceError(f"all-reduce {self._settled}: {error!r}"))
+
+    def _first(self) -> _Wanted | None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._wanted or self._is_closed)
+            return self._wanted[0] if self._wanted else None
+
+    def _settle(self, wanted: _Wanted) -> None:
+        try:
+            value = self._wait(wanted)
+        except AllReduceError as error:
+            if self._ring is not None:
+                raise
+            self._leave(str(error))
+        else:
+            self._finish(wanted, value)
+
+    def _wait(self, wanted: _Wanted) -> object:
+        assert wanted.running is not None
+        running, until_ns = wanted.running, self._clock.now_ns() + int(self._deadline_s * 1e9)
+        self._look()
+        while not concurrent.futures.wait([running], timeout=_LOOK_S).done:
+            if self._clock.now_ns() >= until_ns:
+                whom = "the switch" if self._ring is None else "gloo's ring"
+                raise AllReduceError(f"waited {self._deadline_s:g} s for {whom}'s result of all-reduce {wanted.number}")
+            self._look()
+        failure = running.exception()
+        if failure is None:
+            return running.result()
+        raise failure if isinstance(failure, AllReduceError) else AllReduceError(repr(failure)) from failure
+
+    def _look(self) -> None:
+        """Raise AllReduceError if another has left the switch, also where results still come: some may without it."""
+        now_ns = self._clock.now_ns()
+        if self._agreement is None or self._ring is not None or now_ns < self._looked_ns + int(_LOOK_S * 1e9):
+            return
+        self._looked_ns = now_ns
+        called = self._agreement.called()
+        if called is not None:
+            raise AllReduceError(called)
+
+    def _finish(self, wanted: _Wanted, value: object) -> None:
+        result = torch.as_tensor(value)
+        if self._ring is None:
+            self._last.append(result)
+        target = wanted.tensor.detach()
+        if result.data_ptr() != target.data_ptr():
+            target.copy_(result.view(target.shape))
+        with self._changed:
+            self._wanted.popleft()
+            self._settled += 1
+            self._begin()
+        wanted.future.set_result(wanted.tensor)
+
+    def _leave(self, reason: str) -> None:
+        """Go on by the ring from the first result on that nobody has."""
+        if self._agreement is None:
+            raise AllReduceError(f"{reason}; and there is no process group whose ring could add up")
+        with self._changed:
+            self._is_leaving = True
+        if self._reducer is not None:
+            self._reducer.close()
+        decision = self._agreement.settle(self._settled, reason)
+        least, most = min(decision.results), max(decision.results)
+        logger.warning(
+            "all-reduce %d and those that follow go by gloo's ring of workers %s, without the switch: %s",
+            most,
+            listed(decision.ranks),
+            decision.reason,
+        )
+        if most - least > self._in_flight:
+            raise AllReduceError(f"{decision.reason}; and a worker is {most - least} results behind another")
+        ring = Ring(decision.ranks, self._deadline_s)
+        self._catch_up(ring, decision.source, least, most)
+        with self._changed:
+            self._ring, self._is_leaving = ring, False
+            for wanted in self._wanted:
+                wanted.running = None
+            self._begin()
+
+    def _catch_up(self, ring: Ring, source: int, least: int, most: int) -> None:
+        settled = self._settled
+        for number in range(least, most):
+            if number < settled:
+                ring.broadcast(torch.as_tensor(self._last[number - settled]), source)
+                continue
+            wanted = self._wanted[0]
+            result = torch.from_numpy(np.empty(wanted.tensor.numel(), np.float32))
+            ring.broadcast(result, source)
+            self._finish(wanted, result)
+
+    def _fail(self, error: AllReduceError) -> None:
+        with self._changed:
+            self._failure = error
+            wanted = list(self._wanted)
+            self._wanted.clear()
+        for one in wanted:
+            one.future.set_exception(error)
+        if self._reducer is not None:
+            self._reducer.close()
+
+
+def _agreement(group: dist.ProcessGroup | None, deadline_s: float, clock: Clock) -> Agreement | None:
+    if group is None:
+        if not dist.is_initialized():
+            return None
+        group = dist.group.WORLD
+    ranks = tuple(dist.get_process_group_ranks(group))
+    name = f"millrace/{next(_numbers)}"
+    return Agreement(group.get_group_store(), name, dist.get_rank(), ranks, deadline_s=deadline_s, clock=clock)

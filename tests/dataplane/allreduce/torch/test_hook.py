@@ -1,0 +1,205 @@
+"""One process: the hook does not wait, order, formats, layouts, and what the caller is told when there is no way on."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import importlib.util
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from dataplane.clock import VirtualClock
+from dataplane.errors import AllReduceError
+
+if importlib.util.find_spec("torch") is None:
+    pytest.skip("needs PyTorch", allow_module_level=True)
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+from dataplane.allreduce.torch import MillraceState, all_reduce, millrace_hook
+from dataplane.allreduce.torch.agreement import Decision
+
+Future = concurrent.futures.Future[NDArray[np.float32]]
+
+
+class Doubling:
+    """Doubles what it is given, once it is let go."""
+
+    def __init__(self, *, held: bool = False) -> None:
+        self.asked: list[tuple[NDArray[np.float32], Future]] = []
+        self.is_held = held
+        self.is_closed = False
+
+    def all_reduce(self, values: NDArray[np.float32], *, mean: bool) -> Future:
+        future = Future()
+        self.asked.append((values, future))
+        if not self.is_held:
+            future.set_result(values * 2)
+        return future
+
+    def let_go(self, count: int | None = None) -> None:
+        self.is_held = False
+        for values, future in self.asked[:count]:
+            if not future.done():
+                future.set_result(values * 2)
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+@pytest.fixture
+def alone(tmp_path: Path) -> Iterator[None]:
+    """A group of one worker."""
+    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()
+
+
+def test_nothing_but_the_hook_imports_pytorch() -> None:
+    code = "import sys, dataplane.allreduce.reducer, dataplane.allreduce.schedule; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.usefixtures("alone")
+def test_the_backward_pass_does_not_wait_for_a_bucket_before_all_have_begun() -> None:
+    net = torch.nn.Sequential(*[torch.nn.Linear(20, 20) for _ in range(6)])
+    model = DistributedDataParallel(net, bucket_cap_mb=0.001)
+    reducer = Doubling()
+    buckets = []
+
+    def hook(state: MillraceState, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+        future = millrace_hook(state, bucket)
+        buckets.append(bucket.index())
+        if bucket.is_last():
+            assert not any(given.done() for _, given in reducer.asked[-4:])
+            reducer.let_go()
+        return future
+
+    hook.__annotations__.clear()  # which here are text
+    images = torch.ones(1, 20)
+    with MillraceState(reducer, deadline_s=5) as state:
+        model.register_comm_hook(state, hook)
+        for _ in range(2):  # in the second step buckets are as small as they should be
+            buckets.clear()
+            net.zero_grad()
+            reducer.is_held = True
+            model(images).sum().backward()
+    assert buckets == list(range(len(buckets)))
+    assert len(buckets) == 6
+    mine = [part.grad.clone() for part in net.parameters()]
+    net.zero_grad()
+    net(images).sum().backward()
+    for by_hook, plain in zip(mine, net.parameters(), strict=True):
+        assert torch.equal(by_hook, plain.grad * 2)
+
+
+def test_no_more_are_under_way_than_may_be_and_results_come_in_order() -> None:
+    reducer = Doubling(held=True)
+    done: list[int] = []
+    with MillraceState(reducer, deadline_s=5, in_flight=3) as state:
+        futures = [all_reduce(torch.full((2,), float(at)), state) for at in range(6)]
+        for at, future in enumerate(futures):
+            future.add_done_callback(lambda _, at=at: done.append(at))
+        assert len(reducer.asked) == 3
+        reducer.asked[1][1].set_result(reducer.asked[1][0] * 2)
+        assert not done
+        reducer.let_go()
+        assert [future.wait().tolist() for future in futures] == [[2.0 * at] * 2 for at in range(6)]
+    assert done == list(range(6))
+    assert reducer.is_closed
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.float16, torch.bfloat16])
+def test_tensors_of_any_layout_are_filled_in_place(kind: torch.dtype) -> None:
+    whole = torch.arange(24).reshape(4, 6).to(kind)
+    part = whole[::2, 1::2].t()
+    with MillraceState(Doubling()) as state:
+        assert all_reduce(part, state).wait() is part
+    assert part.dtype == kind
+    assert whole[::2, 1::2].tolist() == [[2, 6, 10], [26, 30, 34]]
+    assert whole[1].tolist() == [6, 7, 8, 9, 10, 11]
+
+
+def test_an_empty_tensor_asks_nobody() -> None:
+    reducer = Doubling()
+    with MillraceState(reducer) as state:
+        assert all_reduce(torch.empty(0, 3), state).wait().shape == (0, 3)
+    assert not reducer.asked
+
+
+@pytest.mark.parametrize("kind", [torch.float64, torch.int32])
+def test_other_formats_are_refused(kind: torch.dtype) -> None:
+    with MillraceState(Doubling()) as state, pytest.raises(AllReduceError, match=f"{kind} on cpu"):
+        all_reduce(torch.ones(3, dtype=kind), state)
+
+
+def test_without_a_group_what_failed_is_told_and_so_is_every_later_call() -> None:
+    with MillraceState(Doubling(held=True), deadline_s=0.01) as state:
+        futures = [all_reduce(torch.ones(3), state) for _ in range(6)]
+        for future in [*futures, all_reduce(torch.ones(3), state)]:
+            with pytest.raises(
+                AllReduceError, match=r"waited 0\.01 s for the switch's result of all-reduce 0; and there"
+            ):
+                future.wait()
+
+
+def test_a_closed_state_refuses() -> None:
+    state = MillraceState(Doubling())
+    state.close()
+    with pytest.raises(AllReduceError, match="closed"):
+        all_reduce(torch.ones(3), state).wait()
+
+
+@pytest.mark.usefixtures("alone")
+def test_a_reducer_that_fails_is_closed_and_the_ring_gets_what_it_had() -> None:
+    reducer = Doubling(held=True)
+    with MillraceState(reducer, deadline_s=5) as state:
+        futures = [all_reduce(torch.full((3,), float(at)), state) for at in range(3)]
+        reducer.let_go(1)
+        reducer.asked[1][1].set_exception(OSError("no route to host"))
+        assert [future.wait().tolist() for future in futures] == [[0.0] * 3, [1.0] * 3, [2.0] * 3]
+        assert state.is_by_ring
+    assert reducer.is_closed
+
+
+@pytest.mark.usefixtures("alone")
+def test_a_worker_for_whom_results_still_come_learns_that_another_has_left() -> None:
+    clock, reducer = VirtualClock(), Doubling()
+    with MillraceState(reducer, deadline_s=5, clock=clock) as state:
+        assert all_reduce(torch.ones(2), state).wait().tolist() == [2, 2]
+        assert state._agreement is not None
+        state._agreement._store.set(state._agreement._key("called"), "worker 1: no answer")
+        clock.advance_to(1_000_000_000)
+        assert all_reduce(torch.ones(2), state).wait().tolist() == [1, 1]
+        assert state.is_by_ring
+
+
+@pytest.mark.usefixtures("alone")
+def test_a_worker_that_is_too_far_behind_ends_the_job_instead_of_guessing(monkeypatch: pytest.MonkeyPatch) -> None:
+    decided = Decision((0, 1), (0, 5), "worker 1: no answer")
+    monkeypatch.setattr("dataplane.allreduce.torch.state.Agreement.settle", lambda *_: decided)
+    with (
+        MillraceState(None) as state,
+        pytest.raises(AllReduceError, match="a worker is 5 results behind"),
+    ):
+        all_reduce(torch.ones(2), state).wait()
+
+
+@pytest.mark.usefixtures("alone")
+def test_a_backward_pass_without_any_way_on_raises_what_it_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_ring(*_: object) -> None:
+        raise AllReduceError("no ring of workers 0 within 5 s")
+
+    monkeypatch.setattr("dataplane.allreduce.torch.state.Ring", no_ring)
+    model = DistributedDataParallel(torch.nn.Linear(4, 4))
+    with MillraceState(None) as state:
+        model.register_comm_hook(state, millrace_hook)
+        with pytest.raises(Exception, match="no ring of workers 0 within 5 s"):
+            model(torch.ones(1, 4)).sum().backward()

@@ -1,0 +1,109 @@
+"""Four workers train with DistributedDataParallel over the reference switch, whose packets get lost, and which dies."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+if importlib.util.find_spec("torch") is None:
+    pytest.skip("needs PyTorch", allow_module_level=True)
+
+from tests.dataplane.allreduce.torch.reference_job import Plan, Switch
+from tests.dataplane.allreduce.torch.training import DESERTED, DYING, FORMATS, LOSSES, SHORT, SINGLE, single
+
+WORKERS = 4
+ROOT = Path(__file__).parents[4]
+Found = list[dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Train in every way, in one run of each process, as PyTorch takes long to start."""
+    path = tmp_path_factory.mktemp("training")
+    plans = {job: Plan(loss) for job, loss in LOSSES.items()}
+    plans |= {SINGLE: Plan(), DYING: Plan(0.01, dies_after=125), SHORT: Plan(dies_after=6)}
+    plans |= {DESERTED: Plan()}
+    switch = Switch(plans, WORKERS)
+    module = "tests.dataplane.allreduce.torch.training"
+    workers: list[subprocess.Popen[bytes]] = []
+    try:
+        for rank in range(WORKERS):
+            command = [sys.executable, "-m", module, str(rank), str(WORKERS), str(path), str(switch.port)]
+            with (path / f"{rank}.errors").open("w") as errors:
+                workers.append(subprocess.Popen(command, cwd=ROOT, stderr=errors))
+        for rank, worker in enumerate(workers):
+            assert worker.wait(timeout=120) == 0, (path / f"{rank}.errors").read_text()
+    finally:
+        for worker in workers:
+            worker.kill()
+            worker.wait()
+        switch.close()
+    return path
+
+
+@pytest.fixture(scope="module")
+def found(folder: Path) -> Found:
+    return [dict(np.load(folder / f"{rank}.npz")) for rank in range(WORKERS)]
+
+
+@pytest.mark.parametrize("job", LOSSES)
+def test_training_by_the_switch_is_that_by_gloo_whatever_is_lost(found: Found, job: int) -> None:
+    for mine in found:
+        assert not mine[f"job{job}_by_ring"]
+        assert np.abs(mine[f"job{job}_parameters"] - mine["gloo_parameters"]).max() < 1e-6
+        assert np.abs(mine[f"job{job}_losses"] - mine["gloo_losses"]).max() < 1e-6
+
+
+@pytest.mark.parametrize("what", [*(f"job{job}_parameters" for job in LOSSES), "dying_parameters", *FORMATS])
+def test_all_workers_have_the_same_to_the_bit(found: Found, what: str) -> None:
+    for mine in found[1:]:
+        assert np.array_equal(mine[what], found[0][what])
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_a_mean_is_off_by_no_more_than_the_bound_and_its_formats_rounding(found: Found, kind: str) -> None:
+    values = np.array([single(rank, kind).float().numpy() for rank in range(WORKERS)], np.float64)
+    exact = values.mean(axis=0)
+    bound = 2.0 ** (np.frexp(np.abs(values).max())[1] + 2 - 31)
+    half_unit = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}[kind]
+    assert (np.abs(found[0][kind] - exact) <= (bound + np.abs(exact) * half_unit) * (1 + 1e-6) + 2.0**-25).all()
+
+
+def test_an_empty_tensor_is_at_once_done(found: Found) -> None:
+    assert found[0]["empty"].size == 0
+
+
+def test_when_the_switch_dies_training_goes_on_by_the_ring_and_the_log_says_why(folder: Path, found: Found) -> None:
+    for rank, mine in enumerate(found):
+        assert np.abs(mine["dying_losses"] - mine["gloo_losses"]).max() < 1e-6
+        said = [
+            line for line in (folder / f"{rank}.log").read_text().splitlines() if "the switch has not answered" in line
+        ]
+        assert len(said) >= 1
+        assert "go by gloo's ring of workers 0, 1, 2, 3, without the switch: worker" in said[0]
+
+
+def test_a_result_that_only_one_worker_has_becomes_that_of_all(found: Found) -> None:
+    expected = np.repeat([[6.0 + 4 * at] for at in range(8)], 256, axis=1)
+    for mine in found:
+        assert np.array_equal(mine["short"], expected)
+
+
+def test_a_job_without_cells_goes_by_the_ring_from_the_beginning(folder: Path, found: Found) -> None:
+    assert np.array_equal(found[0]["ring_losses"], found[0]["gloo_losses"])
+    assert "all-reduce 0 and those that follow go by gloo's ring" in (folder / "0.log").read_text()
+    assert "the job has no cells" in (folder / "0.log").read_text()
+
+
+def test_those_who_are_left_go_on_without_a_worker_that_died(folder: Path, found: Found) -> None:
+    assert "deserted_parameters" not in found[3]
+    for mine in found[:3]:
+        assert np.array_equal(mine["deserted_parameters"], found[0]["deserted_parameters"])
+        assert np.array_equal(mine["deserted_mean"], np.ones(3))
+    assert "go by gloo's ring of workers 0, 1, 2, without the switch" in (folder / "1.log").read_text()

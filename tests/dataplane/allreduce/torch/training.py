@@ -1,0 +1,96 @@
+"""One worker of tests/dataplane/allreduce/torch/test_training.py: RANK WORLD FOLDER PORT; leaves FOLDER/RANK.npz."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+from dataplane.allreduce.torch import MillraceState, all_reduce, millrace_hook
+from tests.dataplane.allreduce.torch.reference_job import ReferenceReducer
+
+STEPS = 20
+LOSSES = {1: 0.0, 2: 0.01, 3: 0.05}
+SINGLE, DYING, SHORT, DESERTED = 4, 5, 6, 7
+LAST_STEP = 10
+FORMATS = ("float32", "float16", "bfloat16")
+
+
+def train(rank: int, state: MillraceState | None, last_step: int = STEPS) -> tuple[list[float], np.ndarray]:
+    """Return the loss of each step and all parameters at the end."""
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(
+        torch.nn.Conv2d(1, 4, 3), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(144, 16), torch.nn.Linear(16, 4)
+    )
+    model = DistributedDataParallel(net, bucket_cap_mb=0.004)
+    if state is not None:
+        model.register_comm_hook(state, millrace_hook)
+    steps = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    chance = torch.Generator().manual_seed(100 + rank)
+    losses = []
+    for _ in range(last_step):
+        images = torch.randn(8, 1, 8, 8, generator=chance)
+        kinds = (images.mean(dim=(1, 2, 3)) > 0).long() + 2 * (images[:, 0, 0, 0] > 0).long()
+        loss = torch.nn.functional.cross_entropy(model(images), kinds)
+        steps.zero_grad()
+        loss.backward()
+        steps.step()
+        losses.append(loss.item())
+    return losses, torch.cat([part.detach().reshape(-1) for part in net.parameters()]).numpy()
+
+
+def single(rank: int, kind: str) -> torch.Tensor:
+    """Return a worker's tensor, which is not contiguous."""
+    chance = torch.Generator().manual_seed(rank)
+    return torch.randn(40, 30, generator=chance).to(getattr(torch, kind)).t()
+
+
+def main(rank: int, world: int, folder: Path, port: int) -> None:
+    torch.set_num_threads(1)
+    logging.basicConfig(filename=folder / f"{rank}.log", level=logging.INFO)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=world)
+    found: dict[str, Any] = {}
+
+    def keep(name: str, trained: tuple[list[float], np.ndarray]) -> None:
+        found[f"{name}_losses"], found[f"{name}_parameters"] = trained
+
+    def state(job: int) -> MillraceState:
+        return MillraceState(ReferenceReducer(port, job, world, deadline_s=1.0), deadline_s=3.0)
+
+    keep("gloo", train(rank, None))
+    for job in LOSSES:
+        with state(job) as switch:
+            keep(f"job{job}", train(rank, switch))
+            found[f"job{job}_by_ring"] = switch.is_by_ring
+    with state(SINGLE) as switch:
+        for kind in FORMATS:
+            found[kind] = all_reduce(single(rank, kind), switch, mean=True).wait().float().numpy()
+        empty = all_reduce(torch.empty(0), switch).wait()
+        found["empty"] = empty.numpy()
+    with state(SHORT) as switch:
+        ones = [all_reduce(torch.full((256,), float(rank + at)), switch) for at in range(8)]
+        found["short"] = np.array([one.wait().numpy() for one in ones])
+    with state(DYING) as switch:
+        keep("dying", train(rank, switch))
+    with MillraceState(None, reason="the job has no cells") as ring:
+        keep("ring", train(rank, ring))
+    deserted = state(DESERTED)
+    if rank == world - 1:
+        train(rank, deserted, LAST_STEP)
+    else:
+        keep("deserted", train(rank, deserted))
+        found["deserted_mean"] = all_reduce(torch.ones(3), deserted, mean=True).wait().numpy()
+    np.savez(folder / f"{rank}.npz", **found)
+    logging.shutdown()
+    os._exit(0)  # a group whose members have gone cannot be left in an orderly way
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4]))

@@ -61,8 +61,8 @@ def main(rank: int, world: int, folder: Path, port: int) -> None:
     def keep(name: str, trained: tuple[list[float], np.ndarray]) -> None:
         found[f"{name}_losses"], found[f"{name}_parameters"] = trained
 
-    def state(job: int) -> MillraceState:
-        return MillraceState(ReferenceReducer(port, job, world, deadline_s=1.0), deadline_s=3.0)
+    def state(job: int, patience_s: float = 30.0, deadline_s: float = 60.0) -> MillraceState:
+        return MillraceState(ReferenceReducer(port, job, world, patience_s), deadline_s=deadline_s)
 
     keep("gloo", train(rank, None))
     for job in LOSSES:
@@ -74,14 +74,14 @@ def main(rank: int, world: int, folder: Path, port: int) -> None:
             found[kind] = all_reduce(single(rank, kind), switch, mean=True).wait().float().numpy()
         empty = all_reduce(torch.empty(0), switch).wait()
         found["empty"] = empty.numpy()
-    with state(SHORT) as switch:
+    with state(SHORT, 0.5) as switch:
         ones = [all_reduce(torch.full((256,), float(rank + at)), switch) for at in range(8)]
         found["short"] = np.array([one.wait().numpy() for one in ones])
-    with state(DYING) as switch:
+    with state(DYING, 0.5) as switch:
         keep("dying", train(rank, switch))
     with MillraceState(None, reason="the job has no cells") as ring:
         keep("ring", train(rank, ring))
-    deserted = state(DESERTED)
+    deserted = state(DESERTED, 0.5, 4.0)
     if rank == world - 1:
         train(rank, deserted, LAST_STEP)
     else:

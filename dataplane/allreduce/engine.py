@@ -56,7 +56,7 @@ class EngineSettings:
     """The address and UDP port to send from; empty and 0 leave it to the kernel."""
     patience_s: float = 30.0
     """An all-reduce fails when no result has come for so long."""
-    least_timeout_s: float = 0.002
+    least_timeout_s: float = 0.005
     longest_timeout_s: float = 0.2
     """Bounds of the retransmission timer."""
     first_window: int = 16

@@ -63,8 +63,8 @@ class Worker:
 class AggregationJob:
     """Vectors of `workers`, a host each, are to be added up in switches.
 
-    `number` (1 to 65,535) names it in packets; `capacity` is how many workers it may ever have; of `window` items a
-    worker may wait for results at a time. `server` also gets results that are marked as final.
+    `number` (1 to 65,535) names it in packets; `capacity` is how many of them may be members at a time; of
+    `window` items a worker may wait for results at a time. `server` also gets results that are marked as final.
     """
 
     number: int

@@ -57,6 +57,10 @@ class Registry:
         self._held[number] = replace(held, ended=True)
         return self._held[number]
 
+    def withdraw(self, number: int) -> None:
+        """Take back a reservation under which nothing has been written."""
+        del self._held[self._known(number).number]
+
     def cleared(self, number: int, switch: str) -> None:
         """Note that an ended job's cells in a switch are empty: written so, or the switch has started anew."""
         held = self._known(number)

@@ -18,6 +18,7 @@ from controller.errors import ControllerError
 from controller.intents import AggregationJob, AggregationTree, Leaf, Members, Worker
 from controller.tables.entities import Entities, Entity, Update, Verb, index, key_of
 from controller.tables.routing import ports_towards, way_to
+from dataplane.allreduce.formats import MOST_WORKERS
 from dataplane.fabric.addressing import mac_at, switch_ipv4
 from dataplane.fabric.topology import Topology
 from dataplane.wire.aggregation import UDP_PORT
@@ -114,8 +115,10 @@ def _check_job(topology: Topology, job: AggregationJob, members: Members) -> Non
             raise ControllerError(f"{name}: there is no host {host!r}")
     if len({*receivers}) != len(receivers):
         raise ControllerError(f"{name}: a host has two parts, but switches tell workers by their address")
-    if len(hosts) > job.capacity:
-        raise ControllerError(f"{name}: {len(hosts)} workers are more than its capacity, {job.capacity}")
+    if not 1 <= job.capacity <= MOST_WORKERS:
+        raise ControllerError(f"{name}: capacities are 1 to {MOST_WORKERS}, not {job.capacity}")
+    if len(members.workers) > job.capacity:
+        raise ControllerError(f"{name}: {len(members.workers)} members are more than its capacity, {job.capacity}")
     if not members.workers or not members.workers <= {*hosts}:
         raise ControllerError(f"{name}: members are to be some of its workers")
 

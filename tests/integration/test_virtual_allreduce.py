@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from controller.aggregation.registry import Registry
+from controller.aggregation.jobs import Jobs
 from dataplane.allreduce import formats
 from dataplane.allreduce.formats import BLOCK, Floats
 from dataplane.fabric.addressing import switch_ipv4
@@ -64,7 +64,7 @@ def assert_sums(working: dict[str, Rank], values: Floats, capacity: int | None =
 @pytest.mark.parametrize("loss", [0.0, 0.1])
 def test_one_switch_adds_up_for_its_hosts(rack: World, loss: float) -> None:
     job = rack.start(hosts(1, 2, 3, 4))
-    assert job.placed.tree.root == "leaf1"
+    assert rack.tree(job).root == "leaf1"
     working = ranks(rack, job, loss=loss)
     values = numbers(4, 12 * BLOCK + 7)
     begin(working, values, first_item=2**32 - 5)
@@ -76,7 +76,7 @@ def test_one_switch_adds_up_for_its_hosts(rack: World, loss: float) -> None:
 @pytest.mark.parametrize("loss", [0.0, 0.1])
 def test_two_levels_add_up_for_four_racks(racks: World, loss: float) -> None:
     job = racks.start(hosts(*range(1, 9)))
-    assert job.placed.tree.root.startswith("spine")
+    assert racks.tree(job).root.startswith("spine")
     working = ranks(racks, job, loss=loss)
     values = numbers(8, 12 * BLOCK)
     begin(working, values)
@@ -89,7 +89,7 @@ def test_two_levels_add_up_for_four_racks(racks: World, loss: float) -> None:
 
 def test_a_worker_without_a_rack_of_its_own_contributes_to_the_root(racks: World) -> None:
     job = racks.start(hosts(1, 2, 3, 5, 6))
-    assert [child for child in job.placed.tree.children if isinstance(child, str)] == ["h3"]
+    assert [child for child in racks.tree(job).children if isinstance(child, str)] == ["h3"]
     working = ranks(racks, job)
     values = numbers(5, 3 * BLOCK)
     begin(working, values, mean=True)
@@ -98,8 +98,13 @@ def test_a_worker_without_a_rack_of_its_own_contributes_to_the_root(racks: World
     racks.stop(job)
 
 
-@pytest.mark.parametrize(("racked", "loss"), [(False, 0.0), (True, 0.05)])
-def test_survivors_finish_without_a_worker_that_dies(rack: World, racks: World, racked: bool, loss: float) -> None:
+@pytest.mark.parametrize(
+    ("racked", "loss", "gap_ns", "root_first"),
+    [(False, 0.0, 0, True), (True, 0.05, 0, True), (True, 0.05, 150_000, True), (True, 0.05, 150_000, False)],
+)
+def test_survivors_finish_without_a_worker_that_dies(
+    rack: World, racks: World, racked: bool, loss: float, gap_ns: int, root_first: bool
+) -> None:
     """What was complete has the dead one's values, what was not has not; the survivors agree on which is which."""
     world = racks if racked else rack
     job = world.start(hosts(*range(1, 9 if racked else 5)), window=2)
@@ -112,7 +117,7 @@ def test_survivors_finish_without_a_worker_that_dies(rack: World, racks: World, 
     dead.alive = False
     world.run(3 * MS)
     assert not any(rank.worker is not None and rank.worker.is_done for rank in working.values())
-    world.remove(job, "h2")
+    world.leave(job, "h2", gap_ns=gap_ns, root_first=root_first)
     world.run(40 * MS)
     found = results(working)
     assert len(found) == len(working) - 1
@@ -133,13 +138,13 @@ def test_a_rack_whose_workers_all_die_is_done_without(racks: World) -> None:
     working = ranks(racks, job)
     for host in ("h3", "h4"):
         working[host].alive = False
-        racks.remove(job, host)
+        racks.leave(job, host)
     values = numbers(8, 2 * BLOCK)
     values[2:4] = 0
     begin(working, values)
     racks.run(10 * MS)
     assert_sums(working, values)
-    assert job.members.epoch == 3
+    assert racks.jobs.job(job).members.epoch == 3
     racks.stop(job)
 
 
@@ -165,16 +170,16 @@ def test_jobs_do_not_touch_each_other(racks: World) -> None:
 
 def test_cells_of_a_job_that_has_ended_are_as_new(rack: World) -> None:
     for seed in (1, 2):
-        rack.registry = Registry()
+        rack.jobs = Jobs(rack.topology, rack.hops)
         job = rack.start(hosts(1, 2, 3, 4))
-        assert job.number == 1  # the same again, and the same items
+        assert job == 1  # the same again, and the same items
         values = numbers(4, 2 * BLOCK, seed)
         working = ranks(rack, job)
         begin(working, values)
         rack.run(5 * MS)
         assert_sums(working, values)
         rack.stop(job)
-        assert rack.registry.reservations == ()
+        assert rack.jobs.to_clear("leaf1") == {}
 
 
 def test_the_main_server_gets_what_is_final_and_can_ask_again(racks: World) -> None:
@@ -195,8 +200,8 @@ def test_the_main_server_gets_what_is_final_and_can_ask_again(racks: World) -> N
         (Kind.RESULT, 2, 4),
         (Kind.RESULT, 3, 4),
     ]
-    root = switch_ipv4(racks.topology.switch[job.placed.tree.root].node_id)
-    racks.send("h8", 30_000, root, Aggregation(Kind.PULL, job.number, 3, 0, values=bytes(4 * BLOCK)))
+    root = switch_ipv4(racks.topology.switch[racks.tree(job).root].node_id)
+    racks.send("h8", 30_000, root, Aggregation(Kind.PULL, job, 3, 0, values=bytes(4 * BLOCK)))
     racks.run(5 * MS)
     assert (got[2].kind, got[2].values) == (Kind.AGAIN, got[1].values)
     racks.stop(job)
@@ -204,7 +209,7 @@ def test_the_main_server_gets_what_is_final_and_can_ask_again(racks: World) -> N
 
 def test_frames_that_are_lost_on_a_broken_cable_are_sent_again(racks: World) -> None:
     job = racks.start(hosts(*range(1, 9)))
-    root = job.placed.tree.root
+    root = racks.tree(job).root
     working = ranks(racks, job)
     values = numbers(8, 20 * BLOCK)
     begin(working, values)
@@ -215,4 +220,26 @@ def test_frames_that_are_lost_on_a_broken_cable_are_sent_again(racks: World) -> 
     racks.fabric.set_link("leaf2", root, up=True)
     racks.run(20 * MS)
     assert_sums(working, values)
+    racks.stop(job)
+
+
+def test_a_worker_joins_between_two_reductions(racks: World) -> None:
+    """Whoever is told another epoch on the way takes it: nobody else is asked to do anything."""
+    job = racks.start(hosts(1, 2, 3, 4, 5, 6), capacity=8)
+    working = ranks(racks, job)
+    values = numbers(6, 2 * BLOCK)
+    begin(working, values)
+    racks.run(5 * MS)
+    assert_sums(working, values, capacity=8)
+    first = working["h1"].worker
+    assert first is not None
+    racks.leave(job, "h2")
+    racks.join(job, "h7")
+    racks.join(job, "h2")
+    working = ranks(racks, job)
+    assert sorted(working) == hosts(1, 2, 3, 4, 5, 6, 7)
+    values = numbers(7, 3 * BLOCK, seed=2)
+    begin(working, values, first.next_item)
+    racks.run(5 * MS)
+    assert_sums(working, values, capacity=8)
     racks.stop(job)

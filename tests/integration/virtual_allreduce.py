@@ -5,18 +5,17 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from ipaddress import IPv4Address
 
 from collectors.state import NetworkStateBuilder
-from controller.aggregation.cells import cells_for
-from controller.aggregation.placement import place
-from controller.aggregation.registry import Registry
+from controller.aggregation.jobs import Jobs
 from controller.base_paths import next_hops
-from controller.intents import AggregationJob, Members, Worker
+from controller.intents import AggregationTree, Worker
 from controller.p4runtime.in_process import InProcessSession
 from controller.p4runtime.session import FABRIC_AGGREGATION, fabric_program, load_schema
 from controller.reconcile import MAX_BATCH, diff
-from controller.tables.aggregation import PlacedJob, clearing, job_entities, parent_of, switches_of
+from controller.tables.aggregation import clearing, parent_of
 from controller.tables.base import base_entities
 from controller.tables.entities import Entities, Update, index
 from controller.tables.routing import switch_route_entities
@@ -35,18 +34,6 @@ MS = 1_000_000
 _PAYLOAD = 42
 
 
-@dataclass(slots=True)
-class Running:
-    """A job in the switches, and who is in it."""
-
-    placed: PlacedJob
-    members: Members
-
-    @property
-    def number(self) -> int:
-        return self.placed.job.number
-
-
 class World:
     """A fabric whose switches add up; jobs come, change and go at once, whatever is on the way."""
 
@@ -54,8 +41,7 @@ class World:
         self.topology = topology
         self.fabric = VirtualFabric(topology, pipeline_factory=pipeline_factory)
         self.hops = next_hops(topology)
-        self.registry = Registry()
-        self.jobs: dict[int, Running] = {}
+        self.jobs = Jobs(topology, self.hops)
         self._state = NetworkStateBuilder(topology, self.fabric.clock)
         self._held: dict[str, Entities] = {}
         self._base = {
@@ -75,40 +61,46 @@ class World:
 
     def start(
         self, hosts: Iterable[str], *, window: int = 8, capacity: int | None = None, server: str | None = None
-    ) -> Running:
-        """Place a job over hosts and have it in the switches."""
-        workers = tuple(Worker(host, 20_000 + place) for place, host in enumerate(hosts))
-        taken = {node.name: self.registry.taken(node.name) for node in self.topology.switches}
-        names = [worker.host for worker in workers]
-        tree = place(self.topology, self.hops, self._state.snapshot(), names, cells=cells_for(window), taken=taken)
-        reservation = self.registry.reserve(switches_of(tree), window)
+    ) -> int:
+        """Place a job over hosts and have it in the switches; return its number."""
+        workers = [Worker(host, 20_000 + place) for place, host in enumerate(hosts)]
         main = None if server is None else Worker(server, 30_000)
-        job = AggregationJob(reservation.number, workers, capacity or len(workers), window, main)
-        running = Running(PlacedJob(job, tree, reservation.blocks), Members(1, frozenset(names)))
-        self.jobs[job.number] = running
+        job = self.jobs.create(
+            workers, self._state.snapshot(), window=window, capacity=capacity or len(workers), server=main
+        )
         self._write()
-        return running
+        return job.number
 
-    def remove(self, job: Running, host: str) -> None:
-        """Do without a worker from the next epoch on."""
-        job.members = Members(job.members.epoch + 1, job.members.workers - {host})
+    def leave(self, job: int, host: str, *, gap_ns: int = 0, root_first: bool = True) -> None:
+        """Do without a worker from the next epoch on, which reaches one switch after the other, so far apart."""
+        self.jobs.leave(job, host)
+        self._write(gap_ns, 1 if root_first else -1)
+
+    def join(self, job: int, host: str) -> None:
+        """Have a worker more from the next epoch on."""
+        self.jobs.join(job, Worker(host, 21_000))
         self._write()
+
+    def tree(self, job: int) -> AggregationTree:
+        """Return where a job is added up."""
+        return self.jobs.job(job).placed.tree
 
     def run(self, duration_ns: int) -> None:
         """Let time pass."""
         self.fabric.run_until(self.fabric.now_ns + duration_ns)
 
-    def stop(self, job: Running) -> None:
+    def stop(self, job: int) -> None:
         """Take a job from the switches and clear its cells."""
-        del self.jobs[job.number]
+        self.jobs.end(job)
         self._write()
-        for switch, block in self.registry.end(job.number).blocks.items():
-            self._send(switch, list(clearing(block)))
-            self.registry.cleared(job.number, switch)
+        for switch in self.topology.switch:
+            for number, block in self.jobs.to_clear(switch).items():
+                self._send(switch, list(clearing(block)))
+                self.jobs.cleared(number, switch)
 
-    def aggregator(self, job: Running, host: str) -> IPv4Address:
+    def aggregator(self, job: int, host: str) -> IPv4Address:
         """Return where a worker of a job sends to."""
-        return switch_ipv4(self.topology.switch[parent_of(job.placed.tree, host)].node_id)
+        return switch_ipv4(self.topology.switch[parent_of(self.tree(job), host)].node_id)
 
     def send(self, host: str, port: int, aggregator: IPv4Address, packet: Aggregation) -> None:
         """Send a packet of a job from a host."""
@@ -124,15 +116,20 @@ class World:
         )
         self.fabric.host(host).send(frame[:40] + b"\0\0" + frame[42:])  # no checksum
 
-    def _write(self) -> None:
+    def _write(self, gap_ns: int = 0, order: int = 1) -> None:
         wanted = {switch: dict(entities) for switch, entities in self._base.items()}
-        for job in self.jobs.values():
-            for switch, entities in job_entities(self.topology, self.hops, job.placed, job.members).items():
-                wanted[switch].update(entities)
-        for switch, entities in wanted.items():
-            for batch in diff(entities, self._held[switch]):
-                self._send(switch, list(batch))
-            self._held[switch] = entities
+        for switch, entities in self.jobs.entities().items():
+            wanted[switch].update(entities)
+        for place, switch in enumerate(list(wanted)[::order]):
+            if gap_ns:
+                self.fabric.call_after(place * gap_ns, partial(self._bring, switch, wanted[switch]))
+            else:
+                self._bring(switch, wanted[switch])
+
+    def _bring(self, switch: str, wanted: Entities) -> None:
+        for batch in diff(wanted, self._held[switch]):
+            self._send(switch, list(batch))
+        self._held[switch] = wanted
 
     def _send(self, switch: str, updates: list[Update]) -> None:
         for start in range(0, len(updates), MAX_BATCH):
@@ -144,7 +141,7 @@ class Rank:
     """A host that runs a reference worker: it sends what it may once, and all that has no result again and again."""
 
     world: World
-    job: Running
+    job: int
     host: str
     chance: random.Random
     loss: float = 0.0
@@ -161,13 +158,15 @@ class Rank:
 
     @property
     def port(self) -> int:
-        return next(worker.udp_port for worker in self.job.placed.job.workers if worker.host == self.host)
+        return next(
+            worker.udp_port for worker in self.world.jobs.job(self.job).placed.job.workers if worker.host == self.host
+        )
 
     def reduce(self, values: Floats, first_item: int = 0, *, mean: bool = False) -> None:
         """Begin an all-reduce now."""
-        job = self.job.placed.job
-        epoch = self.job.members.epoch
-        membership = reference.Membership(job.number, job.window, job.capacity, epoch)
+        running = self.world.jobs.job(self.job)
+        job = running.placed.job
+        membership = reference.Membership(job.number, job.window, job.capacity, running.members.epoch)
         self.worker = reference.Worker(membership, values, first_item, mean=mean)
         self._known.clear()
         self.done_ns = 0
@@ -200,12 +199,12 @@ class Rank:
 
     def _receive(self, frame: bytes, now_ns: int) -> None:
         worker = self.worker
-        if not self.alive or worker is None or int.from_bytes(frame[36:38], "big") != self.port:
+        if not self.alive or worker is None or self.done_ns or int.from_bytes(frame[36:38], "big") != self.port:
             return
-        if self.chance.random() < self.loss or self.done_ns:
+        if self.chance.random() < self.loss:
             return
         packet = aggregation.decode(frame, _PAYLOAD)
-        if packet.job != self.job.number:
+        if packet.job != self.job:
             return
         worker.receive(packet)
         if worker.is_done:
@@ -214,9 +213,9 @@ class Rank:
             self._send_new()
 
 
-def ranks(world: World, job: Running, *, loss: float = 0.0, seed: int = 1) -> dict[str, Rank]:
+def ranks(world: World, job: int, *, loss: float = 0.0, seed: int = 1) -> dict[str, Rank]:
     """Return a rank for each worker of a job."""
     return {
         worker.host: Rank(world, job, worker.host, random.Random(f"{seed}/{worker.host}"), loss)
-        for worker in job.placed.job.workers
+        for worker in world.jobs.job(job).placed.job.workers
     }

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from collectors.values import DelaySource, LinkState, Snapshot
 from controller.aggregation.placement import place
 from controller.base_paths import next_hops
 from controller.errors import ControllerError
@@ -16,30 +15,9 @@ from controller.tables.aggregation import Block
 from dataplane.fabric.families import fat_tree, leaf_spine
 from dataplane.fabric.topology import LinkKey, Topology
 from dataplane.fabric.topology_file import load_topology
+from tests.controller.aggregation.states import nominal
 
 ABILENE = Path(__file__).parents[3] / "topologies" / "abilene.yaml"
-
-
-def nominal(topology: Topology, **utilisation: float) -> Snapshot:
-    """Return a state in which links have the topology's delays; those at the switches named are so busy."""
-    links = {
-        key: LinkState(
-            key,
-            link.rate_bps,
-            link.delay_ns,
-            link.delay_ns,
-            link.delay_ns,
-            queue_occupancy_frames=0.0,
-            utilisation=max(utilisation.get(key.src, 0.0), utilisation.get(key.dst, 0.0)),
-            available_bps=link.rate_bps,
-            loss=None,
-            age_ns=0,
-            samples=1,
-            source=DelaySource.NOMINAL,
-        )
-        for key, link in topology.directed_links.items()
-    }
-    return Snapshot(0, links, {}, {})
 
 
 def placed(

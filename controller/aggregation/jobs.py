@@ -1,0 +1,155 @@
+"""The jobs that are added up now: what every switch is to hold of them, and which cells are to be cleared.
+
+Pure bookkeeping: whoever writes to switches asks for `entities`, writes what differs, then clears what `to_clear` names
+and says so. A worker that goes keeps its place in the tree until somebody else needs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from collectors.values import Snapshot
+from controller.aggregation.cells import cells_for
+from controller.aggregation.placement import place
+from controller.aggregation.registry import Registry
+from controller.base_paths import NextHops
+from controller.errors import ControllerError
+from controller.intents import AggregationJob, AggregationTree, Leaf, Members, Worker
+from controller.tables.aggregation import Block, PlacedJob, job_entities, parent_of, switches_of
+from controller.tables.entities import Entities, Entity, EntityKey
+from dataplane.fabric.topology import Topology
+
+_EPOCHS = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class RunningJob:
+    """A job in the switches, and who is in it."""
+
+    placed: PlacedJob
+    members: Members
+
+    @property
+    def number(self) -> int:
+        """The job's number."""
+        return self.placed.job.number
+
+
+class Jobs:
+    """All jobs of a fabric; every change is checked before anything else changes, and refused by ControllerError."""
+
+    def __init__(self, topology: Topology, hops: NextHops) -> None:
+        self._topology, self._hops = topology, hops
+        self._registry = Registry()
+        self._running: dict[int, RunningJob] = {}
+
+    @property
+    def running(self) -> tuple[RunningJob, ...]:
+        """Jobs that have not ended."""
+        return tuple(self._running.values())
+
+    def job(self, number: int) -> RunningJob:
+        """Return a job; raise ControllerError if there is none."""
+        if number not in self._running:
+            raise ControllerError(f"aggregation job {number}: there is none")
+        return self._running[number]
+
+    def create(
+        self, workers: Sequence[Worker], snapshot: Snapshot, *, window: int, capacity: int, server: Worker | None = None
+    ) -> RunningJob:
+        """Place a job, all workers members of its epoch 1."""
+        hosts = [worker.host for worker in workers]
+        taken = {node.name: self._registry.taken(node.name) for node in self._topology.switches}
+        tree = place(self._topology, self._hops, snapshot, hosts, cells=cells_for(window), taken=taken)
+        held = self._registry.reserve(switches_of(tree), window)
+        job = AggregationJob(held.number, tuple(workers), capacity, window, server)
+        running = RunningJob(PlacedJob(job, tree, held.blocks), Members(1, frozenset(hosts)))
+        try:
+            return self._keep(running)
+        except ControllerError:
+            self._registry.withdraw(held.number)
+            raise
+
+    def leave(self, number: int, host: str) -> RunningJob:
+        """Do without a member from the next epoch on; the last one cannot leave, but the job can end."""
+        job = self.job(number)
+        if host not in job.members.workers:
+            raise ControllerError(f"aggregation job {number}: {host} is no member")
+        return self._keep(replace(job, members=_next(job.members, job.members.workers - {host})))
+
+    def join(self, number: int, worker: Worker) -> RunningJob:
+        """Have a member more from the next epoch on: one that has left, or somebody new where there is a place."""
+        job = self.job(number)
+        if worker.host in job.members.workers:
+            raise ControllerError(f"aggregation job {number}: {worker.host} is a member")
+        placed = _with_place(self._topology, job, worker)
+        return self._keep(RunningJob(placed, _next(job.members, job.members.workers | {worker.host})))
+
+    def end(self, number: int) -> None:
+        """Want nothing of a job in any switch; its number and cells are free when they have been cleared."""
+        self.job(number)
+        del self._running[number]
+        self._registry.end(number)
+
+    def entities(self) -> dict[str, Entities]:
+        """Return what each switch is to hold of all jobs; switches that have no part are absent."""
+        found: dict[str, dict[EntityKey, Entity]] = {}
+        for job in self._running.values():
+            for switch, entities in job_entities(self._topology, self._hops, job.placed, job.members).items():
+                found.setdefault(switch, {}).update(entities)
+        return dict(found)
+
+    def to_clear(self, switch: str) -> Mapping[int, Block]:
+        """Return the cells of ended jobs in a switch, by job; to be cleared once the switch knows the jobs no more."""
+        ended = (held for held in self._registry.reservations if held.ended and switch in held.blocks)
+        return {held.number: held.blocks[switch] for held in ended}
+
+    def cleared(self, number: int, switch: str) -> None:
+        """Note that an ended job's cells in a switch are empty."""
+        self._registry.cleared(number, switch)
+
+    def _keep(self, job: RunningJob) -> RunningJob:
+        job_entities(self._topology, self._hops, job.placed, job.members)
+        self._running[job.number] = job
+        return job
+
+
+def _next(members: Members, workers: frozenset[str]) -> Members:
+    return Members((members.epoch + 1) % _EPOCHS, workers)
+
+
+def _with_place(topology: Topology, job: RunningJob, worker: Worker) -> PlacedJob:
+    """Return the job with a place for a worker: its own, that of somebody who has left, or one more."""
+    if worker.host not in topology.host:
+        raise ControllerError(f"aggregation job {job.number}: there is no host {worker.host!r}")
+    placed = job.placed
+    workers = {one.host: one for one in placed.job.workers}
+    tree, gone = placed.tree, None
+    if worker.host not in workers:
+        vacant = workers.keys() - job.members.workers
+        edge = topology.attachment[worker.host].node
+        tree, gone = _seated(tree, worker.host, edge, sorted(vacant))
+    workers[worker.host] = worker
+    if gone is not None:
+        del workers[gone]
+    return replace(placed, job=replace(placed.job, workers=tuple(workers.values())), tree=tree)
+
+
+def _seated(tree: AggregationTree, host: str, edge: str, vacant: Sequence[str]) -> tuple[AggregationTree, str | None]:
+    """Return a tree with a host in it, at its own switch if that is a leaf, and whose place it has."""
+    parent = edge if edge in switches_of(tree) else tree.root
+    gone = next((name for name in vacant if parent_of(tree, name) == parent), None)
+
+    def seat(places: Sequence[str]) -> tuple[str, ...]:
+        return (*places, host) if gone is None else tuple(host if name == gone else name for name in places)
+
+    children: list[str | Leaf] = []
+    for child in tree.children:
+        if isinstance(child, Leaf):
+            children.append(replace(child, workers=seat(child.workers)) if child.switch == parent else child)
+        else:
+            children.append(host if child == gone else child)
+    if parent == tree.root and gone is None:
+        children.append(host)
+    return replace(tree, children=tuple(children)), gone

@@ -4,6 +4,7 @@
 
 #include "../shared/headers.p4"
 #include "../shared/metadata.p4"
+#include "hot_names.p4"
 #include "quarter.p4"
 
 const bit<8> STORE_TTL = 64;
@@ -27,6 +28,7 @@ control Store(inout headers_t hdr, inout metadata_t meta, inout standard_metadat
     StoredQuarter() quarter1;
     StoredQuarter() quarter2;
     StoredQuarter() quarter3;
+    HotNames() hot_names;
 
     bit<32> place = 0;
     bit<32> generation = 0;
@@ -296,6 +298,8 @@ control Store(inout headers_t hdr, inout metadata_t meta, inout standard_metadat
                 }
                 send_back();
             }
+        } else if (hdr.store.kind == STORE_INTEREST) {
+            hot_names.apply(hdr.store);
         }
     }
 }

@@ -62,6 +62,7 @@ class Bmv2Target:
         self._baseline: dict[str, int] = {}
         self._requests: queue.SimpleQueue[p4r.StreamMessageRequest | None] = queue.SimpleQueue()
         self._packets_in: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        self._learned: queue.SimpleQueue[tuple[int, ...]] = queue.SimpleQueue()
 
     def __enter__(self) -> Bmv2Target:
         with contextlib.ExitStack() as stack:
@@ -115,6 +116,13 @@ class Bmv2Target:
     def count(self, counter: str) -> int:
         return self._counts()[counter] - self._baseline[counter]
 
+    def learned(self, *, expect: int) -> list[tuple[int, ...]]:
+        give_up = time.monotonic() + _TIMEOUT_S
+        while self._learned.qsize() < expect and time.monotonic() < give_up:
+            time.sleep(0.001)
+        time.sleep(_SETTLE_S)
+        return [self._learned.get() for _ in range(self._learned.qsize())]
+
     @staticmethod
     def _start(stack: contextlib.ExitStack, namespace: Namespace, address: str) -> None:
         ports = [word for port in PORTS for word in ("-i", f"{port}@s{port}")]
@@ -143,6 +151,9 @@ class Bmv2Target:
             if response.HasField("packet"):
                 packet = finsy.P4PacketIn.decode(response, self._schema)
                 self._packets_in.put((int(packet.metadata["ingress_port"]) << 7).to_bytes(2, "big") + packet.payload)
+            if response.HasField("digest"):
+                for one in response.digest.data:
+                    self._learned.put(tuple(int.from_bytes(member.bitstring, "big") for member in one.struct.members))
 
     def _load(self) -> None:
         config = p4r.ForwardingPipelineConfig(p4info=self._schema.p4info, p4_device_config=self._program.read_bytes())
@@ -152,6 +163,8 @@ class Bmv2Target:
                 device_id=_DEVICE, election_id=_ELECTION, action=action, config=config
             )
         )
+        one_at_a_time = [finsy.P4DigestEntry(digest.alias, max_list_size=1) for digest in self._schema.digests]
+        self._update(p4r.Update.INSERT, [entry.encode(self._schema) for entry in one_at_a_time])
 
     def _update(self, kind: p4r.Update.Type.ValueType, entities: list[p4r.Entity]) -> None:
         # One update a request: bmv2 reports only that some update of a batch failed.
@@ -255,6 +268,7 @@ _PARAMETERS = {
     "cached": ("cell", "generation", "producer"),
     "recorded": ("cell", "generation", "writers", "forward"),
     "NoAction": (),
+    "find_hot": ("interval", "threshold"),
 }
 
 

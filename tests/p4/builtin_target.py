@@ -58,6 +58,8 @@ class BuiltinTarget:
         )
         self._packets_in: list[bytes] = []
         self.switch.on_packet_in(self._packets_in.append)
+        self._learned: list[tuple[int, ...]] = []
+        self.switch.on_digests(lambda messages: self._learned.extend(message.values for message in messages))
         self.reset()
 
     @property
@@ -104,6 +106,10 @@ class BuiltinTarget:
 
     def count(self, counter: str) -> int:
         return next(array.packets[0] for name, array in self.state.counters.items() if name.endswith(f".{counter}"))
+
+    def learned(self, *, expect: int) -> list[tuple[int, ...]]:
+        learned, self._learned = self._learned, []
+        return learned
 
     def _call(self, action: str, arguments: tuple[int, ...]) -> ActionCall:
         return ActionCall(self._names[action], arguments)

@@ -46,6 +46,10 @@ class Target(Protocol):
         """Return a counter's packets since the reset, by its alias."""
         ...
 
+    def learned(self, *, expect: int) -> list[tuple[int, ...]]:
+        """Return the digest messages that came since the last call, waiting for as many as for frames."""
+        ...
+
 
 def pass_through(target: Target, role: Role, port: int, *frames: bytes, expect: int) -> Sent:
     """Set the target up as `role`, and send the frames through it."""

@@ -10,7 +10,9 @@ from ipaddress import IPv4Address
 import pytest
 
 from dataplane.store.reference.holder import Cached, Cell, Recorded, receive
+from dataplane.store.reference.sketch import Sketch
 from dataplane.wire.store import Kind, Message
+from tests.p4.entries import DefaultAction
 from tests.p4.storing import HOSTS, PRODUCER, Arrival, Named, expected, fabric_items, frame, seen
 from tests.p4.targets import Target
 
@@ -156,3 +158,24 @@ def test_what_is_not_quite_a_question_is_an_ordinary_packet(switch: Target, at: 
     port, data = frame(HOSTS[1], _copied(switch, 2000 + 256 * at + bytes_there[0]))
     ((out, _),) = switch.send(port, data[:at] + bytes_there + data[at + len(bytes_there) :], expect=1)
     assert out == 4
+
+
+def test_the_controller_is_told_of_names_that_are_asked_for_often(switch: Target) -> None:
+    chance, sketch = random.Random(1), Sketch()
+    same_row = [(row << 96) + (7 << 50) for row in range(3)]  # these share cells of two rows
+    wanted = [(name, segment) for name in (*same_row, 2**128 - 1, 2**127 + 1) for segment in (0, 2**32 - 1)]
+    switch.learned(expect=0)
+    for interval in (1, 2):
+        switch.write([DefaultAction("store_hot_names", "find_hot", (interval, 3))])
+        for name, segment in chance.choices(wanted, range(1, 11), k=20):
+            hot = sketch.ask(name, segment, interval=interval, threshold=3)
+            interest = Message(Kind.INTEREST, name, segment, content=bytes(256))
+            assert _kind_at(switch, HOSTS[0], interest) == (PRODUCER, Kind.INTEREST)
+            told = [] if hot is None else [(hot.name, hot.segment, hot.requests)]
+            assert switch.learned(expect=len(told)) == told
+
+
+def test_names_that_the_switch_holds_are_not_told(switch: Target) -> None:
+    switch.write([DefaultAction("store_hot_names", "find_hot", (9, 1))])
+    _copied(switch, 1010)
+    assert switch.learned(expect=0) == []

@@ -1,0 +1,67 @@
+"""Which names are asked for often: a count-min sketch, and a Bloom filter of those that the controller was told of.
+
+Three rows of cells, each with the number of an interval (15 bits), a count that stops at its bound (16 bits) and a bit
+of the Bloom filter. A cell of another interval is empty: the controller counts the intervals, and clears nothing. A
+count is never too small; a name is told once an interval, unless all its three cells are also others' that were told
+before. After 2^15 intervals numbers come again: a cell that nobody has used since then counts on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+ROW_CELLS: Final = 1 << 14
+MULTIPLIERS: Final = (0x9E3779B1, 0x85EBCA6B, 0xC2B2AE35)
+_MOST: Final = 0xFFFF
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """A cell: how often something was asked for in an interval, and whether the controller knows."""
+
+    interval: int = 0
+    requests: int = 0
+    told: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class HotName:
+    """What the controller is told; `requests` is never less than there were, nor than the threshold."""
+
+    name: int
+    segment: int
+    requests: int
+
+
+def places(name: int, segment: int) -> tuple[int, ...]:
+    """Return a name's cell in each row: the name is a hash, segments spread by a multiplier of each row's own."""
+    return tuple(
+        ((name >> 32 * row) + segment * multiplier) % 2**32 * ROW_CELLS >> 32
+        for row, multiplier in enumerate(MULTIPLIERS)
+    )
+
+
+class Sketch:
+    """Counts of one switch."""
+
+    def __init__(self) -> None:
+        self._rows: list[dict[int, Count]] = [{} for _ in MULTIPLIERS]
+
+    def ask(self, name: int, segment: int, *, interval: int, threshold: int) -> HotName | None:
+        """Count an INTEREST for a name that has no cell; return what the controller is told of it."""
+        at = places(name, segment)
+        cells = [self._count(row, place, interval) for row, place in zip(self._rows, at, strict=True)]
+        requests = min(cell.requests for cell in cells)
+        if requests < threshold or all(cell.told for cell in cells):
+            return None
+        for row, place in zip(self._rows, at, strict=True):
+            row[place] = replace(row[place], told=True)
+        return HotName(name, segment, requests)
+
+    def _count(self, row: dict[int, Count], place: int, interval: int) -> Count:
+        cell = row.get(place, Count())
+        if cell.interval != interval:
+            cell = Count(interval)
+        row[place] = replace(cell, requests=min(cell.requests + 1, _MOST))
+        return row[place]

@@ -26,8 +26,12 @@ class Ring:
             raise AllReduceError(f"no ring of workers {listed(ranks)} within {deadline_s:g} s: {error}") from error
 
     def start(self, tensor: torch.Tensor, *, mean: bool) -> concurrent.futures.Future[torch.Tensor]:
-        """Begin to add up a tensor in its own format, as DistributedDataParallel does: a mean divides first."""
+        """Begin to add up a tensor in its own format, as DistributedDataParallel does: a mean divides first.
+
+        Of int32 the sums are int64.
+        """
         flat = tensor.detach().reshape(-1)
+        flat = flat.to(torch.int64) if tensor.dtype == torch.int32 else flat
         if mean:
             flat.div_(len(self._ranks))
         running: concurrent.futures.Future[torch.Tensor] = concurrent.futures.Future()

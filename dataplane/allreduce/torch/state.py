@@ -17,10 +17,10 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any, Final
 
-import numpy as np
 import torch
 import torch.distributed as dist
 
+from dataplane.allreduce.errors import SaturatedError
 from dataplane.allreduce.reducer import Reducer
 from dataplane.allreduce.torch.agreement import Agreement, listed
 from dataplane.allreduce.torch.ring import Ring
@@ -29,7 +29,9 @@ from dataplane.errors import AllReduceError, MillraceError
 
 logger = logging.getLogger("millrace.allreduce")
 
-FORMATS: Final = (torch.float32, torch.float16, torch.bfloat16)
+FORMATS: Final = (torch.float32, torch.float16, torch.bfloat16, torch.int32)
+_BEYOND: Final = 2**31
+"""Stands for a sum that has left int32 where the switch has not said what it is."""
 _LOOK_S: Final = 0.25
 """How often a worker looks whether another has left the switch."""
 _numbers = itertools.count()
@@ -88,7 +90,11 @@ class MillraceState:
     def submit(self, tensor: torch.Tensor, *, mean: bool) -> torch.futures.Future[torch.Tensor]:
         """Begin an all-reduce in place; never wait."""
         if tensor.dtype not in FORMATS or tensor.device.type != "cpu":
-            raise AllReduceError(f"a tensor of {tensor.dtype} on {tensor.device} is not float32, 16 or bfloat16 on cpu")
+            raise AllReduceError(
+                f"a tensor of {tensor.dtype} on {tensor.device} is not float32, float16, bfloat16 or int32 on cpu"
+            )
+        if mean and tensor.dtype == torch.int32:
+            raise AllReduceError("integers have a sum but no mean")
         future: torch.futures.Future[torch.Tensor] = torch.futures.Future()
         if not tensor.numel():
             future.set_result(tensor)
@@ -135,8 +141,9 @@ class MillraceState:
             failed.set_exception(AllReduceError(self._reason))
             return failed
         try:
-            values = wanted.tensor.detach().reshape(-1).to(torch.float32).numpy()
-            return self._reducer.all_reduce(values, mean=wanted.mean)
+            values = wanted.tensor.detach().reshape(-1)
+            values = values if values.dtype == torch.int32 else values.to(torch.float32)
+            return self._reducer.all_reduce(values.numpy(), mean=wanted.mean)
         except MillraceError as error:
             failed.set_exception(error)
             return failed
@@ -178,6 +185,8 @@ class MillraceState:
         failure = running.exception()
         if failure is None:
             return running.result()
+        if isinstance(failure, SaturatedError):
+            return torch.full((wanted.tensor.numel(),), _BEYOND)
         raise failure if isinstance(failure, AllReduceError) else AllReduceError(repr(failure)) from failure
 
     def _look(self) -> None:
@@ -195,13 +204,17 @@ class MillraceState:
         if self._ring is None:
             self._last.append(result)
         target = wanted.tensor.detach()
-        if result.data_ptr() != target.data_ptr():
+        is_beyond = target.dtype == torch.int32 and _is_beyond(_carried(result))
+        if not is_beyond and result.data_ptr() != target.data_ptr():
             target.copy_(result.view(target.shape))
         with self._changed:
             self._wanted.popleft()
             self._settled += 1
             self._begin()
-        wanted.future.set_result(wanted.tensor)
+        if is_beyond:
+            wanted.future.set_exception(SaturatedError(f"sums of all-reduce {wanted.number} left int32"))
+        else:
+            wanted.future.set_result(wanted.tensor)
 
     def _leave(self, reason: str) -> None:
         """Go on by the ring from the first result on that nobody has."""
@@ -233,10 +246,10 @@ class MillraceState:
         settled = self._settled
         for number in range(least, most):
             if number < settled:
-                ring.broadcast(torch.as_tensor(self._last[number - settled]), source)
+                ring.broadcast(_carried(self._last[number - settled]), source)
                 continue
             wanted = self._wanted[0]
-            result = torch.from_numpy(np.empty(wanted.tensor.numel(), np.float32))
+            result = torch.zeros(wanted.tensor.numel(), dtype=_carrier(wanted.tensor.dtype))
             ring.broadcast(result, source)
             self._finish(wanted, result)
 
@@ -249,6 +262,20 @@ class MillraceState:
             one.future.set_exception(error)
         if self._reducer is not None:
             self._reducer.close()
+
+
+def _carrier(kind: torch.dtype) -> torch.dtype:
+    """Return the format in which workers give each other results: one that holds any."""
+    return torch.float32 if kind.is_floating_point else torch.int64
+
+
+def _is_beyond(sums: torch.Tensor) -> bool:
+    return bool(((sums >= _BEYOND) | (sums < -_BEYOND)).any())
+
+
+def _carried(result: object) -> torch.Tensor:
+    tensor = torch.as_tensor(result)
+    return tensor.to(_carrier(tensor.dtype))
 
 
 def _agreement(group: dist.ProcessGroup | None, deadline_s: float, clock: Clock) -> Agreement | None:

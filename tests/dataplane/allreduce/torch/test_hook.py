@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from dataplane.allreduce.errors import SaturatedError
 from dataplane.clock import VirtualClock
 from dataplane.errors import AllReduceError
 
@@ -134,10 +135,31 @@ def test_an_empty_tensor_asks_nobody() -> None:
     assert not reducer.asked
 
 
-@pytest.mark.parametrize("kind", [torch.float64, torch.int32])
+@pytest.mark.parametrize("kind", [torch.float64, torch.int64])
 def test_other_formats_are_refused(kind: torch.dtype) -> None:
     with MillraceState(Doubling()) as state, pytest.raises(AllReduceError, match=f"{kind} on cpu"):
         all_reduce(torch.ones(3, dtype=kind), state)
+
+
+def test_integers_have_no_mean() -> None:
+    with MillraceState(Doubling()) as state, pytest.raises(AllReduceError, match="no mean"):
+        state.submit(torch.ones(3, dtype=torch.int32), mean=True)
+
+
+@pytest.mark.usefixtures("alone")
+def test_sums_of_integers_are_exact_and_one_that_leaves_int32_is_an_error_that_is_no_end() -> None:
+    reducer = Doubling(held=True)
+    with MillraceState(reducer, deadline_s=5) as state:
+        futures = [all_reduce(torch.full((2,), 2**24 + 1, dtype=torch.int32), state) for _ in range(3)]
+        reducer.asked[0][1].set_exception(SaturatedError("left int32"))
+        reducer.asked[1][1].set_result(np.full(2, 2**31 - 1, np.int32))
+        with pytest.raises(SaturatedError, match="all-reduce 0"):
+            futures[0].wait()
+        assert futures[1].wait().tolist() == [2**31 - 1] * 2
+        assert not state.is_by_ring
+        reducer.asked[2][1].set_exception(AllReduceError("no answer"))
+        assert futures[2].wait().tolist() == [2**24 + 1] * 2
+        assert state.is_by_ring
 
 
 def test_without_a_group_what_failed_is_told_and_so_is_every_later_call() -> None:

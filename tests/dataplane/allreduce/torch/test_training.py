@@ -14,7 +14,7 @@ import pytest
 if importlib.util.find_spec("torch") is None:
     pytest.skip("needs PyTorch", allow_module_level=True)
 
-from tests.dataplane.allreduce.torch.reference_job import Plan, Switch
+from tests.dataplane.allreduce.torch.dying_switch import Plan, Switch
 from tests.dataplane.allreduce.torch.training import DESERTED, DYING, FORMATS, LOSSES, SHORT, SINGLE, single
 
 WORKERS = 4
@@ -83,7 +83,7 @@ def test_when_the_switch_dies_training_goes_on_by_the_ring_and_the_log_says_why(
     for rank, mine in enumerate(found):
         assert np.abs(mine["dying_losses"] - mine["gloo_losses"]).max() < 1e-6
         said = [
-            line for line in (folder / f"{rank}.log").read_text().splitlines() if "the switch has not answered" in line
+            line for line in (folder / f"{rank}.log").read_text().splitlines() if "got no result from 127.0.0.1" in line
         ]
         assert len(said) >= 1
         assert "go by gloo's ring of workers 0, 1, 2, 3, without the switch: worker" in said[0]
@@ -93,6 +93,12 @@ def test_a_result_that_only_one_worker_has_becomes_that_of_all(found: Found) -> 
     expected = np.repeat([[6.0 + 4 * at] for at in range(8)], 256, axis=1)
     for mine in found:
         assert np.array_equal(mine["short"], expected)
+
+
+def test_the_ring_tells_a_sum_that_leaves_int32(found: Found) -> None:
+    for mine in found:
+        assert "all-reduce 0 left int32" in str(mine["beyond"])
+        assert mine["integers"].tolist() == [2**31 - 4] * 2
 
 
 def test_a_job_without_cells_goes_by_the_ring_from_the_beginning(folder: Path, found: Found) -> None:

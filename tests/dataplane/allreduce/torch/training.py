@@ -13,8 +13,11 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
+from dataplane.allreduce.client import AllReducer
+from dataplane.allreduce.engine import EngineSettings
 from dataplane.allreduce.torch import MillraceState, all_reduce, millrace_hook
-from tests.dataplane.allreduce.torch.reference_job import ReferenceReducer
+from dataplane.errors import AllReduceError
+from tests.dataplane.allreduce.torch.dying_switch import CELLS
 
 STEPS = 20
 LOSSES = {1: 0.0, 2: 0.01, 3: 0.05}
@@ -62,7 +65,8 @@ def main(rank: int, world: int, folder: Path, port: int) -> None:
         found[f"{name}_losses"], found[f"{name}_parameters"] = trained
 
     def state(job: int, patience_s: float = 30.0, deadline_s: float = 60.0) -> MillraceState:
-        return MillraceState(ReferenceReducer(port, job, world, patience_s), deadline_s=deadline_s)
+        settings = EngineSettings("127.0.0.1", job, CELLS // 2, world, epoch=1, port=port, patience_s=patience_s)
+        return MillraceState(AllReducer(settings), deadline_s=deadline_s)
 
     keep("gloo", train(rank, None))
     for job in LOSSES:
@@ -77,6 +81,13 @@ def main(rank: int, world: int, folder: Path, port: int) -> None:
     with state(SHORT, 0.5) as switch:
         ones = [all_reduce(torch.full((256,), float(rank + at)), switch) for at in range(8)]
         found["short"] = np.array([one.wait().numpy() for one in ones])
+    with MillraceState(None) as ring:
+        sums = [all_reduce(torch.full((2,), 2**29 - at, dtype=torch.int32), ring) for at in range(2)]
+        try:
+            sums[0].wait()
+        except AllReduceError as error:
+            found["beyond"] = str(error)
+        found["integers"] = sums[1].wait().numpy()
     with state(DYING, 0.5) as switch:
         keep("dying", train(rank, switch))
     with MillraceState(None, reason="the job has no cells") as ring:

@@ -34,7 +34,11 @@ class Server:
         self.switch = Aggregator({JOB: Job(epoch=1, children=(1 << workers) - 1, cells=2 * window)})
         self.weather = weather or Weather()
         self.before: Callable[[Aggregation], None] = lambda packet: None
-        self.seen: list[Aggregation] = []
+        self.too_early: list[Aggregation] = []
+        """Contributions that came before there was a result of the item whose cells they may overwrite."""
+        self._window = window
+        self._complete: set[int] = set()
+        self._first: int | None = None
         self._chance = random.Random(self.weather.seed)
         self._children: dict[tuple[str, int], int] = {}
         self._kept: list[tuple[bytes, tuple[str, int]]] = []
@@ -74,17 +78,26 @@ class Server:
                 self._take(decode(data), child)
 
     def _take(self, packet: Aggregation, child: int) -> None:
-        self.seen.append(replace(packet, values=b""))
+        self._check(packet)
         self.before(packet)
         answer = self.switch.from_child(child, packet)
         if answer is None:
             return
         sent = answer.packet
+        if isinstance(answer, Multicast):
+            self._complete.add(sent.item)
         if self._happens(self.weather.congested):
             sent = replace(sent, flags=sent.flags | Flags.CONGESTED)
         for address, number in self._children.items():
             if isinstance(answer, Multicast) or (isinstance(answer, Unicast) and answer.child == number):
                 self._send(sent.encode(), address)
+
+    def _check(self, packet: Aggregation) -> None:
+        if self._first is None:
+            self._first = packet.item
+        number = (packet.item - self._first) % 2**32
+        if self._window <= number < 2**31 and (packet.item - self._window) % 2**32 not in self._complete:
+            self.too_early.append(packet)
 
     def _send(self, data: bytes, address: tuple[str, int]) -> None:
         if self._happens(self.weather.loss):

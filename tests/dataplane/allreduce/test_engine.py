@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -83,6 +84,7 @@ def test_sums_are_those_of_reference_workers_whatever_the_size(weather: Weather)
             values = _random(3, size, seed=size)
             right = _reference(values)
             assert all(_same(found, right) for found in _run(engines, values))
+        assert not server.too_early
 
 
 def test_sums_of_several_groups_are_those_of_reference_workers() -> None:
@@ -93,6 +95,34 @@ def test_sums_of_several_groups_are_those_of_reference_workers() -> None:
         assert all(_same(found, right) for found in _run(engines, values))
         assert engines[0].next_item == 2 + 274 - 190
         assert engines[0].statistics.results == 2 + 274 - 190
+        assert not server.too_early
+
+
+@pytest.mark.parametrize("window", [1, 2, 8])
+def test_small_windows_are_enough(window: int) -> None:
+    with Server(2, window, STORM) as server, _engines(server, 2, window=window) as engines:
+        values = _random(2, 30 * BLOCK, seed=11)
+        right = _reference(values)
+        assert all(_same(found, right) for found in _run(engines, values))
+        assert not server.too_early
+
+
+@pytest.mark.root
+def test_packets_are_ecn_capable_and_have_no_checksum() -> None:
+    values = np.ones(3, np.float32)
+    with (
+        Server(1, WINDOW) as server,
+        Engine(_settings(server, 1)) as engine,
+        socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_UDP) as wire,
+    ):
+        wire.settimeout(5)
+        engine.all_reduce(values, values)
+        while True:
+            packet = wire.recv(2048)
+            if int.from_bytes(packet[20:22], "big") == engine.local_address[1]:
+                break
+    assert packet[1] & 3 == 2
+    assert packet[26:28] == bytes(2)
 
 
 def test_means_divide_by_those_who_contributed() -> None:

@@ -3,10 +3,27 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import dataclass
 
 from dataplane.store.errors import StoreError
 
 _BYTES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A piece of content: 1,024 bytes at most, by the hash of its name and its number."""
+
+    name: int
+    number: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class HotName:
+    """What a switch tells its controller; `requests` is never less than there were in the interval."""
+
+    segment: Segment
+    requests: int
 
 
 def digest(name: str) -> int:

@@ -9,6 +9,7 @@ from ipaddress import IPv4Address
 
 import pytest
 
+from dataplane.store.names import Segment
 from dataplane.store.reference.holder import Cached, Cell, Recorded, receive
 from dataplane.store.reference.sketch import Sketch
 from dataplane.wire.store import Kind, Message
@@ -168,10 +169,10 @@ def test_the_controller_is_told_of_names_that_are_asked_for_often(switch: Target
     for interval in (1, 2):
         switch.write([DefaultAction("store_hot_names", "find_hot", (interval, 3))])
         for name, segment in chance.choices(wanted, range(1, 11), k=20):
-            hot = sketch.ask(name, segment, interval=interval, threshold=3)
+            hot = sketch.ask(Segment(name, segment), interval=interval, threshold=3)
             interest = Message(Kind.INTEREST, name, segment, content=bytes(256))
             assert _kind_at(switch, HOSTS[0], interest) == (PRODUCER, Kind.INTEREST)
-            told = [] if hot is None else [(hot.name, hot.segment, hot.requests)]
+            told = [] if hot is None else [(name, segment, hot.requests)]
             assert switch.learned(expect=len(told)) == told
 
 

@@ -11,6 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
+from dataplane.store.names import HotName, Segment
+
 ROW_CELLS: Final = 1 << 14
 MULTIPLIERS: Final = (0x9E3779B1, 0x85EBCA6B, 0xC2B2AE35)
 _MOST: Final = 0xFFFF
@@ -25,19 +27,10 @@ class Count:
     told: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class HotName:
-    """What the controller is told; `requests` is never less than there were, nor than the threshold."""
-
-    name: int
-    segment: int
-    requests: int
-
-
-def places(name: int, segment: int) -> tuple[int, ...]:
+def places(segment: Segment) -> tuple[int, ...]:
     """Return a name's cell in each row: the name is a hash, segments spread by a multiplier of each row's own."""
     return tuple(
-        ((name >> 32 * row) + segment * multiplier) % 2**32 * ROW_CELLS >> 32
+        ((segment.name >> 32 * row) + segment.number * multiplier) % 2**32 * ROW_CELLS >> 32
         for row, multiplier in enumerate(MULTIPLIERS)
     )
 
@@ -48,16 +41,16 @@ class Sketch:
     def __init__(self) -> None:
         self._rows: list[dict[int, Count]] = [{} for _ in MULTIPLIERS]
 
-    def ask(self, name: int, segment: int, *, interval: int, threshold: int) -> HotName | None:
+    def ask(self, segment: Segment, *, interval: int, threshold: int) -> HotName | None:
         """Count an INTEREST for a name that has no cell; return what the controller is told of it."""
-        at = places(name, segment)
+        at = places(segment)
         cells = [self._count(row, place, interval) for row, place in zip(self._rows, at, strict=True)]
         requests = min(cell.requests for cell in cells)
         if requests < threshold or all(cell.told for cell in cells):
             return None
         for row, place in zip(self._rows, at, strict=True):
             row[place] = replace(row[place], told=True)
-        return HotName(name, segment, requests)
+        return HotName(segment, requests)
 
     def _count(self, row: dict[int, Count], place: int, interval: int) -> Count:
         cell = row.get(place, Count())

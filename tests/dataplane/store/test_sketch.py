@@ -5,28 +5,29 @@ from __future__ import annotations
 import random
 from collections import Counter
 
-from dataplane.store.names import digest
-from dataplane.store.reference.sketch import HotName, Sketch
+from dataplane.store.names import HotName, Segment, digest
+from dataplane.store.reference.sketch import Sketch
 
 NAME = digest("/model/layer1")
+SEGMENT = Segment(NAME)
 
 
 def test_a_name_is_told_once_an_interval_when_it_is_asked_for_often_enough() -> None:
     sketch = Sketch()
-    told = [[sketch.ask(NAME, 0, interval=interval, threshold=3) for _ in range(5)] for interval in (1, 2)]
-    assert told == [[None, None, HotName(NAME, 0, 3), None, None]] * 2
+    told = [[sketch.ask(SEGMENT, interval=interval, threshold=3) for _ in range(5)] for interval in (1, 2)]
+    assert told == [[None, None, HotName(SEGMENT, 3), None, None]] * 2
 
 
 def test_segments_are_counted_each() -> None:
     sketch = Sketch()
-    assert [sketch.ask(NAME, segment, interval=1, threshold=2) for segment in range(1000)] == [None] * 1000
-    assert sketch.ask(NAME, 7, interval=1, threshold=2) == HotName(NAME, 7, 2)
+    assert [sketch.ask(Segment(NAME, number), interval=1, threshold=2) for number in range(1000)] == [None] * 1000
+    assert sketch.ask(Segment(NAME, 7), interval=1, threshold=2) == HotName(Segment(NAME, 7), 2)
 
 
 def test_counts_stop_at_their_bound() -> None:
     sketch = Sketch()
-    told = [sketch.ask(NAME, 0, interval=1, threshold=65535) for _ in range(65540)]
-    assert told.index(HotName(NAME, 0, 65535)) == 65534
+    told = [sketch.ask(SEGMENT, interval=1, threshold=65535) for _ in range(65540)]
+    assert told.index(HotName(SEGMENT, 65535)) == 65534
     assert sum(one is not None for one in told) == 1
 
 
@@ -35,7 +36,7 @@ def test_no_name_that_is_hot_is_missed_and_few_others_are_told() -> None:
     chance, sketch, threshold = random.Random(1), Sketch(), 40
     names = [chance.getrandbits(128) for _ in range(8000)]
     asked = chance.choices(names, [1 / rank for rank in range(1, 8001)], k=30_000)
-    told = {hot.name for name in asked if (hot := sketch.ask(name, 0, interval=1, threshold=threshold))}
+    told = {hot.segment.name for name in asked if (hot := sketch.ask(Segment(name), interval=1, threshold=threshold))}
     hot_names = {name for name, count in Counter(asked).items() if count >= threshold}
     assert len(hot_names) > 50
     assert hot_names <= told

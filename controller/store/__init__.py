@@ -1,0 +1,1 @@
+"""What switches hold of named content."""

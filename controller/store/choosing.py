@@ -1,0 +1,66 @@
+"""Which names a switch holds copies of: those that were asked for most in the last interval."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Final
+
+from dataplane.store.names import HotName, Segment
+
+ADVANTAGE: Final = 1.25
+"""By how much more a name must be asked for than one that is held, to take its cell: else two of a kind take turns."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldName:
+    """A name that the switch holds, its cell, and its packets in the last interval."""
+
+    segment: Segment
+    cell: int
+    packets: int
+
+
+@dataclass(frozen=True, slots=True)
+class Insertion:
+    """A name's new cell and the generation that goes with it."""
+
+    segment: Segment
+    cell: int
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What changes; what is evicted goes before what is inserted, which may get its cell."""
+
+    evicted: tuple[HeldName, ...] = ()
+    inserted: tuple[Insertion, ...] = ()
+
+
+def choose(held: Collection[HeldName], hot: Collection[HotName], *, cells: int, generation: int) -> Choice:
+    """Return who comes and who goes, the hottest first into what is free, then in place of the least asked for.
+
+    `cells` is how many there are; `generation` is the first that was never given to anybody: each insertion takes one.
+    """
+    there = {one.segment for one in held}
+    wanted: dict[Segment, int] = {}
+    for one in hot:
+        if one.segment not in there:
+            wanted[one.segment] = max(one.requests, wanted.get(one.segment, 0))
+    taken = {one.cell for one in held}
+    free = [cell for cell in range(cells) if cell not in taken]
+    coldest = sorted(held, key=lambda one: (one.packets, one.cell))
+    evicted, inserted = [], []
+    hottest = sorted(wanted.items(), key=lambda one: (-one[1], one[0].name, one[0].number))
+    for number, (segment, requests) in enumerate(hottest):
+        if number < len(free):
+            cell = free[number]
+        else:
+            rank = number - len(free)
+            if rank >= len(coldest) or requests <= ADVANTAGE * coldest[rank].packets:
+                break
+            evicted.append(coldest[rank])
+            cell = coldest[rank].cell
+        inserted.append(Insertion(segment, cell, generation + number))
+    return Choice(tuple(evicted), tuple(inserted))

@@ -9,9 +9,11 @@ from dataplane.native import (
     as_u32,
     as_u64,
     count_leading_zeros,
+    count_trailing_zeros,
     i32,
     kernel,
     load_be32,
+    popcount,
     store_be32,
     u8,
     u32,
@@ -22,6 +24,8 @@ _INFINITE = 0x7F800000
 _MAGNITUDE = 0x7FFFFFFF
 _SIGN = 0x80000000
 _HIDDEN = 1 << 23
+_LEAST_NORMAL, _MOST_NORMAL = -126, 95
+"""Powers of two by which every int32 but 0 becomes a normal float."""
 MARK = 1 << 16
 """Added to a block's exponent where it has values that are not finite."""
 
@@ -70,6 +74,11 @@ def to_lanes(values: Array[u32], count: u32, shift: i32, lanes: Array[u8]) -> No
 @kernel
 def from_lanes(lanes: Array[u8], count: u32, shift: i32, divisor: u32, values: Array[u32]) -> None:
     """Write each lane times 2^shift over `divisor` as the nearest float, to even."""
+    if popcount(divisor) == 1:
+        exact: i32 = shift - as_i32(count_trailing_zeros(divisor))
+        if exact >= _LEAST_NORMAL and exact <= _MOST_NORMAL:
+            to_normal_floats(lanes, count, exact, values)
+            return
     for at in range(as_u64(count)):
         lane: u32 = load_be32(lanes, at * 4)
         sign: u32 = lane & _SIGN
@@ -82,6 +91,23 @@ def from_lanes(lanes: Array[u8], count: u32, shift: i32, divisor: u32, values: A
             magnitude = magnitude // as_u64(divisor)
             move -= 32
         values[at] = sign | nearest_float(magnitude, rest != 0, move) if magnitude != 0 else 0
+
+
+@kernel(inline=True)
+def to_normal_floats(lanes: Array[u8], count: u32, shift: i32, values: Array[u32]) -> None:
+    """Write each lane times 2^shift, where that is 0 or a normal float: the usual case, without a jump."""
+    for at in range(as_u64(count)):
+        lane: u32 = load_be32(lanes, at * 4)
+        sign: u32 = lane & _SIGN
+        magnitude: u32 = 0 - lane if sign != 0 else lane
+        above: u32 = count_leading_zeros(magnitude)
+        aligned: u32 = magnitude << above
+        kept: u32 = aligned >> 8
+        rest: u32 = aligned & 255
+        more: u32 = 1 if rest + (kept & 1) > 128 else 0
+        exponent: u32 = as_u32(shift + 157) - above  # less 1, which is in `kept`
+        found: u32 = sign | ((exponent << 23) + kept + more)
+        values[at] = found if magnitude != 0 else 0
 
 
 @kernel(inline=True)

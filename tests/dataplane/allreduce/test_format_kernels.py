@@ -66,3 +66,13 @@ def test_single_values_come_back(value: float) -> None:
     _TO(block.ctypes.data, BLOCK, shift, lanes.ctypes.data)
     _FROM(lanes.ctypes.data, BLOCK, -shift, 1, found.ctypes.data)
     assert found[0] == block[0]
+
+
+@pytest.mark.parametrize("divisor", [1, 8, 9])
+@pytest.mark.parametrize("shift", [-178, -150, -127, -126, -125, -124, -123, -122, 0, 94, 95, 96, 97, 98, 99])
+def test_sums_at_the_ends_of_normal_floats(shift: int, divisor: int) -> None:
+    lanes = np.array([0, 1, -1, 3, 2**24 + 1, 2**24 + 3, -(2**25) - 2, 2**31 - 1, 2**31 - 64, -(2**31)], np.int32)
+    sent, found = lanes.astype(">i4"), np.zeros(lanes.size, np.float32)
+    _FROM(sent.ctypes.data, lanes.size, shift, divisor, found.ctypes.data)
+    right = formats.from_lanes(lanes[None], np.array([shift + formats.BIAS + 30], np.uint16), 1, divisor)[0]
+    assert np.array_equal(found.view(np.uint32), right.view(np.uint32))

@@ -243,3 +243,19 @@ def test_a_worker_joins_between_two_reductions(racks: World) -> None:
     racks.run(5 * MS)
     assert_sums(working, values, capacity=8)
     racks.stop(job)
+
+
+def test_a_switch_adds_up_for_64_workers() -> None:
+    world = World(leaf_spine(1, 1, 64))
+    job = world.start(hosts(*range(1, 65)))
+    working = ranks(world, job, loss=0.01)
+    values = numbers(64, 2 * BLOCK)
+    begin(working, values)
+    world.run(20 * MS)
+    assert_sums(working, values)
+    world.leave(job, "h64")
+    last = working.pop("h64")
+    assert last.worker is not None
+    begin(working, values[:63], last.worker.next_item)
+    world.run(20 * MS)
+    assert_sums(working, values[:63], capacity=64)

@@ -178,6 +178,18 @@ def test_who_waits_for_too_long_is_told_what_for() -> None:
         assert engine.statistics.repeated >= 2
 
 
+def test_an_aggregator_that_is_not_there_is_named_with_what_the_socket_says() -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        port = nobody.getsockname()[1]
+    values = np.ones(3, np.float32)
+    with (
+        Engine(EngineSettings("127.0.0.1", JOB, WINDOW, 2, 1, port=port, patience_s=0.2)) as engine,
+        pytest.raises(NoResultError, match=f"no result from 127.0.0.1:{port} .* 1 items wait; last error: Connection"),
+    ):
+        engine.all_reduce(values, values)
+
+
 def test_another_thread_can_stop_it() -> None:
     with Server(2, WINDOW) as server, Engine(_settings(server, 2)) as engine:
         values = np.ones(3, np.float32)

@@ -17,11 +17,12 @@ from controller.base_paths import NextHops
 from controller.errors import ControllerError
 from controller.intents import AggregationJob, AggregationTree, Leaf, Members, Worker
 from controller.tables.entities import Entities, Entity, Update, Verb, index, key_of
-from controller.tables.routing import ports_towards, way_to
+from controller.tables.routing import IPV4, ports_towards, way_to
 from dataplane.allreduce.formats import MOST_WORKERS
 from dataplane.fabric.addressing import mac_at, switch_ipv4
 from dataplane.fabric.topology import Topology
 from dataplane.wire.aggregation import UDP_PORT
+from dataplane.wire.ipv4 import PROTOCOL_UDP
 
 CELLS = 8192
 """What a switch has for all its jobs (AGGREGATION_CELLS)."""
@@ -31,6 +32,8 @@ MAX_CHILDREN = 64
 """Bits of a job's mask."""
 
 _ANY_PORT = 0x1FF
+_FIRST = 1 << 20
+"""A priority above those of all rules of a watchlist."""
 _SERVER_REPLICA = MAX_CHILDREN + 1
 
 
@@ -75,6 +78,20 @@ def congestion_entity(queue_frames: int) -> Entity:
     """Return from how many frames in a queue on a switch marks packets of flows that can be told (RFC 3168)."""
     action = P4TableAction("mark_from", queue_frames=queue_frames)
     return P4TableEntry("congestion", action=action, is_default_action=True)
+
+
+def unwatched_entities() -> Iterator[Entity]:
+    """Yield what keeps telemetry out of packets to and from aggregators, which would not be recognised with it in them.
+
+    For every switch that has a watchlist, before all its rules.
+    """
+    silence = dict.fromkeys(
+        ("watch_id", "sample_every", "instructions", "max_hops", "mode", "domain_instructions", "discard"), 0
+    )
+    for field in ("src_port", "dst_port"):
+        match = P4TableMatch({"protocol": (PROTOCOL_UDP, 0xFF), field: (UDP_PORT, 0xFFFF)})
+        action = P4TableAction("watch", **silence)
+        yield P4TableEntry(IPV4.watchlist, match=match, action=action, priority=_FIRST)
 
 
 def clearing(block: Block) -> Iterator[Update]:

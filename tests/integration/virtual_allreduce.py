@@ -15,7 +15,7 @@ from controller.intents import AggregationTree, Worker
 from controller.p4runtime.in_process import InProcessSession
 from controller.p4runtime.session import FABRIC_AGGREGATION, fabric_program, load_schema
 from controller.reconcile import MAX_BATCH, diff
-from controller.tables.aggregation import clearing, parent_of
+from controller.tables.aggregation import clearing, parent_of, unwatched_entities
 from controller.tables.base import base_entities
 from controller.tables.entities import Entities, Update, index
 from controller.tables.routing import switch_route_entities
@@ -45,8 +45,10 @@ class World:
         self._state = NetworkStateBuilder(topology, self.fabric.clock)
         self._held: dict[str, Entities] = {}
         self._base = {
-            switch: index([*entities.values(), *switch_route_entities(topology, self.hops, switch)])
-            for switch, entities in base_entities(topology, watches=()).items()
+            switch: index(
+                [*entities.values(), *switch_route_entities(topology, self.hops, switch), *unwatched_entities()]
+            )
+            for switch, entities in base_entities(topology).items()
         }
         schema = load_schema(*fabric_program(FABRIC_AGGREGATION))
         self._sessions = {

@@ -22,6 +22,7 @@ from controller.tables.aggregation import (
     congestion_entity,
     job_entities,
     parent_of,
+    unwatched_entities,
 )
 from controller.tables.base import FILL_ORDER, base_entities
 from controller.tables.entities import Entities, EntityKey, Verb, index
@@ -128,7 +129,9 @@ def test_the_program_has_a_place_for_all_of_it(topology: Topology, hops: NextHop
     for switch, entities in job_entities(topology, hops, PLACED, ALL).items():
         check_schema(schema, entities.values())
         check_schema(schema, switch_route_entities(topology, hops, switch))
-    check_schema(schema, [congestion_entity(20), *(update.entity for update in clearing(BLOCKS["leaf1"]))])
+    check_schema(
+        schema, [congestion_entity(20), *unwatched_entities(), *(update.entity for update in clearing(BLOCKS["leaf1"]))]
+    )
     assert [update.key.number for update in clearing(BLOCKS["leaf1"])] == list(range(8, 16))
     sizes = {table.alias: table.size for table in schema.tables}
     assert sizes["aggregation_jobs"] == MAX_JOBS

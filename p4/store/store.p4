@@ -151,7 +151,6 @@ control Store(inout headers_t hdr, inout metadata_t meta, inout standard_metadat
         hdr.store.quarters = length;
         hdr.store.size = quarters;
         hdr.store.content_version = version;
-        hdr.store.tag = 0;
         answered = 1;
     }
 

@@ -13,8 +13,9 @@ version before anybody else does. Hence:
    writing what the producer will refuse.
 2. What went by before the name had its cell is not known. So a cell gives nothing out before it has seen the answer to
    a question that it saw go by itself: it puts its `generation`, a number that is given once, as the tag into an
-   INTEREST, and the producer's answer repeats it. That answer is as new as all that was done before. (A PUT gets no
-   tag: sent again, it is answered with the version that it made the first time.)
+   INTEREST that has none, and the producer's answer repeats it. That answer is as new as all that was done before. (A
+   PUT gets no tag: sent again, it is answered with the version that it made the first time.) A switch's own answer
+   repeats the tag as a producer's does: what it gives out is as new, so that copies of copies can be had.
 3. A cell of another generation is empty: cells go from name to name, and a name may come back, with nothing to clear.
 4. A copy is given out as long as it is fresh, and with what is left of its freshness, so that freshness bounds what
    copies of copies may be behind, in switches that do not see all that the producer sends.
@@ -163,7 +164,7 @@ def _with(cell: Cell, source: int, message: Message, now_us: int) -> Cell:
 
 def _answer(cell: Cell, message: Message, kind: Kind) -> Message:
     size = len(cell.content or b"") // 256
-    return replace(message, kind=kind, version=cell.version, size=size, reason=Reason.NONE, tag=0, content=b"")
+    return replace(message, kind=kind, version=cell.version, size=size, reason=Reason.NONE, content=b"")
 
 
 def _refusal(cell: Cell, message: Message, reason: Reason) -> Back:

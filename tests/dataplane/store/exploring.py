@@ -1,4 +1,4 @@
-"""Every order in which writes, answers and the controller's changes of one name can come to a switch and its producer.
+"""Every order in which writes, answers and the controller's changes of one name can come to switches and the producer.
 
 The network is the set of all packets ever sent; any of them may come at any time, any number of times, or never. What
 readers and writers send changes no cell, so it is taken to be under way at every moment, and all that can be told from
@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
-from dataplane.store.reference.holder import Back, Cached, Cell, ahead, receive
+from dataplane.store.reference.holder import Back, Cached, Cell, On, Sent, ahead, receive
 from dataplane.wire.store import Kind, Message
 
+T = TypeVar("T")
 NAME, PRODUCER, CLIENT = 1, 100, 200
 FRESH_MS = 1000
 ROOM = bytes(256)
@@ -21,12 +23,13 @@ ROOM = bytes(256)
 
 @dataclass(frozen=True)
 class Case:
-    """How many writes there are, how often the name gets a cell, and whether acknowledgements have the content."""
+    """How many writes there are, how often the name gets cells, whether acknowledgements have the content, switches."""
 
     writes: int = 2
     insertions: int = 2
     full_acks: bool = False
     first: int = 1
+    switches: int = 1
 
     def version(self, writes: int) -> int:
         """Return the version after so many writes; 0 is none."""
@@ -35,17 +38,28 @@ class Case:
 
 
 @dataclass(frozen=True)
-class World:
-    """All that matters of a moment; `made` is the number of each applied write's version, None where not applied."""
+class Place:
+    """A switch's entry and cell of the name."""
 
-    made: tuple[int | None, ...]
     insertions: int = 0
     held: bool = False
     cell: Cell = Cell()  # noqa: RUF009 - it is frozen
-    asked: frozenset[Message] = frozenset()
-    answered: frozenset[Message] = frozenset()
+
+
+@dataclass(frozen=True)
+class World:
+    """All that matters of a moment; `made` is the number of each applied write's version, None where not applied.
+
+    Switches stand in a row, the last before the producer. `asked` is what may come to each from the clients' side, and
+    at its end to the producer; `answered` what may come to each from the producer's side.
+    """
+
+    made: tuple[int | None, ...]
+    places: tuple[Place, ...]
+    asked: tuple[frozenset[Message], ...]
+    answered: tuple[frozenset[Message], ...]
     known: int = 0
-    """The number of the newest version that anybody has heard of."""
+    """The number of the newest version that any client has heard of."""
 
     @property
     def applied(self) -> int:
@@ -54,7 +68,7 @@ class World:
 
 @dataclass
 class Explorer:
-    """Worlds that a case can come to; `problems` are of those that must not be, `hits` counts answers of the switch."""
+    """Worlds that a case can come to; `problems` are of those that must not be, `hits` counts answers of switches."""
 
     case: Case
     problems: list[str] = field(default_factory=list)
@@ -62,7 +76,10 @@ class Explorer:
 
     def explore(self, most: int) -> int:
         """Visit every world, at most so many; return how many there were."""
-        first = self.closed(World(made=(None,) * self.case.writes))
+        case, none = self.case, frozenset[Message]()
+        nothing = (none,) * case.switches
+        start = World((None,) * case.writes, (Place(),) * case.switches, (*nothing, none), nothing)
+        first = self.closed(start)
         seen, waiting = {first}, deque([first])
         while waiting:
             world = waiting.popleft()
@@ -78,36 +95,49 @@ class Explorer:
     def following(self, world: World) -> Iterator[World]:
         for write, made in enumerate(world.made):
             if made is None:
-                changed = (*world.made[:write], world.applied + 1, *world.made[write + 1 :])
-                yield replace(world, made=changed)
-        if world.held:
-            yield replace(world, held=False)
-        elif world.insertions < self.case.insertions:
-            yield replace(world, held=True, insertions=world.insertions + 1)
-        for message in world.answered:
-            yield self.passing(world, message)
+                yield replace(world, made=_with(world.made, write, world.applied + 1))
+        for switch, place in enumerate(world.places):
+            if place.held:
+                yield replace(world, places=_with(world.places, switch, replace(place, held=False)))
+            elif place.insertions < self.case.insertions:
+                placed = replace(place, held=True, insertions=place.insertions + 1)
+                yield replace(world, places=_with(world.places, switch, placed))
+            for message in world.answered[switch]:
+                yield self.passing(world, switch, message)
 
-    def passing(self, world: World, message: Message) -> World:
-        """Let an answer of the producer go by."""
+    def passing(self, world: World, switch: int, message: Message) -> World:
+        """Let an answer go by a switch, towards the clients."""
+        place = world.places[switch]
+        if place.held:
+            cell, _, _ = receive(self.held(world, switch), place.cell, PRODUCER, message, 0)
+            world = replace(world, places=_with(world.places, switch, replace(place, cell=cell)))
+        if switch:
+            further = world.answered[switch - 1] | {message}
+            return replace(world, answered=_with(world.answered, switch - 1, further))
         number = next(one for one in range(self.case.writes + 1) if self.case.version(one) == message.version)
-        world = replace(world, known=max(world.known, number))
-        if not world.held:
-            return world
-        cell, _, _ = receive(self.place(world), world.cell, PRODUCER, message, 0)
-        return replace(world, cell=cell)
+        return replace(world, known=max(world.known, number))
 
     def closed(self, world: World) -> World:
-        """Return the world with everything under way that clients and the producer may send in it."""
-        asked = set(world.asked)
-        for message in self.questions():
-            if not world.held:
-                asked.add(message)
-                continue
-            _, sent, _ = receive(self.place(world), world.cell, CLIENT, message, 0)
-            if not isinstance(sent, Back):
-                asked.add(sent.message)
-        answered = {answer for message in asked for answer in self.answers(world, message)}
-        return replace(world, asked=frozenset(asked), answered=world.answered | answered)
+        """Return the world with everything under way that clients, switches and the producer may send in it."""
+        asked, answered = [set(there) for there in world.asked], [set(there) for there in world.answered]
+        asked[0] = set(self.questions())
+        for switch in range(self.case.switches):
+            for message in asked[switch]:
+                sent = self.sent(world, switch, message)
+                if isinstance(sent, On):
+                    asked[switch + 1].add(sent.message)
+                elif switch:
+                    answered[switch - 1].add(sent.message)
+        answered[-1].update(answer for message in asked[-1] for answer in self.answers(world, message))
+        return replace(world, asked=tuple(map(frozenset, asked)), answered=tuple(map(frozenset, answered)))
+
+    def sent(self, world: World, switch: int, message: Message) -> Sent:
+        """Return what a switch makes of a client's message."""
+        place = world.places[switch]
+        if not place.held:
+            return On(message)
+        _, sent, _ = receive(self.held(world, switch), place.cell, CLIENT, message, 0)
+        return sent
 
     def questions(self) -> Iterator[Message]:
         yield Message(Kind.INTEREST, NAME, content=ROOM)
@@ -124,22 +154,42 @@ class Explorer:
             yield Message(Kind.PUT_ACK, NAME, version=version, freshness_ms=FRESH_MS, content=content, tag=message.tag)
 
     def check(self, world: World) -> None:
-        """The switch gives out nothing older than what is known, and asking leads to its giving out what is there."""
-        if not world.held:
-            return
-        interest = next(self.questions())
-        _, sent, _ = receive(self.place(world), world.cell, CLIENT, interest, 0)
-        if isinstance(sent, Back):
-            self.hits += 1
-            if ahead(sent.message.version, of=self.case.version(world.known)) < 0:
-                self.problems.append(f"version {sent.message.version}, but {world.known} writes are known: {world}")
-            return
-        for answer in self.answers(world, sent.message):
-            world = self.passing(world, answer)
-        _, sent, _ = receive(self.place(world), world.cell, CLIENT, interest, 0)
-        if not isinstance(sent, Back) or sent.message.version != self.case.version(world.applied):
+        """No switch gives out anything older than what is known, and asking leads to what there is being given out."""
+        interest, copies = next(self.questions()), False
+        for switch in range(self.case.switches):
+            sent = self.sent(world, switch, interest)
+            copies |= isinstance(sent, Back)
+            if isinstance(sent, Back):
+                self.hits += 1
+                if ahead(sent.message.version, of=self.case.version(world.known)) < 0:
+                    self.problems.append(f"version {sent.message.version}, but {world.known} writes are known: {world}")
+        for _ in world.places:
+            world = self.through(world, interest)
+        sent = self.sent(world, 0, interest)
+        if world.places[0].held and not isinstance(sent, Back):
             self.problems.append(f"asking leads nowhere: {world}")
+        elif not copies and isinstance(sent, Back) and sent.message.version != self.case.version(world.applied):
+            self.problems.append(f"asking leads to version {sent.message.version}: {world}")
+
+    def through(self, world: World, message: Message) -> World:
+        """Let a question go as far as it goes, and its answer come back."""
+        switch = 0
+        sent = self.sent(world, switch, message)
+        while isinstance(sent, On) and switch + 1 < self.case.switches:
+            switch += 1
+            sent = self.sent(world, switch, sent.message)
+        if isinstance(sent, On):
+            (answer,), switch = self.answers(world, sent.message), switch + 1
+        else:
+            answer = sent.message
+        for below in reversed(range(switch)):
+            world = self.passing(world, below, answer)
+        return world
 
     @staticmethod
-    def place(world: World) -> Cached:
-        return Cached(generation=world.insertions, producer=PRODUCER)
+    def held(world: World, switch: int) -> Cached:
+        return Cached(generation=10 * switch + world.places[switch].insertions, producer=PRODUCER)
+
+
+def _with(values: tuple[T, ...], at: int, value: T) -> tuple[T, ...]:
+    return (*values[:at], value, *values[at + 1 :])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import concurrent.futures
+from dataclasses import dataclass
 from datetime import timedelta
 
 import torch
@@ -10,6 +10,30 @@ import torch.distributed as dist
 
 from dataplane.allreduce.torch.agreement import listed
 from dataplane.errors import AllReduceError
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """An all-reduce that has begun, or could not.
+
+    It is waited for by a thread of ours: no Python runs in gloo's, which may end at any time.
+    """
+
+    work: dist.Work | None
+    tensor: torch.Tensor
+    ranks: tuple[int, ...]
+    problem: str = ""
+
+    def result(self, number: int, deadline_s: float) -> torch.Tensor:
+        """Wait for the sums; raise AllReduceError, which names the all-reduce, at the deadline."""
+        what = f"all-reduce {number} by the ring of workers {listed(self.ranks)}"
+        if self.work is None:
+            raise AllReduceError(f"{what} could not begin: {self.problem}")
+        try:
+            self.work.wait(timedelta(seconds=deadline_s))
+        except RuntimeError as error:
+            raise AllReduceError(f"{what} has no result within {deadline_s:g} s: {error}") from error
+        return self.tensor
 
 
 class Ring:
@@ -25,7 +49,7 @@ class Ring:
         except RuntimeError as error:
             raise AllReduceError(f"no ring of workers {listed(ranks)} within {deadline_s:g} s: {error}") from error
 
-    def start(self, tensor: torch.Tensor, *, mean: bool) -> concurrent.futures.Future[torch.Tensor]:
+    def start(self, tensor: torch.Tensor, *, mean: bool) -> Started:
         """Begin to add up a tensor in its own format, as DistributedDataParallel does: a mean divides first.
 
         Of int32 the sums are int64.
@@ -34,21 +58,10 @@ class Ring:
         flat = flat.to(torch.int64) if tensor.dtype == torch.int32 else flat
         if mean:
             flat.div_(len(self._ranks))
-        running: concurrent.futures.Future[torch.Tensor] = concurrent.futures.Future()
-
-        def done(future: torch.futures.Future[list[torch.Tensor]]) -> None:
-            try:
-                future.wait()
-            except RuntimeError as error:
-                running.set_exception(AllReduceError(f"the ring of workers {listed(self._ranks)} broke: {error}"))
-            else:
-                running.set_result(flat)
-
         try:
-            dist.all_reduce(flat, group=self._group, async_op=True).get_future().add_done_callback(done)
+            return Started(dist.all_reduce(flat, group=self._group, async_op=True), flat, self._ranks)
         except RuntimeError as error:
-            running.set_exception(AllReduceError(f"the ring of workers {listed(self._ranks)} broke: {error}"))
-        return running
+            return Started(None, flat, self._ranks, str(error))
 
     def broadcast(self, tensor: torch.Tensor, source: int) -> None:
         """Fill `tensor` with that of the rank `source`."""

@@ -23,7 +23,7 @@ import torch.distributed as dist
 from dataplane.allreduce.errors import SaturatedError
 from dataplane.allreduce.reducer import Reducer
 from dataplane.allreduce.torch.agreement import Agreement, listed
-from dataplane.allreduce.torch.ring import Ring
+from dataplane.allreduce.torch.ring import Ring, Started
 from dataplane.clock import Clock, MonotonicClock
 from dataplane.errors import AllReduceError, MillraceError
 
@@ -46,7 +46,7 @@ class _Wanted:
     tensor: torch.Tensor
     mean: bool
     future: torch.futures.Future[torch.Tensor]
-    running: _Running | None = None
+    running: _Running | Started | None = None
 
 
 class MillraceState:
@@ -133,7 +133,7 @@ class MillraceState:
             if wanted.running is None:
                 wanted.running = self._start(wanted)
 
-    def _start(self, wanted: _Wanted) -> _Running:
+    def _start(self, wanted: _Wanted) -> _Running | Started:
         if self._ring is not None:
             return self._ring.start(wanted.tensor, mean=wanted.mean)
         failed: _Running = concurrent.futures.Future()
@@ -175,12 +175,15 @@ class MillraceState:
 
     def _wait(self, wanted: _Wanted) -> object:
         assert wanted.running is not None
+        if isinstance(wanted.running, Started):
+            return wanted.running.result(wanted.number, self._deadline_s)
         running, until_ns = wanted.running, self._clock.now_ns() + int(self._deadline_s * 1e9)
         self._look()
         while not concurrent.futures.wait([running], timeout=_LOOK_S).done:
             if self._clock.now_ns() >= until_ns:
-                whom = "the switch" if self._ring is None else "gloo's ring"
-                raise AllReduceError(f"waited {self._deadline_s:g} s for {whom}'s result of all-reduce {wanted.number}")
+                raise AllReduceError(
+                    f"waited {self._deadline_s:g} s for the switch's result of all-reduce {wanted.number}"
+                )
             self._look()
         failure = running.exception()
         if failure is None:
@@ -192,7 +195,7 @@ class MillraceState:
     def _look(self) -> None:
         """Raise AllReduceError if another has left the switch, also where results still come: some may without it."""
         now_ns = self._clock.now_ns()
-        if self._agreement is None or self._ring is not None or now_ns < self._looked_ns + int(_LOOK_S * 1e9):
+        if self._agreement is None or now_ns < self._looked_ns + int(_LOOK_S * 1e9):
             return
         self._looked_ns = now_ns
         called = self._agreement.called()
@@ -248,10 +251,19 @@ class MillraceState:
             if number < settled:
                 ring.broadcast(_carried(self._last[number - settled]), source)
                 continue
-            wanted = self._wanted[0]
+            wanted = self._begun(number)
             result = torch.zeros(wanted.tensor.numel(), dtype=_carrier(wanted.tensor.dtype))
             ring.broadcast(result, source)
             self._finish(wanted, result)
+
+    def _begun(self, number: int) -> _Wanted:
+        """Return the oldest all-reduce, which others could do without this worker if it had been taken for dead."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._wanted, self._deadline_s):
+                raise AllReduceError(
+                    f"waited {self._deadline_s:g} s for all-reduce {number} to begin, whose result others have"
+                )
+            return self._wanted[0]
 
     def _fail(self, error: AllReduceError) -> None:
         with self._changed:

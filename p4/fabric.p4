@@ -135,6 +135,7 @@ control FabricEgress(inout headers_t hdr, inout metadata_t meta, inout standard_
 #ifdef AGGREGATION
     Replicas() replicas;
     Congestion() congestion;
+    CompletionDone() completion_done;
 #endif
 
     bit<32> bytes = standard_metadata.packet_length;
@@ -144,11 +145,17 @@ control FabricEgress(inout headers_t hdr, inout metadata_t meta, inout standard_
 
     apply {
 #ifdef AGGREGATION
-        congestion.apply(hdr, standard_metadata);
         // Copies by multicast are packets like any other, not reports as clones are.
         if (standard_metadata.instance_type == INSTANCE_REPLICATION) {
             replicas.apply(hdr, meta, standard_metadata);
             standard_metadata.instance_type = INSTANCE_NORMAL;
+        }
+        // Reports repeat their packets as they were.
+        if (standard_metadata.instance_type == INSTANCE_NORMAL && !hdr.packet_in.isValid()) {
+            congestion.apply(hdr, standard_metadata);
+            if (hdr.aggregation.isValid()) {
+                completion_done.apply(meta);
+            }
         }
 #endif
         node.apply(meta);

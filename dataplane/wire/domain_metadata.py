@@ -14,6 +14,7 @@ from dataplane.errors import WireError
 HEADER: Final = "domain metadata"
 SEQUENCE: Final = 0x8000
 FORWARDING: Final = 0x4000
+COMPLETION: Final = 0x2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,7 @@ class Domain:
         return [(number, words) for number, words in enumerate(self.words) if bits & 0x8000 >> number and words]
 
 
-FABRIC: Final = Domain(0x4D52, (1, 1), source_bits=SEQUENCE)
+FABRIC: Final = Domain(0x4D52, (1, 1, 4), source_bits=SEQUENCE)
 """Our P4 program's domain. SEQUENCE, from the source: its count of marked packets. FORWARDING, from every hop:
-decision8 (1 flow path, 2 destination path, 3 route), TTL8 as it left the hop, 16 zero bits."""
+decision8 (1 flow path, 2 destination path, 3 route), TTL8 as it left the hop, 16 zero bits. COMPLETION, only in reports
+of switches that add up: completion.py."""

@@ -4,6 +4,7 @@
 
 #include "../shared/headers.p4"
 #include "../shared/metadata.p4"
+#include "completions.p4"
 #include "lanes.p4"
 
 const bit<8> AGGREGATION_TTL = 64;
@@ -34,13 +35,20 @@ enum bit<3> answer_t {
 control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
     counter(8, CounterType.packets_and_bytes) aggregation_outcomes;
     register<cell_t>(AGGREGATION_CELLS) aggregation_cells;
+    // The newest item of a job, at its first cell.
+    register<bit<32>>(AGGREGATION_CELLS) aggregation_newest;
     Lanes() lanes0;
     Lanes() lanes1;
     Lanes() lanes2;
     Lanes() lanes3;
+    Completions() completions;
+
+    // How many packets each child has sent, and the parent.
+    direct_counter(CounterType.packets_and_bytes) aggregation_peer_packets;
 
     sender_t sender = sender_t.NONE;
     bit<64> child = 0;
+    bit<8> child_number = 0;
 
     bit<16> epoch;
     bit<64> children;
@@ -63,6 +71,8 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
     bit<4> quarters;
     bit<16> repeated;
     bit<48> opened_us;
+    bit<32> newest;
+    bit<1> all_in = 0;
 
     bit<32> outcome = OUTCOME_STALE;
     answer_t answer = answer_t.NOTHING;
@@ -75,6 +85,7 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
     action from_child(@name("number") bit<6> number) {
         sender = sender_t.CHILD;
         child = 64w1 << number;
+        child_number = (bit<8>) number;
     }
 
     action from_reader() {
@@ -99,6 +110,7 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
             @defaultonly NoAction;
         }
         const default_action = NoAction();
+        counters = aggregation_peer_packets;
         size = 4096;
     }
 
@@ -191,12 +203,21 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
         opened_us = standard_metadata.ingress_global_timestamp;
         write = 1;
         outcome = OUTCOME_OPENED;
+        // What is not among the job's cells is of a job that had them before.
+        aggregation_newest.read(newest, first_cell);
+        newest = (newest - hdr.aggregation.item > last_cell - first_cell) ? hdr.aggregation.item : newest;
+        aggregation_newest.write(first_cell, newest);
+    }
+
+    @hidden
+    action look_ahead() {
+        aggregation_newest.read(newest, first_cell);
     }
 
     @hidden
     action add() {
         seen = seen | child;
-        workers = workers + hdr.aggregation.workers;
+        workers = workers |+| hdr.aggregation.workers;
         flags = flags | hdr.aggregation.flags;
         read = 1;
         combine = 1;
@@ -234,6 +255,7 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
         hdr.aggregation.operation = operation;
         hdr.aggregation.quarters = quarters;
         hdr.aggregation.reason = 0;
+        hdr.aggregation.reserved = 0;
     }
 
     @hidden
@@ -242,6 +264,8 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
         hdr.udp.checksum = 0;
         hdr.ipv4.total_length = 20 + hdr.udp.length;
         hdr.ipv4.ttl = AGGREGATION_TTL;
+        // What came congested is told by a flag; the queues ahead speak for themselves.
+        hdr.ipv4.ecn = (hdr.ipv4.ecn == ECN_CE) ? ECN_ECT0 : hdr.ipv4.ecn;
     }
 
     @hidden
@@ -254,6 +278,8 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
         hdr.udp.dst_port = port;
         hdr.ethernet.dst_addr = hdr.ethernet.src_addr;
         standard_metadata.egress_spec = standard_metadata.ingress_port;
+        meta.next_port = (bit<16>) standard_metadata.ingress_port;
+        meta.routed = 1;
     }
 
     @hidden
@@ -261,6 +287,7 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
         hdr.ipv4.src_addr = hdr.ipv4.dst_addr;
         hdr.ipv4.dst_addr = parent;
         hdr.udp.src_port = AGGREGATION_PORT;
+        meta.l4_src_port = AGGREGATION_PORT;
         hdr.aggregation.kind = KIND_CONTRIBUTION;
     }
 
@@ -270,13 +297,14 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
         hdr.ipv4.src_addr = hdr.ipv4.dst_addr;
         hdr.udp.src_port = AGGREGATION_PORT;
         hdr.aggregation.kind = KIND_RESULT;
+        meta.routed = 1;
     }
 
     apply {
         aggregation_peers.apply();
         if (sender != sender_t.NONE && aggregation_jobs.apply().hit) {
             meta.aggregated = 1;
-            if (hdr.ipv4.ecn == 3) {
+            if (hdr.ipv4.ecn == ECN_CE) {
                 hdr.aggregation.flags = hdr.aggregation.flags | FLAG_CONGESTED;
             }
             fetch();
@@ -298,13 +326,15 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
                 outcome = OUTCOME_AGAIN;
                 show();
                 hdr.aggregation.kind = KIND_AGAIN;
-            } else if (hdr.aggregation.kind != KIND_CONTRIBUTION || child & children == 0 || known & age[31:31] == 1) {
+            } else if (hdr.aggregation.kind != KIND_CONTRIBUTION || known & age[31:31] == 1) {
                 outcome = OUTCOME_STALE;
             } else if (hdr.aggregation.epoch != epoch) {
                 outcome = OUTCOME_EPOCH;
                 hdr.aggregation.epoch = epoch;
                 hdr.aggregation.quarters = 0;
                 refuse(REASON_EPOCH);
+            } else if (child & children == 0) {
+                outcome = OUTCOME_STALE;
             } else if (same == 0 || cell_epoch != epoch) {
                 open();
             } else if (operation != hdr.aggregation.operation || quarters != hdr.aggregation.quarters) {
@@ -323,6 +353,7 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
             }
 
             if ((outcome == OUTCOME_OPENED || outcome == OUTCOME_ADDED) && seen == children) {
+                all_in = 1;
                 if (leaf == 1) {
                     answer = answer_t.UP;
                 } else {
@@ -364,6 +395,13 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
                 show();
             }
             aggregation_outcomes.count(outcome);
+            if (all_in == 1) {
+                look_ahead();
+                completions.apply(
+                    hdr.aggregation, child_number, leaf, newest - hdr.aggregation.item, opened_us, repeated, meta,
+                    standard_metadata
+                );
+            }
 
             set_lengths();
             if (answer == answer_t.ALL) {

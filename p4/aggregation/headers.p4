@@ -12,9 +12,17 @@ const bit<4> KIND_AGAIN = 3;
 const bit<4> KIND_REFUSED = 4;
 const bit<4> KIND_PULL = 5;
 
+// RepMdBits: interfaces and ingress time stamp. The domain's bit is for reports alone.
+const bit<16> COMPLETION_METADATA_BITS = 0x4800;
+const bit<16> DOMAIN_COMPLETION = 0x2000;
+const bit<8>  COMPLETION_WORDS = 4;
+
 const bit<8> FLAG_SATURATED = 1;
 const bit<8> FLAG_CONGESTED = 2;
 const bit<8> FLAG_FINAL = 4;
+
+const bit<2> ECN_ECT0 = 2;
+const bit<2> ECN_CE = 3;
 
 const bit<4> OPERATION_SUM = 1;
 const bit<4> OPERATION_MAX = 2;
@@ -39,6 +47,18 @@ header aggregation_t {
     bit<4>  quarters;
     bit<8>  reason;
     bit<16> reserved;
+}
+
+// What a report says of an item that all children have contributed to. `ahead`: how many newer items were open.
+header completion_words_t {
+    bit<16> job;
+    bit<8>  last_child;
+    bit<1>  leaf;
+    bit<7>  zero;
+    bit<32> item;
+    bit<32> wait_us;
+    bit<16> repeated;
+    bit<16> ahead;
 }
 
 header values_t {

@@ -10,10 +10,15 @@ control Replicas(inout headers_t hdr, inout metadata_t meta, inout standard_meta
         hdr.ethernet.dst_addr = dst_mac;
         hdr.ipv4.dst_addr = dst_addr;
         hdr.udp.dst_port = port;
+        meta.next_port = (bit<16>) standard_metadata.egress_port;
     }
+
+    counter(1, CounterType.packets_and_bytes) drop_no_replica;
 
     action nobody() {
         mark_to_drop(standard_metadata);
+        drop_no_replica.count(0);
+        exit;
     }
 
     table aggregation_replicas {
@@ -52,8 +57,13 @@ control Congestion(inout headers_t hdr, in standard_metadata_t standard_metadata
 
     apply {
         congestion.apply();
-        if (hdr.ipv4.isValid() && hdr.ipv4.ecn != 0 && standard_metadata.enq_qdepth >= threshold) {
-            hdr.ipv4.ecn = 3;
+        if (standard_metadata.enq_qdepth >= threshold) {
+            if (hdr.ipv4.isValid() && hdr.ipv4.ecn != 0) {
+                hdr.ipv4.ecn = ECN_CE;
+            }
+            if (hdr.ipv6.isValid() && hdr.ipv6.ecn != 0) {
+                hdr.ipv6.ecn = ECN_CE;
+            }
         }
     }
 }

@@ -7,6 +7,9 @@
 #include "../shared/metadata.p4"
 #include "forwarding_word.p4"
 #include "hop_words.p4"
+#ifdef AGGREGATION
+#include "../aggregation/completions.p4"
+#endif
 
 control Report(
     inout headers_t hdr,
@@ -15,6 +18,9 @@ control Report(
 ) {
     HopWords() hop_words;
     ForwardingWord() forwarding_word;
+#ifdef AGGREGATION
+    CompletionWords() completion_words;
+#endif
 
     bit<8> metadata_words;
     bit<16> plain_words;
@@ -68,6 +74,10 @@ control Report(
     action count_metadata() {
         metadata_words = count_report_words(meta.report_bits) + (bit<8>) meta.report_bits[0:0]
             + count_domain_words(meta.report_domain_bits);
+#ifdef AGGREGATION
+        metadata_words = metadata_words
+            + ((meta.report_domain_bits & DOMAIN_COMPLETION != 0) ? COMPLETION_WORDS : 8w0);
+#endif
     }
 
     @hidden
@@ -125,6 +135,11 @@ control Report(
         if (meta.report_domain_bits & DOMAIN_FORWARDING != 0) {
             forwarding_word.apply(hdr.ipv4, hdr.ipv6, meta, hdr.report_forwarding, unused_sum);
         }
+#ifdef AGGREGATION
+        if (meta.report_domain_bits & DOMAIN_COMPLETION != 0) {
+            completion_words.apply(hdr.aggregation, meta, hdr.report_completion);
+        }
+#endif
     }
 }
 

@@ -49,6 +49,12 @@ control IntStartPlace(in headers_t hdr, in metadata_t meta, out int_place_t plac
         if (fits == 0) {
             place = PLACE_NONE;
         }
+#ifdef AGGREGATION
+        // Switches on the way have to find the values where workers put them; XD leaves them there.
+        if (hdr.aggregation.isValid()) {
+            place = PLACE_NONE;
+        }
+#endif
     }
 }
 

@@ -322,6 +322,9 @@ struct headers_t {
     queue_word_t       report_buffer;
     drop_word_t        report_drop;
     forwarding_word_t  report_forwarding;
+#ifdef AGGREGATION
+    completion_words_t report_completion;
+#endif
 
     ethernet_t         ethernet;
     vlan_t             vlan;

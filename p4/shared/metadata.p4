@@ -45,6 +45,12 @@ struct metadata_t {
     bit<1>  aggregated;
     // The switch itself has answered who asked for, or wrote, a name.
     bit<1>  answered;
+    // What a report says of an item.
+    @field_list(1) bit<8>   completion_last_child;
+    @field_list(1) bit<1>   completion_leaf;
+    @field_list(1) bit<32>  completion_wait_us;
+    @field_list(1) bit<16>  completion_repeated;
+    @field_list(1) bit<16>  completion_ahead;
 #endif
 
     // From ingress.

@@ -38,6 +38,9 @@ control FabricDeparser(packet_out packet, in headers_t hdr) {
         packet.emit(hdr.report_buffer);
         packet.emit(hdr.report_drop);
         packet.emit(hdr.report_forwarding);
+#ifdef AGGREGATION
+        packet.emit(hdr.report_completion);
+#endif
 
         packet.emit(hdr.ethernet);
         packet.emit(hdr.vlan);

@@ -124,11 +124,12 @@ parser FabricParser(
         meta.payload_end = hdr.udp.length;
 #ifdef AGGREGATION
         transition select(
-            hdr.udp.dst_port, hdr.udp.src_port, hdr.udp.checksum, hdr.ipv4.isValid(), hdr.ipv4.ihl, hdr.udp.length
+            hdr.udp.dst_port, hdr.udp.src_port, hdr.udp.checksum, hdr.vlan.isValid(), hdr.ipv4.isValid(), hdr.ipv4.ihl,
+            hdr.udp.length
         ) {
-            (AGGREGATION_PORT, _, 0, true, 5, UDP_BYTES + AGGREGATION_BYTES .. 0xffff): find_aggregation;
-            (STORE_PORT, _, 0, true, 5, UDP_BYTES + STORE_BYTES .. 0xffff): find_store;
-            (_, STORE_PORT, 0, true, 5, UDP_BYTES + STORE_BYTES .. 0xffff): find_store;
+            (AGGREGATION_PORT, _, 0, false, true, 5, UDP_BYTES + AGGREGATION_BYTES .. 0xffff): find_aggregation;
+            (STORE_PORT, _, 0, _, true, 5, UDP_BYTES + STORE_BYTES .. 0xffff): find_store;
+            (_, STORE_PORT, 0, _, true, 5, UDP_BYTES + STORE_BYTES .. 0xffff): find_store;
             default: find_int;
         }
     }
@@ -139,11 +140,14 @@ parser FabricParser(
         bit<16> bytes = UDP_BYTES + AGGREGATION_BYTES + ((bit<16>) found.quarters << 8);
         transition select(
             found.version,
+            found.kind,
+            found.operation,
             found.quarters,
             (bit<1>) (hdr.udp.length == bytes),
             (bit<1>) (meta.ip_payload_bytes == bytes)
         ) {
-            (AGGREGATION_VERSION, 0 .. 4, 1, 1): parse_aggregation;
+            (AGGREGATION_VERSION, KIND_CONTRIBUTION .. KIND_PULL, OPERATION_SUM .. OPERATION_MAX, 0 .. 4, 1, 1):
+                parse_aggregation;
             default: find_int;
         }
     }

@@ -67,3 +67,11 @@ def target(request: pytest.FixtureRequest) -> Target:
     switch: Target = request.getfixturevalue(request.param)
     switch.reset()
     return switch
+
+
+@pytest.fixture(params=["builtin", "compiled", pytest.param("bmv2", marks=[pytest.mark.bmv2, pytest.mark.root])])
+def aggregating(request: pytest.FixtureRequest) -> Target:
+    """Return a fresh switch of each kind that is present, with the program that adds up."""
+    switch: Target = request.getfixturevalue(f"{request.param}_aggregating")
+    switch.reset()
+    return switch

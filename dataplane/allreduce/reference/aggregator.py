@@ -25,6 +25,8 @@ from dataplane.allreduce.reference.lanes import combine
 from dataplane.wire.aggregation import NO_FLAGS, Aggregation, Flags, Kind, Reason
 
 ITEM_BITS = 32
+MOST_WORKERS = 0xFFFF
+"""What the header's field can say; more are not counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +98,8 @@ def contribute(job: Job, cell: Cell, child: int, packet: Aggregation) -> tuple[C
         refused = replace(packet, kind=Kind.REFUSED, epoch=job.epoch, reason=Reason.EPOCH, values=b"")
         return cell, Unicast(child, refused), "epoch"
     bit = 1 << child
+    if not bit & job.children:
+        return cell, None, "stale"
     if not (known and cell.item == packet.item and cell.epoch == job.epoch and cell.value is not None):
         opened = Cell(packet.job, job.epoch, packet.item, bit, done=False, value=packet)
         return _counted(job, opened, "opened")
@@ -107,7 +111,7 @@ def contribute(job: Job, cell: Cell, child: int, packet: Aggregation) -> tuple[C
         return cell, upwards, "repeated"
     values, saturated = combine(value.operation, value.values, packet.values)
     flags = value.flags | packet.flags | (Flags.SATURATED if saturated else NO_FLAGS)
-    added = replace(value, values=values, flags=flags, workers=value.workers + packet.workers)
+    added = replace(value, values=values, flags=flags, workers=min(value.workers + packet.workers, MOST_WORKERS))
     return _counted(job, replace(cell, seen=cell.seen | bit, value=added), "added")
 
 

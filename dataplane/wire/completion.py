@@ -61,7 +61,7 @@ def decode(data: bytes, offset: int = 0) -> Completion:
 
 
 def in_report(report: IntReport) -> Completion | None:
-    """Return what a report says of an item, None where it is about something else; raise WireError when it is broken."""
+    """Return what a report says of an item, None where it is about something else; raise WireError when broken."""
     if report.domain_id != FABRIC.domain_id or not report.domain_bits & COMPLETION:
         return None
     return decode(FABRIC.split(report.domain_bits, report.metadata.domain)[_BIT])

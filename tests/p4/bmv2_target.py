@@ -264,6 +264,7 @@ _PARAMETERS = {
     "from_parent": (),
     "add_up": ("epoch", "children", "first_cell", "last_cell", "group", "group_with_server"),
     "add_up_for": ("epoch", "children", "first_cell", "last_cell", "group", "parent"),
+    "report_items": ("mask", "slow_us"),
     "address": ("dst_mac", "dst_addr", "dst_port"),
     "cached": ("cell", "generation", "producer"),
     "recorded": ("cell", "generation", "writers", "forward"),

@@ -13,7 +13,7 @@ from tests.p4.aggregating import Hosted, expected, fabric_items, from_child, fro
 from tests.p4.targets import Target
 
 ROOT = Hosted(1, Job(epoch=3, children=0b111, cells=4), children=3)
-LEAF = Hosted(2, Job(epoch=5, children=0b1111, cells=8, leaf=True), children=4, first_cell=4)
+LEAF = Hosted(2, Job(epoch=5, children=0b1011, cells=8, leaf=True), children=4, first_cell=4)
 JOBS = {job.number: job for job in (ROOT, LEAF)}
 LANES = (0, 1, -1, 2**31 - 1, -(2**31), 0x7FFF8000, -32768)
 STEPS = {"builtin": 150, "compiled": 600, "bmv2": 60}

@@ -31,9 +31,9 @@ from tests.p4.targets import Sent, Target
 PAYLOAD_AT = 42
 
 
-def hosted(number: int, **job: int) -> Hosted:
+def hosted(number: int, children: int = 0b11) -> Hosted:
     """Return a job of two children: each test has a number of its own, for registers go on from test to test."""
-    return Hosted(number, Job(**{"epoch": 3, "children": 0b11, "cells": 4, **job}), children=2, first_cell=100)
+    return Hosted(number, Job(epoch=3, children=children, cells=4), children=2, first_cell=100)
 
 
 def of(job: Hosted, **fields: object) -> Aggregation:

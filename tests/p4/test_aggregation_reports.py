@@ -63,14 +63,13 @@ def told(sent: Sent) -> list[Completion]:
             said = completion.in_report(one.main)
             assert said is not None
             assert IP(one.inner).src == str(address_of(said.last_child))
-            assert one.main.metadata.level1 is not None
-            assert one.main.metadata.level1.ingress == port_of(said.last_child)
+            assert one.main.metadata.ingress_interface == port_of(said.last_child)
             found.append(said)
     return found
 
 
 @pytest.mark.parametrize("leaf", [False, True], ids=["root", "leaf"])
-def test_a_complete_item_is_reported(aggregating: Target, leaf: bool) -> None:  # noqa: FBT001 - a parameter
+def test_a_complete_item_is_reported(aggregating: Target, leaf: bool) -> None:
     job = hosted(30 + leaf, leaf=leaf)
     reporting(aggregating, job)
     for item in (4, 5, 6):

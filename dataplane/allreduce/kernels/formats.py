@@ -86,10 +86,12 @@ def from_lanes(lanes: Array[u8], count: u32, shift: i32, divisor: u32, values: A
         move: i32 = shift
         rest: u64 = 0
         if divisor > 1:
-            magnitude = magnitude << 32
+            # As many bits as there are, so that the quotient has more than a float.
+            room: u64 = count_leading_zeros(magnitude)
+            magnitude = magnitude << room
             rest = magnitude % as_u64(divisor)
             magnitude = magnitude // as_u64(divisor)
-            move -= 32
+            move -= as_i32(room)
         values[at] = sign | nearest_float(magnitude, rest != 0, move) if magnitude != 0 else 0
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
@@ -48,6 +48,7 @@ def test_blocks_become_the_same_integers(block: Floats, capacity: int, more: int
     st.integers(1, 1023),
     st.sampled_from([1, 2, 3, 7, 8, 1000]),
 )
+@example(np.ones(BLOCK, np.int32), 112, 3, 1000)
 def test_sums_become_the_same_floats(lanes: Lanes, agreed: int, capacity: int, divisor: int) -> None:
     sent, found = lanes.astype(">i4"), np.zeros(BLOCK, np.float32)
     shift = agreed - formats.BIAS + formats.headroom(capacity) - 30

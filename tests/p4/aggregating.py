@@ -5,14 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from ipaddress import IPv4Address
 
-from scapy.compat import raw
-from scapy.layers.inet import IP, UDP
-from scapy.layers.l2 import Ether
-
 from dataplane.allreduce.reference.aggregator import Job, Multicast, Sent, Unicast
 from dataplane.wire import aggregation
 from dataplane.wire.aggregation import UDP_PORT, Aggregation
 from tests.p4 import targets
+from tests.p4.datagrams import arrivals, datagram
 from tests.p4.entries import (
     COLLECTOR_PORT,
     DOWN_PORT,
@@ -30,7 +27,6 @@ from tests.p4.entries import (
 SWITCH, PARENT = IPv4Address("10.200.0.1"), IPv4Address("10.200.0.2")
 PARENT_PORT = COLLECTOR_PORT
 _PORTS = (HOST_PORT, UP_PORT, DOWN_PORT)
-_UDP_PAYLOAD = 42
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +95,7 @@ def from_parent(packet: Aggregation, *, ecn: int = 0) -> tuple[int, bytes]:
 
 def frame(src: IPv4Address, src_port: int, packet: Aggregation, *, ecn: int = 0, checksum: int | None = 0) -> bytes:
     """Return a frame to the switch."""
-    ip = IP(src=str(src), dst=str(SWITCH), tos=ecn)
-    ethernet = Ether(src="02:00:00:00:00:01", dst="02:00:00:00:00:b1")
-    return raw(ethernet / ip / UDP(sport=src_port, dport=UDP_PORT, chksum=checksum) / packet.encode())
+    return datagram((src, src_port), (SWITCH, UDP_PORT), packet.encode(), ecn=ecn, checksum=checksum)
 
 
 Arrival = tuple[int, str, str, int, int, Aggregation]
@@ -110,16 +104,7 @@ Arrival = tuple[int, str, str, int, int, Aggregation]
 
 def seen(sent: targets.Sent) -> list[Arrival]:
     """Return what left the switch; lengths and checksums must be right."""
-    found = []
-    for port, data in sent:
-        got = Ether(data)
-        checksum = got[IP].chksum
-        del got[IP].chksum
-        assert Ether(raw(got))[IP].chksum == checksum
-        assert (got[IP].len, got[UDP].len, got[UDP].chksum) == (len(data) - 14, len(data) - 34, 0)
-        content = aggregation.decode(data, _UDP_PAYLOAD)
-        found.append((port, got[IP].src, got[IP].dst, got[UDP].sport, got[UDP].dport, content))
-    return sorted(found, key=lambda one: (one[0], one[4]))
+    return sorted(arrivals(sent, aggregation.decode), key=lambda one: (one[0], one[4]))
 
 
 def expected(sent: Sent | None, children: int) -> list[Arrival]:

@@ -5,14 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from ipaddress import IPv4Address
 
-from scapy.compat import raw
-from scapy.layers.inet import IP, UDP
-from scapy.layers.l2 import Ether
-
 from dataplane.store.reference.holder import Back, Cached, Held, Sent
 from dataplane.wire import store
 from dataplane.wire.store import UDP_PORT, Message
 from tests.p4 import targets
+from tests.p4.datagrams import arrivals, datagram
 from tests.p4.entries import (
     COLLECTOR_PORT,
     DOWN_PORT,
@@ -29,7 +26,6 @@ HOSTS = tuple(IPv4Address(f"10.1.{number}.1") for number in range(3))
 GROUP = 5
 _PORTS = dict(zip((*HOSTS, PRODUCER), (HOST_PORT, UP_PORT, DOWN_PORT, COLLECTOR_PORT), strict=True))
 _CLIENT_PORT = 20000
-_UDP_PAYLOAD = 42
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +61,7 @@ def fabric_items(writers: frozenset[int]) -> list[Item]:
 def frame(src: IPv4Address, message: Message, *, to: IPv4Address | None = None) -> tuple[int, bytes]:
     """Return port and frame of a message: of the producer to a host, or of a host to the producer."""
     ports = (UDP_PORT, _CLIENT_PORT) if src == PRODUCER else (_CLIENT_PORT, UDP_PORT)
-    ip = IP(src=str(src), dst=str(to or PRODUCER))
-    ethernet = Ether(src="02:00:00:00:00:01", dst="02:00:00:00:00:b1")
-    return _PORTS[src], raw(ethernet / ip / UDP(sport=ports[0], dport=ports[1], chksum=0) / message.encode())
+    return _PORTS[src], datagram((src, ports[0]), (to or PRODUCER, ports[1]), message.encode())
 
 
 Arrival = tuple[int, str, str, int, int, Message]
@@ -76,16 +70,7 @@ Arrival = tuple[int, str, str, int, int, Message]
 
 def seen(sent: targets.Sent) -> list[Arrival]:
     """Return what left the switch; lengths and checksums must be right."""
-    found = []
-    for port, data in sent:
-        got = Ether(data)
-        checksum = got[IP].chksum
-        del got[IP].chksum
-        assert Ether(raw(got))[IP].chksum == checksum
-        assert (got[IP].len, got[UDP].len, got[UDP].chksum) == (len(data) - 14, len(data) - 34, 0)
-        message = store.decode(data, _UDP_PAYLOAD)
-        found.append((port, got[IP].src, got[IP].dst, got[UDP].sport, got[UDP].dport, message))
-    return found
+    return arrivals(sent, store.decode)
 
 
 def expected(sent: Sent, src: IPv4Address, to: IPv4Address) -> list[Arrival]:

@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Collection
-from pathlib import Path
+from contextlib import suppress
 from typing import Final
 
 from dataplane.native.errors import NativeError
@@ -39,16 +39,25 @@ def part(text: str, apart: Collection[str]) -> tuple[str, str]:
 
 
 def compile_parts(first: str, second: str, compile_here: Callable[[str], bytes]) -> tuple[bytes, ...]:
-    """Return the object code of both, the second's from another process; raise NativeError where either is wrong."""
+    """Return the object code of both, the second's from another process; raise NativeError where either is wrong.
+
+    Where no other process can be started, both are compiled here.
+    """
     child = _CHILD.format(path=sys.path)
-    with subprocess.Popen(  # noqa: S603 - this interpreter
-        [sys.executable, "-c", child], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as process:
+    try:
+        process = subprocess.Popen(  # noqa: S603 - this interpreter
+            [sys.executable, "-c", child], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+    except OSError:
+        return compile_here(first), compile_here(second)
+    with process:
         assert process.stdin is not None
         assert process.stdout is not None
         assert process.stderr is not None
-        process.stdin.write(second.encode())
-        process.stdin.close()
+        with suppress(BrokenPipeError):  # it ended before it had read all: its status says why
+            process.stdin.write(second.encode())
+        with suppress(BrokenPipeError):
+            process.stdin.close()
         ours = compile_here(first)
         theirs, problem = process.stdout.read(), process.stderr.read().decode(errors="replace")
     if process.returncode != 0:
@@ -57,8 +66,8 @@ def compile_parts(first: str, second: str, compile_here: Callable[[str], bytes])
 
 
 def worth_parting(text: str) -> bool:
-    """Return whether another process would be of use: a long text, a second processor, and Python to run."""
-    return len(text) >= LEAST_BYTES and len(os.sched_getaffinity(0)) > 1 and Path(sys.executable).is_file()
+    """Return whether another process would be of use: a long text, a second processor, and Python that we may run."""
+    return len(text) >= LEAST_BYTES and len(os.sched_getaffinity(0)) > 1 and os.access(sys.executable, os.X_OK)
 
 
 def _reached(roots: list[str], functions: dict[str, str]) -> list[str]:

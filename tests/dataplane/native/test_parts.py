@@ -69,6 +69,20 @@ def test_short_texts_are_compiled_here() -> None:
     assert not parts.worth_parting("x" * (parts.LEAST_BYTES - 1))
 
 
+@pytest.mark.parametrize("mode", [0o600, 0o700])
+def test_without_an_interpreter_that_we_may_run_all_is_compiled_here(
+    mode: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one file may not be run, the other is no program: another user's interpreter, or one that is gone."""
+    interpreter = tmp_path / "python"
+    interpreter.write_bytes(b"none")
+    interpreter.chmod(mode)
+    monkeypatch.setattr("sys.executable", str(interpreter))
+    monkeypatch.setattr("os.sched_getaffinity", lambda process: {0, 1})
+    assert parts.worth_parting("x" * parts.LEAST_BYTES) == (mode == 0o700)
+    assert len(compile_parts(*part(str(_module().ir), {"far"}), compile_object)) == 2
+
+
 @pytest.mark.usefixtures("always")
 def test_both_parts_come_from_the_cache(tmp_path: Path) -> None:
     compile_module(_module(), key="0123", cache_dir=tmp_path, apart=("far",))

@@ -16,7 +16,6 @@ import grpc
 import grpc.aio
 
 from collectors import codec, event_codec
-from collectors.addresses import SERVER_OPTIONS, unavailable
 from collectors.collector import Collector
 from collectors.counters import Count
 from collectors.errors import CollectorError, FeedError
@@ -25,6 +24,7 @@ from collectors.messages import SERVICE
 from collectors.settings import Positive
 from collectors.values import Event
 from dataplane.config import Strict
+from dataplane.rpc.addresses import SERVER_OPTIONS, unavailable
 
 T = TypeVar("T")
 _Subscribe = Callable[[Callable[[tuple[T, ...]], None]], Callable[[], None]]

@@ -12,14 +12,14 @@ import grpc
 import grpc.aio
 
 from collectors import codec, event_codec
-from collectors.addresses import client_options, malformed
-from collectors.call_errors import reason_of
 from collectors.errors import FeedError
 from collectors.events.rules import Rule
 from collectors.messages import SERVICE
 from collectors.settings import Positive
 from collectors.values import CollectorStatus, DropRecord, Event, HopRecord, Snapshot
 from dataplane.config import Strict
+from dataplane.rpc.addresses import client_options, malformed
+from dataplane.rpc.call_errors import reason_of
 
 _PERMANENT: Final = frozenset(
     {grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.INVALID_ARGUMENT}

@@ -11,9 +11,9 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from collectors.envelope import disclose, enclose
 from collectors.errors import FeedError
 from collectors.values import FlowKey
+from dataplane.rpc.envelope import disclose, enclose
 
 SERVICE: Final = "millrace.collector.v1.Feed"
 VERSION: Final = 2

@@ -6,7 +6,6 @@ from typing import Annotated
 
 import msgspec
 
-from collectors.addresses import malformed
 from controller.errors import ControllerError
 from controller.p4runtime.grpc_session import Target, TlsSettings
 from controller.p4runtime.session import ELECTION_ID
@@ -16,6 +15,7 @@ from controller.tables.int_watch import Watch
 from controller.tables.reporting import NO_REPORTING, Reporting
 from dataplane.config import Strict
 from dataplane.fabric.topology import Topology
+from dataplane.rpc.addresses import malformed
 
 PositiveNs = Annotated[int, msgspec.Meta(ge=1)]
 DurationNs = Annotated[int, msgspec.Meta(ge=0)]

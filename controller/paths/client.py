@@ -13,8 +13,6 @@ import grpc.aio
 import msgspec
 
 from collectors import codec as collector_codec
-from collectors.addresses import client_options, malformed
-from collectors.call_errors import reason_of
 from collectors.errors import FeedError
 from collectors.values import HopRecord
 from controller.backoff import Backoff
@@ -35,6 +33,8 @@ from controller.paths.decide import Decision
 from controller.paths.server import SERVICE
 from controller.paths.settings import ADDRESS
 from dataplane.config import Strict
+from dataplane.rpc.addresses import client_options, malformed
+from dataplane.rpc.call_errors import reason_of
 
 _PERMANENT: Final = frozenset({grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.UNIMPLEMENTED})
 """Codes that no waiting mends."""

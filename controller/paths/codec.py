@@ -10,13 +10,13 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from collectors.envelope import disclose, enclose
 from controller.errors import PathError
 from controller.intents import FlowSpec
 from controller.paths.decide import Decision
 from controller.paths.engineering.engineer import EngineeringRound
 from controller.paths.graph import Path, PathFigures
 from dataplane.fabric.topology import LinkKey
+from dataplane.rpc.envelope import disclose, enclose
 
 VERSION: Final = 1
 

@@ -21,7 +21,6 @@ import grpc
 import grpc.aio
 
 from collectors import codec as collector_codec
-from collectors.addresses import SERVER_OPTIONS, unavailable
 from collectors.values import HopRecord, Snapshot
 from controller.errors import PathError
 from controller.intents import FlowSpec, RouteSet
@@ -42,6 +41,7 @@ from controller.paths.queries import answer, rows_between
 from controller.paths.recorder import Recorder
 from controller.paths.settings import PathServerSettings
 from dataplane.clock import Clock
+from dataplane.rpc.addresses import SERVER_OPTIONS, unavailable
 
 LOGGER = logging.getLogger("millrace.paths")
 

@@ -11,12 +11,12 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from collectors.addresses import malformed, unavailable
 from collectors.collector import Collector
 from collectors.errors import CollectorError, FeedError
 from collectors.feed import FeedServer, FeedSettings
 from collectors.feed_client import FeedClient, FeedClientSettings
 from dataplane.clock import VirtualClock
+from dataplane.rpc.addresses import malformed, unavailable
 from tests.collectors.reports import build_topology
 
 

@@ -6,7 +6,7 @@ import grpc
 import pytest
 from grpc.aio import AioRpcError, Metadata
 
-from collectors.call_errors import reason_of
+from dataplane.rpc.call_errors import reason_of
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+"""What our gRPC services and their clients share, whichever package they are in."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import queue
 import threading
+import time
 from concurrent.futures import Future
 from dataclasses import dataclass
 from types import TracebackType
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from dataplane.allreduce.engine import Engine, EngineSettings, EngineStatistics
 from dataplane.allreduce.errors import SaturatedError
+from dataplane.allreduce.line import Line
 from dataplane.allreduce.narrow import from_bfloat16, to_bfloat16, to_float16
 from dataplane.errors import AllReduceError
 from dataplane.wire.aggregation import Aggregation
@@ -40,9 +41,7 @@ class AllReducer:
     def __init__(self, settings: EngineSettings) -> None:
         """Open the socket and start the thread; raises AllReduceError."""
         self._engine = Engine(settings)
-        self._wanted: queue.SimpleQueue[_Wanted | None] = queue.SimpleQueue()
-        self._lock = threading.Lock()
-        self._failure: AllReduceError | None = None
+        self._line: Line[_Wanted] = Line(f"job {settings.job}", settings.first_all_reduce)
         self._thread = threading.Thread(target=self._work, name=f"millrace-job-{settings.job}", daemon=True)
         self._thread.start()
 
@@ -55,6 +54,10 @@ class AllReducer:
         self.close()
 
     @property
+    def _who(self) -> str:
+        return f"job {self._engine.settings.job}"
+
+    @property
     def local_address(self) -> tuple[str, int]:
         """Return the address and UDP port that this worker is known by."""
         return self._engine.local_address
@@ -63,6 +66,11 @@ class AllReducer:
     def epoch(self) -> int:
         """Return the epoch that the worker is in."""
         return self._engine.epoch
+
+    @property
+    def begun(self) -> int:
+        """Return how many all-reduces the job has begun, as this worker counts them."""
+        return self._line.begun
 
     @property
     def statistics(self) -> EngineStatistics:
@@ -87,44 +95,83 @@ class AllReducer:
         _check_target(values, chosen)
         future: Future[Values] = Future()
         future.set_running_or_notify_cancel()
-        with self._lock:
-            if self._failure is None:
-                self._wanted.put(_Wanted(values, chosen, mean, bfloat16, future))
-                return future
-        future.set_exception(self._failure)
+        failure = self._line.put(_Wanted(values, chosen, mean, bfloat16, future))
+        if failure is not None:
+            future.set_exception(failure)
         return future
+
+    def hold(self, deadline_s: float = 60.0) -> int:
+        """Begin no more all-reduces, whoever asks for them, and return how many were begun since the job began.
+
+        The patience with the switch does not run out meanwhile. Not released for `deadline_s` (from the last call
+        on), all that has no result fails. Raises what this worker has failed with.
+        """
+        begun = self._line.hold(deadline_s)
+        self._engine.hold(time.monotonic_ns() + int(deadline_s * 1e9))
+        return begun
+
+    def run_until(self, count: int) -> int:
+        """Let so many all-reduces begin in all, wait until they are done, and return the next one's first item.
+
+        To be called between `hold` and `release`; raises AllReduceError, at the latest when the hold is overdue.
+        """
+        self._line.run_until(count)
+        return self._engine.next_item
+
+    def release(self, epoch: int | None = None, *, aggregator: str | None = None, job: int | None = None) -> None:
+        """Go on after `hold`, in this epoch if it is newer.
+
+        With an aggregator or a number the job has moved there, and begins with that epoch, whatever it was before.
+        That is possible once what was begun is done (`run_until`); raises AllReduceError.
+        """
+        if aggregator is not None or job is not None:
+            self._move(epoch, aggregator, job)
+        elif epoch is not None:
+            self._engine.set_epoch(epoch)
+        self._engine.hold(0)
+        self._line.release()
+
+    def _move(self, epoch: int | None, aggregator: str | None, job: int | None) -> None:
+        if not self._line.is_quiet:
+            raise AllReduceError(f"{self._who}: it can only be moved while it is held and all that was begun is done")
+        settings = self._engine.settings
+        self._engine.move(
+            settings.aggregator if aggregator is None else aggregator,
+            settings.job if job is None else job,
+            self._engine.epoch if epoch is None else epoch,
+        )
+
+    def set_epoch(self, epoch: int) -> None:
+        """Go on in this epoch if it is newer, also in the middle of an all-reduce: membership has changed."""
+        self._engine.set_epoch(epoch)
 
     def close(self) -> None:
         """Stop: all-reduces without a result fail."""
-        self._fail(AllReduceError(f"job {self._engine.settings.job}: the all-reducer is closed"))
+        self._line.fail(AllReduceError(f"{self._who}: the all-reducer is closed"))
         self._engine.stop()
         self._thread.join()
         self._engine.close()
 
-    def _fail(self, error: AllReduceError) -> None:
-        with self._lock:
-            if self._failure is None:
-                self._failure = error
-                self._wanted.put(None)
-
     def _work(self) -> None:
-        while (wanted := self._wanted.get()) is not None:
+        while (wanted := self._line.take()) is not None:
             try:
                 self._reduce(wanted)
             except SaturatedError as error:
+                self._line.finish()
                 wanted.future.set_exception(error)
             except AllReduceError as error:
-                self._fail(error)
+                self._line.fail(error)
                 wanted.future.set_exception(error)
             except Exception as error:  # noqa: BLE001 - whatever it is: nobody may wait for a thread that has ended
-                self._fail(AllReduceError(f"job {self._engine.settings.job}: {error!r}"))
+                self._line.fail(AllReduceError(f"{self._who}: {error!r}"))
                 wanted.future.set_exception(error)
             else:
+                self._line.finish()
                 wanted.future.set_result(wanted.target)
 
     def _reduce(self, wanted: _Wanted) -> None:
-        if self._failure is not None:
-            raise self._failure
+        if self._line.failure is not None:
+            raise self._line.failure
         values, target = wanted.values.reshape(-1), wanted.target.reshape(-1)
         if wanted.bfloat16:
             wide = from_bfloat16(values)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import ctypes
 import os
 import socket
+import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from types import TracebackType
 from typing import Any, Final, Self
@@ -51,6 +52,8 @@ class EngineSettings:
     """How many workers the job may have at most, which sets how exact floats are."""
     epoch: int
     first_item: int = 0
+    first_all_reduce: int = 0
+    """How many all-reduces the others had done when this worker came."""
     port: int = UDP_PORT
     local: tuple[str, int] = ("", 0)
     """The address and UDP port to send from; empty and 0 leave it to the kernel."""
@@ -91,6 +94,7 @@ class Engine:
         self._native = _library()
         self._run, self._adopt = self._native.bind(run_engine), self._native.bind(adopt_epoch)
         self._socket = _open(settings)
+        self._epochs = threading.Lock()
         self._state = self._prepare(settings)
 
     def __enter__(self) -> Self:
@@ -114,6 +118,7 @@ class Engine:
             fd=self._socket.fileno(),
             job=settings.job,
             epoch=settings.epoch,
+            wanted_epoch=settings.epoch,
             window=window,
             headroom=headroom(settings.capacity),
             next_item=settings.first_item,
@@ -145,7 +150,8 @@ class Engine:
     @property
     def epoch(self) -> int:
         """Return the epoch that the worker is in."""
-        return self._state.epoch
+        wanted = self._state.wanted_epoch
+        return wanted if is_newer(wanted, self._state.epoch) else self._state.epoch
 
     @property
     def next_item(self) -> int:
@@ -171,6 +177,7 @@ class Engine:
         stopped at the bounds, and the next all-reduce may follow; after any other one the engine is of no more use.
         """
         self._begin(values, target, mean=mean)
+        self._adopt_epoch(self._state.wanted_epoch)
         while True:
             self._run(self._state)
             status = Status(self._state.status)
@@ -178,11 +185,32 @@ class Engine:
                 return
             if status is not Status.EPOCH:
                 raise self._error(status)
-            self._adopt(self._state, self._state.new_epoch)
+            self._adopt_epoch(self._state.new_epoch)
 
     def stop(self) -> None:
         """Have `all_reduce` of another thread fail soon."""
         self._state.stop = 1
+
+    def set_epoch(self, epoch: int) -> None:
+        """Have the worker go on in this epoch if it is newer; any thread may call this at any time."""
+        with self._epochs:
+            if is_newer(epoch, self.epoch):
+                self._state.wanted_epoch = epoch
+
+    def move(self, aggregator: str, job: int, epoch: int) -> None:
+        """Go on at another switch, or under another number; no all-reduce may be going on. Raises AllReduceError."""
+        moved = replace(self.settings, aggregator=aggregator, job=job, epoch=epoch)
+        _connect(self._socket, moved)
+        self.settings = moved
+        with self._epochs:
+            self._state.job, self._state.epoch, self._state.wanted_epoch = job, epoch, epoch
+
+    def hold(self, until_ns: int) -> None:
+        """Be patient until then, whatever is late, and then give up; 0: be as patient as the settings say from now on.
+
+        Any thread may call this at any time; the time is the machine's monotonic clock's.
+        """
+        self._state.held_until_ns = until_ns
 
     def close(self) -> None:
         """Close the socket; no all-reduce may be going on."""
@@ -196,6 +224,13 @@ class Engine:
             return None
         packet = decode(data)
         return packet if packet.item == item else None
+
+    def _adopt_epoch(self, epoch: int) -> None:
+        with self._epochs:
+            if is_newer(epoch, self._state.epoch):
+                self._adopt(self._state, epoch)
+            if is_newer(self._state.epoch, self._state.wanted_epoch):
+                self._state.wanted_epoch = self._state.epoch
 
     def _begin(self, values: NDArray[np.generic], target: NDArray[np.generic], *, mean: bool) -> None:
         if values.dtype not in (_FLOATS, _INTEGERS) or target.dtype != values.dtype or target.size != values.size:
@@ -214,7 +249,7 @@ class Engine:
         state.asked = state.group = state.stage = state.cursor = state.saturated = 0
         state.error = 0
         ctypes.memset(state.settled.address, 0, AGREED_GROUPS * 4)
-        state.last_result_ns = time.monotonic_ns()
+        state.last_result_ns = state.patient_from_ns = time.monotonic_ns()
 
     def _error(self, status: Status) -> AllReduceError:
         state = self._state
@@ -231,6 +266,11 @@ class Engine:
         if status is Status.SOCKET:
             return AllReduceError(f"{who}: the socket to {self._where()} failed: {os.strerror(state.error)}")
         slot = self._slot(state.bad_item)
+        if status is Status.HELD:
+            return AllReduceError(
+                f"{who}: the service held all-reduces and did not release them in time; "
+                f"{self._what(state.bad_item)} has no result, {state.unfinished} items wait"
+            )
         waited = (state.now_ns - state.last_result_ns) / _NS
         trouble = f"; last error: {os.strerror(state.error)}" if state.error else ""
         return NoResultError(
@@ -252,6 +292,11 @@ class Engine:
         return f"{self.settings.aggregator}:{self.settings.port}"
 
 
+def is_newer(epoch: int, than: int) -> bool:
+    """Return whether an epoch comes after another in the circle of 16 bits."""
+    return 0 < (epoch - than) % 2**16 < 2**15
+
+
 @cache
 def _library() -> Library:
     return kernel_library(run_engine, adopt_epoch)
@@ -267,14 +312,25 @@ def _open(settings: EngineSettings) -> socket.socket:
         except PermissionError:
             opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BYTES)
         opened.bind(settings.local)
-        opened.connect((settings.aggregator, settings.port))
+        _connect(opened, settings)
     except OSError as error:
         opened.close()
         raise AllReduceError(
-            f"job {settings.job}: no socket from {settings.local[0]}:{settings.local[1]} "
-            f"to {settings.aggregator}:{settings.port}: {error.strerror}"
+            f"job {settings.job}: no socket at {settings.local[0]}:{settings.local[1]}: {error.strerror}"
         ) from None
+    except AllReduceError:
+        opened.close()
+        raise
     return opened
+
+
+def _connect(opened: socket.socket, settings: EngineSettings) -> None:
+    try:
+        opened.connect((settings.aggregator, settings.port))
+    except OSError as error:
+        raise AllReduceError(
+            f"job {settings.job}: no way to {settings.aggregator}:{settings.port}: {error.strerror}"
+        ) from None
 
 
 def pointer_of(values: NDArray[np.generic]) -> Array[Any]:

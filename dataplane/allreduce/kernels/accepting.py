@@ -68,15 +68,20 @@ def accept_refusal(engine: EngineState, packet: Array[u8]) -> None:
     slot = slot_of(engine, item)
     reason: u32 = load_be32(packet, 12) >> 16 & 255
     if reason == Reason.EPOCH:
-        epoch: u32 = as_u32(load_be16(packet, 8))
-        newer: u32 = (epoch - engine.epoch) & 0xFFFF
-        if newer != 0 and newer < _HALF:
-            engine.new_epoch = epoch
-            engine.status = Status.EPOCH
+        take_epoch(engine, as_u32(load_be16(packet, 8)))
     elif slot.item == item and slot.state != State.DONE:
         engine.bad_item = item
         engine.bad_reason = reason
         engine.status = Status.REFUSED
+
+
+@kernel
+def take_epoch(engine: EngineState, epoch: u32) -> None:
+    """Have the engine go on in this epoch, if it is newer."""
+    newer: u32 = (epoch - engine.epoch) & 0xFFFF
+    if newer != 0 and newer < _HALF:
+        engine.new_epoch = epoch
+        engine.status = Status.EPOCH
 
 
 @kernel

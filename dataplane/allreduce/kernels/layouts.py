@@ -34,6 +34,8 @@ class Status(IntEnum):
     """`bad_item` was refused for `bad_reason`."""
     SOCKET = 6
     """A system call has failed for good; `error`."""
+    HELD = 7
+    """Nobody has released the job in time; `bad_item` is the oldest without a result."""
 
 
 class State(IntEnum):
@@ -69,7 +71,9 @@ class EngineState(Struct):
     epoch: u32
     window: u32  # slots; a power of two
     headroom: u32
-    stop: u32  # set by another thread
+    stop: u32  # set by other threads, as are the next two
+    wanted_epoch: u32  # to be adopted if it is newer
+    held_until_ns: u64  # while it is not 0, patience does not run out
     # The all-reduce.
     is_integer: u32
     mean: u32
@@ -115,6 +119,7 @@ class EngineState(Struct):
     next_expiry_ns: u64
     last_result_ns: u64
     patience_ns: u64
+    patient_from_ns: u64  # patience runs from here or the last result on
     now_ns: u64
     # Why it returned.
     status: u32

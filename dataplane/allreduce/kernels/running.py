@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataplane.allreduce.kernels.accepting import accept_packet
+from dataplane.allreduce.kernels.accepting import accept_packet, take_epoch
 from dataplane.allreduce.kernels.generating import generate, is_generated, packet_of, slot_of
 from dataplane.allreduce.kernels.layouts import BURST, STRIDE, EngineState, State, Status
 from dataplane.allreduce.kernels.pacing import PACKET, expire, note_sent, push
@@ -72,10 +72,17 @@ def goes_on(engine: EngineState) -> bool:
 
 @kernel
 def check_limits(engine: EngineState) -> None:
-    """Return to the caller when told to, or when nothing has come for too long."""
+    """Return to the caller when told to, in another epoch, or when nothing has come for too long."""
     if engine.stop != 0:
         engine.status = Status.STOPPED
-    elif engine.now_ns - engine.last_result_ns > engine.patience_ns:
+        return
+    take_epoch(engine, engine.wanted_epoch)
+    if engine.held_until_ns != 0:
+        engine.patient_from_ns = engine.now_ns
+        if engine.now_ns >= engine.held_until_ns:
+            engine.bad_item = oldest(engine)
+            engine.status = Status.HELD
+    elif engine.now_ns - max(engine.last_result_ns, engine.patient_from_ns) > engine.patience_ns:
         engine.bad_item = oldest(engine)
         engine.status = Status.DEADLINE
 

@@ -30,7 +30,9 @@ class Weather:
 class Server:
     """Serves one job until it is left; workers are told apart by their address, children by who came first."""
 
-    def __init__(self, workers: int, window: int, weather: Weather | None = None) -> None:
+    def __init__(
+        self, workers: int, window: int, weather: Weather | None = None, at: tuple[str, int] = ("127.0.0.1", 0)
+    ) -> None:
         self.switch = Aggregator({JOB: Job(epoch=1, children=(1 << workers) - 1, cells=2 * window)})
         self.weather = weather or Weather()
         self.before: Callable[[Aggregation], None] = lambda packet: None
@@ -44,7 +46,7 @@ class Server:
         self._kept: list[tuple[bytes, tuple[str, int]]] = []
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)
-        self._socket.bind(("127.0.0.1", 0))
+        self._socket.bind(at)
         self._socket.settimeout(0.01)
         self._left = threading.Event()
         self._thread = threading.Thread(target=self._serve, name="aggregator")

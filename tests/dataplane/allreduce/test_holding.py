@@ -1,0 +1,165 @@
+"""Workers who are held between two all-reduces while another joins, or the job moves."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from dataplane.allreduce.client import AllReducer
+from dataplane.allreduce.engine import EngineSettings
+from dataplane.allreduce.errors import NoResultError
+from dataplane.allreduce.line import Line
+from dataplane.allreduce.reference.aggregator import Job
+from dataplane.errors import AllReduceError
+from dataplane.wire.aggregation import Aggregation
+from tests.dataplane.allreduce.serving import JOB, Server, Weather
+
+_STORM = Weather(loss=0.02, late=0.02, repeated=0.02)
+
+
+@contextmanager
+def _workers(server: Server, count: int, **more: int | float) -> Iterator[list[AllReducer]]:
+    with ExitStack() as stack:
+        yield [stack.enter_context(AllReducer(_settings(server, **more))) for _ in range(count)]
+
+
+def _settings(server: Server, **more: int | float) -> EngineSettings:
+    wanted = {"epoch": 1, "patience_s": 9, "longest_timeout_s": 0.02} | more
+    return EngineSettings("127.0.0.1", JOB, 16, 3, port=server.port, **wanted)  # type: ignore[arg-type]
+
+
+def _ones(size: int = 5) -> NDArray[np.float32]:
+    return np.ones(size, np.float32)
+
+
+def test_a_worker_joins_between_two_all_reduces_wherever_the_others_are() -> None:
+    sizes = [0, 1000, 2000, 3000, 4000, 4000, 5, 5, 5, 5]
+    with Server(2, 16, _STORM) as server, _workers(server, 2) as workers:
+        found = [[worker.all_reduce(_ones(size)) for size in sizes[:4]] for worker in workers]
+        found[0] += [workers[0].all_reduce(_ones(size)) for size in sizes[4:]]  # the other is not that far
+        found[0][3].result(9)
+        begun = max(worker.hold() for worker in workers)
+        assert begun in (4, 5)
+        found[1] += [workers[1].all_reduce(_ones(size)) for size in sizes[4:]]
+        with ThreadPoolExecutor(2) as threads:
+            (first,) = set(threads.map(lambda worker: worker.run_until(begun), workers))
+        assert [future.done() for future in found[0]] == [number < begun for number in range(10)]
+        server.switch.jobs[JOB] = Job(epoch=2, children=7, cells=32)
+        with AllReducer(_settings(server, epoch=2, first_item=first, first_all_reduce=begun)) as joiner:
+            for worker in workers:
+                worker.release(2)
+            assert all(np.all(joiner.all_reduce(_ones(size)).result(9) == 3) for size in sizes[begun:])
+            for mine in found:
+                assert all(np.all(mine[at].result(9) == (2 if at < begun else 3)) for at in range(10))
+            assert [worker.hold() for worker in [*workers, joiner]] == [10] * 3
+
+
+def test_who_is_held_waits_for_as_long_as_the_hold_lasts_and_is_then_patient_anew() -> None:
+    with Server(2, 16) as server, _workers(server, 2, patience_s=0.15) as workers:
+        waiting = workers[0].all_reduce(_ones())
+        workers[0].hold()
+        time.sleep(0.3)
+        assert not waiting.done()
+        workers[0].release()
+        assert np.all(workers[1].all_reduce(_ones()).result(9) == 2)
+        assert np.all(waiting.result(9) == 2)
+        alone = workers[0].all_reduce(_ones())
+        with pytest.raises(NoResultError):
+            alone.result(9)
+
+
+def test_a_hold_that_nobody_ends_fails_what_runs_and_what_waits() -> None:
+    with Server(2, 16) as server, _workers(server, 2) as workers:
+        running = [workers[0].all_reduce(_ones()) for _ in range(2)]
+        while not workers[0].begun:
+            time.sleep(0.001)
+        assert workers[0].hold(0.1) == 1
+        with pytest.raises(AllReduceError, match=r"item 0 \(exponents of blocks 0 on\) has no result|0 of 1 all-red"):
+            workers[0].run_until(1)
+        for future in running:
+            with pytest.raises(AllReduceError, match="did not release them in time; item 0"):
+                future.result(9)
+        with pytest.raises(AllReduceError, match="did not release them in time"):
+            workers[0].hold()
+        assert workers[1].hold(0.05) == 0
+        with pytest.raises(AllReduceError, match=r"job 7: 0 of 2 all-reduces were done in the 0.05 s"):
+            workers[1].run_until(2)
+        with pytest.raises(AllReduceError, match=r"service held all-reduces.* did not release them"):
+            workers[1].all_reduce(_ones()).result(9)
+
+
+def test_nothing_can_be_held_at_a_count_that_is_not_held_at_all() -> None:
+    with Server(1, 16) as server, _workers(server, 1) as workers:
+        with pytest.raises(AllReduceError, match="not held"):
+            workers[0].run_until(3)
+        with pytest.raises(AllReduceError, match="can only be moved while"):
+            workers[0].release(3, job=9)
+        assert np.all(workers[0].all_reduce(_ones()).result(9) == 1)
+
+
+def test_an_epoch_that_somebody_tells_is_taken_in_the_middle_of_an_all_reduce_and_between() -> None:
+    with Server(2, 16) as server, _workers(server, 2) as workers:
+        waiting = workers[0].all_reduce(_ones())
+        contributed = threading.Event()
+        old: list[Aggregation] = []
+
+        def count(packet: Aggregation) -> None:
+            old.append(packet)
+            contributed.set()
+
+        server.before = count
+        assert contributed.wait(9)
+        server.switch.jobs[JOB] = Job(epoch=2, children=1, cells=32)
+        workers[0].set_epoch(2)
+        workers[0].set_epoch(1)  # old news
+        assert np.all(waiting.result(9) == 1)
+        assert workers[0].epoch == 2
+        server.switch.jobs[JOB] = Job(epoch=3, children=1, cells=32)
+        workers[0].set_epoch(3)
+        assert workers[0].epoch == 3
+        refused = server.switch.counts.get("epoch", 0)
+        assert np.all(workers[0].all_reduce(_ones()).result(9) == 1)
+        assert server.switch.counts.get("epoch", 0) == refused
+
+
+def test_a_job_goes_on_at_another_switch_under_another_number() -> None:
+    with (
+        Server(2, 16, _STORM) as one,
+        Server(2, 16, _STORM, at=("127.0.0.2", one.port)) as other,
+        _workers(one, 2) as workers,
+    ):
+        other.switch.jobs[JOB + 1] = Job(epoch=1, children=3, cells=32)
+        assert all(np.all(f.result(9) == 2) for f in [worker.all_reduce(_ones(3000)) for worker in workers])
+        counts = [worker.hold() for worker in workers]
+        later = [worker.all_reduce(_ones(3000)) for worker in workers]
+        assert len({worker.run_until(max(counts)) for worker in workers}) == 1
+        for worker in workers:
+            worker.release(1, aggregator="127.0.0.2", job=JOB + 1)
+        assert all(np.all(future.result(9) == 2) for future in later)
+        assert other.switch.counts["complete"] > 12
+
+
+def test_a_line_gives_things_back_in_order_up_to_where_it_is_held() -> None:
+    line: Line[int] = Line("job 1")
+    for number in range(3):
+        line.put(number)
+    assert line.take() == 0
+    assert line.hold(9) == 1
+    line.finish()
+    assert line.is_quiet
+    done = threading.Thread(target=line.run_until, args=[2])
+    done.start()
+    assert line.take() == 1
+    line.finish()
+    done.join(9)
+    assert line.is_quiet
+    line.fail(AllReduceError("enough"))
+    assert (line.take(), line.take()) == (2, None)
+    assert str(line.put(4)) == "enough"

@@ -16,7 +16,8 @@ from dataplane.errors import AllReduceError
 class Started:
     """An all-reduce that has begun, or could not.
 
-    It is waited for by a thread of ours: no Python runs in gloo's, which may end at any time.
+    It is waited for by a thread of ours. What runs in gloo's could be the last to let go of the group, whose end waits
+    for all of gloo's threads: the process would abort.
     """
 
     work: dist.Work | None

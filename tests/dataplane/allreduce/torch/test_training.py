@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -31,19 +34,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     plans |= {DESERTED: Plan()}
     switch = Switch(plans, WORKERS)
     module = "tests.dataplane.allreduce.torch.training"
-    workers: list[subprocess.Popen[bytes]] = []
-    try:
-        for rank in range(WORKERS):
-            command = [sys.executable, "-m", module, str(rank), str(WORKERS), str(path), str(switch.port)]
-            with (path / f"{rank}.errors").open("w") as errors:
-                workers.append(subprocess.Popen(command, cwd=ROOT, stderr=errors))
-        for rank, worker in enumerate(workers):
-            assert worker.wait(timeout=120) == 0, (path / f"{rank}.errors").read_text()
-    finally:
-        for worker in workers:
-            worker.kill()
-            worker.wait()
-        switch.close()
+    command = [sys.executable, "-m", module, str(WORKERS), str(path), str(switch.port)]
+    with subprocess.Popen(command, cwd=ROOT, start_new_session=True) as training:
+        try:
+            failed = training.wait(timeout=120)
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(training.pid, signal.SIGKILL)
+            switch.close()
+    assert failed == 0, "\n".join(errors.read_text() for errors in path.glob("*.errors"))
     return path
 
 

@@ -1,10 +1,10 @@
-"""One worker of tests/dataplane/allreduce/torch/test_training.py: RANK WORLD FOLDER PORT; leaves FOLDER/RANK.npz."""
+"""The workers of tests/dataplane/allreduce/torch/test_training.py: WORLD FOLDER PORT; each leaves FOLDER/RANK.npz."""
 
 from __future__ import annotations
 
 import logging
-import os
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from dataplane.allreduce.engine import EngineSettings
 from dataplane.allreduce.torch import MillraceState, all_reduce, millrace_hook
 from dataplane.errors import AllReduceError
 from tests.dataplane.allreduce.torch.dying_switch import CELLS
+from tests.dataplane.allreduce.torch.forking import run_forked
 
 STEPS = 20
 LOSSES = {1: 0.0, 2: 0.01, 3: 0.05}
@@ -55,7 +56,7 @@ def single(rank: int, kind: str) -> torch.Tensor:
     return torch.randn(40, 30, generator=chance).to(getattr(torch, kind)).t()
 
 
-def main(rank: int, world: int, folder: Path, port: int) -> None:
+def work(world: int, folder: Path, port: int, rank: int) -> None:
     torch.set_num_threads(1)
     logging.basicConfig(filename=folder / f"{rank}.log", level=logging.INFO)
     dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=world)
@@ -100,8 +101,8 @@ def main(rank: int, world: int, folder: Path, port: int) -> None:
         found["deserted_mean"] = all_reduce(torch.ones(3), deserted, mean=True).wait().numpy()
     np.savez(folder / f"{rank}.npz", **found)
     logging.shutdown()
-    os._exit(0)  # a group whose members have gone cannot be left in an orderly way
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4]))
+    world, folder = int(sys.argv[1]), Path(sys.argv[2])
+    sys.exit(run_forked(world, folder, partial(work, world, folder, int(sys.argv[3]))))

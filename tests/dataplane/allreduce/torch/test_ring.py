@@ -29,8 +29,8 @@ class Unfinished:
 def test_what_gloo_has_not_finished_does_not_keep_the_group(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else one of gloo's threads could be the last to let the group go, which waits for all of them to end: abort."""
     monkeypatch.setattr(dist, "new_group", lambda *_, **__: object())
-    monkeypatch.setattr(dist, "all_reduce", lambda *_, **__: work)
     work = Unfinished()
+    monkeypatch.setattr(dist, "all_reduce", lambda *_, **__: work)
     ring = Ring((0,), 1.0)
     started = ring.start(torch.ones(3), mean=False)
     gone = weakref.ref(ring)

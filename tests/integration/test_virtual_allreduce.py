@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from controller.aggregation.jobs import Jobs
 from dataplane.allreduce import formats
 from dataplane.allreduce.formats import BLOCK, Floats
 from dataplane.fabric.addressing import switch_ipv4
 from dataplane.fabric.families import leaf_spine
 from dataplane.wire import aggregation
 from dataplane.wire.aggregation import Aggregation, Kind
+from tests.integration.aggregation_tables import AggregationTables
 from tests.integration.virtual_allreduce import MS, Rank, World, ranks
 
 
@@ -170,7 +170,7 @@ def test_jobs_do_not_touch_each_other(racks: World) -> None:
 
 def test_cells_of_a_job_that_has_ended_are_as_new(rack: World) -> None:
     for seed in (1, 2):
-        rack.jobs = Jobs(rack.topology, rack.hops)
+        rack.tables = AggregationTables(rack.topology, rack.fabric.clock)
         job = rack.start(hosts(1, 2, 3, 4))
         assert job == 1  # the same again, and the same items
         values = numbers(4, 2 * BLOCK, seed)

@@ -8,17 +8,13 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from ipaddress import IPv4Address
 
-from collectors.state import NetworkStateBuilder
 from controller.aggregation.jobs import Jobs
-from controller.base_paths import next_hops
 from controller.intents import AggregationTree, Worker
 from controller.p4runtime.in_process import InProcessSession
 from controller.p4runtime.session import FABRIC_AGGREGATION, fabric_program, load_schema
 from controller.reconcile import MAX_BATCH, diff
-from controller.tables.aggregation import clearing, parent_of, unwatched_entities
-from controller.tables.base import base_entities
-from controller.tables.entities import Entities, Update, index
-from controller.tables.routing import switch_route_entities
+from controller.tables.aggregation import clearing, parent_of
+from controller.tables.entities import Entities, Update
 from dataplane.allreduce.formats import Floats
 from dataplane.allreduce.reference import worker as reference
 from dataplane.fabric.addressing import gateway_mac, switch_ipv4
@@ -28,6 +24,7 @@ from dataplane.switch.engine import PipelineFactory
 from dataplane.wire import aggregation
 from dataplane.wire.aggregation import UDP_PORT, Aggregation, Flags
 from dataplane.wire.packet import udp_frame
+from tests.integration.aggregation_tables import AggregationTables
 
 US = 1_000
 MS = 1_000_000
@@ -40,16 +37,8 @@ class World:
     def __init__(self, topology: Topology, *, pipeline_factory: PipelineFactory | None = None) -> None:
         self.topology = topology
         self.fabric = VirtualFabric(topology, pipeline_factory=pipeline_factory)
-        self.hops = next_hops(topology)
-        self.jobs = Jobs(topology, self.hops)
-        self._state = NetworkStateBuilder(topology, self.fabric.clock)
+        self.tables = AggregationTables(topology, self.fabric.clock)
         self._held: dict[str, Entities] = {}
-        self._base = {
-            switch: index(
-                [*entities.values(), *switch_route_entities(topology, self.hops, switch), *unwatched_entities()]
-            )
-            for switch, entities in base_entities(topology).items()
-        }
         schema = load_schema(*fabric_program(FABRIC_AGGREGATION))
         self._sessions = {
             node.name: InProcessSession(node.name, node.node_id, self.fabric.p4runtime(node.name), schema)
@@ -61,15 +50,17 @@ class World:
             self._held[switch] = {}
         self._write()
 
+    @property
+    def jobs(self) -> Jobs:
+        """Return the jobs that there are."""
+        return self.tables.jobs
+
     def start(
         self, hosts: Iterable[str], *, window: int = 8, capacity: int | None = None, server: str | None = None
     ) -> int:
         """Place a job over hosts and have it in the switches; return its number."""
-        workers = [Worker(host, 20_000 + place) for place, host in enumerate(hosts)]
         main = None if server is None else Worker(server, 30_000)
-        job = self.jobs.create(
-            workers, self._state.snapshot(), window=window, capacity=capacity or len(workers), server=main
-        )
+        job = self.tables.create(tuple(hosts), window=window, capacity=capacity, server=main)
         self._write()
         return job.number
 
@@ -119,9 +110,7 @@ class World:
         self.fabric.host(host).send(frame[:40] + b"\0\0" + frame[42:])  # no checksum
 
     def _write(self, gap_ns: int = 0, order: int = 1) -> None:
-        wanted = {switch: dict(entities) for switch, entities in self._base.items()}
-        for switch, entities in self.jobs.entities().items():
-            wanted[switch].update(entities)
+        wanted = self.tables.wanted()
         for place, switch in enumerate(list(wanted)[::order]):
             if gap_ns:
                 self.fabric.call_after(place * gap_ns, partial(self._bring, switch, wanted[switch]))

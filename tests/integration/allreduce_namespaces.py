@@ -1,0 +1,281 @@
+"""Workers in network namespaces around one switch that adds up, over cables that are shaped in both directions.
+
+    with AggregationFabric(workers=4, rate_bps=100_000_000) as fabric:
+        job = fabric.start_job()
+        agent = fabric.start_agent("h1", "tests.integration.allreduce_agent")
+        agent.ask(engine=fabric.engine_settings(job, "h1"))
+
+The switch is the built-in compiled one on veth pairs with fabric_aggregation; its tables are written over P4Runtime.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import select
+import subprocess
+import sys
+import time
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from pyroute2 import IPRoute
+
+from controller.aggregation.jobs import RunningJob
+from controller.intents import Worker
+from controller.p4runtime.grpc_session import GrpcSession, Target
+from controller.p4runtime.session import FABRIC_AGGREGATION, fabric_program, load_schema
+from controller.reconcile import diff
+from controller.tables.aggregation import parent_of
+from controller.tables.entities import Entities
+from dataplane.allreduce.engine import EngineSettings
+from dataplane.clock import MonotonicClock
+from dataplane.errors import FabricError
+from dataplane.fabric.addressing import switch_ipv4
+from dataplane.fabric.kernel import HOST_DEVICE, KernelFabric, switch_device
+from dataplane.fabric.topology import Topology
+from dataplane.fabric.topology_file import loads
+from dataplane.program.loader import load_program
+from dataplane.switch.compiled.program import Purpose, compile_program
+from tests.integration.aggregation_tables import FIRST_PORT, AggregationTables
+
+ROOT = Path(__file__).parents[2]
+SWITCH = "s1"
+WINDOW = 128
+WAIT_S = 60.0
+BURST_BYTES = 16 << 10
+QUEUE_BYTES = 512 << 10
+
+
+def star(workers: int, rate_bps: int, *, queue_frames: int = 256) -> Topology:
+    """Return hosts h1, h2, ... on one switch."""
+    hosts = "\n".join(f"  - {{name: h{place + 1}, switch: {SWITCH}}}" for place in range(workers))
+    return loads(f"""
+millrace: 1
+name: star-{workers}
+defaults: {{access: {{rate: {rate_bps} bit/s, delay: 0 us, queue_frames: {queue_frames}}}}}
+switches: [{{name: {SWITCH}}}]
+hosts:
+{hosts}
+""")
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """What a host's device has sent and received."""
+
+    sent_frames: int
+    sent_bytes: int
+    received_frames: int
+    received_bytes: int
+
+    def __sub__(self, before: Wire) -> Wire:
+        return Wire(
+            self.sent_frames - before.sent_frames,
+            self.sent_bytes - before.sent_bytes,
+            self.received_frames - before.received_frames,
+            self.received_bytes - before.received_bytes,
+        )
+
+
+class AggregationFabric:
+    """A star in the kernel while the `with` block lasts; needs root. Raises MillraceError if it cannot be built."""
+
+    def __init__(self, workers: int, rate_bps: int, *, queue_frames: int = 256, shaped: bool = True) -> None:
+        self.topology = star(workers, rate_bps, queue_frames=queue_frames)
+        self.hosts = tuple(f"h{place + 1}" for place in range(workers))
+        self.rate_bps = rate_bps
+        self.fabric = KernelFabric(self.topology)
+        self._shaped = shaped
+        self._tables = AggregationTables(self.topology, MonotonicClock())
+        self._schema = load_schema(*fabric_program(FABRIC_AGGREGATION))
+        self._held: Entities = {}
+        self._agents: list[Agent] = []
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        # Here, where it may take as long as it takes on a busy machine; the switch finds it in the cache.
+        compile_program(load_program(*reversed(fabric_program(FABRIC_AGGREGATION))), Purpose.FORWARDING)
+        with ExitStack() as stack:
+            stack.enter_context(self.fabric)
+            if self._shaped:
+                self._shape()
+            self.fabric.wait_ready(WAIT_S)
+            asyncio.run(self._write(install=True))
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for agent in self._agents:
+            agent.close()
+        self._stack.close()
+
+    # jobs
+
+    def start_job(
+        self, hosts: tuple[str, ...] = (), *, window: int = WINDOW, capacity: int | None = None
+    ) -> RunningJob:
+        """Have a job over some hosts, or all of them, in the switch."""
+        job = self._tables.create(hosts or self.hosts, window=window, capacity=capacity)
+        self.write()
+        return job
+
+    def leave(self, job: RunningJob, host: str) -> RunningJob:
+        """Do without a worker from the next epoch on."""
+        changed = self._tables.jobs.leave(job.number, host)
+        self.write()
+        return changed
+
+    def join(self, job: RunningJob, host: str) -> RunningJob:
+        """Have a worker more from the next epoch on."""
+        changed = self._tables.jobs.join(job.number, Worker(host, FIRST_PORT + self.hosts.index(host)))
+        self.write()
+        return changed
+
+    def end_job(self, job: RunningJob) -> None:
+        """Take a job out of the switch."""
+        self._tables.jobs.end(job.number)
+        self.write()
+
+    def engine_settings(self, job: RunningJob, host: str) -> EngineSettings:
+        """Return what a worker of a job has to know; its addresses are those of its namespace."""
+        placed = job.placed
+        root = self.topology.switch[parent_of(placed.tree, host)]
+        port = next(worker.udp_port for worker in placed.job.workers if worker.host == host)
+        return EngineSettings(
+            aggregator=str(switch_ipv4(root.node_id)),
+            job=job.number,
+            window=placed.job.window,
+            capacity=placed.job.capacity,
+            epoch=job.members.epoch,
+            local=(str(self.topology.host[host].ipv4), port),
+        )
+
+    def write(self) -> None:
+        """Bring the switch to what the jobs want; returns when it has acknowledged."""
+        asyncio.run(self._write())
+
+    def restart_switch(self, *, refill: bool = True) -> None:
+        """Kill the switch and start it again; empty, unless it is to be filled."""
+        self.fabric.stop_switch(SWITCH, kill=True)
+        self.fabric.start_switch(SWITCH)
+        self.fabric.wait_ready(WAIT_S)
+        self._held = {}
+        if refill:
+            asyncio.run(self._write(install=True))
+
+    async def _write(self, *, install: bool = False) -> None:
+        target = Target(SWITCH, self.fabric.p4runtime_address(SWITCH), self.topology.switch[SWITCH].node_id)
+        session = GrpcSession(target, self._schema, timeout_s=WAIT_S)
+        try:
+            await session.connect()
+            if install:
+                await session.install_pipeline()
+            wanted = self._tables.wanted()[SWITCH]
+            for batch in diff(wanted, self._held):
+                await session.write(batch)
+            self._held = wanted
+        finally:
+            await session.close()
+
+    # hosts
+
+    def start_agent(self, host: str, module: str, *arguments: str, env: dict[str, str] | None = None) -> Agent:
+        """Start `python -m module` in a host's namespace, which answers lines of JSON with lines of JSON."""
+        log = self.fabric.run_dir / f"{host}.agent.log"
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "GLOO_SOCKET_IFNAME": HOST_DEVICE, **(env or {})}
+        with log.open("ab") as words:
+            process = self.fabric.run_in(
+                host,
+                [sys.executable, "-m", module, *arguments],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=words,
+                env=environment,
+            )
+        agent = Agent(host, process, log)
+        self._agents.append(agent)
+        return agent
+
+    def wire(self, host: str) -> Wire:
+        """Return the counters of a host's device."""
+        return self.fabric.call_in(host, _read_wire)
+
+    def _shape(self) -> None:
+        """Shape both ends of every host's cable with TBF: one sends up, the other down."""
+        for host in self.hosts:
+            port = self.topology.attachment[host].port
+            for node, device in ((host, HOST_DEVICE), (SWITCH, switch_device(port))):
+                self.fabric.call_in(node, partial(_add_tbf, device, self.rate_bps))
+
+
+class Agent:
+    """A process in a host's namespace, to talk with by lines of JSON; whoever says nothing in time is named."""
+
+    def __init__(self, host: str, process: subprocess.Popen[bytes], log: Path) -> None:
+        self.host, self.process, self.log = host, process, log
+        self._buffer = b""
+
+    def tell(self, **words: Any) -> None:
+        """Say something."""
+        assert self.process.stdin is not None
+        try:
+            self.process.stdin.write(json.dumps(words).encode() + b"\n")
+            self.process.stdin.flush()
+        except OSError:
+            raise self._failure("has ended") from None
+
+    def answer(self, timeout_s: float = WAIT_S) -> dict[str, Any]:
+        """Return what it says next; raise FabricError, with the last line of its log, if it does not."""
+        assert self.process.stdout is not None
+        deadline = time.monotonic() + timeout_s
+        descriptor = self.process.stdout.fileno()
+        while b"\n" not in self._buffer:
+            ready, _, _ = select.select([descriptor], [], [], max(0.0, deadline - time.monotonic()))
+            if not ready:
+                raise self._failure(f"has said nothing for {timeout_s:g} s")
+            more = os.read(descriptor, 1 << 16)
+            if not more:
+                raise self._failure("has ended")
+            self._buffer += more
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        found: dict[str, Any] = json.loads(line)
+        return found
+
+    def ask(self, timeout_s: float = WAIT_S, **words: Any) -> dict[str, Any]:
+        """Say something and return the answer."""
+        self.tell(**words)
+        return self.answer(timeout_s)
+
+    def close(self) -> None:
+        """End the process and close its pipes."""
+        self.process.kill()
+        self.process.wait()
+        for stream in (self.process.stdin, self.process.stdout):
+            if stream is not None:
+                with suppress(OSError):
+                    stream.close()
+
+    def _failure(self, what: str) -> FabricError:
+        lines = self.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        return FabricError(f"{self.host}: the agent {what}: {lines[-1] if lines else 'it left no words'}")
+
+
+def _add_tbf(device: str, rate_bps: int) -> None:
+    with IPRoute() as netlink:
+        index = netlink.link_lookup(ifname=device)[0]
+        netlink.tc("add", "tbf", index, 0x10000, rate=rate_bps // 8, burst=BURST_BYTES, limit=QUEUE_BYTES)
+
+
+def _read_wire() -> Wire:
+    with IPRoute() as netlink:
+        index = netlink.link_lookup(ifname=HOST_DEVICE)[0]
+        stats = netlink.get_links(index)[0].get_attr("IFLA_STATS64")
+    return Wire(stats["tx_packets"], stats["tx_bytes"], stats["rx_packets"], stats["rx_bytes"])

@@ -11,6 +11,7 @@ MillraceError
 ├── ClassifierError        a flow rule is refused
 ├── AllReduceError         an all-reduce cannot be carried out (dataplane/allreduce/errors.py)
 ├── NativeError            a kernel breaks the rules of its language (dataplane/native/errors.py)
+├── StoreError             named content: a name, a value or a state file is wrong (dataplane/store/errors.py)
 └── FabricError            a fabric cannot be built, run or torn down
 collectors/errors.py and controller/errors.py hang their own branches below MillraceError.
 """

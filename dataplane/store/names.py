@@ -20,10 +20,14 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class HotName:
-    """What a switch tells its controller; `requests` is never less than there were in the interval."""
+    """What a switch tells its controller; `requests` is never less than there were in the interval.
+
+    `producer` is the address that the last of them was sent to.
+    """
 
     segment: Segment
     requests: int
+    producer: int = 0
 
 
 def digest(name: str) -> int:

@@ -10,6 +10,7 @@ struct hot_name_t {
     bit<128> name;
     bit<32>  segment;
     bit<16>  requests;
+    bit<32>  producer;
 }
 
 // A row of a count-min sketch. A cell is interval15 told1 count16: with another interval's number it is empty, so that
@@ -45,7 +46,7 @@ control SketchRow(in bit<32> place, in bit<15> interval, in bit<1> tell, inout b
     }
 }
 
-control HotNames(in store_t asked) {
+control HotNames(in store_t asked, in bit<32> producer) {
     SketchRow() row0;
     SketchRow() row1;
     SketchRow() row2;
@@ -97,7 +98,7 @@ control HotNames(in store_t asked) {
                 row0.apply(place0, interval, 1, count0, told0);
                 row1.apply(place1, interval, 1, count1, told1);
                 row2.apply(place2, interval, 1, count2, told2);
-                hot_name_t hot = { asked.name, asked.segment, least };
+                hot_name_t hot = { asked.name, asked.segment, least, producer };
                 digest<hot_name_t>(1, hot);
             }
         }

@@ -298,7 +298,7 @@ control Store(inout headers_t hdr, inout metadata_t meta, inout standard_metadat
                 send_back();
             }
         } else if (hdr.store.kind == STORE_INTEREST) {
-            hot_names.apply(hdr.store);
+            hot_names.apply(hdr.store, hdr.ipv4.dst_addr);
         }
     }
 }

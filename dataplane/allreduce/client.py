@@ -110,13 +110,23 @@ class AllReducer:
         self._engine.hold(time.monotonic_ns() + int(deadline_s * 1e9))
         return begun
 
-    def run_until(self, count: int) -> int:
-        """Let so many all-reduces begin in all, wait until they are done, and return the next one's first item.
+    def run_until(self, count: int) -> Future[int]:
+        """Let so many all-reduces begin in all; the result is the next one's first item, once they are done.
 
-        To be called between `hold` and `release`; raises AllReduceError, at the latest when the hold is overdue.
+        To be called between `hold` and `release`, else it raises AllReduceError. What fails, also because the hold is
+        overdue, fails with AllReduceError.
         """
-        self._line.run_until(count)
-        return self._engine.next_item
+        future: Future[int] = Future()
+        future.set_running_or_notify_cancel()
+
+        def then(error: AllReduceError | None) -> None:
+            if error is None:
+                future.set_result(self._engine.next_item)
+            else:
+                future.set_exception(error)
+
+        self._line.run_until(count, then)
+        return future
 
     def release(self, epoch: int | None = None, *, aggregator: str | None = None, job: int | None = None) -> None:
         """Go on after `hold`, in this epoch if it is newer.
@@ -145,10 +155,14 @@ class AllReducer:
         """Go on in this epoch if it is newer, also in the middle of an all-reduce: membership has changed."""
         self._engine.set_epoch(epoch)
 
+    def fail(self, error: AllReduceError) -> None:
+        """Have all that has no result, and all that follows, fail with this error; soon, from any thread."""
+        self._line.fail(error)
+        self._engine.stop()
+
     def close(self) -> None:
         """Stop: all-reduces without a result fail."""
-        self._line.fail(AllReduceError(f"{self._who}: the all-reducer is closed"))
-        self._engine.stop()
+        self.fail(AllReduceError(f"{self._who}: the all-reducer is closed"))
         self._thread.join()
         self._engine.close()
 
@@ -161,7 +175,7 @@ class AllReducer:
                 wanted.future.set_exception(error)
             except AllReduceError as error:
                 self._line.fail(error)
-                wanted.future.set_exception(error)
+                wanted.future.set_exception(self._line.failure)
             except Exception as error:  # noqa: BLE001 - whatever it is: nobody may wait for a thread that has ended
                 self._line.fail(AllReduceError(f"{self._who}: {error!r}"))
                 wanted.future.set_exception(error)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from dataplane.errors import AllReduceError
@@ -25,6 +26,7 @@ class Line(Generic[T]):
         self._held_until_s = 0.0
         self._held_for_s = 0.0
         self._failure: AllReduceError | None = None
+        self._watchers: list[tuple[int, Callable[[AllReduceError | None], None]]] = []
 
     @property
     def failure(self) -> AllReduceError | None:
@@ -56,7 +58,7 @@ class Line(Generic[T]):
             while not self._has_turn():
                 left_s = None if self._limit is None else self._held_until_s - time.monotonic()
                 if left_s is not None and left_s <= 0:
-                    self._failure = self.overdue()
+                    self.fail(self._overdue())
                 else:
                     self._changed.wait(left_s)
             if not self._things:
@@ -68,13 +70,13 @@ class Line(Generic[T]):
         """Say that the one begun last is done."""
         with self._changed:
             self._finished += 1
-            self._changed.notify_all()
+            self._tell()
 
     def fail(self, error: AllReduceError) -> None:
         """Begin nothing more; the first error counts. What is in line comes out of `take` to be failed."""
         with self._changed:
             self._failure = self._failure or error
-            self._changed.notify_all()
+            self._tell()
 
     def hold(self, deadline_s: float) -> int:
         """Begin no more for now, and return how many were begun; raise what the line has failed with."""
@@ -85,20 +87,18 @@ class Line(Generic[T]):
             self._changed.notify_all()
             return self._begun
 
-    def run_until(self, count: int) -> None:
-        """Wait until so many are done, of a line that is held; raise AllReduceError."""
+    def run_until(self, count: int, then: Callable[[AllReduceError | None], None]) -> None:
+        """Begin up to so many although the line is held; call `then` once they are done, or with what it fails with.
+
+        Raises AllReduceError if the line is not held.
+        """
         with self._changed:
+            self._check()
             if self._limit is None:
                 raise AllReduceError(f"{self._who}: all-reduces are not held, so they cannot be held at {count}")
             self._limit = max(self._limit, count)
-            self._changed.notify_all()
-            while self._finished < count:
-                self._check()
-                if not self._changed.wait(max(self._held_until_s - time.monotonic(), 0)):
-                    raise AllReduceError(
-                        f"{self._who}: {self._finished} of {count} all-reduces were done in the "
-                        f"{self._held_for_s:g} s that the service may hold them"
-                    )
+            self._watchers.append((count, then))
+            self._tell()
 
     def release(self) -> None:
         """Go on."""
@@ -106,12 +106,20 @@ class Line(Generic[T]):
             self._limit = None
             self._changed.notify_all()
 
-    def overdue(self) -> AllReduceError:
-        """Return what is said when nobody has released the line."""
+    def _overdue(self) -> AllReduceError:
+        done = f"{self._finished} of {self._limit}" if self._limit else "0"
         return AllReduceError(
-            f"{self._who}: the service held all-reduces after {self._begun} and did not release them for "
+            f"{self._who}: the service held all-reduces, of which {done} are done, and did not release them for "
             f"{self._held_for_s:g} s"
         )
+
+    def _tell(self) -> None:
+        """Tell all who wait how things stand; the caller holds the lock."""
+        self._changed.notify_all()
+        due = [each for each in self._watchers if self._failure is not None or self._finished >= each[0]]
+        self._watchers = [each for each in self._watchers if each not in due]
+        for count, then in due:
+            then(None if self._finished >= count else self._failure)
 
     def _has_turn(self) -> bool:
         if self._failure is not None:

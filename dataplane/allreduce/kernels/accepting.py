@@ -162,8 +162,9 @@ def take_classes(engine: EngineState, slot: Slot, values: Array[u8]) -> None:
 
 @kernel
 def adopt_epoch(engine: EngineState, epoch: u32) -> None:
-    """Go on in another epoch: all that has no result is sent again."""
+    """Go on in another epoch: all that has no result is sent again, and patience begins anew."""
     engine.epoch = epoch
+    engine.patient_from_ns = engine.now_ns
     engine.pending_first = 0
     engine.pending_count = 0
     engine.in_flight = 0

@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
+from typing import Any
 
 import numpy as np
 import pytest
@@ -48,8 +49,7 @@ def test_a_worker_joins_between_two_all_reduces_wherever_the_others_are() -> Non
         begun = max(worker.hold() for worker in workers)
         assert begun in (4, 5)
         found[1] += [workers[1].all_reduce(_ones(size)) for size in sizes[4:]]
-        with ThreadPoolExecutor(2) as threads:
-            (first,) = set(threads.map(lambda worker: worker.run_until(begun), workers))
+        (first,) = {future.result(9) for future in [worker.run_until(begun) for worker in workers]}
         assert [future.done() for future in found[0]] == [number < begun for number in range(10)]
         server.switch.jobs[JOB] = Job(epoch=2, children=7, cells=32)
         with AllReducer(_settings(server, epoch=2, first_item=first, first_all_reduce=begun)) as joiner:
@@ -81,18 +81,29 @@ def test_a_hold_that_nobody_ends_fails_what_runs_and_what_waits() -> None:
         while not workers[0].begun:
             time.sleep(0.001)
         assert workers[0].hold(0.1) == 1
-        with pytest.raises(AllReduceError, match=r"item 0 \(exponents of blocks 0 on\) has no result|0 of 1 all-red"):
-            workers[0].run_until(1)
-        for future in running:
+        futures: list[Future[Any]] = [workers[0].run_until(1), *running]
+        for future in futures:
             with pytest.raises(AllReduceError, match="did not release them in time; item 0"):
                 future.result(9)
         with pytest.raises(AllReduceError, match="did not release them in time"):
             workers[0].hold()
         assert workers[1].hold(0.05) == 0
-        with pytest.raises(AllReduceError, match=r"job 7: 0 of 2 all-reduces were done in the 0.05 s"):
-            workers[1].run_until(2)
-        with pytest.raises(AllReduceError, match=r"service held all-reduces.* did not release them"):
+        with pytest.raises(AllReduceError, match=r"job 7: the service held all-reduces, of which 0 of 2 are done"):
+            workers[1].run_until(2).result(9)
+        with pytest.raises(AllReduceError, match=r"did not release them for 0.05 s"):
             workers[1].all_reduce(_ones()).result(9)
+
+
+def test_who_has_a_reason_to_end_it_all_says_so() -> None:
+    with Server(2, 16) as server, _workers(server, 2) as workers:
+        running = [workers[0].all_reduce(_ones()) for _ in range(2)]
+        workers[0].hold()
+        waiting = workers[0].run_until(2)
+        workers[0].fail(AllReduceError("job 7: its owner has ended it"))
+        futures: list[Future[Any]] = [waiting, *running, workers[0].all_reduce(_ones())]
+        for future in futures:
+            with pytest.raises(AllReduceError, match="its owner has ended it"):
+                future.result(9)
 
 
 def test_nothing_can_be_held_at_a_count_that_is_not_held_at_all() -> None:
@@ -139,7 +150,7 @@ def test_a_job_goes_on_at_another_switch_under_another_number() -> None:
         assert all(np.all(f.result(9) == 2) for f in [worker.all_reduce(_ones(3000)) for worker in workers])
         counts = [worker.hold() for worker in workers]
         later = [worker.all_reduce(_ones(3000)) for worker in workers]
-        assert len({worker.run_until(max(counts)) for worker in workers}) == 1
+        assert len({worker.run_until(max(counts)).result(9) for worker in workers}) == 1
         for worker in workers:
             worker.release(1, aggregator="127.0.0.2", job=JOB + 1)
         assert all(np.all(future.result(9) == 2) for future in later)
@@ -154,11 +165,14 @@ def test_a_line_gives_things_back_in_order_up_to_where_it_is_held() -> None:
     assert line.hold(9) == 1
     line.finish()
     assert line.is_quiet
-    done = threading.Thread(target=line.run_until, args=[2])
-    done.start()
+    told: list[AllReduceError | None] = []
+    line.run_until(1, told.append)
+    assert told == [None]
+    line.run_until(2, told.append)
     assert line.take() == 1
+    assert len(told) == 1
     line.finish()
-    done.join(9)
+    assert told == [None, None]
     assert line.is_quiet
     line.fail(AllReduceError("enough"))
     assert (line.take(), line.take()) == (2, None)

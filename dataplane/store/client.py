@@ -1,0 +1,141 @@
+"""Reading and writing named content over UDP, from any thread, with retransmission and deadlines."""
+
+from __future__ import annotations
+
+import random
+import threading
+from types import TracebackType
+from typing import Final, Self
+
+from dataplane.clock import Clock, MonotonicClock
+from dataplane.errors import WireError
+from dataplane.store.asking import Asking, Pace
+from dataplane.store.dialogues import Content, Dialogue, Step, T, reading, recording, writing
+from dataplane.store.errors import NoAnswerError, StoreError
+from dataplane.store.sockets import MOST_BYTES, address_of, open_socket
+from dataplane.wire.store import UDP_PORT, Message, decode
+
+_NS: Final = 1_000_000_000
+
+
+class StoreClient:
+    """Talks to one producer, or with recorded names to any host beyond the switch that records them.
+
+    Answers come from whoever has the content: a switch on the way, or the producer. One call is carried out at a time;
+    others wait for it. Every call has a deadline, and says what it waited for when that has passed.
+    """
+
+    def __init__(
+        self,
+        server: str,
+        *,
+        port: int = UDP_PORT,
+        local: tuple[str, int] = ("", 0),
+        deadline_s: float = 5.0,
+        clock: Clock | None = None,
+        rng: random.Random | None = None,
+    ) -> None:
+        """Open the socket; `local` pins address and UDP port. Raises StoreError."""
+        self.server, self.port, self.deadline_s = address_of(server), port, deadline_s
+        self.repeated = 0
+        self._clock = clock or MonotonicClock()
+        self._pace = Pace(rng or random.Random(random.SystemRandom().getrandbits(64)))
+        self._lock = threading.Lock()
+        self._nobody = False
+        self._socket = open_socket(local)
+        try:
+            self._socket.connect((self.server, port))
+        except OSError as error:
+            self._socket.close()
+            raise StoreError(f"{self.server}: {error.strerror or error}") from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def get(self, name: str, *, deadline_s: float | None = None) -> Content:
+        """Return a value, whole and of one version; raise AbsentError, NoAnswerError, or another StoreError."""
+        return self._carry_out(reading(name), deadline_s)
+
+    def put(self, name: str, value: bytes, *, freshness_ms: int = 0, deadline_s: float | None = None) -> int:
+        """Write a value; return its version. No reader gets an older one when this has returned.
+
+        `freshness_ms` is for how long copies may be given out, 0: as long as the producer says. Raises ForbiddenError,
+        NoAnswerError (it may have been written all the same), or another StoreError.
+        """
+        return self._carry_out(writing(name, bytes(value), freshness_ms=freshness_ms), deadline_s)
+
+    def record(self, name: str, value: bytes, *, version: int, deadline_s: float | None = None) -> None:
+        """Write a value into switches that record the name; raise StaleError unless the version is newer than there."""
+        self._carry_out(recording(name, bytes(value), version=version), deadline_s)
+
+    def close(self) -> None:
+        """Close the socket; calling it again does nothing."""
+        self._socket.close()
+
+    def _carry_out(self, dialogue: Dialogue[T], deadline_s: float | None) -> T:
+        patience_s = self.deadline_s if deadline_s is None else deadline_s
+        deadline_ns = self._clock.now_ns() + round(patience_s * _NS)
+        with self._lock:
+            try:
+                step = next(dialogue)
+                while True:
+                    step = dialogue.send(self._answers(step, deadline_ns, patience_s))
+            except StopIteration as end:
+                result: T = end.value
+                return result
+
+    def _answers(self, step: Step, deadline_ns: int, patience_s: float) -> list[Message]:
+        asking, start_ns = Asking(step.questions, self._pace), self._clock.now_ns() + step.pause_ns
+        while not asking.is_done:
+            now_ns = self._clock.now_ns()
+            if now_ns >= deadline_ns:
+                raise self._too_late(step, asking, patience_s)
+            until_ns = start_ns
+            if now_ns >= start_ns:
+                for question in asking.due(now_ns):
+                    self._send(question)
+                until_ns = asking.next_ns()
+            self._receive(asking, min(until_ns, deadline_ns) - self._clock.now_ns())
+        self.repeated += asking.repeated
+        return [answer for answer in asking.answers if answer is not None]
+
+    def _send(self, message: Message) -> None:
+        try:
+            self._socket.send(message.encode())
+            self._nobody = False
+        except ConnectionRefusedError:
+            self._nobody = True  # told of an earlier packet; somebody may come
+        except OSError as error:
+            raise StoreError(f"{self.server}:{self.port}: {error.strerror or error}") from error
+
+    def _receive(self, asking: Asking, wait_ns: int) -> None:
+        """Take what has come, after waiting for the first of it."""
+        try:
+            self._socket.settimeout(max(wait_ns, 1000) / _NS)
+            while True:
+                data = self._socket.recv(MOST_BYTES)
+                try:
+                    asking.receive(decode(data), self._clock.now_ns())
+                except WireError:
+                    continue
+                if asking.is_done:
+                    return
+                self._socket.settimeout(0)
+        except (TimeoutError, BlockingIOError):
+            return
+        except ConnectionRefusedError:
+            self._nobody = True
+        except OSError as error:
+            raise StoreError(f"{self.server}:{self.port}: {error.strerror or error}") from error
+
+    def _too_late(self, step: Step, asking: Asking, patience_s: float) -> NoAnswerError:
+        missing = sum(answer is None for answer in asking.answers)
+        count = f" ({missing} of {len(asking.answers)} are missing)" if len(asking.answers) > 1 else ""
+        nobody = ": nobody listens there" if self._nobody else ""
+        where = f"{self.server}:{self.port}"
+        return NoAnswerError(f"{step.purpose} did not come from {where} within {patience_s:g} s{count}{nobody}")

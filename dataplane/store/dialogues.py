@@ -1,0 +1,137 @@
+"""What a client says to read or write a name, as generators of questions: no socket, no clock, no retransmission.
+
+A dialogue yields questions and is sent their answers, in order; it ends with its result, or with an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias, TypeVar
+
+from dataplane.store import layout
+from dataplane.store.errors import AbsentError, ForbiddenError, StaleError, StoreError
+from dataplane.store.layout import MOST_IN_FIRST, SEGMENT_BYTES, Form, Preamble
+from dataplane.store.names import digest
+from dataplane.wire.store import Kind, Message, Reason
+
+T = TypeVar("T")
+_ROOM: Final = bytes(SEGMENT_BYTES)
+_FIRST_PAUSE_NS: Final = 1_000_000
+_LONGEST_PAUSE_NS: Final = 128_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """A value, and the version that it is."""
+
+    value: bytes
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Questions to be answered, after a pause; `purpose` is what an error says that was waited for."""
+
+    questions: Sequence[Message]
+    purpose: str
+    pause_ns: int = 0
+
+
+Dialogue: TypeAlias = Generator[Step, list[Message], T]
+
+
+def reading(name: str) -> Dialogue[Content]:
+    """Ask for a value until all of its segments are of one version; AbsentError where there is none."""
+    first, pause_ns = Message(Kind.INTEREST, digest(name), content=_ROOM), 0
+    purpose = f"{name}: an answer"
+    while True:
+        (answer,) = yield Step((first,), purpose, pause_ns)
+        if answer.kind is Kind.NACK:
+            raise _refused(name, answer)
+        preamble = layout.decode(answer.content)
+        if preamble is None:
+            raise StoreError(f"{name}: what is there (version {answer.version}) was not written as a value")
+        further: list[Message] = []
+        if preamble.further:
+            purpose = f"{name}: {preamble.further} further segments of version {answer.version}"
+            further = yield Step(_further(first.name, preamble), purpose)
+        value = _together(preamble, answer, further)
+        if value is not None:
+            return Content(value, answer.version)
+        # A write was on its way, or a copy of a segment is of before it: it ends with its freshness at the latest.
+        purpose = f"{name}: all segments of one version (the first was of version {answer.version})"
+        pause_ns = min(max(2 * pause_ns, _FIRST_PAUSE_NS), _LONGEST_PAUSE_NS)
+
+
+def writing(name: str, value: bytes, *, freshness_ms: int = 0) -> Dialogue[int]:
+    """Write a value; return the version that it became. `freshness_ms` 0 leaves that to the producer."""
+    number = digest(name)
+    if len(value) <= MOST_IN_FIRST:
+        (first,) = layout.in_place(value)
+        (answer,) = yield Step((_put(number, 0, first, 0, freshness_ms),), f"{name}: the acknowledgement of a write")
+        return _acknowledged(name, answer)
+    preamble, blocks = layout.by_hash(value)
+    pause_ns = 0
+    while True:
+        questions = [_put(preamble.hash, place, block) for place, block in enumerate(blocks, start=1)]
+        answers = yield Step(questions, f"{name}: the acknowledgements of {len(blocks)} blocks", pause_ns)
+        for answer in answers:
+            _acknowledged(name, answer)
+        first = layout.padded(preamble.encode())
+        (answer,) = yield Step((_put(number, 0, first, 0, freshness_ms),), f"{name}: the acknowledgement of a write")
+        if answer.kind is not Kind.NACK or answer.reason is not Reason.ABSENT:
+            return _acknowledged(name, answer)
+        # The producer has started again, or had no room for blocks that nobody completed.
+        pause_ns = min(max(2 * pause_ns, _FIRST_PAUSE_NS), _LONGEST_PAUSE_NS)
+
+
+def recording(name: str, value: bytes, *, version: int) -> Dialogue[None]:
+    """Write a value into cells of switches, in a version of the writer's (1 to 2^32 - 1, such as a round's number)."""
+    if not 0 < version < 2**32:
+        raise StoreError(f"{name}: versions are 1 to {2**32 - 1}, not {version}")
+    number, segments = digest(name), layout.in_place(value)
+    questions = [_put(number, place, segment, version) for place, segment in enumerate(segments)]
+    for answer in (yield Step(questions, f"{name}: the acknowledgements of version {version}")):
+        _acknowledged(name, answer)
+
+
+def segments_of(length: int) -> int:
+    """Return how many cells a recorded value of so many bytes needs."""
+    return 1 + Preamble(Form.IN_PLACE, length, 0).further
+
+
+def _further(name: int, preamble: Preamble) -> list[Message]:
+    holder = name if preamble.form is Form.IN_PLACE else preamble.hash
+    return [Message(Kind.INTEREST, holder, place, content=_ROOM) for place in range(1, preamble.further + 1)]
+
+
+def _together(preamble: Preamble, first: Message, further: Sequence[Message]) -> bytes | None:
+    """Return the value, None where a part is missing or of another version."""
+    if any(one.kind is Kind.NACK for one in further):
+        return None
+    if preamble.form is Form.IN_PLACE and any(one.version != first.version for one in further):
+        return None
+    return preamble.joined([first.content, *(one.content for one in further)])
+
+
+def _put(name: int, segment: int, content: bytes, version: int = 0, freshness_ms: int = 0) -> Message:
+    return Message(Kind.PUT, name, segment, version=version, freshness_ms=freshness_ms, content=content)
+
+
+def _acknowledged(name: str, answer: Message) -> int:
+    if answer.kind is Kind.NACK:
+        raise _refused(name, answer)
+    return answer.version
+
+
+def _refused(name: str, answer: Message) -> StoreError:
+    match answer.reason:
+        case Reason.ABSENT:
+            return AbsentError(f"{name}: there is no content of that name")
+        case Reason.FORBIDDEN:
+            return ForbiddenError(f"{name}: this host may not write it")
+        case Reason.STALE:
+            return StaleError(f"{name}: version {answer.version} is there, which is not older", version=answer.version)
+        case _:
+            return StoreError(f"{name}: refused ({answer.reason.name})")

@@ -1,0 +1,35 @@
+"""UDP sockets for named content: without checksum, since switches change these packets and know no others."""
+
+from __future__ import annotations
+
+import socket
+from ipaddress import AddressValueError, IPv4Address
+from typing import Final
+
+from dataplane.store.errors import StoreError
+
+MOST_BYTES: Final = 2048
+"""No packet of named content is longer."""
+_SO_NO_CHECK: Final = 11
+_BUFFER_BYTES: Final = 4 << 20
+
+
+def address_of(text: str) -> str:
+    """Return an IPv4 address as it is written; raise StoreError for what is none."""
+    try:
+        return str(IPv4Address(text))
+    except AddressValueError:
+        raise StoreError(f"{text!r} is no IPv4 address: packets of named content are IPv4") from None
+
+
+def open_socket(local: tuple[str, int]) -> socket.socket:
+    """Return a bound socket; raise StoreError that names the address."""
+    opened = socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
+    try:
+        opened.setsockopt(socket.SOL_SOCKET, _SO_NO_CHECK, 1)
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER_BYTES)
+        opened.bind(local)
+    except OSError as error:
+        opened.close()
+        raise StoreError(f"no socket at {local[0]}:{local[1]}: {error.strerror or error}") from error
+    return opened

@@ -162,9 +162,11 @@ class AggregationFabric:
         """Bring the switch to what the jobs want; returns when it has acknowledged."""
         asyncio.run(self._write())
 
-    def restart_switch(self, *, refill: bool = True) -> None:
-        """Kill the switch and start it again; empty, unless it is to be filled."""
+    def restart_switch(self, *, refill: bool = True, without: RunningJob | None = None) -> None:
+        """Kill the switch and start it again; empty, unless it is to be filled, and without a job that ends by that."""
         self.fabric.stop_switch(SWITCH, kill=True)
+        if without is not None:
+            self._tables.jobs.end(without.number)
         self.fabric.start_switch(SWITCH)
         self.fabric.wait_ready(WAIT_S)
         self._held = {}

@@ -30,19 +30,22 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Train in every way, in one run of each process, as PyTorch takes long to start."""
     path = tmp_path_factory.mktemp("training")
     plans = {job: Plan(loss) for job, loss in LOSSES.items()}
-    plans |= {SINGLE: Plan(), DYING: Plan(0.01, dies_after=125), SHORT: Plan(dies_after=6)}
+    plans |= {SINGLE: Plan(), DYING: Plan(0.01, dies_after=75), SHORT: Plan(dies_after=6)}
     plans |= {DESERTED: Plan()}
     switch = Switch(plans, WORKERS)
     module = "tests.dataplane.allreduce.torch.training"
     command = [sys.executable, "-m", module, str(WORKERS), str(path), str(switch.port)]
-    with subprocess.Popen(command, cwd=ROOT, start_new_session=True) as training:
+    with (
+        (path / "errors").open("w") as errors,
+        subprocess.Popen(command, cwd=ROOT, stderr=errors, start_new_session=True) as training,
+    ):
         try:
             failed = training.wait(timeout=120)
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(training.pid, signal.SIGKILL)
             switch.close()
-    assert failed == 0, "\n".join(errors.read_text() for errors in path.glob("*.errors"))
+    assert failed == 0, (path / "errors").read_text()
     return path
 
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from controller.aggregation.layer import AggregationLayer
 from controller.intents import RouteSet
-from controller.reconcile import apply, diff
+from controller.reconcile import apply, chunks, diff
 from controller.route_plan import RouteLayer, is_route_layer, merged
+from controller.tables.aggregation import clearing
 from controller.tables.base import WATCH_ALL
 from controller.tables.entities import Batch, Entities, EntityKey, Kind, Update
 from controller.tables.flow_paths import FLOW_TABLES, flow_path_entities
@@ -35,8 +37,11 @@ class Coordinator:
         watches: Sequence[Watch] = WATCH_ALL,
         reporting: Reporting = NO_REPORTING,
         domain: IntDomain = DEFAULT_DOMAIN,
+        aggregation: AggregationLayer | None = None,
     ) -> None:
+        """Begin with nothing held; with `aggregation` the switches' program is to be the one that adds up."""
         self.topology = topology
+        self.aggregation = aggregation
         self.routes: RouteSet | None = None
         self._routes = RouteLayer(topology)
         self.telemetry = TelemetryChange(topology, Telemetry(tuple(watches), reporting, domain))
@@ -93,12 +98,14 @@ class Coordinator:
         flows.update((key, entity) for key, entity in onward.items() if key not in self._strikes)
         others = {name: entities for name, entities in self._held.items() if name != switch}
         routes = self._routes.restored(switch, actual, others, self._strikes.keys())
-        return diff({**fixed, **routes, **flows}, actual)
+        sums = {} if self.aggregation is None else self.aggregation.wanted(switch)
+        return diff({**fixed, **routes, **flows, **sums}, actual)
 
     def reconciled(self, switch: str) -> None:
         """Note that all that `connected` returned is acknowledged: from now on steps may use the switch."""
         self._live.add(switch)
         self.telemetry.confirm(switch)
+        self._note_jobs(switch)
 
     def lost(self, switch: str) -> None:
         """Note that a switch is gone, or that nobody knows what it holds."""
@@ -107,6 +114,7 @@ class Coordinator:
     def acknowledged(self, switch: str, updates: Iterable[Update]) -> None:
         """Note that updates took effect."""
         self._held[switch] = apply(self.held(switch), updates)
+        self._note_jobs(switch)
 
     def refuse(self, updates: Sequence[Update]) -> bool:
         """Note that a switch refused updates, and return whether all of them were about explicit paths or weights.
@@ -117,6 +125,24 @@ class Coordinator:
         for key in optional:
             self._strikes[key] = self._strikes.get(key, 0) + 1
         return bool(updates) and len(optional) == len(updates)
+
+    def clearings(self, switch: str) -> dict[int, list[Batch]]:
+        """Return what clears a switch's cells for jobs that get them now, by job; say `cleared` when acknowledged."""
+        if self.aggregation is None:
+            return {}
+        blocks = self.aggregation.jobs.to_clear(switch)
+        return {number: chunks(list(clearing(block))) for number, block in blocks.items()}
+
+    def cleared(self, number: int, switch: str) -> None:
+        """Note that a switch's cells for a job are empty."""
+        if self.aggregation is not None and number in self.aggregation.jobs.to_clear(switch):
+            self.aggregation.jobs.cleared(number, switch)
+
+    def sums(self, switch: str) -> list[Batch]:
+        """Return what brings a switch to what is wanted for the sake of sums, in the order of sending."""
+        if self.aggregation is None:
+            return []
+        return diff(self.aggregation.wanted(switch), self.aggregation.ours(switch, self.held(switch)))
 
     def forgive(self) -> None:
         """Let what was refused be tried again: a switch has returned, possibly with room or another program."""
@@ -134,6 +160,10 @@ class Coordinator:
         """Return what may be sent now, None when nothing is left that can be done."""
         steps = self.plan().steps
         return steps[0] if steps else None
+
+    def _note_jobs(self, switch: str) -> None:
+        if self.aggregation is not None and switch in self._live:
+            self.aggregation.jobs.held(switch, self.held(switch))
 
     def _flows_held(self, switches: Iterable[str]) -> Mapping[str, Entities]:
         return {

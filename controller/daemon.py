@@ -10,11 +10,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from collectors.state import NetworkStateBuilder
+from collectors.values import Snapshot
+from controller.aggregation.keeper import JobKeeper
 from controller.backoff import Backoff
 from controller.coordinator import Coordinator
 from controller.daemon_settings import RetrySettings
@@ -22,7 +25,7 @@ from controller.errors import ControllerError, PathError, SessionError
 from controller.intents import RouteSet
 from controller.p4runtime.session import AsyncSession
 from controller.reconcile import MAX_BATCH
-from controller.tables.entities import Batch, Update
+from controller.tables.entities import Batch, Entities, Update
 from controller.tables.int_domain import IntDomain
 from controller.tables.int_watch import Watch
 from controller.tables.reporting import Reporting
@@ -73,6 +76,7 @@ class _Switch:
     backoff: Backoff
     session: SwitchSession | None = None
     doubt: asyncio.Event = field(default_factory=asyncio.Event)
+    jobs: asyncio.Event = field(default_factory=asyncio.Event)
     problem: str = "not connected yet"
 
 
@@ -89,7 +93,9 @@ class Daemon:
         retry: RetrySettings,
         rng: random.Random,
         sleep: Sleep = asyncio.sleep,
+        snapshot: Callable[[], Snapshot] | None = None,
     ) -> None:
+        """Place jobs by what `snapshot` returns, the topology's own figures without it."""
         self.coordinator = coordinator
         self._connect, self._routes, self._clock, self._retry, self._sleep = connect, routes, clock, retry, sleep
         self._switches = {
@@ -105,6 +111,10 @@ class Daemon:
         self._source_problem: str | None = None
         self._writes = 0
         self._sending = False
+        self.jobs: JobKeeper | None = None
+        if coordinator.aggregation is not None:
+            state = snapshot or NetworkStateBuilder(coordinator.topology, clock).snapshot
+            self.jobs = JobKeeper(coordinator.aggregation, _Writer(coordinator, self._switches), clock, state, sleep)
 
     async def run(self) -> None:
         """Tend every switch and follow the routes until cancelled."""
@@ -114,6 +124,8 @@ class Daemon:
             group.create_task(self._follow(), name="follow routes")
             group.create_task(self._steer(), name="steer")
             group.create_task(self._change_telemetry(), name="change telemetry")
+            if self.jobs is not None:
+                group.create_task(self.jobs.run(), name="keep jobs")
 
     def configure(self, watches: Sequence[Watch], reporting: Reporting, domain: IntDomain) -> None:
         """Want other telemetry on every switch; raise ControllerError, and change nothing, if it does not fit."""
@@ -150,6 +162,8 @@ class Daemon:
             finally:
                 switch.session = None
                 self.coordinator.lost(switch.name)
+                if self.jobs is not None:
+                    self.jobs.lost(switch.name)
                 self._changed.set()
             await self._sleep(switch.backoff.next_s())
 
@@ -162,15 +176,62 @@ class Daemon:
             while not ended.done():
                 switch.doubt.clear()
                 await self._reconcile(switch, session)
-                doubt = asyncio.create_task(switch.doubt.wait())
-                try:
-                    await asyncio.wait((ended, doubt), return_when=asyncio.FIRST_COMPLETED)
-                finally:
-                    doubt.cancel()
+                while await self._told(switch, ended):
+                    await self._bring_jobs(switch, session)
                 self.coordinator.lost(switch.name)
             raise ended.result()
         finally:
             ended.cancel()
+
+    @staticmethod
+    async def _told(switch: _Switch, ended: asyncio.Task[SessionError]) -> bool:
+        """Wait, and return whether it is for jobs only that something is to be done."""
+        doubt, jobs = (asyncio.create_task(event.wait()) for event in (switch.doubt, switch.jobs))
+        try:
+            await asyncio.wait((ended, doubt, jobs), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            doubt.cancel()
+            jobs.cancel()
+        return not ended.done() and not switch.doubt.is_set()
+
+    async def _bring_jobs(self, switch: _Switch, session: SwitchSession) -> None:
+        """Have a switch that is right hold what is wanted of jobs: first cells are cleared, then entries written."""
+        switch.jobs.clear()
+        for number, batches in self.coordinator.clearings(switch.name).items():
+            for batch in batches:
+                if not await self._write_jobs(switch, session, batch):
+                    return
+            self.coordinator.cleared(number, switch.name)
+        for batch in self.coordinator.sums(switch.name):
+            if not await self._write_jobs(switch, session, batch):
+                return
+            self.coordinator.acknowledged(switch.name, batch)
+        if self.jobs is not None:
+            self.jobs.brought(switch.name)
+
+    async def _write_jobs(self, switch: _Switch, session: SwitchSession, batch: Batch) -> bool:
+        """Write a batch; return whether it was taken, else what the switch holds is to be read again."""
+        try:
+            async with asyncio.timeout(self._retry.timeout_ns / 1e9):
+                await session.write(batch)
+        except TimeoutError as error:
+            cause = f"{batch[0]}: no answer within {self._retry.timeout_ns / 1e9:g} s"
+            raise SessionError(switch.name, "write", cause) from error
+        except SessionError as error:
+            if not self._refuse_jobs(switch, batch, error):
+                raise
+            return False
+        self._writes += 1
+        return True
+
+    def _refuse_jobs(self, switch: _Switch, batch: Batch, error: SessionError) -> bool:
+        """Return whether it was only jobs that a switch refused; then they end, and it is looked at again."""
+        refused = [batch[place] for place in error.refused]
+        if self.jobs is None or not self.jobs.refuse(switch.name, refused, str(error)):
+            return False
+        LOGGER.warning("%s", error)
+        switch.doubt.set()
+        return True
 
     async def _reconcile(self, switch: _Switch, session: SwitchSession) -> None:
         batches = self.coordinator.connected(switch.name, await session.read())
@@ -178,6 +239,8 @@ class Daemon:
             try:
                 await session.write(batch)
             except SessionError as error:
+                if self._refuse_jobs(switch, batch, error):
+                    return
                 if not self.coordinator.refuse([batch[place] for place in error.refused]):
                     if error.refused and self.coordinator.telemetry.roll_back():
                         LOGGER.warning("telemetry is as it was before: %s", error)
@@ -193,6 +256,7 @@ class Daemon:
         switch.session, switch.problem = session, ""
         switch.backoff.reset()
         self.coordinator.reconciled(switch.name)
+        switch.jobs.set()
         self._telemetry_changed.set()
         count = sum(map(len, batches))
         LOGGER.info("switch %s: right, after %d %s", switch.name, count, "update" if count == 1 else "updates")
@@ -303,3 +367,25 @@ class Daemon:
             switch.problem = str(error)
             self.coordinator.lost(switch.name)
             switch.doubt.set()
+
+
+@dataclass(frozen=True, slots=True)
+class _Writer:
+    """What a `JobKeeper` needs of a daemon."""
+
+    coordinator: Coordinator
+    switches: Mapping[str, _Switch]
+
+    @property
+    def live(self) -> frozenset[str]:
+        return self.coordinator.live
+
+    def held(self, switch: str) -> Entities:
+        return self.coordinator.held(switch)
+
+    def bring(self, switches: Iterable[str]) -> None:
+        for switch in switches:
+            self.switches[switch].jobs.set()
+
+    def problem(self, switch: str) -> str:
+        return self.switches[switch].problem

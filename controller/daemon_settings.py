@@ -6,6 +6,7 @@ from typing import Annotated
 
 import msgspec
 
+from controller.aggregation.settings import AggregationSettings
 from controller.errors import ControllerError
 from controller.p4runtime.grpc_session import Target, TlsSettings
 from controller.p4runtime.session import ELECTION_ID
@@ -55,6 +56,8 @@ class DaemonSettings(Strict, frozen=True):
     """How packets with telemetry are marked, and where telemetry begins and ends; left out, by DSCP 0x17, at hosts."""
     reporting: Reporting = NO_REPORTING
     """What switches report beside the telemetry of watched flows; left out, nothing."""
+    aggregation: AggregationSettings | None = None
+    """How switches add up for jobs; left out, they run the program that does not, and there are no jobs."""
     election_id: Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)] = ELECTION_ID
     """What the daemon bids for the primary role; of two daemons the higher one is primary."""
     tls: TlsSettings | None = None

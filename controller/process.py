@@ -11,12 +11,13 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 from collectors.stopping import stop_on_signals
+from controller.aggregation.layer import AggregationLayer
 from controller.coordinator import Coordinator
 from controller.daemon import Connect, Daemon, SwitchSession
 from controller.daemon_settings import DaemonSettings
 from controller.intents import RouteSet
 from controller.p4runtime.grpc_session import GrpcSession
-from controller.p4runtime.session import check_schema, fabric_program, load_schema
+from controller.p4runtime.session import FABRIC, FABRIC_AGGREGATION, check_schema, fabric_program, load_schema
 from controller.paths.client import RouteClient, RouteClientSettings
 from controller.running import run_until
 from dataplane.clock import Clock, MonotonicClock
@@ -84,9 +85,16 @@ async def serve(
     """
     if settings.tls is not None:
         settings.tls.check()
-    coordinator = Coordinator(topology, settings.watches, settings.reporting, settings.int_domain)
+    layer = None
+    if settings.aggregation is not None:
+        # At random, so that packets of jobs under another daemon are of no job of this one.
+        layer = AggregationLayer(topology, settings.aggregation, newest=random.randrange(1 << 16))
+    coordinator = Coordinator(topology, settings.watches, settings.reporting, settings.int_domain, layer)
     files = program_files(settings)
-    check_schema(load_schema(*files), next(iter(coordinator.base.values()), {}).values())
+    schema = load_schema(*files)
+    check_schema(schema, next(iter(coordinator.base.values()), {}).values())
+    if layer is not None:
+        check_schema(schema, layer.everything())
     async with AsyncExitStack() as stack:
         routes = nothing()
         if settings.path_server is not None:
@@ -104,7 +112,7 @@ async def serve(
 
 def program_files(settings: DaemonSettings) -> tuple[Path, Path]:
     """Return P4Info and JSON of the program that the switches are to run."""
-    p4info, program = fabric_program()
+    p4info, program = fabric_program(FABRIC if settings.aggregation is None else FABRIC_AGGREGATION)
     return (
         p4info if settings.p4info is None else Path(settings.p4info),
         program if settings.program is None else Path(settings.program),

@@ -39,7 +39,7 @@ def diff(desired: Entities, actual: Entities, *, order: Sequence[str] = FILL_ORD
     )
     batches: list[Batch] = []
     for _, pairs in groupby(staged, key=lambda pair: pair[0]):
-        batches.extend(_chunks([update for _, update in pairs]))
+        batches.extend(chunks([update for _, update in pairs]))
     return batches
 
 
@@ -52,6 +52,11 @@ def apply(held: Entities, updates: Iterable[Update]) -> dict[EntityKey, Entity]:
         else:
             result[update.key] = update.entity
     return result
+
+
+def chunks(updates: Sequence[Update]) -> list[Batch]:
+    """Return updates in batches that are not too great."""
+    return [tuple(updates[start : start + MAX_BATCH]) for start in range(0, len(updates), MAX_BATCH)]
 
 
 def is_reset(entity: Entity) -> bool:
@@ -83,8 +88,3 @@ def _stage(update: Update, stages: dict[str, int]) -> _Stage:
     kind = _KINDS.index(update.key.kind)
     table = stages.get(update.key.table, len(stages)) if update.key.kind in (Kind.ENTRY, Kind.DEFAULT) else 0
     return _Stage(True, -kind, -table) if breaks else _Stage(False, kind, table)
-
-
-def _chunks(updates: list[Update]) -> Iterator[Batch]:
-    for start in range(0, len(updates), MAX_BATCH):
-        yield tuple(updates[start : start + MAX_BATCH])

@@ -26,14 +26,10 @@ def free_block(taken: Collection[Block], cells: int) -> Block | None:
 
 def _free(block: Block, taken: Collection[Block]) -> list[Block]:
     """Return the greatest free blocks within one."""
-    inside = [other for other in taken if block.first < other.first + other.cells and other.first < _end(block)]
+    inside = [other for other in taken if block.first < other.end and other.first < block.end]
     if not inside:
         return [block]
-    if any(other.first <= block.first and _end(other) >= _end(block) for other in inside):
+    if any(other.first <= block.first and other.end >= block.end for other in inside):
         return []
     half = block.cells // 2
     return _free(Block(block.first, half), inside) + _free(Block(block.first + half, half), inside)
-
-
-def _end(block: Block) -> int:
-    return block.first + block.cells

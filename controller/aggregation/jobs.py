@@ -1,12 +1,13 @@
-"""The jobs that are added up now: what every switch is to hold of them, and which cells are to be cleared.
+"""The jobs that are added up now: what every switch is to hold of them, and which cells are to be cleared before.
 
-Pure bookkeeping: whoever writes to switches asks for `entities`, writes what differs, then clears what `to_clear` names
-and says so. A worker that goes keeps its place in the tree until somebody else needs it.
+Pure bookkeeping: whoever writes to switches clears what `to_clear` names, says so, asks for `entities`, writes what
+differs, and says by `held` what a switch holds then. A worker that goes keeps its place in the tree until somebody else
+needs it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from collectors.values import Snapshot
@@ -17,7 +18,7 @@ from controller.base_paths import NextHops
 from controller.errors import ControllerError
 from controller.intents import AggregationJob, AggregationTree, Leaf, Members, Worker
 from controller.tables.aggregation import Block, PlacedJob, job_entities, parent_of, switches_of
-from controller.tables.entities import Entities, Entity, EntityKey
+from controller.tables.entities import Entities, EntityKey
 from dataplane.fabric.topology import Topology
 
 _EPOCHS = 1 << 16
@@ -39,10 +40,12 @@ class RunningJob:
 class Jobs:
     """All jobs of a fabric; every change is checked before anything else changes, and refused by ControllerError."""
 
-    def __init__(self, topology: Topology, hops: NextHops) -> None:
+    def __init__(self, topology: Topology, hops: NextHops, newest: int = 0) -> None:
+        """Begin without jobs, with the number after `newest`."""
         self._topology, self._hops = topology, hops
-        self._registry = Registry()
+        self._registry = Registry(newest)
         self._running: dict[int, RunningJob] = {}
+        self._entities: dict[int, dict[str, Entities]] = {}
 
     @property
     def running(self) -> tuple[RunningJob, ...]:
@@ -56,12 +59,19 @@ class Jobs:
         return self._running[number]
 
     def create(
-        self, workers: Sequence[Worker], snapshot: Snapshot, *, window: int, capacity: int, server: Worker | None = None
+        self,
+        workers: Sequence[Worker],
+        snapshot: Snapshot,
+        *,
+        window: int,
+        capacity: int,
+        server: Worker | None = None,
+        banned: Collection[str] = (),
     ) -> RunningJob:
-        """Place a job, all workers members of its epoch 1."""
+        """Place a job on switches that are not banned, all workers members of its epoch 1."""
         hosts = [worker.host for worker in workers]
         taken = {node.name: self._registry.taken(node.name) for node in self._topology.switches}
-        tree = place(self._topology, self._hops, snapshot, hosts, cells=cells_for(window), taken=taken)
+        tree = place(self._topology, self._hops, snapshot, hosts, cells=cells_for(window), taken=taken, banned=banned)
         held = self._registry.reserve(switches_of(tree), window)
         job = AggregationJob(held.number, tuple(workers), capacity, window, server)
         running = RunningJob(PlacedJob(job, tree, held.blocks), Members(1, frozenset(hosts)))
@@ -87,32 +97,54 @@ class Jobs:
         return self._keep(RunningJob(placed, _next(job.members, job.members.workers | {worker.host})))
 
     def end(self, number: int) -> None:
-        """Want nothing of a job in any switch; its number and cells are free when they have been cleared."""
+        """Want nothing of a job in any switch; its number and cells are free when all are known to hold nothing."""
         self.job(number)
-        del self._running[number]
+        del self._running[number], self._entities[number]
         self._registry.end(number)
 
-    def entities(self) -> dict[str, Entities]:
-        """Return what each switch is to hold of all jobs; switches that have no part are absent."""
-        found: dict[str, dict[EntityKey, Entity]] = {}
-        for job in self._running.values():
-            for switch, entities in job_entities(self._topology, self._hops, job.placed, job.members).items():
-                found.setdefault(switch, {}).update(entities)
-        return dict(found)
+    def entities(self, switch: str) -> Entities:
+        """Return what a switch is to hold of all jobs whose cells are clear there."""
+        dirty = self.to_clear(switch)
+        return {
+            key: entity
+            for number, entities in self._entities.items()
+            if number not in dirty
+            for key, entity in entities.get(switch, {}).items()
+        }
 
-    def to_clear(self, switch: str) -> Mapping[int, Block]:
-        """Return the cells of ended jobs in a switch, by job; to be cleared once the switch knows the jobs no more."""
-        ended = (held for held in self._registry.reservations if held.ended and switch in held.blocks)
-        return {held.number: held.blocks[switch] for held in ended}
+    def entities_of(self, number: int) -> Mapping[str, Entities]:
+        """Return what each switch is to hold of a job; switches that have no part are absent."""
+        self.job(number)
+        return self._entities[number]
+
+    def to_clear(self, switch: str) -> dict[int, Block]:
+        """Return the cells in a switch that are to be cleared before it may hold their jobs, by job."""
+        dirty = (held for held in self._registry.reservations if not held.ended and switch in held.dirty)
+        return {held.number: held.blocks[switch] for held in dirty}
 
     def cleared(self, number: int, switch: str) -> None:
-        """Note that an ended job's cells in a switch are empty."""
+        """Note that a job's cells in a switch are empty."""
         self._registry.cleared(number, switch)
 
+    def held(self, switch: str, held: Entities) -> None:
+        """Note what a switch is known to hold: jobs that have ended and are not there leave their cells to others."""
+        ended = [one.number for one in self._registry.reservations if one.ended and switch in one.blocks]
+        if ended:
+            numbers = {number_of(key) for key in held}
+            for number in ended:
+                if number not in numbers:
+                    self._registry.released(number, switch)
+
     def _keep(self, job: RunningJob) -> RunningJob:
-        job_entities(self._topology, self._hops, job.placed, job.members)
+        self._entities[job.number] = job_entities(self._topology, self._hops, job.placed, job.members)
         self._running[job.number] = job
         return job
+
+
+def number_of(key: EntityKey) -> int | None:
+    """Return the number of the job that an entry is about, None for anything else."""
+    number = dict(key.match).get("job")
+    return number if isinstance(number, int) else None
 
 
 def _next(members: Members, workers: frozenset[str]) -> Members:

@@ -1,7 +1,8 @@
-"""Numbers and cells of jobs: who has which, and what must be cleared before anybody else does.
+"""Numbers and cells of jobs: who has which, and which cells must be cleared before a switch may know the job.
 
-A switch takes a packet of a job for old or answered by what it remembers under the job's number. So a number, and cells
-that were written under it, are nobody's until the cells have been cleared.
+A switch takes a packet of a job for old or answered by what it remembers under the job's number. Cells are cleared when
+somebody gets them, because nobody can know what those before did; and they stay taken until the switch is known to hold
+nothing of the job that had them.
 """
 
 from __future__ import annotations
@@ -18,23 +19,25 @@ _NUMBERS = 0xFFFF
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """A job's number and its cells by switch; `ended`: they are to be cleared."""
+    """A job's number and its cells by switch; in those of `dirty` there may be something of others."""
 
     number: int
     blocks: Mapping[str, Block]
+    dirty: frozenset[str]
     ended: bool = False
 
 
 class Registry:
     """Reservations of all jobs; knows nothing of what they are for."""
 
-    def __init__(self, reservations: Sequence[Reservation] = ()) -> None:
-        self._held = {reservation.number: reservation for reservation in reservations}
-        self._newest = max(self._held, default=0)
+    def __init__(self, newest: int = 0) -> None:
+        """Begin with the number after `newest`."""
+        self._held: dict[int, Reservation] = {}
+        self._newest = newest
 
     @property
     def reservations(self) -> tuple[Reservation, ...]:
-        """Return all, also those that are not yet cleared."""
+        """Return all, also those of jobs that have ended and are not known to be gone everywhere."""
         return tuple(self._held.values())
 
     def taken(self, switch: str) -> list[Block]:
@@ -46,23 +49,27 @@ class Registry:
         if not 1 <= window <= CELLS // 2:
             raise ControllerError(f"aggregation: a window is 1 to {CELLS // 2} items, not {window}")
         cells = cells_for(window)
-        reservation = Reservation(self._number(), {switch: self._block(switch, cells) for switch in switches})
+        blocks = {switch: self._block(switch, cells) for switch in switches}
+        reservation = Reservation(self._number(), blocks, frozenset(blocks))
         self._held[reservation.number] = reservation
         self._newest = reservation.number
         return reservation
 
-    def end(self, number: int) -> Reservation:
-        """Take a job's number and cells away; they are free once they are `cleared`. Raise ControllerError."""
-        held = self._known(number)
-        self._held[number] = replace(held, ended=True)
-        return self._held[number]
+    def end(self, number: int) -> None:
+        """Take a job's number and cells away; they are free once they are `released`. Raise ControllerError."""
+        self._held[number] = replace(self._known(number), ended=True)
 
     def withdraw(self, number: int) -> None:
         """Take back a reservation under which nothing has been written."""
         del self._held[self._known(number).number]
 
     def cleared(self, number: int, switch: str) -> None:
-        """Note that an ended job's cells in a switch are empty: written so, or the switch has started anew."""
+        """Note that a job's cells in a switch are empty."""
+        held = self._known(number)
+        self._held[number] = replace(held, dirty=held.dirty - {switch})
+
+    def released(self, number: int, switch: str) -> None:
+        """Note that a switch holds nothing of a job that has ended."""
         held = self._known(number)
         if not held.ended:
             raise ControllerError(f"aggregation job {number}: it has not ended")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import product
 
 from finsy import P4MulticastGroupEntry, P4RegisterEntry, P4TableAction, P4TableEntry, P4TableMatch
 from finsy.p4entity import P4Replica
@@ -21,6 +22,7 @@ from controller.tables.routing import IPV4, ports_towards, way_to
 from dataplane.allreduce.formats import MOST_WORKERS
 from dataplane.fabric.addressing import mac_at, switch_ipv4
 from dataplane.fabric.topology import Topology
+from dataplane.wire import store
 from dataplane.wire.aggregation import UDP_PORT
 from dataplane.wire.ipv4 import PROTOCOL_UDP
 
@@ -43,6 +45,11 @@ class Block:
 
     first: int
     cells: int
+
+    @property
+    def end(self) -> int:
+        """The first cell after it."""
+        return self.first + self.cells
 
     @property
     def group(self) -> int:
@@ -81,17 +88,26 @@ def congestion_entity(queue_frames: int) -> Entity:
 
 
 def unwatched_entities() -> Iterator[Entity]:
-    """Yield what keeps telemetry out of packets to and from aggregators, which would not be recognised with it in them.
+    """Yield what keeps telemetry out of packets of sums and of stored content, which would not be recognised with it.
 
     For every switch that has a watchlist, before all its rules.
     """
     silence = dict.fromkeys(
         ("watch_id", "sample_every", "instructions", "max_hops", "mode", "domain_instructions", "discard"), 0
     )
-    for field in ("src_port", "dst_port"):
-        match = P4TableMatch({"protocol": (PROTOCOL_UDP, 0xFF), field: (UDP_PORT, 0xFFFF)})
+    for field, port in product(("src_port", "dst_port"), (UDP_PORT, store.UDP_PORT)):
+        match = P4TableMatch({"protocol": (PROTOCOL_UDP, 0xFF), field: (port, 0xFFFF)})
         action = P4TableAction("watch", **silence)
         yield P4TableEntry(IPV4.watchlist, match=match, action=action, priority=_FIRST)
+
+
+def report_entity(number: int, every: int, slow_us: int) -> Entity:
+    """Return of which items of a job a switch reports: of one in `every`, a power of two, and of those that were slow.
+
+    `slow_us`: from the first contribution to the last; 0 for none because of that.
+    """
+    action = P4TableAction("report_items", mask=every - 1, slow_us=slow_us)
+    return P4TableEntry("aggregation_reports", match=P4TableMatch(job=number), action=action)
 
 
 def clearing(block: Block) -> Iterator[Update]:

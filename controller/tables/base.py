@@ -43,6 +43,7 @@ FILL_ORDER = (
     "ipv4_flow_filter",
     "ipv6_flow_filter",
     "congestion",
+    "aggregation_reports",
     "aggregation_replicas",
     "aggregation_peers",
     "aggregation_jobs",

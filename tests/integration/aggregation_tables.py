@@ -40,8 +40,9 @@ class AggregationTables:
         return self.jobs.create(workers, self._state.snapshot(), window=window, capacity=most, server=server)
 
     def wanted(self) -> dict[str, Entities]:
-        """Return what every switch is to hold now."""
+        """Return what every switch is to hold now, cells being clear."""
         found = {switch: dict(entities) for switch, entities in self._base.items()}
-        for switch, entities in self.jobs.entities().items():
-            found[switch].update(entities)
+        for job in self.jobs.running:
+            for switch, entities in self.jobs.entities_of(job.number).items():
+                found[switch].update(entities)
         return dict(found)

@@ -83,13 +83,9 @@ class World:
         self.fabric.run_until(self.fabric.now_ns + duration_ns)
 
     def stop(self, job: int) -> None:
-        """Take a job from the switches and clear its cells."""
+        """Take a job from the switches."""
         self.jobs.end(job)
         self._write()
-        for switch in self.topology.switch:
-            for number, block in self.jobs.to_clear(switch).items():
-                self._send(switch, list(clearing(block)))
-                self.jobs.cleared(number, switch)
 
     def aggregator(self, job: int, host: str) -> IPv4Address:
         """Return where a worker of a job sends to."""
@@ -111,6 +107,10 @@ class World:
 
     def _write(self, gap_ns: int = 0, order: int = 1) -> None:
         wanted = self.tables.wanted()
+        for switch in wanted:
+            for number, block in self.jobs.to_clear(switch).items():
+                self._send(switch, list(clearing(block)))
+                self.jobs.cleared(number, switch)
         for place, switch in enumerate(list(wanted)[::order]):
             if gap_ns:
                 self.fabric.call_after(place * gap_ns, partial(self._bring, switch, wanted[switch]))
@@ -121,6 +121,7 @@ class World:
         for batch in diff(wanted, self._held[switch]):
             self._send(switch, list(batch))
         self._held[switch] = wanted
+        self.jobs.held(switch, wanted)
 
     def _send(self, switch: str, updates: list[Update]) -> None:
         for start in range(0, len(updates), MAX_BATCH):

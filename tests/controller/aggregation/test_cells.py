@@ -7,7 +7,7 @@ import random
 import pytest
 
 from controller.aggregation.cells import cells_for, free_block
-from controller.aggregation.registry import Registry, Reservation
+from controller.aggregation.registry import Registry
 from controller.errors import ControllerError
 from controller.tables.aggregation import CELLS, MAX_JOBS, Block
 
@@ -48,7 +48,7 @@ def test_small_blocks_leave_great_ones_whole() -> None:
     assert min(groups) > 0
 
 
-def test_a_number_and_its_cells_are_used_again_only_when_all_are_cleared() -> None:
+def test_a_number_and_its_cells_are_used_again_only_when_no_switch_holds_the_job() -> None:
     registry = Registry()
     first = registry.reserve(["s1", "s2"], window=2048)
     second = registry.reserve(["s1"], window=2048)
@@ -56,22 +56,25 @@ def test_a_number_and_its_cells_are_used_again_only_when_all_are_cleared() -> No
     with pytest.raises(ControllerError, match="s1 has no block of 2 cells left: 8192 of 8192 are in use"):
         registry.reserve(["s2", "s1"], window=1)
     with pytest.raises(ControllerError, match="it has not ended"):
-        registry.cleared(1, "s1")
-    assert registry.end(1).blocks == first.blocks
+        registry.released(1, "s1")
+    registry.end(1)
     with pytest.raises(ControllerError, match="s1 has no block"):
         registry.reserve(["s1"], window=1)
-    registry.cleared(1, "s1")
+    registry.released(1, "s1")
     assert registry.reserve(["s1"], window=2048).blocks == {"s1": Block(0, 4096)}
     assert [held.number for held in registry.reservations] == [1, 2, 3]
-    registry.cleared(1, "s2")
+    registry.released(1, "s2")
     assert [held.number for held in registry.reservations] == [2, 3]
     with pytest.raises(ControllerError, match="aggregation job 1: there is none"):
         registry.end(1)
 
 
 def test_numbers_go_round_and_leave_out_those_in_use() -> None:
-    registry = Registry([Reservation(0xFFFE, {"s": Block(0, 2)}), Reservation(1, {"s": Block(2, 2)})])
-    assert [registry.reserve(["s"], 1).number for _ in range(3)] == [0xFFFF, 2, 3]
+    registry = Registry(newest=0xFFFD)
+    numbers = [registry.reserve(["s"], 1).number for _ in range(3)]
+    assert numbers == [0xFFFE, 0xFFFF, 1]
+    registry._newest = 0xFFFD
+    assert registry.reserve(["s"], 1).number == 2
 
 
 def test_a_switch_has_room_for_so_many_jobs() -> None:

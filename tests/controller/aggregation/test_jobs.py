@@ -36,7 +36,17 @@ def test_a_job_is_placed_and_its_workers_are_members(jobs: Jobs) -> None:
     )
     assert job.placed.blocks == dict.fromkeys(("spine1", "leaf1", "leaf2"), Block(0, 16))
     assert (job.number, job.members.epoch, len(job.members.workers)) == (1, 1, 5)
-    assert jobs.entities().keys() == {"spine1", "leaf1", "leaf2"}
+    assert jobs.entities_of(1).keys() == {"spine1", "leaf1", "leaf2"}
+
+
+def test_a_switch_is_to_hold_a_job_when_its_cells_are_clear(jobs: Jobs) -> None:
+    number = jobs.create(workers(1, 2, 5, 6), STATE, window=8, capacity=8).number
+    assert jobs.to_clear("leaf1") == {number: Block(0, 16)}
+    assert jobs.entities("leaf1") == {}
+    jobs.cleared(number, "leaf1")
+    assert jobs.to_clear("leaf1") == {}
+    assert jobs.entities("leaf1") == jobs.entities_of(number)["leaf1"]
+    assert jobs.to_clear("leaf2")
 
 
 def test_who_comes_back_has_the_place_that_he_had_and_his_new_port(jobs: Jobs) -> None:
@@ -75,7 +85,7 @@ def test_whoever_comes_and_goes_the_entries_are_those_of_the_members(jobs: Jobs,
             assert job.members.workers == members | {host}
         elif len(members) > 1:
             jobs.leave(number, host)
-        peers = [key for held in jobs.entities().values() for key in held if key.table == "aggregation_peers"]
+        peers = [key for held in jobs.entities_of(number).values() for key in held if key.table == "aggregation_peers"]
         addresses = {dict(key.match)["src_addr"] for key in peers}
         hosts = jobs.job(number).members.workers
         assert addresses.intersection(int(host.ipv4) for host in TOPOLOGY.hosts) == {
@@ -105,18 +115,20 @@ def test_what_is_refused_leaves_everything_as_it_was(jobs: Jobs) -> None:
         jobs.end(9)
 
 
-def test_cells_of_a_job_that_ends_are_nobodys_until_they_are_cleared(jobs: Jobs) -> None:
+def test_cells_of_a_job_that_ends_are_nobodys_until_a_switch_holds_nothing_of_it(jobs: Jobs) -> None:
     number = jobs.create(workers(1, 2), STATE, window=4096, capacity=2).number
+    jobs.cleared(number, "leaf1")
+    held = jobs.entities("leaf1")
     jobs.end(number)
     assert jobs.running == ()
-    assert jobs.entities() == {}
-    assert jobs.to_clear("leaf1") == {number: Block(0, 8192)}
-    assert jobs.to_clear("leaf2") == {}
+    assert jobs.entities("leaf1") == {}
+    jobs.held("leaf1", held)
     tree = jobs.create(workers(1, 2), STATE, window=4096, capacity=2).placed.tree
     assert tree.root != "leaf1"
-    jobs.cleared(number, "leaf1")
-    assert jobs.to_clear("leaf1") == {}
-    assert jobs.create(workers(3, 4), STATE, window=4096, capacity=2).placed.tree.root == "leaf1"
+    jobs.held("leaf1", {})
+    again = jobs.create(workers(3, 4), STATE, window=4096, capacity=2)
+    assert (again.placed.tree.root, again.number) == ("leaf1", number + 2)
+    assert jobs.to_clear("leaf1") == {again.number: Block(0, 8192)}
 
 
 def test_epochs_go_round(jobs: Jobs) -> None:

@@ -1,0 +1,289 @@
+"""Jobs as those who ask for them see them: wanted, and there when the call returns.
+
+Every call returns when all switches concerned have acknowledged what it wants, and raises ControllerError, which names
+switch and entry, when they have not in time. What a switch refuses is taken back everywhere. A job ends by itself, and
+listeners hear why, when one of its switches stays away too long, or comes back and has no place for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from ipaddress import IPv4Address
+from typing import Protocol
+
+from collectors.values import Snapshot
+from controller.aggregation.jobs import RunningJob, number_of
+from controller.aggregation.layer import AggregationLayer
+from controller.errors import ControllerError
+from controller.intents import Worker
+from controller.tables.aggregation import parent_of, switches_of
+from controller.tables.entities import Entities, EntityKey, Kind, Update
+from dataplane.clock import Clock
+from dataplane.fabric.addressing import switch_ipv4
+
+Sleep = Callable[[float], Awaitable[None]]
+
+
+class Switches(Protocol):
+    """Who writes to the switches: what is wanted of `AggregationLayer`, sooner or later."""
+
+    @property
+    def live(self) -> frozenset[str]:
+        """The switches whose tables are known and can be written."""
+        ...
+
+    def held(self, switch: str) -> Entities:
+        """Return what a switch is known to hold."""
+        ...
+
+    def bring(self, switches: Iterable[str]) -> None:
+        """Have switches hold what is wanted now, and tell `JobKeeper.brought`."""
+        ...
+
+    def problem(self, switch: str) -> str:
+        """Return why a switch is not right, '' if nobody knows."""
+        ...
+
+
+class Listener(Protocol):
+    """Whoever answers for jobs towards their workers."""
+
+    def failed(self, number: int, reason: str) -> None:
+        """Note that a job has ended because switches cannot go on with it."""
+        ...
+
+    def should_move(self, number: int, reason: str) -> None:
+        """Note that a job would be better off elsewhere: `JobKeeper.move`, when no worker waits for a result."""
+        ...
+
+
+class JobKeeper:
+    """The jobs of a fabric; use it on one event loop, where `run` runs."""
+
+    def __init__(
+        self,
+        layer: AggregationLayer,
+        switches: Switches,
+        clock: Clock,
+        snapshot: Callable[[], Snapshot],
+        sleep: Sleep = asyncio.sleep,
+    ) -> None:
+        """Place jobs by the newest `snapshot`."""
+        self.layer, self._switches, self._clock, self._snapshot, self._sleep = layer, switches, clock, snapshot, sleep
+        self._jobs = layer.jobs
+        self._listeners: list[Listener] = []
+        self._refusals: dict[int, str] = {}
+        self._undo: dict[int, Callable[[], None]] = {}
+        self._locks: dict[int, asyncio.Lock] = {}
+        self._away: dict[str, int] = {node.name: clock.now_ns() for node in layer.topology.switches}
+        self._progress = asyncio.Event()
+
+    @property
+    def running(self) -> tuple[RunningJob, ...]:
+        """The jobs that have not ended."""
+        return self._jobs.running
+
+    def listen(self, listener: Listener) -> None:
+        """Tell a listener from now on."""
+        self._listeners.append(listener)
+
+    def aggregator(self, number: int, host: str) -> IPv4Address:
+        """Return where a worker of a job sends to; raise ControllerError for a stranger."""
+        switch = parent_of(self._jobs.job(number).placed.tree, host)
+        return switch_ipv4(self.layer.topology.switch[switch].node_id)
+
+    async def create(
+        self, workers: Sequence[Worker], *, window: int, capacity: int, server: Worker | None = None
+    ) -> RunningJob:
+        """Return a job of these workers, all of them members, that all switches of its tree hold.
+
+        Raise ControllerError, and keep nothing of it, where there are no cells, or a switch does not take it.
+        """
+        away = self.layer.topology.switch.keys() - self._switches.live
+        job = self._jobs.create(workers, self._snapshot(), window=window, capacity=capacity, server=server, banned=away)
+        async with self._lock(job.number):
+            await self._written(job, lambda: self._forget(job))
+        return job
+
+    async def leave(self, number: int, host: str) -> RunningJob:
+        """Return a job that all its switches hold without a member.
+
+        ControllerError at the deadline: the change stays wanted, because whoever is gone must be done without.
+        """
+        async with self._lock(number):
+            job = self._jobs.leave(number, host)
+            await self._written(job)
+            return job
+
+    async def join(self, number: int, worker: Worker) -> RunningJob:
+        """Return a job that all its switches hold with a member more; ControllerError, and the members stay those."""
+        async with self._lock(number):
+            job = self._jobs.join(number, worker)
+            await self._written(job, lambda: self._take_back(job, worker))
+            return job
+
+    async def move(self, number: int) -> RunningJob:
+        """Return a job of the same members where it is best now, under a number of its own; the one before has ended.
+
+        To be called while no worker waits for a result. ControllerError, and the job stays, if it cannot be moved.
+        """
+        job = self._jobs.job(number)
+        before = job.placed.job
+        workers = [worker for worker in before.workers if worker.host in job.members.workers]
+        new = await self.create(workers, window=before.window, capacity=before.capacity, server=before.server)
+        await self.end(number)
+        return new
+
+    async def end(self, number: int) -> None:
+        """Return when no switch that is there holds anything of a job; others will not when they are back."""
+        async with self._lock(number):
+            job = self._jobs.job(number)
+            self._forget(job)
+            await self._settled(number, switches_of(job.placed.tree), "gone from")
+
+    async def run(self) -> None:
+        """End jobs whose switches stay away too long, until cancelled."""
+        bound_ns = self.layer.settings.dead_after_ns
+        while True:
+            progress, now_ns = self._progress, self._clock.now_ns()
+            used = {switch for job in self.running for switch in switches_of(job.placed.tree)}
+            due = {switch: since_ns + bound_ns for switch, since_ns in self._away.items() if switch in used}
+            for switch, due_ns in due.items():
+                if due_ns <= now_ns:
+                    self._fail_all(switch)
+            waits = [due_ns - now_ns for due_ns in due.values() if due_ns > now_ns]
+            await self._first(progress, min(waits, default=None))
+
+    def brought(self, switch: str) -> None:
+        """Note that a switch holds what is wanted, as far as it is known."""
+        self._away.pop(switch, None)
+        self._tell()
+
+    def lost(self, switch: str) -> None:
+        """Note that a switch is gone, or that nobody knows what it holds."""
+        if switch not in self._away:
+            self._away[switch] = self._clock.now_ns()
+            self._tell()
+
+    def refuse(self, switch: str, updates: Iterable[Update], problem: str) -> bool:
+        """Note that a switch refused updates; return whether all of them were about jobs, which it is now spared."""
+        numbers = [self._number(switch, update.key) for update in updates]
+        found = {number for number in numbers if number is not None}
+        for number in found:
+            self._refused(number, problem)
+        self._tell()
+        return bool(found) and None not in numbers
+
+    def _refused(self, number: int, problem: str) -> None:
+        if number not in self._undo:
+            self._fail(number, problem)
+            return
+        self._refusals[number] = problem
+        self._undo.pop(number)()
+
+    def _number(self, switch: str, key: EntityKey) -> int | None:
+        """Return the job that an entity of a switch is wanted for."""
+        for job in self.running:
+            if number_of(key) == job.number or key in self._jobs.entities_of(job.number).get(switch, {}):
+                return job.number
+            block = job.placed.blocks.get(switch)
+            if block is not None and key.kind is Kind.REGISTER and block.first <= key.number < block.end:
+                return job.number
+        return None
+
+    async def _written(self, job: RunningJob, undo: Callable[[], None] | None = None) -> None:
+        """Return when all switches of a job have it as it is; whatever else happens, `undo` what is wanted."""
+        switches = switches_of(job.placed.tree)
+        if undo is not None:
+            self._undo[job.number] = undo
+        try:
+            self._switches.bring(switches)
+            await self._settled(job.number, switches, "in")
+            self._jobs.job(job.number)
+        except BaseException:
+            if job.number in self._undo:
+                self._undo[job.number]()
+            raise
+        finally:
+            self._undo.pop(job.number, None)
+            self._refusals.pop(job.number, None)
+
+    def _take_back(self, job: RunningJob, worker: Worker) -> None:
+        if self._is_running(job.number):
+            self._jobs.leave(job.number, worker.host)
+            self._switches.bring(switches_of(job.placed.tree))
+
+    async def _settled(self, number: int, switches: Sequence[str], where: str) -> None:
+        """Return when switches hold of a job what is wanted; ControllerError if one refuses, or at the deadline."""
+        limit_ns = self.layer.settings.deadline_ns
+        deadline = asyncio.ensure_future(self._sleep(limit_ns / 1e9))
+        try:
+            while True:
+                progress = self._progress
+                if number in self._refusals:
+                    raise ControllerError(f"aggregation job {number}: {self._refusals[number]}")
+                behind = self._behind(number, switches)
+                if behind is None:
+                    return
+                if deadline.done():
+                    raise ControllerError(f"aggregation job {number}: not {where} {behind} within {limit_ns / 1e9:g} s")
+                waiting = asyncio.ensure_future(progress.wait())
+                await asyncio.wait((deadline, waiting), return_when=asyncio.FIRST_COMPLETED)
+                waiting.cancel()
+        finally:
+            deadline.cancel()
+
+    def _behind(self, number: int, switches: Iterable[str]) -> str | None:
+        """Return which switch is not right for a job, and why; None if all are."""
+        for switch in switches:
+            lacking = self.layer.lacking(number, switch, self._switches.held(switch))
+            if switch not in self._switches.live and not self._is_running(number):
+                continue
+            if switch not in self._switches.live or lacking is not None:
+                why = self._switches.problem(switch) or "no answer to its writes"
+                return f"switch {switch} ({lacking or 'its tables are not known'}: {why})"
+        return None
+
+    async def _first(self, progress: asyncio.Event, wait_ns: int | None) -> None:
+        """Wait for progress, and no longer than that."""
+        waiting: list[asyncio.Future[object]] = [asyncio.ensure_future(progress.wait())]
+        if wait_ns is not None:
+            waiting.append(asyncio.ensure_future(self._sleep(wait_ns / 1e9)))
+        try:
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for one in waiting:
+                one.cancel()
+
+    def _fail_all(self, switch: str) -> None:
+        seconds = self.layer.settings.dead_after_ns / 1e9
+        for job in self.running:
+            if switch in switches_of(job.placed.tree):
+                why = self._switches.problem(switch)
+                self._fail(job.number, f"switch {switch} has been away for {seconds:g} s{why and f': {why}'}")
+
+    def _fail(self, number: int, reason: str) -> None:
+        self._forget(self._jobs.job(number))
+        self._tell()
+        for listener in self._listeners:
+            listener.failed(number, reason)
+
+    def _forget(self, job: RunningJob) -> None:
+        """Want nothing of a job any more."""
+        if self._is_running(job.number):
+            self._jobs.end(job.number)
+            self._locks.pop(job.number, None)
+            self._switches.bring(switches_of(job.placed.tree))
+
+    def _is_running(self, number: int) -> bool:
+        return any(job.number == number for job in self.running)
+
+    def _lock(self, number: int) -> asyncio.Lock:
+        """Return what keeps changes of one job apart; raise ControllerError if there is no such job."""
+        self._jobs.job(number)
+        return self._locks.setdefault(number, asyncio.Lock())
+
+    def _tell(self) -> None:
+        self._progress.set()
+        self._progress = asyncio.Event()

@@ -1,0 +1,34 @@
+"""Settings of sums in switches."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from controller.errors import ControllerError
+from dataplane.config import Strict
+
+Ns = Annotated[int, msgspec.Meta(ge=1)]
+Count = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class AggregationSettings(Strict, frozen=True):
+    """How switches add up for jobs, and how long the controller waits for them."""
+
+    mark_from_frames: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    """From how many frames in a queue on a switch marks packets as congested (ECN); left out, a quarter of its shortest
+    queue."""
+    report_every: Count = 256
+    """Each switch of a job reports of one in so many items, a power of two, to the collector; 0: of none."""
+    report_slow_us: Count = 0
+    """Also of items for which more time passed between the first contribution and the last; 0: not because of that."""
+    deadline_ns: Ns = 5_000_000_000
+    """The longest time that switches may take to have a job, or a change of it."""
+    dead_after_ns: Ns = 10_000_000_000
+    """A job ends, and its workers are told, when one of its switches is away for so long."""
+
+    def check(self) -> None:
+        """Raise ControllerError for what no switch can do."""
+        if self.report_every & (self.report_every - 1):
+            raise ControllerError(f"aggregation.report_every: {self.report_every} is not a power of two")

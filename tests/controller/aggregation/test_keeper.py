@@ -1,0 +1,139 @@
+"""Jobs as calls: there when a call returns, or not at all and with one line that says why."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from controller.errors import ControllerError
+from controller.intents import Worker
+from controller.tables.entities import Kind, Update
+from dataplane.fabric.families import leaf_spine
+from tests.controller.aggregation.switches import Lab, Running, running
+
+TOPOLOGY = leaf_spine(1, 2, 3)
+ALL = {"spine1", "leaf1", "leaf2"}
+
+
+def workers(*places: int) -> list[Worker]:
+    return [Worker(f"h{place}", 20_000 + place) for place in places]
+
+
+def play(scene: Callable[[Running], Awaitable[None]], lab: Lab | None = None) -> None:
+    """Run a scene under a daemon whose switches are all right."""
+
+    async def whole() -> None:
+        async with running(lab or Lab(TOPOLOGY)) as run:
+            await scene(run)
+
+    asyncio.run(whole())
+
+
+def test_a_job_is_in_all_its_switches_when_it_is_made_and_in_none_when_it_has_ended() -> None:
+    async def scene(run: Running) -> None:
+        job = await run.of(run.jobs.create(workers(1, 2, 4, 5), window=4, capacity=6))
+        assert run.about(job.number).keys() == ALL
+        assert all(run.is_right(name) for name in ALL)
+        assert run.jobs.running == (job,)
+        assert str(run.jobs.aggregator(job.number, "h4")) == "10.0.3.254"
+        await run.of(run.jobs.end(job.number))
+        assert run.about(job.number) == {}
+        assert not run.jobs.running
+
+    play(scene)
+
+
+def test_cells_are_cleared_before_a_switch_knows_the_job() -> None:
+    async def scene(run: Running) -> None:
+        for _ in range(2):
+            job = await run.of(run.jobs.create(workers(1, 2), window=4, capacity=2))
+            log = run.lab.switches["leaf1"].log
+            cells = [place for place, update in enumerate(log) if update.key.kind is Kind.REGISTER]
+            known = [place for place, update in enumerate(log) if update.key.table == "aggregation_jobs"]
+            assert len(cells) == 8
+            assert cells[-1] < known[0]
+            await run.of(run.jobs.end(job.number))
+            log.clear()
+
+    play(scene)
+
+
+def test_members_leave_and_join_when_all_switches_know() -> None:
+    async def scene(run: Running) -> None:
+        job = await run.of(run.jobs.create(workers(1, 2, 4, 5), window=4, capacity=6))
+        job = await run.of(run.jobs.leave(job.number, "h2"))
+        assert (job.members.epoch, len(job.members.workers)) == (2, 3)
+        assert all(run.is_right(name) for name in ALL)
+        job = await run.of(run.jobs.join(job.number, Worker("h6", 26_000)))
+        assert (job.members.epoch, "h6" in job.members.workers) == (3, True)
+        assert all(run.is_right(name) for name in ALL)
+
+    play(scene)
+
+
+def test_a_switch_that_restarts_has_its_jobs_again() -> None:
+    async def scene(run: Running) -> None:
+        job = await run.of(run.jobs.create(workers(1, 2, 4, 5), window=4, capacity=4))
+        before = dict(run.lab.switches["leaf1"].tables)
+        run.lab.stop("leaf1")
+        await run.until(lambda: "leaf1" not in run.daemon.coordinator.live)
+        run.lab.down.clear()
+        await run.right()
+        assert run.lab.switches["leaf1"].tables.keys() == before.keys()
+        assert run.jobs.running == (job,)
+        assert run.lab.failures == []
+
+    play(scene)
+
+
+def test_a_job_that_a_switch_has_no_room_for_is_nowhere() -> None:
+    async def scene(run: Running) -> None:
+        def refuse(update: Update) -> bool:
+            return update.key.table == "aggregation_jobs"
+
+        run.lab.switches["leaf2"].refuse = refuse
+        with pytest.raises(
+            ControllerError, match="switch leaf2: write: RESOURCE_EXHAUSTED: insert entry aggregation_jobs"
+        ):
+            await run.of(run.jobs.create(workers(1, 2, 4, 5), window=4, capacity=4))
+        assert run.jobs.running == ()
+        await run.right()
+        assert run.about(1) == {}
+        assert run.lab.failures == []
+        run.lab.switches["leaf2"].refuse = lambda _: False
+        job = await run.of(run.jobs.create(workers(1, 2, 4, 5), window=4096, capacity=4))
+        assert job.number == 2
+
+    play(scene)
+
+
+def test_a_job_whose_switch_does_not_answer_is_given_up_at_the_deadline() -> None:
+    async def scene(run: Running) -> None:
+        run.lab.switches["leaf2"].is_stuck = True
+        with pytest.raises(
+            ControllerError, match=r"job 1: not in switch leaf2 \(entry aggregation_jobs.*within 0\.1 s"
+        ):
+            await run.of(run.jobs.create(workers(1, 2, 4, 5), window=4, capacity=4))
+        run.lab.switches["leaf2"].is_stuck = False
+        await run.right()
+        assert run.about(1) == {}
+
+    play(scene)
+
+
+def test_a_job_ends_when_one_of_its_switches_is_away_too_long() -> None:
+    async def scene(run: Running) -> None:
+        job = await run.of(run.jobs.create(workers(1, 2, 4, 5), window=4, capacity=4))
+        other = await run.of(run.jobs.create(workers(4, 5), window=4, capacity=4))
+        run.lab.stop("leaf1")
+        await run.until(lambda: bool(run.lab.failures))
+        number, reason = run.lab.failures[0]
+        assert number == job.number
+        assert reason.startswith("switch leaf1 has been away for 0.5 s: switch leaf1: connect: UNAVAILABLE")
+        assert run.jobs.running == (other,)
+        await run.until(lambda: not run.about(job.number))
+        assert (await run.of(run.jobs.create(workers(1, 2), window=1, capacity=2))).placed.tree.root == "spine1"
+
+    play(scene)

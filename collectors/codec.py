@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -10,10 +10,15 @@ import msgspec
 from collectors.errors import FeedError
 from collectors.messages import FlowRow, flow_in, flow_out, pack, unpack
 from collectors.values import (
+    ChildKey,
+    ChildState,
     ClockState,
     CollectorStatus,
     DelaySource,
     HopRecord,
+    JobKey,
+    JobNote,
+    JobState,
     LinkState,
     LossSource,
     PathState,
@@ -99,12 +104,53 @@ class _Clock(msgspec.Struct, array_like=True, frozen=True):
     uncertainty_ns: int
 
 
+class _Child(msgspec.Struct, array_like=True, frozen=True):
+    number: int
+    name: str
+    last: int
+    last_share: float
+    wait_mean_ns: int | None
+    wait_max_ns: int | None
+    wait_caused_ns: int
+    samples: int
+
+
+class _Job(msgspec.Struct, array_like=True, frozen=True):
+    job: int
+    switch: str
+    name: str | None
+    epoch: int | None
+    cells: int | None
+    is_leaf: bool
+    items: int
+    items_per_s: float | None
+    reported: int
+    repeated: int
+    repeated_per_item: float
+    cells_used: int
+    wait_mean_ns: int
+    wait_p50_ns: int
+    wait_p99_ns: int
+    wait_max_ns: int
+    samples: int
+    age_ns: int
+    children: list[_Child]
+
+
+class _Note(msgspec.Struct, array_like=True, frozen=True):
+    job: int
+    name: str
+    epoch: int | None
+    cells: int | None
+
+
 class _Snapshot(msgspec.Struct, array_like=True, frozen=True):
     taken_ns: int
     links: list[_Link]
     paths: list[_Path]
     reporters: list[_Reporter]
     clocks: list[_Clock]
+    jobs: list[_Job]
 
 
 class _Status(msgspec.Struct, array_like=True, frozen=True):
@@ -126,6 +172,7 @@ def encode_snapshot(snapshot: Snapshot) -> bytes:
             [_path_out(path) for path in snapshot.paths.values()],
             [_reporter_out(state) for state in snapshot.reporters.values()],
             [_clock_out(state) for state in snapshot.clocks.values()],
+            [_job_out(job) for job in snapshot.jobs.values()],
         )
     )
 
@@ -136,12 +183,14 @@ def decode_snapshot(message: bytes) -> Snapshot:
     links = [_link_in(link) for link in body.links]
     paths = [_path_in(path) for path in body.paths]
     reporters = [ReporterState(*msgspec.structs.astuple(state)) for state in body.reporters]
+    jobs = [_job_in(job) for job in body.jobs]
     return Snapshot(
         body.taken_ns,
         {link.link: link for link in links},
         {path.flow: path for path in paths},
         {(state.node_id, state.hw_id): state for state in reporters},
         {clock.node_id: ClockState(*msgspec.structs.astuple(clock)) for clock in body.clocks},
+        {job.key: job for job in jobs},
     )
 
 
@@ -164,6 +213,16 @@ def decode_status(message: bytes) -> CollectorStatus:
     """Return the status of a message; raise FeedError for another version or layout."""
     body = unpack(message, _Status)
     return CollectorStatus(body.taken_ns, body.counters, body.last_problem)
+
+
+def encode_notes(notes: Mapping[int, JobNote]) -> bytes:
+    """Return what is told of jobs, by their numbers, as a message."""
+    return pack([_Note(job, note.name, note.epoch, note.cells) for job, note in notes.items()])
+
+
+def decode_notes(message: bytes) -> dict[int, JobNote]:
+    """Return what a message tells of jobs; raise FeedError for another version or layout."""
+    return {note.job: JobNote(note.name, note.epoch, note.cells) for note in unpack(message, list[_Note])}
 
 
 def encode_watch(interval_ns: int) -> bytes:
@@ -273,3 +332,51 @@ def _reporter_out(state: ReporterState) -> _Reporter:
 
 def _clock_out(clock: ClockState) -> _Clock:
     return _Clock(clock.node_id, clock.group, clock.offset_ns, clock.drift_ppb, clock.uncertainty_ns)
+
+
+def _job_out(job: JobState) -> _Job:
+    return _Job(
+        job.key.job,
+        job.key.switch,
+        job.name,
+        job.epoch,
+        job.cells,
+        job.is_leaf,
+        job.items,
+        job.items_per_s,
+        job.reported,
+        job.repeated,
+        job.repeated_per_item,
+        job.cells_used,
+        job.wait_mean_ns,
+        job.wait_p50_ns,
+        job.wait_p99_ns,
+        job.wait_max_ns,
+        job.samples,
+        job.age_ns,
+        [_child_out(child) for child in job.children],
+    )
+
+
+def _job_in(job: _Job) -> JobState:
+    number, switch, *rest, children = msgspec.structs.astuple(job)
+    rest.append(tuple(_child_in(number, switch, child) for child in children))
+    return JobState(JobKey(number, switch), *rest)
+
+
+def _child_out(child: ChildState) -> _Child:
+    return _Child(
+        child.key.number,
+        child.key.name,
+        child.last,
+        child.last_share,
+        child.wait_mean_ns,
+        child.wait_max_ns,
+        child.wait_caused_ns,
+        child.samples,
+    )
+
+
+def _child_in(job: int, switch: str, child: _Child) -> ChildState:
+    number, name, *rest = msgspec.structs.astuple(child)
+    return ChildState(ChildKey(job, switch, number, name), *rest)

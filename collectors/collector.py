@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from collectors import decode
 from collectors.allowance import Allowance
@@ -15,7 +15,7 @@ from collectors.sequence import Accounting, Arrival, SequenceAccounting
 from collectors.settings import CollectorSettings, Core
 from collectors.sketch import Sketch
 from collectors.state import NetworkStateBuilder
-from collectors.values import CollectorStatus, DropRecord, FlowKey, HopRecord, Snapshot
+from collectors.values import CollectorStatus, DropRecord, FlowKey, HopRecord, JobNote, Snapshot
 from dataplane.clock import Clock
 from dataplane.errors import WireError
 from dataplane.fabric.topology import LinkKey, Topology
@@ -84,6 +84,8 @@ class Collector:
         for sink in self._sinks if records else ():
             sink(records)
         self._drops(decoded, now_ns)
+        for item in decoded.items:
+            self._state.jobs.add(decoded.group.node_id, item.said, item.child, now_ns)
 
     def receive_many(self, payloads: Payloads) -> None:
         """Take payloads in their order, in bulk where that can be.
@@ -107,8 +109,10 @@ class Collector:
 
     def _take_in_bulk(self, bulk: BulkCore, payloads: Payloads, first: int) -> int:
         skip, drops = self._others is not None and not self._others.left, self._counters[Count.PACKET_DROPPED]
-        wanted = bool(self._drop_sinks)
-        done = bulk.take(payloads, first, self._clock.now_ns(), skip_others=skip, leave_drops=wanted and not skip)
+        wanted, now_ns = bool(self._drop_sinks), self._clock.now_ns()
+        done = bulk.take(payloads, first, now_ns, skip_others=skip, leave_drops=wanted and not skip)
+        for node_id, said, child in bulk.take_items():
+            self._state.jobs.add(node_id, said, child, now_ns)
         if wanted:
             self._counters[Count.DROPS_WITHHELD] += self._counters[Count.PACKET_DROPPED] - drops
         return done
@@ -122,6 +126,10 @@ class Collector:
         """Call `sink` with the drops of each report that tells of any; return what ends that."""
         self._drop_sinks.append(sink)
         return lambda: self._drop_sinks.remove(sink)
+
+    def note_jobs(self, notes: Mapping[int, JobNote]) -> None:
+        """Take the names of jobs, of all of them by number, from who runs them."""
+        self._state.jobs.note(notes)
 
     def snapshot(self) -> Snapshot:
         """Return the network's state now."""

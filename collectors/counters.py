@@ -42,6 +42,12 @@ class Count(StrEnum):
     PACKET_DROPPED = "packet dropped"
     """Individual reports that say that a switch dropped the packet; the hops before it may be told all the same."""
 
+    ITEMS_REPORTED = "items reported"
+    """Individual reports that a switch has added up an item of a job."""
+
+    JOBS_FORGOTTEN = "jobs forgotten"
+    """Jobs in switches that made room for others before they were old enough to go."""
+
     NO_NODE_ID = "no node id"
     """Hops that do not say who they are: no record."""
 

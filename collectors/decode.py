@@ -1,18 +1,21 @@
 """A report's UDP payload to measured and dropped packets: pure, no state; `numbering` makes records of them.
 
 Reports are of INT v2.1 in every mode: stacked (the sink adds its own metadata to the report, or to the stack),
-intermediate, or one hop each (our hop-by-hop domain, MX, XD); besides, drop reports and congested queues' reports.
+intermediate, or one hop each (our hop-by-hop domain, MX, XD); besides, drop reports, congested queues' reports, and
+those of items that a switch has added up.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address
 from typing import Final
 
 from collectors.values import FlowKey, RecordKind
 from dataplane.errors import WireError
-from dataplane.wire import inner, report, report_tlv
+from dataplane.wire import completion, inner, report, report_tlv
+from dataplane.wire.completion import Completion
 from dataplane.wire.drop_reasons import DropReason
 from dataplane.wire.inner import InnerPacket
 from dataplane.wire.int_metadata import HopMetadata
@@ -67,6 +70,14 @@ class MeasuredDrop:
 
 
 @dataclass(frozen=True, slots=True)
+class MeasuredItem:
+    """What a switch says of an item that it has added up; the last contribution came from `child`."""
+
+    said: Completion
+    child: IPv4Address | IPv6Address
+
+
+@dataclass(frozen=True, slots=True)
 class DecodedReport:
     """A report packet; `skipped` counts individual reports that name no flow (no truncated IP packet, IOAM).
 
@@ -78,6 +89,7 @@ class DecodedReport:
     drops: tuple[MeasuredDrop, ...]
     skipped: int
     reserved: int = 0
+    items: tuple[MeasuredItem, ...] = ()
 
 
 def decode(payload: bytes, marking: Marking) -> DecodedReport:
@@ -88,6 +100,7 @@ def decode(payload: bytes, marking: Marking) -> DecodedReport:
     packet = report.decode(payload)
     packets: list[MeasuredPacket] = []
     drops: list[MeasuredDrop] = []
+    items: list[MeasuredItem] = []
     skipped = 0
     for one in packet.reports:
         truncated = _dropped_packet(one, marking) if one.dropped else _truncated_packet(one, marking)
@@ -95,9 +108,11 @@ def decode(payload: bytes, marking: Marking) -> DecodedReport:
             drops.append(MeasuredDrop(_flow(truncated) if truncated else None, _own(one), one.tracked))
         elif truncated is None:
             skipped += 1
-        if truncated is not None and (measured := _measured(packet.group, one, truncated)) is not None:
+        if truncated is not None and (said := _completion(one, truncated)) is not None:
+            items.append(MeasuredItem(said, truncated.src))
+        elif truncated is not None and (measured := _measured(packet.group, one, truncated)) is not None:
             packets.append(measured)
-    return DecodedReport(packet.group, tuple(packets), tuple(drops), skipped, packet.reserved)
+    return DecodedReport(packet.group, tuple(packets), tuple(drops), skipped, packet.reserved, tuple(items))
 
 
 def _dropped_packet(one: Report, marking: Marking) -> InnerPacket | None:
@@ -137,6 +152,13 @@ def _packets_of_tlvs(data: bytes, marking: Marking) -> Iterator[InnerPacket]:
                 yield inner.decode_ethernet(tlv.value, marking)
             case TlvType.DOMAIN:
                 continue
+
+
+def _completion(one: Report, truncated: InnerPacket) -> Completion | None:
+    """Return what a report says of an item, None where it is about its packet."""
+    if one.main is None or one.dropped or _kind(one, truncated, _remaining_hops(one.main)) is not RecordKind.XD:
+        return None
+    return completion.in_report(one.main)
 
 
 def _measured(group: ReportGroup, one: Report, truncated: InnerPacket) -> MeasuredPacket | None:

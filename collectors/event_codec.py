@@ -9,7 +9,7 @@ import msgspec
 from collectors.errors import FeedError
 from collectors.events.rules import Rule, check_names
 from collectors.messages import FlowRow, flow_in, flow_out, pack, unpack
-from collectors.values import DropRecord, Event, Evidence, FlowKey, Phase, ReporterKey, Subject
+from collectors.values import ChildKey, DropRecord, Event, Evidence, FlowKey, JobKey, Phase, ReporterKey, Subject
 from dataplane.fabric.topology import LinkKey
 
 
@@ -27,7 +27,19 @@ class _ReporterSubject(msgspec.Struct, array_like=True, frozen=True, tag="report
     hw_id: int
 
 
-_Subject = _LinkSubject | _FlowSubject | _ReporterSubject
+class _JobSubject(msgspec.Struct, array_like=True, frozen=True, tag="job"):
+    job: int
+    switch: str
+
+
+class _ChildSubject(msgspec.Struct, array_like=True, frozen=True, tag="child"):
+    job: int
+    switch: str
+    number: int
+    name: str
+
+
+_Subject = _LinkSubject | _FlowSubject | _ReporterSubject | _JobSubject | _ChildSubject
 
 
 class _Evidence(msgspec.Struct, array_like=True, frozen=True):
@@ -113,6 +125,10 @@ def _subject_out(subject: Subject) -> _Subject:
             return _LinkSubject(src, dst)
         case ReporterKey(node_id, hw_id):
             return _ReporterSubject(node_id, hw_id)
+        case JobKey(job, switch):
+            return _JobSubject(job, switch)
+        case ChildKey(job, switch, number, name):
+            return _ChildSubject(job, switch, number, name)
         case FlowKey():
             return _FlowSubject(flow_out(subject))
 
@@ -123,6 +139,10 @@ def _subject_in(subject: _Subject) -> Subject:
             return LinkKey(subject.src, subject.dst)
         case _ReporterSubject():
             return ReporterKey(subject.node_id, subject.hw_id)
+        case _JobSubject():
+            return JobKey(subject.job, subject.switch)
+        case _ChildSubject():
+            return ChildKey(subject.job, subject.switch, subject.number, subject.name)
         case _FlowSubject():
             return flow_in(subject.flow)
 

@@ -2,8 +2,9 @@
 
 Service millrace.collector.v1.Feed: Watch (a snapshot at an interval, the first at once), Records (batches of hop
 records as they come), Drops (packets that switches say they dropped), Events (what the rules raise and clear), Rules
-and SetRules (those in force), Status (once). A request of another version fails with FAILED_PRECONDITION. Nothing here
-authenticates: the address is a unix socket, guarded by its folder's rights, or loopback.
+and SetRules (those in force), NameJobs (what those tell who run jobs), Status (once). A request of another version
+fails with FAILED_PRECONDITION. Nothing here authenticates: the address is a unix socket, guarded by its folder's
+rights, or loopback.
 """
 
 from __future__ import annotations
@@ -76,6 +77,7 @@ class FeedServer:
             "Events": grpc.unary_stream_rpc_method_handler(self._event_stream),
             "Rules": grpc.unary_unary_rpc_method_handler(self._rules),
             "SetRules": grpc.unary_unary_rpc_method_handler(self._set_rules),
+            "NameJobs": grpc.unary_unary_rpc_method_handler(self._name_jobs),
             "Status": grpc.unary_unary_rpc_method_handler(self._status),
         }
         return grpc.method_handlers_generic_handler(SERVICE, methods)
@@ -139,6 +141,10 @@ class FeedServer:
     async def _set_rules(self, request: bytes, context: _Context) -> bytes:
         self._events.replace(await _checked(context, event_codec.decode_rules, request))
         return event_codec.encode_rules(self._events.rules)
+
+    async def _name_jobs(self, request: bytes, context: _Context) -> bytes:
+        self._collector.note_jobs(await _checked(context, codec.decode_notes, request))
+        return codec.encode_request()
 
     def _offer(self, queue: asyncio.Queue[tuple[T, ...]], batch: tuple[T, ...]) -> None:
         if queue.full():

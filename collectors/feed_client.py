@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Final
 
@@ -16,7 +16,7 @@ from collectors.errors import FeedError
 from collectors.events.rules import Rule
 from collectors.messages import SERVICE
 from collectors.settings import Positive
-from collectors.values import CollectorStatus, DropRecord, Event, HopRecord, Snapshot
+from collectors.values import CollectorStatus, DropRecord, Event, HopRecord, JobNote, Snapshot
 from dataplane.config import Strict
 from dataplane.rpc.addresses import client_options, malformed
 from dataplane.rpc.call_errors import reason_of
@@ -109,6 +109,10 @@ class FeedClient:
     async def set_rules(self, rules: Sequence[Rule]) -> None:
         """Put these rules in force, all others away; raise FeedError when the collector does not take them."""
         await self._call("SetRules", event_codec.encode_rules(rules))
+
+    async def name_jobs(self, notes: Mapping[int, JobNote]) -> None:
+        """Tell of all jobs that run, by their numbers; raise FeedError when the collector cannot be reached."""
+        await self._call("NameJobs", codec.encode_notes(notes))
 
     async def status(self) -> CollectorStatus:
         """Return the collector's counters; raise FeedError when it cannot be reached."""

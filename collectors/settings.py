@@ -68,6 +68,19 @@ class ClockSettings(Strict, frozen=True):
     """A link whose correction may be wrong by more is not corrected: its delay comes from hop latency."""
 
 
+class JobSettings(Strict, frozen=True):
+    """How reports of complete items become the state of the jobs that switches add up."""
+
+    window_ns: Positive = 10_000_000_000
+    """The span, back from a job's newest report, over which its waits and stragglers are judged."""
+
+    forget_after_ns: Positive = 60_000_000_000
+    """A job that no item was reported of for so long is no longer listed."""
+
+    max_jobs: Positive = 1024
+    """How many jobs are kept, each once a switch; the one unheard for longest makes room for a new one."""
+
+
 class StateSettings(Strict, frozen=True):
     """How hop records become the network's state."""
 
@@ -109,6 +122,9 @@ class StateSettings(Strict, frozen=True):
 
     clocks: ClockSettings = ClockSettings()
     """How clocks are estimated, where the topology does not say that they are synchronised."""
+
+    jobs: JobSettings = JobSettings()
+    """How jobs are watched that switches add up for."""
 
 
 class Core(StrEnum):

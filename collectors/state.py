@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from collectors.clocks.estimator import ClockEstimator
 from collectors.counters import Counters
+from collectors.jobs.accounts import JobAccounts
 from collectors.link_states import LinkColumns
 from collectors.loss import LinkLoss, LossMeter
 from collectors.path_states import PathMaker, PathStates
@@ -45,9 +46,15 @@ class NetworkStateBuilder:
             wait_ns=self._settings.longest_wait_ns,
             sample_every=self._settings.sample_every,
         )
+        self._jobs = JobAccounts(topology, self._settings.jobs, counters)
         self._columns = LinkColumns(
             topology, stale_after_ns=self._settings.stale_after_ns, tx_window_ns=self._settings.tx_window_ns
         )
+
+    @property
+    def jobs(self) -> JobAccounts:
+        """The jobs that switches add up for."""
+        return self._jobs
 
     @property
     def store(self) -> Store:
@@ -96,7 +103,8 @@ class NetworkStateBuilder:
         links = self._links(now_ns)
         maker = PathMaker(self._topology, links, now_ns, self._settings.stale_after_ns)
         paths = PathStates(self._store.flows(now_ns), maker)
-        return Snapshot(now_ns, links, paths, dict(reporters or {}), self._clocks.states())
+        jobs = self._jobs.states(now_ns)
+        return Snapshot(now_ns, links, paths, dict(reporters or {}), self._clocks.states(), jobs)
 
     def delays(self) -> dict[LinkKey, Sketch]:
         """Return sketches of the delays behind the figures of links that were heard of lately."""

@@ -196,6 +196,87 @@ class ClockState:
 
 
 @dataclass(frozen=True, slots=True)
+class JobKey:
+    """A job in one of the switches that add up for it."""
+
+    job: int
+    switch: str
+
+    def __str__(self) -> str:
+        return f"job {self.job} at {self.switch}"
+
+
+@dataclass(frozen=True, slots=True)
+class ChildKey:
+    """Who contributes to a job at a switch: a host, or a switch that adds up a rack, by its number in the job there."""
+
+    job: int
+    switch: str
+    number: int
+    name: str
+
+    def __str__(self) -> str:
+        return f"job {self.job} at {self.switch}: {self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class JobNote:
+    """What only those know who run a job: its name, its epoch, and how many cells it has in each switch."""
+
+    name: str
+    epoch: int | None = None
+    cells: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ChildState:
+    """How often a child was the last whom an item waited for, and how long: stragglers.
+
+    `last` counts since the job was first heard of, all others are of the window. Mean and greatest wait are those of
+    the items that it was the last of, None where there are none; `wait_caused_ns` is what it made an item of the job
+    wait on the average of all. `samples` are the items reported, whoever was last.
+    """
+
+    key: ChildKey
+    last: int
+    last_share: float
+    wait_mean_ns: int | None
+    wait_max_ns: int | None
+    wait_caused_ns: int
+    samples: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobState:
+    """A job in one switch, by its reports of complete items; waits are from an item's first contribution to its last.
+
+    `items` (by their numbers), `reported` and `repeated` (contributions that had come before) count since the job was
+    first heard of, all other figures are of the window. `items_per_s` is up to now, None while only one item was
+    reported; `cells_used` the most cells in use at once; `samples` the items reported. `children` begin with the one
+    that causes most of the waiting. `name`, `epoch` and `cells` are None unless somebody has told them.
+    """
+
+    key: JobKey
+    name: str | None
+    epoch: int | None
+    cells: int | None
+    is_leaf: bool
+    items: int
+    items_per_s: float | None
+    reported: int
+    repeated: int
+    repeated_per_item: float
+    cells_used: int
+    wait_mean_ns: int
+    wait_p50_ns: int
+    wait_p99_ns: int
+    wait_max_ns: int
+    samples: int
+    age_ns: int
+    children: tuple[ChildState, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """The network's state at one instant; every decider takes it as an argument and keeps no other state of it."""
 
@@ -204,6 +285,7 @@ class Snapshot:
     paths: Mapping[FlowKey, PathState]
     reporters: Mapping[tuple[int, int], ReporterState]
     clocks: Mapping[int, ClockState] = field(default_factory=dict)
+    jobs: Mapping[JobKey, JobState] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +308,7 @@ class ReporterKey:
         return f"node {self.node_id} hw {self.hw_id}"
 
 
-Subject = LinkKey | FlowKey | ReporterKey
+Subject = LinkKey | FlowKey | ReporterKey | JobKey | ChildKey
 """What an event is about."""
 
 

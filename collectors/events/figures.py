@@ -1,4 +1,7 @@
-"""The figures that rules can watch: the numbers of a link's, a path's or a reporter's state, by their field names."""
+"""The figures that rules can watch: numbers in the states of links, paths, reporters, jobs and who contributes to them.
+
+They have their fields' names.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +15,19 @@ import numpy as np
 
 from collectors.columns import Numbers
 from collectors.link_states import LinkStates
-from collectors.values import Evidence, LinkState, PathState, ReporterKey, ReporterState, Snapshot, Subject
+from collectors.values import (
+    ChildState,
+    Evidence,
+    JobState,
+    LinkState,
+    PathState,
+    ReporterKey,
+    ReporterState,
+    Snapshot,
+    Subject,
+)
 
-State = LinkState | PathState | ReporterState
+State = LinkState | PathState | ReporterState | JobState | ChildState
 Reading = Callable[[Any], float | None]
 
 
@@ -24,6 +37,8 @@ class Scope(StrEnum):
     LINK = "link"
     PATH = "path"
     REPORTER = "reporter"
+    JOB = "job"
+    CHILD = "child"
 
 
 _COUNTERS: Final = ("received", "lost", "late", "duplicate", "restarts")
@@ -53,11 +68,28 @@ _PATH: Final = (
     "loss",
     "samples",
 )
+_JOB: Final = (
+    "items",
+    "items_per_s",
+    "reported",
+    "repeated",
+    "repeated_per_item",
+    "cells_used",
+    "wait_mean_ns",
+    "wait_p50_ns",
+    "wait_p99_ns",
+    "wait_max_ns",
+    "age_ns",
+    "samples",
+)
+_CHILD: Final = ("last", "last_share", "wait_mean_ns", "wait_max_ns", "wait_caused_ns", "samples")
 
 FIGURES: Final[Mapping[Scope, Mapping[str, Reading]]] = {
     Scope.LINK: {name: attrgetter(name) for name in _LINK},
     Scope.PATH: {**{name: attrgetter(name) for name in _PATH}, "hops": lambda path: len(path.switches)},
     Scope.REPORTER: {name: attrgetter(name) for name in _COUNTERS},
+    Scope.JOB: {name: attrgetter(name) for name in _JOB},
+    Scope.CHILD: {name: attrgetter(name) for name in _CHILD},
 }
 """How each figure is read; None where the snapshot does not know it."""
 
@@ -129,6 +161,10 @@ def _states(snapshot: Snapshot, scope: Scope) -> Mapping[Any, State]:
             return snapshot.paths
         case Scope.REPORTER:
             return snapshot.reporters
+        case Scope.JOB:
+            return snapshot.jobs
+        case Scope.CHILD:
+            return {child.key: child for job in snapshot.jobs.values() for child in job.children}
 
 
 def companions(scope: Scope, state: State, time_ns: int, without: str) -> tuple[Evidence, ...]:

@@ -47,7 +47,7 @@ class Rule(Strict, frozen=True):
     """The figure, by the field's name in the snapshot, as delay_p99_ns, loss, rate_bps, lost."""
 
     scope: Scope = Scope.LINK
-    """link, path or reporter."""
+    """link, path, reporter, job or child (who contributes to a job)."""
 
     above: float | None = None
     """Raised while the figure is greater."""
@@ -68,13 +68,13 @@ class Rule(Strict, frozen=True):
     """... and must have been over for this long before it is cleared; left out, `hold_ns`."""
 
     match: tuple[str, ...] = ()
-    """Shell patterns of subjects, as 's1->*', '10.0.0.1:*->*/17' or 'node 7 hw *'; left out, all."""
+    """Shell patterns of subjects, as 's1->*', '10.0.0.1:*->*/17', 'node 7 hw *' or 'job 3 at *: h2'; left out, all."""
 
     per_second: bool = False
     """Take the figure's growth per second instead of the figure: for counters, as a reporter's `lost`."""
 
     least_samples: DurationNs = 0
-    """Links and paths with fewer samples behind their figures are not judged."""
+    """Links, paths, jobs and children with fewer samples behind their figures are not judged."""
 
     evidence: Annotated[int, Meta(ge=1, le=1000)] = 8
     """How many of the newest observations go with an event."""

@@ -14,10 +14,12 @@ from collectors.history.schema import Table
 from collectors.history.settings import HistorySettings
 from collectors.sketch import Sketch
 from collectors.values import (
+    ChildKey,
     ClockState,
     DropRecord,
     Event,
     FlowKey,
+    JobKey,
     LinkState,
     PathState,
     ReporterKey,
@@ -203,3 +205,7 @@ def _kind(subject: Subject) -> str:
             return "reporter"
         case FlowKey():
             return "flow"
+        case JobKey():
+            return "job"
+        case ChildKey():
+            return "child"

@@ -196,7 +196,7 @@ EVENTS: Final = Table(
     (
         _key("time", TIME, "when"),
         _key("rule", _TEXT, "the rule's name"),
-        _key("kind", _TEXT, "what it is about: link, flow or reporter"),
+        _key("kind", _TEXT, "what it is about: link, flow, reporter, job or child"),
         _key("subject", _TEXT, "which one"),
         _key("figure", _TEXT, "the figure that the rule looks at"),
         _key("value", _REAL, "what the figure was"),

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+from ipaddress import IPv4Address
+
+import numpy as np
+
 from collectors.counters import Counters
 from collectors.native.accounting import NativeAccounting
 from collectors.native.kernel_calls import kernel_calls
 from collectors.native.memory import CellMemory
 from collectors.native.stitch import NativeNumbering, NativeStitcher
 from collectors.native.store import NativeStore
-from collectors.native.structures import NONE32, Decoder, Hop, Layout, Packet, Pattern
+from collectors.native.structures import NONE32, Decoder, Hop, ItemCell, Layout, Packet, Pattern
 from collectors.payloads import Payloads
 from collectors.settings import CollectorSettings
 from dataplane.fabric.topology import Topology
+from dataplane.wire.completion import Completion
 from dataplane.wire.marking import Marking
+
+NoticedItem = tuple[int, Completion, IPv4Address]
+"""Node id, what was said, and whose contribution was the last."""
 
 PACKET_ROOM = 1024
 HOP_ROOM = 16_384
 BITMAPS = 1 << 16
 PATTERNS = 64
+MOST_ITEMS = 1024
+"""So many items wait for Python, and those of one group of payloads more."""
 
 
 class BulkCore:
@@ -43,6 +53,9 @@ class BulkCore:
             CellMemory(Hop, HOP_ROOM),
         ]
         layouts, patterns, packets, hops = (memory.pointer for memory in self._kept)
+        self._cells = CellMemory(ItemCell, MOST_ITEMS + 1 + PACKET_ROOM)
+        self._item_type = np.dtype(ItemCell)
+        self._items: list[NoticedItem] = []
         self._decoder = Decoder(
             layouts=layouts,
             patterns=patterns,
@@ -51,6 +64,8 @@ class BulkCore:
             hops=hops,
             packet_room=PACKET_ROOM,
             hop_room=HOP_ROOM,
+            items=self._cells.pointer,
+            most_items=MOST_ITEMS,
             udp_port=NONE32 if marking.udp_port is None else marking.udp_port,
             # No DSCP has more than six bits.
             dscp=0xFFFF if marking.dscp is None else marking.dscp,
@@ -78,17 +93,39 @@ class BulkCore:
         self._decoder.leaves_drops = int(leave_drops)
         self.store.native.skips_others = int(skip_others)
         self.store.begin_batch(now_ns)
-        done = self._calls.take_reports(
-            self.store.native,
-            self.accounting.native,
-            self._decoder,
-            payloads.data.ctypes.data,
-            payloads.places.ctypes.data,
-            payloads.lengths.ctypes.data,
-            first,
-            len(payloads),
-        )
+        done, goes_on = first, True
+        while goes_on:
+            done = self._calls.take_reports(
+                self.store.native,
+                self.accounting.native,
+                self._decoder,
+                payloads.data.ctypes.data,
+                payloads.places.ctypes.data,
+                payloads.lengths.ctypes.data,
+                done,
+                len(payloads),
+            )
+            goes_on = self._decoder.item_count > MOST_ITEMS
+            self._note_items()
         self.store.count()
         self.stitcher.count()
         self.accounting.count()
         return done
+
+    def take_items(self) -> list[NoticedItem]:
+        """Return the items that were reported since the last call, in their order."""
+        items, self._items = self._items, []
+        return items
+
+    def _note_items(self) -> None:
+        if self._decoder.item_count:
+            self._items += map(_noticed, self._cells.rows(self._item_type)[: self._decoder.item_count].tolist())
+            self._decoder.item_count = 0
+
+
+def _noticed(cell: tuple[int, int, int, int, int, int]) -> NoticedItem:
+    node_id, child, about, item, wait_us, counts = cell
+    said = Completion(
+        about >> 16, item, about >> 8 & 0xFF, wait_us, counts >> 16, counts & 0xFFFF, leaf=about & 0x80 != 0
+    )
+    return node_id, said, IPv4Address(child)

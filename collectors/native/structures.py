@@ -26,6 +26,8 @@ QUEUE = 5
 """Kinds of individual reports, as `collectors.values.RecordKind` has them."""
 NO_HOPS = 6
 """A report that tells of no hop, only of a drop."""
+COMPLETION = 7
+"""A report of an item that a switch has added up."""
 MOST_SWITCHES = 64
 """`collectors.store.MOST_SWITCHES`."""
 MOST_HOPS = 256
@@ -267,6 +269,17 @@ class Pattern(Struct):
     about: u64  # low bits of the key's last word: protocol and version
 
 
+class ItemCell(Struct):
+    """What a report says of an item that a switch has added up: `dataplane.wire.completion`, word by word."""
+
+    node_id: u32
+    child: u32  # IPv4 address
+    about: u32  # job, last child, leaf
+    item: u32
+    wait_us: u32
+    counts: u32  # repeated, ahead
+
+
 class Decoder(Struct):
     """How reports are read, and what was read of a few of them."""
 
@@ -287,6 +300,9 @@ class Decoder(Struct):
     tunnel_port: u32  # where INT may be in a tunnel, NONE32: nowhere
     tunnel_port2: u32
     leaves_drops: u32  # not 0: somebody wants their records
+    items: Array[ItemCell]  # that Python has not taken yet
+    item_count: u32
+    most_items: u32  # with more, nothing is decoded until Python has taken them
 
 
 class LinkEnd(Struct):

@@ -17,6 +17,7 @@ from collectors.values import LinkState, PathState, ReporterState, Snapshot
 from controller.cli.feed import FEED, Feed, ask, snapshot_of
 from controller.cli.output import Format, FormatOption, show, show_values, table_of
 from controller.cli.telemetry_events import events, rules
+from controller.cli.telemetry_jobs import jobs
 from controller.cli.telemetry_replay import replay
 from controller.console import plain_or_terminal
 
@@ -30,6 +31,7 @@ telemetry = typer.Typer(name="telemetry", help="Ask a collector that runs, or it
 
 telemetry.command()(events)
 telemetry.command()(rules)
+telemetry.command()(jobs)
 telemetry.command()(replay)
 
 _LINK_COLUMNS = (

@@ -16,6 +16,7 @@ from dataplane.fabric.topology import (
     Topology,
 )
 from dataplane.wire import int_metadata
+from dataplane.wire.completion import Completion
 from dataplane.wire.int_md import IntMd, encode_stack
 from dataplane.wire.int_metadata import HopMetadata
 from dataplane.wire.int_mx import IntMx
@@ -199,6 +200,13 @@ class Reporter:
     def congested(self, hop: Hop, *, tracked: bool = False) -> bytes:
         """Return a congested queue's report about a packet without INT."""
         return self._packet(hop.node_id, self._main(hop), self.plain(), None, Flags(congested=True, tracked=tracked))
+
+    def item(self, node_id: int, said: Completion, **main: int) -> bytes:
+        """Return a switch's report of an item whose last contribution came from this host."""
+        bits = int_metadata.LEVEL1_INTERFACES | int_metadata.INGRESS_TIMESTAMP
+        own = HopMetadata(ingress_interface=2, ingress_timestamp=12_345, domain=said.encode())
+        fields = {"domain_id": 0x4D52, "domain_bits": 0x2000, **main}
+        return self._packet(node_id, IntReport(bits, own, **fields), self.plain(), None)
 
     def stacked(self, hops: Sequence[Hop], *, sequence: int | None = None, exceeded: bool = False) -> bytes:
         """Return the sink's report: earlier hops in the stack, its own metadata in the main contents."""

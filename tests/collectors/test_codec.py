@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from typing import Any
 
 import msgspec
 import pytest
@@ -13,11 +14,16 @@ from collectors import codec
 from collectors.errors import FeedError
 from collectors.messages import VERSION
 from collectors.values import (
+    ChildKey,
+    ChildState,
     ClockState,
     CollectorStatus,
     DelaySource,
     FlowKey,
     HopRecord,
+    JobKey,
+    JobNote,
+    JobState,
     LinkState,
     LossSource,
     PathState,
@@ -44,6 +50,23 @@ PATHS = st.builds(
 )
 CLOCKS = st.builds(ClockState, NUMBER, NUMBER, *[st.integers(-(2**63), 2**63 - 1)] * 2, NUMBER)
 REPORTERS = st.builds(ReporterState, *[NUMBER] * 7)
+MAYBE_TEXT = st.none() | st.text(max_size=5)
+
+
+def job(key: JobKey, *figures: object, children: list[tuple[Any, ...]]) -> JobState:
+    """Return a job's state; each child comes as number, name and figures."""
+    states = [ChildState(ChildKey(key.job, key.switch, number, name), *rest) for number, name, *rest in children]
+    values: list[Any] = [*figures, tuple(states)]
+    return JobState(key, *values)
+
+
+CHILDREN = st.tuples(SMALL, st.text(max_size=5), NUMBER, RATIO, MAYBE, MAYBE, NUMBER, NUMBER)
+JOBS = st.builds(
+    job,
+    *(st.builds(JobKey, SMALL, st.text(max_size=5)), MAYBE_TEXT, MAYBE, MAYBE, st.booleans(), NUMBER, MAYBE_RATIO),
+    *(*[NUMBER] * 2, RATIO, *[NUMBER] * 7),
+    children=st.lists(CHILDREN, max_size=3),
+)
 RECORDS = st.builds(HopRecord, NUMBER, FLOWS, NUMBER, NUMBER, SMALL, MAYBE, NUMBER, *[MAYBE] * 8, NUMBER)
 
 
@@ -58,6 +81,7 @@ def test_records_survive(records: list[HopRecord]) -> None:
     st.lists(PATHS, max_size=4),
     st.lists(REPORTERS, max_size=4),
     st.lists(CLOCKS, max_size=3),
+    st.lists(JOBS, max_size=3),
 )
 def test_snapshots_survive(
     taken_ns: int,
@@ -65,6 +89,7 @@ def test_snapshots_survive(
     paths: list[PathState],
     reporters: list[ReporterState],
     clocks: list[ClockState],
+    jobs: list[JobState],
 ) -> None:
     snapshot = Snapshot(
         taken_ns,
@@ -72,6 +97,7 @@ def test_snapshots_survive(
         {path.flow: path for path in paths},
         {(state.node_id, state.hw_id): state for state in reporters},
         {clock.node_id: clock for clock in clocks},
+        {one.key: one for one in jobs},
     )
     assert codec.decode_snapshot(codec.encode_snapshot(snapshot)) == snapshot
 
@@ -93,7 +119,15 @@ def test_every_field_of_a_value_is_in_its_message() -> None:
         (Snapshot, codec._Snapshot),
     ):
         assert [field.name for field in fields(value)] == list(row.__struct_fields__)
+    assert [field.name for field in fields(JobState)][1:] == list(codec._Job.__struct_fields__)[2:]
+    assert [field.name for field in fields(ChildState)][1:] == list(codec._Child.__struct_fields__)[2:]
+    assert [field.name for field in fields(JobNote)] == list(codec._Note.__struct_fields__)[1:]
     assert [field.name for field in fields(LinkState)][1:] == list(codec._Link.__struct_fields__)[2:]
+
+
+@given(st.dictionaries(SMALL, st.builds(JobNote, st.text(max_size=9), MAYBE, MAYBE), max_size=3))
+def test_names_of_jobs_survive(notes: dict[int, JobNote]) -> None:
+    assert codec.decode_notes(codec.encode_notes(notes)) == notes
 
 
 def test_requests_survive_and_intervals_have_bounds() -> None:
@@ -105,15 +139,17 @@ def test_requests_survive_and_intervals_have_bounds() -> None:
 
 
 def test_another_version_is_a_clear_error_whatever_its_body() -> None:
-    message = msgspec.msgpack.encode((3, {"a": [1]}))
+    message = msgspec.msgpack.encode((VERSION + 1, {"a": [1]}))
     for decode in (codec.decode_snapshot, codec.decode_records, codec.decode_status, codec.decode_watch):
-        with pytest.raises(FeedError, match="the peer speaks version 3, this side 2: update one of the two"):
+        with pytest.raises(
+            FeedError, match=f"the peer speaks version {VERSION + 1}, this side {VERSION}: update one of"
+        ):
             decode(message)
 
 
 def test_an_address_of_odd_length_is_a_clear_error() -> None:
     flow = (b"abc", b"abcd", 1, 2, 3)
-    message = msgspec.msgpack.encode((VERSION, (0, [], [(flow, [], 1, 2, 3, *[None] * 4, 0)], [], [])))
+    message = msgspec.msgpack.encode((VERSION, (0, [], [(flow, [], 1, 2, 3, *[None] * 4, 0)], [], [], [])))
     with pytest.raises(FeedError, match="3 bytes is neither IPv4 nor IPv6"):
         codec.decode_snapshot(message)
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from collectors import event_codec
 from collectors.errors import FeedError
 from collectors.messages import VERSION
-from collectors.values import DropRecord, Event, Evidence, FlowKey, Phase, ReporterKey
+from collectors.values import ChildKey, DropRecord, Event, Evidence, FlowKey, JobKey, Phase, ReporterKey, Subject
 from dataplane.fabric.topology import LinkKey
 
 NUMBER = st.integers(0, 2**63 - 1)
@@ -20,7 +20,9 @@ SMALL = st.integers(0, 65535)
 MAYBE = st.none() | NUMBER
 NAME = st.text(max_size=6)
 FLOWS = st.builds(FlowKey, st.ip_addresses(), st.ip_addresses(), st.integers(0, 255), SMALL, SMALL)
-SUBJECTS = st.builds(LinkKey, NAME, NAME) | FLOWS | st.builds(ReporterKey, NUMBER, SMALL)
+LINKS_AND_REPORTERS = st.builds(LinkKey, NAME, NAME) | st.builds(ReporterKey, NUMBER, SMALL)
+JOBS = st.builds(JobKey, SMALL, NAME) | st.builds(ChildKey, SMALL, NAME, SMALL, NAME)
+SUBJECTS: st.SearchStrategy[Subject] = LINKS_AND_REPORTERS | FLOWS | JOBS
 VALUE = st.floats(allow_nan=False)
 EVIDENCE = st.lists(st.builds(Evidence, NUMBER, NAME, VALUE), max_size=3).map(tuple)
 EVENTS = st.builds(Event, NUMBER, NAME, SUBJECTS, NAME, VALUE, VALUE, st.sampled_from(Phase), EVIDENCE)

@@ -19,9 +19,10 @@ from collectors.counters import Count
 from collectors.errors import CollectorError, FeedError
 from collectors.feed import FeedServer, FeedSettings
 from collectors.feed_client import FeedClient, FeedClientSettings
-from collectors.messages import SERVICE
-from collectors.values import DropRecord, HopRecord
+from collectors.messages import SERVICE, VERSION
+from collectors.values import DropRecord, HopRecord, JobNote
 from dataplane.clock import VirtualClock
+from dataplane.wire.completion import Completion
 from dataplane.wire.drop_reasons import DropReason
 from tests.collectors.reports import Reporter, build_topology, long_way
 
@@ -55,6 +56,21 @@ async def serving(collector: Collector, settings: FeedSettings) -> AsyncIterator
 
 def a_collector() -> Collector:
     return Collector(build_topology(), VirtualClock())
+
+
+def test_names_of_jobs_reach_the_collector(address: str) -> None:
+    async def scenario() -> None:
+        collector = a_collector()
+        collector.receive(Reporter().item(12, Completion(3, 0, 0, 10, 0, 0)))
+        async with (
+            serving(collector, FeedSettings(address=address)),
+            FeedClient(FeedClientSettings(address=address)) as client,
+        ):
+            await client.name_jobs({3: JobNote("resnet", epoch=2)})
+            (state,) = (await anext(client.snapshots(MS))).jobs.values()
+            assert (state.name, state.epoch, state.cells) == ("resnet", 2, None)
+
+    run(scenario)
 
 
 def test_snapshots_records_and_status_reach_the_client(address: str) -> None:
@@ -140,7 +156,7 @@ def test_a_request_of_another_version_is_refused_in_words(address: str) -> None:
             with pytest.raises(grpc.aio.AioRpcError) as caught:
                 await channel.unary_unary(f"/{SERVICE}/Status", None, None)(request)
             assert caught.value.code() is grpc.StatusCode.FAILED_PRECONDITION
-            assert "the peer speaks version 9, this side 2" in (caught.value.details() or "")
+            assert f"the peer speaks version 9, this side {VERSION}" in (caught.value.details() or "")
 
     run(scenario)
 

@@ -17,6 +17,7 @@ from collectors.native.kernels.stacks import take_hops
 from collectors.native.kernels.switches import find_switch, link_by_port
 from collectors.native.kernels.windows import prefetch_window, settle_counts
 from collectors.native.structures import (
+    COMPLETION,
     INTERMEDIATE,
     NONE32,
     STACK,
@@ -62,9 +63,14 @@ def take_reports(  # noqa: PLR0917 - kernels have no keywords
     first: u32,
     count: u32,
 ) -> u32:
-    """Take payloads from `first` on, each where `places` says; return which is the reference's, or `count`."""
+    """Take payloads from `first` on, each where `places` says; return which is the reference's, or `count`.
+
+    So it returns, too, when there are more than `most_items` for Python.
+    """
     row: u32 = first
     while row < count:
+        if decoder.item_count > decoder.most_items:
+            return row
         end: u32 = decode_group(fabric, decoder, data, places, lengths, row, count)
         if end == row:
             if fabric.skips_others == 0:
@@ -158,11 +164,27 @@ def take_unusual_packet(fabric: Fabric, decoder: Decoder, packet: Packet) -> boo
         take_stack_part(fabric, decoder, packet)
     elif packet.dropped != 0:
         take_hops_before(fabric, decoder, packet)
+    elif packet.kind == COMPLETION:
+        note_item(decoder, packet)
     elif packet.kind != STACK:
         take_single(fabric, decoder, packet)
     else:
         return False
     return True
+
+
+@kernel(inline=False)
+def note_item(decoder: Decoder, packet: Packet) -> None:
+    """Keep what a report says of an item, for Python."""
+    cell = decoder.items[as_u64(decoder.item_count)]
+    words = array_at(u8, packet.inner)
+    cell.node_id = packet.node_id
+    cell.child = as_u32(packet.key[1])
+    cell.about = load_be32(words, 0)
+    cell.item = load_be32(words, 4)
+    cell.wait_us = load_be32(words, 8)
+    cell.counts = load_be32(words, 12)
+    decoder.item_count += 1
 
 
 @kernel

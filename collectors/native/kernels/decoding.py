@@ -12,6 +12,7 @@ from collectors.native.kernels.identity import NO_INT, has_whole_int, hops_size,
 from collectors.native.kernels.patterns import decode_alike, learn_pattern, pattern_of
 from collectors.native.kernels.singles import read_single
 from collectors.native.structures import (
+    COMPLETION,
     HOP_BY_HOP,
     INTERMEDIATE,
     MX,
@@ -54,6 +55,10 @@ QUEUE_ONLY = 0x40
 TO_THE_END = 0xFF
 HOP_BY_HOP_DOMAIN = 0x4D52
 HOP_BY_HOP_STATUS = 0x8000
+DOMAIN_BITS = 0xFFFF_0000
+COMPLETION_BIT = 0x2000_0000
+COMPLETION_BYTES = 16
+RESERVED_IN_COMPLETION = 0x7F
 LAST_HOP = 0x4000
 REMAINING_HOPS = 0x00FF
 TCP = 6
@@ -147,6 +152,8 @@ def decode_individual(decoder: Decoder, data: Array[u8], at: u64, end: u64, head
     packet.tracked = head & TRACKED
     if packet.dropped != 0:
         return read_drop(decoder, data, int_at, end, packet, own_at, bits)
+    if packet.kind == COMPLETION:
+        return read_completion(decoder, data, main, own_at + as_u64(own.nbytes), inner_at, packet, kind)
     if packet.kind != STACK and packet.kind != INTERMEDIATE:  # noqa: PLR1714 - kernels have no `in`
         return read_single(decoder, data, inner_at, int_at, end, packet, own_at, own)
     outcome: u32 = read_stack(decoder, data, int_at, end, packet, own_at, bits)
@@ -167,6 +174,8 @@ def read_kind(data: Array[u8], head: u32, main: u64, int_at: u64, packet: Packet
         packet.remaining = as_u32(main & REMAINING_HOPS)
     elif int_at == NO_INT:
         packet.kind = XD
+        if main & COMPLETION_BIT != 0 and (main >> 32 & 0xFFFF) == HOP_BY_HOP_DOMAIN:
+            packet.kind = COMPLETION
     elif data[int_at] >> 4 == INT_MX:
         packet.kind = MX
     elif head & BY_THE_WAY != 0:
@@ -262,6 +271,21 @@ def read_ports(  # noqa: C901, PLR0917 - kernels have no keywords
         return 0
     packet.key[4] = as_u64(ports) << 16 | about
     return shim_at
+
+
+@kernel(inline=False)
+def read_completion(  # noqa: PLR0917 - kernels have no keywords
+    decoder: Decoder, data: Array[u8], main: u64, at: u64, inner_at: u64, packet: Packet, kind: u32
+) -> u32:
+    """Note where a switch says what it has added up; more than that alone in the domain is the reference's."""
+    alone: bool = main & DOMAIN_BITS == COMPLETION_BIT and at + COMPLETION_BYTES == inner_at
+    if not alone or kind != REPORT_OF_IPV4 or load_be32(data, at) & RESERVED_IN_COMPLETION != 0:
+        return OTHER
+    packet.inner = address(offset(data, at))
+    packet.first_hop = decoder.hop_count
+    packet.hop_count = 0
+    packet.missing = 0
+    return DECODED
 
 
 @kernel(inline=False)

@@ -223,6 +223,8 @@ def subjects(snapshot: Snapshot, scope: Scope) -> Iterator[tuple[Subject, State]
         case Scope.REPORTER:
             for (node_id, hw_id), state in snapshot.reporters.items():
                 yield ReporterKey(node_id, hw_id), state
+        case Scope.JOB | Scope.CHILD:
+            yield from _states(snapshot, scope).items()
 
 
 def state_of(snapshot: Snapshot, scope: Scope, subject: Subject) -> State | None:
@@ -244,6 +246,10 @@ def _states(snapshot: Snapshot, scope: Scope) -> Mapping[Any, State]:
             return snapshot.paths
         case Scope.REPORTER:
             return snapshot.reporters
+        case Scope.JOB:
+            return snapshot.jobs
+        case Scope.CHILD:
+            return {child.key: child for job in snapshot.jobs.values() for child in job.children}
 
 
 Condition = LimitCondition | ChangeCondition

@@ -53,6 +53,7 @@ class Pair:
         assert mine.reporters == theirs.reporters
         assert mine.links == theirs.links
         assert mine.paths == theirs.paths
+        assert mine.jobs == theirs.jobs
         assert self.native.status() == self.reference.status()
         assert self.native.delays() == self.reference.delays()
 

@@ -25,12 +25,15 @@ from collectors.feed import FeedServer, FeedSettings
 from collectors.history.rows import Observation, RowMaker
 from collectors.history.settings import HistorySettings
 from collectors.history.writer import HistoryWriter
+from collectors.values import JobNote
 from controller.cli import output
 from controller.cli.app import app
 from controller.cli.feed import ask
 from controller.cli.output import Format
+from controller.errors import ControllerError
 from dataplane.clock import VirtualClock
 from dataplane.errors import ConfigError
+from dataplane.wire.completion import Completion
 from tests.collectors.reports import Reporter, build_topology, long_way
 from tests.collectors.test_replay import TRIANGLE, write_capture
 
@@ -48,6 +51,11 @@ def a_collector() -> Collector:
     collector = Collector(build_topology(), VirtualClock())
     collector.receive(Reporter().stacked(long_way(tx_bytes=4096)))
     collector.receive(b"no report")
+    for number in range(4):
+        last = number > 0
+        said = Completion(3, number, int(last), 4000 if last else 10, repeated=number, ahead=2)
+        collector.receive(Reporter(src="10.0.0.2" if last else "10.0.0.1", sequences={12: number - 1}).item(12, said))
+    collector.note_jobs({3: JobNote("resnet", epoch=1, cells=16)})
     return collector
 
 
@@ -108,6 +116,35 @@ def test_links_as_json_have_every_field(feed: str) -> None:
     assert len(found) == 10
 
 
+def cells_of(shown: str) -> list[list[str]]:
+    lines = [line.strip("│") for line in shown.splitlines() if "resnet" in line]
+    return [[cell.strip() for cell in line.split("│")] for line in lines]
+
+
+def test_jobs_that_switches_add_up_for(feed: str) -> None:
+    assert cells_of(run("jobs", "--feed", feed)) == [
+        ["3 resnet", "s2", "", "3 of 16", "4.000", "4.000", "4.000", "6", "h2 75 %", "0.0"]
+    ]
+    (job,) = json.loads(run("jobs", "--feed", feed, "-f", "json"))
+    assert (job["job"], job["switch"], job["name"], job["epoch"], job["repeated"]) == (3, "s2", "resnet", 1, 6)
+    assert "children" not in job
+
+
+@pytest.mark.parametrize("name", ["3", "resnet"])
+def test_whom_a_job_waits_for(feed: str, name: str) -> None:
+    assert cells_of(run("jobs", name, "--feed", feed)) == [
+        ["3 resnet", "s2", "h2", "75.0", "4.000", "4.000", "3.000", "3"],
+        ["3 resnet", "s2", "h1", "25.0", "0.010", "0.010", "0.003", "1"],
+    ]
+    first, _ = csv.DictReader(io.StringIO(run("jobs", name, "--feed", feed, "-f", "csv")))
+    assert (first["name"], first["child"], first["wait_caused_ns"]) == ("resnet", "h2", "3000000")
+
+
+def test_a_job_that_nobody_has_heard_of_is_one_line(feed: str) -> None:
+    with pytest.raises(ControllerError, match=r"job vgg: no switch has .* lately; heard of: 3 resnet"):
+        run("jobs", "vgg", "--feed", feed)
+
+
 def test_paths_as_csv(feed: str) -> None:
     (path,) = csv.DictReader(io.StringIO(run("paths", "--feed", feed, "--format", "csv")))
     assert (path["src"], path["dst_port"], json.loads(path["switches"])) == ("10.0.0.1", "6001", ["s1", "s2", "s3"])
@@ -121,10 +158,11 @@ def test_reporters_and_status(feed: str) -> None:
     assert json.loads(run("reporters", "--feed", feed, "-f", "json"))[0]["received"] == 1
     assert json.loads(run("status", "--feed", feed, "-f", "json")) == [
         {"counter": "events", "count": 1},
+        {"counter": "items reported", "count": 4},
         {"counter": "malformed", "count": 1},
         {"counter": "malformed report group", "count": 1},
         {"counter": "records", "count": 3},
-        {"counter": "reports", "count": 2},
+        {"counter": "reports", "count": 6},
     ]
     said = runner.invoke(app, ["telemetry", "status", "--feed", feed]).stderr
     assert said.startswith("last problem: report group at byte 0")

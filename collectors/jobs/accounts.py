@@ -1,0 +1,60 @@
+"""All jobs of which switches report items, and the names that somebody has told of them; bounded."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from ipaddress import IPv4Address, IPv6Address
+
+from collectors.counters import Count, Counters
+from collectors.jobs.account import JobAccount
+from collectors.settings import JobSettings
+from collectors.values import JobKey, JobNote, JobState
+from dataplane.fabric.addressing import switch_ipv4
+from dataplane.fabric.topology import Topology
+from dataplane.wire.completion import Completion
+
+
+class JobAccounts:
+    """Takes reports of complete items; what does not fit makes room, the job unheard for longest first."""
+
+    def __init__(self, topology: Topology, settings: JobSettings, counters: Counters) -> None:
+        self._settings, self._counters = settings, counters
+        self._switches = {node.node_id: node.name for node in topology.switches}
+        self._names: dict[IPv4Address | IPv6Address, str] = {
+            switch_ipv4(node.node_id): node.name for node in topology.switches
+        }
+        self._names.update({address: host.name for address, host in topology.host_by_address.items()})
+        self._accounts: OrderedDict[JobKey, JobAccount] = OrderedDict()
+        self._notes: dict[int, JobNote] = {}
+
+    def add(self, node_id: int, said: Completion, child: IPv4Address | IPv6Address, now_ns: int) -> None:
+        """Take what a switch says of an item whose last contribution came from an address."""
+        self._counters[Count.ITEMS_REPORTED] += 1
+        switch = self._switches.get(node_id)
+        if switch is None:
+            self._counters[Count.UNKNOWN_NODE] += 1
+            return
+        key = JobKey(said.job, switch)
+        account = self._accounts.get(key)
+        if account is None or self._is_old(account, now_ns):
+            account = self._accounts[key] = JobAccount(key, self._settings)
+            if len(self._accounts) > self._settings.max_jobs:
+                self._accounts.popitem(last=False)
+                self._counters[Count.JOBS_FORGOTTEN] += 1
+        self._accounts.move_to_end(key)
+        account.add(said, self._names.get(child) or str(child), now_ns)
+
+    def note(self, notes: Mapping[int, JobNote]) -> None:
+        """Take what those say who run the jobs, of all of them by number: nothing is known of others any more."""
+        self._notes = dict(notes)
+
+    def states(self, now_ns: int) -> dict[JobKey, JobState]:
+        """Return the jobs of which an item was reported lately, by number and switch."""
+        for key in [key for key, account in self._accounts.items() if self._is_old(account, now_ns)]:
+            del self._accounts[key]
+        keys = sorted(self._accounts, key=lambda key: (key.job, key.switch))
+        return {key: self._accounts[key].state(now_ns, self._notes.get(key.job)) for key in keys}
+
+    def _is_old(self, account: JobAccount, now_ns: int) -> bool:
+        return now_ns - account.newest_ns > self._settings.forget_after_ns

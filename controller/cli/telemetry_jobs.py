@@ -1,0 +1,88 @@
+"""`millrace telemetry jobs`: the jobs that switches add up for, and whom they wait for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated
+
+import typer
+
+from collectors.values import ChildState, JobState
+from controller.cli.feed import FEED, Feed, ask, snapshot_of
+from controller.cli.output import Cells, Format, FormatOption, flat, show
+from controller.errors import ControllerError
+
+_JOBS = ("job", "at", "items/s", "cells", "p50 ms", "p99 ms", "max ms", "sent again", "last most often", "age s")
+_CHILDREN = ("job", "at", "child", "last %", "mean ms", "max ms", "costs ms", "last")
+
+
+def jobs(
+    job: Annotated[
+        str | None, typer.Argument(metavar="[JOB]", help="Who contributes to one job: number or name.")
+    ] = None,
+    feed: Feed = FEED,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """List the jobs that switches add up for, or of one job whom its items wait for, and for how long."""
+    states = list(ask(feed, snapshot_of).jobs.values())
+    if job is None:
+        _show_jobs(states, form)
+    else:
+        _show_children(_of(states, job), form)
+
+
+def _of(states: list[JobState], wanted: str) -> list[JobState]:
+    found = [state for state in states if wanted in (str(state.key.job), state.name)]
+    if not found:
+        known = ", ".join(dict.fromkeys(_name(state) for state in states)) or "none"
+        raise ControllerError(f"job {wanted}: no switch has reported an item of it lately; heard of: {known}")
+    return found
+
+
+def _show_jobs(states: list[JobState], form: Format) -> None:
+    if form is Format.TABLE:
+        show(_JOBS, map(_job_cells, states), form)
+        return
+    rows = [flat(replace(state, children=())) for state in states]
+    columns = [name for name in (rows[0] if rows else ("job", "switch")) if name != "children"]
+    show(columns, ([row[name] for name in columns] for row in rows), form)
+
+
+def _show_children(states: list[JobState], form: Format) -> None:
+    children = [(state, child) for state in states for child in state.children]
+    if form is Format.TABLE:
+        show(_CHILDREN, (_child_cells(state, child) for state, child in children), form)
+        return
+    # The job's name, and then the child's own, which has a column of the same name.
+    rows = [{**flat(child), "child": child.key.name, "name": state.name} for state, child in children]
+    show(list(rows[0]), (list(row.values()) for row in rows), form)
+
+
+def _name(state: JobState) -> str:
+    return str(state.key.job) if state.name is None else f"{state.key.job} {state.name}"
+
+
+def _job_cells(state: JobState) -> Cells:
+    slowest = next(iter(state.children), None)
+    return (
+        _name(state),
+        state.key.switch,
+        None if state.items_per_s is None else f"{state.items_per_s:.0f}",
+        state.cells_used if state.cells is None else f"{state.cells_used} of {state.cells}",
+        *(f"{wait_ns / 1e6:.3f}" for wait_ns in (state.wait_p50_ns, state.wait_p99_ns, state.wait_max_ns)),
+        state.repeated,
+        None if slowest is None else f"{slowest.key.name} {100 * slowest.last_share:.0f} %",
+        f"{state.age_ns / 1e9:.1f}",
+    )
+
+
+def _child_cells(state: JobState, child: ChildState) -> Cells:
+    waits = (child.wait_mean_ns, child.wait_max_ns, child.wait_caused_ns)
+    return (
+        _name(state),
+        child.key.switch,
+        child.key.name,
+        f"{100 * child.last_share:.1f}",
+        *(None if wait_ns is None else f"{wait_ns / 1e6:.3f}" for wait_ns in waits),
+        child.last,
+    )

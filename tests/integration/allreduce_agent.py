@@ -1,7 +1,8 @@
 """A worker in a namespace: all-reduces by the switch and by gloo, one at a time, as lines of JSON on stdin ask.
 
-{"engine": {...EngineSettings}} joins a job; {"gloo": {"store", "rank", "workers"}} joins a process group;
-{"reduce": "engine" | "gloo", "values", "at_ns", "seed"} begins at that time of the machine's monotonic clock.
+{"engine": {...EngineSettings}} joins a job; {"gloo": {"name", "store", "rank", "workers"}} one more group of gloo's;
+{"values", "seed"} prepares; {"reduce": "engine" or a group's name, "at_ns"} begins at that time of the machine's
+monotonic clock; {"check": [every worker's seed]} compares what came out last.
 """
 
 from __future__ import annotations
@@ -27,61 +28,68 @@ def values_of(seed: int, size: int) -> NDArray[np.float32]:
 
 
 class Agent:
-    """What this process has joined."""
+    """What this process has joined and prepared."""
 
     def __init__(self) -> None:
         self._reducer: AllReducer | None = None
+        self._groups: dict[str, Any] = {}
+        self._values = np.empty(0, np.float32)
+        self._result = np.empty(0, np.float32)
 
     def handle(self, order: dict[str, Any]) -> dict[str, Any]:
         """Do what a line says; return what to answer."""
         if "engine" in order:
-            return self._join(order["engine"])
-        if "gloo" in order:
-            return self._join_gloo(**order["gloo"])
-        return self._reduce(order)
+            self._join(order["engine"])
+        elif "gloo" in order:
+            self._join_gloo(**order["gloo"])
+        elif "values" in order:
+            self._values = values_of(order["seed"], order["values"])
+        elif "check" in order:
+            return {"error": relative_error(self._result, order["check"])}
+        else:
+            return self._reduce(order["reduce"], order["at_ns"])
+        return {}
 
     def close(self) -> None:
         """Leave the job."""
         if self._reducer is not None:
             self._reducer.close()
 
-    def _join(self, words: dict[str, Any]) -> dict[str, Any]:
+    def _join(self, words: dict[str, Any]) -> None:
         self.close()
         self._reducer = AllReducer(EngineSettings(**{**words, "local": tuple(words["local"])}))
-        return {"joined": "engine"}
 
-    @staticmethod
-    def _join_gloo(store: str, rank: int, workers: int) -> dict[str, Any]:
+    def _join_gloo(self, name: str, store: str, rank: int, workers: int) -> None:
         import torch.distributed as dist  # noqa: PLC0415 - most tests need no torch, which takes seconds to load
 
-        timeout = timedelta(seconds=WAIT_S)
-        dist.init_process_group(
-            "gloo", store=dist.FileStore(store, workers), rank=rank, world_size=workers, timeout=timeout
-        )
-        return {"joined": "gloo"}
+        if not self._groups:
+            found = dist.FileStore(store, workers)
+            timeout = timedelta(seconds=WAIT_S)
+            dist.init_process_group("gloo", store=found, rank=rank, world_size=workers, timeout=timeout)
+        self._groups[name] = dist.new_group(backend="gloo")
 
-    def _reduce(self, order: dict[str, Any]) -> dict[str, Any]:
-        mine = values_of(order["seed"], order["values"])
-        cpu = time.process_time()
-        wait_until(order["at_ns"])
-        if order["reduce"] == "engine":
+    def _reduce(self, side: str, at_ns: int) -> dict[str, Any]:
+        self._result = self._values.copy()
+        if side == "engine":
             assert self._reducer is not None
-            self._reducer.all_reduce(mine, target=mine).result(WAIT_S)
+            wait_until(at_ns)
+            self._reducer.all_reduce(self._result, target=self._result).result(WAIT_S)
         else:
             import torch  # noqa: PLC0415
             import torch.distributed as dist  # noqa: PLC0415
 
-            dist.all_reduce(torch.from_numpy(mine))
-        end_ns = time.monotonic_ns()
-        answer = {"end_ns": end_ns, "cpu_s": time.process_time() - cpu}
-        if "expect" in order:
-            answer["max_relative_error"] = relative_error(mine, order["expect"])
-        return answer
+            tensor = torch.from_numpy(self._result)
+            wait_until(at_ns)
+            dist.all_reduce(tensor, group=self._groups[side])
+        return {"end_ns": time.monotonic_ns()}
 
 
 def wait_until(at_ns: int) -> None:
-    """Return at a time of the monotonic clock."""
-    time.sleep(max(0, at_ns - time.monotonic_ns()) / 1e9)
+    """Return at a time of the monotonic clock; raise ValueError if that is over."""
+    left_ns = at_ns - time.monotonic_ns()
+    if left_ns < 0:
+        raise ValueError(f"the time to begin was {-left_ns / 1e6:.1f} ms ago")
+    time.sleep(left_ns / 1e9)
 
 
 def relative_error(found: NDArray[np.float32], seeds: list[int]) -> float:

@@ -50,6 +50,7 @@ WINDOW = 128
 WAIT_S = 60.0
 BURST_BYTES = 16 << 10
 QUEUE_BYTES = 512 << 10
+_CONGESTION_CONTROL = Path("/proc/sys/net/ipv4/tcp_congestion_control")
 
 
 def star(workers: int, rate_bps: int, *, queue_frames: int = 256) -> Topology:
@@ -96,17 +97,20 @@ class AggregationFabric:
         self._schema = load_schema(*fabric_program(FABRIC_AGGREGATION))
         self._held: Entities = {}
         self._agents: list[Agent] = []
+        # One event loop for all of gRPC's life: its poller is the process's.
+        self._runner = asyncio.Runner()
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
         # Here, where it may take as long as it takes on a busy machine; the switch finds it in the cache.
         compile_program(load_program(*reversed(fabric_program(FABRIC_AGGREGATION))), Purpose.FORWARDING)
         with ExitStack() as stack:
+            stack.enter_context(self._runner)
             stack.enter_context(self.fabric)
             if self._shaped:
                 self._shape()
             self.fabric.wait_ready(WAIT_S)
-            asyncio.run(self._write(install=True))
+            self._runner.run(self._write(install=True))
             self._stack = stack.pop_all()
         return self
 
@@ -160,7 +164,7 @@ class AggregationFabric:
 
     def write(self) -> None:
         """Bring the switch to what the jobs want; returns when it has acknowledged."""
-        asyncio.run(self._write())
+        self._runner.run(self._write())
 
     def restart_switch(self, *, refill: bool = True, without: RunningJob | None = None) -> None:
         """Kill the switch and start it again; empty, unless it is to be filled, and without a job that ends by that."""
@@ -171,7 +175,7 @@ class AggregationFabric:
         self.fabric.wait_ready(WAIT_S)
         self._held = {}
         if refill:
-            asyncio.run(self._write(install=True))
+            self._runner.run(self._write(install=True))
 
     async def _write(self, *, install: bool = False) -> None:
         target = Target(SWITCH, self.fabric.p4runtime_address(SWITCH), self.topology.switch[SWITCH].node_id)
@@ -205,6 +209,11 @@ class AggregationFabric:
         agent = Agent(host, process, log)
         self._agents.append(agent)
         return agent
+
+    def set_congestion_control(self, name: str) -> None:
+        """Have connections that are made from now on, in all hosts, follow this algorithm of TCP."""
+        for host in self.hosts:
+            self.fabric.call_in(host, partial(_CONGESTION_CONTROL.write_text, name, encoding="ascii"))
 
     def wire(self, host: str) -> Wire:
         """Return the counters of a host's device."""

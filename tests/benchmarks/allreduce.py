@@ -1,0 +1,242 @@
+"""All-reduces by the switch beside gloo's, over the same cables, shaped to one rate; by 1,024 workers in virtual time.
+
+Workers are processes in network namespaces around the built-in switch with fabric_aggregation. TBF shapes both
+directions of every worker's cable to the same rate, for all sides, and the switch knows it as the rate of its ports.
+For gloo the switch does nothing but forward. Sides take turns, in the opposite order in every other round: ours; gloo
+over TCP CUBIC; gloo over BBR. All workers begin at one time of the machine's clock; an all-reduce has taken until the
+last of them has its result. Speedups are medians of the rounds' ratios, over the quicker gloo of each round. Bytes are
+what a worker's device has sent, from the Ethernet header on and with all repetitions; goodput is 32 bits a value over
+time and rate.
+
+The rate is low so that the machine is not what is measured: "busy" is the share of all processors' time in which they
+did not idle, whoever had it. Where it nears 1, a case says nothing of the network: take a lower rate.
+
+Usage: python tests/benchmarks/allreduce.py [--rounds N] [--rate MBIT/S] [--quick] [--no-devices] [--no-virtual]
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+
+sys.path.insert(0, str(Path(__file__).parents[2]))  # tests import each other by their full names
+
+from rich.console import Console
+from rich.table import Table
+
+from tests.benchmarks.workers import measure
+from tests.integration.allreduce_namespaces import AggregationFabric
+
+ENGINE, GLOO = "engine", ("gloo, cubic", "gloo, bbr")
+WORKERS, QUICK_WORKERS = (2, 4, 8), (2, 4)
+MEGABYTES, QUICK_MEGABYTES = (1, 8, 64), (1,)
+RATE_MBPS = 50
+LARGE = 64
+"""Megabytes of the last line's speedups."""
+VIRTUAL_VALUES = 16_384
+MANY, FEW = (16, 63), (1, 16)
+"""Leaves, and workers on each, of the ratio of times."""
+_HEAD_START_S = 0.5
+_PATIENCE_S = 100.0
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """How many workers reduce how much: 2^20 bytes of float32 a megabyte."""
+
+    workers: int
+    megabytes: int
+
+    @property
+    def values(self) -> int:
+        """Return how many numbers each worker has."""
+        return (self.megabytes << 20) // 4
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One all-reduce: its time, what a worker has sent, the error of one worker's result, how busy the machine was."""
+
+    time_s: float
+    sent_bytes: float
+    error: float
+    busy: float
+
+
+Found = Mapping[Case, Mapping[str, Sequence[Trial]]]
+
+
+class Workers:
+    """Agents that have joined a job and gloo's groups."""
+
+    def __init__(self, fabric: AggregationFabric, sides: Sequence[str]) -> None:
+        self._fabric = fabric
+        self._agents = [fabric.start_agent(host, "tests.integration.allreduce_agent") for host in fabric.hosts]
+        job = fabric.start_job()
+        for agent in self._agents:
+            agent.tell(engine=asdict(fabric.engine_settings(job, agent.host)))
+        self._hear()
+        for side in sides:
+            if side != ENGINE:
+                self._join_gloo(side)
+
+    def prepare(self, case: Case) -> None:
+        """Let each worker have its values."""
+        for seed, agent in enumerate(self._agents):
+            agent.tell(values=case.values, seed=seed)
+        self._hear()
+
+    def run(self, side: str) -> Trial:
+        """Reduce once."""
+        before = self._sent_bytes()
+        at_ns = time.monotonic_ns() + round(1e9 * _HEAD_START_S)
+        for agent in self._agents:
+            agent.tell(reduce=side, at_ns=at_ns)
+        time.sleep(max(0, at_ns - time.monotonic_ns()) / 1e9)
+        began = processor_time()
+        end_ns = max(int(answer["end_ns"]) for answer in self._hear())
+        ended = processor_time()
+        sent = self._sent_bytes() - before
+        error = self._agents[0].ask(_PATIENCE_S, check=list(range(len(self._agents))))["error"]
+        busy = (ended[0] - began[0]) / max(1, ended[1] - began[1])
+        return Trial((end_ns - at_ns) / 1e9, sent / len(self._agents), error, busy)
+
+    def _join_gloo(self, side: str) -> None:
+        self._fabric.set_congestion_control(side.rpartition(" ")[2])
+        store = str(self._fabric.fabric.run_dir / "gloo")
+        for rank, agent in enumerate(self._agents):
+            agent.tell(gloo={"name": side, "store": store, "rank": rank, "workers": len(self._agents)})
+        self._hear()
+
+    def _hear(self) -> list[dict[str, float]]:
+        return [agent.answer(_PATIENCE_S) for agent in self._agents]
+
+    def _sent_bytes(self) -> int:
+        return sum(self._fabric.wire(agent.host).sent_bytes for agent in self._agents)
+
+
+def processor_time() -> tuple[int, int]:
+    """Return for how long all processors together were not idle, and how long it was, in ticks."""
+    words = Path("/proc/stat").read_text(encoding="ascii").splitlines()[0].split()
+    ticks = [int(word) for word in words[1:9]]
+    return sum(ticks) - ticks[3] - ticks[4], sum(ticks)
+
+
+def measure_cases(
+    workers: int, megabytes: Sequence[int], sides: Sequence[str], rounds: int, rate_bps: int
+) -> dict[Case, dict[str, list[Trial]]]:
+    """Return the trials of so many workers; the first all-reduce of each side is not counted."""
+    found: dict[Case, dict[str, list[Trial]]] = {}
+    with AggregationFabric(workers, rate_bps) as fabric:
+        running = Workers(fabric, sides)
+        for size in megabytes:
+            case = Case(workers, size)
+            found[case] = {side: [] for side in sides}
+            running.prepare(case)
+            if size == megabytes[0]:
+                for side in sides:
+                    running.run(side)
+            for number in range(rounds):
+                for side in sides[:: -1 if number % 2 else 1]:
+                    found[case][side].append(running.run(side))
+    return found
+
+
+def speedup(trials: Mapping[str, Sequence[Trial]], of: str = "time_s") -> float | None:
+    """Return the median of the rounds' ratios of the least of gloo's to ours; None where there is no gloo."""
+    gloo = [trials[side] for side in GLOO if side in trials]
+    if not gloo:
+        return None
+    rounds = zip(trials[ENGINE], *gloo, strict=True)
+    ratios: list[float] = [min(getattr(one, of) for one in others) / getattr(ours, of) for ours, *others in rounds]
+    return median(ratios)
+
+
+def goodput_share(case: Case, trials: Sequence[Trial], rate_bps: int) -> float:
+    """Return the share of a cable's rate that arrives as values."""
+    return 32 * case.values / median(trial.time_s for trial in trials) / rate_bps
+
+
+def results_table(found: Found, rate_bps: int) -> Table:
+    """Return all cases and sides."""
+    columns = ("workers", "MB", "side", "time, ms", "goodput", "sent a worker, MB", "time/ours", "error", "busy")
+    table = Table(*columns, title=f"All cables {rate_bps / 1e6:g} Mbit/s each way")
+    for case, sides in found.items():
+        ours = median(trial.time_s for trial in sides[ENGINE])
+        for side, trials in sides.items():
+            time_s = median(trial.time_s for trial in trials)
+            table.add_row(
+                str(case.workers),
+                str(case.megabytes),
+                side,
+                f"{1e3 * time_s:,.1f}",
+                f"{goodput_share(case, trials, rate_bps):.3f}",
+                f"{median(trial.sent_bytes for trial in trials) / 1e6:.2f}",
+                f"{time_s / ours:.2f}",
+                f"{max(trial.error for trial in trials):.1e}",
+                f"{median(trial.busy for trial in trials):.2f}",
+            )
+    return table
+
+
+def time_ratio(few: tuple[int, int] = FEW, many: tuple[int, int] = MANY, values: int = VIRTUAL_VALUES) -> float:
+    """Return how many times as long many workers take as few do, in virtual time; (leaves, workers on each)."""
+    return measure(*many, values).time_us / measure(*few, values).time_us
+
+
+def summary(found: Found, rate_bps: int, ratio: float | None) -> dict[str, float | None]:
+    """Return the figures of the last line; None for what was not measured."""
+
+    def of(workers: int, what: str = "time_s") -> float | None:
+        trials = found.get(Case(workers, LARGE))
+        value = None if trials is None else speedup(trials, what)
+        return None if value is None else round(value, 3)
+
+    large = [goodput_share(case, sides[ENGINE], rate_bps) for case, sides in found.items() if case.megabytes == LARGE]
+    errors = [trial.error for sides in found.values() for trial in sides[ENGINE]]
+    return {
+        "speedup_4": of(4),
+        "speedup_8": of(8),
+        "goodput_share": round(min(large), 3) if large else None,
+        "wire_bytes_ratio": of(8, "sent_bytes"),
+        "time_ratio_1024_to_16_workers": None if ratio is None else round(ratio, 3),
+        "max_relative_error": max(errors, default=None),
+    }
+
+
+def main(argv: list[str]) -> None:
+    """Measure, print tables, and a JSON object as the last line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rate", type=float, default=RATE_MBPS, metavar="MBIT/S")
+    parser.add_argument("--quick", action="store_true", help="2 and 4 workers, 1 MB, no virtual time")
+    parser.add_argument("--no-devices", action="store_true", help="virtual time only; needs no root")
+    parser.add_argument("--no-virtual", action="store_true", help="devices only")
+    options = parser.parse_args(argv)
+    if options.rounds < 1:
+        parser.error("one round at least")
+    if not options.no_devices and os.geteuid() != 0:
+        parser.error("needs root: network namespaces; --no-devices does not")
+    console = Console(width=120)
+    sides = (ENGINE, *(GLOO if importlib.util.find_spec("torch") else ()))
+    rate_bps = round(options.rate * 1e6)
+    found: dict[Case, dict[str, list[Trial]]] = {}
+    if not options.no_devices:
+        for workers in QUICK_WORKERS if options.quick else WORKERS:
+            sizes = QUICK_MEGABYTES if options.quick else MEGABYTES
+            found |= measure_cases(workers, sizes, sides, options.rounds, rate_bps)
+        console.print(results_table(found, rate_bps))
+    ratio = None if options.quick or options.no_virtual else time_ratio()
+    print(json.dumps(summary(found, rate_bps, ratio)))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,10 +1,9 @@
-"""The packet engine: one worker's items over one UDP socket, all in machine code and without the interpreter's lock."""
+"""The packet engine: one worker's items over UDP, all in machine code and without the interpreter's lock."""
 
 from __future__ import annotations
 
 import ctypes
 import os
-import socket
 import threading
 import time
 from dataclasses import dataclass, replace
@@ -24,19 +23,27 @@ from dataplane.allreduce.kernels.layouts import AGREED_GROUPS, BURST, PACKET_BYT
 from dataplane.allreduce.kernels.pacing import PACKET
 from dataplane.allreduce.kernels.running import run_engine
 from dataplane.allreduce.schedule import GROUP
+from dataplane.allreduce.transports import Transport, UdpTransport, open_rings, zeros
+from dataplane.allreduce.ways import Way, find_way
 from dataplane.errors import AllReduceError
-from dataplane.native import Array, Library, kernel_library, pointer_to
-from dataplane.nic.layouts import InputOutputVector, MessageHeader
+from dataplane.native import Array, Library, kernel_library
+from dataplane.nic.queue import PortKind
 from dataplane.wire.aggregation import UDP_PORT, Aggregation, Reason, decode
 
 _NS: Final = 1_000_000_000
-_SO_NO_CHECK: Final = 11
-_SO_RCVBUFFORCE: Final = 33
-_ECN_CAPABLE: Final = 2
 _FIRST_TIMEOUT_S: Final = 0.05
-_RECEIVE_BYTES: Final = 16 << 20
 _INTEGERS: Final = np.dtype(np.int32)
 _FLOATS: Final = np.dtype(np.float32)
+
+
+@dataclass(frozen=True, slots=True)
+class Rings:
+    """Frames by rings of our own on a device, instead of the kernel's UDP; needs root."""
+
+    kind: PortKind = PortKind.PACKET_V2
+    """PACKET_V2 or PACKET_V3 leave the device to the kernel as well; XDP and DPDK take it for themselves."""
+    way: Way | None = None
+    """Device and MAC addresses; None: those that the routing table and the neighbours of the kernel say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +64,8 @@ class EngineSettings:
     port: int = UDP_PORT
     local: tuple[str, int] = ("", 0)
     """The address and UDP port to send from; empty and 0 leave it to the kernel."""
+    rings: Rings | None = None
+    """None: a UDP socket of the kernel's."""
     patience_s: float = 30.0
     """An all-reduce fails when no result has come for so long."""
     least_timeout_s: float = 0.005
@@ -88,12 +97,14 @@ class EngineStatistics:
 class Engine:
     """All-reduces of one worker, one after the other, each carried out by the thread that calls `all_reduce`."""
 
-    def __init__(self, settings: EngineSettings) -> None:
+    def __init__(self, settings: EngineSettings, transport: Transport | None = None) -> None:
+        """Open what carries packets, unless it is given; it is the engine's from here on. Raises AllReduceError."""
         self._check(settings)
         self.settings = settings
         self._native = _library()
         self._run, self._adopt = self._native.bind(run_engine), self._native.bind(adopt_epoch)
-        self._socket = _open(settings)
+        self._transport = transport or _open(settings)
+        _connect(self._transport, settings)
         self._epochs = threading.Lock()
         self._state = self._prepare(settings)
 
@@ -115,7 +126,6 @@ class Engine:
     def _prepare(self, settings: EngineSettings) -> EngineState:
         window = settings.window
         state = EngineState(
-            fd=self._socket.fileno(),
             job=settings.job,
             epoch=settings.epoch,
             wanted_epoch=settings.epoch,
@@ -130,22 +140,19 @@ class Engine:
             next_expiry_ns=2**64 - 1,
             patience_ns=int(settings.patience_s * _NS),
         )
-        state.slots = _zeros(window * ctypes.sizeof(Slot))
-        state.packets = _zeros(window * STRIDE)
-        state.recent = _zeros(2 * window * STRIDE)
-        state.pending, state.tx_items, state.scratch = _zeros(4 * window), _zeros(4 * BURST), _zeros(4 * BLOCK)
-        state.agreed, state.settled = _zeros(AGREED_GROUPS * GROUP * 4), _zeros(AGREED_GROUPS * 4)
-        state.saved_classes = _zeros(GROUP * (layouts.VALUE_BYTES + 4))
-        state.rx_buffers = buffers = _zeros(BURST * STRIDE)
-        state.rx_vector = _vector([buffers.address + at * STRIDE for at in range(BURST)])
-        state.tx_vector = _vector([0] * BURST)
+        state.slots = zeros(window * ctypes.sizeof(Slot))
+        state.packets = zeros(window * STRIDE)
+        state.recent = zeros(2 * window * STRIDE)
+        state.pending, state.tx_items, state.scratch = zeros(4 * window), zeros(4 * BURST), zeros(4 * BLOCK)
+        state.agreed, state.settled = zeros(AGREED_GROUPS * GROUP * 4), zeros(AGREED_GROUPS * 4)
+        state.saved_classes = zeros(GROUP * (layouts.VALUE_BYTES + 4))
+        self._transport.attach(state)
         return state
 
     @property
     def local_address(self) -> tuple[str, int]:
         """Return the address and UDP port that this worker is known by."""
-        host, port = self._socket.getsockname()
-        return host, port
+        return self._transport.local_address
 
     @property
     def epoch(self) -> int:
@@ -200,7 +207,7 @@ class Engine:
     def move(self, aggregator: str, job: int, epoch: int) -> None:
         """Go on at another switch, or under another number; no all-reduce may be going on. Raises AllReduceError."""
         moved = replace(self.settings, aggregator=aggregator, job=job, epoch=epoch)
-        _connect(self._socket, moved)
+        _connect(self._transport, moved)
         self.settings = moved
         with self._epochs:
             self._state.job, self._state.epoch, self._state.wanted_epoch = job, epoch, epoch
@@ -213,8 +220,8 @@ class Engine:
         self._state.held_until_ns = until_ns
 
     def close(self) -> None:
-        """Close the socket; no all-reduce may be going on."""
-        self._socket.close()
+        """Close what carries packets; no all-reduce may be going on."""
+        self._transport.close()
 
     def recent(self, item: int) -> Aggregation | None:
         """Return the result of an item, if it is one of the last that came: twice the window are kept."""
@@ -264,7 +271,8 @@ class Engine:
                 "workers do not reduce the same sizes and types in the same order"
             )
         if status is Status.SOCKET:
-            return AllReduceError(f"{who}: the socket to {self._where()} failed: {os.strerror(state.error)}")
+            carrier = "the socket" if isinstance(self._transport, UdpTransport) else "rings"
+            return AllReduceError(f"{who}: {carrier} to {self._where()} failed: {os.strerror(state.error)}")
         slot = self._slot(state.bad_item)
         if status is Status.HELD:
             return AllReduceError(
@@ -302,54 +310,25 @@ def _library() -> Library:
     return kernel_library(run_engine, adopt_epoch)
 
 
-def _open(settings: EngineSettings) -> socket.socket:
-    opened = socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
+def _open(settings: EngineSettings) -> Transport:
+    rings = settings.rings
     try:
-        opened.setsockopt(socket.SOL_SOCKET, _SO_NO_CHECK, 1)
-        opened.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, _ECN_CAPABLE)
-        try:
-            opened.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _RECEIVE_BYTES)
-        except PermissionError:
-            opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BYTES)
-        opened.bind(settings.local)
-        _connect(opened, settings)
-    except OSError as error:
-        opened.close()
-        raise AllReduceError(
-            f"job {settings.job}: no socket at {settings.local[0]}:{settings.local[1]}: {error.strerror}"
-        ) from None
-    except AllReduceError:
-        opened.close()
-        raise
-    return opened
+        if rings is None:
+            return UdpTransport(settings.local)
+        way = rings.way or find_way(settings.aggregator, settings.local[0])
+        return open_rings(rings.kind, way, settings.local[1])
+    except AllReduceError as error:
+        raise AllReduceError(f"job {settings.job}: {error}") from None
 
 
-def _connect(opened: socket.socket, settings: EngineSettings) -> None:
+def _connect(transport: Transport, settings: EngineSettings) -> None:
     try:
-        opened.connect((settings.aggregator, settings.port))
-    except OSError as error:
-        raise AllReduceError(
-            f"job {settings.job}: no way to {settings.aggregator}:{settings.port}: {error.strerror}"
-        ) from None
+        transport.connect(settings.aggregator, settings.port)
+    except AllReduceError as error:
+        transport.close()
+        raise AllReduceError(f"job {settings.job}: {error}") from None
 
 
 def pointer_of(values: NDArray[np.generic]) -> Array[Any]:
     """Return where an array's values begin."""
     return Array(ctypes.c_uint32, values.ctypes.data, values)
-
-
-def _zeros(nbytes: int) -> Array[Any]:
-    return pointer_to(bytearray(nbytes))
-
-
-def _vector(buffers: list[int]) -> Array[Any]:
-    """Return a struct mmsghdr for each packet, with an iovec of its own behind all."""
-    size, piece = ctypes.sizeof(MessageHeader), ctypes.sizeof(InputOutputVector)
-    memory = _zeros(len(buffers) * (size + piece))
-    pieces = memory.address + len(buffers) * size
-    for at, buffer in enumerate(buffers):
-        header = MessageHeader.from_address(memory.address + at * size)
-        vector = InputOutputVector.from_address(pieces + at * piece)
-        header.vector, header.vector_count = pieces + at * piece, 1
-        vector.base, vector.nbytes = buffer, PACKET_BYTES
-    return memory

@@ -5,10 +5,13 @@ from __future__ import annotations
 from enum import IntEnum
 
 from dataplane.native import Array, Struct, i32, u8, u16, u32, u64
+from dataplane.nic.queue import PortQueue
 
 HEADER_BYTES = 16
 VALUE_BYTES = 1024
 PACKET_BYTES = HEADER_BYTES + VALUE_BYTES
+LINK_BYTES = 42
+"""Ethernet, IPv4 without options, UDP."""
 STRIDE = 1088
 """From packet to packet in memory: PACKET_BYTES in whole cache lines."""
 BURST = 32
@@ -21,20 +24,22 @@ NOBODY = 0xFFFFFFFF
 class Status(IntEnum):
     """Why the engine has returned."""
 
-    DONE = 0
-    STOPPED = 1
+    RUNNING = 0
+    """It has not returned."""
+    DONE = 1
+    STOPPED = 2
     """`stop` was set."""
-    EPOCH = 2
+    EPOCH = 3
     """Membership has changed; `new_epoch` says to what. Go on with `adopt_epoch`."""
-    SATURATED = 3
+    SATURATED = 4
     """Done, but a sum left int32; `bad_item`."""
-    DEADLINE = 4
+    DEADLINE = 5
     """No result came for `patience_ns`; `bad_item` is the oldest without."""
-    REFUSED = 5
+    REFUSED = 6
     """`bad_item` was refused for `bad_reason`."""
-    SOCKET = 6
-    """A system call has failed for good; `error`."""
-    HELD = 7
+    SOCKET = 7
+    """The socket, or the queue, has failed for good; `error`."""
+    HELD = 8
     """Nobody has released the job in time; `bad_item` is the oldest without a result."""
 
 
@@ -66,7 +71,6 @@ class EngineState(Struct):
     """One worker's engine."""
 
     # The job, as the controller has it.
-    fd: i32
     job: u32
     epoch: u32
     window: u32  # slots; a power of two
@@ -92,6 +96,13 @@ class EngineState(Struct):
     agreed: Array[u16]  # exponents and marks of AGREED_GROUPS groups
     settled: Array[u32]  # which they are, plus 1
     saved_classes: Array[u8]  # of the group's blocks: the target may overwrite the source before they are sent
+    # How packets travel: by a UDP socket, or a queue of a port of ours.
+    fd: i32  # the socket
+    own_clock: u32  # 1: time is what somebody writes to `now_ns`
+    queue: PortQueue  # null where there is a socket
+    link: Array[u8]  # the LINK_BYTES before each packet in a frame
+    frames: Array[u64]
+    lengths: Array[u32]
     # Packets.
     slots: Array[Slot]
     packets: Array[u8]

@@ -2,72 +2,63 @@
 
 from __future__ import annotations
 
-from dataplane.allreduce.kernels.accepting import accept_packet, take_epoch
-from dataplane.allreduce.kernels.generating import generate, is_generated, packet_of, slot_of
-from dataplane.allreduce.kernels.layouts import BURST, STRIDE, EngineState, State, Status
+from dataplane.allreduce.kernels.accepting import take_epoch
+from dataplane.allreduce.kernels.datagrams import receive_datagrams, send_datagrams, wait_for_datagrams
+from dataplane.allreduce.kernels.framing import receive_frames, send_frames, wait_for_frames
+from dataplane.allreduce.kernels.generating import generate, is_generated, slot_of
+from dataplane.allreduce.kernels.layouts import BURST, EngineState, State, Status
 from dataplane.allreduce.kernels.pacing import PACKET, expire, note_sent, push
-from dataplane.native import (
-    Array,
-    address,
-    array_at,
-    as_i64,
-    as_u32,
-    as_u64,
-    i32,
-    i64,
-    kernel,
-    offset,
-    stack_array,
-    u8,
-    u32,
-    u64,
-    view,
-)
-from dataplane.nic.kernels.messages import header_at
-from dataplane.nic.kernels.system import NS_PER_S, last_error, monotonic_ns, ppoll, recvmmsg, sendmmsg
-from dataplane.nic.layouts import (
-    EAGAIN,
-    EINTR,
-    ENETDOWN,
-    ENOBUFS,
-    MSG_DONTWAIT,
-    MSG_NOSIGNAL,
-    MSG_TRUNC,
-    POLLIN,
-    InputOutputVector,
-)
+from dataplane.native import address, as_u32, as_u64, kernel, u32, u64
+from dataplane.nic.kernels.system import monotonic_ns
 
 _LONGEST_WAIT_NS = 20_000_000
 """After which `stop` is looked at."""
-_POLLOUT = 4
-_ENETUNREACH, _ECONNREFUSED, _EHOSTUNREACH = 101, 111, 113
 
 
 @kernel
 def run_engine(engine: EngineState) -> None:
     """Carry an all-reduce on until `status` has something to say."""
-    engine.status = Status.DONE
+    engine.status = Status.RUNNING
     while goes_on(engine):
-        engine.now_ns = monotonic_ns()
-        transmit(engine)
-        if engine.unfinished == 0 and is_generated(engine):
-            engine.status = Status.SATURATED if engine.saturated != 0 else Status.DONE
-            return
-        if not goes_on(engine):
-            return
-        got: u32 = receive(engine)
-        if engine.next_expiry_ns <= engine.now_ns:
-            expire(engine)
-        elif got == 0:
+        read_time(engine)
+        if not turn(engine) and goes_on(engine):
             wait(engine)
         if goes_on(engine):
             check_limits(engine)
 
 
+@kernel
+def turn(engine: EngineState) -> bool:
+    """Send, take what has come, look after timers; return whether there may be more to do at once."""
+    transmit(engine)
+    if goes_on(engine) and engine.unfinished == 0 and is_generated(engine):
+        engine.status = Status.SATURATED if engine.saturated != 0 else Status.DONE
+    if not goes_on(engine):
+        return False
+    got: u32 = receive(engine)
+    if engine.next_expiry_ns <= engine.now_ns:
+        expire(engine)
+        return True
+    return got > 0
+
+
+@kernel(inline=True)
+def has_socket(engine: EngineState) -> bool:
+    """Return whether packets travel by a UDP socket."""
+    return address(engine.queue) == 0
+
+
+@kernel(inline=True)
+def read_time(engine: EngineState) -> None:
+    """Look at the clock."""
+    if engine.own_clock == 0:
+        engine.now_ns = monotonic_ns()
+
+
 @kernel(inline=True)
 def goes_on(engine: EngineState) -> bool:
     """Return whether nothing has happened that the caller has to know."""
-    return engine.status == Status.DONE
+    return engine.status == Status.RUNNING
 
 
 @kernel
@@ -113,8 +104,6 @@ def transmit(engine: EngineState) -> None:
             item: u32 = pop(engine)
             if slot_of(engine, item).item == item and slot_of(engine, item).state == State.READY:
                 engine.tx_items[count] = item
-                header = header_at(engine.tx_vector, count)
-                view(InputOutputVector, header.vector).base = address(packet_of(engine, item))
                 count += 1
         if count == 0:
             return
@@ -142,13 +131,8 @@ def pop(engine: EngineState) -> u32:
 
 @kernel
 def send_burst(engine: EngineState, count: u32) -> None:
-    """Send the packets that were gathered; what the socket has no room for stays in line."""
-    sent: i32 = sendmmsg(engine.fd, engine.tx_vector, count, MSG_DONTWAIT | MSG_NOSIGNAL)
-    taken: u32 = count  # a path that is down may come back: timers will try again
-    if sent >= 0:
-        taken = as_u32(sent)
-    elif note_error(engine, last_error()):
-        taken = 0
+    """Send the packets that were gathered; what there is no room for stays in line."""
+    taken: u32 = send_datagrams(engine, count) if has_socket(engine) else send_frames(engine, count)
     for at in range(as_u64(count)):
         item: u32 = engine.tx_items[at]
         if as_u32(at) < taken:
@@ -159,44 +143,20 @@ def send_burst(engine: EngineState, count: u32) -> None:
         engine.blocked = 1
 
 
-@kernel
-def note_error(engine: EngineState, error: i32) -> bool:
-    """Return whether the socket is only busy; keep other errors for the message, and stop for one that lasts."""
-    if error == EAGAIN or error == EINTR or error == ENOBUFS:  # noqa: PLR1714, SIM109 - kernels have no `in`
-        return True
-    engine.error = error
-    passes: bool = error == ENETDOWN or error == _ENETUNREACH or error == _ECONNREFUSED or error == _EHOSTUNREACH  # noqa: PLR1714
-    if not passes:
-        engine.status = Status.SOCKET
-    return False
-
-
-@kernel
+@kernel(inline=True)
 def receive(engine: EngineState) -> u32:
     """Take what has come, a burst at most; return how much."""
-    got: i32 = recvmmsg(engine.fd, engine.rx_vector, BURST, MSG_DONTWAIT, array_at(u8, 0))
-    engine.now_ns = monotonic_ns()
-    if got <= 0:
-        if got < 0:
-            note_error(engine, last_error())
-        return 0
-    engine.received += as_u64(as_u32(got))
-    for at in range(as_u64(as_u32(got))):
-        header = header_at(engine.rx_vector, as_u32(at))
-        packet: Array[u8] = offset(engine.rx_buffers, at * STRIDE)
-        accept_packet(engine, packet, header.length if (as_u32(header.flags) & MSG_TRUNC) == 0 else 0)
-    return as_u32(got)
+    read_time(engine)
+    got: u32 = receive_datagrams(engine) if has_socket(engine) else receive_frames(engine)
+    engine.received += as_u64(got)
+    return got
 
 
 @kernel
 def wait(engine: EngineState) -> None:
-    """Wait for a packet, for room in the socket if it lacks that, or for the next timer."""
+    """Wait for a packet, for room to send if that lacks, or for the next timer."""
     until: u64 = min(engine.next_expiry_ns, engine.now_ns + _LONGEST_WAIT_NS)
-    left: u64 = until - engine.now_ns
-    events: u64 = POLLIN | _POLLOUT if engine.blocked != 0 else POLLIN
-    polled = stack_array(u64, 1)
-    time = stack_array(i64, 2)
-    polled[0] = as_u64(as_u32(engine.fd)) | (events << 32)
-    time[0] = as_i64(left // NS_PER_S)
-    time[1] = as_i64(left % NS_PER_S)
-    ppoll(polled, 1, time, array_at(u8, 0))
+    if has_socket(engine):
+        wait_for_datagrams(engine, until - engine.now_ns)
+    else:
+        wait_for_frames(engine, until - engine.now_ns)

@@ -1,19 +1,32 @@
-"""The reference aggregator behind a UDP socket that loses, repeats and reorders, by chance that a seed decides."""
+"""The reference aggregator behind a UDP socket, and cables of frames, that lose, repeat and reorder by chance.
+
+A seed decides what happens.
+"""
 
 from __future__ import annotations
 
 import random
+import select
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from ipaddress import IPv4Address
 from types import TracebackType
 
 from dataplane.allreduce.reference.aggregator import Aggregator, Job, Multicast, Unicast
+from dataplane.allreduce.transports import RingTransport
+from dataplane.allreduce.ways import Way
+from dataplane.nic import NicPort, memory_pair
 from dataplane.wire.aggregation import Aggregation, Flags, decode
+from dataplane.wire.packet import decode_udp_frame, udp_frame
 
 JOB = 7
 _LONGEST = 2048
+_LOOPBACK = IPv4Address("127.0.0.1")
+_WORKER_MAC, _SWITCH_MAC = 0x020000000001, 0x020000000002
+_Address = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +44,7 @@ class Server:
     """Serves one job until it is left; workers are told apart by their address, children by who came first."""
 
     def __init__(
-        self, workers: int, window: int, weather: Weather | None = None, at: tuple[str, int] = ("127.0.0.1", 0)
+        self, workers: int, window: int, weather: Weather | None = None, at: _Address = ("127.0.0.1", 0)
     ) -> None:
         self.switch = Aggregator({JOB: Job(epoch=1, children=(1 << workers) - 1, cells=2 * window)})
         self.weather = weather or Weather()
@@ -42,12 +55,13 @@ class Server:
         self._complete: set[int] = set()
         self._first: int | None = None
         self._chance = random.Random(self.weather.seed)
-        self._children: dict[tuple[str, int], int] = {}
-        self._kept: list[tuple[bytes, tuple[str, int]]] = []
+        self._children: dict[_Address, int] = {}
+        self._kept: list[tuple[bytes, _Address]] = []
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)
         self._socket.bind(at)
         self._socket.settimeout(0.01)
+        self._cables: dict[_Address, tuple[NicPort, NicPort]] = {}
         self._left = threading.Event()
         self._thread = threading.Thread(target=self._serve, name="aggregator")
 
@@ -55,6 +69,13 @@ class Server:
     def port(self) -> int:
         port: int = self._socket.getsockname()[1]
         return port
+
+    def cable(self) -> RingTransport:
+        """Return what carries a worker's packets in frames to here, along a cable in memory."""
+        here, there = memory_pair()
+        address = str(_LOOPBACK), 30000 + len(self._cables)
+        self._cables[address] = here, there
+        return RingTransport(there, Way("there", _LOOPBACK, _WORKER_MAC, _SWITCH_MAC), address[1])
 
     def __enter__(self) -> Server:
         self._thread.start()
@@ -66,18 +87,30 @@ class Server:
         self._left.set()
         self._thread.join()
         self._socket.close()
+        for here, _ in self._cables.values():
+            here.close()
 
     def _serve(self) -> None:
         while not self._left.is_set():
-            try:
-                data, sender = self._socket.recvfrom(_LONGEST)
-            except TimeoutError:
-                continue
-            child = self._children.setdefault(sender, len(self._children))
-            if self._happens(self.weather.loss):
-                continue
-            for _ in range(1 + self._happens(self.weather.repeated)):
-                self._take(decode(data), child)
+            for data, sender in self._receive():
+                child = self._children.setdefault(sender, len(self._children))
+                if self._happens(self.weather.loss):
+                    continue
+                for _ in range(1 + self._happens(self.weather.repeated)):
+                    self._take(decode(data), child)
+
+    def _receive(self) -> Iterator[tuple[bytes, _Address]]:
+        if not self._cables:
+            with suppress(TimeoutError):
+                yield self._socket.recvfrom(_LONGEST)
+            return
+        ports = [here for here, _ in self._cables.values()]
+        for ready in select.select(ports, [], [], 0.01)[0]:
+            for frame in ready.receive(8):
+                found = decode_udp_frame(frame)
+                assert found is not None
+                assert (found.checksum_ok, found.dst_port, found.ip.ecn) == (True, self.port, 2)
+                yield found.payload, (str(found.ip.src), found.src_port)
 
     def _take(self, packet: Aggregation, child: int) -> None:
         self._check(packet)
@@ -101,17 +134,32 @@ class Server:
         if self._window <= number < 2**31 and (packet.item - self._window) % 2**32 not in self._complete:
             self.too_early.append(packet)
 
-    def _send(self, data: bytes, address: tuple[str, int]) -> None:
+    def _send(self, data: bytes, address: _Address) -> None:
         if self._happens(self.weather.loss):
             return
         if self._happens(self.weather.late):
             self._kept.append((data, address))
             return
-        self._socket.sendto(data, address)
+        self._put(data, address)
         if self._happens(self.weather.repeated):
-            self._socket.sendto(data, address)
+            self._put(data, address)
         while self._kept and not self._happens(0.7):
-            self._socket.sendto(*self._kept.pop(self._chance.randrange(len(self._kept))))
+            self._put(*self._kept.pop(self._chance.randrange(len(self._kept))))
+
+    def _put(self, data: bytes, address: _Address) -> None:
+        if address not in self._cables:
+            self._socket.sendto(data, address)
+            return
+        frame = udp_frame(
+            src_mac=_SWITCH_MAC,
+            dst_mac=_WORKER_MAC,
+            src=_LOOPBACK,
+            dst=_LOOPBACK,
+            src_port=self.port,
+            dst_port=address[1],
+            payload=data,
+        )
+        self._cables[address][0].send([frame])
 
     def _happens(self, chance: float) -> bool:
         return chance > 0 and self._chance.random() < chance

@@ -36,10 +36,16 @@ def _settings(server: Server, workers: int, **more: float) -> EngineSettings:
 
 
 @contextmanager
-def _engines(server: Server, count: int, workers: int = 0, **more: float) -> Iterator[list[Engine]]:
+def _engines(
+    server: Server, count: int, workers: int = 0, by: str = "sockets", **more: float
+) -> Iterator[list[Engine]]:
     with ExitStack() as stack:
         settings = _settings(server, workers or count, **more)
-        yield [stack.enter_context(Engine(settings)) for _ in range(count)]
+        carried = [server.cable() if by == "rings" else None for _ in range(count)]
+        yield [stack.enter_context(Engine(settings, transport)) for transport in carried]
+
+
+by_both = pytest.mark.parametrize("by", ["sockets", "rings"])
 
 
 def _run(engines: list[Engine], values: Sequence[Values], *, mean: bool = False) -> list[Values]:
@@ -77,9 +83,10 @@ def _same(one: Values, other: Values) -> bool:
     return np.array_equal(one.view(np.uint32), other.view(np.uint32))
 
 
+@by_both
 @pytest.mark.parametrize("weather", [Weather(), STORM], ids=["fair", "storm"])
-def test_sums_are_those_of_reference_workers_whatever_the_size(weather: Weather) -> None:
-    with Server(3, WINDOW, weather) as server, _engines(server, 3, first_item=2**32 - 5) as engines:
+def test_sums_are_those_of_reference_workers_whatever_the_size(by: str, weather: Weather) -> None:
+    with Server(3, WINDOW, weather) as server, _engines(server, 3, by=by, first_item=2**32 - 5) as engines:
         for size in (1, 0, 255, 256, 257, 5000):
             values = _random(3, size, seed=size)
             right = _reference(values)
@@ -87,8 +94,9 @@ def test_sums_are_those_of_reference_workers_whatever_the_size(weather: Weather)
         assert not server.too_early
 
 
-def test_sums_of_several_groups_are_those_of_reference_workers() -> None:
-    with Server(2, WINDOW, replace(STORM, seed=2)) as server, _engines(server, 2) as engines:
+@by_both
+def test_sums_of_several_groups_are_those_of_reference_workers(by: str) -> None:
+    with Server(2, WINDOW, replace(STORM, seed=2)) as server, _engines(server, 2, by=by) as engines:
         values = _random(2, 70_000, seed=3)
         values[0][BLOCK * 10 : BLOCK * 200] = values[1][BLOCK * 10 : BLOCK * 200] = 0
         right = _reference(values)
@@ -98,9 +106,10 @@ def test_sums_of_several_groups_are_those_of_reference_workers() -> None:
         assert not server.too_early
 
 
+@by_both
 @pytest.mark.parametrize("window", [1, 2, 8])
-def test_small_windows_are_enough(window: int) -> None:
-    with Server(2, window, STORM) as server, _engines(server, 2, window=window) as engines:
+def test_small_windows_are_enough(by: str, window: int) -> None:
+    with Server(2, window, STORM) as server, _engines(server, 2, by=by, window=window) as engines:
         values = _random(2, 30 * BLOCK, seed=11)
         right = _reference(values)
         assert all(_same(found, right) for found in _run(engines, values))
@@ -150,8 +159,9 @@ def test_infinite_values_and_nan_come_through_in_any_order(in_place: bool, seed:
     assert all(_same(found, right) for found in targets)
 
 
-def test_integers_are_exact_and_one_that_leaves_int32_is_told() -> None:
-    with Server(2, WINDOW, STORM) as server, _engines(server, 2) as engines:
+@by_both
+def test_integers_are_exact_and_one_that_leaves_int32_is_told(by: str) -> None:
+    with Server(2, WINDOW, STORM) as server, _engines(server, 2, by=by) as engines:
         numbers = np.random.default_rng(6)
         values: list[Values] = [numbers.integers(-(2**30), 2**30, 3000).astype(np.int32) for _ in range(2)]
         values[0][512:1024] = values[1][512:1024] = 0
@@ -190,8 +200,9 @@ def test_an_aggregator_that_is_not_there_is_named_with_what_the_socket_says() ->
         engine.all_reduce(values, values)
 
 
-def test_another_thread_can_stop_it() -> None:
-    with Server(2, WINDOW) as server, Engine(_settings(server, 2)) as engine:
+@by_both
+def test_another_thread_can_stop_it(by: str) -> None:
+    with Server(2, WINDOW) as server, _engines(server, 1, 2, by) as (engine,):
         values = np.ones(3, np.float32)
         threading.Timer(0.1, engine.stop).start()
         with pytest.raises(AllReduceError, match="stopped with 1 items without a result"):
@@ -214,8 +225,9 @@ def test_workers_who_do_different_things_are_told() -> None:
             engines[0].all_reduce(values, values)
 
 
-def test_a_change_of_epoch_in_the_middle_goes_on_without_the_one_who_left() -> None:
-    with Server(3, WINDOW, replace(STORM, seed=7)) as server, _engines(server, 2, 3) as engines:
+@by_both
+def test_a_change_of_epoch_in_the_middle_goes_on_without_the_one_who_left(by: str) -> None:
+    with Server(3, WINDOW, replace(STORM, seed=7)) as server, _engines(server, 2, 3, by) as engines:
         values = _random(2, 20_000, seed=8)
         lost: list[Aggregation] = []
 
@@ -235,8 +247,9 @@ def _reference_of_capacity(values: list[Floats], capacity: int) -> Floats:
     return _reference([*values, *[np.zeros_like(values[0])] * (capacity - len(values))])
 
 
-def test_marks_of_congestion_make_the_window_smaller_and_it_opens_again() -> None:
-    with Server(1, WINDOW, Weather(congested=1.0)) as server, Engine(_settings(server, 1)) as engine:
+@by_both
+def test_marks_of_congestion_make_the_window_smaller_and_it_opens_again(by: str) -> None:
+    with Server(1, WINDOW, Weather(congested=1.0)) as server, _engines(server, 1, by=by) as (engine,):
         values = _random(1, 200 * BLOCK, seed=9)
         _run([engine], values)
         marked = engine.statistics

@@ -1,0 +1,164 @@
+"""What carries a worker's packets: the kernel's UDP, or frames in rings of our own."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import socket
+import struct
+from ipaddress import IPv4Address
+from typing import Any, Final, Protocol
+
+from dataplane.allreduce.kernels.layouts import BURST, LINK_BYTES, PACKET_BYTES, STRIDE, EngineState
+from dataplane.allreduce.ways import Way
+from dataplane.errors import AllReduceError, PortError
+from dataplane.native import Array, pointer_to
+from dataplane.nic.layouts import InputOutputVector, MessageHeader
+from dataplane.nic.nic_port import NicPort
+from dataplane.nic.opening import open_port
+from dataplane.nic.queue import PortKind
+from dataplane.wire.ipv4 import PROTOCOL_UDP
+from dataplane.wire.packet import ip_packet, link_header
+from dataplane.wire.udp import SIZE, Udp
+
+_SO_NO_CHECK: Final = 11
+_SO_ATTACH_FILTER: Final = 26
+_SO_RCVBUFFORCE: Final = 33
+_NOTHING: Final = struct.pack("=HBBI", 6, 0, 0, 0)
+"""A classic BPF program: drop everything."""
+_ECN_CAPABLE: Final = 2
+_RECEIVE_BYTES: Final = 16 << 20
+
+
+class Transport(Protocol):
+    """Carries packets between one worker and one aggregator."""
+
+    @property
+    def local_address(self) -> tuple[str, int]:
+        """The address and UDP port that the worker is known by."""
+        ...
+
+    def attach(self, state: EngineState) -> None:
+        """Give the engine what its kernels need."""
+        ...
+
+    def connect(self, aggregator: str, port: int) -> None:
+        """Send to this aggregator from now on; raise AllReduceError where there is no way."""
+        ...
+
+    def close(self) -> None:
+        """Give everything back; the engine must not run any more."""
+        ...
+
+
+class UdpTransport:
+    """A UDP socket of the kernel's; raises AllReduceError."""
+
+    def __init__(self, local: tuple[str, int]) -> None:
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
+        self._socket.setsockopt(socket.SOL_SOCKET, _SO_NO_CHECK, 1)
+        self._socket.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, _ECN_CAPABLE)
+        try:
+            self._socket.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _RECEIVE_BYTES)
+        except PermissionError:
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BYTES)
+        _bind(self._socket, local)
+
+    @property
+    def local_address(self) -> tuple[str, int]:
+        """The socket's own."""
+        host, port = self._socket.getsockname()
+        return host, port
+
+    def attach(self, state: EngineState) -> None:
+        """Give the engine the socket and vectors for several packets a call."""
+        state.fd = self._socket.fileno()
+        state.rx_buffers = buffers = zeros(BURST * STRIDE)
+        state.rx_vector = _vector([buffers.address + at * STRIDE for at in range(BURST)])
+        state.tx_vector = _vector([0] * BURST)
+
+    def connect(self, aggregator: str, port: int) -> None:
+        """Connect the socket."""
+        try:
+            self._socket.connect((aggregator, port))
+        except OSError as error:
+            raise AllReduceError(f"no way to {aggregator}:{port}: {error.strerror}") from None
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._socket.close()
+
+
+class RingTransport:
+    """Frames in the rings of a port of ours; the port, and a guard, are the transport's from here on."""
+
+    def __init__(self, port: NicPort, way: Way, udp_port: int, guard: socket.socket | None = None) -> None:
+        self._port, self._way, self._udp_port, self._guard = port, way, udp_port, guard
+        self._link = zeros(LINK_BYTES)
+
+    @property
+    def local_address(self) -> tuple[str, int]:
+        """The address and UDP port that frames say."""
+        return str(self._way.source), self._udp_port
+
+    def attach(self, state: EngineState) -> None:
+        """Give the engine the port's first queue."""
+        state.queue = self._port.queues[0]
+        state.link = self._link
+        state.frames, state.lengths = zeros(8 * BURST), zeros(4 * BURST)
+
+    def connect(self, aggregator: str, port: int) -> None:
+        """Write the headers that all frames have; the next hop stays what it was."""
+        way, length = self._way, SIZE + PACKET_BYTES
+        datagram = Udp(self._udp_port, port, length).encode() + bytes(PACKET_BYTES)
+        packet = ip_packet(way.source, IPv4Address(aggregator), PROTOCOL_UDP, datagram, ecn=_ECN_CAPABLE)
+        frame = link_header(way.source_mac, way.next_mac, 4) + packet
+        ctypes.memmove(self._link.address, frame[:LINK_BYTES], LINK_BYTES)
+
+    def close(self) -> None:
+        """Close the port."""
+        self._port.close()
+        if self._guard is not None:
+            self._guard.close()
+
+
+def open_rings(kind: PortKind, way: Way, udp_port: int) -> RingTransport:
+    """Open rings on a device; UDP port 0 leaves it to the kernel. Raises AllReduceError."""
+    # The kernel sees the frames, too. It shall neither keep them nor tell the aggregator that nobody is at this port,
+    # nor give the port to anybody else.
+    guard = socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
+    drop_all = ctypes.create_string_buffer(_NOTHING, len(_NOTHING))
+    guard.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, struct.pack("HxxxxxxP", 1, ctypes.addressof(drop_all)))
+    _bind(guard, (str(way.source), udp_port))
+    try:
+        port = open_port(way.interface, kind)
+    except PortError as error:
+        guard.close()
+        raise AllReduceError(str(error)) from None
+    return RingTransport(port, way, guard.getsockname()[1], guard)
+
+
+def zeros(nbytes: int) -> Array[Any]:
+    """Return memory for kernels."""
+    return pointer_to(bytearray(nbytes))
+
+
+def _bind(opened: socket.socket, local: tuple[str, int]) -> None:
+    try:
+        opened.bind(local)
+    except OSError as error:
+        opened.close()
+        raise AllReduceError(f"no socket at {local[0]}:{local[1]}: {os.strerror(error.errno or 0)}") from None
+
+
+def _vector(buffers: list[int]) -> Array[Any]:
+    """Return a struct mmsghdr for each packet, with an iovec of its own behind all."""
+    size, piece = ctypes.sizeof(MessageHeader), ctypes.sizeof(InputOutputVector)
+    memory = zeros(len(buffers) * (size + piece))
+    pieces = memory.address + len(buffers) * size
+    for at, buffer in enumerate(buffers):
+        header = MessageHeader.from_address(memory.address + at * size)
+        vector = InputOutputVector.from_address(pieces + at * piece)
+        header.vector, header.vector_count = pieces + at * piece, 1
+        vector.base, vector.nbytes = buffer, PACKET_BYTES
+    return memory

@@ -1,0 +1,83 @@
+"""How frames of our own get to an aggregator: what the kernel's routing table and neighbours say (rtnetlink)."""
+
+from __future__ import annotations
+
+import socket
+import time
+from dataclasses import dataclass
+from ipaddress import IPv4Address
+from typing import Any, Final
+
+from dataplane.errors import AllReduceError
+from dataplane.nic.outside_loops import outside_loops
+
+_UNICAST: Final = 1
+"""RTN_UNICAST; an address of this machine is RTN_LOCAL, 2."""
+_UNKNOWN: Final = 0x01 | 0x20
+"""NUD_INCOMPLETE and NUD_FAILED: nobody has answered."""
+_DISCARD: Final = 9
+_LOOK_S: Final = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """Where frames go from: the device, this machine's address there, and 48-bit MAC addresses of both ends."""
+
+    interface: str
+    source: IPv4Address
+    source_mac: int
+    next_mac: int
+
+
+@outside_loops
+def find_way(destination: str, source: str = "", deadline_s: float = 3.0) -> Way:
+    """Return the way that the kernel's own packets take; ask for the next hop's MAC address if it is not known.
+
+    An empty `source` leaves the choice to the kernel. Raises AllReduceError.
+    """
+    # Only Linux has netlink; UDP sockets do without.
+    from pyroute2 import IPRoute  # noqa: PLC0415
+    from pyroute2.netlink.exceptions import NetlinkError  # noqa: PLC0415
+
+    with IPRoute() as netlink:
+        try:
+            wanted = {"dst": destination} | ({"src": source} if source else {})
+            route = netlink.route("get", **wanted)[0]
+        except NetlinkError as error:
+            raise AllReduceError(f"no route to {destination}: {error.args[-1]}") from None
+        if route["type"] != _UNICAST:
+            raise AllReduceError(f"{destination} is this machine's own: rings need a device that leads to it")
+        index = route.get_attr("RTA_OIF")
+        link = netlink.link("get", index=index)[0]
+        interface = link.get_attr("IFLA_IFNAME")
+        hop = route.get_attr("RTA_GATEWAY") or destination
+        return Way(
+            interface,
+            IPv4Address(source or route.get_attr("RTA_PREFSRC")),
+            _number(link.get_attr("IFLA_ADDRESS")),
+            _neighbour(netlink, index, interface, hop, deadline_s),
+        )
+
+
+def _neighbour(netlink: Any, index: int, interface: str, hop: str, deadline_s: float) -> int:  # noqa: ANN401 - untyped
+    """Return the MAC address of a next hop, which a packet to it makes the kernel ask for."""
+    until = time.monotonic() + deadline_s
+    while (found := _known(netlink, index, hop)) is None:
+        if time.monotonic() > until:
+            raise AllReduceError(f"{hop} on {interface} did not tell its MAC address within {deadline_s:g} s")
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+            asking.sendto(b"", (hop, _DISCARD))
+        time.sleep(_LOOK_S)
+    return found
+
+
+def _known(netlink: Any, index: int, hop: str) -> int | None:  # noqa: ANN401 - untyped
+    for neighbour in netlink.get_neighbours(family=socket.AF_INET, ifindex=index):
+        known = neighbour.get_attr("NDA_LLADDR")
+        if neighbour.get_attr("NDA_DST") == hop and known and not neighbour["state"] & _UNKNOWN:
+            return _number(known)
+    return None
+
+
+def _number(mac: str) -> int:
+    return int(mac.replace(":", ""), 16)

@@ -14,7 +14,7 @@ from controller.intents import RouteSet
 from controller.reconcile import apply, chunks, diff
 from controller.route_plan import RouteLayer, is_route_layer, merged
 from controller.tables.aggregation import clearing
-from controller.tables.base import WATCH_ALL
+from controller.tables.base import COMPANIONS_TABLES, WATCH_ALL
 from controller.tables.entities import Batch, Entities, EntityKey, Kind, Update
 from controller.tables.flow_paths import FLOW_TABLES, flow_path_entities
 from controller.tables.int_domain import DEFAULT_DOMAIN, IntDomain
@@ -90,9 +90,10 @@ class Coordinator:
         Explicit paths whose way onward is not in place yet, those that nobody wants any more, and routes that say
         something else are left as they are: the steps that follow change them in an order that is safe across switches.
         """
+        actual = {key: entity for key, entity in actual.items() if key.table not in COMPANIONS_TABLES}
         wanted = self.telemetry.entities(switch, actual, self.held(switch))
         fixed = {key: entity for key, entity in wanted.items() if not is_route_layer(key)}
-        self._held[switch] = dict(actual)
+        self._held[switch] = actual
         flows = {key: entity for key, entity in actual.items() if _is_flow(key)}
         onward = restorable(self.topology, switch, self._desired, self._flows_held(self._live))
         flows.update((key, entity) for key, entity in onward.items() if key not in self._strikes)

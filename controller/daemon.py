@@ -48,6 +48,14 @@ class SwitchSession(AsyncSession, Protocol):
         ...
 
 
+class Companion(Protocol):
+    """Whoever looks after something in switches beside their tables as a whole."""
+
+    async def serve(self, switch: str, session: SwitchSession) -> None:
+        """Look after a switch that is connected and right, until cancelled; SessionError: no longer this time."""
+        ...
+
+
 Connect = Callable[[str], AbstractAsyncContextManager[SwitchSession]]
 """Opens a session to a switch by name, as primary controller; raises SessionError."""
 
@@ -94,8 +102,9 @@ class Daemon:
         rng: random.Random,
         sleep: Sleep = asyncio.sleep,
         snapshot: Callable[[], Snapshot] | None = None,
+        companions: Sequence[Companion] = (),
     ) -> None:
-        """Place jobs by what `snapshot` returns, the topology's own figures without it."""
+        """Place jobs by what `snapshot` returns, by the topology's own figures without it."""
         self.coordinator = coordinator
         self._connect, self._routes, self._clock, self._retry, self._sleep = connect, routes, clock, retry, sleep
         self._switches = {
@@ -107,6 +116,7 @@ class Daemon:
         self._everybody_seen = asyncio.Event()
         self._seen: set[str] = set()
         self._made_ns: int | None = None
+        self._companions = tuple(companions)
         self._rejected = 0
         self._source_problem: str | None = None
         self._writes = 0
@@ -172,16 +182,22 @@ class Daemon:
         if await session.install_pipeline():
             LOGGER.info("switch %s: pipeline installed", switch.name)
         ended = asyncio.create_task(session.wait_lost())
+        company: list[asyncio.Task[None]] = []
         try:
             while not ended.done():
                 switch.doubt.clear()
                 await self._reconcile(switch, session)
+                if switch.session is session and not company:
+                    company = [asyncio.create_task(_accompany(one, switch.name, session)) for one in self._companions]
                 while await self._told(switch, ended):
                     await self._bring_jobs(switch, session)
                 self.coordinator.lost(switch.name)
             raise ended.result()
         finally:
             ended.cancel()
+            for one in company:
+                one.cancel()
+            await asyncio.gather(*company, return_exceptions=True)
 
     @staticmethod
     async def _told(switch: _Switch, ended: asyncio.Task[SessionError]) -> bool:
@@ -367,6 +383,13 @@ class Daemon:
             switch.problem = str(error)
             self.coordinator.lost(switch.name)
             switch.doubt.set()
+
+
+async def _accompany(companion: Companion, switch: str, session: SwitchSession) -> None:
+    try:
+        await companion.serve(switch, session)
+    except SessionError as error:
+        LOGGER.warning("%s", error)
 
 
 @dataclass(frozen=True, slots=True)

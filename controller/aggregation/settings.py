@@ -19,7 +19,7 @@ class AggregationSettings(Strict, frozen=True):
     mark_from_frames: Annotated[int, msgspec.Meta(ge=1)] | None = None
     """From how many frames in a queue on a switch marks packets as congested (ECN); left out, a quarter of its shortest
     queue."""
-    report_every: Count = 256
+    report_every: Count = 16
     """Each switch of a job reports of one in so many items, a power of two, to the collector; 0: of none."""
     report_slow_us: Count = 0
     """Also of items for which more time passed between the first contribution and the last; 0: not because of that."""

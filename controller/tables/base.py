@@ -52,6 +52,9 @@ FILL_ORDER = (
 falls back to its base route on the way), then routes, telemetry when reports can leave, and at last jobs, whose
 children have their entries before they count."""
 
+COMPANIONS_TABLES = frozenset(("store_names", "store_writers", "store_hot_names"))
+"""What follows from content and not from the topology: filled beside everything else, by whoever looks after it."""
+
 RULE_ROOM = {
     "ipv4_watchlist": 1024,
     "ipv6_watchlist": 1024,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -13,11 +13,12 @@ from controller.aggregation.keeper import JobKeeper
 from controller.aggregation.layer import AggregationLayer
 from controller.aggregation.settings import AggregationSettings
 from controller.coordinator import Coordinator
-from controller.daemon import Daemon
+from controller.daemon import Companion, Daemon
 from controller.daemon_settings import RetrySettings
 from controller.errors import SessionError
 from controller.intents import RouteSet
 from controller.reconcile import apply
+from controller.tables.base import COMPANIONS_TABLES
 from controller.tables.entities import Batch, Entity, EntityKey, Kind, Update, Verb
 from dataplane.clock import VirtualClock
 from dataplane.fabric.topology import Topology
@@ -156,8 +157,8 @@ class Running:
 
     def is_right(self, name: str) -> bool:
         daemon = self.daemon.coordinator
-        held = self.lab.switches[name].tables
-        return name in daemon.live and not daemon.sums(name) and held.keys() == daemon.held(name).keys()
+        held = {key for key in self.lab.switches[name].tables if key.table not in COMPANIONS_TABLES}
+        return name in daemon.live and not daemon.sums(name) and held == daemon.held(name).keys()
 
     async def of(self, call: Awaitable[T]) -> T:
         """Let time pass until a call returns."""
@@ -179,7 +180,7 @@ async def _no_routes() -> AsyncIterator[RouteSet]:
 
 
 @asynccontextmanager
-async def running(lab: Lab) -> AsyncIterator[Running]:
+async def running(lab: Lab, companions: Sequence[Companion] = ()) -> AsyncIterator[Running]:
     """Run a daemon over a lab until all switches are right."""
     daemon = Daemon(
         Coordinator(lab.topology, aggregation=AggregationLayer(lab.topology, lab.settings)),
@@ -189,6 +190,7 @@ async def running(lab: Lab) -> AsyncIterator[Running]:
         retry=RetrySettings(drain_ns=0, first_wait_ns=MS, longest_wait_ns=4 * MS, patience_ns=0),
         rng=random.Random(1),
         sleep=lab.sleep,
+        companions=companions,
     )
     assert daemon.jobs is not None
     daemon.jobs.listen(lab)

@@ -139,6 +139,11 @@ class Coordinator:
         if self.aggregation is not None and number in self.aggregation.jobs.to_clear(switch):
             self.aggregation.jobs.cleared(number, switch)
 
+    @property
+    def has_repeated_numbers(self) -> bool:
+        """Whether a job may have the number of one before it."""
+        return self.aggregation is not None and self.aggregation.jobs.has_repeated_numbers
+
     def sums(self, switch: str) -> list[Batch]:
         """Return what brings a switch to what is wanted for the sake of sums, in the order of sending."""
         if self.aggregation is None:

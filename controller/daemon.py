@@ -25,7 +25,7 @@ from controller.errors import ControllerError, PathError, SessionError
 from controller.intents import RouteSet
 from controller.p4runtime.session import AsyncSession
 from controller.reconcile import MAX_BATCH
-from controller.tables.entities import Batch, Entities, Update
+from controller.tables.entities import Batch, Entities, Kind, Update
 from controller.tables.int_domain import IntDomain
 from controller.tables.int_watch import Watch
 from controller.tables.reporting import Reporting
@@ -56,6 +56,8 @@ class Companion(Protocol):
         ...
 
 
+_UNIMPLEMENTED = "UNIMPLEMENTED"
+
 Connect = Callable[[str], AbstractAsyncContextManager[SwitchSession]]
 """Opens a session to a switch by name, as primary controller; raises SessionError."""
 
@@ -85,6 +87,8 @@ class _Switch:
     session: SwitchSession | None = None
     doubt: asyncio.Event = field(default_factory=asyncio.Event)
     jobs: asyncio.Event = field(default_factory=asyncio.Event)
+    is_new: bool = False
+    """It has held nothing before this daemon."""
     problem: str = "not connected yet"
 
 
@@ -180,6 +184,7 @@ class Daemon:
     async def _serve(self, switch: _Switch, session: SwitchSession) -> None:
         """Keep a connected switch right; raise SessionError when its session ends."""
         if await session.install_pipeline():
+            switch.is_new = True
             LOGGER.info("switch %s: pipeline installed", switch.name)
         ended = asyncio.create_task(session.wait_lost())
         company: list[asyncio.Task[None]] = []
@@ -234,11 +239,22 @@ class Daemon:
             cause = f"{batch[0]}: no answer within {self._retry.timeout_ns / 1e9:g} s"
             raise SessionError(switch.name, "write", cause) from error
         except SessionError as error:
+            if error.code == _UNIMPLEMENTED and batch[0].key.kind is Kind.REGISTER:
+                return self._spare_clearing(switch, batch, error)
             if not self._refuse_jobs(switch, batch, error):
                 raise
             return False
         self._writes += 1
         return True
+
+    def _spare_clearing(self, switch: _Switch, batch: Batch, error: SessionError) -> bool:
+        """Return whether cells that a switch cannot clear will do: whatever is in them is of jobs of other numbers."""
+        if switch.is_new and not self.coordinator.has_repeated_numbers:
+            return True
+        cause = "it cannot clear cells, and may hold sums of jobs from before; restart it"
+        refusal = SessionError(switch.name, "clear cells", cause, code=error.code, refused=error.refused)
+        self._refuse_jobs(switch, batch, refusal)
+        return False
 
     def _refuse_jobs(self, switch: _Switch, batch: Batch, error: SessionError) -> bool:
         """Return whether it was only jobs that a switch refused; then they end, and it is looked at again."""

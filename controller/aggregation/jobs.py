@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from collectors.values import Snapshot
 from controller.aggregation.cells import cells_for
 from controller.aggregation.placement import place
-from controller.aggregation.registry import Registry
+from controller.aggregation.registry import NUMBERS, Registry
 from controller.base_paths import NextHops
 from controller.errors import ControllerError
 from controller.intents import AggregationJob, AggregationTree, Leaf, Members, Worker
@@ -51,6 +51,11 @@ class Jobs:
     def running(self) -> tuple[RunningJob, ...]:
         """Jobs that have not ended."""
         return tuple(self._running.values())
+
+    @property
+    def has_repeated_numbers(self) -> bool:
+        """Whether numbers of jobs that have ended have been given to others."""
+        return self._registry.given >= NUMBERS
 
     def job(self, number: int) -> RunningJob:
         """Return a job; raise ControllerError if there is none."""

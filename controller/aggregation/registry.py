@@ -14,7 +14,8 @@ from controller.aggregation.cells import cells_for, free_block
 from controller.errors import ControllerError
 from controller.tables.aggregation import CELLS, MAX_JOBS, Block
 
-_NUMBERS = 0xFFFF
+NUMBERS = 0xFFFF
+"""Of jobs, from 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,8 @@ class Registry:
         """Begin with the number after `newest`."""
         self._held: dict[int, Reservation] = {}
         self._newest = newest
+        self.given = 0
+        """How many numbers have been given, also those that were withdrawn."""
 
     @property
     def reservations(self) -> tuple[Reservation, ...]:
@@ -53,6 +56,7 @@ class Registry:
         reservation = Reservation(self._number(), blocks, frozenset(blocks))
         self._held[reservation.number] = reservation
         self._newest = reservation.number
+        self.given += 1
         return reservation
 
     def end(self, number: int) -> None:
@@ -86,11 +90,11 @@ class Registry:
 
     def _number(self) -> int:
         """Return the number that has not been used for the longest time."""
-        for step in range(_NUMBERS):
-            number = (self._newest + step) % _NUMBERS + 1
+        for step in range(NUMBERS):
+            number = (self._newest + step) % NUMBERS + 1
             if number not in self._held:
                 return number
-        raise ControllerError(f"aggregation: all {_NUMBERS} numbers of jobs are in use")
+        raise ControllerError(f"aggregation: all {NUMBERS} numbers of jobs are in use")
 
     def _block(self, switch: str, cells: int) -> Block:
         taken = self.taken(switch)

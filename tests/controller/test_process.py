@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Protocol
 
 import pytest
 
@@ -21,58 +19,14 @@ from controller.process import serve
 from controller.reconcile import diff
 from controller.tables.base import base_entities
 from controller.tables.flow_paths import flow_path_entities
-from dataplane.clock import MonotonicClock, VirtualClock
+from dataplane.clock import MonotonicClock
 from dataplane.fabric.topology import Topology
-from dataplane.switch.engine import PortSettings, Switch
-from dataplane.switch.p4runtime.core import P4RuntimeCore
-from dataplane.switch.p4runtime.server import P4RuntimeServer
+from tests.controller.machines import Bmv2, BuiltIn, Machine, address
 
 MS = 1_000_000
 BOUND_S = 60.0
 ROUTES = RouteSet(1, (Route(FlowSpec("ha", "hd"), ("a", "b", "d")),))
 RETRY = RetrySettings(first_wait_ns=10 * MS, longest_wait_ns=100 * MS, drain_ns=0)
-
-
-class Machine(Protocol):
-    """A switch that can be switched on and off; off, it forgets everything."""
-
-    def start(self) -> None: ...
-
-    def stop(self) -> None: ...
-
-
-class BuiltIn:
-    """The built-in switch's control side, in a thread."""
-
-    def __init__(self, device_id: int, address: str) -> None:
-        self.device_id, self.address = device_id, address
-        self._server: P4RuntimeServer | None = None
-
-    def start(self) -> None:
-        switch = Switch(self.device_id, [PortSettings(number) for number in range(1, 5)], VirtualClock())
-        self._server = P4RuntimeServer(P4RuntimeCore(switch), [self.address])
-        self._server.start()
-
-    def stop(self) -> None:
-        if self._server is not None:
-            self._server.stop()
-
-
-class Bmv2:
-    """simple_switch_grpc without ports, as a process."""
-
-    def __init__(self, device_id: int, address: str) -> None:
-        self._command = ["simple_switch_grpc", "--no-p4", "--device-id", str(device_id), "--log-level", "off", "--"]
-        self._command += ["--grpc-server-addr", address, "--cpu-port", "255"]
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        self._process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-
-    def stop(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
 
 
 MachineMaker = Callable[[int, str], Machine]
@@ -89,11 +43,6 @@ def machines(request: pytest.FixtureRequest, diamond: Topology, tmp_path: Path) 
     yield made
     for machine in made.values():
         machine.stop()
-
-
-def address(folder: Path, name: str) -> str:
-    """Return where a switch is to be found."""
-    return f"unix:{folder}/{name}.sock"
 
 
 class Control:

@@ -38,8 +38,13 @@ class FakeSwitch:
     log: list[Update] = field(default_factory=list)
     refuse: Callable[[Update], bool] = field(default=lambda _: False)
     is_stuck: bool = False
+    can_clear: bool = True
+    has_program: bool = True
 
     def write(self, name: str, batch: Batch) -> None:
+        if not self.can_clear and batch[0].key.kind is Kind.REGISTER:
+            everything = tuple(range(len(batch)))
+            raise SessionError(name, "write", "not supported yet", code="UNIMPLEMENTED", refused=everything)
         refused = tuple(place for place, update in enumerate(batch) if self.refuse(update))
         for place, update in enumerate(batch):
             if place not in refused:
@@ -67,7 +72,8 @@ class FakeSession:
     pulled: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def install_pipeline(self) -> bool:
-        return False
+        had_it, self.target.has_program = self.target.has_program, True
+        return not had_it
 
     async def read(self) -> dict[EntityKey, Entity]:
         await self._answer("read")

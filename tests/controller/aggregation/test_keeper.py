@@ -137,3 +137,23 @@ def test_a_job_ends_when_one_of_its_switches_is_away_too_long() -> None:
         assert (await run.of(run.jobs.create(workers(1, 2), window=1, capacity=2))).placed.tree.root == "spine1"
 
     play(scene)
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_a_switch_that_cannot_clear_cells_has_jobs_only_if_it_was_empty(is_new: bool) -> None:
+    async def scene(run: Running) -> None:
+        if is_new:
+            job = await run.of(run.jobs.create(workers(1, 2), window=4, capacity=2))
+            assert run.about(job.number).keys() == {"leaf1"}
+            run.jobs.layer.jobs._registry.given = 0xFFFF
+        with pytest.raises(
+            ControllerError, match="switch leaf1: clear cells: UNIMPLEMENTED: it cannot clear cells, and"
+        ):
+            await run.of(run.jobs.create(workers(1, 2), window=4, capacity=2))
+        assert len(run.jobs.running) == is_new
+        await run.right()
+
+    lab = Lab(TOPOLOGY)
+    lab.switches["leaf1"].can_clear = False
+    lab.switches["leaf1"].has_program = not is_new
+    play(scene, lab)

@@ -1,0 +1,59 @@
+"""Switches with P4Runtime over gRPC that tests switch on and off."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Protocol
+
+from dataplane.clock import VirtualClock
+from dataplane.switch.engine import PortSettings, Switch
+from dataplane.switch.p4runtime.core import P4RuntimeCore
+from dataplane.switch.p4runtime.server import P4RuntimeServer
+
+
+class Machine(Protocol):
+    """A switch that can be switched on and off; off, it forgets everything."""
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+
+class BuiltIn:
+    """The built-in switch's control side, in a thread."""
+
+    def __init__(self, device_id: int, address: str) -> None:
+        self.device_id, self.address = device_id, address
+        self._server: P4RuntimeServer | None = None
+
+    def start(self) -> None:
+        switch = Switch(self.device_id, [PortSettings(number) for number in range(1, 5)], VirtualClock())
+        self._server = P4RuntimeServer(P4RuntimeCore(switch), [self.address])
+        self._server.start()
+
+    def stop(self) -> None:
+        if self._server is not None:
+            self._server.stop()
+
+
+class Bmv2:
+    """simple_switch_grpc without ports, as a process."""
+
+    def __init__(self, device_id: int, address: str) -> None:
+        self._command = ["simple_switch_grpc", "--no-p4", "--device-id", str(device_id), "--log-level", "off", "--"]
+        self._command += ["--grpc-server-addr", address, "--cpu-port", "255"]
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        self._process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+
+def address(folder: Path, name: str) -> str:
+    """Return where a switch is to be found."""
+    return f"unix:{folder}/{name}.sock"

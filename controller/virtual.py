@@ -9,11 +9,15 @@ from typing import Annotated
 
 import msgspec
 
+from collectors.values import Snapshot
+from controller.aggregation.jobs import Jobs, RunningJob
+from controller.aggregation.layer import AggregationLayer
+from controller.aggregation.settings import AggregationSettings
 from controller.coordinator import Coordinator
 from controller.errors import ControllerError, SessionError
-from controller.intents import RouteSet
+from controller.intents import RouteSet, Worker
 from controller.p4runtime.in_process import InProcessSession
-from controller.p4runtime.session import fabric_program, load_schema
+from controller.p4runtime.session import FABRIC, FABRIC_AGGREGATION, fabric_program, load_schema
 from controller.reconcile import MAX_BATCH
 from controller.tables.base import WATCH_ALL
 from controller.tables.entities import Update, Verb
@@ -66,11 +70,13 @@ class VirtualController:
         reporting: Reporting = NO_REPORTING,
         domain: IntDomain = DEFAULT_DOMAIN,
         delays: WriteDelays = DEFAULT_DELAYS,
+        aggregation: AggregationSettings | None = None,
     ) -> None:
         missing = [node.name for node in topology.switches if node.name not in sessions]
         if missing:
             raise ControllerError(f"topology {topology.name}: no session to switch {missing[0]}")
-        self.coordinator = Coordinator(topology, watches, reporting, domain)
+        layer = None if aggregation is None else AggregationLayer(topology, aggregation)
+        self.coordinator = Coordinator(topology, watches, reporting, domain, layer)
         self.applied: list[Applied] = []
         self._sessions, self._clock, self._call_at, self._delays = sessions, clock, call_at, delays
         self._busy = False
@@ -85,9 +91,13 @@ class VirtualController:
         reporting: Reporting = NO_REPORTING,
         domain: IntDomain = DEFAULT_DOMAIN,
         delays: WriteDelays = DEFAULT_DELAYS,
+        aggregation: AggregationSettings | None = None,
     ) -> VirtualController:
-        """Return a controller with a session to every switch of a fabric, which are to run the program of ours."""
-        schema = load_schema(*fabric_program())
+        """Return a controller with a session to every switch of a fabric, which are to run the program of ours.
+
+        With `aggregation` it is the one that adds up, and `jobs` are to be had.
+        """
+        schema = load_schema(*fabric_program(FABRIC if aggregation is None else FABRIC_AGGREGATION))
         sessions = {
             node.name: InProcessSession(node.name, node.node_id, fabric.p4runtime(node.name), schema)
             for node in fabric.topology.switches
@@ -101,6 +111,7 @@ class VirtualController:
             reporting=reporting,
             domain=domain,
             delays=delays,
+            aggregation=aggregation,
         )
 
     def start(self) -> None:
@@ -117,6 +128,7 @@ class VirtualController:
             session.write(batch)
             self.coordinator.acknowledged(switch, batch)
         self.coordinator.reconciled(switch)
+        self._write_jobs(switch)
         self._schedule()
         if self.coordinator.telemetry.number != stage:
             self._bring_telemetry(self._delays.write_delay_ns)
@@ -177,9 +189,51 @@ class VirtualController:
         self._schedule()
 
     @property
+    def jobs(self) -> Jobs:
+        """The jobs that switches add up; after a change of them, `bring_jobs`. ControllerError if switches cannot."""
+        if self.coordinator.aggregation is None:
+            raise ControllerError(f"topology {self.coordinator.topology.name}: its switches do not add up")
+        return self.coordinator.aggregation.jobs
+
+    def create_job(
+        self,
+        workers: Sequence[Worker],
+        snapshot: Snapshot,
+        *,
+        window: int,
+        capacity: int,
+        server: Worker | None = None,
+    ) -> RunningJob:
+        """Place a job on switches that are there; its switches have it one write delay later. ControllerError."""
+        away = self._sessions.keys() - self.coordinator.live
+        job = self.jobs.create(workers, snapshot, window=window, capacity=capacity, server=server, banned=away)
+        self.bring_jobs()
+        return job
+
+    def bring_jobs(self, gap_ns: int = 0, *, reverse: bool = False) -> None:
+        """Have switches hold what is wanted of jobs, the first of them one write delay from now, then by `gap_ns`."""
+        first_ns = self._clock.now_ns() + self._delays.write_delay_ns
+        for place, switch in enumerate(sorted(self._sessions, reverse=reverse)):
+            if self._delays.write_delay_ns or gap_ns:
+                self._call_at(first_ns + place * gap_ns, partial(self._write_jobs, switch))
+            else:
+                self._write_jobs(switch)
+
+    def _write_jobs(self, switch: str) -> None:
+        if switch not in self.coordinator.live:
+            return
+        for number, batches in self.coordinator.clearings(switch).items():
+            for batch in batches:
+                self._sessions[switch].write(batch)
+            self.coordinator.cleared(number, switch)
+        for batch in self.coordinator.sums(switch):
+            self._write(switch, batch)
+
+    @property
     def settled(self) -> bool:
         """Whether nothing is left to be written."""
-        return not self._busy and self.coordinator.next_step() is None
+        is_right = not any(self.coordinator.sums(switch) for switch in self.coordinator.live)
+        return is_right and not self._busy and self.coordinator.next_step() is None
 
     def _schedule(self) -> None:
         """Send the next step, unless one is on its way: then its effect decides what comes next."""

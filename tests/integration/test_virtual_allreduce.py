@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from controller.aggregation.registry import Registry
 from dataplane.allreduce import formats
 from dataplane.allreduce.formats import BLOCK, Floats
 from dataplane.fabric.addressing import switch_ipv4
 from dataplane.fabric.families import leaf_spine
 from dataplane.wire import aggregation
 from dataplane.wire.aggregation import Aggregation, Kind
-from tests.integration.aggregation_tables import AggregationTables
 from tests.integration.virtual_allreduce import MS, Rank, World, ranks
 
 
@@ -170,7 +170,7 @@ def test_jobs_do_not_touch_each_other(racks: World) -> None:
 
 def test_cells_that_another_job_had_are_as_new(rack: World) -> None:
     for seed in (1, 2):
-        rack.tables = AggregationTables(rack.topology, rack.fabric.clock)
+        rack.jobs._registry = Registry()
         job = rack.start(hosts(1, 2, 3, 4))
         assert job == 1  # the same again, and the same items
         values = numbers(4, 2 * BLOCK, seed)

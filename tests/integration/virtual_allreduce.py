@@ -5,16 +5,14 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from functools import partial
 from ipaddress import IPv4Address
 
+from collectors.state import NetworkStateBuilder
 from controller.aggregation.jobs import Jobs
+from controller.aggregation.settings import AggregationSettings
 from controller.intents import AggregationTree, Worker
-from controller.p4runtime.in_process import InProcessSession
-from controller.p4runtime.session import FABRIC_AGGREGATION, fabric_program, load_schema
-from controller.reconcile import MAX_BATCH, diff
-from controller.tables.aggregation import clearing, parent_of
-from controller.tables.entities import Entities, Update
+from controller.tables.aggregation import parent_of
+from controller.virtual import VirtualController, WriteDelays
 from dataplane.allreduce.formats import Floats
 from dataplane.allreduce.reference import worker as reference
 from dataplane.fabric.addressing import gateway_mac, switch_ipv4
@@ -24,7 +22,7 @@ from dataplane.switch.engine import PipelineFactory
 from dataplane.wire import aggregation
 from dataplane.wire.aggregation import UDP_PORT, Aggregation, Flags
 from dataplane.wire.packet import udp_frame
-from tests.integration.aggregation_tables import AggregationTables
+from tests.integration.aggregation_tables import FIRST_PORT
 
 US = 1_000
 MS = 1_000_000
@@ -37,42 +35,35 @@ class World:
     def __init__(self, topology: Topology, *, pipeline_factory: PipelineFactory | None = None) -> None:
         self.topology = topology
         self.fabric = VirtualFabric(topology, pipeline_factory=pipeline_factory)
-        self.tables = AggregationTables(topology, self.fabric.clock)
-        self._held: dict[str, Entities] = {}
-        schema = load_schema(*fabric_program(FABRIC_AGGREGATION))
-        self._sessions = {
-            node.name: InProcessSession(node.name, node.node_id, self.fabric.p4runtime(node.name), schema)
-            for node in topology.switches
-        }
-        for switch, session in self._sessions.items():
-            session.become_primary()
-            session.install_pipeline()
-            self._held[switch] = {}
-        self._write()
+        self._state = NetworkStateBuilder(topology, self.fabric.clock)
+        delays, aggregation = WriteDelays(write_delay_ns=0), AggregationSettings(report_every=0)
+        self.controller = VirtualController.over(self.fabric, delays=delays, aggregation=aggregation)
+        self.controller.start()
 
     @property
     def jobs(self) -> Jobs:
         """Return the jobs that there are."""
-        return self.tables.jobs
+        return self.controller.jobs
 
     def start(
         self, hosts: Iterable[str], *, window: int = 8, capacity: int | None = None, server: str | None = None
     ) -> int:
         """Place a job over hosts and have it in the switches; return its number."""
+        workers = [Worker(host, FIRST_PORT + place) for place, host in enumerate(hosts)]
         main = None if server is None else Worker(server, 30_000)
-        job = self.tables.create(tuple(hosts), window=window, capacity=capacity, server=main)
-        self._write()
-        return job.number
+        most = len(workers) if capacity is None else capacity
+        state = self._state.snapshot()
+        return self.controller.create_job(workers, state, window=window, capacity=most, server=main).number
 
     def leave(self, job: int, host: str, *, gap_ns: int = 0, root_first: bool = True) -> None:
         """Do without a worker from the next epoch on, which reaches one switch after the other, so far apart."""
         self.jobs.leave(job, host)
-        self._write(gap_ns, 1 if root_first else -1)
+        self.controller.bring_jobs(gap_ns, reverse=root_first)  # leaf1, ..., spine1, ...
 
     def join(self, job: int, host: str) -> None:
         """Have a worker more from the next epoch on."""
         self.jobs.join(job, Worker(host, 21_000))
-        self._write()
+        self.controller.bring_jobs()
 
     def tree(self, job: int) -> AggregationTree:
         """Return where a job is added up."""
@@ -85,7 +76,7 @@ class World:
     def stop(self, job: int) -> None:
         """Take a job from the switches."""
         self.jobs.end(job)
-        self._write()
+        self.controller.bring_jobs()
 
     def aggregator(self, job: int, host: str) -> IPv4Address:
         """Return where a worker of a job sends to."""
@@ -104,28 +95,6 @@ class World:
             payload=packet.encode(),
         )
         self.fabric.host(host).send(frame[:40] + b"\0\0" + frame[42:])  # no checksum
-
-    def _write(self, gap_ns: int = 0, order: int = 1) -> None:
-        wanted = self.tables.wanted()
-        for switch in wanted:
-            for number, block in self.jobs.to_clear(switch).items():
-                self._send(switch, list(clearing(block)))
-                self.jobs.cleared(number, switch)
-        for place, switch in enumerate(list(wanted)[::order]):
-            if gap_ns:
-                self.fabric.call_after(place * gap_ns, partial(self._bring, switch, wanted[switch]))
-            else:
-                self._bring(switch, wanted[switch])
-
-    def _bring(self, switch: str, wanted: Entities) -> None:
-        for batch in diff(wanted, self._held[switch]):
-            self._send(switch, list(batch))
-        self._held[switch] = wanted
-        self.jobs.held(switch, wanted)
-
-    def _send(self, switch: str, updates: list[Update]) -> None:
-        for start in range(0, len(updates), MAX_BATCH):
-            self._sessions[switch].write(tuple(updates[start : start + MAX_BATCH]))
 
 
 @dataclass(slots=True)

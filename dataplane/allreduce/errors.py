@@ -3,7 +3,9 @@
 AllReduceError (dataplane/errors.py)
 ├── NoResultError     no result came for longer than the caller is patient
 ├── SaturatedError    a sum of integers left int32
-└── RefusedError      the aggregator does not take what this worker sends
+├── RefusedError      the aggregator does not take what this worker sends
+├── JobRefusedError   the worker is not admitted to a job
+└── RemovedError      the job goes on without this worker
 """
 
 from __future__ import annotations
@@ -21,3 +23,11 @@ class SaturatedError(AllReduceError):
 
 class RefusedError(AllReduceError):
     """An item was refused: workers do not do the same all-reduces in the same order."""
+
+
+class JobRefusedError(AllReduceError):
+    """The worker is not admitted: there are no cells, or too few workers came, or it does not fit the job."""
+
+
+class RemovedError(AllReduceError):
+    """The worker was taken for dead, or has left; the others go on without it."""

@@ -2,7 +2,8 @@
 
 Each worker that cannot go on writes how many results it has given to its training. When all have, or the deadline has
 passed, the first to see it proposes those who have as the survivors, and the store's compare_set lets one proposal win.
-Less than a majority of the group never goes on, so that no two parts of it train apart from each other.
+Less than a majority of the job's workers never goes on, so that no two parts of it train apart from each other. Who is
+no member of the job any more is neither heard nor waited for.
 """
 
 from __future__ import annotations
@@ -21,6 +22,14 @@ _PAUSE_S: Final = 0.02
 
 
 @dataclass(frozen=True, slots=True)
+class Voters:
+    """Ranks of the group that are in the job, and how many workers the job has: some may be outside of the group."""
+
+    ranks: tuple[int, ...]
+    workers: int
+
+
+@dataclass(frozen=True, slots=True)
 class Decision:
     """Ranks of the survivors and, for each, how many results it has; `reason` is that of the worker who called."""
 
@@ -35,65 +44,78 @@ class Decision:
 
 
 class Agreement:
-    """One decision of the workers `ranks` through the store that they share; `name` is the same for all."""
+    """One decision of a job's workers through the store that they share; `name` is the same for all."""
 
     def __init__(
         self,
         store: dist.Store,
         name: str,
         rank: int,
-        ranks: tuple[int, ...],
+        voters: Callable[[], Voters],
         *,
         deadline_s: float,
         clock: Clock | None = None,
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._store, self._name, self._rank, self._ranks = store, name, rank, ranks
+        """`voters` tells who is in the job at present."""
+        self._store, self._name, self._rank, self._voters = store, name, rank, voters
         self._deadline_s, self._clock, self._pause = deadline_s, clock or MonotonicClock(), pause
+        self._heard = 0
 
     def called(self) -> str | None:
-        """Return the reason of the worker who has left the switch, None while nobody has or the store does not answer.
+        """Return the reason of a worker who has left the switch, None while nobody has or the store does not answer.
 
         Once somebody has, the switch cannot complete anything new, and all must settle.
         """
         try:
-            return self._read("called") if self._store.check([self._key("called")]) else None
+            while self._store.check([self._key(f"call/{self._heard + 1}")]):
+                self._heard += 1
+                rank, _, reason = self._read(f"call/{self._heard}").partition(" ")
+                if int(rank) in self._voters().ranks:
+                    return f"worker {rank}: {reason}"
         except RuntimeError:
             return None
+        return None
 
-    def settle(self, results: int, reason: str) -> Decision:
+    def settle(self, results: int, reason: str, *, called: bool) -> Decision:
         """Say how many results this worker has and return what is decided; raise AllReduceError if it goes without it.
 
-        The worker must take no more results of the switch's from here on.
+        `called` says that the reason is one that `called` returned. The worker must take no more results of the
+        switch's from here on.
         """
         try:
-            self._store.compare_set(self._key("called"), "", f"worker {self._rank}: {reason}")
             self._store.set(self._key(str(self._rank)), str(results))
-            survivors = self._decided()
-            counts = tuple(int(self._read(str(rank))) for rank in survivors)
-            decision = Decision(survivors, counts, self._read("called"))
+            if not called:
+                number = self._store.add(self._key("calls"), 1)
+                self._store.set(self._key(f"call/{number}"), f"{self._rank} {reason}")
+            decision = self._decided(reason if called else f"worker {self._rank}: {reason}")
         except RuntimeError as error:
             raise AllReduceError(f"{reason}; and the group's store does not answer: {error}") from error
-        if self._rank not in survivors:
-            raise AllReduceError(f"{decision.reason}; workers {listed(survivors)} went on without worker {self._rank}")
+        if self._rank not in decision.ranks:
+            went = listed(decision.ranks)
+            raise AllReduceError(f"{decision.reason}; workers {went} went on without worker {self._rank}")
         return decision
 
-    def _decided(self) -> tuple[int, ...]:
+    def _decided(self, reason: str) -> Decision:
         until_ns = self._clock.now_ns() + int(self._deadline_s * 1e9)
         while not self._store.check([self._key("decided")]):
-            here = tuple(rank for rank in self._ranks if self._store.check([self._key(str(rank))]))
-            is_late = self._clock.now_ns() >= until_ns
-            if len(here) == len(self._ranks) or (is_late and 2 * len(here) > len(self._ranks)):
-                self._store.compare_set(self._key("decided"), "", ",".join(map(str, here)))
-            elif is_late:
-                gone = listed(rank for rank in self._ranks if rank not in here)
-                raise AllReduceError(
-                    f"{self._read('called')}; waited {self._deadline_s:g} s for workers {gone} to go on by the ring; "
-                    f"{len(here)} of {len(self._ranks)} are no majority"
-                )
+            voters, is_late = self._voters(), self._clock.now_ns() >= until_ns
+            here = tuple(rank for rank in voters.ranks if self._store.check([self._key(str(rank))]))
+            is_complete, is_majority = here == voters.ranks, 2 * len(here) > voters.workers
+            if is_majority and (is_complete or is_late):
+                self._store.compare_set(self._key("decided"), "", f"{','.join(map(str, here))} {reason}")
+            elif is_complete or is_late:
+                raise AllReduceError(f"{reason}; {self._missing(voters, here)}")
             else:
                 self._pause(_PAUSE_S)
-        return tuple(int(rank) for rank in self._read("decided").split(","))
+        ranks, _, first_reason = self._read("decided").partition(" ")
+        survivors = tuple(int(rank) for rank in ranks.split(","))
+        return Decision(survivors, tuple(int(self._read(str(rank))) for rank in survivors), first_reason)
+
+    def _missing(self, voters: Voters, here: tuple[int, ...]) -> str:
+        gone = listed(rank for rank in voters.ranks if rank not in here)
+        waited = f"waited {self._deadline_s:g} s for workers {gone} to go on by the ring; " if gone else ""
+        return f"{waited}{len(here)} of {voters.workers} workers are no majority"
 
     def _key(self, what: str) -> str:
         return f"{self._name}/{what}"

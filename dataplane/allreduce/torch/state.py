@@ -9,20 +9,24 @@ their buckets.
 
 from __future__ import annotations
 
+import atexit
 import concurrent.futures
 import itertools
 import logging
 import threading
+import weakref
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import torch
 import torch.distributed as dist
 
-from dataplane.allreduce.errors import SaturatedError
+from dataplane.allreduce.errors import RemovedError, SaturatedError
 from dataplane.allreduce.reducer import Reducer
-from dataplane.allreduce.torch.agreement import Agreement, listed
+from dataplane.allreduce.torch.agreement import Agreement, Voters, listed
+from dataplane.allreduce.torch.results import BEYOND, carried, carrier, is_beyond
 from dataplane.allreduce.torch.ring import Ring, Started
 from dataplane.clock import Clock, MonotonicClock
 from dataplane.errors import AllReduceError, MillraceError
@@ -30,12 +34,16 @@ from dataplane.errors import AllReduceError, MillraceError
 logger = logging.getLogger("millrace.allreduce")
 
 FORMATS: Final = (torch.float32, torch.float16, torch.bfloat16, torch.int32)
-_BEYOND: Final = 2**31
-"""Stands for a sum that has left int32 where the switch has not said what it is."""
 _LOOK_S: Final = 0.25
 """How often a worker looks whether another has left the switch."""
+_ABANDON_S: Final = 2.0
+"""How long an end in a hurry waits for the thread."""
 _numbers = itertools.count()
 _Running = concurrent.futures.Future[Any]
+
+
+class _CalledError(AllReduceError):
+    """Another worker has left the switch."""
 
 
 @dataclass(slots=True)
@@ -61,15 +69,19 @@ class MillraceState:
         reducer: Reducer | None,
         process_group: dist.ProcessGroup | None = None,
         *,
-        deadline_s: float = 120.0,
+        deadline_s: float = 600.0,
+        agreement_s: float = 60.0,
         in_flight: int = 4,
         reason: str = "there is no reducer",
         clock: Clock | None = None,
     ) -> None:
-        """Start; `reason` is why there is no reducer, `deadline_s` bounds each wait for a result or for a worker."""
+        """Start; `reason` is why there is no reducer.
+
+        `deadline_s` bounds each wait for a result, and `agreement_s` the one for those who shall go on by the ring.
+        """
         self._reducer, self._reason = reducer, reason
         self._deadline_s, self._in_flight, self._clock = deadline_s, in_flight, clock or MonotonicClock()
-        self._agreement = _agreement(process_group, deadline_s, self._clock)
+        self._agreement = _agreement(process_group, agreement_s, self._clock)
         self._ring: Ring | None = None
         self._is_leaving = False
         self._is_closed = False
@@ -81,6 +93,7 @@ class MillraceState:
         self._changed = threading.Condition()
         self._thread = threading.Thread(target=self._run, name="millrace-allreduce", daemon=True)
         self._thread.start()
+        _open_states.add(self)
 
     @property
     def is_by_ring(self) -> bool:
@@ -116,14 +129,31 @@ class MillraceState:
             self._is_closed = True
             self._changed.notify()
         self._thread.join()
-        if self._reducer is not None:
-            self._reducer.close()
+        self._let_go()
 
-    def __enter__(self) -> MillraceState:
+    def abandon(self) -> None:
+        """Let everything go without finishing it: all-reduces without a result fail."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify()
+        self._fail(AllReduceError("the state was closed before there was a result"))
+        self._thread.join(_ABANDON_S)
+        self._let_go()
+
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Finish what was begun, unless an exception has ended the training."""
+        if kind is None:
+            self.close()
+        else:
+            self.abandon()
+
+    def _let_go(self) -> None:
+        _open_states.discard(self)
+        if self._reducer is not None:
+            self._reducer.close()
 
     def _begin(self) -> None:
         """Begin as many as may be under way; the caller holds the lock."""
@@ -159,17 +189,26 @@ class MillraceState:
             self._fail(AllReduceError(f"all-reduce {self._settled}: {error!r}"))
 
     def _first(self) -> _Wanted | None:
-        with self._changed:
-            self._changed.wait_for(lambda: self._wanted or self._is_closed)
-            return self._wanted[0] if self._wanted else None
+        """Return the oldest all-reduce; whoever has none leaves the switch, too, once another has."""
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._wanted or self._is_closed, timeout=_LOOK_S)
+                if self._wanted or self._is_closed:
+                    return self._wanted[0] if self._wanted else None
+            try:
+                self._look()
+            except _CalledError as error:
+                self._leave(error)
 
     def _settle(self, wanted: _Wanted) -> None:
         try:
             value = self._wait(wanted)
+        except RemovedError:
+            raise
         except AllReduceError as error:
-            if self._ring is not None:
+            if self._ring is not None or self._failure is not None:
                 raise
-            self._leave(str(error))
+            self._leave(error)
         else:
             self._finish(wanted, value)
 
@@ -189,45 +228,47 @@ class MillraceState:
         if failure is None:
             return running.result()
         if isinstance(failure, SaturatedError):
-            return torch.full((wanted.tensor.numel(),), _BEYOND)
+            return torch.full((wanted.tensor.numel(),), BEYOND)
         raise failure if isinstance(failure, AllReduceError) else AllReduceError(repr(failure)) from failure
 
     def _look(self) -> None:
-        """Raise AllReduceError if another has left the switch, also where results still come: some may without it."""
+        """Raise _CalledError if another has left the switch, also where results still come: some may without it."""
         now_ns = self._clock.now_ns()
-        if self._agreement is None or now_ns < self._looked_ns + int(_LOOK_S * 1e9):
+        if self._agreement is None or self._ring is not None or now_ns < self._looked_ns + int(_LOOK_S * 1e9):
             return
         self._looked_ns = now_ns
         called = self._agreement.called()
         if called is not None:
-            raise AllReduceError(called)
+            raise _CalledError(called)
 
     def _finish(self, wanted: _Wanted, value: object) -> None:
         result = torch.as_tensor(value)
         if self._ring is None:
             self._last.append(result)
         target = wanted.tensor.detach()
-        is_beyond = target.dtype == torch.int32 and _is_beyond(_carried(result))
-        if not is_beyond and result.data_ptr() != target.data_ptr():
+        has_left = target.dtype == torch.int32 and is_beyond(carried(result))
+        if not has_left and result.data_ptr() != target.data_ptr():
             target.copy_(result.view(target.shape))
         with self._changed:
+            if self._failure is not None:
+                return
             self._wanted.popleft()
             self._settled += 1
             self._begin()
-        if is_beyond:
+        if has_left:
             wanted.future.set_exception(SaturatedError(f"sums of all-reduce {wanted.number} left int32"))
         else:
             wanted.future.set_result(wanted.tensor)
 
-    def _leave(self, reason: str) -> None:
+    def _leave(self, error: AllReduceError) -> None:
         """Go on by the ring from the first result on that nobody has."""
         if self._agreement is None:
-            raise AllReduceError(f"{reason}; and there is no process group whose ring could add up")
+            raise AllReduceError(f"{error}; and there is no process group whose ring could add up")
         with self._changed:
             self._is_leaving = True
         if self._reducer is not None:
             self._reducer.close()
-        decision = self._agreement.settle(self._settled, reason)
+        decision = self._agreement.settle(self._settled, str(error), called=isinstance(error, _CalledError))
         least, most = min(decision.results), max(decision.results)
         logger.warning(
             "all-reduce %d and those that follow go by gloo's ring of workers %s, without the switch: %s",
@@ -249,10 +290,10 @@ class MillraceState:
         settled = self._settled
         for number in range(least, most):
             if number < settled:
-                ring.broadcast(_carried(self._last[number - settled]), source)
+                ring.broadcast(carried(self._last[number - settled]), source)
                 continue
             wanted = self._begun(number)
-            result = torch.zeros(wanted.tensor.numel(), dtype=_carrier(wanted.tensor.dtype))
+            result = torch.zeros(wanted.tensor.numel(), dtype=carrier(wanted.tensor.dtype))
             ring.broadcast(result, source)
             self._finish(wanted, result)
 
@@ -267,27 +308,13 @@ class MillraceState:
 
     def _fail(self, error: AllReduceError) -> None:
         with self._changed:
-            self._failure = error
+            self._failure = self._failure or error
             wanted = list(self._wanted)
             self._wanted.clear()
         for one in wanted:
             one.future.set_exception(error)
         if self._reducer is not None:
             self._reducer.close()
-
-
-def _carrier(kind: torch.dtype) -> torch.dtype:
-    """Return the format in which workers give each other results: one that holds any."""
-    return torch.float32 if kind.is_floating_point else torch.int64
-
-
-def _is_beyond(sums: torch.Tensor) -> bool:
-    return bool(((sums >= _BEYOND) | (sums < -_BEYOND)).any())
-
-
-def _carried(result: object) -> torch.Tensor:
-    tensor = torch.as_tensor(result)
-    return tensor.to(_carrier(tensor.dtype))
 
 
 def _agreement(group: dist.ProcessGroup | None, deadline_s: float, clock: Clock) -> Agreement | None:
@@ -297,4 +324,15 @@ def _agreement(group: dist.ProcessGroup | None, deadline_s: float, clock: Clock)
         group = dist.group.WORLD
     ranks = tuple(dist.get_process_group_ranks(group))
     name = f"millrace/{next(_numbers)}"
-    return Agreement(group.get_group_store(), name, dist.get_rank(), ranks, deadline_s=deadline_s, clock=clock)
+    voters: Callable[[], Voters] = lambda: Voters(ranks, len(ranks))  # noqa: E731
+    return Agreement(group.get_group_store(), name, dist.get_rank(), voters, deadline_s=deadline_s, clock=clock)
+
+
+_open_states: weakref.WeakSet[MillraceState] = weakref.WeakSet()
+
+
+@atexit.register
+def _at_exit() -> None:
+    """Let go of what a training has left open: threads in machine code must not outlive the interpreter."""
+    for state in list(_open_states):
+        state.abandon()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Callable
 
 import pytest
 
@@ -14,7 +15,7 @@ if importlib.util.find_spec("torch") is None:
 
 import torch.distributed as dist
 
-from dataplane.allreduce.torch.agreement import Agreement, Decision
+from dataplane.allreduce.torch.agreement import Agreement, Decision, Voters
 
 
 class Waiting:
@@ -31,18 +32,21 @@ class Waiting:
 
 
 def _worker(store: object, rank: int, of: int, waiting: Waiting | None = None) -> Agreement:
+    return _voting(store, rank, lambda: Voters(tuple(range(of)), of), waiting)
+
+
+def _voting(store: object, rank: int, voters: Callable[[], Voters], waiting: Waiting | None = None) -> Agreement:
     waiting = waiting or Waiting()
-    return Agreement(store, "job", rank, tuple(range(of)), deadline_s=5.0, clock=waiting.clock, pause=waiting.pause)
+    return Agreement(store, "job", rank, voters, deadline_s=5.0, clock=waiting.clock, pause=waiting.pause)
 
 
 def test_when_all_have_left_all_go_on_from_the_same_results() -> None:
     store = dist.HashStore()
     decisions: list[Decision] = []
     other = _worker(store, 1, 2)
-    waiting = Waiting(lambda: decisions.append(other.settle(6, "I had to")))
+    waiting = Waiting(lambda: decisions.append(other.settle(6, str(other.called()), called=True)))
     assert other.called() is None
-    decisions.append(_worker(store, 0, 2, waiting).settle(4, "no answer"))
-    assert other.called() == "worker 0: no answer"
+    decisions.append(_worker(store, 0, 2, waiting).settle(4, "no answer", called=False))
     assert decisions == [Decision((0, 1), (4, 6), "worker 0: no answer")] * 2
     assert decisions[0].source == 1
     assert waiting.clock.now_ns() < 5e9
@@ -51,10 +55,10 @@ def test_when_all_have_left_all_go_on_from_the_same_results() -> None:
 def test_whoever_has_not_left_by_the_deadline_is_left_behind_and_told() -> None:
     store = dist.HashStore()
     first = Waiting(lambda: _spawned(store))
-    assert _worker(store, 0, 3, first).settle(4, "no answer") == Decision((0, 1), (4, 4), "worker 0: no answer")
+    assert _worker(store, 0, 3, first).settle(4, "no answer", called=False) == Decision((0, 1), (4, 4), "worker 0: no answer")
     assert first.clock.now_ns() >= 5e9
     with pytest.raises(AllReduceError, match="workers 0, 1 went on without worker 2"):
-        _worker(store, 2, 3).settle(4, "late")
+        _worker(store, 2, 3).settle(4, "late", called=False)
 
 
 def _spawned(store: object) -> None:
@@ -68,13 +72,36 @@ def test_no_more_than_half_never_go_on(here: int, of: int) -> None:
         store.set(f"job/{rank}", "4")
     missing = ", ".join(str(rank) for rank in range(here, of))
     with pytest.raises(
-        AllReduceError, match=f"waited 5 s for workers {missing} to go on .* {here} of {of} are no majority"
+        AllReduceError, match=f"waited 5 s for workers {missing} to go on .* {here} of {of} workers are no majority"
     ):
-        _worker(store, 0, of).settle(4, "no answer")
+        _worker(store, 0, of).settle(4, "no answer", called=False)
 
 
 def test_the_first_proposal_wins() -> None:
     store = dist.HashStore()
     store.set("job/1", "7")
-    store.set("job/decided", "0,1")
-    assert _worker(store, 0, 3).settle(7, "no answer").ranks == (0, 1)
+    store.set("job/decided", "0,1 worker 1: no answer")
+    assert _worker(store, 0, 3).settle(7, "no answer", called=False).ranks == (0, 1)
+
+
+def test_who_is_no_member_is_neither_heard_nor_waited_for() -> None:
+    store = dist.HashStore()
+    gone = _worker(store, 3, 4)
+    with pytest.raises(AllReduceError, match="no answer; waited 5 s for workers 0, 1, 2"):
+        gone.settle(2, "no answer", called=False)
+    here = [_voting(store, rank, lambda: Voters((0, 1, 2), 3)) for rank in range(3)]
+    assert [worker.called() for worker in here] == [None] * 3
+    waiting = Waiting(lambda: here[2].settle(5, "no answer", called=False))
+    store.set("job/1", "5")
+    caller = _voting(store, 0, lambda: Voters((0, 1, 2), 3), waiting)
+    assert caller.settle(5, "no answer", called=False) == Decision((0, 1, 2), (5, 5, 5), "worker 0: no answer")
+    assert waiting.clock.now_ns() < 5e9
+    assert here[1].called() == "worker 0: no answer"
+
+
+def test_who_came_later_and_is_not_in_the_group_counts_for_the_majority() -> None:
+    store = dist.HashStore()
+    waiting = Waiting()
+    with pytest.raises(AllReduceError, match="no answer; 1 of 4 workers are no majority"):
+        _voting(store, 0, lambda: Voters((0,), 4), waiting).settle(3, "no answer", called=False)
+    assert waiting.clock.now_ns() == 0

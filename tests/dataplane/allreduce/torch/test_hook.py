@@ -197,7 +197,7 @@ def test_a_worker_for_whom_results_still_come_learns_that_another_has_left() -> 
     with MillraceState(reducer, deadline_s=5, clock=clock) as state:
         assert all_reduce(torch.ones(2), state).wait().tolist() == [2, 2]
         assert state._agreement is not None
-        state._agreement._store.set(state._agreement._key("called"), "worker 1: no answer")
+        state._agreement._store.set(state._agreement._key("call/1"), "0 no answer")
         clock.advance_to(1_000_000_000)
         assert all_reduce(torch.ones(2), state).wait().tolist() == [1, 1]
         assert state.is_by_ring

@@ -31,7 +31,7 @@ class Voters:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Ranks of the survivors and, for each, how many results it has; `reason` is that of the worker who called."""
+    """Ranks of the survivors and, for each, how many results it has; `reason` is that of who called first."""
 
     ranks: tuple[int, ...]
     results: tuple[int, ...]
@@ -103,7 +103,9 @@ class Agreement:
             here = tuple(rank for rank in voters.ranks if self._store.check([self._key(str(rank))]))
             is_complete, is_majority = here == voters.ranks, 2 * len(here) > voters.workers
             if is_majority and (is_complete or is_late):
-                self._store.compare_set(self._key("decided"), "", f"{','.join(map(str, here))} {reason}")
+                self._heard = 0  # so that the reason is that of the first who called
+                words = f"{','.join(map(str, here))} {self.called() or reason}"
+                self._store.compare_set(self._key("decided"), "", words)
             elif is_complete or is_late:
                 raise AllReduceError(f"{reason}; {self._missing(voters, here)}")
             else:

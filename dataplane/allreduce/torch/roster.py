@@ -18,6 +18,7 @@ class Roster:
         name: str,
         rank: int,
         ranks: tuple[int, ...],
+        *,
         host: str,
         members: Callable[[], Collection[str]],
     ) -> None:

@@ -55,7 +55,9 @@ def test_when_all_have_left_all_go_on_from_the_same_results() -> None:
 def test_whoever_has_not_left_by_the_deadline_is_left_behind_and_told() -> None:
     store = dist.HashStore()
     first = Waiting(lambda: _spawned(store))
-    assert _worker(store, 0, 3, first).settle(4, "no answer", called=False) == Decision((0, 1), (4, 4), "worker 0: no answer")
+    assert _worker(store, 0, 3, first).settle(4, "no answer", called=False) == Decision(
+        (0, 1), (4, 4), "worker 0: no answer"
+    )
     assert first.clock.now_ns() >= 5e9
     with pytest.raises(AllReduceError, match="workers 0, 1 went on without worker 2"):
         _worker(store, 2, 3).settle(4, "late", called=False)

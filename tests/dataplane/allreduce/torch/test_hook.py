@@ -206,7 +206,7 @@ def test_a_worker_for_whom_results_still_come_learns_that_another_has_left() -> 
 @pytest.mark.usefixtures("alone")
 def test_a_worker_that_is_too_far_behind_ends_the_job_instead_of_guessing(monkeypatch: pytest.MonkeyPatch) -> None:
     decided = Decision((0, 1), (0, 5), "worker 1: no answer")
-    monkeypatch.setattr("dataplane.allreduce.torch.state.Agreement.settle", lambda *_: decided)
+    monkeypatch.setattr("dataplane.allreduce.torch.state.Agreement.settle", lambda *_, **__: decided)
     with (
         MillraceState(None) as state,
         pytest.raises(AllReduceError, match="a worker is 5 results behind"),

@@ -74,7 +74,7 @@ def others(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
 
 def _decide(monkeypatch: pytest.MonkeyPatch, *results: int) -> None:
     decision = Decision(tuple(range(len(results))), results, "worker 1: no answer")
-    monkeypatch.setattr("dataplane.allreduce.torch.state.Agreement.settle", lambda *_: decision)
+    monkeypatch.setattr("dataplane.allreduce.torch.state.Agreement.settle", lambda *_, **__: decision)
 
 
 def _broadcasts(state: MillraceState) -> list[tuple[list[float], int]]:

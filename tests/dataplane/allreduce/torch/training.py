@@ -66,9 +66,9 @@ def work(world: int, folder: Path, port: int, rank: int) -> None:
     def keep(name: str, trained: tuple[list[float], np.ndarray]) -> None:
         found[f"{name}_losses"], found[f"{name}_parameters"] = trained
 
-    def state(job: int, patience_s: float = 30.0, deadline_s: float = 60.0) -> MillraceState:
+    def state(job: int, patience_s: float = 30.0, agreement_s: float = 60.0) -> MillraceState:
         settings = EngineSettings("127.0.0.1", job, CELLS // 2, world, epoch=1, port=port, patience_s=patience_s)
-        return MillraceState(AllReducer(settings), deadline_s=deadline_s)
+        return MillraceState(AllReducer(settings), deadline_s=60, agreement_s=agreement_s)
 
     keep("gloo", train(rank, None))
     for job in LOSSES:

@@ -10,6 +10,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from collectors.history import schema
+from collectors.history.job_rows import JobRows
 from collectors.history.schema import Table
 from collectors.history.settings import HistorySettings
 from collectors.sketch import Sketch
@@ -83,6 +84,7 @@ class RowMaker:
         self._settings = settings
         self._counters: Mapping[str, int] = {}
         self._reporters: Mapping[tuple[int, int], ReporterState] = {}
+        self._jobs = JobRows()
         self._left_out = 0
 
     def batches(self, seen: Observation) -> dict[str, pa.RecordBatch]:
@@ -97,6 +99,9 @@ class RowMaker:
             schema.DROPS: [(*when, *self._drop(kind, packets)) for kind, packets in seen.drops.items()],
             schema.EVENTS: [_event(event, offset_ns) for event in seen.events],
         }
+        rows[schema.JOBS], rows[schema.JOB_CHILDREN] = (
+            [(*when, *row) for row in part] for part in self._jobs.take(seen.snapshot.jobs)
+        )
         rows[schema.COUNTERS] = [(*when, *row) for row in self._counter_rows(seen.counters)]
         return {table.name: table.batch(columns) for table, columns in rows.items() if columns}
 

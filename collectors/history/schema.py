@@ -216,4 +216,49 @@ COUNTERS: Final = Table(
     ),
 )
 
-TABLES: Final = {table.name: table for table in (LINKS, PATHS, EVENTS, DROPS, REPORTERS, CLOCKS, COUNTERS)}
+_JOB = (
+    _key("job", _INT, "the job's number"),
+    _key("name", _TEXT, "its name, null where nobody has told it"),
+    _key("node", _TEXT, "the switch that adds up"),
+)
+
+JOBS: Final = Table(
+    "jobs",
+    (
+        *_WHEN,
+        *_JOB,
+        _key("is_leaf", pa.bool_(), "whether what it adds up is one rack's"),
+        Column("epoch", _INT, Merge.NEWEST, "changes of who is a member, null where nobody has told"),
+        _count("items", "items added up, by their numbers"),
+        Column("items_per_s", _REAL, Merge.BY_SNAPSHOTS, "items a second"),
+        _count("reported", "items that the switch reported"),
+        _count("repeated", "contributions to them that had come before"),
+        Column("cells_used", _INT, Merge.GREATEST, "the most cells in use at once"),
+        Column("cells", _INT, Merge.NEWEST, "cells that the job has, null where nobody has told"),
+        Column("wait_mean_ns", _INT, Merge.BY_SAMPLES, "from an item's first contribution to its last: mean"),
+        Column("wait_p50_ns", _INT, Merge.BY_SAMPLES, "median; merged: mean of the medians"),
+        Column("wait_p99_ns", _INT, Merge.MEASURED_GREATEST, "99th percentile; merged: an upper bound"),
+        Column("wait_max_ns", _INT, Merge.MEASURED_GREATEST, "the longest"),
+        Column("age_ns", _INT, Merge.LEAST, "since the newest report"),
+        _count("samples", "reported items behind the waits"),
+    ),
+)
+
+JOB_CHILDREN: Final = Table(
+    "job_children",
+    (
+        *_WHEN,
+        *_JOB,
+        _key("number", _INT, "the child's number in the job at this switch"),
+        _key("child", _TEXT, "who contributes: a host, or a switch that adds up a rack"),
+        _count("last", "reported items that it was the last of"),
+        Column("last_share", _REAL, Merge.BY_SAMPLES, "share of the items that it was the last of"),
+        Column("wait_mean_ns", _INT, Merge.BY_SAMPLES, "mean wait of those, null where there are none"),
+        Column("wait_max_ns", _INT, Merge.MEASURED_GREATEST, "the longest of them"),
+        Column("wait_caused_ns", _INT, Merge.BY_SAMPLES, "what it made an item wait, on the average of all"),
+        _count("samples", "reported items, whoever was last"),
+    ),
+)
+
+_ALL = (LINKS, PATHS, EVENTS, DROPS, REPORTERS, CLOCKS, COUNTERS, JOBS, JOB_CHILDREN)
+TABLES: Final = {table.name: table for table in _ALL}

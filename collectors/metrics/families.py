@@ -14,6 +14,7 @@ from typing import Final
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from collectors.metrics.jobs import job_metrics
 from collectors.values import CollectorStatus, Event, LinkState, PathState, ReporterState, Snapshot
 from dataplane.fabric.topology import Topology
 
@@ -94,6 +95,7 @@ class StateCollector(Collector):
         yield from _flows(list(snapshot.paths.values()))
         yield from self._reports(list(snapshot.reporters.values()))
         yield from self._clocks(snapshot)
+        yield from job_metrics(snapshot.jobs.values())
         yield from _events(reading)
         yield _counters(reading.status)
 

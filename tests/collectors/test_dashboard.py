@@ -84,6 +84,10 @@ def test_every_metric_of_ours_is_shown_or_known_not_to_be(
         "millrace_link_buffer_frames",
         "millrace_link_delay_source",
         "millrace_clock_drift_ratio",
+        "millrace_job_items_total",
+        "millrace_job_items_reported_total",
+        "millrace_job_age_seconds",
+        "millrace_job_epoch",
     }
 
 

@@ -21,7 +21,7 @@ from collectors.metrics.settings import MetricsSettings
 from collectors.values import ClockState, CollectorStatus, Event, LossSource, Phase, ReporterState, Snapshot
 from dataplane.clock import VirtualClock
 from dataplane.nic import Nic, NicSettings, NicStatistics, memory_pair, open_nic
-from tests.collectors.history.samples import FLOW, LINK, link, path
+from tests.collectors.history.samples import FLOW, LINK, job, link, path
 from tests.collectors.reports import Reporter, build_topology, long_way
 from tests.dataplane.nic.test_metrics import Labels, samples
 
@@ -44,7 +44,9 @@ def reading() -> Reading:
     clocks = {12: ClockState(12, 11, -5000, 70, 90), 99: ClockState(99, 11, 1, 1, 1)}
     event = Event(0, "slow", LINK, "delay_p99_ns", 5.0, 4.0, Phase.RAISED)
     return Reading(
-        Snapshot(0, {LINK: FULL}, paths, reporters, clocks),
+        Snapshot(
+            0, {LINK: FULL}, paths, reporters, clocks, {one.key: one for one in (job(), job(number=4, note=False))}
+        ),
         CollectorStatus(0, {"reports": 50, "malformed": 1}, None),
         (event, event),
         ("slow", "lossy"),
@@ -59,6 +61,29 @@ def scraped(read: Callable[[], Reading]) -> dict[str, dict[Labels, float]]:
 
 def label(**values: str) -> Labels:
     return frozenset(values.items())
+
+
+def test_jobs_and_whom_they_wait_for() -> None:
+    found = scraped(reading)
+    told, other = {"reduction": "3", "name": "resnet", "node": "s2"}, {"reduction": "4", "name": "", "node": "s2"}
+    figures = {
+        "items_per_second": 25,
+        "items_total": 400,
+        "items_reported_total": 100,
+        "repeated_total": 2,
+        "cells_used": 5,
+        "age_seconds": 700e-9,
+    }
+    for name, value in figures.items():
+        assert found[f"millrace_job_{name}"] == pytest.approx({label(**one): value for one in (told, other)}), name
+    assert found["millrace_job_cells"] == {label(**told): 16}
+    assert found["millrace_job_epoch"] == {label(**told): 2}
+    waits = {"mean": 3.25e-6, "p50": 3e-6, "p99": 8e-6, "max": 9e-6}
+    assert found["millrace_job_wait_seconds"] == pytest.approx(
+        {label(**one, statistic=statistic): wait for one in (told, other) for statistic, wait in waits.items()}
+    )
+    assert found["millrace_job_last_total"][label(**told, child="h2")] == 30
+    assert found["millrace_job_wait_caused_seconds"][label(**told, child="h1")] == pytest.approx(250e-9)
 
 
 def test_a_links_figures_in_base_units() -> None:

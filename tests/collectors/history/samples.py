@@ -13,8 +13,12 @@ from collectors.history.query import query
 from collectors.history.rows import Observation, RowMaker
 from collectors.history.settings import HistorySettings
 from collectors.values import (
+    ChildKey,
+    ChildState,
     DelaySource,
     FlowKey,
+    JobKey,
+    JobState,
     LinkState,
     PathState,
     ReporterState,
@@ -54,6 +58,35 @@ def path(
     flow: FlowKey = FLOW, rate_bps: int | None = 1000, switches: tuple[str, ...] = ("s1", "s2", "s3")
 ) -> PathState:
     return PathState(flow, switches, 20_000, 500_000_000, 5, rate_bps, 19_000, 30_000, 0.0, 4)
+
+
+def job(reported: int = 100, *, number: int = 3, last: int = 30, note: bool = True) -> JobState:
+    """Return a job at s2 that h1 and h2 contribute to, the second of whom is late."""
+    key = JobKey(number, "s2")
+    children = (
+        ChildState(ChildKey(number, "s2", 1, "h2"), last, 0.75, 4_000, 9_000, 3_000, 40),
+        ChildState(ChildKey(number, "s2", 0, "h1"), 10, 0.25, 1_000, 1_000, 250, 40),
+    )
+    return JobState(
+        key,
+        "resnet" if note else None,
+        2 if note else None,
+        16 if note else None,
+        is_leaf=False,
+        items=4 * reported,
+        items_per_s=reported / 4,
+        reported=reported,
+        repeated=reported // 50,
+        repeated_per_item=0.02,
+        cells_used=5,
+        wait_mean_ns=3_250,
+        wait_p50_ns=3_000,
+        wait_p99_ns=8_000,
+        wait_max_ns=9_000,
+        samples=40,
+        age_ns=700,
+        children=children,
+    )
 
 
 def snapshot(

@@ -10,7 +10,7 @@ from collectors.history.rows import LEFT_OUT, DropTally, Observation
 from collectors.history.schema import TABLES
 from collectors.sketch import Sketch
 from collectors.values import ClockState, DropRecord, Event, Evidence, LossSource, Phase, ReporterState, Snapshot
-from tests.collectors.history.samples import FLOW, LINK, NOON_S, S_NS, link, maker, path, rows_of, snapshot
+from tests.collectors.history.samples import FLOW, LINK, NOON_S, S_NS, job, link, maker, path, rows_of, snapshot
 
 NOON = datetime.fromtimestamp(NOON_S, UTC)
 WHEN = {"time": NOON, "interval_ns": S_NS, "snapshots": 1}
@@ -113,6 +113,56 @@ def test_an_account_that_was_opened_again_begins_at_nothing(tmp_path: Path) -> N
     for received in (100, 7):
         batches = rows.batches(Observation(0, snapshot((), (), received)))
     assert [row["received"] for row in rows_of(batches, "reporters")] == [7]
+
+
+def test_a_job_is_a_row_and_so_is_each_of_its_children(tmp_path: Path) -> None:
+    state = job()
+    batches = maker(tmp_path).batches(Observation(NOON_S * S_NS, Snapshot(5, {}, {}, {}, {}, {state.key: state})))
+    about = {"job": 3, "name": "resnet", "node": "s2"}
+    assert rows_of(batches, "jobs") == [
+        {
+            **WHEN,
+            **about,
+            "is_leaf": False,
+            "epoch": 2,
+            "items": 400,
+            "items_per_s": 25.0,
+            "reported": 100,
+            "repeated": 2,
+            "cells_used": 5,
+            "cells": 16,
+            "wait_mean_ns": 3250,
+            "wait_p50_ns": 3000,
+            "wait_p99_ns": 8000,
+            "wait_max_ns": 9000,
+            "age_ns": 700,
+            "samples": 40,
+        }
+    ]
+    late, other = rows_of(batches, "job_children")
+    assert late == {
+        **WHEN,
+        **about,
+        "number": 1,
+        "child": "h2",
+        "last": 30,
+        "last_share": 0.75,
+        "wait_mean_ns": 4000,
+        "wait_max_ns": 9000,
+        "wait_caused_ns": 3000,
+        "samples": 40,
+    }
+    assert (other["child"], other["last"]) == ("h1", 10)
+
+
+def test_counts_of_jobs_are_increases_also_when_a_number_has_another_job(tmp_path: Path) -> None:
+    rows, found = maker(tmp_path), []
+    for reported, last in ((100, 30), (150, 35), (150, 35), (50, 3)):
+        states = {one.key: one for one in (job(reported, last=last),)}
+        batches = rows.batches(Observation(0, Snapshot(0, {}, {}, {}, {}, states)))
+        (row,), (child, _) = rows_of(batches, "jobs"), rows_of(batches, "job_children")
+        found.append((row["items"], row["reported"], row["repeated"], child["last"]))
+    assert found == [(400, 100, 2, 30), (200, 50, 1, 5), (0, 0, 0, 0), (200, 50, 1, 3)]
 
 
 def test_a_node_that_the_topology_lacks_has_no_name(tmp_path: Path) -> None:

@@ -79,7 +79,9 @@ class Watched:
 
     def counted(self, children: Sequence[str]) -> tuple[Aggregator, Counter[str]]:
         """Return the reference that has taken what arrived, and which child was the last of how many items."""
-        numbers: dict[object, int] = {self.world.topology.host[name].ipv4: number for number, name in enumerate(children)}
+        numbers: dict[object, int] = {
+            self.world.topology.host[name].ipv4: number for number, name in enumerate(children)
+        }
         reference = Aggregator({self.job: Job(epoch=1, children=2 ** len(children) - 1, cells=2 * WINDOW)})
         last: Counter[str] = Counter()
         for frame in self.arrived:

@@ -16,8 +16,7 @@ from collectors.events.service import EventService
 from collectors.payloads import payloads_of
 from collectors.settings import CollectorSettings, Core
 from collectors.values import Event, JobKey, JobState, Phase
-from controller.tables.aggregation import leaves_of, report_entity, switches_of
-from controller.tables.entities import Update, Verb, key_of
+from controller.tables.aggregation import leaves_of
 from dataplane.allreduce.formats import BLOCK
 from dataplane.allreduce.reference.aggregator import Aggregator, Job
 from dataplane.fabric.families import leaf_spine
@@ -52,13 +51,12 @@ class Watched:
                 arrived.extend(frame.data for frame in frames)
                 return super().ingress(frames, now_us)
 
-        self.world = World(topology, pipeline_factory=lambda program, state, rng: Tapped(program, state, rng=rng))
+        self.world = World(
+            topology, pipeline_factory=lambda program, state, rng: Tapped(program, state, rng=rng), report_every=1
+        )
         self.collector = Collector(topology, self.world.fabric.clock, CollectorSettings(core=core))
         self.world.fabric.host("collector").on_frame(self._take)
         self.job = self.world.start(hosts, window=WINDOW)
-        for switch in switches_of(self.world.tree(self.job)):
-            entity = report_entity(self.job, every=1, slow_us=0)
-            self.world._sessions[switch].write((Update(Verb.INSERT, key_of(entity), entity),))
         self.ranks = ranks(self.world, self.job, loss=loss)
 
     def _take(self, frame: bytes, now_ns: int) -> None:

@@ -32,11 +32,13 @@ _PAYLOAD = 42
 class World:
     """A fabric whose switches add up; jobs come, change and go at once, whatever is on the way."""
 
-    def __init__(self, topology: Topology, *, pipeline_factory: PipelineFactory | None = None) -> None:
+    def __init__(
+        self, topology: Topology, *, pipeline_factory: PipelineFactory | None = None, report_every: int = 0
+    ) -> None:
         self.topology = topology
         self.fabric = VirtualFabric(topology, pipeline_factory=pipeline_factory)
         self._state = NetworkStateBuilder(topology, self.fabric.clock)
-        delays, aggregation = WriteDelays(write_delay_ns=0), AggregationSettings(report_every=0)
+        delays, aggregation = WriteDelays(write_delay_ns=0), AggregationSettings(report_every=report_every)
         self.controller = VirtualController.over(self.fabric, delays=delays, aggregation=aggregation)
         self.controller.start()
 

@@ -15,6 +15,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from collectors.errors import FeedError
 from collectors.state import NetworkStateBuilder
 from collectors.values import Snapshot
 from controller.aggregation.keeper import JobKeeper
@@ -105,10 +106,10 @@ class Daemon:
         retry: RetrySettings,
         rng: random.Random,
         sleep: Sleep = asyncio.sleep,
-        snapshot: Callable[[], Snapshot] | None = None,
+        states: AsyncIterator[Snapshot] | None = None,
         companions: Sequence[Companion] = (),
     ) -> None:
-        """Place jobs by what `snapshot` returns, by the topology's own figures without it."""
+        """Place jobs by the newest of `states`, by the topology's own figures without it."""
         self.coordinator = coordinator
         self._connect, self._routes, self._clock, self._retry, self._sleep = connect, routes, clock, retry, sleep
         self._switches = {
@@ -127,8 +128,9 @@ class Daemon:
         self._sending = False
         self.jobs: JobKeeper | None = None
         if coordinator.aggregation is not None:
-            state = snapshot or NetworkStateBuilder(coordinator.topology, clock).snapshot
+            state = NetworkStateBuilder(coordinator.topology, clock).snapshot()
             self.jobs = JobKeeper(coordinator.aggregation, _Writer(coordinator, self._switches), clock, state, sleep)
+        self._states = states
 
     async def run(self) -> None:
         """Tend every switch and follow the routes until cancelled."""
@@ -140,6 +142,8 @@ class Daemon:
             group.create_task(self._change_telemetry(), name="change telemetry")
             if self.jobs is not None:
                 group.create_task(self.jobs.run(), name="keep jobs")
+                if self._states is not None:
+                    group.create_task(_observe(self.jobs, self._states), name="observe")
 
     def configure(self, watches: Sequence[Watch], reporting: Reporting, domain: IntDomain) -> None:
         """Want other telemetry on every switch; raise ControllerError, and change nothing, if it does not fit."""
@@ -399,6 +403,15 @@ class Daemon:
             switch.problem = str(error)
             self.coordinator.lost(switch.name)
             switch.doubt.set()
+
+
+async def _observe(jobs: JobKeeper, states: AsyncIterator[Snapshot]) -> None:
+    """Show jobs what the network is like; without a source they stay where they are."""
+    try:
+        async for state in states:
+            jobs.observe(state)
+    except FeedError as error:
+        LOGGER.critical("no more states of the network: %s", error)
 
 
 async def _accompany(companion: Companion, switch: str, session: SwitchSession) -> None:

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
+from collectors.feed_client import FeedClient, FeedClientSettings
 from collectors.stopping import stop_on_signals
 from controller.aggregation.layer import AggregationLayer
 from controller.coordinator import Coordinator
@@ -100,8 +101,18 @@ async def serve(
         if settings.path_server is not None:
             client = RouteClient(RouteClientSettings(address=settings.path_server), on_wait=LOGGER.warning)
             routes = (await stack.enter_async_context(client)).routes()
+        states = None
+        if settings.aggregation is not None and settings.aggregation.feed is not None:
+            feed = FeedClient(FeedClientSettings(address=settings.aggregation.feed), on_wait=LOGGER.warning)
+            states = (await stack.enter_async_context(feed)).snapshots(settings.aggregation.interval_ns)
         daemon = Daemon(
-            coordinator, connector(settings, topology), routes, clock, retry=settings.retry, rng=random.Random()
+            coordinator,
+            connector(settings, topology),
+            routes,
+            clock,
+            retry=settings.retry,
+            rng=random.Random(),
+            states=states,
         )
         if on_daemon is not None:
             on_daemon(daemon)

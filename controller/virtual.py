@@ -28,7 +28,7 @@ from controller.telemetry_change import Stage, longest_flight_ns
 from controller.update_plan import Phase, Step
 from dataplane.clock import Clock
 from dataplane.config import Strict
-from dataplane.fabric.topology import Topology
+from dataplane.fabric.topology import LinkKey, Topology
 from dataplane.fabric.virtual.fabric import VirtualFabric
 
 CallAt = Callable[[int, Callable[[], None]], object]
@@ -218,6 +218,12 @@ class VirtualController:
                 self._call_at(first_ns + place * gap_ns, partial(self._write_jobs, switch))
             else:
                 self._write_jobs(switch)
+
+    def link_changed(self, link: LinkKey, *, up: bool) -> None:
+        """Have jobs' packets avoid a link that is dead, as far as there is another way, one write delay from now."""
+        layer = self.coordinator.aggregation
+        if layer is not None and layer.avoid(layer.dead - {link} if up else layer.dead | {link}):
+            self.bring_jobs()
 
     def _write_jobs(self, switch: str) -> None:
         if switch not in self.coordinator.live:

@@ -8,6 +8,7 @@ needs it.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from collectors.values import Snapshot
@@ -75,8 +76,9 @@ class Jobs:
     ) -> RunningJob:
         """Place a job on switches that are not banned, all workers members of its epoch 1."""
         hosts = [worker.host for worker in workers]
-        taken = {node.name: self._registry.taken(node.name) for node in self._topology.switches}
-        tree = place(self._topology, self._hops, snapshot, hosts, cells=cells_for(window), taken=taken, banned=banned)
+        tree = place(
+            self._topology, self._hops, snapshot, hosts, cells=cells_for(window), taken=self.taken(), banned=banned
+        )
         held = self._registry.reserve(switches_of(tree), window)
         job = AggregationJob(held.number, tuple(workers), capacity, window, server)
         running = RunningJob(PlacedJob(job, tree, held.blocks), Members(1, frozenset(hosts)))
@@ -121,6 +123,17 @@ class Jobs:
         """Return what each switch is to hold of a job; switches that have no part are absent."""
         self.job(number)
         return self._entities[number]
+
+    def reroute(self, hops: NextHops) -> None:
+        """Send by other ways from now on; a job some part of which has none stays as it is."""
+        self._hops = hops
+        for number, job in self._running.items():
+            with suppress(ControllerError):
+                self._entities[number] = job_entities(self._topology, hops, job.placed, job.members)
+
+    def taken(self) -> dict[str, list[Block]]:
+        """Return each switch's cells that nobody else can have."""
+        return {node.name: self._registry.taken(node.name) for node in self._topology.switches}
 
     def to_clear(self, switch: str) -> dict[int, Block]:
         """Return the cells in a switch that are to be cleared before it may hold their jobs, by job."""

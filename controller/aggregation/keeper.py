@@ -15,12 +15,14 @@ from typing import Protocol
 from collectors.values import Snapshot
 from controller.aggregation.jobs import RunningJob, number_of
 from controller.aggregation.layer import AggregationLayer
+from controller.aggregation.moving import Better, Mover, better_tree, dead_links
 from controller.errors import ControllerError
 from controller.intents import Worker
 from controller.tables.aggregation import parent_of, switches_of
 from controller.tables.entities import Entities, EntityKey, Kind, Update
 from dataplane.clock import Clock
 from dataplane.fabric.addressing import switch_ipv4
+from dataplane.fabric.topology import LinkKey
 
 Sleep = Callable[[float], Awaitable[None]]
 
@@ -66,12 +68,14 @@ class JobKeeper:
         layer: AggregationLayer,
         switches: Switches,
         clock: Clock,
-        snapshot: Callable[[], Snapshot],
+        snapshot: Snapshot,
         sleep: Sleep = asyncio.sleep,
     ) -> None:
-        """Place jobs by the newest `snapshot`."""
+        """Place jobs by `snapshot` as long as none is observed."""
         self.layer, self._switches, self._clock, self._snapshot, self._sleep = layer, switches, clock, snapshot, sleep
         self._jobs = layer.jobs
+        self._mover = Mover(layer.settings.moving)
+        self._down: set[LinkKey] = set()
         self._listeners: list[Listener] = []
         self._refusals: dict[int, str] = {}
         self._undo: dict[int, Callable[[], None]] = {}
@@ -100,8 +104,9 @@ class JobKeeper:
 
         Raise ControllerError, and keep nothing of it, where there are no cells, or a switch does not take it.
         """
-        away = self.layer.topology.switch.keys() - self._switches.live
-        job = self._jobs.create(workers, self._snapshot(), window=window, capacity=capacity, server=server, banned=away)
+        job = self._jobs.create(
+            workers, self._snapshot, window=window, capacity=capacity, server=server, banned=self._away_now()
+        )
         async with self._lock(job.number):
             await self._written(job, lambda: self._forget(job))
         return job
@@ -126,9 +131,12 @@ class JobKeeper:
     async def move(self, number: int) -> RunningJob:
         """Return a job of the same members where it is best now, under a number of its own; the one before has ended.
 
-        To be called while no worker waits for a result. ControllerError, and the job stays, if it cannot be moved.
+        The same job if it is best where it is. To be called while no worker waits for a result. ControllerError, and
+        the job stays, if it cannot be moved.
         """
         job = self._jobs.job(number)
+        if self._better(job) is None:
+            return job
         before = job.placed.job
         workers = [worker for worker in before.workers if worker.host in job.members.workers]
         new = await self.create(workers, window=before.window, capacity=before.capacity, server=before.server)
@@ -141,6 +149,37 @@ class JobKeeper:
             job = self._jobs.job(number)
             self._forget(job)
             await self._settled(number, switches_of(job.placed.tree), "gone from")
+
+    def observe(self, snapshot: Snapshot) -> None:
+        """Take the newest state of the network: jobs avoid dead links, and listeners hear which should move."""
+        self._snapshot = snapshot
+        self._avoid()
+        found = {job.number: self._better(job) for job in self._mover.judged(self.running)}
+        for number, better in self._mover.step(found, self._clock.now_ns()):
+            for listener in self._listeners:
+                listener.should_move(number, str(better))
+
+    def link_changed(self, link: LinkKey, *, up: bool) -> None:
+        """Take from a switch that a link of its own has come or gone, whatever telemetry says."""
+        if up:
+            self._down.discard(link)
+        else:
+            self._down.add(link)
+        self._avoid()
+
+    def _avoid(self) -> None:
+        measured = dead_links(self.layer.topology, self._snapshot, self.layer.settings.moving)
+        if self.layer.avoid(measured | self._down):
+            self._switches.bring(self.layer.topology.switch)
+
+    def _away_now(self) -> set[str]:
+        return self.layer.topology.switch.keys() - self._switches.live
+
+    def _better(self, job: RunningJob) -> Better | None:
+        layer = self.layer
+        return better_tree(
+            layer.topology, layer.hops, self._snapshot, job, taken=self._jobs.taken(), banned=self._away_now()
+        )
 
     async def run(self) -> None:
         """End jobs whose switches stay away too long, until cancelled."""

@@ -10,13 +10,14 @@ from collections.abc import Iterator
 from finsy import P4TableEntry
 
 from controller.aggregation.jobs import Jobs, number_of
+from controller.aggregation.moving import hops_without
 from controller.aggregation.settings import AggregationSettings
-from controller.base_paths import NextHops, next_hops
+from controller.base_paths import next_hops
 from controller.tables.aggregation import congestion_entity, report_entity, unwatched_entities
 from controller.tables.entities import Entities, Entity, EntityKey, Kind, index, key_of, same
 from controller.tables.routing import IPV4, route_match, switch_route_entities
 from dataplane.fabric.addressing import switch_ipv4
-from dataplane.fabric.topology import Topology
+from dataplane.fabric.topology import LinkKey, Topology
 
 _TABLES = frozenset(
     ("congestion", "aggregation_reports", "aggregation_replicas", "aggregation_peers", "aggregation_jobs")
@@ -31,10 +32,21 @@ class AggregationLayer:
         """Begin without jobs, with the number after `newest`; raise ControllerError for settings that cannot be."""
         settings.check()
         self.topology, self.settings = topology, settings
-        hops = next_hops(topology)
-        self.jobs = Jobs(topology, hops, newest)
+        self.dead: frozenset[LinkKey] = frozenset()
+        """Links that nothing is sent over."""
+        self.hops = next_hops(topology)
+        self.jobs = Jobs(topology, self.hops, newest)
         self._ways = frozenset(_way(int(switch_ipv4(node.node_id))) for node in topology.switches)
-        self._fixed = {node.name: index(self._always(node.name, hops)) for node in topology.switches}
+        self._fixed = self._all_fixed()
+
+    def avoid(self, dead: frozenset[LinkKey]) -> bool:
+        """Send nothing over dead links where there is another way; return whether that changes anything."""
+        if dead == self.dead:
+            return False
+        self.dead, self.hops = dead, hops_without(self.topology, dead)
+        self._fixed = self._all_fixed()
+        self.jobs.reroute(self.hops)
+        return True
 
     def fixed(self, switch: str) -> Entities:
         """Return what a switch is to hold whichever jobs there are."""
@@ -84,9 +96,12 @@ class AggregationLayer:
             if key.table == "aggregation_jobs" and number is not None:
                 yield report_entity(number, every, self.settings.report_slow_us)
 
-    def _always(self, switch: str, hops: NextHops) -> Iterator[Entity]:
+    def _all_fixed(self) -> dict[str, Entities]:
+        return {node.name: index(self._always(node.name)) for node in self.topology.switches}
+
+    def _always(self, switch: str) -> Iterator[Entity]:
         yield from unwatched_entities()
-        yield from switch_route_entities(self.topology, hops, switch)
+        yield from switch_route_entities(self.topology, self.hops, switch)
         yield self._congestion(switch)
 
     def _congestion(self, switch: str) -> Entity:

@@ -52,7 +52,7 @@ def place(
         (cost, topology.switch[root].node_id, tree)
         for root in able
         for tree in (_tree(root, racks, leaves),)
-        if len(tree.children) <= MAX_CHILDREN and (cost := _cost(topology, hops, snapshot, tree, taken)) is not None
+        if len(tree.children) <= MAX_CHILDREN and (cost := cost_of(topology, hops, snapshot, tree, taken)) is not None
     ]
     if not found:
         raise ControllerError(f"aggregation: no switch has {cells} cells, and {len(hosts)} workers in reach")
@@ -73,14 +73,14 @@ def _tree(root: str, racks: Mapping[str, Sequence[str]], leaves: Collection[str]
     return AggregationTree(root, tuple(children))
 
 
-def _cost(
+def cost_of(
     topology: Topology,
     hops: NextHops,
     snapshot: Snapshot,
     tree: AggregationTree,
     taken: Mapping[str, Collection[Block]],
 ) -> float | None:
-    """Return what a tree costs, None where a child cannot be reached."""
+    """Return what a tree costs (ns), None where a child cannot be reached."""
     cost = 0.0
     for child in tree.children:
         name = child.switch if isinstance(child, Leaf) else child

@@ -13,6 +13,24 @@ Ns = Annotated[int, msgspec.Meta(ge=1)]
 Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
+Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+
+
+class MoveSettings(Strict, frozen=True):
+    """When a job should be added up elsewhere, and which links are dead."""
+
+    gain: Share = 0.25
+    """Another tree must cost less by this share: its links' delays, each over the share of the link that is free."""
+    confirm_rounds: Annotated[int, msgspec.Meta(ge=1)] = 3
+    """In so many rounds one after the other."""
+    hold_down_ns: Ns = 60_000_000_000
+    """For so long a job is not asked to move again."""
+    dead_loss: Share = 0.9
+    """A link that loses this share of its frames is dead."""
+    dead_link_after_ns: Ns | None = None
+    """A link that was measured once and is silent for this long is dead; only for fabrics whose flows never pause."""
+
+
 class AggregationSettings(Strict, frozen=True):
     """How switches add up for jobs, and how long the controller waits for them."""
 
@@ -27,6 +45,14 @@ class AggregationSettings(Strict, frozen=True):
     """The longest time that switches may take to have a job, or a change of it."""
     dead_after_ns: Ns = 10_000_000_000
     """A job ends, and its workers are told, when one of its switches is away for so long."""
+
+    feed: str | None = None
+    """gRPC address of a collector's feed; left out, jobs are placed by the topology's delays, stay where they are, and
+    dead links are not known."""
+    interval_ns: Ns = 1_000_000_000
+    """From one look at the network's state to the next."""
+    moving: MoveSettings = MoveSettings()
+    """When a job should be added up elsewhere."""
 
     def check(self) -> None:
         """Raise ControllerError for what no switch can do."""

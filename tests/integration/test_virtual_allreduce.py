@@ -10,6 +10,7 @@ from dataplane.allreduce import formats
 from dataplane.allreduce.formats import BLOCK, Floats
 from dataplane.fabric.addressing import switch_ipv4
 from dataplane.fabric.families import leaf_spine
+from dataplane.fabric.topology import LinkKey
 from dataplane.wire import aggregation
 from dataplane.wire.aggregation import Aggregation, Kind
 from tests.integration.virtual_allreduce import MS, Rank, World, ranks
@@ -219,6 +220,24 @@ def test_frames_that_are_lost_on_a_broken_cable_are_sent_again(racks: World) -> 
     racks.fabric.set_link("leaf2", root, up=True)
     racks.run(20 * MS)
     assert_sums(working, values)
+    racks.stop(job)
+
+
+def test_sums_go_around_a_dead_link(racks: World) -> None:
+    job = racks.start(hosts(*range(1, 9)))
+    root = racks.tree(job).root
+    working = ranks(racks, job)
+    values = numbers(8, 20 * BLOCK)
+    begin(working, values)
+    racks.run(15_000)
+    racks.fabric.set_link("leaf2", root, up=False)
+    racks.run(3 * MS)
+    assert not any(rank.worker is not None and rank.worker.is_done for rank in working.values())
+    racks.controller.link_changed(LinkKey("leaf2", root), up=False)
+    racks.run(20 * MS)
+    assert_sums(working, values)
+    racks.fabric.set_link("leaf2", root, up=True)
+    racks.controller.link_changed(LinkKey("leaf2", root), up=True)
     racks.stop(job)
 
 

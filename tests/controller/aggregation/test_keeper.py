@@ -6,11 +6,15 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
+from finsy import P4MulticastGroupEntry
+from finsy.p4entity import P4Replica
 
 from controller.errors import ControllerError
 from controller.intents import Worker
-from controller.tables.entities import Kind, Update
+from controller.tables.entities import Kind, Update, key_of
 from dataplane.fabric.families import leaf_spine
+from dataplane.fabric.topology import LinkKey
+from tests.controller.aggregation.states import nominal
 from tests.controller.aggregation.switches import Lab, Running, running
 
 TOPOLOGY = leaf_spine(1, 2, 3)
@@ -157,3 +161,48 @@ def test_a_switch_that_cannot_clear_cells_has_jobs_only_if_it_was_empty(is_new: 
     lab.switches["leaf1"].can_clear = False
     lab.switches["leaf1"].has_program = not is_new
     play(scene, lab)
+
+
+def test_multicast_follows_when_a_link_dies_and_when_it_is_back() -> None:
+    async def scene(run: Running) -> None:
+        job = await run.of(run.jobs.create(workers(1, 2, 4, 5), window=4, capacity=4))
+        root, leaf = job.placed.tree.root, "leaf2"
+        block = job.placed.blocks[root]
+
+        def ports() -> set[int]:
+            group = run.lab.switches[root].tables[key_of(P4MulticastGroupEntry(block.group))]
+            assert isinstance(group, P4MulticastGroupEntry)
+            return {replica.port for replica in group.replicas if isinstance(replica, P4Replica)}
+
+        before, link = ports(), LinkKey(root, leaf)
+        run.jobs.link_changed(link, up=False)
+        await run.right()
+        neighbours = run.lab.topology.neighbours[root]
+        assert {neighbours[port].node for port in ports()} == {"leaf1"}
+        run.jobs.link_changed(link, up=True)
+        await run.right()
+        assert ports() == before
+
+    play(scene, Lab(leaf_spine(2, 2, 3)))
+
+
+def test_a_job_is_asked_to_move_and_moves_under_a_new_number() -> None:
+    async def scene(run: Running) -> None:
+        topology = run.lab.topology
+        job = await run.of(run.jobs.create(workers(1, 2, 4, 5), window=4, capacity=6))
+        await run.of(run.jobs.leave(job.number, "h2"))
+        assert (await run.of(run.jobs.move(job.number))).number == job.number
+        busy = nominal(topology, **{job.placed.tree.root: 0.9})
+        for _ in range(3):
+            assert run.lab.proposals == []
+            run.jobs.observe(busy)
+        assert [number for number, _ in run.lab.proposals] == [job.number]
+        new = await run.of(run.jobs.move(job.number))
+        assert new.placed.tree.root not in {job.placed.tree.root, "leaf1"}
+        assert new.members.workers == {"h1", "h4", "h5"}
+        assert new.placed.job.capacity == 6
+        assert run.jobs.running == (new,)
+        assert run.about(job.number) == {}
+        assert new.placed.tree.root in run.about(new.number)
+
+    play(scene, Lab(leaf_spine(2, 2, 3)))

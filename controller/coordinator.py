@@ -106,7 +106,7 @@ class Coordinator:
         """Note that all that `connected` returned is acknowledged: from now on steps may use the switch."""
         self._live.add(switch)
         self.telemetry.confirm(switch)
-        self._note_jobs(switch)
+        self.brought(switch)
 
     def lost(self, switch: str) -> None:
         """Note that a switch is gone, or that nobody knows what it holds."""
@@ -115,7 +115,6 @@ class Coordinator:
     def acknowledged(self, switch: str, updates: Iterable[Update]) -> None:
         """Note that updates took effect."""
         self._held[switch] = apply(self.held(switch), updates)
-        self._note_jobs(switch)
 
     def refuse(self, updates: Sequence[Update]) -> bool:
         """Note that a switch refused updates, and return whether all of them were about explicit paths or weights.
@@ -150,6 +149,11 @@ class Coordinator:
             return []
         return diff(self.aggregation.wanted(switch), self.aggregation.ours(switch, self.held(switch)))
 
+    def brought(self, switch: str) -> None:
+        """Note that what `sums` returned is acknowledged: cells of jobs that have ended are free there."""
+        if self.aggregation is not None and switch in self._live:
+            self.aggregation.jobs.held(switch, self.held(switch))
+
     def forgive(self) -> None:
         """Let what was refused be tried again: a switch has returned, possibly with room or another program."""
         self._strikes.clear()
@@ -166,10 +170,6 @@ class Coordinator:
         """Return what may be sent now, None when nothing is left that can be done."""
         steps = self.plan().steps
         return steps[0] if steps else None
-
-    def _note_jobs(self, switch: str) -> None:
-        if self.aggregation is not None and switch in self._live:
-            self.aggregation.jobs.held(switch, self.held(switch))
 
     def _flows_held(self, switches: Iterable[str]) -> Mapping[str, Entities]:
         return {

@@ -231,6 +231,7 @@ class Daemon:
             if not await self._write_jobs(switch, session, batch):
                 return
             self.coordinator.acknowledged(switch.name, batch)
+        self.coordinator.brought(switch.name)
         if self.jobs is not None:
             self.jobs.brought(switch.name)
 

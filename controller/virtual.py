@@ -234,6 +234,7 @@ class VirtualController:
             self.coordinator.cleared(number, switch)
         for batch in self.coordinator.sums(switch):
             self._write(switch, batch)
+        self.coordinator.brought(switch)
 
     @property
     def settled(self) -> bool:

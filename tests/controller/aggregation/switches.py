@@ -89,7 +89,7 @@ class FakeSession:
 
     async def _answer(self, doing: str) -> None:
         await asyncio.sleep(0)
-        while self.target.is_stuck:
+        while self.target.is_stuck and not self.pulled.is_set():
             await asyncio.sleep(0)
         if self.pulled.is_set():
             raise SessionError(self.switch, doing, "unplugged", code="UNAVAILABLE")

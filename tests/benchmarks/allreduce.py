@@ -26,6 +26,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # tests import each other by their full names
 
@@ -44,7 +45,7 @@ LARGE = 64
 VIRTUAL_VALUES = 16_384
 MANY, FEW = (16, 63), (1, 16)
 """Leaves, and workers on each, of the ratio of times."""
-_HEAD_START_S = 0.5
+_HEAD_START_S = 0.2
 _PATIENCE_S = 100.0
 
 
@@ -63,12 +64,12 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One all-reduce: its time, what a worker has sent, the error of one worker's result, how busy the machine was."""
+    """One all-reduce: its time, what a worker has sent, how busy the machine was; one worker's error, if asked."""
 
     time_s: float
     sent_bytes: float
-    error: float
     busy: float
+    error: float = 0.0
 
 
 Found = Mapping[Case, Mapping[str, Sequence[Trial]]]
@@ -94,20 +95,21 @@ class Workers:
             agent.tell(values=case.values, seed=seed)
         self._hear()
 
-    def run(self, side: str) -> Trial:
+    def run(self, side: str, *, check: bool) -> Trial:
         """Reduce once."""
+        self._tell(ready=True)
+        self._hear()
         before = self._sent_bytes()
         at_ns = time.monotonic_ns() + round(1e9 * _HEAD_START_S)
-        for agent in self._agents:
-            agent.tell(reduce=side, at_ns=at_ns)
+        self._tell(reduce=side, at_ns=at_ns)
         time.sleep(max(0, at_ns - time.monotonic_ns()) / 1e9)
         began = processor_time()
         end_ns = max(int(answer["end_ns"]) for answer in self._hear())
         ended = processor_time()
         sent = self._sent_bytes() - before
-        error = self._agents[0].ask(_PATIENCE_S, check=list(range(len(self._agents))))["error"]
         busy = (ended[0] - began[0]) / max(1, ended[1] - began[1])
-        return Trial((end_ns - at_ns) / 1e9, sent / len(self._agents), error, busy)
+        error = self._agents[0].ask(_PATIENCE_S, check=list(range(len(self._agents))))["error"] if check else 0.0
+        return Trial((end_ns - at_ns) / 1e9, sent / len(self._agents), busy, error)
 
     def _join_gloo(self, side: str) -> None:
         self._fabric.set_congestion_control(side.rpartition(" ")[2])
@@ -115,6 +117,10 @@ class Workers:
         for rank, agent in enumerate(self._agents):
             agent.tell(gloo={"name": side, "store": store, "rank": rank, "workers": len(self._agents)})
         self._hear()
+
+    def _tell(self, **words: Any) -> None:
+        for agent in self._agents:
+            agent.tell(**words)
 
     def _hear(self) -> list[dict[str, float]]:
         return [agent.answer(_PATIENCE_S) for agent in self._agents]
@@ -143,10 +149,10 @@ def measure_cases(
             running.prepare(case)
             if size == megabytes[0]:
                 for side in sides:
-                    running.run(side)
+                    running.run(side, check=False)
             for number in range(rounds):
                 for side in sides[:: -1 if number % 2 else 1]:
-                    found[case][side].append(running.run(side))
+                    found[case][side].append(running.run(side, check=number == 0))
     return found
 
 

@@ -1,8 +1,9 @@
 """A worker in a namespace: all-reduces by the switch and by gloo, one at a time, as lines of JSON on stdin ask.
 
 {"engine": {...EngineSettings}} joins a job; {"gloo": {"name", "store", "rank", "workers"}} one more group of gloo's;
-{"values", "seed"} prepares; {"reduce": "engine" or a group's name, "at_ns"} begins at that time of the machine's
-monotonic clock; {"check": [every worker's seed]} compares what came out last.
+{"values", "seed"} makes values; {"ready": true} copies them to where the sums will be; {"reduce": "engine" or a group's
+name, "at_ns"} begins at that time of the machine's monotonic clock; {"check": [every worker's seed]} compares what came
+out last; {"statistics": true} asks for the engine's.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from dataclasses import asdict
 from datetime import timedelta
 from typing import Any
 
@@ -44,8 +46,13 @@ class Agent:
             self._join_gloo(**order["gloo"])
         elif "values" in order:
             self._values = values_of(order["seed"], order["values"])
+        elif "ready" in order:
+            self._result = self._values.copy()
         elif "check" in order:
             return {"error": relative_error(self._result, order["check"])}
+        elif "statistics" in order:
+            assert self._reducer is not None
+            return asdict(self._reducer.statistics)
         else:
             return self._reduce(order["reduce"], order["at_ns"])
         return {}
@@ -69,7 +76,6 @@ class Agent:
         self._groups[name] = dist.new_group(backend="gloo")
 
     def _reduce(self, side: str, at_ns: int) -> dict[str, Any]:
-        self._result = self._values.copy()
         if side == "engine":
             assert self._reducer is not None
             wait_until(at_ns)
@@ -85,11 +91,8 @@ class Agent:
 
 
 def wait_until(at_ns: int) -> None:
-    """Return at a time of the monotonic clock; raise ValueError if that is over."""
-    left_ns = at_ns - time.monotonic_ns()
-    if left_ns < 0:
-        raise ValueError(f"the time to begin was {-left_ns / 1e6:.1f} ms ago")
-    time.sleep(left_ns / 1e9)
+    """Return at a time of the monotonic clock, or at once if that is over."""
+    time.sleep(max(0, at_ns - time.monotonic_ns()) / 1e9)
 
 
 def relative_error(found: NDArray[np.float32], seeds: list[int]) -> float:

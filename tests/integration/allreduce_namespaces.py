@@ -26,12 +26,16 @@ from typing import Any, Self
 
 from pyroute2 import IPRoute
 
+from collectors.state import NetworkStateBuilder
 from controller.aggregation.jobs import RunningJob
+from controller.aggregation.layer import AggregationLayer
+from controller.aggregation.settings import AggregationSettings
 from controller.intents import Worker
 from controller.p4runtime.grpc_session import GrpcSession, Target
 from controller.p4runtime.session import FABRIC_AGGREGATION, fabric_program, load_schema
 from controller.reconcile import diff
-from controller.tables.aggregation import parent_of
+from controller.tables.aggregation import clearing, parent_of
+from controller.tables.base import base_entities
 from controller.tables.entities import Entities
 from dataplane.allreduce.engine import EngineSettings
 from dataplane.clock import MonotonicClock
@@ -42,7 +46,7 @@ from dataplane.fabric.topology import Topology
 from dataplane.fabric.topology_file import loads
 from dataplane.program.loader import load_program
 from dataplane.switch.compiled.program import Purpose, compile_program
-from tests.integration.aggregation_tables import FIRST_PORT, AggregationTables
+from tests.integration.virtual_allreduce import FIRST_PORT
 
 ROOT = Path(__file__).parents[2]
 SWITCH = "s1"
@@ -93,7 +97,9 @@ class AggregationFabric:
         self.rate_bps = rate_bps
         self.fabric = KernelFabric(self.topology)
         self._shaped = shaped
-        self._tables = AggregationTables(self.topology, MonotonicClock())
+        self._layer = AggregationLayer(self.topology, AggregationSettings())
+        self._base = base_entities(self.topology)[SWITCH]
+        self._state = NetworkStateBuilder(self.topology, MonotonicClock())
         self._schema = load_schema(*fabric_program(FABRIC_AGGREGATION))
         self._held: Entities = {}
         self._agents: list[Agent] = []
@@ -127,39 +133,41 @@ class AggregationFabric:
         self, hosts: tuple[str, ...] = (), *, window: int = WINDOW, capacity: int | None = None
     ) -> RunningJob:
         """Have a job over some hosts, or all of them, in the switch."""
-        job = self._tables.create(hosts or self.hosts, window=window, capacity=capacity)
+        members = hosts or self.hosts
+        workers = [Worker(host, self._port(host)) for host in members]
+        most = len(members) if capacity is None else capacity
+        job = self._layer.jobs.create(workers, self._state.snapshot(), window=window, capacity=most)
         self.write()
         return job
 
     def leave(self, job: RunningJob, host: str) -> RunningJob:
         """Do without a worker from the next epoch on."""
-        changed = self._tables.jobs.leave(job.number, host)
+        changed = self._layer.jobs.leave(job.number, host)
         self.write()
         return changed
 
     def join(self, job: RunningJob, host: str) -> RunningJob:
         """Have a worker more from the next epoch on."""
-        changed = self._tables.jobs.join(job.number, Worker(host, FIRST_PORT + self.hosts.index(host)))
+        changed = self._layer.jobs.join(job.number, Worker(host, self._port(host)))
         self.write()
         return changed
 
     def end_job(self, job: RunningJob) -> None:
         """Take a job out of the switch."""
-        self._tables.jobs.end(job.number)
+        self._layer.jobs.end(job.number)
         self.write()
 
     def engine_settings(self, job: RunningJob, host: str) -> EngineSettings:
         """Return what a worker of a job has to know; its addresses are those of its namespace."""
         placed = job.placed
         root = self.topology.switch[parent_of(placed.tree, host)]
-        port = next(worker.udp_port for worker in placed.job.workers if worker.host == host)
         return EngineSettings(
             aggregator=str(switch_ipv4(root.node_id)),
             job=job.number,
             window=placed.job.window,
             capacity=placed.job.capacity,
             epoch=job.members.epoch,
-            local=(str(self.topology.host[host].ipv4), port),
+            local=(str(self.topology.host[host].ipv4), self._port(host)),
         )
 
     def write(self) -> None:
@@ -170,12 +178,15 @@ class AggregationFabric:
         """Kill the switch and start it again; empty, unless it is to be filled, and without a job that ends by that."""
         self.fabric.stop_switch(SWITCH, kill=True)
         if without is not None:
-            self._tables.jobs.end(without.number)
+            self._layer.jobs.end(without.number)
         self.fabric.start_switch(SWITCH)
         self.fabric.wait_ready(WAIT_S)
         self._held = {}
         if refill:
             self._runner.run(self._write(install=True))
+
+    def _port(self, host: str) -> int:
+        return FIRST_PORT + self.hosts.index(host)
 
     async def _write(self, *, install: bool = False) -> None:
         target = Target(SWITCH, self.fabric.p4runtime_address(SWITCH), self.topology.switch[SWITCH].node_id)
@@ -184,7 +195,12 @@ class AggregationFabric:
             await session.connect()
             if install:
                 await session.install_pipeline()
-            wanted = self._tables.wanted()[SWITCH]
+            jobs = self._layer.jobs
+            jobs.held(SWITCH, self._held)
+            for number, block in jobs.to_clear(SWITCH).items():
+                await session.write(tuple(clearing(block)))
+                jobs.cleared(number, SWITCH)
+            wanted = {**self._base, **self._layer.wanted(SWITCH)}
             for batch in diff(wanted, self._held):
                 await session.write(batch)
             self._held = wanted

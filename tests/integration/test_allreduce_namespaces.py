@@ -36,7 +36,8 @@ def reduce(agents: list[Agent], side: str) -> tuple[float, list[float]]:
     seeds = list(range(len(agents)))
     for seed, agent in enumerate(agents):
         agent.ask(values=VALUES, seed=seed)
-    at_ns = time.monotonic_ns() + 200_000_000
+        agent.ask(ready=True)
+    at_ns = time.monotonic_ns() + 50_000_000
     for agent in agents:
         agent.tell(reduce=side, at_ns=at_ns)
     took_s = (max(agent.answer()["end_ns"] for agent in agents) - at_ns) / 1e9

@@ -22,10 +22,11 @@ from dataplane.switch.engine import PipelineFactory
 from dataplane.wire import aggregation
 from dataplane.wire.aggregation import UDP_PORT, Aggregation, Flags
 from dataplane.wire.packet import udp_frame
-from tests.integration.aggregation_tables import FIRST_PORT
 
 US = 1_000
 MS = 1_000_000
+FIRST_PORT = 20_000
+"""UDP port of a job's first worker."""
 _PAYLOAD = 42
 
 

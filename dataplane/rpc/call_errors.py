@@ -15,7 +15,7 @@ _ANSWERED: Final = frozenset(
 """Codes that our servers give, each with a sentence."""
 
 
-def reason_of(error: grpc.aio.AioRpcError) -> str:
+def reason_of(error: grpc.aio.AioRpcError | grpc.Call) -> str:
     """Return why a call of a service of ours failed, in one line."""
     details = " ".join((error.details() or "").split())
     match error.code():

@@ -55,7 +55,7 @@ class Server:
         self._complete: set[int] = set()
         self._first: int | None = None
         self._chance = random.Random(self.weather.seed)
-        self._children: dict[_Address, int] = {}
+        self.children: dict[_Address, int] = {}
         self._kept: list[tuple[bytes, _Address]] = []
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)
@@ -93,7 +93,7 @@ class Server:
     def _serve(self) -> None:
         while not self._left.is_set():
             for data, sender in self._receive():
-                child = self._children.setdefault(sender, len(self._children))
+                child = self.children.setdefault(sender, len(self.children))
                 if self._happens(self.weather.loss):
                     continue
                 for _ in range(1 + self._happens(self.weather.repeated)):
@@ -123,7 +123,7 @@ class Server:
             self._complete.add(sent.item)
         if self._happens(self.weather.congested):
             sent = replace(sent, flags=sent.flags | Flags.CONGESTED)
-        for address, number in self._children.items():
+        for address, number in self.children.items():
             if isinstance(answer, Multicast) or (isinstance(answer, Unicast) and answer.child == number):
                 self._send(sent.encode(), address)
 

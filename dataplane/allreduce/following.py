@@ -1,0 +1,140 @@
+"""What a worker does about what the job service tells it: messages in, orders for its all-reducer out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from msgspec.structs import replace
+
+from dataplane.allreduce.membership_messages import Admitted, Downward, Ended, Refused, View, Waiting
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """The worker is a member: all-reduce with these settings."""
+
+    admitted: Admitted
+
+
+@dataclass(frozen=True, slots=True)
+class StopAtNext:
+    """Begin no more, for `limit_ns` at most, and say how many were begun."""
+
+    hold: int
+    limit_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunUntil:
+    """Finish so many, and say where the next one begins."""
+
+    hold: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class GoOn:
+    """Begin again; the aggregator and number are given where they are others than before."""
+
+    epoch: int
+    aggregator: str | None = None
+    number: int | None = None
+    newest: tuple[str, ...] = ()
+    """Who has come in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Adopt:
+    """Members have changed: go on in this epoch."""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """There is no job for the worker; `admitted`: there was one, `removed`: it goes on for the others."""
+
+    reason: str
+    admitted: bool
+    removed: bool
+
+
+Order: TypeAlias = Begin | StopAtNext | RunUntil | GoOn | Adopt | Fail
+
+
+@dataclass(slots=True)
+class Following:
+    """A worker's view of its job; repeated messages, as after a broken connection, are repeated orders at most."""
+
+    present: tuple[str, ...] = ()
+    """Who is there, of a job that has not begun."""
+    members: tuple[str, ...] = ()
+    admitted: Admitted | None = None
+    """How the worker was admitted, with number, aggregator and epoch as they are now."""
+    hold: int | None = None
+    is_over: bool = False
+
+    def take(self, message: Downward) -> list[Order]:
+        """Return what is to be done about a message, in order."""
+        if self.is_over:
+            return []
+        match message:
+            case Waiting():
+                self.present = message.present
+                return []
+            case Admitted():
+                return self._begin(message)
+            case View():
+                return self._look(message)
+            case Refused():
+                return self._fail(message.reason, removed=False)
+            case Ended():
+                return self._fail(message.reason, removed=message.removed)
+
+    def overdue(self) -> list[Order]:
+        """Return what is to be done when nobody has ended a hold in time.
+
+        Going on does no harm: nothing that is begun alone can be complete before the others come to it.
+        """
+        if self.hold is None or self.admitted is None:
+            return []
+        self.hold = None
+        return [GoOn(self.admitted.epoch)]
+
+    def _begin(self, message: Admitted) -> list[Order]:
+        if self.admitted is not None:
+            return []
+        self.admitted, self.members = message, message.members
+        return [Begin(message)]
+
+    def _look(self, view: View) -> list[Order]:
+        before = self.admitted
+        if before is None:
+            return []
+        self.members = view.members
+        now = replace(before, number=view.number, aggregator=view.aggregator, epoch=view.epoch)
+        self.admitted = now
+        orders: list[Order] = []
+        if view.hold is None:
+            is_moved = (now.number, now.aggregator) != (before.number, before.aggregator)
+            if is_moved:
+                orders.append(GoOn(now.epoch, now.aggregator, now.number, view.newest))
+            elif self.hold is not None:
+                orders.append(GoOn(now.epoch, newest=view.newest))
+            elif now.epoch != before.epoch:
+                orders.append(Adopt(now.epoch))
+            self.hold = None
+            return orders
+        if now.epoch != before.epoch:
+            orders.append(Adopt(now.epoch))
+        if self.hold != view.hold.hold or view.hold.count is None:
+            orders.append(StopAtNext(view.hold.hold, view.hold.limit_ns))
+        self.hold = view.hold.hold
+        if view.hold.count is not None:
+            orders.append(RunUntil(view.hold.hold, view.hold.count))
+        return orders
+
+    def _fail(self, reason: str, *, removed: bool) -> list[Order]:
+        self.is_over = True
+        return [Fail(reason, admitted=self.admitted is not None, removed=removed)]

@@ -1,0 +1,386 @@
+"""A worker's place in a job: it meets the others by the job's name, is held and released, and hears how the job fares.
+
+with Membership.join("10.9.0.1:9560", job="resnet", host="h1", workers=4) as membership:
+    sums = membership.reducer.all_reduce(gradients).result()
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import queue
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from types import TracebackType
+from typing import Any, Final, Self, cast
+
+import grpc
+import numpy as np
+from msgspec import structs
+from numpy.typing import NDArray
+
+from dataplane.allreduce.client import AllReducer
+from dataplane.allreduce.engine import EngineSettings
+from dataplane.allreduce.errors import JobRefusedError, RemovedError
+from dataplane.allreduce.following import Adopt, Begin, Fail, Following, GoOn, Order, RunUntil, StopAtNext
+from dataplane.allreduce.membership_messages import (
+    ATTEND,
+    Admitted,
+    Beat,
+    Held,
+    Hello,
+    Leave,
+    Reached,
+    Upward,
+    decode_downward,
+    encode,
+)
+from dataplane.allreduce.steering import EveryAllReduce, Rounds, Steering
+from dataplane.errors import AllReduceError
+from dataplane.rpc.addresses import client_options, malformed
+from dataplane.rpc.call_errors import reason_of
+
+LOGGER = logging.getLogger("millrace.allreduce")
+
+MakeReducer = Callable[[EngineSettings], AllReducer]
+
+_FIRST_BEAT_S: Final = 0.5
+"""How often a worker speaks that does not know yet how often it should."""
+_RETRY_S: Final = 0.2
+_LONGEST_RETRY_S: Final = 2.0
+_MARGIN_S: Final = 5.0
+"""A worker stays held for so much longer than the service says, goes on by itself, and after as long again fails."""
+_CREATE_S: Final = 30.0
+"""How long the switches may take to have a job whose workers have come."""
+_LEAVE_S: Final = 2.0
+"""How long a farewell may take."""
+_NS: Final = 1e9
+_PERMANENT: Final = frozenset(
+    {grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.INVALID_ARGUMENT}
+)
+"""Codes that no waiting mends."""
+
+
+class Membership:
+    """A worker of a job, from `join` to `close`; threads of its own talk to the service."""
+
+    def __init__(self, address: str, hello: Hello, make: MakeReducer) -> None:
+        """Use `join`."""
+        self._address, self._hello, self._make = address, hello, make
+        self._following = Following()
+        self._changed = threading.Condition()
+        self._obeying = threading.Lock()
+        self._outbox: queue.SimpleQueue[Upward] = queue.SimpleQueue()
+        self._made: AllReducer | None = None
+        self._steering: Steering | None = None
+        self._newest: tuple[str, ...] = ()
+        self._at_boundary: tuple[str, ...] = ()
+        self._failure: AllReduceError | None = None
+        self._trouble = "it has not been asked yet"
+        self._beat_s = _FIRST_BEAT_S
+        self._held_until_s: float | None = None
+        self._is_closing = False
+        self._call: Any = None
+        self._channel = grpc.insecure_channel(address, options=client_options(int(_LONGEST_RETRY_S * _NS)))
+        self._thread = threading.Thread(target=self._follow, name=f"millrace-member-{hello.host}", daemon=True)
+
+    @classmethod
+    def join(
+        cls,
+        address: str,
+        *,
+        job: str,
+        host: str,
+        workers: int,
+        deadline_s: float = 60.0,
+        window: int | None = None,
+        capacity: int | None = None,
+        boundaries: bool = False,
+        local_address: str = "",
+        patience_s: float | None = None,
+        make: MakeReducer = AllReducer,
+    ) -> Self:
+        """Meet the other workers of a job at its service, and return once the switches add up for them.
+
+        `host` is this machine's name in the topology. The first `workers` make the job; who comes later joins it
+        between two all-reduces, or with `boundaries` only where all call `boundary`. `window` and `capacity` are the
+        service's choice if left out. `local_address` is where results come to, if the machine has several addresses.
+        Raises JobRefusedError, with the reason that all workers get, and AllReduceError when no answer comes in time.
+        """
+        problem = malformed(address)
+        if problem is not None:
+            raise AllReduceError(f"job service at {address!r}: {problem}")
+        port = _free_port(local_address)
+        deadline_ns = int(deadline_s * _NS)
+        token = secrets.token_hex(8)
+        hello = Hello(job, host, token, workers, port, deadline_ns, window, capacity, boundaries)
+
+        def with_choices(settings: EngineSettings) -> AllReducer:
+            patience = settings.patience_s if patience_s is None else patience_s
+            return make(replace(settings, local=(local_address, port), patience_s=patience))
+
+        membership = cls(address, hello, with_choices)
+        membership._start(deadline_s)
+        return membership
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def reducer(self) -> AllReducer:
+        """Return what adds up; the membership holds it, releases it, and fails it when there is no job any more."""
+        if self._made is None:
+            raise self._failure or AllReduceError(f"job {self._hello.job}: {self._hello.host} is not admitted")
+        return self._made
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """Return who is in the job, by host."""
+        return self._following.members
+
+    @property
+    def epoch(self) -> int:
+        """Return the epoch that the service has told last."""
+        return self._admitted.epoch
+
+    @property
+    def number(self) -> int:
+        """Return the job's number in the switches."""
+        return self._admitted.number
+
+    @property
+    def first_count(self) -> int:
+        """Return how many all-reduces (or rounds) the others had done when this worker came; 0 from the beginning."""
+        return self._admitted.first_count
+
+    @property
+    def failure(self) -> AllReduceError | None:
+        """Return why there is no job for this worker any more."""
+        return self._failure
+
+    def boundary(self) -> bool:
+        """Say that a round is over and the next one begins, and wait while the job is held; return who is new.
+
+        True: somebody comes in here, and all must make their states the same, as with `share`. Raises AllReduceError.
+        """
+        if not isinstance(self._steering, Rounds):
+            raise AllReduceError(f"job {self._hello.job}: it was joined without boundaries")
+        self._newest = self._steering.pass_one()
+        return bool(self._newest)
+
+    def share(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Return the values of a worker that was there before the newest, the same bits at all workers.
+
+        To be called by all after `boundary` has returned True, with arrays of the same shape and type. They go through
+        the switches as integers; where the worker that gives them is lost meanwhile, the next one does.
+        """
+        data = np.ascontiguousarray(values).tobytes()
+        words = np.frombuffer(data + bytes(-len(data) % 4), np.int32)
+        for source in sorted(set(self._at_boundary) - set(self._newest)):
+            given = np.zeros(words.size + 1, np.int32)
+            if source == self._hello.host:
+                given[:-1], given[-1] = words, 1
+            sums = self.reducer.all_reduce(given).result()
+            if sums[-1] == 1:
+                found: NDArray[Any] = np.frombuffer(sums[:-1].tobytes()[: len(data)], values.dtype)
+                return found.reshape(values.shape).copy()
+        raise AllReduceError(f"job {self._hello.job}: nobody is left who knows the state that newcomers need")
+
+    def close(self) -> None:
+        """Leave the job, which goes on without this worker; all-reduces without a result fail. May be called again."""
+        with self._changed:
+            was_closing, self._is_closing = self._is_closing, True
+        if was_closing:
+            return
+        if self._made is not None:
+            self._made.close()
+        with self._changed:
+            self._changed.notify_all()
+        if self._failure is None and not self._trouble:
+            self._say(Leave())
+            with self._changed:
+                self._changed.wait_for(lambda: self._failure is not None, _LEAVE_S)
+        call = self._call
+        if call is not None:
+            call.cancel()
+        self._channel.close()
+        if self._thread is not threading.current_thread():
+            self._thread.join(_LEAVE_S)
+
+    @property
+    def _admitted(self) -> Admitted:
+        if self._following.admitted is None:
+            raise self._failure or AllReduceError(f"job {self._hello.job}: {self._hello.host} is not admitted")
+        return self._following.admitted
+
+    def _start(self, deadline_s: float) -> None:
+        """Return when the worker is admitted; raise AllReduceError."""
+        self._thread.start()
+        with self._changed:
+            self._changed.wait_for(self._is_settled, deadline_s)
+            if not self._is_settled() and self._following.present:
+                # The service refuses who waits for others for too long; who has met them waits for switches.
+                self._changed.wait_for(self._is_settled, _CREATE_S)
+        if self._made is not None:
+            return
+        failure = self._failure or AllReduceError(f"job {self._hello.job}: {self._missing(deadline_s)}")
+        self.close()
+        raise failure
+
+    def _is_settled(self) -> bool:
+        return self._made is not None or self._failure is not None
+
+    def _missing(self, deadline_s: float) -> str:
+        present = self._following.present
+        if not present:
+            return f"no answer from the job service at {self._address} within {deadline_s:g} s: {self._trouble}"
+        there = f"{len(present)} of {self._hello.workers} workers were there ({' '.join(present)})"
+        return f"it did not begin within {deadline_s + _CREATE_S:g} s; {there}"
+
+    def _follow(self) -> None:
+        """Keep talking to the service until there is no job, over as many connections as it takes."""
+        wait_s = _RETRY_S
+        try:
+            while not self._is_finished():
+                if self._attend():
+                    wait_s = _RETRY_S
+                self._go_on_if_overdue()
+                with self._changed:
+                    self._changed.wait_for(self._is_finished, wait_s)
+                wait_s = min(2 * wait_s, _LONGEST_RETRY_S)
+        except AllReduceError as error:
+            self._fail(error)
+        except Exception as error:  # noqa: BLE001 - whatever it is: nobody may wait for a thread that has ended
+            self._fail(AllReduceError(f"job {self._hello.job}: {error!r}"))
+
+    def _is_finished(self) -> bool:
+        return self._failure is not None or self._is_closing
+
+    def _attend(self) -> bool:
+        """Talk to the service over one connection until it ends; return whether the service said anything."""
+        outbox = self._outbox = queue.SimpleQueue()
+        self._call = self._channel.stream_stream(ATTEND, None, None)(self._said(outbox))
+        was_heard = False
+        try:
+            for message in self._call:
+                was_heard, self._trouble = True, ""
+                with self._obeying:
+                    self._obey(self._following.take(decode_downward(message)))
+            self._note("it ended the connection")
+        except grpc.RpcError as error:
+            call = cast(grpc.Call, error)
+            self._note(reason_of(call))
+            if call.code() in _PERMANENT:
+                raise AllReduceError(f"job service at {self._address}: {reason_of(call)}") from error
+        return was_heard
+
+    def _note(self, trouble: str) -> None:
+        if trouble != self._trouble and not self._is_finished():
+            LOGGER.warning("job %s: the job service at %s: %s", self._hello.job, self._address, trouble)
+        self._trouble = trouble
+
+    def _said(self, outbox: queue.SimpleQueue[Upward]) -> Iterator[bytes]:
+        """Yield what there is to say, and often enough that the worker lives."""
+        admitted = self._following.admitted
+        number = None if admitted is None else admitted.number
+        yield encode(structs.replace(self._hello, number=number))
+        while self._outbox is outbox and self._failure is None:
+            try:
+                message: Upward = outbox.get(timeout=self._beat_s)
+            except queue.Empty:
+                self._go_on_if_overdue()
+                message = Beat()
+            yield encode(message)
+
+    def _say(self, message: Upward) -> None:
+        self._outbox.put(message)
+
+    def _go_on_if_overdue(self) -> None:
+        until_s = self._held_until_s
+        if until_s is not None and until_s < time.monotonic():
+            LOGGER.warning("job %s: held for longer than the service said: going on", self._hello.job)
+            with self._obeying:
+                self._obey(self._following.overdue())
+
+    def _obey(self, orders: list[Order]) -> None:
+        for order in orders:
+            match order:
+                case Begin():
+                    self._begin(order.admitted)
+                case Fail():
+                    self._fail(_error_of(order))
+                case Adopt():
+                    self.reducer.set_epoch(order.epoch)
+                case StopAtNext() | RunUntil() | GoOn():
+                    self._steer(order)
+
+    def _begin(self, admitted: Admitted) -> None:
+        self._beat_s = admitted.beat_ns / _NS
+        settings = EngineSettings(
+            aggregator=admitted.aggregator,
+            job=admitted.number,
+            window=admitted.window,
+            capacity=admitted.capacity,
+            epoch=admitted.epoch,
+            first_item=admitted.first_item,
+            first_all_reduce=admitted.first_count,
+        )
+        made = self._make(settings)
+        is_by_rounds = self._hello.boundaries
+        self._at_boundary = admitted.members
+        self._steering = Rounds(made, admitted.first_count, admitted.newest) if is_by_rounds else EveryAllReduce(made)
+        with self._changed:
+            self._made = made
+            self._changed.notify_all()
+
+    def _steer(self, order: StopAtNext | RunUntil | GoOn) -> None:
+        steering = self._steering
+        if steering is None:
+            return
+        match order:
+            case StopAtNext(hold=hold):
+                limit_s = order.limit_ns / _NS + _MARGIN_S
+                self._held_until_s = time.monotonic() + limit_s
+                self._say(Held(hold, steering.stop(limit_s + _MARGIN_S)))
+            case RunUntil(hold=hold, count=count):
+                steering.finish(count, lambda item: self._say(Reached(hold, count, item)))
+            case GoOn():
+                self._held_until_s = None
+                self._at_boundary = self._following.members
+                steering.go_on(order)
+
+    def _fail(self, error: AllReduceError) -> None:
+        with self._changed:
+            if self._failure is None:
+                self._failure = error
+            self._changed.notify_all()
+        if self._made is not None and not self._is_closing:
+            self._made.fail(error)
+        if self._steering is not None:
+            self._steering.fail(error)
+
+
+def _error_of(order: Fail) -> AllReduceError:
+    if not order.admitted:
+        return JobRefusedError(order.reason)
+    return RemovedError(order.reason) if order.removed else AllReduceError(order.reason)
+
+
+def _free_port(address: str) -> int:
+    """Return a UDP port that nobody has now."""
+    with contextlib.closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as probe:
+        try:
+            probe.bind((address, 0))
+        except OSError as error:
+            raise AllReduceError(f"no UDP port at {address or 'any address'}: {error.strerror}") from error
+        port: int = probe.getsockname()[1]
+        return port

@@ -1,0 +1,142 @@
+"""What workers and the job service tell each other over one stream a worker; MessagePack with a version in front.
+
+The service tells what is (`View`), not what has changed: a stream that breaks and comes back loses nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeAlias
+
+import msgspec
+
+from dataplane.errors import AllReduceError
+from dataplane.rpc.envelope import disclose, enclose
+
+VERSION: Final = 1
+SERVICE: Final = "millrace.jobs.v1.Jobs"
+ATTEND: Final = f"/{SERVICE}/Attend"
+ADDRESS: Final = "unix:/tmp/millrace-jobs.sock"
+"""Where the job service listens, and is looked for, unless somebody says otherwise."""
+
+
+class _Message(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    pass
+
+
+class Hello(_Message, frozen=True):
+    """A worker comes, or comes back over a new stream: `token` is the worker's own and stays the same.
+
+    `workers` of the same `job` make it; what is None is left to the service. `number` is the job's once the worker has
+    been admitted. With `boundaries` counts are of the worker's rounds, not of all-reduces.
+    """
+
+    job: str
+    host: str
+    token: str
+    workers: int
+    udp_port: int
+    deadline_ns: int
+    window: int | None = None
+    capacity: int | None = None
+    boundaries: bool = False
+    number: int | None = None
+
+
+class Beat(_Message, frozen=True):
+    """The worker lives."""
+
+
+class Held(_Message, frozen=True):
+    """The worker begins no more, and has begun `count` since the job began."""
+
+    hold: int
+    count: int
+
+
+class Reached(_Message, frozen=True):
+    """The worker has finished `count`; the next one begins with item `next_item`."""
+
+    hold: int
+    count: int
+    next_item: int
+
+
+class Leave(_Message, frozen=True):
+    """The worker has done its work."""
+
+
+class Waiting(_Message, frozen=True):
+    """The job has not begun: who is there, of how many."""
+
+    present: tuple[str, ...]
+    workers: int
+
+
+class Admitted(_Message, frozen=True):
+    """The worker is a member. It begins with item `first_item`, when others have finished `first_count`."""
+
+    number: int
+    aggregator: str
+    window: int
+    capacity: int
+    epoch: int
+    first_item: int
+    first_count: int
+    members: tuple[str, ...]
+    beat_ns: int
+    newest: tuple[str, ...] = ()
+    """Who has come in together with this worker, at a hold."""
+
+
+class Hold(_Message, frozen=True):
+    """Nobody begins more than `count`; while it is None, more than has been begun. Over by itself in `limit_ns`."""
+
+    hold: int
+    count: int | None
+    limit_ns: int
+
+
+class View(_Message, frozen=True):
+    """The job as it is now; under another number, or with another aggregator, it has moved there at the last hold."""
+
+    number: int
+    aggregator: str
+    epoch: int
+    members: tuple[str, ...]
+    hold: Hold | None = None
+    newest: tuple[str, ...] = ()
+    """Who came in at the last hold."""
+
+
+class Refused(_Message, frozen=True):
+    """The worker is not admitted, and why."""
+
+    reason: str
+
+
+class Ended(_Message, frozen=True):
+    """There is no job for this worker any more: it has ended, or goes on without the worker (`removed`)."""
+
+    reason: str
+    removed: bool = False
+
+
+Upward: TypeAlias = Hello | Beat | Held | Reached | Leave
+Downward: TypeAlias = Waiting | Admitted | View | Refused | Ended
+
+
+def encode(message: Upward | Downward) -> bytes:
+    """Return a message's bytes."""
+    return enclose(VERSION, message)
+
+
+def decode_upward(data: bytes) -> Upward:
+    """Return a worker's message; raise AllReduceError for another version or layout."""
+    message: Upward = disclose(data, VERSION, Upward, AllReduceError)  # type: ignore[arg-type]
+    return message
+
+
+def decode_downward(data: bytes) -> Downward:
+    """Return a message of the service; raise AllReduceError for another version or layout."""
+    message: Downward = disclose(data, VERSION, Downward, AllReduceError)  # type: ignore[arg-type]
+    return message

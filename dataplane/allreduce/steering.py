@@ -1,0 +1,136 @@
+"""Where a worker stops when the service holds its job: before an all-reduce, or where the caller says a round ends."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Protocol
+
+from dataplane.allreduce.client import AllReducer
+from dataplane.allreduce.following import GoOn
+from dataplane.errors import AllReduceError
+
+Report = Callable[[int], None]
+"""Gets the item that the next all-reduce begins with."""
+
+
+class Steering(Protocol):
+    """Holds a worker and has it go on; counts are since the job began."""
+
+    def stop(self, limit_s: float) -> int:
+        """Begin no more for now, and return how many were begun; not released in time, the worker fails."""
+        ...
+
+    def finish(self, count: int, report: Report) -> None:
+        """Let so many begin in all, and report when they are done."""
+        ...
+
+    def go_on(self, order: GoOn) -> None:
+        """Begin again; raise AllReduceError if the job has moved away meanwhile."""
+        ...
+
+    def fail(self, error: AllReduceError) -> None:
+        """Have whoever waits fail."""
+        ...
+
+
+class EveryAllReduce:
+    """Stops before the next all-reduce."""
+
+    def __init__(self, reducer: AllReducer) -> None:
+        self._reducer = reducer
+
+    def stop(self, limit_s: float) -> int:
+        """Hold the reducer."""
+        return self._reducer.hold(limit_s)
+
+    def finish(self, count: int, report: Report) -> None:
+        """Run until a count."""
+        report_when_done(self._reducer.run_until(count), report)
+
+    def go_on(self, order: GoOn) -> None:
+        """Release the reducer."""
+        self._reducer.release(order.epoch, aggregator=order.aggregator, job=order.number)
+
+    def fail(self, error: AllReduceError) -> None:
+        """Do nothing: the reducer fails by itself."""
+
+
+class Rounds:
+    """Stops where the caller's rounds end; `passed` and `newest` are as the job stood when this worker came."""
+
+    def __init__(self, reducer: AllReducer, passed: int, newest: tuple[str, ...]) -> None:
+        self._reducer = reducer
+        self._changed = threading.Condition()
+        self._passed, self._newest = passed, newest
+        self._limit: int | None = None
+        self._until_s = 0.0
+        self._limit_s = 0.0
+        self._wanted: tuple[int, Report] | None = None
+        self._failure: AllReduceError | None = None
+
+    def stop(self, limit_s: float) -> int:
+        """Let the present round end."""
+        with self._changed:
+            self._limit, self._wanted = self._passed, None
+            self._limit_s, self._until_s = limit_s, time.monotonic() + limit_s
+            return self._passed
+
+    def finish(self, count: int, report: Report) -> None:
+        """Let so many rounds end."""
+        with self._changed:
+            self._limit, self._wanted = count, (count, report)
+            self._changed.notify_all()
+
+    def go_on(self, order: GoOn) -> None:
+        """Let the next round begin."""
+        with self._changed:
+            self._reducer.release(order.epoch, aggregator=order.aggregator, job=order.number)
+            self._limit, self._wanted = None, None
+            self._newest = order.newest or self._newest
+            self._changed.notify_all()
+
+    def fail(self, error: AllReduceError) -> None:
+        """Have `pass_one` fail."""
+        with self._changed:
+            self._failure = error
+            self._changed.notify_all()
+
+    def pass_one(self) -> tuple[str, ...]:
+        """Begin the next round, when all may; return who has come in here."""
+        with self._changed:
+            while self._failure is None and self._limit is not None and self._passed >= self._limit:
+                self._arrive()
+                left_s = self._until_s - time.monotonic()
+                if left_s <= 0:
+                    self._failure = AllReduceError(
+                        f"the service held the job after {self._passed} rounds and did not release it for "
+                        f"{self._limit_s:g} s"
+                    )
+                else:
+                    self._changed.wait(left_s)
+            if self._failure is not None:
+                raise self._failure
+            self._passed += 1
+            newest, self._newest = self._newest, ()
+            return newest
+
+    def _arrive(self) -> None:
+        """Report, once, that the last round is done that all were to do."""
+        if self._wanted is None or self._wanted[0] > self._passed:
+            return
+        _, report = self._wanted
+        self._wanted = None
+        report_when_done(self._reducer.run_until(self._reducer.hold(self._limit_s)), report)
+
+
+def report_when_done(future: Future[int], report: Report) -> None:
+    """Report a future's result when there is one; a failure is the reducer's own, and known by other ways."""
+
+    def done(finished: Future[int]) -> None:
+        if finished.exception() is None:
+            report(finished.result())
+
+    future.add_done_callback(done)

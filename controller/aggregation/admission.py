@@ -1,0 +1,42 @@
+"""Whether a worker that comes can have a seat in the job that it asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from controller.aggregation.meeting import Meeting, Phase
+from dataplane.allreduce.membership_messages import Hello
+
+_LONGEST_NAME = 200
+
+
+def problem_of(hello: Hello, hosts: Collection[str], job: Meeting | None) -> str | None:
+    """Return why a worker cannot have a seat in `job`, or in a new one; None if it can."""
+    if hello.host not in hosts:
+        return f"the topology has no host {hello.host!r}"
+    if not (1 <= len(hello.job) <= _LONGEST_NAME and hello.job.isprintable()):
+        return f"a job's name has 1 to {_LONGEST_NAME} printable characters"
+    if hello.workers < 1 or (hello.capacity is not None and hello.capacity < hello.workers):
+        return f"{hello.workers} workers with a capacity of {hello.capacity} cannot be"
+    window = hello.window
+    if window is not None and (window < 1 or window & (window - 1)):
+        return f"a window of {window} items is no power of two"
+    return None if job is None else _misfit(job, hello)
+
+
+def _misfit(job: Meeting, hello: Hello) -> str | None:
+    asked = job.asked
+    for what, theirs, its in (
+        ("workers", asked.workers, hello.workers),
+        ("window", job.window, job.window if hello.window is None else hello.window),
+        ("capacity", job.capacity, job.capacity if hello.capacity is None else hello.capacity),
+        ("boundaries", asked.boundaries, hello.boundaries),
+    ):
+        if theirs != its:
+            return f"{hello.host} asks for {what} {its}, the others for {theirs}"
+    there = job.members.get(hello.host) or job.joiners.get(hello.host)
+    if there is not None and there.lost_ns is None:
+        return f"{hello.host} has a worker in it already"
+    others = len((job.members.keys() | job.joiners.keys()) - {hello.host})
+    most = asked.workers if job.phase is Phase.GATHERING else job.capacity
+    return f"it has its {most} workers" if others >= most else None

@@ -1,0 +1,38 @@
+"""Settings of the job service."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from controller.errors import ControllerError
+from dataplane.allreduce.membership_messages import ADDRESS
+from dataplane.config import Strict
+
+PositiveNs = Annotated[int, msgspec.Meta(ge=1)]
+Count = Annotated[int, msgspec.Meta(ge=1)]
+
+
+class JobSettings(Strict, frozen=True):
+    """How workers meet, and how long they may be silent."""
+
+    listen: str = ADDRESS
+    """Where the service listens: unix:PATH or HOST:PORT."""
+    lease_ns: Annotated[int, msgspec.Meta(ge=100_000_000)] = 5_000_000_000
+    """A worker that is silent for so long is removed; it speaks four times as often."""
+    reconnect_ns: PositiveNs = 1_000_000_000
+    """A worker whose connection has ended is removed when it has not come back for so long."""
+    hold_ns: PositiveNs = 30_000_000_000
+    """The longest that workers are held, so that somebody can join."""
+    window: Annotated[int, msgspec.Meta(ge=1, le=4096)] = 256
+    """Items on their way at most, of jobs that do not say; a power of two. A switch has 2 cells for each."""
+    capacity: Count | None = None
+    """How many workers a job may have that does not say; left out, as many as it begins with. More is less exact."""
+    kept: Annotated[int, msgspec.Meta(ge=0, le=10_000)] = 100
+    """How many ended jobs are remembered, with the reason."""
+
+    def check(self) -> None:
+        """Raise ControllerError for what no job can have."""
+        if self.window & (self.window - 1):
+            raise ControllerError(f"jobs.window: {self.window} is no power of two")

@@ -1,0 +1,156 @@
+"""What the job service keeps of jobs and workers, and what it wants done; the rules are in `rendezvous`."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TypeAlias
+
+from controller.intents import Worker
+from dataplane.allreduce.membership_messages import Downward, Hello
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A job as the switches have it; `aggregators` tells each member the address to send to."""
+
+    number: int
+    epoch: int
+    window: int
+    capacity: int
+    aggregators: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """A worker is to be told something; with `last` its stream ends."""
+
+    token: str
+    message: Downward
+    last: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """Switches are to add up for these workers; `key` comes back with what became of it, as with all of these."""
+
+    key: int
+    workers: tuple[Worker, ...]
+    window: int
+    capacity: int
+
+
+@dataclass(frozen=True, slots=True)
+class Remove:
+    """Switches are to do without a worker."""
+
+    key: int
+    number: int
+    host: str
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """Switches are to add up what one more worker sends; `token` is the worker's."""
+
+    key: int
+    number: int
+    worker: Worker
+    token: str
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """Other switches are to add up."""
+
+    key: int
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """Switches are to forget a job."""
+
+    key: int
+    number: int
+
+
+Change: TypeAlias = Create | Remove | Join | Move | End
+"""What the keeper of jobs is to do; one at a time for each job."""
+Action: TypeAlias = Tell | Change
+
+
+class Phase(StrEnum):
+    """How far a job is."""
+
+    GATHERING = "gathering"
+    CREATING = "creating"
+    RUNNING = "running"
+    HELD = "held"
+    ENDED = "ended"
+
+
+@dataclass(slots=True)
+class Attendance:
+    """A worker that is there, or was until lately; `asked` is how it introduced itself."""
+
+    asked: Hello
+    heard_ns: int
+    give_up_ns: int
+    """When a worker that is not admitted is refused."""
+    lost_ns: int | None = None
+    """Since when its connection is gone."""
+    count: int | None = None
+    """What it says it has begun, at the present hold; then what it has finished."""
+    next_item: int | None = None
+    """Where it goes on, once it has finished what all are to finish."""
+    enters: tuple[int, int] | None = None
+    """First item and count of a worker that came at a hold."""
+
+
+@dataclass(slots=True)
+class Holding:
+    """All workers begin nothing more than `count`; until it is known, nothing more."""
+
+    number: int
+    until_ns: int
+    count: int | None = None
+    item: int = 0
+    """Where all go on, once somebody is taken in."""
+    entered: list[str] = field(default_factory=list)
+    """Who has come in meanwhile, and is told when it is over."""
+
+
+@dataclass(slots=True)
+class Meeting:
+    """A job of the service's."""
+
+    key: int
+    asked: Hello
+    """What its first worker asked for."""
+    window: int
+    capacity: int
+    size: int
+    """Of so many at least half must be left: those it began with, or has had since, without those who left by will."""
+    phase: Phase = Phase.GATHERING
+    standing: Standing | None = None
+    members: dict[str, Attendance] = field(default_factory=dict)
+    joiners: dict[str, Attendance] = field(default_factory=dict)
+    gone: deque[str] = field(default_factory=deque)
+    """Who is to be taken out of the switches."""
+    busy: Change | None = None
+    hold: Holding | None = None
+    newest: tuple[str, ...] = ()
+    """Who came in at the last hold."""
+    move: str | None = None
+    """Why it should be at other switches."""
+    reason: str = ""
+    """Why it has ended."""
+    ended_ns: int = 0
+
+    @property
+    def name(self) -> str:
+        """The name that its workers meet by."""
+        return self.asked.job

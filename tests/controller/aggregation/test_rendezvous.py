@@ -1,0 +1,262 @@
+"""Workers meet, die, come back and leave in any order: nobody waits for ever, and who is there is who is counted."""
+
+from __future__ import annotations
+
+import pytest
+
+from controller.aggregation.meeting import Create, Phase, Remove
+from tests.controller.aggregation.crowd import SETTINGS, Crowd, Player, S
+
+RUNS = 300
+EVENTS = 250
+
+
+def members_of(crowd: Crowd) -> set[str]:
+    (job,) = (job for job in crowd.switches.values() if job.is_running)
+    return job.members
+
+
+def phase_of(crowd: Crowd) -> Phase:
+    (job,) = crowd.machine.jobs
+    return job.phase
+
+
+def began(*hosts: str, workers: int | None = None) -> tuple[Crowd, list[Player]]:
+    crowd = Crowd(0, workers or len(hosts), troubles=False)
+    players = [crowd.come(host) for host in hosts]
+    crowd.settle()
+    return crowd, players
+
+
+@pytest.mark.parametrize("start", range(0, RUNS, 50))
+def test_whatever_happens_everybody_works_or_knows_why_not(start: int) -> None:
+    for seed in range(start, start + 50):
+        crowd = Crowd(seed, workers=2 + seed % 3)
+        for host in ("h1", "h2", "h3", "h4")[: 2 + seed % 3]:
+            crowd.come(host)
+        for _ in range(EVENTS):
+            crowd.step()
+        check_calm(crowd, seed)
+
+
+def check_calm(crowd: Crowd, seed: int) -> None:
+    crowd.calm_down()
+    before = {id(player): player.finished for player in crowd.players}
+    crowd.settle()
+    assert not crowd.pending, f"seed {seed}"
+    running = {number: job.members for number, job in crowd.switches.items() if job.is_running}
+    shown = {job.standing.number: set(job.members) for job in crowd.machine.jobs if job.standing is not None}
+    assert running == shown, f"seed {seed}"
+    for player in crowd.players:
+        if player.is_dead or player.has_left or player.over is not None:
+            continue
+        assert player.is_working, f"seed {seed}: {player.hello.token} waits"
+        assert player.finished > before[id(player)], f"seed {seed}: {player.hello.token} does not get on"
+        assert player.following.hold is None, f"seed {seed}"
+
+
+def test_the_first_so_many_make_the_job() -> None:
+    crowd = Crowd(0, 3, troubles=False)
+    first = crowd.come("h2")
+    crowd.come("h1")
+    assert crowd.pending == []
+    crowd.settle()
+    assert first.following.present == ("h1", "h2")
+    crowd.come("h3")
+    (change,) = crowd.pending
+    assert isinstance(change, Create)
+    assert [worker.host for worker in change.workers] == ["h1", "h2", "h3"]
+    crowd.settle()
+    assert all(player.following.members == ("h1", "h2", "h3") for player in crowd.players)
+    assert all(player.finished > 1 for player in crowd.players)
+
+
+def test_all_hear_the_same_reason_when_there_is_no_place() -> None:
+    crowd = Crowd(0, 2, troubles=False)
+    players = [crowd.come("h1"), crowd.come("h2")]
+    crowd.keep(crowd.pending[0], works=False)
+    crowd.settle()
+    assert [player.over.reason for player in players if player.over] == ["job job: no cells are left"] * 2
+    assert crowd.machine.jobs == ()
+
+
+def test_who_meets_nobody_is_told_who_was_there() -> None:
+    crowd = Crowd(0, 3, troubles=False)
+    players = [crowd.come("h1"), crowd.come("h2")]
+    crowd.calm_down(70)
+    reasons = {player.over.reason for player in players if player.over}
+    assert reasons == {"job job: only 2 of 3 workers (h1 h2) came in time"}
+
+
+def test_a_dead_worker_is_missed_when_its_connection_is_gone_for_long_enough() -> None:
+    crowd, (_, dead, *_) = began("h1", "h2", "h3", "h4")
+    dead.is_dead = True
+    crowd.disconnect(dead)
+    crowd.pass_time(SETTINGS.reconnect_ns - 1)
+    assert crowd.pending == []
+    crowd.pass_time(1)
+    assert [change for change in crowd.pending if isinstance(change, Remove)]
+    crowd.settle()
+    assert members_of(crowd) == {"h1", "h3", "h4"}
+    assert crowd.players[0].following.members == ("h1", "h3", "h4")
+
+
+def test_a_silent_worker_is_removed_and_told_when_it_wakes() -> None:
+    crowd, (paused, *_) = began("h1", "h2", "h3")
+    paused.is_paused = True
+    for _ in range(9):
+        crowd.pass_time(S // 2)
+        crowd.settle()
+    assert members_of(crowd) == {"h2", "h3"}
+    paused.is_paused = False
+    crowd.settle()
+    assert paused.over is not None
+    assert paused.over.removed
+    assert paused.over.reason == "h1 was removed from job job: it was not heard for 4.0 s"
+
+
+def test_a_connection_that_breaks_and_comes_back_changes_nothing() -> None:
+    crowd, (cut, *_) = began("h1", "h2")
+    crowd.disconnect(cut)
+    crowd.pass_time(SETTINGS.reconnect_ns // 2)
+    crowd.reconnect(cut)
+    crowd.calm_down(20)
+    assert members_of(crowd) == {"h1", "h2"}
+    assert cut.over is None
+
+
+def test_a_job_ends_with_fewer_than_half_and_all_are_told() -> None:
+    crowd, players = began("h1", "h2", "h3", "h4")
+    for player in players[1:]:
+        player.is_dead = True
+        crowd.disconnect(player)
+    crowd.calm_down(10)
+    assert players[0].over is not None
+    assert players[0].over.reason == "job job has ended: 1 of 4 workers are left"
+    assert not players[0].over.removed
+    assert crowd.machine.jobs == ()
+    assert crowd.machine.ended[-1].reason == "1 of 4 workers are left"
+
+
+def test_workers_that_leave_by_will_are_no_loss() -> None:
+    crowd, players = began("h1", "h2", "h3", "h4")
+    for player in players:
+        crowd.leave(player)
+        crowd.settle()
+    assert crowd.machine.ended[-1].reason == "all workers have left"
+    assert not any(job.is_running for job in crowd.switches.values())
+
+
+def test_a_worker_comes_back_where_the_others_go_on() -> None:
+    crowd, (_, dead, *_) = began("h1", "h2", "h3")
+    dead.is_dead = True
+    crowd.disconnect(dead)
+    crowd.pass_time(2 * S)
+    crowd.settle()
+    assert members_of(crowd) == {"h1", "h3"}
+    back = crowd.come("h2")
+    crowd.settle()
+    assert members_of(crowd) == {"h1", "h2", "h3"}
+    admitted = back.following.admitted
+    assert admitted is not None
+    assert admitted.first_count > 0
+    assert back.finished > admitted.first_count
+
+
+def test_a_worker_that_was_started_anew_takes_its_own_place_at_once() -> None:
+    crowd, (_, dead, _) = began("h1", "h2", "h3")
+    dead.is_dead = True
+    crowd.disconnect(dead)
+    back = crowd.come("h2")
+    crowd.settle()
+    assert members_of(crowd) == {"h1", "h2", "h3"}
+    assert back.is_working
+
+
+def test_a_host_has_one_worker() -> None:
+    crowd, _ = began("h1", "h2")
+    second = crowd.come("h1")
+    crowd.settle()
+    assert second.over is not None
+    assert second.over.reason == "job job: h1 has a worker in it already"
+
+
+def test_a_hold_that_somebody_does_not_come_to_is_given_up() -> None:
+    crowd, (stuck, other) = began("h1", "h2", workers=2)
+    crowd.machine.jobs[0].capacity = 3
+    joiner = crowd.come("h3")
+    stuck.inbox.clear()
+    while other.inbox:
+        crowd.deliver(other)
+    assert phase_of(crowd) is Phase.HELD
+    for _ in range(22):
+        crowd.pass_time(S)
+        stuck.inbox.clear()
+    crowd.settle()
+    assert joiner.over is not None
+    assert joiner.over.reason == "job job: h1 did not say what it had begun within 20 s"
+    assert phase_of(crowd) is Phase.RUNNING
+    assert other.limit is None
+
+
+def test_a_job_moves_between_two_all_reduces() -> None:
+    crowd, players = began("h1", "h2", "h3")
+    (number,) = crowd.switches
+    crowd.carry_out(crowd.machine.should_move(number, "s1 is busy", crowd.now_ns))
+    crowd.settle()
+    crowd.settle()
+    assert [job.is_running for job in crowd.switches.values()] == [False, True]
+    assert all(player.following.admitted and player.following.admitted.number == 2 for player in players)
+    assert all(player.finished == players[0].finished > 6 for player in players)
+
+
+def test_a_switch_that_fails_ends_the_job_for_all() -> None:
+    crowd, players = began("h1", "h2")
+    (number,) = crowd.switches
+    crowd.switches[number].is_running = False
+    crowd.carry_out(crowd.machine.fail(number, "switch s1 is dead", crowd.now_ns))
+    crowd.settle()
+    assert [player.over and player.over.reason for player in players] == ["job job has ended: switch s1 is dead"] * 2
+
+
+def test_a_worker_of_an_earlier_controller_is_told() -> None:
+    crowd, (first, _) = began("h1", "h2")
+    crowd.machine = Crowd(0, 2).machine
+    crowd.reconnect(first)
+    crowd.settle()
+    assert first.over is not None
+    assert first.over.reason == "job job has ended: the controller knows no number 1, it has started anew"
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"host": "h9"}, "the topology has no host 'h9'"),
+        ({"job": ""}, "a job's name has 1 to 200 printable characters"),
+        ({"workers": 3}, "h3 asks for workers 3, the others for 2"),
+        ({"window": 8}, "h3 asks for window 8, the others for 256"),
+        ({"window": 9}, "a window of 9 items is no power of two"),
+        ({"capacity": 1}, "2 workers with a capacity of 1 cannot be"),
+        ({"boundaries": True}, "h3 asks for boundaries True, the others for False"),
+        ({}, "it has its 2 workers"),
+    ],
+)
+def test_who_does_not_fit_is_told_why(change: dict[str, object], reason: str) -> None:
+    crowd, _ = began("h1", "h2")
+    misfit = crowd.come("h3", **change)
+    crowd.settle()
+    assert misfit.over is not None
+    assert misfit.over.reason.endswith(f": {reason}")
+
+
+def test_people_can_end_a_job_and_remove_a_worker() -> None:
+    crowd, players = began("h1", "h2", "h3", "h4")
+    crowd.carry_out(crowd.machine.remove("job", "h2", "somebody asked for it", crowd.now_ns) or [])
+    crowd.settle()
+    assert members_of(crowd) == {"h1", "h3", "h4"}
+    assert crowd.machine.remove("job", "h2", "again", crowd.now_ns) is None
+    crowd.carry_out(crowd.machine.end("job", "somebody asked for it", crowd.now_ns) or [])
+    crowd.settle()
+    assert players[0].over is not None
+    assert players[0].over.reason == "job job has ended: somebody asked for it"
+    assert crowd.machine.end("job", "again", crowd.now_ns) is None

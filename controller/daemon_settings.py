@@ -6,6 +6,7 @@ from typing import Annotated
 
 import msgspec
 
+from controller.aggregation.job_settings import JobSettings
 from controller.aggregation.settings import AggregationSettings
 from controller.errors import ControllerError
 from controller.p4runtime.grpc_session import Target, TlsSettings
@@ -58,12 +59,20 @@ class DaemonSettings(Strict, frozen=True):
     """What switches report beside the telemetry of watched flows; left out, nothing."""
     aggregation: AggregationSettings | None = None
     """How switches add up for jobs; left out, they run the program that does not, and there are no jobs."""
+    jobs: JobSettings | None = None
+    """How workers of jobs meet; left out, nobody is served. With it switches add up also without `aggregation`."""
     election_id: Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)] = ELECTION_ID
     """What the daemon bids for the primary role; of two daemons the higher one is primary."""
     tls: TlsSettings | None = None
     """TLS towards the switches; left out, connections are not encrypted."""
     retry: RetrySettings = RetrySettings()
     """How the daemon waits."""
+
+    @property
+    def sums(self) -> AggregationSettings | None:
+        """How switches add up; None if they do not."""
+        default = None if self.jobs is None else AggregationSettings()
+        return self.aggregation or default
 
     def targets(self, topology: Topology) -> dict[str, Target]:
         """Return every switch of the topology with its address; raise ControllerError for one too many or missing."""

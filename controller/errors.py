@@ -3,7 +3,8 @@
 MillraceError
 └── ControllerError
     ├── SessionError       a P4Runtime session to a switch failed: names switch, what was done, code and cause
-    └── PathError          the path server cannot do what was asked
+    ├── PathError          the path server cannot do what was asked
+    └── JobError           the job service cannot do what was asked
 """
 
 from __future__ import annotations
@@ -33,3 +34,7 @@ class SessionError(ControllerError):
 
 class PathError(ControllerError):
     """The path server cannot do what was asked."""
+
+
+class JobError(ControllerError):
+    """The job service cannot do what was asked."""

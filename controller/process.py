@@ -6,13 +6,14 @@ import asyncio
 import logging
 import random
 import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 from collectors.feed_client import FeedClient, FeedClientSettings
 from collectors.stopping import stop_on_signals
 from controller.aggregation.layer import AggregationLayer
+from controller.aggregation.service import JobService
 from controller.coordinator import Coordinator
 from controller.daemon import Connect, Daemon, SwitchSession
 from controller.daemon_settings import DaemonSettings
@@ -87,9 +88,9 @@ async def serve(
     if settings.tls is not None:
         settings.tls.check()
     layer = None
-    if settings.aggregation is not None:
+    if settings.sums is not None:
         # At random, so that packets of jobs under another daemon are of no job of this one.
-        layer = AggregationLayer(topology, settings.aggregation, newest=random.randrange(1 << 16))
+        layer = AggregationLayer(topology, settings.sums, newest=random.randrange(1 << 16))
     coordinator = Coordinator(topology, settings.watches, settings.reporting, settings.int_domain, layer)
     files = program_files(settings)
     schema = load_schema(*files)
@@ -116,14 +117,27 @@ async def serve(
         )
         if on_daemon is not None:
             on_daemon(daemon)
+        work = [daemon.run()]
+        where = ""
+        if settings.jobs is not None and daemon.jobs is not None:
+            service = JobService(settings.jobs, topology, daemon.jobs, clock)
+            work.append(service.run())
+            where = f", jobs at {service.address}"
         if on_ready is not None:
-            on_ready(f"controlling {len(topology.switches)} switches of {topology.name}")
-        await run_until(daemon.run(), stop)
+            on_ready(f"controlling {len(topology.switches)} switches of {topology.name}{where}")
+        await run_until(all_of(work), stop)
+
+
+async def all_of(work: Sequence[Coroutine[object, object, None]]) -> None:
+    """Do everything at the same time; the first failure ends it all."""
+    async with asyncio.TaskGroup() as group:
+        for one in work:
+            group.create_task(one)
 
 
 def program_files(settings: DaemonSettings) -> tuple[Path, Path]:
     """Return P4Info and JSON of the program that the switches are to run."""
-    p4info, program = fabric_program(FABRIC if settings.aggregation is None else FABRIC_AGGREGATION)
+    p4info, program = fabric_program(FABRIC if settings.sums is None else FABRIC_AGGREGATION)
     return (
         p4info if settings.p4info is None else Path(settings.p4info),
         program if settings.program is None else Path(settings.program),

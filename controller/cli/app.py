@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from controller.cli.common import SettingsFile, log_to_stderr, ready, say
+from controller.cli.job import job
 from controller.cli.nic import nic
 from controller.cli.paths import paths
 from controller.cli.probe import probe
@@ -22,6 +23,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.add_typer(job)
 app.add_typer(nic)
 app.add_typer(paths)
 app.add_typer(telemetry)

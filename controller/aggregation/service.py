@@ -1,0 +1,289 @@
+"""The job service in the controller's process: workers meet, are missed and come back, people look and interfere.
+
+Service millrace.jobs.v1.Jobs over gRPC with generic handlers: Attend (a worker's stream, both ways), List, End, Remove
+(once each). What is decided is in `rendezvous`; here are streams, the clock and the keeper of the switches' jobs.
+Nothing here authenticates: the address is a unix socket, guarded by its folder's rights, or one of the cluster's own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Callable, Sequence
+from ipaddress import IPv4Address
+from typing import Any, Final, Protocol, TypeVar
+
+import grpc
+import grpc.aio
+
+from controller.aggregation.job_messages import EndQuery, JobList, RemoveQuery, pack, unpack
+from controller.aggregation.job_rows import row_of
+from controller.aggregation.job_settings import JobSettings
+from controller.aggregation.jobs import RunningJob
+from controller.aggregation.keeper import Listener
+from controller.aggregation.meeting import Action, Change, Create, End, Join, Move, Remove, Standing, Tell
+from controller.aggregation.rendezvous import Rendezvous
+from controller.errors import ControllerError, JobError
+from controller.intents import Worker
+from controller.tables.aggregation import switches_of
+from dataplane.allreduce.membership_messages import SERVICE, Ended, Hello, Refused, Upward, decode_upward, encode
+from dataplane.clock import Clock
+from dataplane.errors import AllReduceError
+from dataplane.fabric.topology import Topology
+from dataplane.rpc.addresses import SERVER_OPTIONS, unavailable
+
+LOGGER = logging.getLogger("millrace.jobs")
+
+MAX_PENDING: Final = 1024
+"""Messages that wait for one worker before its connection is ended; it is told how things are when it is back."""
+
+T = TypeVar("T")
+_Context = grpc.aio.ServicerContext[bytes, bytes]
+_Outbox = asyncio.Queue[Tell | None]
+
+
+class Keeper(Protocol):
+    """Who has switches add up: `JobKeeper`, whose methods return when switches have acknowledged."""
+
+    @property
+    def running(self) -> tuple[RunningJob, ...]:
+        """The jobs that have not ended."""
+        ...
+
+    def listen(self, listener: Listener) -> None:
+        """Tell of jobs that fail or should move."""
+        ...
+
+    def aggregator(self, number: int, host: str) -> IPv4Address:
+        """Return where a worker sends to."""
+        ...
+
+    async def create(self, workers: Sequence[Worker], *, window: int, capacity: int) -> RunningJob:
+        """Have a job."""
+        ...
+
+    async def leave(self, number: int, host: str) -> RunningJob:
+        """Do without a worker."""
+        ...
+
+    async def join(self, number: int, worker: Worker) -> RunningJob:
+        """Have a worker more."""
+        ...
+
+    async def move(self, number: int) -> RunningJob:
+        """Have a job elsewhere."""
+        ...
+
+    async def end(self, number: int) -> None:
+        """Have a job no more."""
+        ...
+
+
+class JobService:
+    """Serves a keeper's jobs to workers and people; construct it inside a running event loop."""
+
+    def __init__(self, settings: JobSettings, topology: Topology, keeper: Keeper, clock: Clock) -> None:
+        settings.check()
+        problem = unavailable(settings.listen)
+        if problem is not None:
+            raise JobError(f"cannot serve jobs at {settings.listen}: {problem}")
+        self._keeper, self._clock = keeper, clock
+        self._machine = Rendezvous(settings, [host.name for host in topology.hosts])
+        self._outboxes: dict[str, _Outbox] = {}
+        self._changes: set[asyncio.Task[None]] = set()
+        self._poked = asyncio.Event()
+        keeper.listen(self)
+        self._server = grpc.aio.server(options=SERVER_OPTIONS)
+        self._server.add_generic_rpc_handlers((self._handlers(),))
+        try:
+            port = self._server.add_insecure_port(settings.listen)
+        except RuntimeError as error:
+            raise JobError(f"cannot serve jobs at {settings.listen}: {error}") from error
+        is_unix = settings.listen.startswith("unix")
+        self.address = settings.listen if is_unix else f"{settings.listen.rpartition(':')[0]}:{port}"
+
+    async def run(self) -> None:
+        """Serve until cancelled; jobs stay in the switches."""
+        await self._server.start()
+        try:
+            while True:
+                await self._wait()
+                self._do(self._machine.pass_time(self._clock.now_ns()))
+        finally:
+            for task in self._changes:
+                task.cancel()
+            await asyncio.gather(*self._changes, return_exceptions=True)
+            await self._server.stop(grace=None)
+
+    def failed(self, number: int, reason: str) -> None:
+        """Tell the workers of a job that switches cannot go on with it."""
+        self._do(self._machine.fail(number, reason, self._clock.now_ns()))
+
+    def should_move(self, number: int, reason: str) -> None:
+        """Move a job when its workers have come to a point where that can be."""
+        self._do(self._machine.should_move(number, reason, self._clock.now_ns()))
+
+    async def _wait(self) -> None:
+        """Wait until the next time that somebody is missed, or until something else has changed that."""
+        due_ns = self._machine.next_ns()
+        wait_s = None if due_ns is None else max(due_ns - self._clock.now_ns(), 0) / 1e9
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(wait_s):
+                await self._poked.wait()
+        self._poked.clear()
+
+    def _do(self, actions: list[Action]) -> None:
+        for action in actions:
+            if isinstance(action, Tell):
+                self._tell(action)
+            else:
+                task = asyncio.create_task(self._change(action))
+                self._changes.add(task)
+                task.add_done_callback(self._changes.discard)
+        said = (
+            one.message.reason for one in actions if isinstance(one, Tell) and isinstance(one.message, Ended | Refused)
+        )
+        for reason in dict.fromkeys(said):
+            LOGGER.info("%s", reason)
+
+    def _tell(self, tell: Tell) -> None:
+        outbox = self._outboxes.get(tell.token)
+        if outbox is None:
+            return
+        if outbox.qsize() < MAX_PENDING:
+            outbox.put_nowait(tell)
+        else:
+            outbox.put_nowait(None)
+            del self._outboxes[tell.token]
+
+    async def _change(self, change: Change) -> None:
+        """Have the switches changed, and take note of what came of it."""
+        result: Standing | str
+        try:
+            result = await self._made(change)
+        except ControllerError as error:
+            LOGGER.warning("%s", error)
+            result = str(error)
+        self._do(self._machine.done(change, result, self._clock.now_ns()))
+        self._poked.set()
+
+    async def _made(self, change: Change) -> Standing | str:
+        keeper = self._keeper
+        match change:
+            case Create():
+                job = await keeper.create(change.workers, window=change.window, capacity=change.capacity)
+            case Remove():
+                job = await self._without(change.number, change.host)
+            case Join():
+                job = await keeper.join(change.number, change.worker)
+            case Move():
+                job = await keeper.move(change.number)
+            case End():
+                await keeper.end(change.number)
+                return ""
+        standing = self._standing(job)
+        hosts = " ".join(sorted(standing.aggregators))
+        LOGGER.info("job %d, epoch %d: %s", standing.number, standing.epoch, hosts)
+        return standing
+
+    async def _without(self, number: int, host: str) -> RunningJob:
+        """Return a job without a worker; one that a switch has not yet acknowledged will be so all the same."""
+        try:
+            return await self._keeper.leave(number, host)
+        except ControllerError as error:
+            job = self._running(number)
+            if job is None or host in job.members.workers:
+                raise
+            LOGGER.warning("%s", error)
+            return job
+
+    def _standing(self, job: RunningJob) -> Standing:
+        aggregators = {host: str(self._keeper.aggregator(job.number, host)) for host in job.members.workers}
+        return Standing(job.number, job.members.epoch, job.placed.job.window, job.placed.job.capacity, aggregators)
+
+    def _running(self, number: int) -> RunningJob | None:
+        return next((job for job in self._keeper.running if job.number == number), None)
+
+    def _switches(self, number: int) -> tuple[str, ...]:
+        job = self._running(number)
+        return () if job is None else tuple(switches_of(job.placed.tree))
+
+    def _handlers(self) -> grpc.GenericRpcHandler[Any, Any]:
+        return grpc.method_handlers_generic_handler(
+            SERVICE,
+            {
+                "Attend": grpc.stream_stream_rpc_method_handler(self._attend),
+                "List": grpc.unary_unary_rpc_method_handler(self._serve_list),
+                "End": grpc.unary_unary_rpc_method_handler(self._serve_end),
+                "Remove": grpc.unary_unary_rpc_method_handler(self._serve_remove),
+            },
+        )
+
+    async def _attend(self, requests: AsyncIterator[bytes], context: _Context) -> AsyncIterator[bytes]:
+        """Serve one worker over one connection; of two connections of a worker the newer one is its own."""
+        hello = await _checked(context, decode_upward, await anext(requests, b""))
+        if not isinstance(hello, Hello):
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "a worker begins with Hello")
+        outbox: _Outbox = asyncio.Queue()
+        before = self._outboxes.get(hello.token)
+        if before is not None:
+            before.put_nowait(None)
+        self._outboxes[hello.token] = outbox
+        listening = asyncio.create_task(self._listen(requests, hello.token, outbox))
+        try:
+            self._do(self._machine.come(hello, self._clock.now_ns()))
+            self._poked.set()
+            while (tell := await outbox.get()) is not None:
+                yield encode(tell.message)
+                if tell.last:
+                    break
+        finally:
+            listening.cancel()
+            if self._outboxes.get(hello.token) is outbox:
+                del self._outboxes[hello.token]
+                self._do(self._machine.lose(hello.token, self._clock.now_ns()))
+                self._poked.set()
+
+    async def _listen(self, requests: AsyncIterator[bytes], token: str, outbox: _Outbox) -> None:
+        """Take what a worker says until its connection ends."""
+        try:
+            async for data in requests:
+                message: Upward = decode_upward(data)
+                if not isinstance(message, Hello):
+                    self._do(self._machine.hear(token, message, self._clock.now_ns()))
+        except AllReduceError as error:
+            LOGGER.warning("a worker's connection is ended: %s", error)
+        finally:
+            outbox.put_nowait(None)
+
+    async def _serve_list(self, request: bytes, context: _Context) -> bytes:
+        await _checked(context, lambda data: unpack(data, type(None)), request)
+        now_ns = self._clock.now_ns()
+        jobs = (*self._machine.jobs, *reversed(self._machine.ended))
+        return pack(JobList(tuple(row_of(job, now_ns, self._switches) for job in jobs)))
+
+    async def _serve_end(self, request: bytes, context: _Context) -> bytes:
+        query = await _checked(context, lambda data: unpack(data, EndQuery), request)
+        actions = self._machine.end(query.job, query.reason, self._clock.now_ns())
+        return await self._done(context, actions, f"there is no job {query.job!r}")
+
+    async def _serve_remove(self, request: bytes, context: _Context) -> bytes:
+        query = await _checked(context, lambda data: unpack(data, RemoveQuery), request)
+        actions = self._machine.remove(query.job, query.host, query.reason, self._clock.now_ns())
+        return await self._done(context, actions, f"there is no worker {query.host!r} in a job {query.job!r}")
+
+    async def _done(self, context: _Context, actions: list[Action] | None, otherwise: str) -> bytes:
+        if actions is None:
+            await context.abort(grpc.StatusCode.NOT_FOUND, otherwise)
+        self._do(actions)
+        self._poked.set()
+        return pack(None)
+
+
+async def _checked(context: _Context, decode: Callable[[bytes], T], data: bytes) -> T:
+    try:
+        return decode(data)
+    except (JobError, AllReduceError) as error:
+        await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
+        raise

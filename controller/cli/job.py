@@ -1,0 +1,95 @@
+"""`millrace job`: jobs that switches add up for, and their workers."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from controller.cli.output import Cells, Format, FormatOption, show, table_of
+from controller.console import plain_or_terminal
+from controller.errors import JobError
+from dataplane.allreduce.membership_messages import ADDRESS
+
+if TYPE_CHECKING:
+    from controller.aggregation.job_client import JobClient
+    from controller.aggregation.job_messages import JobRow
+
+job = typer.Typer(name="job", help="Jobs that switches add up for, and their workers.", no_args_is_help=True)
+
+Server = Annotated[str, typer.Option("--server", metavar="ADDRESS", help="unix:PATH or HOST:PORT.")]
+SERVER: Final = ADDRESS
+Name = Annotated[str, typer.Argument(metavar="JOB", help="The job's name.")]
+Reason = Annotated[str, typer.Option(help="What workers are told.")]
+_ASKED: Final = "somebody asked for it"
+
+
+@job.command("list")
+def list_jobs(
+    server: Server = SERVER,
+    every: Annotated[bool, typer.Option("--all", help="Also jobs that have ended, with the reason.")] = False,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """List the jobs: number, epoch, how many workers, and the switches that add up."""
+    found = [one for one in _client(server).jobs() if every or one.ended_ns is None]
+    columns = ("job", "number", "state", "members", "workers", "epoch", "window", "capacity", "switches", "reason")
+    show(columns if every else columns[:-1], (_cells(one)[: None if every else -1] for one in found), form)
+
+
+@job.command("show")
+def show_job(
+    name: Name,
+    server: Server = SERVER,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object, with times in ns.")] = False,
+) -> None:
+    """Show a job with each of its workers, and how long ago each was heard; of ended ones the newest of the name."""
+    found = next((one for one in _client(server).jobs() if one.name == name), None)
+    if found is None:
+        raise JobError(f"job service at {server}: there is no job {name!r}, and none has ended lately")
+    if as_json:
+        typer.echo(json.dumps(dataclasses.asdict(found), ensure_ascii=False))
+        return
+    screen = plain_or_terminal()
+    screen.print(_head(found), highlight=False, soft_wrap=True)
+    rows: Iterable[Cells] = ((one.host, one.state, f"{one.heard_ns / 1e9:.1f}") for one in found.members)
+    if found.members:
+        screen.print(table_of(("worker", "state", "heard s ago"), rows))
+
+
+@job.command()
+def end(name: Name, server: Server = SERVER, reason: Reason = _ASKED) -> None:
+    """End a job: switches forget it, its workers are told."""
+    _client(server).end(name, reason)
+
+
+@job.command()
+def remove(
+    name: Name,
+    host: Annotated[str, typer.Argument(metavar="HOST", help="The worker's host.")],
+    server: Server = SERVER,
+    reason: Reason = _ASKED,
+) -> None:
+    """Have a job go on without a worker; with fewer than half of its workers it ends."""
+    _client(server).remove(name, host, reason)
+
+
+def _client(server: str) -> JobClient:
+    from controller.aggregation.job_client import JobClient  # noqa: PLC0415
+
+    return JobClient(server)
+
+
+def _cells(one: JobRow) -> Cells:
+    size = (len(one.members), one.workers, one.epoch, one.window, one.capacity)
+    return (one.name, one.number, one.state, *size, one.switches, one.reason)
+
+
+def _head(one: JobRow) -> str:
+    """Return a job's row in words."""
+    if one.ended_ns is not None:
+        return f"{one.name}: ended {one.ended_ns / 1e9:.0f} s ago: {one.reason}"
+    where = "" if one.number is None else f", number {one.number}, epoch {one.epoch}, at {' '.join(one.switches)}"
+    return f"{one.name}: {one.state}{where}; window {one.window}, capacity {one.capacity}"

@@ -1,0 +1,166 @@
+"""The job service on a UNIX socket over switches that are the reference aggregator behind one UDP socket."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from ipaddress import IPv4Address
+from pathlib import Path
+from typing import Any
+
+from msgspec import structs
+
+from controller.aggregation.job_settings import JobSettings
+from controller.aggregation.jobs import Jobs, RunningJob
+from controller.aggregation.keeper import Listener
+from controller.aggregation.service import JobService
+from controller.base_paths import next_hops
+from controller.errors import ControllerError
+from controller.intents import Worker
+from controller.running import run_until
+from dataplane.allreduce.client import AllReducer
+from dataplane.allreduce.engine import EngineSettings
+from dataplane.allreduce.membership import Membership
+from dataplane.allreduce.reference.aggregator import Job
+from dataplane.clock import MonotonicClock
+from dataplane.fabric.families import leaf_spine
+from tests.controller.aggregation.states import nominal
+from tests.dataplane.allreduce.serving import Server
+
+MS = 1_000_000
+TOPOLOGY = leaf_spine(1, 1, 6)
+WINDOW = 16
+SETTINGS = JobSettings(lease_ns=2000 * MS, reconnect_ns=100 * MS, hold_ns=5000 * MS, window=WINDOW)
+BOUND_S = 20.0
+
+
+class PlainKeeper:
+    """Keeps jobs in the reference aggregator; at most `places` of them."""
+
+    def __init__(self, server: Server, places: int = 9) -> None:
+        self._server, self._places = server, places
+        self._jobs = Jobs(TOPOLOGY, next_hops(TOPOLOGY))
+        self._state = nominal(TOPOLOGY)
+        self.listeners: list[Listener] = []
+
+    @property
+    def running(self) -> tuple[RunningJob, ...]:
+        return self._jobs.running
+
+    def listen(self, listener: Listener) -> None:
+        self.listeners.append(listener)
+
+    def aggregator(self, number: int, host: str) -> IPv4Address:
+        return IPv4Address("127.0.0.1")
+
+    async def create(self, workers: Sequence[Worker], *, window: int, capacity: int) -> RunningJob:
+        if len(self.running) >= self._places:
+            raise ControllerError("switch s1 has no cells left")
+        return self._written(self._jobs.create(workers, self._state, window=window, capacity=capacity))
+
+    async def leave(self, number: int, host: str) -> RunningJob:
+        return self._written(self._jobs.leave(number, host))
+
+    async def join(self, number: int, worker: Worker) -> RunningJob:
+        return self._written(self._jobs.join(number, worker))
+
+    async def move(self, number: int) -> RunningJob:
+        job = self._jobs.job(number)
+        moved = await self.create(job.placed.job.workers, window=WINDOW, capacity=job.placed.job.capacity)
+        await self.end(number)
+        return moved
+
+    async def end(self, number: int) -> None:
+        self._jobs.end(number)
+        del self._server.switch.jobs[number]
+
+    def _written(self, job: RunningJob) -> RunningJob:
+        hosts = [node.name for node in TOPOLOGY.hosts]
+        for worker in job.placed.job.workers:
+            self._server.children[("127.0.0.1", worker.udp_port)] = hosts.index(worker.host)
+        mask = sum(1 << hosts.index(host) for host in job.members.workers)
+        self._server.switch.jobs[job.number] = Job(epoch=job.members.epoch, children=mask, cells=2 * WINDOW)
+        return job
+
+
+class Place:
+    """A running service, and workers in threads."""
+
+    def __init__(self, folder: Path, server: Server, places: int, settings: JobSettings) -> None:
+        self.address = f"unix:{folder}/jobs"
+        self.server, self._settings = server, structs.replace(settings, listen=self.address)
+        self.keeper = PlainKeeper(server, places)
+        self._pool = ThreadPoolExecutor(8)
+        self._ready, self._stop = threading.Event(), asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._made: list[Membership] = []
+
+    def start(self) -> None:
+        self._ready.clear()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), name="jobs")
+        self._thread.start()
+        assert self._ready.wait(BOUND_S)
+
+    async def _serve(self) -> None:
+        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        service = JobService(self._settings, TOPOLOGY, self.keeper, MonotonicClock())
+        self._ready.set()
+        await run_until(service.run(), self._stop)
+
+    def stop(self) -> None:
+        if self._thread is not None and self._loop is not None:
+            self._loop.call_soon_threadsafe(self._stop.set)
+            self._thread.join(BOUND_S)
+            self._thread = None
+
+    def close(self) -> None:
+        for member in self._made:
+            member.close()
+        self.stop()
+        self._pool.shutdown()
+
+    def join(
+        self, host: str, workers: int, *, job: str = "job", deadline_s: float = 10, **more: Any
+    ) -> Future[Membership]:
+        """Have a worker come."""
+
+        def come() -> Membership:
+            member = Membership.join(
+                self.address, job=job, host=host, workers=workers, deadline_s=deadline_s, make=self._reducer, **more
+            )
+            self._made.append(member)
+            return member
+
+        return self._pool.submit(come)
+
+    def together(self, *hosts: str, **more: Any) -> list[Membership]:
+        """Have workers come that make a job."""
+        return [one.result(BOUND_S) for one in [self.join(host, len(hosts), **more) for host in hosts]]
+
+    def _reducer(self, settings: EngineSettings) -> AllReducer:
+        return AllReducer(replace(settings, port=self.server.port, longest_timeout_s=0.02))
+
+
+@contextmanager
+def place(folder: Path, *, places: int = 9, settings: JobSettings = SETTINGS) -> Iterator[Place]:
+    """Run the service until the block ends."""
+    with Server(1, WINDOW) as server:
+        found = Place(folder, server, places, settings)
+        found.start()
+        try:
+            yield found
+        finally:
+            found.close()
+
+
+def vanish(member: Membership) -> None:
+    """Have a worker be gone as one that is killed: its connection ends, and it says nothing any more."""
+    member._is_closing = True
+    member.reducer.close()
+    member._call.cancel()
+    member._channel.close()

@@ -1,0 +1,188 @@
+"""Workers in threads meet at the job service over gRPC, add up over UDP, die and come back."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pytest
+
+from controller.aggregation.job_client import JobClient
+from controller.cli import main
+from controller.errors import JobError
+from dataplane.allreduce.errors import JobRefusedError, RemovedError
+from dataplane.allreduce.membership import Membership
+from dataplane.errors import AllReduceError
+from tests.controller.aggregation.serving_jobs import BOUND_S, Place, place, vanish
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """Return a folder with a short name: a unix socket's path has about 100 bytes."""
+    with TemporaryDirectory(prefix="jobs") as name:
+        yield Path(name)
+
+
+def sums(members: Sequence[Membership], size: int = 300) -> list[float]:
+    futures = [member.reducer.all_reduce(np.ones(size, np.float32)) for member in members]
+    return [float(future.result(BOUND_S)[-1]) for future in futures]
+
+
+def until_members(members: Sequence[Membership], count: int) -> None:
+    end = time.monotonic() + BOUND_S
+    while any(len(member.members) != count for member in members):
+        assert time.monotonic() < end, [member.members for member in members]
+        time.sleep(0.005)
+
+
+def test_the_job_goes_on_without_a_dead_worker_and_with_it_when_it_is_back(folder: Path) -> None:
+    with place(folder) as here:
+        members = here.together("h1", "h2", "h3", "h4")
+        assert sums(members) == [4.0] * 4
+        vanish(members.pop(1))
+        assert sums(members) == [3.0] * 3
+        until_members(members, 3)
+        back = here.join("h2", 4)
+        until_members(members, 4)
+        members.append(back.result(BOUND_S))
+        assert members[-1].first_count == 2
+        assert sums(members) == [4.0] * 4
+        assert members[0].members == ("h1", "h2", "h3", "h4")
+
+
+def test_a_joiner_waits_for_all_reduces_that_somebody_has_begun(folder: Path) -> None:
+    with place(folder) as here:
+        first, second = here.together("h1", "h2", capacity=3)
+        begun = first.reducer.all_reduce(np.ones(5, np.float32))
+        joiner = here.join("h3", 2, capacity=3)
+        while first._held_until_s is None:
+            time.sleep(0.005)
+        assert second.reducer.all_reduce(np.ones(5, np.float32)).result(BOUND_S)[0] == 2
+        assert begun.result(BOUND_S)[0] == 2
+        third = joiner.result(BOUND_S)
+        assert third.first_count == 1
+        assert sums([first, second, third]) == [3.0] * 3
+
+
+def test_newcomers_come_in_where_a_round_ends_and_get_the_state(folder: Path) -> None:
+    state = np.linspace(-3, 3, 1001)
+    with place(folder) as here:
+        members = here.together("h1", "h2", capacity=3, boundaries=True)
+        assert [member.boundary() for member in members] == [False] * 2
+        sums(members)
+        joiner = here.join("h3", 2, capacity=3, boundaries=True)
+        while members[0]._held_until_s is None:
+            time.sleep(0.005)
+        assert sums(members) == [2.0] * 2
+        waiting = [here._pool.submit(member.boundary) for member in members]
+        third = joiner.result(BOUND_S)
+        assert [one.result(BOUND_S) for one in waiting] == [True] * 2
+        assert third.boundary()
+        given = [state, state, np.zeros(1001)]
+        shared = [here._pool.submit(member.share, mine) for member, mine in zip([*members, third], given, strict=True)]
+        assert all(np.array_equal(one.result(BOUND_S), state) for one in shared)
+        assert sums([*members, third]) == [3.0] * 3
+
+
+def test_all_get_the_reason_when_there_is_no_place(folder: Path) -> None:
+    with place(folder, places=0) as here:
+        waiting = [here.join(host, 2) for host in ("h1", "h2")]
+        for one in waiting:
+            with pytest.raises(JobRefusedError, match=r"^job job: switch s1 has no cells left$"):
+                one.result(BOUND_S)
+
+
+def test_who_meets_too_few_is_told_who_was_there(folder: Path) -> None:
+    with place(folder) as here, pytest.raises(JobRefusedError, match=r"only 1 of 3 workers \(h1\) came in time"):
+        here.join("h1", 3, deadline_s=0.1).result(BOUND_S)
+
+
+def test_without_a_service_the_wait_has_an_end(folder: Path) -> None:
+    with pytest.raises(AllReduceError, match=r"^job job: no answer from the job service at .*: nobody answers: "):
+        Membership.join(f"unix:{folder}/none", job="job", host="h1", workers=2, deadline_s=0.3)
+    with pytest.raises(AllReduceError, match="is neither unix:PATH nor HOST:PORT"):
+        Membership.join("nowhere", job="job", host="h1", workers=2)
+
+
+def test_a_job_that_moves_goes_on_under_another_number(folder: Path) -> None:
+    with place(folder) as here:
+        members = here.together("h1", "h2")
+        assert sums(members) == [2.0] * 2
+        number = members[0].number
+        on_loop(here, "should_move", number, "s1 is busy")
+        end = time.monotonic() + BOUND_S
+        while any(member.number == number for member in members):
+            assert time.monotonic() < end
+            time.sleep(0.005)
+        assert sums(members) == [2.0] * 2
+        assert list(here.server.switch.jobs) != [number]
+
+
+def on_loop(here: Place, event: str, number: int, reason: str) -> None:
+    assert here._loop is not None
+    here._loop.call_soon_threadsafe(getattr(here.keeper.listeners[0], event), number, reason)
+
+
+def test_a_job_that_switches_give_up_fails_with_their_reason(folder: Path) -> None:
+    with place(folder) as here:
+        members = here.together("h1", "h2")
+        waiting = members[0].reducer.all_reduce(np.ones(5, np.float32))
+        on_loop(here, "failed", members[0].number, "switch s1 has been away for 5 s")
+        with pytest.raises(AllReduceError, match=r"^job job has ended: switch s1 has been away for 5 s$"):
+            waiting.result(BOUND_S)
+
+
+def test_workers_of_a_service_that_starts_anew_are_told(folder: Path) -> None:
+    with place(folder) as here:
+        members = here.together("h1", "h2")
+        here.stop()
+        assert sums(members) == [2.0] * 2
+        here.start()
+        waiting = members[0].reducer.all_reduce(np.ones(5, np.float32))
+        with pytest.raises(AllReduceError, match="job job has ended: the controller knows no number 1"):
+            waiting.result(BOUND_S)
+
+
+def test_people_see_jobs_and_interfere(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with place(folder) as here:
+        members = here.together("h1", "h2", "h3", "h4", job="resnet")
+        assert json.loads(millrace(capsys, "list", here, "--format", "json"))[0] == {
+            "job": "resnet",
+            "number": 1,
+            "state": "running",
+            "members": 4,
+            "workers": 4,
+            "epoch": 1,
+            "window": 16,
+            "capacity": 4,
+            "switches": ["leaf1"],
+        }
+        client = JobClient(here.address)
+        millrace(capsys, "remove", here, "resnet", "h3", "--reason", "its card is broken")
+        with pytest.raises(RemovedError, match="h3 was removed from job resnet: its card is broken"):
+            members[2].reducer.all_reduce(np.ones(5, np.float32)).result(BOUND_S)
+        shown = json.loads(millrace(capsys, "show", here, "resnet", "--json"))
+        assert [row["host"] for row in shown["members"]] == ["h1", "h2", "h4"]
+        assert "h4" in millrace(capsys, "show", here, "resnet")
+        millrace(capsys, "end", here, "resnet")
+        assert client.jobs()[-1].reason == "somebody asked for it"
+        assert "ended" in millrace(capsys, "list", here, "--all")
+        assert "ended 0 s ago: somebody asked for it" in millrace(capsys, "show", here, "resnet")
+        with pytest.raises(JobError, match="there is no job 'resnet'"):
+            client.end("resnet", "again")
+        with pytest.raises(JobError, match="there is no worker 'h1' in a job 'resnet'"):
+            client.remove("resnet", "h1", "again")
+
+
+def millrace(capsys: pytest.CaptureFixture[str], command: str, here: Place, *more: str) -> str:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.argv", ["millrace", "job", command, *more, "--server", here.address])
+        with pytest.raises(SystemExit) as end:
+            main()
+    said = capsys.readouterr()
+    assert not end.value.code, said.err
+    return said.out

@@ -117,15 +117,13 @@ async def serve(
         )
         if on_daemon is not None:
             on_daemon(daemon)
-        work = [daemon.run()]
-        where = ""
+        service = None
         if settings.jobs is not None and daemon.jobs is not None:
             service = JobService(settings.jobs, topology, daemon.jobs, clock)
-            work.append(service.run())
-            where = f", jobs at {service.address}"
         if on_ready is not None:
+            where = "" if service is None else f", jobs at {service.address}"
             on_ready(f"controlling {len(topology.switches)} switches of {topology.name}{where}")
-        await run_until(all_of(work), stop)
+        await run_until(all_of([daemon.run()] if service is None else [daemon.run(), service.run()]), stop)
 
 
 async def all_of(work: Sequence[Coroutine[object, object, None]]) -> None:

@@ -17,6 +17,8 @@ from typing import Any, Final, Protocol, TypeVar
 import grpc
 import grpc.aio
 
+from collectors.values import JobNote
+from controller.aggregation.cells import cells_for
 from controller.aggregation.job_messages import EndQuery, JobList, RemoveQuery, pack, unpack
 from controller.aggregation.job_rows import row_of
 from controller.aggregation.job_settings import JobSettings
@@ -123,6 +125,14 @@ class JobService:
     def should_move(self, number: int, reason: str) -> None:
         """Move a job when its workers have come to a point where that can be."""
         self._do(self._machine.should_move(number, reason, self._clock.now_ns()))
+
+    def notes(self) -> dict[int, JobNote]:
+        """Return what a collector is to know of the jobs that run, by number."""
+        return {
+            job.standing.number: JobNote(job.name, job.standing.epoch, cells_for(job.standing.window))
+            for job in self._machine.jobs
+            if job.standing is not None
+        }
 
     async def _wait(self) -> None:
         """Wait until the next time that somebody is missed, or until something else has changed that."""

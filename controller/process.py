@@ -13,7 +13,6 @@ from pathlib import Path
 from collectors.feed_client import FeedClient, FeedClientSettings
 from collectors.job_names import tell_jobs
 from collectors.stopping import stop_on_signals
-from controller.aggregation.job_settings import JobSettings
 from controller.aggregation.layer import AggregationLayer
 from controller.aggregation.service import JobService
 from controller.coordinator import Coordinator
@@ -125,19 +124,18 @@ async def serve(
         if on_ready is not None:
             where = "" if service is None else f", jobs at {service.address}"
             on_ready(f"controlling {len(topology.switches)} switches of {topology.name}{where}")
-        await run_until(work_of(daemon, service, settings.jobs), stop)
+        await run_until(work_of(daemon, service, None if settings.sums is None else settings.sums.feed), stop)
 
 
-async def work_of(daemon: Daemon, service: JobService | None, jobs: JobSettings | None) -> None:
-    """Control, and serve jobs, until cancelled; the first failure ends it all."""
+async def work_of(daemon: Daemon, service: JobService | None, feed: str | None) -> None:
+    """Control, serve jobs, and tell a collector their names, until cancelled; the first failure ends it all."""
     async with asyncio.TaskGroup() as group:
         group.create_task(daemon.run())
-        if service is None or jobs is None:
+        if service is None:
             return
         group.create_task(service.run())
-        if jobs.collector is not None:
-            collector = FeedClientSettings(address=jobs.collector)
-            group.create_task(tell_jobs(collector, service.notes, LOGGER.warning))
+        if feed is not None:
+            group.create_task(tell_jobs(FeedClientSettings(address=feed), service.notes, LOGGER.warning))
 
 
 def program_files(settings: DaemonSettings) -> tuple[Path, Path]:

@@ -29,8 +29,6 @@ class JobSettings(Strict, frozen=True):
     """Items on their way at most, of jobs that do not say; a power of two. A switch has 2 cells for each."""
     capacity: Count | None = None
     """How many workers a job may have that does not say; left out, as many as it begins with. More is less exact."""
-    collector: str | None = None
-    """The feed of a collector that is told the jobs' names; left out, none is."""
     kept: Annotated[int, msgspec.Meta(ge=0, le=10_000)] = 100
     """How many ended jobs are remembered, with the reason."""
 

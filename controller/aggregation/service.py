@@ -33,7 +33,7 @@ from dataplane.allreduce.membership_messages import SERVICE, Ended, Hello, Refus
 from dataplane.clock import Clock
 from dataplane.errors import AllReduceError
 from dataplane.fabric.topology import Topology
-from dataplane.rpc.addresses import SERVER_OPTIONS, malformed, unavailable
+from dataplane.rpc.addresses import SERVER_OPTIONS, unavailable
 
 LOGGER = logging.getLogger("millrace.jobs")
 
@@ -87,9 +87,6 @@ class JobService:
 
     def __init__(self, settings: JobSettings, topology: Topology, keeper: Keeper, clock: Clock) -> None:
         settings.check()
-        problem = None if settings.collector is None else malformed(settings.collector)
-        if problem is not None:
-            raise JobError(f"jobs.collector: {settings.collector!r} {problem}")
         problem = unavailable(settings.listen)
         if problem is not None:
             raise JobError(f"cannot serve jobs at {settings.listen}: {problem}")

@@ -99,7 +99,10 @@ class Coordinator:
         flows.update((key, entity) for key, entity in onward.items() if key not in self._strikes)
         others = {name: entities for name, entities in self._held.items() if name != switch}
         routes = self._routes.restored(switch, actual, others, self._strikes.keys())
-        sums = {} if self.aggregation is None else self.aggregation.wanted(switch)
+        sums: Entities = {}
+        if self.aggregation is not None:
+            self.aggregation.jobs.met(actual)
+            sums = self.aggregation.wanted(switch)
         return diff({**fixed, **routes, **flows, **sums}, actual)
 
     def reconciled(self, switch: str) -> None:

@@ -7,7 +7,7 @@ needs it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -143,6 +143,11 @@ class Jobs:
     def cleared(self, number: int, switch: str) -> None:
         """Note that a job's cells in a switch are empty."""
         self._registry.cleared(number, switch)
+
+    def met(self, held: Iterable[EntityKey]) -> None:
+        """Note what a switch was found to hold: numbers of jobs that are not ours are left to them."""
+        known = {held.number for held in self._registry.reservations}
+        self._registry.avoid({number for key in held if (number := number_of(key)) is not None} - known)
 
     def held(self, switch: str, held: Entities) -> None:
         """Note what a switch is known to hold: jobs that have ended and are not there leave their cells to others."""

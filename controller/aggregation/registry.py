@@ -7,7 +7,7 @@ nothing of the job that had them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from controller.aggregation.cells import cells_for, free_block
@@ -35,6 +35,7 @@ class Registry:
         """Begin with the number after `newest`."""
         self._held: dict[int, Reservation] = {}
         self._newest = newest
+        self._strange: set[int] = set()
         self.given = 0
         """How many numbers have been given, also those that were withdrawn."""
 
@@ -58,6 +59,10 @@ class Registry:
         self._newest = reservation.number
         self.given += 1
         return reservation
+
+    def avoid(self, numbers: Iterable[int]) -> None:
+        """Give no job these numbers: others than ours have them, or had them, and their workers may still send."""
+        self._strange.update(numbers)
 
     def end(self, number: int) -> None:
         """Take a job's number and cells away; they are free once they are `released`. Raise ControllerError."""
@@ -92,7 +97,7 @@ class Registry:
         """Return the number that has not been used for the longest time."""
         for step in range(NUMBERS):
             number = (self._newest + step) % NUMBERS + 1
-            if number not in self._held:
+            if number not in self._held and number not in self._strange:
                 return number
         raise ControllerError(f"aggregation: all {NUMBERS} numbers of jobs are in use")
 

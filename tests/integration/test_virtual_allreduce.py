@@ -241,6 +241,22 @@ def test_sums_go_around_a_dead_link(racks: World) -> None:
     racks.stop(job)
 
 
+def test_a_switch_that_has_restarted_adds_up_again(racks: World) -> None:
+    job = racks.start(hosts(*range(1, 9)))
+    working = ranks(racks, job)
+    values = numbers(8, 3 * BLOCK)
+    begin(working, values)
+    racks.run(5 * MS)
+    assert_sums(working, values)
+    first = working["h1"].worker
+    assert first is not None
+    racks.restart("leaf2")
+    begin(working, values, first.next_item)
+    racks.run(5 * MS)
+    assert_sums(working, values)
+    racks.stop(job)
+
+
 def test_a_worker_joins_between_two_reductions(racks: World) -> None:
     """Whoever is told another epoch on the way takes it: nobody else is asked to do anything."""
     job = racks.start(hosts(1, 2, 3, 4, 5, 6), capacity=8)

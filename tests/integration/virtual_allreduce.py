@@ -7,10 +7,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Address
 
+from finsy.proto import p4r
+
 from collectors.state import NetworkStateBuilder
 from controller.aggregation.jobs import Jobs
 from controller.aggregation.settings import AggregationSettings
 from controller.intents import AggregationTree, Worker
+from controller.p4runtime.session import ELECTION_ID
 from controller.tables.aggregation import parent_of
 from controller.virtual import VirtualController, WriteDelays
 from dataplane.allreduce.formats import Floats
@@ -80,6 +83,22 @@ class World:
         """Take a job from the switches."""
         self.jobs.end(job)
         self.controller.bring_jobs()
+
+    def restart(self, switch: str) -> None:
+        """Have a switch forget all that it holds, and be found so."""
+        p4runtime = self.fabric.p4runtime(switch)
+        device_id = self.topology.switch[switch].node_id
+        everything = p4r.GetForwardingPipelineConfigRequest(device_id=device_id)
+        commit = p4r.SetForwardingPipelineConfigRequest.VERIFY_AND_COMMIT
+        program = p4runtime.get_pipeline(everything).config
+        election_id = p4r.Uint128(low=ELECTION_ID)
+        p4runtime.set_pipeline(
+            p4r.SetForwardingPipelineConfigRequest(
+                device_id=device_id, election_id=election_id, action=commit, config=program
+            )
+        )
+        self.controller.lose(switch)
+        self.controller.reconnect(switch)
 
     def aggregator(self, job: int, host: str) -> IPv4Address:
         """Return where a worker of a job sends to."""

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from collectors.values import Snapshot
 from controller.aggregation.keeper import JobKeeper
 from controller.aggregation.layer import AggregationLayer
 from controller.aggregation.settings import AggregationSettings
@@ -186,7 +187,9 @@ async def _no_routes() -> AsyncIterator[RouteSet]:
 
 
 @asynccontextmanager
-async def running(lab: Lab, companions: Sequence[Companion] = ()) -> AsyncIterator[Running]:
+async def running(
+    lab: Lab, companions: Sequence[Companion] = (), states: AsyncIterator[Snapshot] | None = None
+) -> AsyncIterator[Running]:
     """Run a daemon over a lab until all switches are right."""
     daemon = Daemon(
         Coordinator(lab.topology, aggregation=AggregationLayer(lab.topology, lab.settings)),
@@ -197,6 +200,7 @@ async def running(lab: Lab, companions: Sequence[Companion] = ()) -> AsyncIterat
         rng=random.Random(1),
         sleep=lab.sleep,
         companions=companions,
+        states=states,
     )
     assert daemon.jobs is not None
     daemon.jobs.listen(lab)

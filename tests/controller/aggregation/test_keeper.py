@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 
 import pytest
 from finsy import P4MulticastGroupEntry
 from finsy.p4entity import P4Replica
 
+from collectors.errors import FeedError
+from collectors.values import Snapshot
 from controller.errors import ControllerError
 from controller.intents import Worker
 from controller.tables.entities import Kind, Update, key_of
@@ -206,3 +209,43 @@ def test_a_job_is_asked_to_move_and_moves_under_a_new_number() -> None:
         assert new.placed.tree.root in run.about(new.number)
 
     play(scene, Lab(leaf_spine(2, 2, 3)))
+
+
+def test_what_another_controller_left_is_removed_and_its_number_is_left_to_it() -> None:
+    async def scene(run: Running) -> None:
+        await run.of(run.jobs.create(workers(1, 2), window=4, capacity=2))
+
+    async def later(run: Running) -> None:
+        assert run.about(1) == {}
+        assert (await run.of(run.jobs.create(workers(1, 2), window=4, capacity=2))).number == 2
+
+    lab = Lab(TOPOLOGY)
+    play(scene, lab)
+    assert any(dict(key.match).get("job") == 1 for key in lab.switches["leaf1"].tables)
+    play(later, lab)
+
+
+def test_jobs_follow_what_the_daemon_hears_of_the_network(caplog: pytest.LogCaptureFixture) -> None:
+    topology, heard = leaf_spine(2, 2, 3), asyncio.Event()
+    link = LinkKey("spine1", "leaf2")
+    busy = nominal(topology, spine1=0.9)
+
+    async def states() -> AsyncIterator[Snapshot]:
+        yield nominal(topology)
+        await heard.wait()
+        for _ in range(3):
+            yield replace(busy, links={**busy.links, link: replace(busy.links[link], loss=1.0)})
+        raise FeedError("the collector speaks version 9")
+
+    async def scene() -> None:
+        async with running(Lab(topology), states=states()) as run:
+            job = await run.of(run.jobs.create(workers(1, 2, 4, 5), window=4, capacity=4))
+            assert job.placed.tree.root == "spine1"
+            heard.set()
+            await run.until(lambda: bool(run.lab.proposals))
+            assert run.jobs.layer.dead == {link}
+            await run.until(lambda: "no more states of the network: the collector speaks version 9" in caplog.text)
+            await run.right()
+            assert (await run.of(run.jobs.move(job.number))).placed.tree.root == "spine2"
+
+    asyncio.run(scene())

@@ -6,7 +6,7 @@ import ctypes
 import os
 import threading
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from types import TracebackType
 from typing import Any, Final, Self
@@ -19,8 +19,18 @@ from dataplane.allreduce.formats import BLOCK, headroom
 from dataplane.allreduce.kernels import layouts
 from dataplane.allreduce.kernels.accepting import adopt_epoch
 from dataplane.allreduce.kernels.generating import CLASSES, EXPONENTS
-from dataplane.allreduce.kernels.layouts import AGREED_GROUPS, BURST, PACKET_BYTES, STRIDE, EngineState, Slot, Status
+from dataplane.allreduce.kernels.layouts import (
+    AGREED_GROUPS,
+    BURST,
+    PACKET_BYTES,
+    STRIDE,
+    EngineState,
+    Sent,
+    Slot,
+    Status,
+)
 from dataplane.allreduce.kernels.pacing import PACKET
+from dataplane.allreduce.kernels.recovering import LEAST_REORDERING, NEVER
 from dataplane.allreduce.kernels.running import run_engine
 from dataplane.allreduce.schedule import GROUP
 from dataplane.allreduce.transports import Transport, UdpTransport, open_rings, zeros
@@ -68,7 +78,7 @@ class EngineSettings:
     """None: a UDP socket of the kernel's."""
     patience_s: float = 30.0
     """An all-reduce fails when no result has come for so long."""
-    least_timeout_s: float = 0.005
+    least_timeout_s: float = 0.001
     longest_timeout_s: float = 0.2
     """Bounds of the retransmission timer."""
     first_window: int = 16
@@ -87,7 +97,13 @@ class EngineStatistics:
     malformed: int
     congested: int
     cuts: int
+    """Of the congestion window, for marks and for what seemed to be lost."""
+    undone: int
+    """Cuts that were taken back, because nothing had been lost."""
+    spurious: int
+    """Repetitions of what had not been lost."""
     stalls: int
+    """Repetitions because nothing came any more."""
     round_trip_ns: int
     """Smoothed; until the slowest worker has contributed."""
     congestion_window: float
@@ -137,10 +153,14 @@ class Engine:
             timeout_ns=int(_FIRST_TIMEOUT_S * _NS),
             least_timeout_ns=int(settings.least_timeout_s * _NS),
             longest_timeout_ns=int(settings.longest_timeout_s * _NS),
-            next_expiry_ns=2**64 - 1,
+            loss_at_ns=NEVER,
+            probe_at_ns=NEVER,
+            reordering=LEAST_REORDERING,
+            order_mask=4 * window - 1,
             patience_ns=int(settings.patience_s * _NS),
         )
         state.slots = zeros(window * ctypes.sizeof(Slot))
+        state.order = zeros(4 * window * ctypes.sizeof(Sent))
         state.packets = zeros(window * STRIDE)
         state.recent = zeros(2 * window * STRIDE)
         state.pending, state.tx_items, state.scratch = zeros(4 * window), zeros(4 * BURST), zeros(4 * BLOCK)
@@ -169,11 +189,9 @@ class Engine:
     def statistics(self) -> EngineStatistics:
         """Return the counters as they stand."""
         state = self._state
-        names = ("sent", "repeated", "received", "results", "useless", "malformed", "congested", "cuts", "stalls")
+        names = [each.name for each in fields(EngineStatistics)][:-1]
         counts = {name: int(getattr(state, name)) for name in names}
-        return EngineStatistics(
-            **counts, round_trip_ns=state.round_trip_ns, congestion_window=state.congestion_window / PACKET
-        )
+        return EngineStatistics(**counts, congestion_window=state.congestion_window / PACKET)
 
     def all_reduce(
         self, values: NDArray[np.float32] | NDArray[np.int32], target: NDArray[np.generic], *, mean: bool = False

@@ -6,6 +6,7 @@ from dataplane.allreduce.kernels.formats import from_lanes
 from dataplane.allreduce.kernels.generating import (
     CLASSES,
     EXPONENTS,
+    begin_deferred,
     block_at,
     packet_of,
     slot_of,
@@ -23,7 +24,8 @@ from dataplane.allreduce.kernels.layouts import (
     State,
     Status,
 )
-from dataplane.allreduce.kernels.pacing import note_congestion, note_result
+from dataplane.allreduce.kernels.pacing import note_congestion
+from dataplane.allreduce.kernels.recovering import note_result, push
 from dataplane.allreduce.schedule import GROUP
 from dataplane.native import (
     Array,
@@ -112,6 +114,8 @@ def accept_result(engine: EngineState, packet: Array[u8], length: u32, flags: u3
         take_sum(engine, slot, values, as_u32(load_be16(packet, 10)))
     slot.state = State.DONE
     engine.unfinished -= 1
+    if slot.is_deferred != 0:
+        push(engine, begin_deferred(engine, slot))
 
 
 @kernel
@@ -168,11 +172,11 @@ def adopt_epoch(engine: EngineState, epoch: u32) -> None:
     engine.pending_first = 0
     engine.pending_count = 0
     engine.in_flight = 0
-    for back in range(as_u64(engine.window)):
-        item: u32 = engine.next_item - engine.window + as_u32(back)
-        slot = slot_of(engine, item)
+    for at in range(as_u64(engine.window)):
+        slot = engine.slots[at]
         if slot.state != State.DONE:
             write_epoch(packet_of(engine, slot.item), epoch)
             slot.state = State.READY
-            engine.pending[engine.pending_count] = slot.item
-            engine.pending_count += 1
+            slot.repeats = max(slot.repeats, 1)
+            slot.is_probe = 1
+            push(engine, slot.item)

@@ -25,6 +25,7 @@ from dataplane.native import (
     as_u64,
     copy,
     fill,
+    i32,
     kernel,
     load_be32,
     offset,
@@ -38,6 +39,7 @@ from dataplane.native import (
 from dataplane.wire.aggregation import QUARTERS, VERSION, Kind, Operation
 
 EXPONENTS, SUMS, CLASSES = 0, 1, 2
+NOTHING, READY, DEFERRED = 0, 1, 2
 _BLOCKS, _COUNTS = 0, 1
 _AHEAD = 2
 _CONTRIBUTION = VERSION << 28 | Kind.CONTRIBUTION << 24
@@ -78,10 +80,58 @@ def is_generated(engine: EngineState) -> bool:
 
 
 @kernel
-def generate(engine: EngineState) -> bool:
-    """Begin the next item, ready to be sent; return whether there is one, and its predecessor has its result."""
-    if slot_of(engine, engine.next_item).state != State.DONE:
+def generate(engine: EngineState) -> u32:
+    """Begin the next item: return READY if it may be sent, DEFERRED if it has to wait for its predecessor's result.
+
+    NOTHING: there is no next one, or not yet. A block is deferred, so that those behind it need not wait as well, but
+    what agrees on something is not, nor a block with values that are not finite, whose place its classes may overwrite.
+    """
+    slot = slot_of(engine, engine.next_item)
+    if slot.state == State.DONE:
+        return READY if generate_next(engine) else NOTHING
+    if slot.is_deferred != 0 or engine.asked < min(engine.groups, _AHEAD):
+        return NOTHING
+    return DEFERRED if defer_block(engine, slot) else NOTHING
+
+
+@kernel
+def defer_block(engine: EngineState, slot: Slot) -> bool:
+    """Give the next number to the next block if that may wait; return whether."""
+    if engine.group == engine.groups or engine.settled[engine.group % AGREED_GROUPS] != engine.group + 1:
         return False
+    count: u32 = min(GROUP, engine.blocks - engine.group * GROUP)
+    agreed: Array[u16] = offset(engine.agreed, as_u64(engine.group % AGREED_GROUPS) * (2 * GROUP))
+    while engine.stage == _BLOCKS and engine.cursor < count:
+        at: u32 = engine.cursor
+        if agreed[GROUP + at] != 0:
+            return False
+        engine.cursor += 1
+        block: u32 = engine.group * GROUP + at
+        if agreed[at] == ZERO:
+            write_zeros(engine, block)
+            continue
+        slot.is_deferred = 1
+        slot.next_at = block
+        slot.next_shift = shift_of(engine, as_u32(agreed[at]))
+        engine.next_item += 1
+        engine.unfinished += 1
+        return True
+    return False
+
+
+@kernel
+def begin_deferred(engine: EngineState, slot: Slot) -> u32:
+    """Begin the block that waited for this slot's result; return its item."""
+    item: u32 = slot.item + engine.window
+    slot.is_deferred = 0
+    slot.shift = slot.next_shift
+    write_block(engine, write_item(engine, item, SUMS, slot.next_at, as_u32(Operation.SUM)), slot.next_at, slot.shift)
+    return item
+
+
+@kernel
+def generate_next(engine: EngineState) -> bool:
+    """Begin the next item, ready to be sent; return whether there is one."""
     if engine.asked < min(engine.groups, _AHEAD):
         begin_exponents(engine, engine.asked)
         engine.asked += 1
@@ -130,6 +180,12 @@ def begin(engine: EngineState, what: u32, at: u32, operation: u32) -> Array[u8]:
     item: u32 = engine.next_item
     engine.next_item += 1
     engine.unfinished += 1
+    return write_item(engine, item, what, at, operation)
+
+
+@kernel
+def write_item(engine: EngineState, item: u32, what: u32, at: u32, operation: u32) -> Array[u8]:
+    """Give an item its slot and write its header; return where its values go."""
     slot = slot_of(engine, item)
     slot.item = item
     slot.state = State.READY
@@ -138,6 +194,7 @@ def begin(engine: EngineState, what: u32, at: u32, operation: u32) -> Array[u8]:
     slot.covered = 0
     slot.partner = NOBODY
     slot.repeats = 0
+    slot.is_probe = 0
     packet: Array[u8] = packet_of(engine, item)
     store_be32(packet, 0, _CONTRIBUTION | engine.job)
     store_be32(packet, 4, item)
@@ -190,21 +247,41 @@ def begin_block(engine: EngineState, at: u32, agreed: u32, marked: bool) -> bool
         count_classes(source, size, saved)
         store_be32(saved, VALUE_BYTES, NOBODY)
     if agreed == ZERO:
-        fill(array_at(u8, address(block_at(engine.target, block))), 0, as_u64(size) * 4)
+        write_zeros(engine, block)
         return False
     item: u32 = engine.next_item
     lanes: Array[u8] = begin(engine, SUMS, block, as_u32(Operation.SUM))
     if marked:
         store_be32(saved, VALUE_BYTES, item)
+    slot = slot_of(engine, item)
+    slot.shift = shift_of(engine, agreed)
+    write_block(engine, lanes, block, slot.shift)
+    return True
+
+
+@kernel(inline=True)
+def shift_of(engine: EngineState, agreed: u32) -> i32:
+    """Return by which power of two a block's values become lanes."""
+    return 30 - as_i32(engine.headroom) - (as_i32(agreed) - BIAS)
+
+
+@kernel(inline=True)
+def write_zeros(engine: EngineState, block: u32) -> None:
+    """Write the sums of a block that is zero everywhere."""
+    fill(array_at(u8, address(block_at(engine.target, block))), 0, as_u64(values_in(engine, block)) * 4)
+
+
+@kernel
+def write_block(engine: EngineState, lanes: Array[u8], block: u32, shift: i32) -> None:
+    """Write a block's lanes."""
+    size: u32 = values_in(engine, block)
+    source: Array[u32] = block_at(engine.source, block)
     if engine.is_integer != 0:
         for lane in range(as_u64(size)):
             store_be32(lanes, lane * 4, source[lane])
     else:
-        shift = 30 - as_i32(engine.headroom) - (as_i32(agreed) - BIAS)
-        slot_of(engine, item).shift = shift
         to_lanes(source, size, shift, lanes)
     fill(offset(lanes, as_u64(size) * 4), 0, as_u64(BLOCK - size) * 4)
-    return True
 
 
 @kernel

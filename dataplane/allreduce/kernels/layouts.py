@@ -63,8 +63,20 @@ class Slot(Struct):
     covered: u32  # 1: classes came before the sum and stand in the target
     partner: u32  # of classes: the item with the block's sum, NOBODY if it is not sent
     repeats: u32
+    is_probe: u32  # 1: the last repetition was because nothing came, not because this one seemed lost
+    is_deferred: u32  # 1: the item `window` later is a block that waits for this one's result
+    next_at: u32  # its block
+    next_shift: i32
     sent_ns: u64
-    expires_ns: u64
+    stamp: u64  # which packet of all that were sent it was, the last time
+    results: u64  # how many there were when it was sent
+
+
+class Sent(Struct):
+    """A packet in the order of sending; out of date where the item's slot has another stamp."""
+
+    item: u32
+    stamp: u64
 
 
 class EngineState(Struct):
@@ -119,15 +131,35 @@ class EngineState(Struct):
     in_flight: u32
     blocked: u32  # 1: the socket takes no more now
     congestion_window: u64
-    probe: u64  # 1: one repetition may go although the window is full of what may be lost
     slow_start_until: u64
     last_cut_ns: u64
+    lost_since_cut: u64  # packets that seem to be, less those that were not
+    window_before: u64  # the cut for a loss, and slow start's end
+    start_before: u64
     round_trip_ns: u64  # smoothed; 0 before the first
     variation_ns: u64
+    shortest_ns: u64
+    shortest_at_ns: u64
+    rate: u64  # results a nanosecond times 2^24, the greatest of late
+    rate_before: u64
+    rate_since_ns: u64
+    # What is lost.
+    order: Array[Sent]  # a ring of packets in the order of sending
+    order_mask: u64
+    order_first: u64
+    order_last: u64
+    newest_stamp: u64  # of all packets whose results came, that which was sent last
+    newest_took_ns: u64
+    reordering: u32  # how late a packet may be, in quarters of the shortest round trip
+    calm: u32  # losses since one that was none
+    probes: u32  # since the last result
+    may_probe: u32  # 1: one packet may go although the window is full of what may be lost
+    loss_at_ns: u64
+    probe_at_ns: u64
+    probed_ns: u64
     timeout_ns: u64
     least_timeout_ns: u64
     longest_timeout_ns: u64
-    next_expiry_ns: u64
     last_result_ns: u64
     patience_ns: u64
     patient_from_ns: u64  # patience runs from here or the last result on
@@ -148,4 +180,6 @@ class EngineState(Struct):
     malformed: u64
     congested: u64
     cuts: u64
+    undone: u64  # cuts
+    spurious: u64  # packets that were not lost
     stalls: u64

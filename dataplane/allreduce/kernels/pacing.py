@@ -1,124 +1,120 @@
-"""How many packets may be on their way, and when they are sent again.
+"""How many packets may be on their way: round trips, delivery rate and the congestion window.
 
-A result's time is that of the slowest worker, so the timer adapts to stragglers, too. Where nothing at all comes back
-somebody is late, more likely than that everything was lost: only the oldest item is sent again, as a probe.
+Marks halve the window. Losses halve it, too, but not below what the path has been seen to deliver in its shortest round
+trip (as TCP Westwood does): where packets are lost for other reasons than full queues, the window stays what it must
+be. A cut that turns out to have been for nothing, because no packet was lost, is taken back.
 """
 
 from __future__ import annotations
 
-from dataplane.allreduce.kernels.generating import slot_of
-from dataplane.allreduce.kernels.layouts import EngineState, Slot, State
-from dataplane.native import as_u32, as_u64, kernel, u32, u64
+from dataplane.allreduce.kernels.layouts import EngineState, Slot
+from dataplane.native import as_u64, kernel, u64
 
 PACKET = 256
 """One packet in units of congestion windows."""
 _LEAST_WINDOW = 2 * PACKET
-_NEVER = (1 << 64) - 1
+_SHORTEST_HOLDS_NS = 10_000_000_000
+"""For how long a shortest round trip counts."""
+_RATE_ROUNDS = 64
+"""For how many round trips a delivery rate counts, and so long again where it was the greatest."""
+RATE_BITS = 24
+"""Rates are in packets a nanosecond times 2^24."""
 
 
 @kernel
-def note_result(engine: EngineState, slot: Slot) -> None:
-    """Count a result, measure its round trip unless it was repeated (Karn), and open the window."""
-    engine.results += 1
-    engine.last_result_ns = engine.now_ns
-    if slot.state == State.SENT:
-        engine.in_flight -= 1
-        if slot.repeats == 0:
-            measure(engine, engine.now_ns - slot.sent_ns)
+def open_window(engine: EngineState) -> None:
+    """Let a result open the window."""
     window: u64 = engine.congestion_window
     window += PACKET if window < engine.slow_start_until else PACKET * PACKET // window
     engine.congestion_window = min(window, as_u64(engine.window) * PACKET)
 
 
 @kernel
-def measure(engine: EngineState, sample: u64) -> None:
-    """Smooth round trips as TCP does (RFC 6298)."""
+def measure(engine: EngineState, slot: Slot) -> None:
+    """Take a round trip, smoothed as TCP does (RFC 6298), and the rate at which results came meanwhile."""
+    sample: u64 = max(engine.now_ns - slot.sent_ns, 1)
     smooth: u64 = engine.round_trip_ns
     if smooth == 0:
-        engine.round_trip_ns = max(sample, 1)
+        engine.round_trip_ns = sample
         engine.variation_ns = sample >> 1
     else:
         off: u64 = sample - smooth if sample > smooth else smooth - sample
         engine.variation_ns = (3 * engine.variation_ns + off) >> 2
         engine.round_trip_ns = (7 * smooth + sample) >> 3
-    timeout: u64 = max(engine.round_trip_ns + 4 * engine.variation_ns, engine.least_timeout_ns)
-    engine.timeout_ns = min(timeout, engine.longest_timeout_ns)
+    timeout: u64 = max(2 * engine.round_trip_ns, engine.round_trip_ns + 4 * engine.variation_ns)
+    engine.timeout_ns = min(max(timeout, engine.least_timeout_ns), engine.longest_timeout_ns)
+    if (
+        engine.shortest_ns == 0
+        or sample <= engine.shortest_ns
+        or engine.now_ns - engine.shortest_at_ns > _SHORTEST_HOLDS_NS
+    ):
+        engine.shortest_ns = sample
+        engine.shortest_at_ns = engine.now_ns
+    note_rate(engine, ((engine.results - slot.results) << RATE_BITS) // sample)
+
+
+@kernel(inline=True)
+def note_rate(engine: EngineState, rate: u64) -> None:
+    """Keep the greatest rate of the last round trips."""
+    if engine.now_ns - engine.rate_since_ns > _RATE_ROUNDS * engine.round_trip_ns:
+        engine.rate_since_ns = engine.now_ns
+        engine.rate_before = engine.rate
+        engine.rate = 0
+    engine.rate = max(engine.rate, rate)
+
+
+@kernel
+def path_holds(engine: EngineState) -> u64:
+    """Return the window that the path needs at the rate it has been seen to deliver, and half as much again."""
+    rate: u64 = max(engine.rate, engine.rate_before)
+    needed: u64 = rate * engine.shortest_ns >> RATE_BITS
+    return (needed + needed // 2 + 4) * PACKET
 
 
 @kernel(inline=True)
 def note_congestion(engine: EngineState) -> None:
-    """Count a mark, which halves the window."""
+    """Count a mark, which halves the window once in a round trip."""
     engine.congested += 1
-    cut(engine)
+    if may_cut(engine):
+        engine.lost_since_cut = 0
+        cut_to(engine, engine.congestion_window >> 1)
 
 
 @kernel
-def cut(engine: EngineState) -> None:
-    """Halve the window, once in a round trip."""
-    if engine.now_ns - engine.last_cut_ns < engine.round_trip_ns:
-        return
+def note_loss(engine: EngineState) -> None:
+    """Count a packet that seems to be lost, which makes the window smaller once in a round trip."""
+    if may_cut(engine):
+        engine.window_before = engine.congestion_window
+        engine.start_before = engine.slow_start_until
+        engine.lost_since_cut = 0
+        half: u64 = engine.congestion_window >> 1
+        cut_to(engine, max(half, min(engine.congestion_window, path_holds(engine))))
+    engine.lost_since_cut += 1
+
+
+@kernel(inline=True)
+def may_cut(engine: EngineState) -> bool:
+    """Return whether a round trip has passed since the last cut."""
+    return engine.now_ns - engine.last_cut_ns >= engine.round_trip_ns
+
+
+@kernel
+def cut_to(engine: EngineState, window: u64) -> None:
+    """Make the window so small."""
     engine.last_cut_ns = engine.now_ns
     engine.cuts += 1
-    engine.congestion_window = max(engine.congestion_window >> 1, _LEAST_WINDOW)
+    engine.congestion_window = max(window, _LEAST_WINDOW)
     engine.slow_start_until = engine.congestion_window
 
 
 @kernel
-def note_sent(engine: EngineState, slot: Slot) -> None:
-    """Start a packet's timer, longer with each repetition."""
-    slot.state = State.SENT
-    slot.sent_ns = engine.now_ns
-    timeout: u64 = engine.timeout_ns << as_u64(min(slot.repeats, 16))
-    slot.expires_ns = engine.now_ns + min(timeout, engine.longest_timeout_ns)
-    engine.next_expiry_ns = min(engine.next_expiry_ns, slot.expires_ns)
-    engine.in_flight += 1
-    engine.sent += 1
-
-
-@kernel
-def expire(engine: EngineState) -> None:
-    """Have sent again what has waited too long; find out when that is so the next time."""
-    engine.next_expiry_ns = _NEVER
-    is_oldest: bool = True
-    for back in range(as_u64(engine.window)):
-        slot = slot_of(engine, engine.next_item - engine.window + as_u32(back))
-        if slot.state == State.SENT:
-            if slot.expires_ns <= engine.now_ns:
-                is_stall: bool = engine.last_result_ns < slot.sent_ns
-                if is_oldest or not is_stall:
-                    repeat(engine, slot, is_stall)
-                else:
-                    postpone(engine, slot)
-            if slot.state == State.SENT:
-                engine.next_expiry_ns = min(engine.next_expiry_ns, slot.expires_ns)
-        is_oldest = is_oldest and slot.state == State.DONE
-
-
-@kernel(inline=True)
-def postpone(engine: EngineState, slot: Slot) -> None:
-    """Wait for longer, and do not measure a round trip that is somebody's being late."""
-    slot.repeats = max(slot.repeats, 1)
-    slot.expires_ns = engine.now_ns + engine.timeout_ns
-    engine.probe = 1
-
-
-@kernel
-def repeat(engine: EngineState, slot: Slot, is_stall: bool) -> None:
-    """Put a packet in line again."""
-    slot.state = State.READY
-    slot.repeats += 1
-    engine.in_flight -= 1
-    engine.repeated += 1
-    push(engine, slot.item)
-    if is_stall:
-        engine.stalls += 1
-        engine.probe = 1
-    else:
-        cut(engine)
-
-
-@kernel(inline=True)
-def push(engine: EngineState, item: u32) -> None:
-    """Put an item in line to be sent."""
-    engine.pending[(engine.pending_first + engine.pending_count) & (engine.window - 1)] = item
-    engine.pending_count += 1
+def note_no_loss(engine: EngineState) -> None:
+    """Hear that a packet had not been lost: take the cut back once that is true of all of them."""
+    engine.spurious += 1
+    if engine.lost_since_cut == 0:
+        return
+    engine.lost_since_cut -= 1
+    if engine.lost_since_cut == 0:
+        engine.undone += 1
+        engine.congestion_window = max(engine.congestion_window, engine.window_before)
+        engine.slow_start_until = max(engine.slow_start_until, engine.start_before)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataplane.allreduce.kernels.accepting import take_epoch
 from dataplane.allreduce.kernels.datagrams import receive_datagrams, send_datagrams, wait_for_datagrams
 from dataplane.allreduce.kernels.framing import receive_frames, send_frames, wait_for_frames
-from dataplane.allreduce.kernels.generating import generate, is_generated, slot_of
+from dataplane.allreduce.kernels.generating import DEFERRED, READY, generate, is_generated, slot_of
 from dataplane.allreduce.kernels.layouts import BURST, EngineState, State, Status
-from dataplane.allreduce.kernels.pacing import PACKET, expire, note_sent, push
+from dataplane.allreduce.kernels.pacing import PACKET
+from dataplane.allreduce.kernels.recovering import find_lost, look_at_timers, next_timer, note_sent, push
 from dataplane.native import address, as_u32, as_u64, kernel, u32, u64
 from dataplane.nic.kernels.system import monotonic_ns
 
@@ -36,8 +37,10 @@ def turn(engine: EngineState) -> bool:
     if not goes_on(engine):
         return False
     got: u32 = receive(engine)
-    if engine.next_expiry_ns <= engine.now_ns:
-        expire(engine)
+    if got > 0:
+        find_lost(engine)
+    if next_timer(engine) <= engine.now_ns:
+        look_at_timers(engine)
         return True
     return got > 0
 
@@ -81,11 +84,12 @@ def check_limits(engine: EngineState) -> None:
 @kernel
 def oldest(engine: EngineState) -> u32:
     """Return the oldest item without a result."""
-    for back in range(as_u64(engine.window)):
-        item: u32 = engine.next_item - engine.window + as_u32(back)
-        if slot_of(engine, item).state != State.DONE:
-            return item
-    return engine.next_item
+    found: u32 = engine.next_item
+    for at in range(as_u64(engine.window)):
+        slot = engine.slots[at]
+        if slot.state != State.DONE and engine.next_item - slot.item > engine.next_item - found:
+            found = slot.item
+    return found
 
 
 @kernel
@@ -94,9 +98,9 @@ def transmit(engine: EngineState) -> None:
     engine.blocked = 0
     while engine.blocked == 0 and goes_on(engine):
         room: u32 = as_u32(engine.congestion_window // PACKET)
-        if engine.probe != 0 and engine.pending_count > 0:
+        if engine.may_probe != 0 and engine.pending_count > 0:
             room = max(room, engine.in_flight + 1)
-            engine.probe = 0
+            engine.may_probe = 0
         count: u32 = 0
         while count < BURST and engine.in_flight + count < room:
             if engine.pending_count == 0 and not generated(engine):
@@ -112,12 +116,14 @@ def transmit(engine: EngineState) -> None:
 
 @kernel(inline=True)
 def generated(engine: EngineState) -> bool:
-    """Put the next item in line, if there is one."""
-    item: u32 = engine.next_item
-    if not generate(engine):
-        return False
-    push(engine, item)
-    return True
+    """Put the next item that may be sent in line, if there is one."""
+    while True:
+        item: u32 = engine.next_item
+        what: u32 = generate(engine)
+        if what == READY:
+            push(engine, item)
+        if what != DEFERRED:
+            return what == READY
 
 
 @kernel(inline=True)
@@ -155,7 +161,7 @@ def receive(engine: EngineState) -> u32:
 @kernel
 def wait(engine: EngineState) -> None:
     """Wait for a packet, for room to send if that lacks, or for the next timer."""
-    until: u64 = min(engine.next_expiry_ns, engine.now_ns + _LONGEST_WAIT_NS)
+    until: u64 = min(next_timer(engine), engine.now_ns + _LONGEST_WAIT_NS)
     if has_socket(engine):
         wait_for_datagrams(engine, until - engine.now_ns)
     else:

@@ -1,0 +1,190 @@
+"""Which packets are lost, and when they are sent again (RFC 8985, RACK-TLP, over items instead of a stream).
+
+A packet is lost if one that was sent later has its result, and a round trip and some time for reordering have passed.
+Where nothing comes any more, which says nothing of what was sent last, a timer has the oldest packet sent again as a
+probe; its result then tells of the others. Somebody who is late makes no difference to that: it costs a packet now and
+then, and no cut of the window.
+"""
+
+from __future__ import annotations
+
+from dataplane.allreduce.kernels.generating import slot_of
+from dataplane.allreduce.kernels.layouts import EngineState, Sent, Slot, State
+from dataplane.allreduce.kernels.pacing import measure, note_loss, note_no_loss, open_window
+from dataplane.native import as_u64, kernel, u32, u64
+
+NEVER = (1 << 64) - 1
+LEAST_REORDERING, _MOST_REORDERING = 1, 16
+"""In quarters of the shortest round trip."""
+_CALM = 16
+"""So many losses in a row that were none of reordering's."""
+
+
+@kernel
+def note_sent(engine: EngineState, slot: Slot) -> None:
+    """Remember that a packet was sent, behind all others."""
+    engine.sent += 1
+    slot.state = State.SENT
+    slot.sent_ns = engine.now_ns
+    slot.results = engine.results
+    slot.stamp = engine.sent
+    if engine.order_last - engine.order_first > engine.order_mask:
+        forget_old(engine)
+    entry = sent_at(engine, engine.order_last)
+    entry.item = slot.item
+    entry.stamp = slot.stamp
+    engine.order_last += 1
+    if engine.in_flight == 0:
+        set_probe(engine)
+    engine.in_flight += 1
+
+
+@kernel(inline=True)
+def sent_at(engine: EngineState, position: u64) -> Sent:
+    """Return what was sent at a place in the order of sending."""
+    return engine.order[position & engine.order_mask]
+
+
+@kernel(inline=True)
+def is_on_its_way(engine: EngineState, entry: Sent) -> bool:
+    """Return whether a packet was not sent again since, and its item has no result."""
+    slot = slot_of(engine, entry.item)
+    return slot.item == entry.item and slot.state == State.SENT and slot.stamp == entry.stamp
+
+
+@kernel(inline=False)
+def forget_old(engine: EngineState) -> None:
+    """Make room: keep only packets that are on their way, which are no more than the window."""
+    kept: u64 = engine.order_first
+    at: u64 = engine.order_first
+    while at != engine.order_last:
+        entry = sent_at(engine, at)
+        if is_on_its_way(engine, entry):
+            place = sent_at(engine, kept)
+            place.item = entry.item
+            place.stamp = entry.stamp
+            kept += 1
+        at += 1
+    engine.order_last = kept
+
+
+@kernel
+def note_result(engine: EngineState, slot: Slot) -> None:
+    """Count a result and learn from it: how long it took, what must be lost if this one came, what was not lost."""
+    engine.results += 1
+    engine.last_result_ns = engine.now_ns
+    engine.probes = 0
+    set_probe(engine)
+    open_window(engine)
+    took: u64 = engine.now_ns - slot.sent_ns
+    is_repeated: bool = slot.repeats > 0
+    if slot.state == State.SENT:
+        engine.in_flight -= 1
+    if is_repeated and (slot.state == State.READY or took < engine.shortest_ns):
+        # It is the result of what was sent before: nothing was lost, but came late.
+        if slot.is_probe == 0:
+            note_no_loss(engine)
+            engine.reordering = min(engine.reordering + 1, _MOST_REORDERING)
+            engine.calm = 0
+        return
+    if not is_repeated and slot.sent_ns >= engine.probed_ns:
+        measure(engine, slot)
+    if slot.stamp > engine.newest_stamp:
+        engine.newest_stamp = slot.stamp
+        engine.newest_took_ns = took
+
+
+@kernel
+def find_lost(engine: EngineState) -> None:
+    """Have sent again what must be lost, and find out when to look again."""
+    engine.loss_at_ns = NEVER
+    patience_ns: u64 = engine.newest_took_ns + as_u64(engine.reordering) * engine.shortest_ns // 4
+    while engine.order_first != engine.order_last:
+        entry = sent_at(engine, engine.order_first)
+        if is_on_its_way(engine, entry):
+            if entry.stamp >= engine.newest_stamp:
+                return
+            slot = slot_of(engine, entry.item)
+            if slot.sent_ns + patience_ns > engine.now_ns:
+                engine.loss_at_ns = slot.sent_ns + patience_ns
+                return
+            slot.is_probe = 0
+            note_loss(engine)
+            send_again(engine, slot)
+            grow_calm(engine)
+        engine.order_first += 1
+
+
+@kernel(inline=True)
+def grow_calm(engine: EngineState) -> None:
+    """Be less patient again after many packets that had indeed been lost."""
+    engine.calm += 1
+    if engine.calm == _CALM:
+        engine.calm = 0
+        engine.reordering = max(engine.reordering - 1, LEAST_REORDERING)
+
+
+@kernel
+def send_again(engine: EngineState, slot: Slot) -> None:
+    """Put a packet in line again."""
+    slot.state = State.READY
+    slot.repeats += 1
+    engine.in_flight -= 1
+    engine.repeated += 1
+    push(engine, slot.item)
+
+
+@kernel
+def set_probe(engine: EngineState) -> None:
+    """Start the timer anew, longer with each probe that nothing came of."""
+    timeout: u64 = engine.timeout_ns << as_u64(min(engine.probes, 16))
+    engine.probe_at_ns = engine.now_ns + min(timeout, engine.longest_timeout_ns)
+
+
+@kernel
+def look_at_timers(engine: EngineState) -> None:
+    """Do what is due."""
+    if engine.loss_at_ns <= engine.now_ns:
+        find_lost(engine)
+    if engine.probe_at_ns <= engine.now_ns:
+        probe(engine)
+
+
+@kernel(inline=True)
+def next_timer(engine: EngineState) -> u64:
+    """Return when something is due."""
+    return min(engine.loss_at_ns, engine.probe_at_ns)
+
+
+@kernel
+def probe(engine: EngineState) -> None:
+    """Have the oldest packet sent again, whatever the window says."""
+    engine.probe_at_ns = NEVER
+    if engine.in_flight == 0:
+        return
+    engine.probes += 1
+    engine.stalls += 1
+    engine.probed_ns = engine.now_ns
+    engine.may_probe = 1
+    set_probe(engine)
+    slot = slot_of(engine, oldest_on_its_way(engine))
+    slot.is_probe = 1
+    send_again(engine, slot)
+
+
+@kernel
+def oldest_on_its_way(engine: EngineState) -> u32:
+    """Return the oldest item that is on its way; there is one."""
+    found: u32 = engine.next_item
+    for at in range(as_u64(engine.window)):
+        slot = engine.slots[at]
+        if slot.state == State.SENT and engine.next_item - slot.item > engine.next_item - found:
+            found = slot.item
+    return found
+
+
+@kernel(inline=True)
+def push(engine: EngineState, item: u32) -> None:
+    """Put an item in line to be sent."""
+    engine.pending[(engine.pending_first + engine.pending_count) & (engine.window - 1)] = item
+    engine.pending_count += 1

@@ -22,7 +22,19 @@ from finsy.pbutil import PBMessage
 from finsy.proto import p4r
 
 from controller.errors import ControllerError, SessionError
-from controller.p4runtime.session import ELECTION_ID, read_answer, read_request, write_request
+from controller.p4runtime.session import (
+    ELECTION_ID,
+    Bundling,
+    OnLearned,
+    digests_request,
+    learn_request,
+    learned,
+    packets_answer,
+    packets_request,
+    read_answer,
+    read_request,
+    write_request,
+)
 from controller.tables.entities import Batch, Entity, EntityKey
 from dataplane.config import Strict
 
@@ -95,6 +107,7 @@ class GrpcSession:
         self._election_id = election_id
         self._client = P4Client(target.address, None if tls is None else tls.credentials(), wait_for_ready=False)
         self._listener: asyncio.Task[None] | None = None
+        self._learners: dict[str, OnLearned] = {}
         self.ignored_messages = 0
 
     @property
@@ -154,9 +167,7 @@ class GrpcSession:
 
     async def read(self) -> dict[EntityKey, Entity]:
         """Return all that the switch holds of what the controller may write."""
-        request = read_request(self._schema, self._target.device_id)
-        with self._failures("read"):
-            answers = [answer async for answer in self._client.request_iter(request)]
+        answers = await self._answers(read_request(self._schema, self._target.device_id))
         return read_answer(self._schema, self.switch, answers)
 
     async def write(self, batch: Batch) -> None:
@@ -164,6 +175,24 @@ class GrpcSession:
         request = write_request(self._schema, self.switch, self._target.device_id, batch)
         with self._failures("write", batch):
             await self._client.request(request)
+
+    async def packets(self, counter: str) -> dict[EntityKey, int]:
+        """Return the packets of each entry of a direct counter's table."""
+        answers = await self._answers(packets_request(self._schema, self._target.device_id, counter))
+        return packets_answer(self._schema, self.switch, answers)
+
+    async def learn(self, digest: str, bundling: Bundling, on_learned: OnLearned) -> None:
+        """Have what a program tells by a digest handed to `on_learned`, instead of to whom it was before."""
+        device_id = self._target.device_id
+        configured = await self._answers(digests_request(self._schema, device_id, digest))
+        is_known = any(answer.entities for answer in configured)
+        self._learners[digest] = on_learned
+        with self._failures("learn"):
+            await self._client.request(learn_request(self._schema, device_id, digest, bundling, is_known=is_known))
+
+    async def _answers(self, request: p4r.ReadRequest) -> list[p4r.ReadResponse]:
+        with self._failures("read"):
+            return [answer async for answer in self._client.request_iter(request)]
 
     async def _cookie(self, ask: p4r.GetForwardingPipelineConfigRequest) -> int | None:
         try:
@@ -192,7 +221,20 @@ class GrpcSession:
             message = await self._client.receive()
             if message.WhichOneof("update") == "arbitration":
                 return message.arbitration
+            if message.WhichOneof("update") == "digest" and self._learners:
+                await self._learned(message)
+            else:
+                self.ignored_messages += 1
+
+    async def _learned(self, message: p4r.StreamMessageResponse) -> None:
+        try:
+            found, acknowledgement = learned(self._schema, message)
+        except (ValueError, KeyError):
             self.ignored_messages += 1
+            return
+        if found.digest in self._learners:
+            self._learners[found.digest](found)
+        await self._client.send(acknowledgement)
 
     async def _await_primary(self, status: p4r.MasterArbitrationUpdate) -> None:
         while status.status.code != _OK:

@@ -6,7 +6,20 @@ from finsy import P4RuntimeVersion, P4Schema
 from finsy.proto import p4r
 
 from controller.errors import SessionError
-from controller.p4runtime.session import ELECTION_ID, read_answer, read_request, refusals, write_request
+from controller.p4runtime.session import (
+    ELECTION_ID,
+    Bundling,
+    OnLearned,
+    digests_request,
+    learn_request,
+    learned,
+    packets_answer,
+    packets_request,
+    read_answer,
+    read_request,
+    refusals,
+    write_request,
+)
 from controller.tables.entities import Batch, Entity, EntityKey
 from dataplane.switch.p4runtime.core import P4RuntimeCore
 from dataplane.switch.p4runtime.errors import P4RuntimeError
@@ -21,6 +34,7 @@ class InProcessSession:
         self._switch, self._device_id, self._core, self._schema = switch, device_id, core, schema
         self._election_id = p4r.Uint128(low=election_id)
         self._primary = False
+        self._learners: dict[str, OnLearned] = {}
         self._stream = core.open_stream(self._receive)
         schema.set_p4runtime_version(P4RuntimeVersion.parse(core.capabilities().p4runtime_api_version))
 
@@ -66,11 +80,7 @@ class InProcessSession:
 
     def read(self) -> dict[EntityKey, Entity]:
         """Return all that the switch holds of what the controller may write."""
-        try:
-            answers = list(self._core.read(read_request(self._schema, self._device_id)))
-        except P4RuntimeError as error:
-            raise SessionError(self._switch, "read", error.message, code=error.code.name) from error
-        return read_answer(self._schema, self._switch, answers)
+        return read_answer(self._schema, self._switch, self._answers(read_request(self._schema, self._device_id)))
 
     def write(self, batch: Batch) -> None:
         """Execute updates; raise SessionError that tells which were refused."""
@@ -83,6 +93,34 @@ class InProcessSession:
             cause = first or error.message
             raise SessionError(self._switch, "write", cause, code=error.code.name, refused=failed) from error
 
+    def packets(self, counter: str) -> dict[EntityKey, int]:
+        """Return the packets of each entry of a direct counter's table."""
+        answers = self._answers(packets_request(self._schema, self._device_id, counter))
+        return packets_answer(self._schema, self._switch, answers)
+
+    def learn(self, digest: str, bundling: Bundling, on_learned: OnLearned) -> None:
+        """Have what a program tells by a digest handed to `on_learned`, instead of to whom it was before."""
+        configured = self._answers(digests_request(self._schema, self._device_id, digest))
+        is_known = any(answer.entities for answer in configured)
+        request = learn_request(self._schema, self._device_id, digest, bundling, is_known=is_known)
+        request.election_id.CopyFrom(self._election_id)
+        self._learners[digest] = on_learned
+        try:
+            self._core.write(request)
+        except P4RuntimeError as error:
+            raise SessionError(self._switch, "learn", error.message, code=error.code.name) from error
+
+    def _answers(self, request: p4r.ReadRequest) -> list[p4r.ReadResponse]:
+        try:
+            return list(self._core.read(request))
+        except P4RuntimeError as error:
+            raise SessionError(self._switch, "read", error.message, code=error.code.name) from error
+
     def _receive(self, message: p4r.StreamMessageResponse) -> None:
         if message.WhichOneof("update") == "arbitration":
             self._primary = message.arbitration.status.code == 0
+        elif message.WhichOneof("update") == "digest" and self._learners:
+            found, acknowledgement = learned(self._schema, message)
+            if found.digest in self._learners:
+                self._learners[found.digest](found)
+            self._stream.handle(acknowledgement)

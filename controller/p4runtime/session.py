@@ -5,27 +5,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeAlias, runtime_checkable
 
 from finsy import (
     P4ActionProfileGroup,
     P4ActionProfileMember,
     P4CloneSessionEntry,
+    P4DigestEntry,
+    P4DirectCounterEntry,
     P4MulticastGroupEntry,
     P4Schema,
     P4TableAction,
     P4TableEntry,
 )
-from finsy.p4entity import decode_entity
+from finsy.p4entity import P4DigestList, decode_entity
 from finsy.proto import p4r
 from google.protobuf import json_format, text_format
 from google.protobuf.message import DecodeError
 
 import dataplane
 from controller.errors import ControllerError, SessionError
-from controller.tables.entities import Batch, Entity, EntityKey, Update, Verb, index
+from controller.tables.entities import Batch, Entity, EntityKey, Update, Verb, index, key_of
 
 ELECTION_ID = 10
 """What a controller bids with unless it is told otherwise."""
@@ -78,6 +81,40 @@ class AsyncSession(Protocol):
 
     async def write(self, batch: Batch) -> None:
         """Execute updates in any order; raise SessionError that tells which were refused."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Bundling:
+    """How a switch bundles the messages of a digest: at most so many, of at most so long."""
+
+    messages: int
+    wait_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """A list of a digest's messages, by field."""
+
+    digest: str
+    list_id: int
+    messages: tuple[Mapping[str, int], ...]
+
+
+OnLearned: TypeAlias = Callable[[Learned], None]
+"""Takes what a switch has learned; it is acknowledged as soon as this returns."""
+
+
+@runtime_checkable
+class LearningSession(AsyncSession, Protocol):
+    """An `AsyncSession` that also tells what a switch counts and learns."""
+
+    async def packets(self, counter: str) -> dict[EntityKey, int]:
+        """Return the packets of each entry of a direct counter's table."""
+        ...
+
+    async def learn(self, digest: str, bundling: Bundling, on_learned: OnLearned) -> None:
+        """Have what a program tells by a digest handed to `on_learned`, instead of to whom it was before."""
         ...
 
 
@@ -148,6 +185,46 @@ def read_answer(schema: P4Schema, switch: str, answers: Iterable[p4r.ReadRespons
         return index(entity for entity in entities if _is_ours(entity))
     except (ValueError, KeyError, ControllerError) as error:
         raise SessionError(switch, "read", f"the answer does not decode: {_first_line(error)}") from error
+
+
+def packets_request(schema: P4Schema, device_id: int, counter: str) -> p4r.ReadRequest:
+    """Return the request for all of a direct counter."""
+    return p4r.ReadRequest(device_id=device_id, entities=[P4DirectCounterEntry(counter).encode(schema)])
+
+
+def packets_answer(schema: P4Schema, switch: str, answers: Iterable[p4r.ReadResponse]) -> dict[EntityKey, int]:
+    """Return the packets of each entry; raise SessionError if the answer is unreadable."""
+    found: dict[EntityKey, int] = {}
+    try:
+        for answer in answers:
+            for message in answer.entities:
+                entry = decode_entity(message, schema)
+                if isinstance(entry, P4DirectCounterEntry) and entry.table_entry is not None:
+                    found[key_of(entry.table_entry)] = entry.packet_count
+    except (ValueError, KeyError, ControllerError) as error:
+        raise SessionError(switch, "read", f"the answer does not decode: {_first_line(error)}") from error
+    return found
+
+
+def learn_request(
+    schema: P4Schema, device_id: int, digest: str, bundling: Bundling, *, is_known: bool
+) -> p4r.WriteRequest:
+    """Return the request, without election id, to be told a digest; `is_known` if the switch tells it already."""
+    entry = P4DigestEntry(digest, max_list_size=bundling.messages, max_timeout_ns=bundling.wait_ns)
+    kind = p4r.Update.MODIFY if is_known else p4r.Update.INSERT
+    return p4r.WriteRequest(device_id=device_id, updates=[p4r.Update(type=kind, entity=entry.encode(schema))])
+
+
+def digests_request(schema: P4Schema, device_id: int, digest: str) -> p4r.ReadRequest:
+    """Return the request for a digest's configuration."""
+    return p4r.ReadRequest(device_id=device_id, entities=[P4DigestEntry(digest).encode(schema)])
+
+
+def learned(schema: P4Schema, message: p4r.StreamMessageResponse) -> tuple[Learned, p4r.StreamMessageRequest]:
+    """Return a list of what was learned, and its acknowledgement; raises ValueError or KeyError if unreadable."""
+    found = P4DigestList.decode(message, schema)
+    messages = tuple(one for one in found.data if isinstance(one, dict))
+    return Learned(found.digest_id, found.list_id, messages), found.ack().encode_update(schema)
 
 
 def refusals(batch: Batch, details: Sequence[p4r.Error]) -> tuple[tuple[int, ...], str]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from controller.base_paths import next_hops
 from controller.errors import ControllerError
+from controller.tables import store
 from controller.tables.drop_watch import watches_full_queues
 from controller.tables.entities import Entities, Entity, index
 from controller.tables.int_domain import DEFAULT_DOMAIN, IntDomain, check_domain, domain_entities
@@ -52,7 +53,7 @@ FILL_ORDER = (
 falls back to its base route on the way), then routes, telemetry when reports can leave, and at last jobs, whose
 children have their entries before they count."""
 
-COMPANIONS_TABLES = frozenset(("store_names", "store_writers", "store_hot_names"))
+COMPANIONS_TABLES = store.TABLES
 """What follows from content and not from the topology: filled beside everything else, by whoever looks after it."""
 
 RULE_ROOM = {

@@ -11,6 +11,7 @@ from controller.aggregation.settings import AggregationSettings
 from controller.errors import ControllerError
 from controller.p4runtime.grpc_session import Target, TlsSettings
 from controller.p4runtime.session import ELECTION_ID
+from controller.store.settings import StoreSettings
 from controller.tables.base import WATCH_ALL
 from controller.tables.int_domain import DEFAULT_DOMAIN, IntDomain
 from controller.tables.int_watch import Watch
@@ -61,6 +62,8 @@ class DaemonSettings(Strict, frozen=True):
     """How switches add up for jobs; left out, they run the program that does not, and there are no jobs."""
     jobs: JobSettings | None = None
     """How workers of jobs meet; left out, nobody is served. With it switches add up also without `aggregation`."""
+    store: StoreSettings | None = None
+    """Which content switches hold by name; left out, what they were told before goes, and nothing comes."""
     election_id: Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)] = ELECTION_ID
     """What the daemon bids for the primary role; of two daemons the higher one is primary."""
     tls: TlsSettings | None = None

@@ -23,6 +23,9 @@ from controller.p4runtime.grpc_session import GrpcSession
 from controller.p4runtime.session import FABRIC, FABRIC_AGGREGATION, check_schema, fabric_program, load_schema
 from controller.paths.client import RouteClient, RouteClientSettings
 from controller.running import run_until
+from controller.store.keeper import StoreKeeper
+from controller.store.settings import StoreSettings
+from controller.tables import store
 from dataplane.clock import Clock, MonotonicClock
 from dataplane.config import load
 from dataplane.errors import MillraceError
@@ -81,10 +84,12 @@ async def serve(
     *,
     on_ready: Callable[[str], None] | None = None,
     on_daemon: Callable[[Daemon], None] | None = None,
+    on_store: Callable[[StoreKeeper], None] | None = None,
 ) -> None:
     """Control until `stop` is set; raise ControllerError for settings, topology and program that do not fit together.
 
-    `on_daemon` gets the daemon before it starts, for whoever wants to watch its status.
+    `on_daemon` gets the daemon before it starts, for whoever wants to watch its status; `on_store` what looks after the
+    store, where the program has one.
     """
     if settings.tls is not None:
         settings.tls.check()
@@ -98,6 +103,13 @@ async def serve(
     check_schema(schema, next(iter(coordinator.base.values()), {}).values())
     if layer is not None:
         check_schema(schema, layer.everything())
+    companions = []
+    if runs_aggregation(settings):
+        check_schema(schema, [store.mark_entity(1)])
+        keeper = StoreKeeper(topology, settings.store or StoreSettings(), clock)
+        companions.append(keeper)
+        if on_store is not None:
+            on_store(keeper)
     async with AsyncExitStack() as stack:
         routes = nothing()
         if settings.path_server is not None:
@@ -115,6 +127,7 @@ async def serve(
             retry=settings.retry,
             rng=random.Random(),
             states=states,
+            companions=companions,
         )
         if on_daemon is not None:
             on_daemon(daemon)
@@ -138,9 +151,14 @@ async def work_of(daemon: Daemon, service: JobService | None, feed: str | None) 
             group.create_task(tell_jobs(FeedClientSettings(address=feed), service.notes, LOGGER.warning))
 
 
+def runs_aggregation(settings: DaemonSettings) -> bool:
+    """Return whether the switches are to run the program that adds up and holds content."""
+    return settings.sums is not None or settings.store is not None
+
+
 def program_files(settings: DaemonSettings) -> tuple[Path, Path]:
     """Return P4Info and JSON of the program that the switches are to run."""
-    p4info, program = fabric_program(FABRIC if settings.sums is None else FABRIC_AGGREGATION)
+    p4info, program = fabric_program(FABRIC_AGGREGATION if runs_aggregation(settings) else FABRIC)
     return (
         p4info if settings.p4info is None else Path(settings.p4info),
         program if settings.program is None else Path(settings.program),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -38,10 +38,11 @@ class Choice:
     inserted: tuple[Insertion, ...] = ()
 
 
-def choose(held: Collection[HeldName], hot: Collection[HotName], *, cells: int, generation: int) -> Choice:
+def choose(held: Collection[HeldName], hot: Collection[HotName], *, cells: Sequence[int], generation: int) -> Choice:
     """Return who comes and who goes, the hottest first into what is free, then in place of the least asked for.
 
-    `cells` is how many there are; `generation` is the first that was never given to anybody: each insertion takes one.
+    `cells` are those that copies may have; `generation` is the first that was never given to anybody: each insertion
+    takes one.
     """
     there = {one.segment for one in held}
     wanted: dict[Segment, int] = {}
@@ -49,7 +50,7 @@ def choose(held: Collection[HeldName], hot: Collection[HotName], *, cells: int, 
         if one.segment not in there:
             wanted[one.segment] = max(one.requests, wanted.get(one.segment, 0))
     taken = {one.cell for one in held}
-    free = [cell for cell in range(cells) if cell not in taken]
+    free = [cell for cell in cells if cell not in taken]
     coldest = sorted(held, key=lambda one: (one.packets, one.cell))
     evicted, inserted = [], []
     hottest = sorted(wanted.items(), key=lambda one: (-one[1], one[0].name, one[0].number))

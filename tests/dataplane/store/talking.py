@@ -6,6 +6,7 @@ import heapq
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from dataplane.errors import MillraceError
 from dataplane.store.asking import Asking, Pace
@@ -16,6 +17,25 @@ from dataplane.wire.store import Message, decode
 MS = 1_000_000
 
 
+class Carrier(Protocol):
+    """What carries a client's questions to a producer, and answers back."""
+
+    chance: random.Random
+
+    @property
+    def now_ns(self) -> int:
+        """The present time."""
+        ...
+
+    def after(self, delay_ns: int, call: Callable[[], None]) -> object:
+        """Call after a delay."""
+        ...
+
+    def send(self, source: Source, message: Message, back: Callable[[Message], None]) -> None:
+        """Send a question; its answers, if any, are handed back."""
+        ...
+
+
 @dataclass
 class Network:
     """Delivers what was sent after a while, or never, or twice."""
@@ -23,9 +43,13 @@ class Network:
     producer: Producing
     chance: random.Random
     loss: float = 0.0
-    now_ns: int = 0
+    time_ns: int = 0
     _due: list[tuple[int, int, Callable[[], None]]] = field(default_factory=list)
     _count: int = 0
+
+    @property
+    def now_ns(self) -> int:
+        return self.time_ns
 
     def after(self, delay_ns: int, call: Callable[[], None]) -> None:
         self._count += 1
@@ -51,7 +75,7 @@ class Network:
             self.step()
 
     def step(self) -> None:
-        self.now_ns, _, call = heapq.heappop(self._due)
+        self.time_ns, _, call = heapq.heappop(self._due)
         call()
 
     def _carry(self, call: Callable[[], None]) -> None:
@@ -63,7 +87,7 @@ class Network:
 class Talk:
     """A dialogue that is carried out over a network; `result` or `error` when `is_over`."""
 
-    def __init__(self, network: Network, source: Source, dialogue: Dialogue[T], pace: Pace | None = None) -> None:
+    def __init__(self, network: Carrier, source: Source, dialogue: Dialogue[T], pace: Pace | None = None) -> None:
         self.result: object = None
         self.error: MillraceError | None = None
         self.is_over = False

@@ -1,0 +1,210 @@
+"""Hosts of a virtual fabric that serve, read and write named content, and the controller in virtual time."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from ipaddress import IPv4Address
+
+from finsy.proto import p4r
+
+from controller.p4runtime.in_process import InProcessSession
+from controller.p4runtime.session import ELECTION_ID, FABRIC_AGGREGATION, Learned, fabric_program, load_schema
+from controller.reconcile import diff
+from controller.store.keeper import BUNDLING, by_segment, switch_stores, want
+from controller.store.settings import RecordedSettings, StoreSettings
+from controller.store.switch_store import SwitchStore
+from controller.tables.base import base_entities
+from controller.tables.store import DIGEST, PACKETS, hot_name
+from dataplane.fabric.addressing import gateway_mac
+from dataplane.fabric.topology import Topology
+from dataplane.fabric.virtual import VirtualFabric
+from dataplane.store.dialogues import Dialogue, T
+from dataplane.store.producing import ProducerSettings, Producing, Source
+from dataplane.store.shelf import Shelf
+from dataplane.switch.engine import PipelineFactory
+from dataplane.wire import store as wire
+from dataplane.wire.packet import udp_frame
+from dataplane.wire.store import UDP_PORT, Kind, Message
+from tests.dataplane.store.talking import Talk
+
+US = 1_000
+MS = 1_000_000
+_PAYLOAD = 42
+
+
+class World:
+    """A fabric whose switches hold content; `loss` is that of each packet of hosts, both ways."""
+
+    def __init__(
+        self,
+        topology: Topology,
+        settings: StoreSettings,
+        *,
+        loss: float = 0.0,
+        seed: int = 1,
+        pipeline_factory: PipelineFactory | None = None,
+    ) -> None:
+        self.topology, self.settings, self.loss = topology, settings, loss
+        self.chance = random.Random(seed)
+        self.fabric = VirtualFabric(topology, pipeline_factory=pipeline_factory)
+        self.stores = switch_stores(topology, settings)
+        for wanted in settings.recorded:
+            want(topology, self.stores, wanted)
+        self._schema = load_schema(*fabric_program(FABRIC_AGGREGATION))
+        self._base = base_entities(topology)
+        self._runs: Counter[str] = Counter()
+        self.sessions: dict[str, InProcessSession] = {}
+        for switch in self.stores:
+            self.connect(switch)
+
+    def connect(self, switch: str) -> None:
+        """Take a switch as it is, as the controller does after a start of either."""
+        if switch in self.sessions:
+            self.sessions[switch].close()
+        session = InProcessSession(
+            switch, self.topology.switch[switch].node_id, self.fabric.p4runtime(switch), self._schema
+        )
+        session.become_primary()
+        session.install_pipeline()
+        self.sessions[switch] = session
+        there = {key: entity for key, entity in session.read().items() if not key.table.startswith("store_")}
+        for batch in diff(self._base[switch], there):
+            session.write(batch)
+        store = self.stores[switch]
+        store.connected(session.read(), by_segment(session.packets(PACKETS)), self.fabric.now_ns)
+        self._bring(switch)
+        if not store.is_idle:
+            session.learn(DIGEST, BUNDLING, partial(self._told, store))
+            self._runs[switch] += 1
+            self._later(switch, self._runs[switch])
+
+    def restart(self, switch: str) -> None:
+        """Have a switch forget its tables and all that it holds; nothing is forwarded until `connect`."""
+        self._runs[switch] += 1
+        self.fabric.p4runtime(switch).set_pipeline(
+            p4r.SetForwardingPipelineConfigRequest(
+                device_id=self.topology.switch[switch].node_id,
+                election_id=p4r.Uint128(low=ELECTION_ID),
+                action=p4r.SetForwardingPipelineConfigRequest.VERIFY_AND_COMMIT,
+                config=self._schema.get_pipeline_config(),
+            )
+        )
+
+    def forget(self) -> None:
+        """Have the controller start again: it knows no more than its settings."""
+        self.stores = switch_stores(self.topology, self.settings)
+        for wanted in self.settings.recorded:
+            want(self.topology, self.stores, wanted)
+
+    def record(self, wanted: RecordedSettings) -> None:
+        """Have a name recorded at once."""
+        want(self.topology, self.stores, wanted)
+        self._bring(self.topology.attachment[wanted.server].node)
+
+    def run(self, duration_ns: int) -> None:
+        """Let time pass."""
+        self.fabric.run_until(self.fabric.now_ns + duration_ns)
+
+    def carry(self, src: str, dst: IPv4Address, ports: tuple[int, int], message: Message) -> None:
+        """Send a packet from a host, or lose it."""
+        if self.chance.random() < self.loss:
+            return
+        node = self.topology.host[src]
+        frame = udp_frame(
+            src_mac=node.mac,
+            dst_mac=gateway_mac(self.topology, src),
+            src=node.ipv4,
+            dst=dst,
+            src_port=ports[0],
+            dst_port=ports[1],
+            payload=message.encode(),
+        )
+        self.fabric.host(src).send(frame[:40] + b"\0\0" + frame[42:])  # no checksum
+
+    def _bring(self, switch: str) -> None:
+        store = self.stores[switch]
+        for batch in store.batches():
+            self.sessions[switch].write(batch)
+            store.acknowledged(batch)
+
+    def _later(self, switch: str, run: int) -> None:
+        self.fabric.call_after(self.settings.interval_ns, lambda: self._interval(switch, run))
+
+    def _interval(self, switch: str, run: int) -> None:
+        if run == self._runs[switch]:
+            self.stores[switch].interval(by_segment(self.sessions[switch].packets(PACKETS)), self.fabric.now_ns)
+            self._bring(switch)
+            self._later(switch, run)
+
+    def _told(self, store: SwitchStore, learned: Learned) -> None:
+        for message in learned.messages:
+            store.told(hot_name(message), self.fabric.now_ns)
+
+
+class Server:
+    """A producer on a host, which takes so long for each packet."""
+
+    def __init__(self, world: World, host: str, *, service_ns: int = 10 * US) -> None:
+        self.producing = Producing(Shelf(":memory:"), ProducerSettings(freshness_ms=60_000), world.fabric.now_ns)
+        self.interests = 0
+        self._world, self._host, self._service_ns = world, host, service_ns
+        self._free_ns = 0
+        world.fabric.host(host).on_frame(self._receive)
+
+    def _receive(self, frame: bytes, now_ns: int) -> None:
+        if int.from_bytes(frame[36:38], "big") != UDP_PORT:
+            return
+        message = wire.decode(frame, _PAYLOAD)
+        self.interests += message.kind is Kind.INTEREST
+        address, port = int.from_bytes(frame[26:30], "big"), int.from_bytes(frame[34:36], "big")
+        answer = self.producing.receive((address, port), message, now_ns)
+        if answer is not None:
+            self._free_ns = max(self._free_ns, now_ns) + self._service_ns
+            back = partial(self._world.carry, self._host, IPv4Address(address), (UDP_PORT, port), answer)
+            self._world.fabric.call_at(self._free_ns, back)
+
+
+class Client:
+    """A host that asks one server; what `Talk` takes for a network."""
+
+    def __init__(self, world: World, host: str, server: str, *, port: int = 30_000) -> None:
+        self.chance = random.Random(f"{host}/{port}")
+        self._world, self._host, self._port = world, host, port
+        self._server = world.topology.host[server].ipv4
+        self._source = int(world.topology.host[host].ipv4), port
+        self._backs: dict[int, Callable[[Message], None]] = {}
+        world.fabric.host(host).on_frame(self._receive)
+
+    @property
+    def now_ns(self) -> int:
+        return self._world.fabric.now_ns
+
+    def after(self, delay_ns: int, call: Callable[[], None]) -> object:
+        return self._world.fabric.call_after(delay_ns, call)
+
+    def send(self, source: Source, message: Message, back: Callable[[Message], None]) -> None:
+        self._backs[message.number] = back
+        self._world.carry(self._host, self._server, (self._port, UDP_PORT), message)
+
+    def begin(self, dialogue: Dialogue[T]) -> Talk:
+        """Begin a dialogue with the server."""
+        return Talk(self, self._source, dialogue)
+
+    def talk(self, dialogue: Dialogue[T]) -> object:
+        """Carry out a dialogue, however long it takes; return its result or raise its error."""
+        talk = self.begin(dialogue)
+        while not talk.is_over:
+            self._world.run(10 * US)
+        if talk.error is not None:
+            raise talk.error
+        return talk.result
+
+    def _receive(self, frame: bytes, now_ns: int) -> None:
+        if int.from_bytes(frame[36:38], "big") == self._port and self._world.chance.random() >= self._world.loss:
+            message = wire.decode(frame, _PAYLOAD)
+            back = self._backs.get(message.number)
+            if back is not None:
+                back(message)

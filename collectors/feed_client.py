@@ -5,11 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from types import TracebackType
 from typing import Final
-
-import grpc
-import grpc.aio
 
 from collectors import codec, event_codec
 from collectors.errors import FeedError
@@ -18,13 +14,9 @@ from collectors.messages import SERVICE
 from collectors.settings import Positive
 from collectors.values import CollectorStatus, DropRecord, Event, HopRecord, JobNote, Snapshot
 from dataplane.config import Strict
-from dataplane.rpc.addresses import client_options, malformed
-from dataplane.rpc.call_errors import reason_of
+from dataplane.rpc.client import Peer, ServiceClient
 
-_PERMANENT: Final = frozenset(
-    {grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.INVALID_ARGUMENT}
-)
-"""Codes that no waiting mends."""
+_PEER: Final = Peer(SERVICE, "collector", FeedError)
 
 
 class FeedClientSettings(Strict, frozen=True):
@@ -40,11 +32,11 @@ class FeedClientSettings(Strict, frozen=True):
     """Waits grow no longer than this."""
 
 
-class FeedClient:
+class FeedClient(ServiceClient):
     """Reads a collector's feed and comes back when the collector does; use it as an async context manager.
 
-    `on_wait` is told, before each wait, what is waited for and why. gRPC's flow control bounds what is underway: a slow
-    reader makes the server drop batches, and count them, never this side grow.
+    gRPC's flow control bounds what is underway: a slow reader makes the server drop batches, and count them, never this
+    side grow.
     """
 
     def __init__(
@@ -55,26 +47,7 @@ class FeedClient:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         on_wait: Callable[[str], None] | None = None,
     ) -> None:
-        self._settings = settings or FeedClientSettings()
-        self._rng = rng or random.Random()
-        self._sleep = sleep
-        self._on_wait = on_wait
-        self._channel: grpc.aio.Channel | None = None
-
-    async def __aenter__(self) -> FeedClient:
-        problem = malformed(self._settings.address)
-        if problem is not None:
-            raise FeedError(f"collector at {self._settings.address!r}: {problem}")
-        options = client_options(self._settings.longest_wait_ns)
-        self._channel = grpc.aio.insecure_channel(self._settings.address, options=options)
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if self._channel is not None:
-            await self._channel.close(grace=None)
-            self._channel = None
+        super().__init__(_PEER, settings or FeedClientSettings(), rng=rng, sleep=sleep, on_wait=on_wait)
 
     async def snapshots(self, interval_ns: int) -> AsyncIterator[Snapshot]:
         """Yield a snapshot at every interval, for ever; raise FeedError when the two sides speak different versions."""
@@ -117,39 +90,3 @@ class FeedClient:
     async def status(self) -> CollectorStatus:
         """Return the collector's counters; raise FeedError when it cannot be reached."""
         return codec.decode_status(await self._call("Status", codec.encode_request()))
-
-    async def _call(self, method: str, request: bytes) -> bytes:
-        call = self._open().unary_unary(f"/{SERVICE}/{method}", None, None)
-        try:
-            message: bytes = await call(request)
-        except grpc.aio.AioRpcError as error:
-            raise FeedError(f"collector at {self._settings.address}: {reason_of(error)}") from error
-        return message
-
-    async def _stream(self, method: str, request: bytes) -> AsyncIterator[bytes]:
-        """Yield the method's messages over as many calls as it takes."""
-        wait_ns = self._settings.first_wait_ns
-        while True:
-            reason = "the collector ended the stream"
-            try:
-                async for message in self._open().unary_stream(f"/{SERVICE}/{method}", None, None)(request):
-                    wait_ns = self._settings.first_wait_ns
-                    yield message
-            except grpc.aio.AioRpcError as error:
-                reason = reason_of(error)
-                if error.code() in _PERMANENT:
-                    raise FeedError(f"collector at {self._settings.address}: {reason}") from error
-            await self._wait(wait_ns, reason)
-            wait_ns = min(2 * wait_ns, self._settings.longest_wait_ns)
-
-    async def _wait(self, wait_ns: int, reason: str) -> None:
-        # Between half the wait and all of it, so that many clients do not come back at once.
-        seconds = wait_ns * self._rng.uniform(0.5, 1.0) / 1e9
-        if self._on_wait is not None:
-            self._on_wait(f"waiting {seconds:.1f} s for the collector at {self._settings.address}: {reason}")
-        await self._sleep(seconds)
-
-    def _open(self) -> grpc.aio.Channel:
-        if self._channel is None:
-            raise FeedError("the client is used outside its `async with`")
-        return self._channel

@@ -19,7 +19,6 @@ from collectors.errors import FeedError
 from collectors.state import NetworkStateBuilder
 from collectors.values import Snapshot
 from controller.aggregation.keeper import JobKeeper
-from controller.backoff import Backoff
 from controller.coordinator import Coordinator
 from controller.daemon_settings import RetrySettings
 from controller.errors import ControllerError, PathError, SessionError
@@ -33,6 +32,7 @@ from controller.tables.reporting import Reporting
 from controller.telemetry_change import Stage, longest_flight_ns
 from controller.update_plan import Phase, Step
 from dataplane.clock import Clock
+from dataplane.rpc.backoff import Backoff
 
 LOGGER = logging.getLogger("millrace.controller")
 

@@ -1,0 +1,138 @@
+"""A client of a gRPC service of ours: bytes in, bytes out, over restarts of the service."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Final, Protocol, Self
+
+import grpc
+import grpc.aio
+
+from dataplane.errors import MillraceError
+from dataplane.rpc.addresses import client_options, malformed
+from dataplane.rpc.backoff import Backoff
+from dataplane.rpc.call_errors import reason_of
+
+_PERMANENT: Final = frozenset(
+    {grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.INVALID_ARGUMENT}
+)
+"""Codes that no waiting mends."""
+
+
+class Place(Protocol):
+    """Where a service is, and how to wait for it."""
+
+    @property
+    def address(self) -> str:
+        """The gRPC address: unix:PATH or HOST:PORT."""
+        ...
+
+    @property
+    def first_wait_ns(self) -> int:
+        """How long to wait before the first new try; each further wait is twice as long."""
+        ...
+
+    @property
+    def longest_wait_ns(self) -> int:
+        """Waits grow no longer than this."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """A service: its name in gRPC, what people call it, and the error of its clients."""
+
+    service: str
+    name: str
+    error: Callable[[str], MillraceError]
+
+
+class ServiceClient:
+    """Calls a service and comes back when it does; use it as an async context manager.
+
+    `on_wait` is told, before each wait, what is waited for and why. Every failure is the peer's error, in one line.
+    """
+
+    def __init__(
+        self,
+        peer: Peer,
+        place: Place,
+        *,
+        timeout_s: float | None = None,
+        rng: random.Random | None = None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        on_wait: Callable[[str], None] | None = None,
+    ) -> None:
+        """Have a question fail that stays without an answer for `timeout_s`; None: it may stay so for ever."""
+        self._peer, self._place, self._timeout_s = peer, place, timeout_s
+        self._rng = rng or random.Random()
+        self._sleep, self._on_wait = sleep, on_wait
+        self._channel: grpc.aio.Channel | None = None
+
+    async def __aenter__(self) -> Self:
+        problem = malformed(self._place.address)
+        if problem is not None:
+            raise self._peer.error(f"{self._peer.name} at {self._place.address!r}: {problem}")
+        options = client_options(self._place.longest_wait_ns)
+        self._channel = grpc.aio.insecure_channel(self._place.address, options=options)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._channel is not None:
+            await self._channel.close(grace=None)
+            self._channel = None
+
+    async def _call(self, method: str, request: bytes) -> bytes:
+        """Return the answer to a question."""
+        call = self._open().unary_unary(f"/{self._peer.service}/{method}", None, None)
+        try:
+            message: bytes = await call(request, timeout=self._timeout_s)
+        except grpc.aio.AioRpcError as error:
+            raise self._failed(reason_of(error)) from error
+        return message
+
+    async def _first(self, method: str, request: bytes) -> bytes:
+        """Return the first message of a stream, and end it."""
+        stream = self._open().unary_stream(f"/{self._peer.service}/{method}", None, None)(
+            request, timeout=self._timeout_s
+        )
+        try:
+            async for message in stream:
+                stream.cancel()
+                return bytes(message)
+        except grpc.aio.AioRpcError as error:
+            raise self._failed(reason_of(error)) from error
+        raise self._failed("it ended the stream without an answer")
+
+    async def _stream(self, method: str, request: bytes) -> AsyncIterator[bytes]:
+        """Yield a method's messages over as many calls as it takes."""
+        backoff = Backoff(self._place.first_wait_ns, self._place.longest_wait_ns, self._rng)
+        while True:
+            reason = f"the {self._peer.name} ended the stream"
+            try:
+                async for message in self._open().unary_stream(f"/{self._peer.service}/{method}", None, None)(request):
+                    backoff.reset()
+                    yield message
+            except grpc.aio.AioRpcError as error:
+                reason = reason_of(error)
+                if error.code() in _PERMANENT:
+                    raise self._failed(reason) from error
+            seconds = backoff.next_s()
+            if self._on_wait is not None:
+                where = f"the {self._peer.name} at {self._place.address}"
+                self._on_wait(f"waiting {seconds:.1f} s for {where}: {reason}")
+            await self._sleep(seconds)
+
+    def _failed(self, reason: str) -> MillraceError:
+        return self._peer.error(f"{self._peer.name} at {self._place.address}: {reason}")
+
+    def _open(self) -> grpc.aio.Channel:
+        if self._channel is None:
+            raise self._peer.error("the client is used outside its `async with`")
+        return self._channel

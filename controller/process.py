@@ -15,6 +15,7 @@ from collectors.job_names import tell_jobs
 from collectors.stopping import stop_on_signals
 from controller.aggregation.layer import AggregationLayer
 from controller.aggregation.service import JobService
+from controller.aggregation.settings import AggregationSettings
 from controller.coordinator import Coordinator
 from controller.daemon import Connect, Daemon, SwitchSession
 from controller.daemon_settings import DaemonSettings
@@ -94,9 +95,10 @@ async def serve(
     if settings.tls is not None:
         settings.tls.check()
     layer = None
-    if settings.sums is not None:
+    if runs_aggregation(settings):
         # At random, so that packets of jobs under another daemon are of no job of this one.
-        layer = AggregationLayer(topology, settings.sums, newest=random.randrange(1 << 16))
+        sums = settings.sums or AggregationSettings()
+        layer = AggregationLayer(topology, sums, newest=random.randrange(1 << 16))
     coordinator = Coordinator(topology, settings.watches, settings.reporting, settings.int_domain, layer)
     files = program_files(settings)
     schema = load_schema(*files)

@@ -93,7 +93,8 @@ class FeedServer:
     async def _watch(self, request: bytes, context: _Context) -> AsyncIterator[bytes]:
         interval_ns = await _checked(context, codec.decode_watch, request)
         while True:
-            yield codec.encode_snapshot(self._collector.snapshot())
+            # Values of many flows take long to make: reports come in meanwhile.
+            yield await asyncio.to_thread(codec.encode_snapshot, self._collector.snapshot())
             await asyncio.sleep(max(interval_ns, self._settings.shortest_interval_ns) / 1e9)
 
     async def _records(self, request: bytes, context: _Context) -> AsyncIterator[bytes]:

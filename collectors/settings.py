@@ -68,7 +68,7 @@ class ClockSettings(Strict, frozen=True):
     """A link whose correction may be wrong by more is not corrected: its delay comes from hop latency."""
 
 
-class JobSettings(Strict, frozen=True):
+class JobWatchSettings(Strict, frozen=True):
     """How reports of complete items become the state of the jobs that switches add up."""
 
     window_ns: Positive = 10_000_000_000
@@ -123,7 +123,7 @@ class StateSettings(Strict, frozen=True):
     clocks: ClockSettings = ClockSettings()
     """How clocks are estimated, where the topology does not say that they are synchronised."""
 
-    jobs: JobSettings = JobSettings()
+    jobs: JobWatchSettings = JobWatchSettings()
     """How jobs are watched that switches add up for."""
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from collectors.events.figures import Observation
+from collectors.events.observation import Observation
 from collectors.events.rules import Rule, check_names
 from collectors.events.watches import ChangeWatch, LimitWatch, Watch
 from collectors.values import Event, Snapshot

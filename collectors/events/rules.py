@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from collectors.events.figures import FIGURES, Scope
+from collectors.events.scopes import FIGURES, Scope
 from collectors.settings import Positive
 from dataplane.config import Strict
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from collectors.settings import JobSettings
+from collectors.settings import JobWatchSettings
 from collectors.sketch import Sketch
 from collectors.values import ChildKey, ChildState, JobKey, JobNote, JobState
 from dataplane.wire.completion import Completion
@@ -61,7 +61,7 @@ class _Child:
 class JobAccount:
     """One job in one switch, in constant memory however many items are reported."""
 
-    def __init__(self, key: JobKey, settings: JobSettings) -> None:
+    def __init__(self, key: JobKey, settings: JobWatchSettings) -> None:
         self._key = key
         self._slot_ns = max(settings.window_ns // SLOTS, 1)
         self._newest_ns = 0

@@ -8,7 +8,7 @@ from ipaddress import IPv4Address, IPv6Address
 
 from collectors.counters import Count, Counters
 from collectors.jobs.account import JobAccount
-from collectors.settings import JobSettings
+from collectors.settings import JobWatchSettings
 from collectors.values import JobKey, JobNote, JobState
 from dataplane.fabric.addressing import switch_ipv4
 from dataplane.fabric.topology import Topology
@@ -18,7 +18,7 @@ from dataplane.wire.completion import Completion
 class JobAccounts:
     """Takes reports of complete items; what does not fit makes room, the job unheard for longest first."""
 
-    def __init__(self, topology: Topology, settings: JobSettings, counters: Counters) -> None:
+    def __init__(self, topology: Topology, settings: JobWatchSettings, counters: Counters) -> None:
         self._settings, self._counters = settings, counters
         self._switches = {node.node_id: node.name for node in topology.switches}
         self._names: dict[IPv4Address | IPv6Address, str] = {

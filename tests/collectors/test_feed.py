@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,13 +15,14 @@ import grpc.aio
 import msgspec
 import pytest
 
+from collectors import codec
 from collectors.collector import Collector
 from collectors.counters import Count
 from collectors.errors import CollectorError, FeedError
 from collectors.feed import FeedServer, FeedSettings
 from collectors.feed_client import FeedClient, FeedClientSettings
 from collectors.messages import SERVICE, VERSION
-from collectors.values import DropRecord, HopRecord, JobNote
+from collectors.values import DropRecord, HopRecord, JobNote, Snapshot
 from dataplane.clock import VirtualClock
 from dataplane.wire.completion import Completion
 from dataplane.wire.drop_reasons import DropReason
@@ -56,6 +58,28 @@ async def serving(collector: Collector, settings: FeedSettings) -> AsyncIterator
 
 def a_collector() -> Collector:
     return Collector(build_topology(), VirtualClock())
+
+
+def test_snapshots_are_put_into_bytes_beside_the_event_loop(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reports can be taken meanwhile."""
+    threads, encode = set[str](), codec.encode_snapshot
+
+    def noted(snapshot: Snapshot) -> bytes:
+        threads.add(threading.current_thread().name)
+        return encode(snapshot)
+
+    monkeypatch.setattr(codec, "encode_snapshot", noted)
+
+    async def scenario() -> None:
+        async with (
+            serving(a_collector(), FeedSettings(address=address)),
+            FeedClient(FeedClientSettings(address=address)) as client,
+        ):
+            await anext(client.snapshots(MS))
+
+    run(scenario)
+    assert threads
+    assert threading.main_thread().name not in threads
 
 
 def test_names_of_jobs_reach_the_collector(address: str) -> None:

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from collectors.collector import Collector
-from collectors.events.figures import Scope
 from collectors.events.rules import Rule, RuleSettings
+from collectors.events.scopes import Scope
 from collectors.events.service import EventService
 from collectors.payloads import payloads_of
 from collectors.settings import CollectorSettings, Core

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
-from collectors.events.figures import FIGURES, Reading, Scope, State, companions
 from collectors.events.rules import ChangeSettings, Rule
+from collectors.events.scopes import FIGURES, Reading, Scope, State, companions
 from collectors.values import Event, Evidence, Phase, ReporterKey, ReporterState, Snapshot, Subject
 
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collectors.events.engine import EventEngine
-from collectors.events.figures import Scope
 from collectors.events.rules import ChangeSettings, Rule
+from collectors.events.scopes import Scope
 from collectors.values import FlowKey, PathState, ReporterState, Snapshot
 from dataplane.fabric.topology import LinkKey
 from tests.collectors.events.plain import PlainEngine

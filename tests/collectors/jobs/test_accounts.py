@@ -8,7 +8,7 @@ import pytest
 
 from collectors.counters import Count, Counters
 from collectors.jobs.accounts import JobAccounts
-from collectors.settings import JobSettings
+from collectors.settings import JobWatchSettings
 from collectors.values import ChildKey, JobKey, JobNote, JobState
 from dataplane.wire.completion import Completion
 from tests.collectors.reports import build_topology
@@ -22,7 +22,7 @@ class World:
 
     def __init__(self, **settings: int) -> None:
         self.counters = Counters()
-        self.accounts = JobAccounts(build_topology(), JobSettings(**settings), self.counters)
+        self.accounts = JobAccounts(build_topology(), JobWatchSettings(**settings), self.counters)
         self.now_ns = 100 * S
 
     def hear(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
+import sys
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
@@ -34,6 +36,13 @@ def run(*arguments: str) -> str:
     done = runner.invoke(app, list(arguments), catch_exceptions=False)
     assert done.exit_code == 0, done.output
     return done.output
+
+
+def test_commands_start_without_what_only_some_need() -> None:
+    """Each takes long to load."""
+    text = "import sys, controller.cli.app; print({'numpy', 'duckdb', 'networkx', 'scapy', 'torch'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "set()\n"
 
 
 class Feed:

@@ -238,11 +238,7 @@ class Daemon:
     async def _write_jobs(self, switch: _Switch, session: SwitchSession, batch: Batch) -> bool:
         """Write a batch; return whether it was taken, else what the switch holds is to be read again."""
         try:
-            async with asyncio.timeout(self._retry.timeout_ns / 1e9):
-                await session.write(batch)
-        except TimeoutError as error:
-            cause = f"{batch[0]}: no answer within {self._retry.timeout_ns / 1e9:g} s"
-            raise SessionError(switch.name, "write", cause) from error
+            await session.write(batch)
         except SessionError as error:
             if error.code == _UNIMPLEMENTED and batch[0].key.kind is Kind.REGISTER:
                 return self._spare_clearing(switch, batch, error)

@@ -102,8 +102,11 @@ class GrpcSession:
         tls: TlsSettings | None = None,
         election_id: int = ELECTION_ID,
         timeout_s: float = 10.0,
+        probe_s: float = 5.0,
     ) -> None:
+        """Take `timeout_s` to connect at most, and see every `probe_s` whether the switch still answers."""
         self._target, self._schema, self._timeout_s = target, schema, timeout_s
+        self._probe_s = probe_s
         self._election_id = election_id
         self._client = P4Client(target.address, None if tls is None else tls.credentials(), wait_for_ready=False)
         self._listener: asyncio.Task[None] | None = None
@@ -250,6 +253,24 @@ class GrpcSession:
             status = await self._arbitration()
 
     async def _listen(self) -> None:
+        """Raise SessionError when the stream ends, another controller takes over or the switch answers no more."""
+        tasks = [asyncio.create_task(self._follow()), asyncio.create_task(self._probe())]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            done.pop().result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _probe(self) -> None:
+        """Ask for something small now and then: a machine that has lost its power ends no connection."""
+        while True:
+            await asyncio.sleep(self._probe_s)
+            with self._failures("probe"):
+                await self._client.request(p4r.CapabilitiesRequest())
+
+    async def _follow(self) -> None:
         """Raise SessionError when the stream ends or another controller takes over."""
         while True:
             try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -82,6 +83,23 @@ def test_a_refused_update_is_named(address: str) -> None:
             await one.write((update,))
 
     asyncio.run(asyncio.wait_for(run(), BOUND_S))
+
+
+def test_a_switch_that_answers_no_more_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    core, hung = P4RuntimeCore(Switch(1, [PortSettings(1)], VirtualClock())), threading.Event()
+    monkeypatch.setattr("finsy.p4client._DEFAULT_RPC_TIMEOUT", 0.2)
+    address = f"unix:{tmp_path}/p4rt.sock"
+
+    async def run() -> None:
+        one = GrpcSession(Target("a", address, 1), load_schema(*fabric_program()), probe_s=0.01)
+        await one.connect()
+        monkeypatch.setattr(core, "capabilities", lambda _: hung.wait())
+        assert str(await one.wait_lost()).startswith("switch a: probe: DEADLINE_EXCEEDED: ")
+        hung.set()
+        await one.close()
+
+    with P4RuntimeServer(core, [address]):
+        asyncio.run(asyncio.wait_for(run(), BOUND_S))
 
 
 def test_nobody_at_the_address_is_an_error_that_names_the_switch(tmp_path: Path) -> None:

@@ -55,14 +55,16 @@ control Congestion(inout headers_t hdr, in standard_metadata_t standard_metadata
         default_action = NoAction();
     }
 
+    // Most packets cannot be marked: for those nobody asks for the threshold.
     apply {
-        congestion.apply();
-        if (standard_metadata.enq_qdepth >= threshold) {
-            if (hdr.ipv4.isValid() && hdr.ipv4.ecn != 0) {
-                hdr.ipv4.ecn = ECN_CE;
-            }
-            if (hdr.ipv6.isValid() && hdr.ipv6.ecn != 0) {
-                hdr.ipv6.ecn = ECN_CE;
+        if ((hdr.ipv4.isValid() && hdr.ipv4.ecn != 0) || (hdr.ipv6.isValid() && hdr.ipv6.ecn != 0)) {
+            congestion.apply();
+            if (standard_metadata.enq_qdepth >= threshold) {
+                if (hdr.ipv4.isValid()) {
+                    hdr.ipv4.ecn = ECN_CE;
+                } else {
+                    hdr.ipv6.ecn = ECN_CE;
+                }
             }
         }
     }

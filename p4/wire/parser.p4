@@ -123,13 +123,32 @@ parser FabricParser(
         meta.int_at = UDP_BYTES;
         meta.payload_end = hdr.udp.length;
 #ifdef AGGREGATION
+        transition select(hdr.udp.dst_port, hdr.udp.src_port) {
+            (AGGREGATION_PORT, _): expect_aggregation;
+            (STORE_PORT, _): expect_store;
+            (_, STORE_PORT): expect_store;
+            default: find_int;
+        }
+    }
+
+    state expect_aggregation {
         transition select(
-            hdr.udp.dst_port, hdr.udp.src_port, hdr.udp.checksum, hdr.vlan.isValid(), hdr.ipv4.isValid(), hdr.ipv4.ihl,
-            hdr.udp.length
+            hdr.udp.checksum,
+            hdr.vlan.isValid(),
+            hdr.ipv4.isValid(),
+            hdr.ipv4.ihl,
+            (bit<1>) (hdr.udp.length >= UDP_BYTES + AGGREGATION_BYTES)
         ) {
-            (AGGREGATION_PORT, _, 0, false, true, 5, UDP_BYTES + AGGREGATION_BYTES .. 0xffff): find_aggregation;
-            (STORE_PORT, _, 0, _, true, 5, UDP_BYTES + STORE_BYTES .. 0xffff): find_store;
-            (_, STORE_PORT, 0, _, true, 5, UDP_BYTES + STORE_BYTES .. 0xffff): find_store;
+            (0, false, true, 5, 1): find_aggregation;
+            default: find_int;
+        }
+    }
+
+    state expect_store {
+        transition select(
+            hdr.udp.checksum, hdr.ipv4.isValid(), hdr.ipv4.ihl, (bit<1>) (hdr.udp.length >= UDP_BYTES + STORE_BYTES)
+        ) {
+            (0, true, 5, 1): find_store;
             default: find_int;
         }
     }

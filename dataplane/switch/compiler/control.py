@@ -5,10 +5,11 @@ from __future__ import annotations
 from llvmlite import ir
 
 from dataplane.program.atomic import register_sections
-from dataplane.program.model import Action, CallNode, ConditionNode, Node, Pipeline, TableNode
+from dataplane.program.model import CallNode, ConditionNode, Node, Pipeline, TableNode
 from dataplane.program.operations import Exit
 from dataplane.program.pipelines import successors
 from dataplane.switch.compiler.expressions import Expressions
+from dataplane.switch.compiler.mentions import actions_of, reachable
 from dataplane.switch.compiler.primitives import call_action
 from dataplane.switch.compiler.routine import I64, Emission, Routine, u32, u64
 from dataplane.switch.compiler.tables import TableApplication, key_words
@@ -22,29 +23,6 @@ def emit_control(emission: Emission, pipeline: Pipeline, function: ir.Function) 
     control.emit()
     routine.builder.position_at_end(routine.end)
     routine.finish()
-
-
-def reachable(pipeline: Pipeline) -> dict[str, Node]:
-    """Return the nodes of a control that a packet can reach."""
-    found: dict[str, Node] = {}
-    waiting = [] if pipeline.initial is None else [pipeline.initial]
-    while waiting:
-        name = waiting.pop()
-        if name not in found:
-            found[name] = pipeline.nodes[name]
-            waiting += [following for following in successors(found[name]) if following is not None]
-    return found
-
-
-def actions_of(node: Node) -> list[Action]:
-    """Return the actions that a node can run."""
-    match node:
-        case TableNode():
-            return list(node.actions.values())
-        case CallNode():
-            return [node.action]
-        case ConditionNode():
-            return []
 
 
 class _Control:
@@ -105,6 +83,9 @@ class _Control:
             self.routine.leaving = self._way(held, None)
         self.routine.place = name
         self.routine.builder.position_at_end(self.blocks[name])
+        span = self.routine.layout.late.get(name)
+        if span is not None:
+            self.routine.clear(self.routine.offset(self.routine.region, span.start), span.size)
 
     def _way(self, held: tuple[int, ...], name: str | None) -> ir.Block:
         """Return the block by which a node, or the end, is entered from where some registers are locked."""

@@ -5,19 +5,21 @@ whose length in bits stands apart, and whose bytes come last of all. Valid bits 
 made of follows at equal distances, so that an element is found by multiplication.
 
 A fresh packet's first `fresh_bytes` are zero; a copy's first `plain_bytes` are those of its original. In between are
-headers, and behind that fields, of which a fresh packet may have anything (see `leftovers`).
+headers, and behind that fields, of which a fresh packet may have anything (see `leftovers`). First among those are the
+fields that are cleared when a control comes to them (see `late`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from dataplane.errors import ProgramError
 from dataplane.program.model import VALID, FieldSpec, Header, HeaderType, Program
 from dataplane.program.operations import FieldRef
-from dataplane.switch.compiler.leftovers import unseen_fields, unseen_headers
+from dataplane.switch.compiler.late import late_fields
+from dataplane.switch.compiler.leftovers import leftovers, own_fields
 from dataplane.switch.compiler.ranges import machine_bits
 
 MAX_NATIVE_BITS = 512
@@ -66,6 +68,14 @@ class Strides:
     varbit: int
 
 
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Bytes of the region."""
+
+    start: int
+    size: int
+
+
 class Layout:
     """The region of a program's packets."""
 
@@ -74,20 +84,23 @@ class Layout:
         self._end = 0
         self.headers: dict[str, HeaderPlace] = {}
         self.next_index: dict[str, int] = {}
-        wire_types = {id(header.type) for header in program.headers.values() if not header.metadata}
-        self._unseen = unseen_fields(program)
+        self.late: dict[str, Span] = {}
+        left = leftovers(program)
+        local = _headers_beside_the_wire(program)
+        own = [ref for ref in own_fields(program) if ref not in left.fields and ref.header not in local]
+        late = late_fields(program, own)
+        self._elsewhere = left.fields.union(*late.values())
         for header in program.headers.values():
-            if header.metadata and (id(header.type) in wire_types or header.type.varbit is not None):
+            if header.name in local:
                 self._add_local_header(header)
             elif header.metadata:
                 self._add_metadata(header)
         self.metadata_bytes = self._reserve(0, 8)
         for name in (*program.stacks, *program.union_stacks):
             self.next_index[name] = self._reserve(4, 4)
-        self.fresh_bytes = self._add_headers(
-            [program.headers[name] for name in _wire_order(program)], unseen_headers(program)
-        )
+        self.fresh_bytes = self._add_headers([program.headers[name] for name in _wire_order(program)], left.headers)
         self.plain_bytes = self._reserve(0, 8)
+        self._add_late_fields(late)
         self._add_unseen_fields()
         for name, place in self.headers.items():
             self.headers[name] = replace(place, varbit=self._reserve(place.varbit_bytes, 1))
@@ -104,7 +117,7 @@ class Layout:
 
     def _add_metadata(self, header: Header) -> None:
         start = self._reserve(0, 8)
-        seen = [spec for spec in header.type.fields if FieldRef(header.name, spec.name) not in self._unseen]
+        seen = [spec for spec in header.type.fields if FieldRef(header.name, spec.name) not in self._elsewhere]
         fields = {spec.name: self._native_field(spec, start) for spec in seen}
         fields[VALID] = FieldPlace(FieldSpec(VALID, 1), 0, native=True)
         size = self._reserve(0, 8) - start
@@ -116,8 +129,19 @@ class Layout:
         offset_bits = 8 * (self._reserve(size, min(size, 8) if native else 1) - start)
         return FieldPlace(spec, offset_bits + (0 if native else -spec.width_bits % 8), native)
 
+    def _add_late_fields(self, late: Mapping[str, Sequence[FieldRef]]) -> None:
+        """Place fields side by side that are cleared together."""
+        for node, refs in late.items():
+            start = self._reserve(0, 8)
+            for ref in refs:
+                place = self.headers[ref.header]
+                spec = place.header.type.field(ref.field)
+                assert spec is not None
+                place.fields[ref.field] = self._native_field(spec, place.data)
+            self.late[node] = Span(start, self._reserve(0, 8) - start)
+
     def _add_unseen_fields(self) -> None:
-        """Place the fields that their headers left out."""
+        """Place the fields that are still left out of their headers."""
         for place in self.headers.values():
             for spec in place.header.type.fields:
                 if spec.name not in place.fields:
@@ -187,6 +211,16 @@ def _stride(one: HeaderPlace, other: HeaderPlace) -> Strides:
     assert one.valid is not None
     assert other.valid is not None
     return Strides(other.data - one.data, other.valid - one.valid, lengths, other.varbit - one.varbit)
+
+
+def _headers_beside_the_wire(program: Program) -> set[str]:
+    """Return the metadata of a header's type, which are copied from and to headers."""
+    wire_types = {id(header.type) for header in program.headers.values() if not header.metadata}
+    return {
+        name
+        for name, header in program.headers.items()
+        if header.metadata and (id(header.type) in wire_types or header.type.varbit is not None)
+    }
 
 
 def _wire_order(program: Program) -> list[str]:

@@ -1,23 +1,25 @@
 """What a fresh packet may keep of the one before it in the same memory, because nobody ever sees that.
 
 p4c makes hundreds of metadata fields for the values within one control or action; clearing them for each packet costs
-more than a plain packet's tables. So do the headers that a switch only writes.
+more than a plain packet's tables. So do the headers that a packet does not have.
+
+A header's content is all there once it has been extracted, or made valid, which clears it: so wherever it is known to
+be valid. It stays so when the header is made invalid again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import TypeVar
 
 from dataplane.program.model import (
     VALID,
     Action,
     CallNode,
     ConditionNode,
+    Extract,
     Header,
-    KeyPart,
     Node,
     ParserSet,
     ParserState,
@@ -26,10 +28,15 @@ from dataplane.program.model import (
     TableNode,
 )
 from dataplane.program.operations import (
+    AddHeader,
     Assign,
+    Binary,
+    BinaryOp,
+    Calculation,
+    Choice,
     Constant,
-    ElementFieldRef,
     ElementRef,
+    Expression,
     FieldRef,
     Hash,
     HeaderRef,
@@ -37,45 +44,44 @@ from dataplane.program.operations import (
     JumpIfZero,
     LastFieldRef,
     RegisterRead,
-    StackRef,
 )
 from dataplane.program.pipelines import successors
-
-Place = TypeVar("Place", bound=Hashable)
+from dataplane.switch.compiler.flow import Place, Use, Way, in_graph, in_sequence
+from dataplane.switch.compiler.mentions import Reference, conditions, operations, parts, reads, references
+from dataplane.switch.compiler.validity import valid_where
 
 _SWITCH_STRUCTS = {"standard_metadata", "intrinsic_metadata", "queueing_metadata"}
 
 
-def unseen_fields(program: Program) -> frozenset[FieldRef]:
-    """Return the metadata fields that parser, controls and deparser each write before they read them, if they do.
+@dataclass(frozen=True, slots=True)
+class Leftovers:
+    """Metadata fields and headers on the wire whose memory a fresh packet may find as it is."""
 
-    What the switch itself reads or writes, or keeps from packet to packet, is not among them.
+    fields: frozenset[FieldRef]
+    headers: frozenset[str]
+
+
+def leftovers(program: Program) -> Leftovers:
+    """Return what parser, controls and deparser each write before they read it, if they do, whichever way is taken.
+
+    Keys of tables and calculations take nothing from invalid headers. Stacks are among the headers as a whole or not
+    at all.
     """
-    candidates = _candidates(program)
-    bits = {ref: 1 << place for place, ref in enumerate(candidates)}
-    exposed = _Uses(program, bits).exposed()
-    return frozenset(ref for ref, bit in bits.items() if not exposed & bit)
+    fields = own_fields(program)
+    field_bits = {ref: 1 << place for place, ref in enumerate(fields)}
+    header_bits = {name: 1 << place for place, name in enumerate(_lone_headers(program), len(fields))}
+    exposed = _Uses(program, field_bits, header_bits).exposed()
+    return Leftovers(
+        frozenset(ref for ref, bit in field_bits.items() if not exposed & bit),
+        frozenset(name for name, bit in header_bits.items() if not exposed & bit) | _unread_stacks(program),
+    )
 
 
-def unseen_headers(program: Program) -> frozenset[str]:
-    """Return the headers on the wire of which no field is ever read: they are only written, copied, and sent.
-
-    All that happens while they are valid, and then they have been extracted or cleared. Keys of tables do not count as
-    reading, since they take the fields of invalid headers for zero. Stacks are among them as a whole or not at all.
-    """
-    seen = {item.header for item in _read_everywhere(program) if isinstance(item, FieldRef) and item.field != VALID}
-    moved = {item.stack for item in _read_everywhere(program) if isinstance(item, ElementRef | LastFieldRef)}
-    for stack in (*program.stacks, *program.union_stacks):
-        names = {name for row in program.rows(stack) for name in row}
-        if stack in moved or names & seen:
-            seen |= names
-    return frozenset(name for name, header in program.headers.items() if not header.metadata and name not in seen)
-
-
-def _candidates(program: Program) -> list[FieldRef]:
+def own_fields(program: Program) -> list[FieldRef]:
+    """Return the metadata fields that nobody but the program reads or writes, and no copy keeps."""
     kept = {ref for refs in program.field_lists.values() for ref in refs} | set(program.aliases.values())
     kept |= {source for digest in program.digests.values() for source in digest.sources if isinstance(source, FieldRef)}
-    whole = {item.name for item in _everything(program) if isinstance(item, HeaderRef)} | _SWITCH_STRUCTS
+    whole = {item.name for item in _mentioned(program) if isinstance(item, HeaderRef)} | _SWITCH_STRUCTS
     return [
         ref
         for name, header in program.headers.items()
@@ -89,233 +95,169 @@ def _fields(name: str, header: Header) -> Iterator[FieldRef]:
     return (FieldRef(name, spec.name) for spec in header.type.fields if not spec.variable)
 
 
-# ---- what a program mentions
-
-_Reference = FieldRef | ElementFieldRef | LastFieldRef | ElementRef | HeaderRef | StackRef
-
-
-def _references(item: object) -> Iterator[_Reference]:
-    """Return all references in an expression, a primitive or a tuple of such."""
-    if isinstance(item, _Reference):
-        yield item
-    if isinstance(item, tuple):
-        for part in item:
-            yield from _references(part)
-    else:
-        for name in getattr(item, "__dataclass_fields__", ()):
-            part = getattr(item, name)
-            if not isinstance(part, int | str):
-                yield from _references(part)
-
-
-def _reads(item: object) -> Iterator[_Reference]:
-    """Return what a primitive or parser operation reads: all but the field that it sets."""
-    for name in getattr(item, "__dataclass_fields__", ()):
-        part = getattr(item, name)
-        if not (name == "target" and isinstance(part, FieldRef)):
-            yield from _references(part)
-
-
-def _actions(program: Program) -> Iterator[Action]:
-    for pipeline in (program.ingress, program.egress):
-        for node in pipeline.nodes.values():
-            if isinstance(node, CallNode):
-                yield node.action
-            elif isinstance(node, TableNode):
-                yield from node.actions.values()
-
-
-def _operations(program: Program) -> Iterator[object]:
-    """Return the operations of all functions."""
-    for state in program.parser.states.values():
-        yield from state.operations
-    for action in {id(action): action for action in _actions(program)}.values():
-        yield from action.primitives
-    yield from program.deparser.primitives
-
-
-def _conditions(program: Program) -> Iterator[object]:
-    """Return what is read outside of operations, but for the keys of tables."""
-    for state in program.parser.states.values():
-        yield from (part.source for part in state.key)
-    for pipeline in (program.ingress, program.egress):
-        for node in pipeline.nodes.values():
-            if isinstance(node, ConditionNode):
-                yield node.condition
-            elif isinstance(node, TableNode):
-                yield node.selector
-    yield from _outside(program)
-
-
-def _outside(program: Program) -> Iterator[object]:
-    """Return what is read behind the parser or before the deparser."""
-    for checksum in program.checksums:
-        yield from (checksum.condition, checksum.calculation)
-        yield from (checksum.target,) if checksum.verify else ()
-    yield from (digest.sources for digest in program.digests.values())
-
-
-def _everything(program: Program) -> Iterator[_Reference]:
-    for source in (_operations(program), _conditions(program)):
+def _mentioned(program: Program) -> Iterator[Reference]:
+    for source in (operations(program), conditions(program)):
         for item in source:
-            yield from _references(item)
+            yield from references(item)
 
 
-def _read_everywhere(program: Program) -> Iterator[_Reference]:
-    for operation in _operations(program):
-        yield from _reads(operation)
-    for item in _conditions(program):
-        yield from _references(item)
+# ---- headers on the wire
+
+
+def _stacks(program: Program) -> dict[str, set[str]]:
+    """Return the headers of each stack."""
+    names = (*program.stacks, *program.union_stacks)
+    return {stack: {name for row in program.rows(stack) for name in row} for stack in names}
+
+
+def _lone_headers(program: Program) -> list[str]:
+    """Return the headers that are in no stack and become valid only with their content."""
+    stacked = set[str]().union(*_stacks(program).values())
+    targets = [getattr(item, "target", None) for item in operations(program)]
+    set_by_hand = {ref.header for ref in targets if isinstance(ref, FieldRef) and ref.field == VALID}
+    names = (name for name, header in program.headers.items() if not header.metadata)
+    return [name for name in names if name not in stacked | set_by_hand]
+
+
+def _unread_stacks(program: Program) -> frozenset[str]:
+    """Return the headers of the stacks of which no element is ever read: they are only written, copied, and sent."""
+    read = list(_read_anywhere(program))
+    seen = {item.header for item in read if isinstance(item, FieldRef) and item.field != VALID}
+    moved = {item.stack for item in read if isinstance(item, ElementRef | LastFieldRef)}
+    stacks = _stacks(program).items()
+    shown = set[str]().union(*(names for stack, names in stacks if stack in moved or names & seen))
+    return frozenset(set[str]().union(*(names for _, names in stacks)) - shown)
+
+
+def _read_anywhere(program: Program) -> Iterator[Reference]:
+    for operation in operations(program):
+        yield from references(tuple(reads(operation)))
+    for item in conditions(program):
+        yield from references(item)
+    yield from references(tuple(program.field_lists.values()))
 
 
 # ---- what is read before it is written
 
 
-@dataclass(frozen=True, slots=True)
-class _Use:
-    """What code does to fields, as sets of bits.
-
-    `exposed` are read where they may not have been written before, `written` are written on every way through.
-    """
-
-    exposed: int = 0
-    written: int = 0
-
-    def then(self, following: _Use) -> _Use:
-        """Return what this code and the following do, one behind the other."""
-        return _Use(self.exposed | following.exposed & ~self.written, self.written | following.written)
-
-
 class _Uses:
-    """Finds what the functions of a program do to the fields that have bits."""
+    """Finds what the functions of a program do to the fields and headers that have bits."""
 
-    def __init__(self, program: Program, bits: Mapping[FieldRef, int]) -> None:
-        self.program, self.bits = program, bits
-        self._actions: dict[int, _Use] = {}
+    def __init__(self, program: Program, field_bits: Mapping[FieldRef, int], header_bits: Mapping[str, int]) -> None:
+        self.program, self.field_bits, self.header_bits = program, field_bits, header_bits
+        self._actions: dict[int, Use] = {}
 
     def exposed(self) -> int:
-        """Return all fields that parser, a control, checksums or deparser may read before they write them."""
+        """Return all that parser, a control, checksums, deparser or copies may read before it is written."""
         program = self.program
-        deparser = self._sequence([self._operation(item) for item in program.deparser.primitives])
+        deparser = in_sequence(self._operation(item) for item in program.deparser.primitives)
         uses = (
             self._parser(program.parser.states, program.parser.initial),
             self._pipeline(program.ingress),
             self._pipeline(program.egress),
-            self._read(_outside(program)),
+            self._checksums(),
+            self._read(tuple(digest.sources for digest in program.digests.values())),
+            self._read(tuple(program.field_lists.values())),
             deparser.exposed,
         )
         return reduce(int.__or__, uses)
 
     def _parser(self, states: Mapping[str, ParserState], initial: str | None) -> int:
         uses = {name: self._state(state) for name, state in states.items()}
-        following = {
-            name: (state.default, *(case.next_state for case in state.transitions)) for name, state in states.items()
+        ways = {
+            name: [Way(state.default), *(Way(case.next_state) for case in state.transitions)]
+            for name, state in states.items()
         }
-        return _joined(uses, following, initial).exposed
+        return in_graph(uses, ways, initial).exposed
 
-    def _state(self, state: ParserState) -> _Use:
-        key = _Use(self._read(part.source for part in state.key if isinstance(part, KeyPart)))
-        return self._sequence([*map(self._operation, state.operations), key])
+    def _state(self, state: ParserState) -> Use:
+        key = Use(self._read(tuple(part.source for part in state.key)))
+        return in_sequence([*map(self._operation, state.operations), key])
 
     def _pipeline(self, pipeline: Pipeline) -> int:
         uses = {name: self._node(node) for name, node in pipeline.nodes.items()}
-        following = {name: successors(node) for name, node in pipeline.nodes.items()}
-        return _joined(uses, following, pipeline.initial).exposed
+        ways = {name: self._ways(node) for name, node in pipeline.nodes.items()}
+        return in_graph(uses, ways, pipeline.initial).exposed
 
-    def _node(self, node: Node) -> _Use:
+    def _ways(self, node: Node) -> list[Way[str]]:
+        if isinstance(node, ConditionNode):
+            return self._branches(node.condition, node.true_next, node.false_next)
+        return [Way(name) for name in successors(node)]
+
+    def _branches(self, condition: Expression, if_true: Place | None, if_false: Place | None) -> list[Way[Place]]:
+        yes, no = (valid_where(condition, holds, self.header_bits) for holds in (True, False))
+        return [Way(if_true, yes), Way(if_false, no)]
+
+    def _node(self, node: Node) -> Use:
         match node:
             case CallNode():
                 return self._action(node.action)
             case ConditionNode():
-                return _Use(self._read([node.condition]))
+                return Use(self._read(node.condition))
             case TableNode():
-                keys = _Use(self._read([*(key.source for key in node.keys), node.selector]))
+                keys = self._metadata(key.source for key in node.keys) | self._read(node.selector)
                 actions = [self._action(action) for action in node.actions.values()]
-                exposed = reduce(int.__or__, (use.exposed for use in actions), 0)
+                exposed = reduce(int.__or__, (use.exposed for use in actions), keys)
                 written = reduce(int.__and__, (use.written for use in actions), -1 if actions else 0)
-                return keys.then(_Use(exposed, written))
+                return Use(exposed, written)
 
-    def _action(self, action: Action) -> _Use:
+    def _action(self, action: Action) -> Use:
         use = self._actions.get(id(action))
         if use is None:
             use = self._actions[id(action)] = self._primitives(action.primitives)
         return use
 
-    def _primitives(self, primitives: Sequence[object]) -> _Use:
+    def _primitives(self, primitives: Sequence[object]) -> Use:
         uses = [self._operation(item) for item in primitives]
         if not any(isinstance(item, Jump | JumpIfZero) for item in primitives):
-            return self._sequence(uses)
-        following: dict[int, tuple[int, ...]] = {}
+            return in_sequence(uses)
+        ways: dict[int, list[Way[int]]] = {}
         for place, item in enumerate(primitives):
             match item:
                 case Jump(target):
-                    following[place] = (target,)
-                case JumpIfZero(_, target):
-                    following[place] = (place + 1, target)
+                    ways[place] = [Way(target)]
+                case JumpIfZero(condition, target):
+                    ways[place] = self._branches(condition, place + 1, target)
                 case _:
-                    following[place] = (place + 1,)
-        return _joined(dict(enumerate(uses)), following, 0)
+                    ways[place] = [Way(place + 1)]
+        return in_graph(dict(enumerate(uses)), ways, 0)
 
-    def _sequence(self, uses: Iterable[_Use]) -> _Use:
-        return reduce(_Use.then, uses, _Use())
-
-    def _operation(self, item: object) -> _Use:
+    def _operation(self, item: object) -> Use:
         """Return what an operation does; what it may leave alone it does not write."""
         written = 0
         match item:
             case Assign(FieldRef() as target) | ParserSet(FieldRef() as target) | Hash(FieldRef() as target):
-                written = self.bits.get(target, 0)
+                written = self.field_bits.get(target, 0)
             case RegisterRead(FieldRef() as target, register, Constant(index)):
                 if 0 <= index < self.program.registers[register].size:
-                    written = self.bits.get(target, 0)
-        return _Use(self._bits(_reads(item)), written)
+                    written = self.field_bits.get(target, 0)
+            case AddHeader(HeaderRef(name)) | Extract(HeaderRef(name)):
+                written = self.header_bits.get(name, 0)
+        return Use(self._read(tuple(reads(item))), written)
 
-    def _read(self, items: Iterable[object]) -> int:
-        return reduce(int.__or__, (self._bits(_references(item)) for item in items), 0)
-
-    def _bits(self, references: Iterable[_Reference]) -> int:
+    def _checksums(self) -> int:
         found = 0
-        for item in references:
-            if isinstance(item, FieldRef):
-                found |= self.bits.get(item, 0)
+        for checksum in self.program.checksums:
+            found |= self._read(checksum.condition) | self._read(checksum.calculation)
+            if checksum.verify:  # where the header is valid
+                found |= self._metadata([checksum.target])
         return found
 
+    def _read(self, item: object) -> int:
+        """Return what expressions, calculations or tuples of such read, but for headers known to be valid there."""
+        match item:
+            case FieldRef(header, field):
+                return self.field_bits.get(item, 0) | (0 if field == VALID else self.header_bits.get(header, 0))
+            case Calculation():
+                return self._metadata(item.inputs)
+            case Binary(BinaryOp.LOGICAL_AND | BinaryOp.LOGICAL_OR as op, left, right):
+                known = valid_where(left, op is BinaryOp.LOGICAL_AND, self.header_bits)
+                return self._read(left) | self._read(right) & ~known
+            case Choice(condition, left, right):
+                yes, no = (valid_where(condition, holds, self.header_bits) for holds in (True, False))
+                return self._read(condition) | self._read(left) & ~yes | self._read(right) & ~no
+        return reduce(int.__or__, map(self._read, parts(item)), 0)
 
-def _joined(uses: Mapping[Place, _Use], following: Mapping[Place, Sequence[Place | None]], first: Place | None) -> _Use:
-    """Return what a graph of code does that begins at `first`; what follows and is not among `uses` is its end."""
-    if first not in uses:
-        return _Use()
-    assert first is not None
-    before: dict[Place, int] = dict.fromkeys(order := _order(following, first), -1)
-    before[first] = 0
-    leaving, changed = -1, True
-    while changed:
-        changed = False
-        for place in order:
-            behind = before[place] | uses[place].written
-            for name in following[place]:
-                if name is None or name not in uses:
-                    leaving &= behind
-                elif before[name] & ~behind:
-                    before[name] &= behind
-                    changed = True
-    exposed = reduce(int.__or__, (uses[place].exposed & ~before[place] for place in order), 0)
-    return _Use(exposed, leaving)
-
-
-def _order(following: Mapping[Place, Sequence[Place | None]], first: Place) -> list[Place]:
-    """Return all that can be reached, each in front of what follows it, as far as there are no circles."""
-    done: list[Place] = []
-    met: set[Place] = {first}
-    stack = [(first, iter(following[first]))]
-    while stack:
-        place, ways = stack[-1]
-        for name in ways:
-            if name is not None and name in following and name not in met:
-                met.add(name)
-                stack.append((name, iter(following[name])))
-                break
-        else:
-            done.append(place)
-            stack.pop()
-    return done[::-1]
+    def _metadata(self, items: Iterable[object]) -> int:
+        """Return what is read where headers that are not valid count as zero, or not at all."""
+        return reduce(int.__or__, (self.field_bits.get(item, 0) for item in items if isinstance(item, FieldRef)), 0)

@@ -1,0 +1,52 @@
+"""Which metadata are cleared only where a control first can touch them, so that packets that never get there need not.
+
+A field that one control alone mentions is of no use outside of the part of the control that every way to it leads
+through. It is cleared at that part's first node.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from functools import reduce
+
+from dataplane.program.model import Pipeline, Program
+from dataplane.program.operations import FieldRef
+from dataplane.program.pipelines import successors
+from dataplane.switch.compiler.flow import gates
+from dataplane.switch.compiler.mentions import in_node, outside_of_controls, reachable
+
+
+def late_fields(program: Program, candidates: Iterable[FieldRef]) -> dict[str, tuple[FieldRef, ...]]:
+    """Return those candidates that need not be zero before a node, by that node's name.
+
+    Candidates are metadata that nobody but the program knows. Those needed from a control's first node on are left out.
+    """
+    left = set(candidates) - set(outside_of_controls(program))
+    ingress, egress = (_nodes_by_field(pipeline, left) for pipeline in (program.ingress, program.egress))
+    found: dict[str, list[FieldRef]] = defaultdict(list)
+    for pipeline, mine, others in ((program.ingress, ingress, egress), (program.egress, egress, ingress)):
+        for name, ref in _by_gate(pipeline, {ref: nodes for ref, nodes in mine.items() if ref not in others}):
+            found[name].append(ref)
+    return {name: tuple(refs) for name, refs in found.items()}
+
+
+def _nodes_by_field(pipeline: Pipeline, candidates: set[FieldRef]) -> dict[FieldRef, list[str]]:
+    nodes: dict[FieldRef, list[str]] = defaultdict(list)
+    for name, node in pipeline.nodes.items():
+        for ref in {ref for ref in in_node(node) if isinstance(ref, FieldRef) and ref in candidates}:
+            nodes[ref].append(name)
+    return nodes
+
+
+def _by_gate(pipeline: Pipeline, nodes: Mapping[FieldRef, list[str]]) -> Iterable[tuple[str, FieldRef]]:
+    """Return each field with the last node that every way to the nodes where it is mentioned leads through."""
+    if pipeline.initial is None:
+        return
+    following = {name: successors(node) for name, node in pipeline.nodes.items()}
+    common = gates(following, pipeline.initial)
+    met = set(reachable(pipeline))
+    for ref, places in nodes.items():
+        inside = [name for name in places if name in met]
+        if inside and (gate := reduce(common, inside)) != pipeline.initial:
+            yield gate, ref

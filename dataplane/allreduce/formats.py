@@ -6,8 +6,12 @@ sum can leave int32. Each value so sent is off by at most half a unit, so the su
 n 2^(e + h - 31) of the exact one before it is rounded to the result's own format: for 8 workers, 2^-25 of the block's
 bound. Float16 and bfloat16 are widened to float32 first, which is exact.
 
+The more may join, the fewer bits each has: of 1,024 workers each sends 20 bits and a sign, and sums are within
+2^(e - 11), which is 2^-21 of what they can reach; of 65,535, the most that the header can say, 14 bits, and within
+2^-15 of that.
+
 Infinite values and NaN are sent as zeros among the finite ones; where a block has any, at whichever worker, one more
-item counts them: 10 bits each of NaN, +Inf, -Inf.
+item says which, by the maximum of 16 bits for +Inf and 16 for -Inf; NaN is both, as the sum of +Inf and -Inf is.
 """
 
 from __future__ import annotations
@@ -25,13 +29,14 @@ BLOCK: Final = 256
 BIAS: Final = 200
 ZERO: Final = 0
 """A block's exponent on the wire is e + BIAS, or ZERO where all finite values are zero (-148 <= e <= 128)."""
-MOST_WORKERS: Final = 1023
-
-_NAN, _PLUS, _MINUS = 1 << 20, 1 << 10, 1
+MOST_WORKERS: Final = 0xFFFF
+"""What the header can say; two levels of switches with 64 children each have 4,096."""
+PLUS, MINUS = 1 << 16, 1
+"""What of +Inf and of -Inf a lane of classes has."""
 
 
 def headroom(capacity: int) -> int:
-    """Return the bits that sums of so many workers need: ceil(log2(capacity)); raise ValueError beyond 1,023."""
+    """Return the bits that sums of so many workers need: ceil(log2(capacity)); raise ValueError beyond 65,535."""
     if not 1 <= capacity <= MOST_WORKERS:
         raise ValueError(f"{capacity} workers are not 1 to {MOST_WORKERS}")
     return (capacity - 1).bit_length()
@@ -61,16 +66,16 @@ def from_lanes(lanes: Lanes, agreed: NDArray[np.uint16], capacity: int, divisor:
 
 
 def classes(blocks: Floats) -> Lanes:
-    """Return what counts a row's values that are not finite: bits 20 up NaN, 10 up +Inf, 0 up -Inf."""
-    kinds = np.isnan(blocks) * _NAN + np.isposinf(blocks) * _PLUS + np.isneginf(blocks) * _MINUS
-    return np.asarray(kinds, np.int32)
+    """Return what a row's values that are not finite are: PLUS, MINUS, or both for NaN. The maximum is a sum's."""
+    nan = np.isnan(blocks)
+    return np.asarray((np.isposinf(blocks) | nan) * PLUS + (np.isneginf(blocks) | nan) * MINUS, np.int32)
 
 
-def with_classes(sums: Floats, counts: Lanes) -> Floats:
+def with_classes(sums: Floats, found: Lanes) -> Floats:
     """Return the sums with what is not finite put back: NaN where there was one, or both infinities."""
-    plus, minus = counts >> 10 & 1023 > 0, counts & 1023 > 0
-    nan = (counts >> 20 > 0) | (plus & minus)
-    return np.where(nan, np.nan, np.where(plus, np.inf, np.where(minus, -np.inf, sums))).astype(np.float32)
+    plus, minus = found >> 16 != 0, found & 0xFFFF != 0
+    infinite = np.where(plus & minus, np.nan, np.where(plus, np.inf, -np.inf))
+    return np.where(plus | minus, infinite, sums).astype(np.float32)
 
 
 def error_bound(agreed: int, workers: int, capacity: int) -> float:

@@ -1,7 +1,7 @@
 """The order of an all-reduce's items, which every worker works out from the same results and so comes to the same.
 
 Blocks of 256 values make groups of 256. For each group one item agrees on exponents, and on which blocks have values
-that are not finite; then come its blocks that are not all zero, and an item of counts for each that is not finite. The
+that are not finite; then come its blocks that are not all zero, and an item of classes for each that is not finite. The
 exponents of the next group but one are asked for behind a group's blocks, so that nobody waits for them.
 """
 

@@ -6,6 +6,7 @@ from dataplane.allreduce.kernels.formats import from_lanes
 from dataplane.allreduce.kernels.generating import (
     CLASSES,
     EXPONENTS,
+    SUMS,
     begin_deferred,
     block_at,
     packet_of,
@@ -94,7 +95,7 @@ def accept_result(engine: EngineState, packet: Array[u8], length: u32, flags: u3
     if slot.item != item or slot.state == State.DONE:
         engine.useless += 1
         return
-    operation: u32 = Operation.MAX if slot.what == EXPONENTS else Operation.SUM
+    operation: u32 = Operation.SUM if slot.what == SUMS else Operation.MAX
     if length != PACKET_BYTES or load_be32(packet, 12) >> 24 != (operation << 4 | QUARTERS):
         engine.malformed += 1
         return
@@ -155,13 +156,13 @@ def take_classes(engine: EngineState, slot: Slot, values: Array[u8]) -> None:
     if waits:
         sums.covered = 1
     for at in range(as_u64(values_in(engine, slot.at))):
-        counts: u32 = load_be32(values, at * 4)
-        plus: bool = (counts >> 10 & 1023) != 0
-        minus: bool = (counts & 1023) != 0
+        found: u32 = load_be32(values, at * 4)
+        plus: bool = found >> 16 != 0
+        minus: bool = (found & 0xFFFF) != 0
         kept: u32 = 0 if waits else target[at]
         kept = _MINUS_BITS if minus else kept
         kept = _PLUS_BITS if plus else kept
-        target[at] = _NAN_BITS if counts >> 20 != 0 or (plus and minus) else kept
+        target[at] = _NAN_BITS if plus and minus else kept
 
 
 @kernel

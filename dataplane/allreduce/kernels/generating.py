@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataplane.allreduce.formats import BIAS, BLOCK, ZERO
+from dataplane.allreduce.formats import BIAS, BLOCK, MINUS, PLUS, ZERO
 from dataplane.allreduce.kernels.formats import MARK, block_exponent, to_lanes
 from dataplane.allreduce.kernels.layouts import (
     AGREED_GROUPS,
@@ -44,7 +44,6 @@ _BLOCKS, _COUNTS = 0, 1
 _AHEAD = 2
 _CONTRIBUTION = VERSION << 28 | Kind.CONTRIBUTION << 24
 _LANES = QUARTERS << 24
-_NAN, _PLUS, _MINUS = 1 << 20, 1 << 10, 1
 _INFINITE, _MAGNITUDE, _SIGN = 0x7F800000, 0x7FFFFFFF, 0x80000000
 
 
@@ -286,10 +285,10 @@ def write_block(engine: EngineState, lanes: Array[u8], block: u32, shift: i32) -
 
 @kernel
 def begin_classes(engine: EngineState, at: u32) -> None:
-    """Begin the item that counts a block's values that are not finite."""
+    """Begin the item that says which of a block's values are not finite."""
     saved: Array[u8] = offset(engine.saved_classes, as_u64(at) * (VALUE_BYTES + 4))
     item: u32 = engine.next_item
-    lanes: Array[u8] = begin(engine, CLASSES, engine.group * GROUP + at, as_u32(Operation.SUM))
+    lanes: Array[u8] = begin(engine, CLASSES, engine.group * GROUP + at, as_u32(Operation.MAX))
     slot_of(engine, item).partner = load_be32(saved, VALUE_BYTES)
     copy(lanes, saved, VALUE_BYTES)
 
@@ -300,6 +299,6 @@ def count_classes(values: Array[u32], count: u32, lanes: Array[u8]) -> None:
     fill(lanes, 0, VALUE_BYTES)
     for at in range(as_u64(count)):
         magnitude: u32 = values[at] & _MAGNITUDE
-        infinite: u32 = _MINUS if (values[at] & _SIGN) != 0 else _PLUS
-        kind: u32 = _NAN if magnitude > _INFINITE else infinite
+        infinite: u32 = MINUS if (values[at] & _SIGN) != 0 else PLUS
+        kind: u32 = PLUS | MINUS if magnitude > _INFINITE else infinite
         store_be32(lanes, at * 4, kind if magnitude >= _INFINITE else 0)

@@ -109,6 +109,6 @@ class Worker:
             return Operation.MAX, lanes
         block = self._blocks[part.at : part.at + 1]
         if part.what is What.CLASSES:
-            return Operation.SUM, formats.classes(block).astype(">i4")
+            return Operation.MAX, formats.classes(block).astype(">i4")
         agreed = self._agreed[part.at : part.at + 1]
         return Operation.SUM, formats.to_lanes(block, agreed, self._membership.capacity).astype(">i4")

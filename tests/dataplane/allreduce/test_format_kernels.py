@@ -32,7 +32,7 @@ def _floats(draw: st.DrawFn) -> Floats:
     return draw(arrays.arrays(np.uint32, BLOCK, elements=BITS, fill=st.just(0))).view(np.float32)
 
 
-@given(_floats(), st.integers(1, 1023), st.integers(0, 9))
+@given(_floats(), st.integers(1, formats.MOST_WORKERS), st.integers(0, 9))
 def test_blocks_become_the_same_integers(block: Floats, capacity: int, more: int) -> None:
     exponent, marked = formats.exponents(block[None])
     assert _EXPONENT(block.ctypes.data, BLOCK) == int(exponent[0]) + MARK * int(marked[0])
@@ -45,8 +45,8 @@ def test_blocks_become_the_same_integers(block: Floats, capacity: int, more: int
 @given(
     arrays.arrays(np.int32, BLOCK, elements=LANES),
     st.integers(-148 + formats.BIAS, 128 + formats.BIAS),
-    st.integers(1, 1023),
-    st.sampled_from([1, 2, 3, 7, 8, 1000]),
+    st.integers(1, formats.MOST_WORKERS),
+    st.sampled_from([1, 2, 3, 7, 8, 1000, 65_535]),
 )
 @example(np.ones(BLOCK, np.int32), 112, 3, 1000)
 def test_sums_become_the_same_floats(lanes: Lanes, agreed: int, capacity: int, divisor: int) -> None:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated
 
 import typer
 
-from collectors.values import ChildState, JobState
+from collectors.values import ChildState, JobKey, JobState
 from controller.cli.feed import FEED, Feed, ask, snapshot_of
 from controller.cli.output import Cells, Format, FormatOption, flat, show
 from controller.errors import ControllerError
 
-_JOBS = ("job", "at", "items/s", "cells", "p50 ms", "p99 ms", "max ms", "sent again", "last most often", "age s")
+_JOBS = ("job", "epoch", "at", "items/s", "cells", "p50 ms", "p99 ms", "max ms", "sent again", "waits for", "age s")
 _CHILDREN = ("job", "at", "child", "last %", "mean ms", "max ms", "costs ms", "last")
 
 
@@ -41,7 +42,8 @@ def _of(states: list[JobState], wanted: str) -> list[JobState]:
 
 def _show_jobs(states: list[JobState], form: Format) -> None:
     if form is Format.TABLE:
-        show(_JOBS, map(_job_cells, states), form)
+        by_key = {state.key: state for state in states}
+        show(_JOBS, (_job_cells(state, by_key) for state in states), form)
         return
     rows = [flat(replace(state, children=())) for state in states]
     columns = [name for name in (rows[0] if rows else ("job", "switch")) if name != "children"]
@@ -62,18 +64,28 @@ def _name(state: JobState) -> str:
     return str(state.key.job) if state.name is None else f"{state.key.job} {state.name}"
 
 
-def _job_cells(state: JobState) -> Cells:
-    slowest = next(iter(state.children), None)
+def _job_cells(state: JobState, jobs: Mapping[JobKey, JobState]) -> Cells:
     return (
         _name(state),
+        state.epoch,
         state.key.switch,
         None if state.items_per_s is None else f"{state.items_per_s:.0f}",
         state.cells_used if state.cells is None else f"{state.cells_used} of {state.cells}",
         *(f"{wait_ns / 1e6:.3f}" for wait_ns in (state.wait_p50_ns, state.wait_p99_ns, state.wait_max_ns)),
         state.repeated,
-        None if slowest is None else f"{slowest.key.name} {100 * slowest.last_share:.0f} %",
+        _awaited(state, jobs),
         f"{state.age_ns / 1e9:.1f}",
     )
+
+
+def _awaited(state: JobState, jobs: Mapping[JobKey, JobState]) -> str | None:
+    """Return whom a job waits for most, and of how many items; of a rack also whom that waits for."""
+    slowest = next(iter(state.children), None)
+    if slowest is None:
+        return None
+    rack = jobs.get(JobKey(state.key.job, slowest.key.name))
+    inside = "" if rack is None or not rack.children else f" ({rack.children[0].key.name})"
+    return f"{slowest.key.name}{inside} {100 * slowest.last_share:.0f} %"
 
 
 def _child_cells(state: JobState, child: ChildState) -> Cells:

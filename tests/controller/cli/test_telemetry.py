@@ -10,6 +10,7 @@ import re
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -25,15 +26,17 @@ from collectors.feed import FeedServer, FeedSettings
 from collectors.history.rows import Observation, RowMaker
 from collectors.history.settings import HistorySettings
 from collectors.history.writer import HistoryWriter
-from collectors.values import JobNote
+from collectors.values import ChildKey, JobKey, JobNote
 from controller.cli import output
 from controller.cli.app import app
 from controller.cli.feed import ask
 from controller.cli.output import Format
+from controller.cli.telemetry_jobs import _awaited
 from controller.errors import ControllerError
 from dataplane.clock import VirtualClock
 from dataplane.errors import ConfigError
 from dataplane.wire.completion import Completion
+from tests.collectors.history.samples import job
 from tests.collectors.reports import Reporter, build_topology, long_way
 from tests.collectors.test_replay import TRIANGLE, write_capture
 
@@ -121,9 +124,17 @@ def cells_of(shown: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.split("│")] for line in lines]
 
 
+def test_a_rack_that_a_job_waits_for_is_shown_with_whom_it_waits_for() -> None:
+    leaf = job(note=False)
+    child = replace(leaf.children[0], key=ChildKey(3, "s1", 0, "s2"))
+    root = replace(leaf, key=JobKey(3, "s1"), children=(child,))
+    jobs = {state.key: state for state in (root, leaf)}
+    assert [_awaited(state, jobs) for state in jobs.values()] == ["s2 (h2) 75 %", "h2 75 %"]
+
+
 def test_jobs_that_switches_add_up_for(feed: str) -> None:
     assert cells_of(run("jobs", "--feed", feed)) == [
-        ["3 resnet", "s2", "", "3 of 16", "4.000", "4.000", "4.000", "6", "h2 75 %", "0.0"]
+        ["3 resnet", "1", "s2", "", "3 of 16", "4.000", "4.000", "4.000", "6", "h2 75 %", "0.0"]
     ]
     (job,) = json.loads(run("jobs", "--feed", feed, "-f", "json"))
     assert (job["job"], job["switch"], job["name"], job["epoch"], job["repeated"]) == (3, "s2", "resnet", 1, 6)

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
-import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import IO, Any, Self
 
 import msgspec
 import yaml
@@ -39,31 +43,36 @@ class JobFabric:
         self.topology = star(workers, RATE_BPS)
         self.fabric = KernelFabric(self.topology)
         self._jobs = jobs
-        self._daemon: Process | None = None
-        self._workers: list[Process] = []
+        self._stack = ExitStack()
+        self._workers: list[WorkerProcess] = []
 
     def __enter__(self) -> Self:
         # Here, where it may take as long as it takes on a busy machine; the switch finds it in the cache.
         compile_program(load_program(*reversed(fabric_program(FABRIC_AGGREGATION))), Purpose.FORWARDING)
-        self.fabric.__enter__()
-        self.fabric.wait_ready(WAIT_S)
-        self.start_daemon()
+        with ExitStack() as stack:
+            stack.enter_context(self.fabric)
+            self.fabric.wait_ready(WAIT_S)
+            self._nursery = stack.enter_context(_process("tests.integration.job_worker"))
+            stack.callback(self._kill_workers)
+            self._start_daemon(stack)
+            self._stack = stack.pop_all()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for process in (*self._workers, self._daemon):
-            if process is not None:
-                process.close()
-        self.fabric.close()
+        self._stack.close()
+
+    def _kill_workers(self) -> None:
+        for worker in self._workers:
+            worker.kill()
 
     @property
     def address(self) -> str:
         """Where the job service is, for all namespaces."""
         return f"unix:{self.fabric.run_dir}/jobs"
 
-    def start_daemon(self) -> None:
+    def _start_daemon(self, stack: ExitStack) -> None:
         """Start the controller, and wait until its switch is right."""
         folder = self.fabric.run_dir
         (folder / "star.yaml").write_text(dumps(self.topology), encoding="utf-8")
@@ -76,82 +85,86 @@ class JobFabric:
             retry=RetrySettings(longest_wait_ns=200 * MS),
         )
         (folder / "controller.yaml").write_text(yaml.safe_dump(msgspec.to_builtins(settings)), encoding="utf-8")
-        command = [sys.executable, "-m", "controller.cli", "controller", "-s", str(folder / "controller.yaml")]
-        self._daemon = Process(subprocess.Popen(command, stderr=subprocess.PIPE, env=_environment()), "stderr")
-        self._daemon.wait_for("right, after")
-
-    def stop_daemon(self) -> None:
-        """Kill the controller."""
-        assert self._daemon is not None
-        self._daemon.close()
-
-    def start_worker(self, host: str, workers: int) -> Process:
-        """Start a worker in its host's namespace."""
-        command = [sys.executable, "-m", "tests.integration.job_worker", self.address, host, str(workers)]
-        started = self.fabric.run_in(
-            host, command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=None, env=_environment()
+        log = stack.enter_context((folder / "controller.log").open("w+", encoding="utf-8"))
+        stack.enter_context(_process("controller.cli", "controller", "-s", str(folder / "controller.yaml"), log=log))
+        until(
+            lambda: "right, after" in (folder / "controller.log").read_text(encoding="utf-8"), "a switch that is right"
         )
-        process = Process(started, "stdout")
-        self._workers.append(process)
-        return process
+
+    def start_worker(self, host: str, workers: int) -> WorkerProcess:
+        """Start a worker in its host's namespace."""
+        out = self.fabric.run_dir / f"{host}.{len(self._workers)}.jsonl"
+        order = {"address": self.address, "host": host, "workers": workers, "out": str(out)}
+        nursery = self._nursery
+        assert nursery.stdin is not None
+        assert nursery.stdout is not None
+        nursery.stdin.write(json.dumps(order | {"namespace": self.fabric.namespace(host)}).encode() + b"\n")
+        nursery.stdin.flush()
+        worker = WorkerProcess(int(nursery.stdout.readline()), out)
+        self._workers.append(worker)
+        return worker
 
 
-class Process:
-    """A process whose lines are read as they come."""
+@dataclass(frozen=True, slots=True)
+class WorkerProcess:
+    """A worker, and where it writes its lines."""
 
-    def __init__(self, process: subprocess.Popen[bytes], stream: str) -> None:
-        self.process = process
-        self.lines: list[str] = []
-        self._stream = getattr(process, stream)
-        self._changed = threading.Condition()
-        self._thread = threading.Thread(target=self._read, daemon=True)
-        self._thread.start()
+    pid: int
+    out: Path
 
-    def _read(self) -> None:
-        for line in self._stream:
-            with self._changed:
-                self.lines.append(line.decode().rstrip())
-                self._changed.notify_all()
-
-    def wait_for(self, text: str, start: int = 0) -> int:
-        """Return the number of the first line from `start` on with a text in it."""
-
-        def found() -> int | None:
-            return next((at for at, line in enumerate(self.lines) if at >= start and text in line), None)
-
-        with self._changed:
-            self._changed.wait_for(lambda: found() is not None or self.process.poll() is not None, WAIT_S)
-            place = found()
-        assert place is not None, (text, self.lines[-20:])
-        return place
+    @property
+    def lines(self) -> list[dict[str, Any]]:
+        """What it has written, of what is complete."""
+        text = self.out.read_text(encoding="utf-8") if self.out.exists() else ""
+        return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
 
     @property
     def sums(self) -> dict[int, int]:
-        """What it has printed, by the all-reduce's number."""
-        rows: list[dict[str, Any]] = [json.loads(line) for line in self.lines]
-        return {row["count"]: row["sum"] for row in rows}
+        """Sums by the all-reduce's number."""
+        return {line["count"]: line["sum"] for line in self.lines if "sum" in line}
 
-    def stop(self) -> int:
-        """Have it ask all to stop; return how it ended."""
-        assert self.process.stdin is not None
-        self.process.stdin.close()
-        return self.wait()
+    @property
+    def error(self) -> str | None:
+        """What it ended with."""
+        return next((line["error"] for line in self.lines if "error" in line), None)
 
-    def wait(self) -> int:
-        """Return how it ended."""
-        status = self.process.wait(WAIT_S)
-        self._thread.join(WAIT_S)
-        return status
+    def wait_for_sum(self, total: int, after: int = -1) -> int:
+        """Return the number of the first all-reduce after one that has a sum."""
 
-    def close(self) -> None:
-        """End it and close its pipes."""
-        self.process.kill()
-        self.process.wait()
-        self._thread.join(WAIT_S)
-        for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
-            if stream is not None:
-                stream.close()
+        def found() -> int | None:
+            return next((count for count, value in self.sums.items() if count > after and value == total), None)
+
+        until(lambda: found() is not None or self.error is not None, f"a sum of {total} in {self.out.name}")
+        count = found()
+        assert count is not None, self.error
+        return count
+
+    def kill(self) -> None:
+        """End it as the kernel does."""
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
 
 
-def _environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(ROOT)}
+def until(condition: Callable[[], bool], what: str) -> None:
+    """Wait until something is so."""
+    end = time.monotonic() + WAIT_S
+    while not condition():
+        assert time.monotonic() < end, f"never: {what}"
+        time.sleep(0.02)
+
+
+@contextmanager
+def _process(module: str, *arguments: str, log: IO[str] | None = None) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a module as a process until the block ends; what it says on stderr goes to `log`."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", module, *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=log,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    with process:
+        try:
+            yield process
+        finally:
+            process.kill()

@@ -1,39 +1,38 @@
-"""Workers in namespaces meet at the controller, add up in the switch, are killed, and come back."""
+"""Workers in namespaces meet at the controller, add up in the switch, are killed, come back, and outlive the switch."""
 
 from __future__ import annotations
 
-import os
-import signal
-
 import pytest
 
-from tests.integration.job_fabric import JobFabric
+from tests.integration.allreduce_namespaces import SWITCH
+from tests.integration.job_fabric import JobFabric, until
 
 pytestmark = pytest.mark.root
 
 ALL, WITHOUT_H2 = 2 + 4 + 8 + 16, 2 + 8 + 16
 
 
-def test_a_killed_worker_is_done_without_and_comes_back() -> None:
-    hosts = ("h1", "h2", "h3", "h4")
+def test_a_killed_worker_is_done_without_and_comes_back_and_a_dead_switch_ends_it() -> None:
     with JobFabric(4) as fabric:
-        workers = {host: fabric.start_worker(host, 4) for host in hosts}
-        for worker in workers.values():
-            worker.wait_for(f'"sum": {ALL}')
-        killed = workers["h2"]
-        os.kill(killed.process.pid, signal.SIGKILL)
-        at = workers["h1"].wait_for(f'"sum": {WITHOUT_H2}')
-        workers["h2"] = back = fabric.start_worker("h2", 4)
-        back.wait_for(f'"sum": {ALL}')
-        workers["h1"].wait_for(f'"sum": {ALL}', at)
-        assert workers["h1"].stop() == 0
-        assert [worker.wait() for worker in workers.values()] == [0] * 4
-        told = workers["h1"].sums
-        first, last = min(back.sums), max(told)
-        assert list(told) == list(range(last + 1))
-        lost = min(count for count, total in told.items() if total == WITHOUT_H2)
-        assert [told[count] for count in range(lost)] == [ALL] * lost
-        assert {told[count] for count in range(lost, first)} == {WITHOUT_H2}
-        assert {told[count] for count in range(first, last + 1)} == {ALL}
-        for worker in (*workers.values(), killed):
-            assert worker.sums.items() <= told.items()
+        workers = [fabric.start_worker(host, 4) for host in ("h1", "h2", "h3", "h4")]
+        for worker in workers:
+            worker.wait_for_sum(ALL)
+        first, killed = workers[0], workers.pop(1)
+        killed.kill()
+        lost = first.wait_for_sum(WITHOUT_H2)
+        back = fabric.start_worker("h2", 4)
+        joined = back.wait_for_sum(ALL)
+        first.wait_for_sum(ALL, after=lost)
+        fabric.fabric.stop_switch(SWITCH, kill=True)
+        workers.append(back)
+        until(lambda: all(worker.error for worker in workers), "all are told")
+
+        sums = first.sums
+        assert sums == {count: WITHOUT_H2 if lost <= count < joined else ALL for count in range(len(sums))}
+        assert joined == min(back.sums)
+        for worker in (*workers, killed):
+            shared = worker.sums.keys() & sums.keys()
+            assert {count: worker.sums[count] for count in shared} == {count: sums[count] for count in shared}
+        (reason,) = {worker.error for worker in workers}
+        assert reason is not None
+        assert reason.startswith("job sums has ended: switch s1 has been away for 2 s")

@@ -34,8 +34,8 @@ from tests.dataplane.allreduce.serving import Server
 MS = 1_000_000
 TOPOLOGY = leaf_spine(1, 1, 6)
 WINDOW = 16
-SETTINGS = JobSettings(lease_ns=2000 * MS, reconnect_ns=100 * MS, hold_ns=5000 * MS, window=WINDOW)
-BOUND_S = 20.0
+SETTINGS = JobSettings(lease_ns=20_000 * MS, reconnect_ns=100 * MS, hold_ns=30_000 * MS, window=WINDOW)
+BOUND_S = 40.0
 
 
 class PlainKeeper:
@@ -125,7 +125,7 @@ class Place:
         self._pool.shutdown()
 
     def join(
-        self, host: str, workers: int, *, job: str = "job", deadline_s: float = 10, **more: Any
+        self, host: str, workers: int, *, job: str = "job", deadline_s: float = 30, **more: Any
     ) -> Future[Membership]:
         """Have a worker come."""
 

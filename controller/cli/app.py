@@ -13,6 +13,7 @@ from controller.cli.nic import nic
 from controller.cli.paths import paths
 from controller.cli.probe import probe
 from controller.cli.stf import stf
+from controller.cli.store import store
 from controller.cli.telemetry import telemetry
 from controller.cli.topology import topology
 
@@ -26,6 +27,7 @@ app = typer.Typer(
 app.add_typer(job)
 app.add_typer(nic)
 app.add_typer(paths)
+app.add_typer(store)
 app.add_typer(telemetry)
 app.add_typer(topology)
 app.command()(stf)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +26,8 @@ from controller.p4runtime.session import (
     ELECTION_ID,
     Bundling,
     OnLearned,
+    counts_answer,
+    counts_request,
     digests_request,
     learn_request,
     learned,
@@ -120,20 +122,20 @@ class GrpcSession:
 
     async def connect(self) -> None:
         """Open the stream and become primary, waiting as backup while another controller is; raise SessionError."""
-        try:
+        async with self._connecting():
             async with asyncio.timeout(self._timeout_s):
                 await self._client.open(schema=self._schema, complete_request=self._complete)
                 await self._bid()
                 status = await self._arbitration()
-                reply = await self._client.request(p4r.CapabilitiesRequest())
-            self._schema.set_p4runtime_version(P4RuntimeVersion.parse(reply.p4runtime_api_version))
+                await self._ask_version()
             await self._await_primary(status)
-        except TimeoutError as error:
-            cause = f"no answer from {self._target.address} within {self._timeout_s:g} s"
-            raise SessionError(self.switch, "connect", cause) from error
-        except (P4ClientError, RuntimeError, ValueError, OSError) as error:
-            raise self._failure("connect", error) from error
         self._listener = asyncio.create_task(self._listen())
+
+    async def connect_to_read(self) -> None:
+        """Get ready to read, beside whoever is the switch's controller: nothing else can be done."""
+        async with self._connecting(), asyncio.timeout(self._timeout_s):
+            await self._client.open(schema=self._schema, complete_request=self._complete)
+            await self._ask_version()
 
     async def wait_lost(self) -> SessionError:
         """Return why the session ended, when it has."""
@@ -184,6 +186,11 @@ class GrpcSession:
         answers = await self._answers(packets_request(self._schema, self._target.device_id, counter))
         return packets_answer(self._schema, self.switch, answers)
 
+    async def counts(self, counter: str) -> list[int]:
+        """Return the packets of each index of a counter."""
+        answers = await self._answers(counts_request(self._schema, self._target.device_id, counter))
+        return counts_answer(self._schema, self.switch, answers)
+
     async def learn(self, digest: str, bundling: Bundling, on_learned: OnLearned) -> None:
         """Have what a program tells by a digest handed to `on_learned`, instead of to whom it was before."""
         device_id = self._target.device_id
@@ -192,6 +199,20 @@ class GrpcSession:
         self._learners[digest] = on_learned
         with self._failures("learn"):
             await self._client.request(learn_request(self._schema, device_id, digest, bundling, is_known=is_known))
+
+    @asynccontextmanager
+    async def _connecting(self) -> AsyncIterator[None]:
+        try:
+            yield
+        except TimeoutError as error:
+            cause = f"no answer from {self._target.address} within {self._timeout_s:g} s"
+            raise SessionError(self.switch, "connect", cause) from error
+        except (P4ClientError, RuntimeError, ValueError, OSError) as error:
+            raise self._failure("connect", error) from error
+
+    async def _ask_version(self) -> None:
+        reply = await self._client.request(p4r.CapabilitiesRequest())
+        self._schema.set_p4runtime_version(P4RuntimeVersion.parse(reply.p4runtime_api_version))
 
     async def _answers(self, request: p4r.ReadRequest) -> list[p4r.ReadResponse]:
         with self._failures("read"):

@@ -14,6 +14,7 @@ from finsy import (
     P4ActionProfileGroup,
     P4ActionProfileMember,
     P4CloneSessionEntry,
+    P4CounterEntry,
     P4DigestEntry,
     P4DirectCounterEntry,
     P4MulticastGroupEntry,
@@ -204,6 +205,21 @@ def packets_answer(schema: P4Schema, switch: str, answers: Iterable[p4r.ReadResp
     except (ValueError, KeyError, ControllerError) as error:
         raise SessionError(switch, "read", f"the answer does not decode: {_first_line(error)}") from error
     return found
+
+
+def counts_request(schema: P4Schema, device_id: int, counter: str) -> p4r.ReadRequest:
+    """Return the request for all of a counter."""
+    return p4r.ReadRequest(device_id=device_id, entities=[P4CounterEntry(counter).encode(schema)])
+
+
+def counts_answer(schema: P4Schema, switch: str, answers: Iterable[p4r.ReadResponse]) -> list[int]:
+    """Return the packets of each index, in order; raise SessionError if the answer is unreadable."""
+    try:
+        entries = [decode_entity(message, schema) for answer in answers for message in answer.entities]
+    except (ValueError, KeyError) as error:
+        raise SessionError(switch, "read", f"the answer does not decode: {_first_line(error)}") from error
+    found = {entry.index or 0: entry.packet_count for entry in entries if isinstance(entry, P4CounterEntry)}
+    return [found[place] for place in sorted(found)]
 
 
 def learn_request(

@@ -97,7 +97,7 @@ class Producer:
         long as they are fresh. `settle` waits for that; a client's `put` needs no such wait.
         """
         with self._lock:
-            self._check()
+            self.check()
             version = self._core.publish(name, bytes(value), self._clock.now_ns(), freshness_ms=freshness_ms)
             self._shelf.commit()
             told = self._core.announcement(name)
@@ -117,8 +117,13 @@ class Producer:
     def read(self, name: str) -> bytes:
         """Return a value as it is here; raise AbsentError where there is none."""
         with self._lock:
-            self._check()
+            self.check()
             return self._core.read(name, self._clock.now_ns())
+
+    def check(self) -> None:
+        """Raise StoreError if it has stopped by itself, for the reason that the error tells."""
+        if self._failure is not None:
+            raise self._failure
 
     def close(self) -> None:
         """Stop answering; calling it again does nothing."""
@@ -128,10 +133,6 @@ class Producer:
         for opened in (self._socket, self._woken, self._waker):
             opened.close()
         self._shelf.close()
-
-    def _check(self) -> None:
-        if self._failure is not None:
-            raise self._failure
 
     def _serve(self) -> None:
         with selectors.DefaultSelector() as selector:

@@ -1,0 +1,174 @@
+"""`millrace store`: serve, read and write named content, and see what a switch holds of it."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from ipaddress import IPv4Address
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from controller.cli.common import log_to_stderr, ready
+from controller.cli.output import Format, FormatOption, show
+from dataplane.wire.store import UDP_PORT
+
+if TYPE_CHECKING:
+    from controller.p4runtime.grpc_session import GrpcSession
+    from controller.tables.store import Placed
+    from dataplane.store.producer import Producer
+
+store = typer.Typer(name="store", help="Named content: serve, read, write, and see copies.", no_args_is_help=True)
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Such as /model/weights.")]
+Server = Annotated[str, typer.Option("--server", metavar="ADDRESS", help="The producer's IPv4 address.")]
+Port = Annotated[int, typer.Option(min=1, max=65535, help="The producer's UDP port.")]
+Deadline = Annotated[float, typer.Option("--deadline-s", help="How long to wait at most.")]
+Switch = Annotated[str, typer.Argument(metavar="SWITCH", help="P4Runtime address: unix:/path or host:port.")]
+DeviceId = Annotated[int, typer.Option(min=1, help="The switch's P4Runtime device id.")]
+
+_HOW_OFTEN_S = 1.0
+
+
+@store.command()
+def serve(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Where content is kept, an SQLite file.")],
+    address: Annotated[str, typer.Option(metavar="ADDRESS", help="The IPv4 address to answer at.")] = "0.0.0.0",  # noqa: S104
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The UDP port; 0: any that is free.")] = UDP_PORT,
+    writer: Annotated[
+        list[str] | None, typer.Option(metavar="ADDRESS", help="A host that may write; left out, all may.")
+    ] = None,
+    freshness_ms: Annotated[
+        int, typer.Option(min=0, help="For how long copies may be given out; 0: nobody makes any.")
+    ] = 1000,
+) -> None:
+    """Serve content by name until Ctrl-C."""
+    from dataplane.store.producer import Producer  # noqa: PLC0415
+
+    log_to_stderr("store")
+    with Producer(str(file), address=address, port=port, writers=writer, freshness_ms=freshness_ms) as producer:
+        where = "{}:{}".format(*producer.address)
+        ready("store")(f"{file} at {where}")
+        asyncio.run(_until_stopped(producer))
+
+
+@store.command()
+def get(
+    name: Name,
+    server: Server,
+    port: Port = UDP_PORT,
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Where the value goes; left out, stdout.")] = None,
+    deadline_s: Deadline = 5.0,
+) -> None:
+    """Read a value."""
+    from dataplane.store.client import StoreClient  # noqa: PLC0415
+
+    with StoreClient(server, port=port, deadline_s=deadline_s) as client:
+        content = client.get(name)
+    if out is None:
+        typer.echo(content.value, nl=False)
+    else:
+        out.write_bytes(content.value)
+        typer.echo(f"{name}: version {content.version}, {len(content.value)} bytes")
+
+
+@store.command()
+def put(  # noqa: PLR0917 - a command line's options
+    name: Name,
+    file: Annotated[Path, typer.Argument(metavar="FILE", exists=True, dir_okay=False, help="The value.")],
+    server: Server,
+    port: Port = UDP_PORT,
+    version: Annotated[
+        int | None, typer.Option(min=1, help="For a name that switches record: the writer gives the version.")
+    ] = None,
+    deadline_s: Deadline = 5.0,
+) -> None:
+    """Write a value; says its version when no reader gets an older one any more."""
+    from dataplane.store.client import StoreClient  # noqa: PLC0415
+
+    with StoreClient(server, port=port, deadline_s=deadline_s) as client:
+        if version is None:
+            version = client.put(name, file.read_bytes())
+        else:
+            client.record(name, file.read_bytes(), version=version)
+    typer.echo(f"{name}: version {version}")
+
+
+@store.command()
+def names(
+    switch: Switch,
+    name: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="A name to be known again: switches have hashes only.")
+    ] = None,
+    device_id: DeviceId = 1,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Show the segments that a switch holds, and how many packets each of them had."""
+    from dataplane.store.names import digest  # noqa: PLC0415
+
+    known = {digest(one): one for one in name or ()}
+    rows = asyncio.run(_names(switch, device_id))
+    columns = ("name", "segment", "kind", "cell", "packets", "producer")
+    show(columns, (_row(placed, packets, known) for placed, packets in rows), form)
+
+
+@store.command()
+def counters(switch: Switch, device_id: DeviceId = 1, form: FormatOption = Format.TABLE) -> None:
+    """Show what became of the packets with names that a switch holds."""
+    from controller.tables.store import OUTCOME_NAMES  # noqa: PLC0415
+
+    counted = asyncio.run(_outcomes(switch, device_id))
+    show(("outcome", "packets"), zip(OUTCOME_NAMES, counted, strict=False), form)
+
+
+async def _until_stopped(producer: Producer) -> None:
+    from collectors.stopping import stop_on_signals  # noqa: PLC0415
+
+    stop = stop_on_signals()
+    while not stop.is_set():
+        producer.check()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), _HOW_OFTEN_S)
+
+
+def _reader(switch: str, device_id: int) -> GrpcSession:
+    from controller.p4runtime.grpc_session import GrpcSession, Target  # noqa: PLC0415
+    from controller.p4runtime.session import FABRIC_AGGREGATION, fabric_program, load_schema  # noqa: PLC0415
+
+    return GrpcSession(Target(switch, switch, device_id), load_schema(*fabric_program(FABRIC_AGGREGATION)))
+
+
+async def _names(switch: str, device_id: int) -> list[tuple[Placed, int]]:
+    from controller.store.keeper import by_segment  # noqa: PLC0415
+    from controller.tables.store import PACKETS, held_in  # noqa: PLC0415
+
+    session = _reader(switch, device_id)
+    try:
+        await session.connect_to_read()
+        held, packets = held_in(await session.read()), by_segment(await session.packets(PACKETS))
+    finally:
+        await session.close()
+    found = [(placed, packets.get(segment, 0)) for segment, placed in held.placed.items()]
+    return sorted(found, key=lambda pair: (-pair[1], pair[0].cell))
+
+
+async def _outcomes(switch: str, device_id: int) -> list[int]:
+    from controller.tables.store import OUTCOMES  # noqa: PLC0415
+
+    session = _reader(switch, device_id)
+    try:
+        await session.connect_to_read()
+        return await session.counts(OUTCOMES)
+    finally:
+        await session.close()
+
+
+def _row(placed: Placed, packets: int, known: dict[int, str]) -> tuple[object, ...]:
+    from controller.tables.store import Copied  # noqa: PLC0415
+
+    name = known.get(placed.segment.name, f"{placed.segment.name:032x}")
+    kind, producer = "recorded", ""
+    if isinstance(placed, Copied):
+        kind, producer = "copy", str(IPv4Address(placed.producer))
+    return name, placed.segment.number, kind, placed.cell, packets, producer

@@ -11,6 +11,7 @@ import pytest
 from controller.store.settings import RecordedSettings, StoreSettings
 from controller.tables.store import PACKETS
 from dataplane.fabric import topology_file
+from dataplane.fabric.topology import Topology
 from dataplane.store.dialogues import Content, reading, recording, writing
 from dataplane.store.errors import AbsentError, ForbiddenError
 from dataplane.store.names import Segment, digest
@@ -30,12 +31,17 @@ links: []
 """
 
 
+def rack() -> Topology:
+    """Return one switch with four hosts."""
+    return topology_file.loads(RACK)
+
+
 class Rack(World):
     """One switch with four hosts, of which h4 serves."""
 
     def __init__(self, copies: int, *recorded: RecordedSettings) -> None:
         settings = StoreSettings(producers=("h4",), recorded=recorded, interval_ns=INTERVAL_NS, copies=copies)
-        super().__init__(topology_file.loads(RACK), settings, pipeline_factory=compiled_pipeline)
+        super().__init__(rack(), settings, pipeline_factory=compiled_pipeline)
         self.server = Server(self, "h4")
         self._port = 30_000
 

@@ -17,7 +17,6 @@ from controller.store.keeper import StoreKeeper
 from controller.store.settings import RecordedSettings, StoreSettings
 from controller.tables.store import Copied, Recorded
 from dataplane.clock import MonotonicClock
-from dataplane.fabric import topology_file
 from dataplane.fabric.addressing import gateway_mac
 from dataplane.store.names import Segment, digest
 from dataplane.store.producing import ProducerSettings, Producing
@@ -28,7 +27,7 @@ from dataplane.switch.p4runtime.server import P4RuntimeServer
 from dataplane.wire import store as wire
 from dataplane.wire.packet import udp_frame
 from dataplane.wire.store import UDP_PORT, Kind, Message
-from tests.integration.test_virtual_store import RACK
+from tests.integration.test_virtual_store import rack
 
 MS = 1_000_000
 BOUND_S = 60.0
@@ -37,7 +36,7 @@ STORE = StoreSettings(
     recorded=(RecordedSettings(name="/kept", bytes=1500, writers=("h1",), server="h4"),),
     interval_ns=50 * MS,
 )
-TOPOLOGY = topology_file.loads(RACK)
+TOPOLOGY = rack()
 
 
 class Rack:
@@ -97,7 +96,7 @@ def test_the_daemon_has_hot_names_copied_and_starts_over_with_a_switch_that_does
 ) -> None:
     caplog.set_level(logging.WARNING)
     address = f"unix:{tmp_path}/s1.sock"
-    rack = Rack(address)
+    switch = Rack(address)
     settings = DaemonSettings(
         topology="unused",
         switches={"s1": address},
@@ -111,15 +110,15 @@ def test_the_daemon_has_hot_names_copied_and_starts_over_with_a_switch_that_does
         await until(lambda: bool(keepers))
         (keeper,) = keepers
         store = keeper.store("s1")
-        await until(lambda: rack.is_answered_by_the_switch("/a"))
+        await until(lambda: switch.is_answered_by_the_switch("/a"))
         assert Segment(digest("/a")) in store.held().placed
         kept = [one for one in store.held().placed.values() if isinstance(one, Recorded)]
         assert [one.segment for one in kept] == [Segment(digest("/kept"), 0), Segment(digest("/kept"), 1)]
         before = {one.generation for one in store.held().placed.values()}
 
-        rack.stop()
-        rack.start()
-        await until(lambda: rack.is_answered_by_the_switch("/a"))
+        switch.stop()
+        switch.start()
+        await until(lambda: switch.is_answered_by_the_switch("/a"))
         again = store.held().placed.values()
         assert {one.segment for one in again if isinstance(one, Copied)} == {Segment(digest("/a"))}
         assert min(one.generation for one in again) > max(before)
@@ -129,7 +128,7 @@ def test_the_daemon_has_hot_names_copied_and_starts_over_with_a_switch_that_does
         assert Segment(digest("/more")) in store.held().placed
         keeper.forget(more)
         await until(lambda: Segment(digest("/more")) not in store.held().placed)
-        rack.stop()
+        switch.stop()
         await until(lambda: keeper.problem("s1") != "")
         with pytest.raises(ControllerError, match=r"/more: s1 does not have it after 0\.05 s: "):
             await keeper.record(more, deadline_s=0.05)
@@ -139,7 +138,7 @@ def test_the_daemon_has_hot_names_copied_and_starts_over_with_a_switch_that_does
     try:
         asyncio.run(asyncio.wait_for(scene(), BOUND_S))
     finally:
-        rack.stop()
+        switch.stop()
     assert not [record for record in caplog.records if record.exc_info]
 
 

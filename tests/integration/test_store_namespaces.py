@@ -1,0 +1,114 @@
+"""A producer and clients in namespaces around the built-in switch, and the daemon: named content over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from controller.daemon_settings import DaemonSettings, RetrySettings
+from controller.process import serve
+from controller.store.keeper import StoreKeeper
+from controller.store.settings import StoreSettings
+from dataplane.clock import MonotonicClock
+from dataplane.fabric.kernel import KernelFabric
+from dataplane.store.client import StoreClient
+from dataplane.store.dialogues import Content
+from dataplane.store.producer import Producer
+from tests.integration.test_virtual_store import PARAMETERS, RESULT, rack
+
+pytestmark = pytest.mark.root
+
+LIMIT_S = 60.0
+MS = 1_000_000
+INTERVAL_NS = 100 * MS
+
+
+@pytest.fixture(scope="module")
+def fabric() -> Iterator[KernelFabric]:
+    if os.geteuid() != 0:
+        pytest.skip("needs root")
+    with KernelFabric(rack()) as running:
+        running.wait_ready(LIMIT_S)
+        yield running
+
+
+@pytest.fixture(scope="module")
+def controller(fabric: KernelFabric) -> Iterator[StoreKeeper]:
+    """Return the part of a running daemon that looks after the store."""
+    settings = DaemonSettings(
+        topology="unused",
+        switches={"s1": fabric.p4runtime_address("s1")},
+        store=StoreSettings(producers=("h4",), recorded=(PARAMETERS, RESULT), interval_ns=INTERVAL_NS),
+        retry=RetrySettings(first_wait_ns=10 * MS, longest_wait_ns=100 * MS),
+    )
+    found, stops = list[StoreKeeper](), list[Callable[[], object]]()
+
+    async def run() -> None:
+        stop, loop = asyncio.Event(), asyncio.get_running_loop()
+        stops.append(lambda: loop.call_soon_threadsafe(stop.set))
+        await serve(settings, fabric.topology, MonotonicClock(), stop, on_store=found.append)
+
+    thread = threading.Thread(target=asyncio.run, args=(run(),))
+    thread.start()
+    until(lambda: bool(found) and found[0].problem("s1") == "")
+    yield found[0]
+    stops[0]()
+    thread.join(LIMIT_S)
+
+
+@pytest.fixture
+def producer(fabric: KernelFabric, tmp_path: Path) -> Iterator[Producer]:
+    with fabric.call_in("h4", lambda: Producer(str(tmp_path / "store.db"), freshness_ms=60_000)) as running:
+        yield running
+
+
+def client(fabric: KernelFabric, host: str) -> StoreClient:
+    server = str(fabric.topology.host["h4"].ipv4)
+    return fabric.call_in(host, lambda: StoreClient(server, deadline_s=LIMIT_S))
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline_s = time.monotonic() + LIMIT_S
+    while not condition():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.002)
+
+
+def is_copied(producer: Producer, client: StoreClient, name: str, content: Content) -> bool:
+    """Read; return whether the producer was not asked."""
+    before = producer.counters.get("answered", 0)
+    assert client.get(name) == content
+    return producer.counters.get("answered", 0) == before
+
+
+def test_copies_are_read_written_through_and_come_back_with_a_switch(
+    fabric: KernelFabric, controller: StoreKeeper, producer: Producer
+) -> None:
+    value = random.Random(1).randbytes(5000)
+    with client(fabric, "h1") as reader, client(fabric, "h2") as writer:
+        assert writer.put("/weights", value) == 1
+        until(lambda: is_copied(producer, reader, "/weights", Content(value, 1)))
+        assert writer.put("/weights", b"short") == 2
+        assert is_copied(producer, reader, "/weights", Content(b"short", 2))  # the acknowledgement renewed the copy
+        producer.publish("/weights", b"from its producer")
+        until(lambda: reader.get("/weights").version == 3)
+
+        fabric.stop_switch("s1", kill=True)
+        fabric.start_switch("s1")
+        assert reader.get("/weights") == Content(b"from its producer", 3)
+        until(lambda: is_copied(producer, reader, "/weights", Content(b"from its producer", 3)))
+        assert controller.problem("s1") == ""
+
+
+def test_parameters_are_in_the_switch_whoever_serves(fabric: KernelFabric, controller: StoreKeeper) -> None:
+    until(lambda: controller.problem("s1") == "")
+    with client(fabric, "h2") as worker, client(fabric, "h3") as reader:
+        worker.record(RESULT.name, b"of round 7", version=7)
+        assert reader.get(RESULT.name) == Content(b"of round 7", 7)

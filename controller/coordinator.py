@@ -13,12 +13,12 @@ from controller.aggregation.layer import AggregationLayer
 from controller.intents import RouteSet
 from controller.reconcile import apply, chunks, diff
 from controller.route_plan import RouteLayer, is_route_layer, merged
-from controller.tables.aggregation import clearing
-from controller.tables.base import COMPANIONS_TABLES, WATCH_ALL
-from controller.tables.entities import Batch, Entities, EntityKey, Kind, Update
+from controller.tables.aggregation import clearing, unwatched_entities
+from controller.tables.base import COMPANIONS_TABLES, WATCH_ALL, check_room
+from controller.tables.entities import Batch, Entities, EntityKey, Kind, Update, index
 from controller.tables.flow_paths import FLOW_TABLES, flow_path_entities
 from controller.tables.int_domain import DEFAULT_DOMAIN, IntDomain
-from controller.tables.int_watch import Watch
+from controller.tables.int_watch import Watch, watchlist_entities
 from controller.tables.reporting import NO_REPORTING, Reporting
 from controller.telemetry_change import Telemetry, TelemetryChange
 from controller.update_plan import Step, UpdatePlan, plan, restorable
@@ -42,6 +42,7 @@ class Coordinator:
         """Begin with nothing held; with `aggregation` the switches' program is to be the one that adds up."""
         self.topology = topology
         self.aggregation = aggregation
+        self._check_watches(watches)
         self.routes: RouteSet | None = None
         self._routes = RouteLayer(topology)
         self.telemetry = TelemetryChange(topology, Telemetry(tuple(watches), reporting, domain))
@@ -56,6 +57,7 @@ class Coordinator:
         What `connected` returns next brings a switch there, without touching anything else, or, while `telemetry` has
         another stage before it, to that stage.
         """
+        self._check_watches(watches)
         self.telemetry.want(Telemetry(tuple(watches), reporting, domain))
 
     @property
@@ -173,6 +175,12 @@ class Coordinator:
         """Return what may be sent now, None when nothing is left that can be done."""
         steps = self.plan().steps
         return steps[0] if steps else None
+
+    def _check_watches(self, watches: Sequence[Watch]) -> None:
+        """Raise ControllerError for more rules than there is room for beside those that leave out packets of sums."""
+        if self.aggregation is not None:
+            rules = watchlist_entities(self.topology, watches, at_edge=True)
+            check_room(index((*rules, *unwatched_entities())))
 
     def _flows_held(self, switches: Iterable[str]) -> Mapping[str, Entities]:
         return {

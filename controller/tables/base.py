@@ -101,11 +101,12 @@ def base_entities(
 
     found: dict[str, Entities] = {node.name: index(of(node.name)) for node in topology.switches}
     for entities in found.values():
-        _check_room(entities)
+        check_room(entities)
     return found
 
 
-def _check_room(entities: Entities) -> None:
+def check_room(entities: Entities) -> None:
+    """Raise ControllerError naming the first table that a switch has too little room in."""
     for table, count in Counter(key.table for key in entities).items():
         if count > RULE_ROOM.get(table, count):
             raise ControllerError(f"{table}: {count} entries are wanted, a switch has room for {RULE_ROOM[table]}")

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from functools import reduce
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from controller.aggregation.layer import AggregationLayer
+from controller.aggregation.settings import AggregationSettings
+from controller.coordinator import Coordinator
 from controller.errors import ControllerError
 from controller.intents import FlowSpec, Route, RouteSet
+from controller.reconcile import apply
+from controller.tables.entities import Entities
 from controller.tables.flow_paths import flow_path_entities
+from controller.tables.int_watch import Watch
+from controller.tables.reporting import NO_REPORTING
+from controller.tables.routing import IPV4
 from dataplane.fabric.topology import Topology
 from tests.controller.worlds import World, equal, fixed, route_sets, routes_of, weighted
 
@@ -57,3 +67,35 @@ def test_nothing_is_removed_before_anybody_has_said_which_routes_are_wanted(diam
         assert world.coordinator.connected(name, world.tables[name]) == []
         world.coordinator.reconciled(name)
     assert world.coordinator.next_step() is None
+
+
+def test_rules_of_watches_leave_room_for_those_that_spare_sums(diamond: Topology) -> None:
+    watches = tuple(Watch(protocol=17, src_port=port) for port in range(1, 1022))
+    layer = AggregationLayer(diamond, AggregationSettings())
+    with pytest.raises(ControllerError, match="ipv4_watchlist: 1025 entries are wanted, a switch has room for 1024"):
+        Coordinator(diamond, watches, aggregation=layer)
+    coordinator = Coordinator(diamond, watches[1:], aggregation=layer)
+    with pytest.raises(ControllerError, match="ipv4_watchlist: 1025 entries"):
+        coordinator.configure(watches, NO_REPORTING)
+    coordinator.connected("a", {})
+
+
+def test_routes_to_switches_are_kept_beside_those_to_hosts(diamond: Topology) -> None:
+    """Steps of routes neither remove them nor the members that they alone use."""
+    coordinator = Coordinator(diamond, aggregation=AggregationLayer(diamond, AggregationSettings()))
+    tables: dict[str, Entities] = {}
+    for name in "abcd":
+        tables[name] = reduce(apply, coordinator.connected(name, {}), {})
+        coordinator.acknowledged(name, [])
+        coordinator._held[name] = tables[name]
+        coordinator.reconciled(name)
+    for weights in (("a d b1",), ("a d c1", "d a b1"), ()):
+        coordinator.want(RouteSet(1, (), weighted(weights)))
+        while (step := coordinator.next_step()) is not None:
+            for name, updates in step.updates.items():
+                coordinator.acknowledged(name, updates)
+        for name in "abcd":
+            held = coordinator.held(name)
+            assert not coordinator.sums(name)
+            assert sum(key.table == IPV4.routes for key in held) == 4 + 3
+            assert coordinator.connected(name, held) == []

@@ -3,10 +3,15 @@
 PyTorch compares the hook's annotations with its own types, so that here they must not be text.
 """
 
+import logging
+
 import torch
 import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
 
 from dataplane.allreduce.torch.state import MillraceState
+
+logger = logging.getLogger("millrace.allreduce")
 
 
 def millrace_hook(state: MillraceState, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
@@ -16,6 +21,22 @@ def millrace_hook(state: MillraceState, bucket: dist.GradBucket) -> torch.future
     switch either, the backward pass raises with what it waited for.
     """
     return state.submit(bucket.buffer(), mean=True)
+
+
+def attach(model: DistributedDataParallel, state: MillraceState) -> None:
+    """Register the hook with a model; the log says what else of the model waits for all workers, dead ones too."""
+    model.register_comm_hook(state, millrace_hook)
+    waits = []
+    if model.broadcast_buffers and any(True for _ in model.module.buffers()):
+        waits.append("broadcast_buffers=True")
+    if model.find_unused_parameters:
+        waits.append("find_unused_parameters=True")
+    if waits:
+        logger.warning(
+            "DistributedDataParallel with %s uses its own process group in each step, "
+            "which stops when a worker dies: training would not go on without it",
+            " and ".join(waits),
+        )
 
 
 def all_reduce(tensor: torch.Tensor, state: MillraceState, *, mean: bool = False) -> torch.futures.Future[torch.Tensor]:

@@ -16,16 +16,19 @@ import logging
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Self
 
 import torch
 import torch.distributed as dist
 
 from dataplane.allreduce.errors import RemovedError, SaturatedError
+from dataplane.allreduce.membership import Membership
 from dataplane.allreduce.reducer import Reducer
 from dataplane.allreduce.torch.agreement import Agreement, Voters, listed
+from dataplane.allreduce.torch.place import Place
 from dataplane.allreduce.torch.results import BEYOND, carried, carrier, is_beyond
 from dataplane.allreduce.torch.ring import Ring, Started
 from dataplane.clock import Clock, MonotonicClock
@@ -73,15 +76,16 @@ class MillraceState:
         agreement_s: float = 60.0,
         in_flight: int = 4,
         reason: str = "there is no reducer",
+        place: Place | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """Start; `reason` is why there is no reducer.
+        """Start; `reason` is why there is no reducer, and `place` the worker's in a job that a service looks after.
 
         `deadline_s` bounds each wait for a result, and `agreement_s` the one for those who shall go on by the ring.
         """
-        self._reducer, self._reason = reducer, reason
+        self._reducer, self._reason, self._place = reducer, reason, place
         self._deadline_s, self._in_flight, self._clock = deadline_s, in_flight, clock or MonotonicClock()
-        self._agreement = _agreement(process_group, agreement_s, self._clock)
+        self._agreement = _agreement(process_group, place, agreement_s, self._clock)
         self._ring: Ring | None = None
         self._is_leaving = False
         self._is_closed = False
@@ -94,6 +98,55 @@ class MillraceState:
         self._thread = threading.Thread(target=self._run, name="millrace-allreduce", daemon=True)
         self._thread.start()
         _open_states.add(self)
+
+    @classmethod
+    def connect(
+        cls,
+        address: str,
+        *,
+        job: str,
+        host: str,
+        workers: int,
+        process_group: dist.ProcessGroup | None = None,
+        boundaries: bool = False,
+        window: int | None = None,
+        capacity: int | None = None,
+        local_address: str = "",
+        join_s: float = 60.0,
+        patience_s: float = 300.0,
+        deadline_s: float = 600.0,
+        agreement_s: float = 60.0,
+    ) -> Self:
+        """Meet the workers of a job at the service's `address`; whoever is refused goes by the ring, and logs why.
+
+        `host` is this machine's name in the topology, `workers` how many make the job. The others are waited for up to
+        `join_s`; who is slow, as with a checkpoint, may be so for `patience_s` before the switch is given up: dead
+        workers and switches are noticed by the service, much sooner. See Membership.join for the rest.
+        Raises AllReduceError if the job is refused and there is no process group for a ring either.
+        """
+        limits = {"deadline_s": deadline_s, "agreement_s": agreement_s}
+        try:
+            membership = Membership.join(
+                address,
+                job=job,
+                host=host,
+                workers=workers,
+                deadline_s=join_s,
+                window=window,
+                capacity=capacity,
+                boundaries=boundaries,
+                local_address=local_address,
+                patience_s=patience_s,
+            )
+        except AllReduceError as error:
+            if process_group is None and not dist.is_initialized():
+                raise
+            return cls(None, process_group, reason=str(error), **limits)
+        try:
+            return cls(membership.reducer, process_group, place=Place(membership, host), **limits)
+        except BaseException:
+            membership.close()
+            raise
 
     @property
     def is_by_ring(self) -> bool:
@@ -122,6 +175,25 @@ class MillraceState:
         if failure is not None:
             future.set_exception(failure)
         return future
+
+    def boundary(self) -> bool:
+        """Say that a step is over, in a job that others may join; return whether somebody comes in here.
+
+        If so, all must make their models the same: see `share`. Raises AllReduceError if the job goes on without this
+        worker; other failures are met by the next all-reduce.
+        """
+        if self._place is None or self._is_leaving or self._ring is not None:
+            return False
+        return self._place.boundary()
+
+    def share(self, tensors: Iterable[torch.Tensor]) -> None:
+        """Give all workers the tensors of one that was there before the newest, bit by bit.
+
+        To be called by all after `boundary` has returned True, with tensors of the same shapes and types on the CPU.
+        """
+        if self._place is None:
+            raise AllReduceError("there is nobody to share with: the job has no service")
+        self._place.share(tensors)
 
     def close(self) -> None:
         """Finish what was begun, then let the reducer go."""
@@ -154,6 +226,8 @@ class MillraceState:
         _open_states.discard(self)
         if self._reducer is not None:
             self._reducer.close()
+        if self._place is not None:
+            self._place.membership.close()
 
     def _begin(self) -> None:
         """Begin as many as may be under way; the caller holds the lock."""
@@ -279,6 +353,8 @@ class MillraceState:
         if most - least > self._in_flight:
             raise AllReduceError(f"{decision.reason}; and a worker is {most - least} results behind another")
         ring = Ring(decision.ranks, self._deadline_s)
+        if self._place is not None:
+            self._place.membership.close()
         self._catch_up(ring, decision.source, least, most)
         with self._changed:
             self._ring, self._is_leaving = ring, False
@@ -317,15 +393,19 @@ class MillraceState:
             self._reducer.close()
 
 
-def _agreement(group: dist.ProcessGroup | None, deadline_s: float, clock: Clock) -> Agreement | None:
+def _agreement(
+    group: dist.ProcessGroup | None, place: Place | None, deadline_s: float, clock: Clock
+) -> Agreement | None:
     if group is None:
         if not dist.is_initialized():
             return None
         group = dist.group.WORLD
-    ranks = tuple(dist.get_process_group_ranks(group))
+    store, rank, ranks = group.get_group_store(), dist.get_rank(), tuple(dist.get_process_group_ranks(group))
     name = f"millrace/{next(_numbers)}"
-    voters: Callable[[], Voters] = lambda: Voters(ranks, len(ranks))  # noqa: E731
-    return Agreement(group.get_group_store(), name, dist.get_rank(), voters, deadline_s=deadline_s, clock=clock)
+    voters: Callable[[], Voters] = partial(Voters, ranks, len(ranks))
+    if place is not None:
+        voters = place.roster(store, name, rank, ranks).voters
+    return Agreement(store, name, rank, voters, deadline_s=deadline_s, clock=clock)
 
 
 _open_states: weakref.WeakSet[MillraceState] = weakref.WeakSet()

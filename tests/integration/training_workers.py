@@ -1,9 +1,10 @@
-"""Workers of one job in namespaces: each trains a small transformer with DistributedDataParallel, as it is told.
+"""Workers in namespaces: each trains a small transformer with DistributedDataParallel, as it is told.
 
-Runs in any namespace; lines of JSON on stdin go to all workers, and what they answer comes as lines of JSON:
-{"train": name, "steps", "gloo": true | "engines": [EngineSettings of each rank], "loss": share of frames lost each way,
-"dies": rank, which kills itself in the middle of a backward pass, "tells": whether rank 0 says that it has come to the
-middle}. {"rank", "ended": status} is the end of a worker.
+Runs in any namespace. Lines of JSON on stdin go to all workers, and what they answer comes as lines of JSON:
+{"train": name of the job, "service": its address; left out, gloo adds up, "steps", "loss": share of frames lost each
+way, "dies": rank, which kills itself in the middle of a backward pass, "tells": whether rank 0 says that it has come to
+the middle, "joins": whether to go on until a worker has joined, and so many steps more}; {"fork": rank} starts a worker
+anew, alone in its process group. {"rank", "ended": status} is the end of a worker.
 """
 
 from __future__ import annotations
@@ -15,12 +16,13 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from multiprocessing.connection import Connection, Pipe, wait
-from typing import Any
+from multiprocessing.process import BaseProcess
+from typing import Any, cast
 
 import torch
 import torch.distributed as dist
@@ -29,14 +31,14 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from dataplane.allreduce.client import AllReducer
-from dataplane.allreduce.engine import EngineSettings
-from dataplane.allreduce.torch import MillraceState, millrace_hook
+from dataplane.allreduce.torch import MillraceState, attach
 from dataplane.fabric.kernel import HOST_DEVICE
 from tests.dataplane.allreduce.torch.forking import fork_workers
 from tests.integration.losses import losing
 
 WORDS, WIDTH, LENGTH, BATCH = 16, 32, 12, 8
 WAIT_S = 60.0
+MOST_STEPS = 2000
 Order = dict[str, Any]
 
 
@@ -62,53 +64,89 @@ def batch(chance: torch.Generator) -> torch.Tensor:
     return (first + step * torch.arange(LENGTH + 1)) % WORDS
 
 
+class Training:
+    """A model, and what it takes to train it."""
+
+    def __init__(self, rank: int) -> None:
+        torch.manual_seed(0)
+        self.net = Transformer()
+        self.model = DistributedDataParallel(self.net, bucket_cap_mb=0.02, broadcast_buffers=False)
+        self.optimiser = torch.optim.SGD(self.model.parameters(), lr=0.1, momentum=0.9)
+        self._chance = torch.Generator().manual_seed(100 + rank)
+        self.done = torch.zeros(1, dtype=torch.int64)
+        self.losses: list[float] = []
+
+    def step(self) -> None:
+        words = batch(self._chance)
+        loss = nn.functional.cross_entropy(self.model(words[:, :-1]).flatten(0, 1), words[:, 1:].flatten())
+        self.optimiser.zero_grad()
+        loss.backward()
+        self.optimiser.step()
+        self.losses.append(loss.item())
+        self.done += 1
+
+    def shared(self) -> list[torch.Tensor]:
+        """Return all that the next step depends on, but for the data."""
+        momentum = [self.optimiser.state[part]["momentum_buffer"] for part in self.net.parameters()]
+        return [self.done, *self.net.parameters(), *momentum]
+
+    def digest(self) -> str:
+        whole = torch.cat([part.detach().reshape(-1) for part in self.net.parameters()])
+        return hashlib.sha256(whole.numpy().tobytes()).hexdigest()
+
+
 @dataclass
 class Worker:
-    """One rank and its way to the test."""
+    """One rank and its way to the test; whoever is new is alone in its process group."""
 
     rank: int
-    workers: int
     pipe: Connection
+    is_new: bool = False
 
     def obey(self, order: Order) -> None:
         """Do what a line says and answer."""
         with ExitStack() as stack:
-            stack.enter_context(
-                losing("/proc/self/ns/net", HOST_DEVICE, order["loss"]) if order["loss"] else nullcontext()
-            )
-            words = stack.enter_context(heard())
-            if order.get("gloo"):
-                self._answer(order, self._train(order, None))
+            if order.get("loss"):
+                stack.enter_context(losing("/proc/self/ns/net", HOST_DEVICE, order["loss"]))
+            said = stack.enter_context(heard())
+            training = Training(self.rank)
+            if "service" not in order:
+                self._train(order, training, None)
+                self._answer(order, training)
                 return
-            settings = order["engines"][self.rank]
-            reducer = AllReducer(EngineSettings(**{**settings, "local": tuple(settings["local"])}))
-            with MillraceState(reducer, deadline_s=WAIT_S) as state:
-                found = self._train(order, state)
-                self._answer(order, found, by_ring=state.is_by_ring, repeated=reducer.statistics.repeated, said=words)
+            if self.is_new:
+                training.step()  # alone: now the buckets are those that the others' have become in their first step
+            with self._connect(order) as state:
+                attach(training.model, state)
+                self._train(order, training, state)
+                reducer = cast(AllReducer, state._reducer)
+                repeated = reducer.statistics.repeated if reducer else 0
+                self._answer(order, training, by_ring=state.is_by_ring, repeated=repeated, said=said)
 
-    def _answer(self, order: Order, found: dict[str, Any], **more: object) -> None:
-        self.pipe.send({"rank": self.rank, "trained": order["train"], **found, **more})
+    def _connect(self, order: Order) -> MillraceState:
+        return MillraceState.connect(
+            order["service"],
+            job=order["train"],
+            host=f"h{self.rank + 1}",
+            workers=order["workers"],
+            boundaries=bool(order.get("joins")),
+            join_s=WAIT_S,
+            deadline_s=WAIT_S,
+        )
 
-    def _train(self, order: Order, state: MillraceState | None) -> dict[str, Any]:
-        torch.manual_seed(0)
-        net = Transformer()
-        model = DistributedDataParallel(net, bucket_cap_mb=0.02, broadcast_buffers=False)
-        if state is not None:
-            model.register_comm_hook(state, millrace_hook)
-        optimiser = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
-        chance = torch.Generator().manual_seed(100 + self.rank)
-        losses = []
-        for step in range(order["steps"]):
-            words = batch(chance)
-            loss = nn.functional.cross_entropy(model(words[:, :-1]).flatten(0, 1), words[:, 1:].flatten())
-            optimiser.zero_grad()
-            if step == order["steps"] // 2:
-                self._in_the_middle(order, net)
-            loss.backward()
-            optimiser.step()
-            losses.append(loss.item())
-        whole = torch.cat([part.detach().reshape(-1) for part in net.parameters()]).numpy().tobytes()
-        return {"losses": losses, "parameters": hashlib.sha256(whole).hexdigest()}
+    def _answer(self, order: Order, training: Training, **more: object) -> None:
+        found = {"trained": order["train"], "losses": training.losses, "parameters": training.digest()}
+        self.pipe.send({"rank": self.rank, **found, **more})
+
+    def _train(self, order: Order, training: Training, state: MillraceState | None) -> None:
+        last = MOST_STEPS if order.get("joins") else order["steps"]
+        while training.done < last:
+            if order.get("joins") and state is not None and state.boundary():
+                state.share(training.shared())
+                last = int(training.done) + order["joins"]
+            if training.done == order["steps"] // 2 and not self.is_new:
+                self._in_the_middle(order, training.net)
+            training.step()
 
     def _in_the_middle(self, order: Order, net: Transformer) -> None:
         if order.get("dies") == self.rank:
@@ -132,45 +170,74 @@ def heard() -> Iterator[list[str]]:
         logger.removeHandler(handler)
 
 
-def work(namespaces: list[str], address: str, pipes: list[tuple[Connection, Connection]], rank: int) -> None:
-    """Live in a namespace until there are no more orders."""
-    netns.setns(namespaces[rank])
-    torch.set_num_threads(1)
-    dist.init_process_group(
-        "gloo", init_method=address, rank=rank, world_size=len(namespaces), timeout=timedelta(seconds=WAIT_S)
-    )
-    worker = Worker(rank, len(namespaces), pipes[rank][1])
-    worker.pipe.send({"rank": rank, "joined": True})
-    while True:
-        worker.obey(worker.pipe.recv())
+class Workers:
+    """The processes of all workers, each in a namespace."""
 
+    def __init__(self, address: str, namespaces: list[str]) -> None:
+        self._address, self._namespaces = address, namespaces
+        self._processes: dict[int, BaseProcess] = {}
+        self._pipes: dict[int, Connection] = {}
 
-def main(address: str, namespaces: list[str]) -> None:
-    """Pass lines on until there are no more."""
-    pipes = [Pipe() for _ in namespaces]
-    processes = fork_workers(len(namespaces), partial(work, namespaces, address, pipes))
-    ends = {processes[rank].sentinel: rank for rank in range(len(namespaces))}
-    ways = {pipes[rank][0]: rank for rank in range(len(namespaces))}
-    while True:
-        for ready in wait([sys.stdin.fileno(), *ends, *ways]):
-            if ready in ends:
-                rank = ends.pop(ready)
-                processes[rank].join()
-                say({"rank": rank, "ended": processes[rank].exitcode})
-                ways = {way: other for way, other in ways.items() if other != rank}
-            elif isinstance(ready, Connection):
-                say(ready.recv())
-            else:
-                line = sys.stdin.readline()
-                if not line:
+    def start(self, *ranks: int, is_new: bool = False) -> None:
+        pipes = {rank: Pipe() for rank in ranks}
+        work = partial(self._work, {rank: pipe[1] for rank, pipe in pipes.items()}, is_new)
+        self._processes |= fork_workers(ranks, work)
+        self._pipes |= {rank: pipe[0] for rank, pipe in pipes.items()}
+
+    def _work(self, pipes: dict[int, Connection], is_new: bool, rank: int) -> None:
+        """Live in a namespace until there are no more orders."""
+        netns.setns(self._namespaces[rank])
+        torch.set_num_threads(1)
+        joining = partial(dist.init_process_group, "gloo", timeout=timedelta(seconds=WAIT_S))
+        if is_new:
+            joining(store=dist.HashStore(), rank=0, world_size=1)
+        else:
+            joining(init_method=self._address, rank=rank, world_size=len(self._namespaces))
+        worker = Worker(rank, pipes[rank], is_new)
+        worker.pipe.send({"rank": rank, "joined": True})
+        while True:
+            worker.obey(worker.pipe.recv())
+
+    def serve(self) -> None:
+        """Pass lines on until there are no more."""
+        while True:
+            ends = {process.sentinel: rank for rank, process in self._processes.items()}
+            ways = {pipe: rank for rank, pipe in self._pipes.items()}
+            for ready in wait([sys.stdin.fileno(), *ends, *ways]):
+                if ready in ends:
+                    self._end(ends[ready])
+                elif isinstance(ready, Connection):
+                    say(ready.recv())
+                elif not self._take(sys.stdin.readline()):
                     return
-                for way in ways:
-                    way.send(json.loads(line))
+
+    def _end(self, rank: int) -> None:
+        process = self._processes.pop(rank)
+        process.join()
+        del self._pipes[rank]
+        say({"rank": rank, "ended": process.exitcode})
+
+    def _take(self, line: str) -> bool:
+        order = json.loads(line or "null")
+        if order and "fork" in order:
+            self.start(order["fork"], is_new=True)
+        elif order:
+            for rank, pipe in self._pipes.items():
+                if rank in order.get("ranks", self._pipes):
+                    pipe.send(order)
+        return order is not None
 
 
 def say(words: dict[str, Any]) -> None:
     """Write one line."""
     print(json.dumps(words), flush=True)
+
+
+def main(address: str, namespaces: list[str]) -> None:
+    """Start a worker in each namespace; their group meets at the address."""
+    workers = Workers(address, namespaces)
+    workers.start(*range(len(namespaces)))
+    workers.serve()
 
 
 if __name__ == "__main__":

@@ -124,7 +124,7 @@ class MillraceState:
         workers and switches are noticed by the service, much sooner. See Membership.join for the rest.
         Raises AllReduceError if the job is refused and there is no process group for a ring either.
         """
-        limits = {"deadline_s": deadline_s, "agreement_s": agreement_s}
+        make = partial(cls, process_group=process_group, deadline_s=deadline_s, agreement_s=agreement_s)
         try:
             membership = Membership.join(
                 address,
@@ -141,9 +141,9 @@ class MillraceState:
         except AllReduceError as error:
             if process_group is None and not dist.is_initialized():
                 raise
-            return cls(None, process_group, reason=str(error), **limits)
+            return make(None, reason=str(error))
         try:
-            return cls(membership.reducer, process_group, place=Place(membership, host), **limits)
+            return make(membership.reducer, place=Place(membership, host))
         except BaseException:
             membership.close()
             raise

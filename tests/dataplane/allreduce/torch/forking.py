@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import importlib
 import multiprocessing
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from multiprocessing.process import BaseProcess
 
 from dataplane.allreduce import engine
 
 
-def fork_workers(workers: int, work: Callable[[int], None]) -> list[BaseProcess]:
+def fork_workers(ranks: Iterable[int], work: Callable[[int], None]) -> dict[int, BaseProcess]:
     """Start `work(rank)` in a process each; they end with this one, unless it is killed."""
     importlib.import_module("torch._dynamo")  # which optimisers load at their first step otherwise, in each worker
     engine._library()
     forking = multiprocessing.get_context("fork")
-    processes = [forking.Process(target=work, args=(rank,), daemon=True) for rank in range(workers)]
-    for process in processes:
+    processes = {rank: forking.Process(target=work, args=(rank,), daemon=True) for rank in ranks}
+    for process in processes.values():
         process.start()
-    return list(processes)
+    return dict(processes)

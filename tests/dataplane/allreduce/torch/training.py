@@ -107,7 +107,7 @@ def work(world: int, folder: Path, port: int, rank: int) -> None:
 
 def main(world: int, folder: Path, port: int) -> int:
     """Return how many workers failed."""
-    started = fork_workers(world, partial(work, world, folder, port))
+    started = fork_workers(range(world), partial(work, world, folder, port)).values()
     for process in started:
         process.join()
     return sum(process.exitcode != 0 for process in started)

@@ -1,0 +1,116 @@
+"""Workers that train around one switch, with the controller that looks after their jobs: all as real processes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import msgspec
+import yaml
+
+from controller.aggregation.job_settings import JobSettings
+from controller.aggregation.settings import AggregationSettings
+from controller.daemon_settings import DaemonSettings, RetrySettings
+from controller.p4runtime.session import FABRIC_AGGREGATION, fabric_program
+from dataplane.fabric.kernel import KernelFabric
+from dataplane.fabric.topology_file import dumps
+from dataplane.program.loader import load_program
+from dataplane.switch.compiled.program import Purpose, compile_program
+from tests.integration.allreduce_namespaces import SWITCH, WAIT_S, Agent, star
+
+ROOT = Path(__file__).parents[2]
+MS = 1_000_000
+STEPS, WINDOW = 40, 32
+Answers = dict[int, dict[str, Any]]
+
+
+class TrainingFabric:
+    """A star of workers, running while the `with` block lasts."""
+
+    def __init__(self, workers: int, rate_bps: int) -> None:
+        self.workers = workers
+        self.topology = star(workers, rate_bps)
+        self.fabric = KernelFabric(self.topology)
+        self.service = f"unix:{self.fabric.run_dir}/jobs.sock"
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        # Here, where it may take as long as it takes on a busy machine; the switch finds it in the cache.
+        compile_program(load_program(*reversed(fabric_program(FABRIC_AGGREGATION))), Purpose.FORWARDING)
+        with ExitStack() as stack:
+            stack.enter_context(self.fabric)
+            self._start_controller()
+            self._agent = self._start_workers()
+            stack.callback(self._agent.close)
+            for _ in range(self.workers):
+                assert self.hear()["joined"]
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def begin(self, name: str, *, by_gloo: bool = False, **more: Any) -> None:
+        """Have workers train, in a job of that name unless it is by gloo."""
+        service = {} if by_gloo else {"service": self.service}
+        self._agent.tell(train=name, steps=STEPS, workers=self.workers, **service, **more)
+
+    def fork(self, rank: int) -> None:
+        """Start a worker anew, in a process group of its own."""
+        self._agent.tell(fork=rank)
+        assert self.hear() == {"rank": rank, "joined": True}
+
+    def hear(self) -> dict[str, Any]:
+        """Return what one worker says next."""
+        return self._agent.answer()
+
+    def results(self, workers: int) -> Answers:
+        """Return what so many workers say at the end."""
+        found = [self.hear() for _ in range(workers)]
+        return {answer["rank"]: answer for answer in found}
+
+    def restart_switch(self, *, after_s: float) -> None:
+        """Kill the switch, and start it again after a while, empty."""
+        self.fabric.stop_switch(SWITCH, kill=True)
+        time.sleep(after_s)
+        self.fabric.start_switch(SWITCH)
+
+    def _start_controller(self) -> None:
+        topology, settings, log = (self.fabric.run_dir / f"controller.{what}" for what in ("topology", "yaml", "log"))
+        topology.write_text(dumps(self.topology), encoding="utf-8")
+        wanted = DaemonSettings(
+            topology=str(topology),
+            switches={SWITCH: self.fabric.p4runtime_address(SWITCH)},
+            watches=(),
+            aggregation=AggregationSettings(dead_after_ns=1000 * MS),
+            jobs=JobSettings(listen=self.service, reconnect_ns=200 * MS, window=WINDOW),
+            retry=RetrySettings(longest_wait_ns=200 * MS),
+        )
+        settings.write_text(yaml.safe_dump(msgspec.to_builtins(wanted)), encoding="utf-8")
+        command = [sys.executable, "-m", "controller.cli", "controller", "--settings", str(settings)]
+        with log.open("wb") as words:
+            self.fabric.run_in("h1", command, stdout=words, stderr=words, env=_environment())
+        self.fabric.wait_ready(WAIT_S)
+
+    def _start_workers(self) -> Agent:
+        namespaces = [self.fabric.namespace(host.name) for host in self.topology.hosts]
+        store = f"tcp://{self.topology.host['h1'].ipv4}:29500"
+        command = [sys.executable, "-m", "tests.integration.training_workers", store, *namespaces]
+        log = self.fabric.run_dir / "workers.log"
+        with log.open("wb") as words:
+            process = self.fabric.run_in(
+                "h1", command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=words, env=_environment()
+            )
+        return Agent("h1", process, log)
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(ROOT), "GLOO_SOCKET_IFNAME": "eth0"}

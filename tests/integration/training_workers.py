@@ -70,7 +70,7 @@ class Training:
     def __init__(self, rank: int) -> None:
         torch.manual_seed(0)
         self.net = Transformer()
-        self.model = DistributedDataParallel(self.net, bucket_cap_mb=0.02, broadcast_buffers=False)
+        self.model = DistributedDataParallel(self.net, bucket_cap_mb=0.02, forward_sync_buffers=False)
         self.optimiser = torch.optim.SGD(self.model.parameters(), lr=0.1, momentum=0.9)
         self._chance = torch.Generator().manual_seed(100 + rank)
         self.done = torch.zeros(1, dtype=torch.int64)

@@ -1,7 +1,7 @@
 """The network adds up the gradients of an unpatched PyTorch: a communication hook for DistributedDataParallel.
 
     state = MillraceState.connect("10.0.0.1:9560", job="resnet", host="h1", workers=4)
-    model = DistributedDataParallel(model, broadcast_buffers=False)
+    model = DistributedDataParallel(model, forward_sync_buffers=False)
     model.register_comm_hook(state, millrace_hook)
 
 Needs `pip install millrace[torch]`; nothing else in Millrace imports PyTorch.

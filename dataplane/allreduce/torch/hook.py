@@ -27,8 +27,8 @@ def attach(model: DistributedDataParallel, state: MillraceState) -> None:
     """Register the hook with a model; the log says what else of the model waits for all workers, dead ones too."""
     model.register_comm_hook(state, millrace_hook)
     waits = []
-    if model.broadcast_buffers and any(True for _ in model.module.buffers()):
-        waits.append("broadcast_buffers=True")
+    if model.forward_sync_buffers and any(True for _ in model.module.buffers()):
+        waits.append("forward_sync_buffers=True")
     if model.find_unused_parameters:
         waits.append("find_unused_parameters=True")
     if waits:

@@ -47,15 +47,13 @@ class TrainingFabric:
             stack.enter_context(self.fabric)
             self._start_controller()
             self._agent = self._start_workers()
-            stack.callback(self._agent.close)
-            for _ in range(self.workers):
-                assert self.hear()["joined"]
             self._stack = stack.pop_all()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._agent.close()
         self._stack.close()
 
     def begin(self, name: str, *, by_gloo: bool = False, **more: Any) -> None:
@@ -67,6 +65,11 @@ class TrainingFabric:
         """Start a worker anew, in a process group of its own."""
         self._agent.tell(fork=rank)
         assert self.hear() == {"rank": rank, "joined": True}
+
+    def restart_workers(self) -> None:
+        """Have new workers in the place of all."""
+        self._agent.close()
+        self._agent = self._start_workers()
 
     def hear(self) -> dict[str, Any]:
         """Return what one worker says next."""
@@ -109,7 +112,10 @@ class TrainingFabric:
             process = self.fabric.run_in(
                 "h1", command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=words, env=_environment()
             )
-        return Agent("h1", process, log)
+        agent = Agent("h1", process, log)
+        for _ in range(self.workers):
+            assert agent.answer()["joined"]
+        return agent
 
 
 def _environment() -> dict[str, str]:

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import multiprocessing
+import signal
 from collections.abc import Callable, Iterable
 from multiprocessing.process import BaseProcess
 
 from dataplane.allreduce import engine
 
+_PR_SET_PDEATHSIG = 1
+
 
 def fork_workers(ranks: Iterable[int], work: Callable[[int], None]) -> dict[int, BaseProcess]:
-    """Start `work(rank)` in a process each; they end with this one, unless it is killed."""
+    """Start `work(rank)` in a process each; they end with this one, however it ends."""
     importlib.import_module("torch._dynamo")  # which optimisers load at their first step otherwise, in each worker
     engine._library()
     forking = multiprocessing.get_context("fork")
-    processes = {rank: forking.Process(target=work, args=(rank,), daemon=True) for rank in ranks}
+    processes = {rank: forking.Process(target=_mortal, args=(work, rank), daemon=True) for rank in ranks}
     for process in processes.values():
         process.start()
     return dict(processes)
+
+
+def _mortal(work: Callable[[int], None], rank: int) -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    work(rank)

@@ -37,34 +37,36 @@ class AggregationLayer:
         self.hops = next_hops(topology)
         self.jobs = Jobs(topology, self.hops, newest)
         self._ways = frozenset(_way(int(switch_ipv4(node.node_id))) for node in topology.switches)
-        self._fixed = self._all_fixed()
+        self._fixed: dict[str, Entities] = {}
 
     def avoid(self, dead: frozenset[LinkKey]) -> bool:
         """Send nothing over dead links where there is another way; return whether that changes anything."""
         if dead == self.dead:
             return False
         self.dead, self.hops = dead, hops_without(self.topology, dead)
-        self._fixed = self._all_fixed()
+        self._fixed.clear()
         self.jobs.reroute(self.hops)
         return True
 
     def fixed(self, switch: str) -> Entities:
         """Return what a switch is to hold whichever jobs there are."""
+        if switch not in self._fixed:
+            self._fixed[switch] = index(self._always(switch))
         return self._fixed[switch]
 
     def everything(self) -> Iterator[Entity]:
         """Yield entities of the kinds that a program must have a place for."""
-        yield from self._fixed[self.topology.switches[0].name].values()
+        yield from self.fixed(self.topology.switches[0].name).values()
         yield report_entity(1, 1, 0)
 
     def wanted(self, switch: str) -> Entities:
         """Return what a switch is to hold, of jobs as far as their cells are clear."""
         jobs = self.jobs.entities(switch)
-        return {**self._fixed[switch], **jobs, **index(self._reports(jobs))}
+        return {**self.fixed(switch), **jobs, **index(self._reports(jobs))}
 
     def ours(self, switch: str, held: Entities) -> Entities:
         """Return what of a switch's tables is there for sums, or wanted for them."""
-        fixed = self._fixed[switch]
+        fixed = self.fixed(switch)
         return {key: entity for key, entity in held.items() if key in fixed or self.owns(key)}
 
     def owns(self, key: EntityKey) -> bool:
@@ -95,9 +97,6 @@ class AggregationLayer:
             number = number_of(key)
             if key.table == "aggregation_jobs" and number is not None:
                 yield report_entity(number, every, self.settings.report_slow_us)
-
-    def _all_fixed(self) -> dict[str, Entities]:
-        return {node.name: index(self._always(node.name)) for node in self.topology.switches}
 
     def _always(self, switch: str) -> Iterator[Entity]:
         yield from unwatched_entities()

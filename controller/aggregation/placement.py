@@ -19,6 +19,7 @@ from controller.tables.aggregation import CELLS, MAX_CHILDREN, MAX_JOBS, Block
 from controller.tables.routing import ports_towards, way_to
 from dataplane.fabric.topology import Endpoint, LinkKey, Topology
 
+_MOST_SHOWN = 4
 _LEAST_FREE = 0.05
 """A link that is full counts 20 times its delay, not for ever."""
 
@@ -33,20 +34,17 @@ def place(
     taken: Mapping[str, Collection[Block]],
     banned: Collection[str] = (),
 ) -> AggregationTree:
-    """Return the best tree over these workers, `cells` in each of its switches, and none that is banned.
+    """Return the best tree over these workers, `cells` in each of its switches, and none that is banned (away).
 
-    Raise ControllerError where no switch has room or reaches all of them.
+    Raise ControllerError, with a reason for each of the first switches, where none has room or reaches all workers.
     """
     racks: dict[str, list[str]] = {}
     for host in hosts:
         if host not in topology.host:
             raise ControllerError(f"aggregation: there is no host {host!r}")
         racks.setdefault(topology.attachment[host].node, []).append(host)
-    able = [
-        node.name
-        for node in topology.switches
-        if node.name not in banned and _has_room(taken.get(node.name, ()), cells)
-    ]
+    full = {node.name: _problem(node.name, taken.get(node.name, ()), cells, banned) for node in topology.switches}
+    able = [switch for switch, problem in full.items() if problem is None]
     leaves = {switch for switch in able if 2 <= len(racks.get(switch, ())) <= MAX_CHILDREN}
     found = [
         (cost, topology.switch[root].node_id, tree)
@@ -55,12 +53,22 @@ def place(
         if len(tree.children) <= MAX_CHILDREN and (cost := cost_of(topology, hops, snapshot, tree, taken)) is not None
     ]
     if not found:
-        raise ControllerError(f"aggregation: no switch has {cells} cells, and {len(hosts)} workers in reach")
+        far = f"has more than {MAX_CHILDREN} children, or does not reach all of {len(hosts)} workers"
+        shown = [f"{switch} {problem or far}" for switch, problem in full.items()]
+        rest = f", and {len(shown) - _MOST_SHOWN} more" if len(shown) > _MOST_SHOWN else ""
+        raise ControllerError(f"aggregation: no switch can be a root: {', '.join(shown[:_MOST_SHOWN])}{rest}")
     return min(found, key=lambda one: one[:2])[2]
 
 
-def _has_room(taken: Collection[Block], cells: int) -> bool:
-    return len(taken) < MAX_JOBS and free_block(taken, cells) is not None
+def _problem(switch: str, taken: Collection[Block], cells: int, banned: Collection[str]) -> str | None:
+    """Return why a switch cannot have one more job of so many cells, None if it can."""
+    if switch in banned:
+        return "is away"
+    if len(taken) >= MAX_JOBS:
+        return f"has {MAX_JOBS} jobs"
+    if free_block(taken, cells) is None:
+        return f"has no {cells} cells left ({sum(block.cells for block in taken)} of {CELLS} are in use)"
+    return None
 
 
 def _tree(root: str, racks: Mapping[str, Sequence[str]], leaves: Collection[str]) -> AggregationTree:

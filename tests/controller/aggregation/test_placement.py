@@ -75,10 +75,17 @@ def test_a_banned_switch_gets_no_part_and_too_many_children_none_either() -> Non
     hops, state = next_hops(topology), nominal(topology)
     tree = place(topology, hops, state, ["h1", "h2", "h3"], cells=64, taken={}, banned=("leaf1", "spine1"))
     assert tree.root != "leaf1"
-    with pytest.raises(ControllerError, match="no switch has 64 cells, and 2 workers in reach"):
+    with pytest.raises(
+        ControllerError, match="can be a root: spine1 is away, spine2 is away, leaf1 is away, leaf2 is away"
+    ):
         place(topology, hops, state, ["h1", "h2"], cells=64, taken={}, banned=tuple(topology.switch))
-    wide = leaf_spine(1, 1, 65)
-    with pytest.raises(ControllerError, match="no switch has"):
+    taken = {switch: [Block(0, 8192)] for switch in topology.switch}
+    with pytest.raises(ControllerError, match=r"spine1 has no 64 cells left \(8192 of 8192 are in use\), spine2"):
+        place(topology, hops, state, ["h1", "h2"], cells=64, taken=taken)
+    wide = leaf_spine(4, 1, 65)
+    with pytest.raises(
+        ControllerError, match=r"spine1 has more than 64 children, or does not reach all of 65 workers, .*, and 1 more"
+    ):
         placed(wide, [f"h{number + 1}" for number in range(65)])
 
 

@@ -1,6 +1,6 @@
 """A worker in a namespace: all-reduces by the switch and by gloo, one at a time, as lines of JSON on stdin ask.
 
-{"engine": {...EngineSettings}} joins a job; {"gloo": {"name", "store", "rank", "workers"}} one more group of gloo's;
+{"engine": {...EngineSettings, "rings": a kind of port or null}} joins a job; {"gloo": {"name", "store", "rank", "workers"}} one more group of gloo's;
 {"values", "seed"} makes values; {"ready": true} copies them to where the sums will be; {"reduce": "engine" or a group's
 name, "at_ns"} begins at that time of the machine's monotonic clock; {"check": [every worker's seed]} compares what came
 out last; {"statistics": true} asks for the engine's.
@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dataplane.allreduce.client import AllReducer
-from dataplane.allreduce.engine import EngineSettings
+from dataplane.allreduce.engine import EngineSettings, Rings
+from dataplane.nic.queue import PortKind
 
 WAIT_S = 60.0
 
@@ -64,7 +65,8 @@ class Agent:
 
     def _join(self, words: dict[str, Any]) -> None:
         self.close()
-        self._reducer = AllReducer(EngineSettings(**{**words, "local": tuple(words["local"])}))
+        rings = None if words["rings"] is None else Rings(PortKind[words["rings"]])
+        self._reducer = AllReducer(EngineSettings(**{**words, "local": tuple(words["local"]), "rings": rings}))
 
     def _join_gloo(self, name: str, store: str, rank: int, workers: int) -> None:
         import torch.distributed as dist  # noqa: PLC0415 - most tests need no torch, which takes seconds to load

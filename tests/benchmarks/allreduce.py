@@ -11,7 +11,7 @@ time and rate.
 The rate is low so that the machine is not what is measured: "busy" is the share of all processors' time in which they
 did not idle, whoever had it. Where it nears 1, a case says nothing of the network: take a lower rate.
 
-Usage: python tests/benchmarks/allreduce.py [--rounds N] [--rate MBIT/S] [--quick] [--no-devices] [--no-virtual]
+Usage: python tests/benchmarks/allreduce.py [--rounds N] [--rate MBIT/S] [--quick] [--no-devices]
 """
 
 from __future__ import annotations
@@ -37,8 +37,7 @@ from tests.benchmarks.workers import measure
 from tests.integration.allreduce_namespaces import AggregationFabric
 
 ENGINE, GLOO = "engine", ("gloo, cubic", "gloo, bbr")
-WORKERS, QUICK_WORKERS = (2, 4, 8), (2, 4)
-MEGABYTES, QUICK_MEGABYTES = (1, 8, 64), (1,)
+WORKERS, MEGABYTES = (2, 4, 8), (1, 8, 64)
 RATE_MBPS = 50
 LARGE = 64
 """Megabytes of the last line's speedups."""
@@ -223,9 +222,11 @@ def main(argv: list[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--rate", type=float, default=RATE_MBPS, metavar="MBIT/S")
-    parser.add_argument("--quick", action="store_true", help="2 and 4 workers, 1 MB, no virtual time")
+    parser.add_argument("--workers", type=int, nargs="+", default=WORKERS, metavar="N")
+    parser.add_argument("--megabytes", type=int, nargs="+", default=MEGABYTES, metavar="N")
+    parser.add_argument("--quick", action="store_true", help="4 workers, 1 MB, no virtual time")
     parser.add_argument("--no-devices", action="store_true", help="virtual time only; needs no root")
-    parser.add_argument("--no-virtual", action="store_true", help="devices only")
+    parser.add_argument("--no-virtual", action="store_true", help="no virtual time")
     options = parser.parse_args(argv)
     if options.rounds < 1:
         parser.error("one round at least")
@@ -236,8 +237,8 @@ def main(argv: list[str]) -> None:
     rate_bps = round(options.rate * 1e6)
     found: dict[Case, dict[str, list[Trial]]] = {}
     if not options.no_devices:
-        for workers in QUICK_WORKERS if options.quick else WORKERS:
-            sizes = QUICK_MEGABYTES if options.quick else MEGABYTES
+        for workers in (4,) if options.quick else options.workers:
+            sizes = (1,) if options.quick else options.megabytes
             found |= measure_cases(workers, sizes, sides, options.rounds, rate_bps)
         console.print(results_table(found, rate_bps))
     ratio = None if options.quick or options.no_virtual else time_ratio()

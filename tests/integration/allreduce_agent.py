@@ -1,6 +1,6 @@
 """A worker in a namespace: all-reduces by the switch and by gloo, one at a time, as lines of JSON on stdin ask.
 
-- {"engine": {...EngineSettings, "rings": a kind of port or null}} joins a job; {"statistics": true} asks for its counters;
+- {"engine": {...EngineSettings, "rings": a kind of port or null}} joins a job; {"statistics": true} asks for counters;
 - {"gloo": {"name", "store", "rank", "workers"}} makes one more group of gloo's;
 - {"values", "seed"} makes values; {"ready": true} copies them to where the sums will be;
 - {"reduce": "engine" or a group's name, "at_ns"} begins at that time of the machine's monotonic clock;

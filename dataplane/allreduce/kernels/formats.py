@@ -26,6 +26,7 @@ _SIGN = 0x80000000
 _HIDDEN = 1 << 23
 _LEAST_NORMAL, _MOST_NORMAL = -126, 95
 """Powers of two by which every int32 but 0 becomes a normal float."""
+_MOST_DIVISOR = 1 << 16
 MARK = 1 << 16
 """Added to a block's exponent where it has values that are not finite."""
 
@@ -79,6 +80,9 @@ def from_lanes(lanes: Array[u8], count: u32, shift: i32, divisor: u32, values: A
         if exact >= _LEAST_NORMAL and exact <= _MOST_NORMAL:
             to_normal_floats(lanes, count, exact, values)
             return
+    elif divisor < _MOST_DIVISOR and shift - 16 >= _LEAST_NORMAL and shift <= _MOST_NORMAL:
+        to_normal_quotients(lanes, count, shift, divisor, values)
+        return
     for at in range(as_u64(count)):
         lane: u32 = load_be32(lanes, at * 4)
         sign: u32 = lane & _SIGN
@@ -109,6 +113,40 @@ def to_normal_floats(lanes: Array[u8], count: u32, shift: i32, values: Array[u32
         more: u32 = 1 if rest + (kept & 1) > 128 else 0
         exponent: u32 = as_u32(shift + 157) - above  # less 1, which is in `kept`
         found: u32 = sign | ((exponent << 23) + kept + more)
+        values[at] = found if magnitude != 0 else 0
+
+
+@kernel(inline=True)
+def to_normal_quotients(lanes: Array[u8], count: u32, shift: i32, divisor: u32, values: Array[u32]) -> None:
+    """Write each lane times 2^shift over `divisor`, where that is 0 or a normal float, without a jump or a division.
+
+    With m of 32 bits and d of 16, each with its first bit set, q = m 2^10 / d has 26 or 27 bits, so two or three more
+    than a float. Times the reciprocal r = 2^46 / d rounded down, m r / 2^36 is less than 2^-4 below m 2^10 / d: q
+    rounded down, or one less, which the rest tells.
+    """
+    above_divisor: u32 = count_leading_zeros(divisor) - 16
+    aligned_divisor: u64 = as_u64(divisor << above_divisor)
+    reciprocal: u64 = (as_u64(1) << 46) // aligned_divisor
+    base: u32 = as_u32(shift + 141) + above_divisor  # less 1, which is in `kept`
+    for at in range(as_u64(count)):
+        lane: u32 = load_be32(lanes, at * 4)
+        sign: u32 = lane & _SIGN
+        magnitude: u32 = 0 - lane if sign != 0 else lane
+        above: u32 = count_leading_zeros(magnitude)
+        aligned: u64 = as_u64(magnitude << above)
+        low: u64 = aligned * reciprocal >> 36
+        left: u64 = (aligned << 10) - low * aligned_divisor
+        is_less: bool = left >= aligned_divisor
+        one: u32 = 1 if is_less else 0
+        rest: u64 = left - aligned_divisor if is_less else left
+        sticky: u32 = 1 if rest != 0 else 0
+        quotient: u32 = as_u32(low) + one | sticky
+        long: u32 = quotient >> 26
+        drop: u32 = 2 + long
+        kept: u32 = quotient >> drop
+        over: u32 = quotient - (kept << drop)
+        more: u32 = 1 if over + (kept & 1) > as_u32(1) << (drop - 1) else 0
+        found: u32 = sign | ((base + long - above << 23) + kept + more)
         values[at] = found if magnitude != 0 else 0
 
 

@@ -59,7 +59,7 @@ def accept_packet(engine: EngineState, packet: Array[u8], length: u32) -> None:
     if kind == Kind.REFUSED:
         accept_refusal(engine, packet)
     elif kind == Kind.RESULT or kind == Kind.AGAIN:  # noqa: PLR1714 - kernels have no `in`
-        accept_result(engine, packet, length, first >> 16 & 255)
+        accept_result(engine, packet, length, first)
     else:
         engine.malformed += 1
 
@@ -88,7 +88,7 @@ def take_epoch(engine: EngineState, epoch: u32) -> None:
 
 
 @kernel
-def accept_result(engine: EngineState, packet: Array[u8], length: u32, flags: u32) -> None:
+def accept_result(engine: EngineState, packet: Array[u8], length: u32, first: u32) -> None:
     """Take a result: put it where it belongs, free its slot, and keep it for whoever may need it."""
     item: u32 = load_be32(packet, 4)
     slot = slot_of(engine, item)
@@ -99,7 +99,8 @@ def accept_result(engine: EngineState, packet: Array[u8], length: u32, flags: u3
     if length != PACKET_BYTES or load_be32(packet, 12) >> 24 != (operation << 4 | QUARTERS):
         engine.malformed += 1
         return
-    note_result(engine, slot)
+    note_result(engine, slot, (first >> 24 & 15) == Kind.AGAIN)
+    flags: u32 = first >> 16 & 255
     if (flags & Flags.CONGESTED) != 0:
         note_congestion(engine)
     if (flags & Flags.SATURATED) != 0:

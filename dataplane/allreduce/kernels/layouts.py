@@ -150,6 +150,7 @@ class EngineState(Struct):
     order_last: u64
     newest_stamp: u64  # of all packets whose results came, that which was sent last
     newest_took_ns: u64
+    doubt_until_ns: u64  # nothing is lost before; 0: there is no doubt
     reordering: u32  # how late a packet may be, in quarters of the shortest round trip
     calm: u32  # losses since one that was none
     probes: u32  # since the last result

@@ -69,8 +69,11 @@ def forget_old(engine: EngineState) -> None:
 
 
 @kernel
-def note_result(engine: EngineState, slot: Slot) -> None:
-    """Count a result and learn from it: how long it took, what must be lost if this one came, what was not lost."""
+def note_result(engine: EngineState, slot: Slot, is_again: bool) -> None:
+    """Count a result and learn from it: how long it took, what must be lost if this one came, what was not lost.
+
+    `is_again`: it is the answer to a repetition, so the item was complete before that.
+    """
     engine.results += 1
     engine.last_result_ns = engine.now_ns
     engine.probes = 0
@@ -92,6 +95,12 @@ def note_result(engine: EngineState, slot: Slot) -> None:
     if slot.stamp > engine.newest_stamp:
         engine.newest_stamp = slot.stamp
         engine.newest_took_ns = took
+        # What completes an item that was sent again as a probe may be the contribution of somebody late. Then results
+        # of what was sent before follow, and as long as they do, nothing is said to be lost for the probe's sake.
+        is_in_doubt: bool = is_repeated and slot.is_probe != 0 and not is_again
+        engine.doubt_until_ns = engine.now_ns + engine.round_trip_ns if is_in_doubt else 0
+    elif engine.doubt_until_ns != 0:
+        engine.doubt_until_ns = engine.now_ns + (engine.round_trip_ns >> 1)
 
 
 @kernel
@@ -105,8 +114,9 @@ def find_lost(engine: EngineState) -> None:
             if entry.stamp >= engine.newest_stamp:
                 return
             slot = slot_of(engine, entry.item)
-            if slot.sent_ns + patience_ns > engine.now_ns:
-                engine.loss_at_ns = slot.sent_ns + patience_ns
+            due_ns: u64 = max(slot.sent_ns + patience_ns, engine.doubt_until_ns)
+            if due_ns > engine.now_ns:
+                engine.loss_at_ns = due_ns
                 return
             slot.is_probe = 0
             note_loss(engine)

@@ -80,7 +80,7 @@ class EngineSettings:
     """An all-reduce fails when no result has come for so long."""
     least_timeout_s: float = 0.001
     longest_timeout_s: float = 0.2
-    """Bounds of the retransmission timer."""
+    """Bounds of the time without a result after which a packet is sent again; what seems lost is sent sooner."""
     first_window: int = 16
     """Packets sent before the first result comes."""
 
@@ -151,6 +151,7 @@ class Engine:
             congestion_window=min(settings.first_window, window) * PACKET,
             slow_start_until=window * PACKET,
             timeout_ns=int(_FIRST_TIMEOUT_S * _NS),
+            floor_ns=int(settings.least_timeout_s * _NS),
             least_timeout_ns=int(settings.least_timeout_s * _NS),
             longest_timeout_ns=int(settings.longest_timeout_s * _NS),
             loss_at_ns=NEVER,

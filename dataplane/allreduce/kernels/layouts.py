@@ -152,6 +152,7 @@ class EngineState(Struct):
     newest_took_ns: u64
     doubt_until_ns: u64  # nothing is lost before; 0: there is no doubt
     reordering: u32  # how late a packet may be, in quarters of the shortest round trip
+    was_late: u32  # 1: the last probe was for nothing
     calm: u32  # losses since one that was none
     probes: u32  # since the last result
     may_probe: u32  # 1: one packet may go although the window is full of what may be lost
@@ -159,6 +160,7 @@ class EngineState(Struct):
     probe_at_ns: u64
     probed_ns: u64
     timeout_ns: u64
+    floor_ns: u64  # between the next two
     least_timeout_ns: u64
     longest_timeout_ns: u64
     last_result_ns: u64

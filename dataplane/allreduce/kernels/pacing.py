@@ -42,7 +42,7 @@ def measure(engine: EngineState, slot: Slot) -> None:
         engine.variation_ns = (3 * engine.variation_ns + off) >> 2
         engine.round_trip_ns = (7 * smooth + sample) >> 3
     timeout: u64 = max(2 * engine.round_trip_ns, engine.round_trip_ns + 4 * engine.variation_ns)
-    engine.timeout_ns = min(max(timeout, engine.least_timeout_ns), engine.longest_timeout_ns)
+    engine.timeout_ns = min(max(timeout, engine.floor_ns), engine.longest_timeout_ns)
     if (
         engine.shortest_ns == 0
         or sample <= engine.shortest_ns

@@ -18,6 +18,8 @@ LEAST_REORDERING, _MOST_REORDERING = 1, 16
 """In quarters of the shortest round trip."""
 _CALM = 16
 """So many losses in a row that were none of reordering's."""
+_SHARE_OF_LONGEST = 4
+"""The least time to a probe, which grows where somebody is late, grows to this part of the longest."""
 
 
 @kernel
@@ -99,8 +101,18 @@ def note_result(engine: EngineState, slot: Slot, is_again: bool) -> None:
         # of what was sent before follow, and as long as they do, nothing is said to be lost for the probe's sake.
         is_in_doubt: bool = is_repeated and slot.is_probe != 0 and not is_again
         engine.doubt_until_ns = engine.now_ns + engine.round_trip_ns if is_in_doubt else 0
+        engine.was_late = 0
     elif engine.doubt_until_ns != 0:
         engine.doubt_until_ns = engine.now_ns + (engine.round_trip_ns >> 1)
+        be_patient(engine)
+
+
+@kernel(inline=True)
+def be_patient(engine: EngineState) -> None:
+    """Probe later from now on, once for each probe that was because somebody was late."""
+    if engine.was_late == 0:
+        engine.was_late = 1
+        engine.floor_ns = min(engine.floor_ns * 2, engine.longest_timeout_ns // _SHARE_OF_LONGEST)
 
 
 @kernel
@@ -118,6 +130,9 @@ def find_lost(engine: EngineState) -> None:
             if due_ns > engine.now_ns:
                 engine.loss_at_ns = due_ns
                 return
+            if engine.doubt_until_ns != 0:  # so the probe was right
+                engine.doubt_until_ns = 0
+                engine.floor_ns = max(engine.floor_ns // 2, engine.least_timeout_ns)
             slot.is_probe = 0
             note_loss(engine)
             send_again(engine, slot)

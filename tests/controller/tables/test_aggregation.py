@@ -154,7 +154,7 @@ def test_routes_lead_to_all_other_switches_and_agree_with_those_to_hosts(topolog
     [
         (replace(JOB, number=0), TREE, ALL, "numbers of jobs are 1 to 65535"),
         (replace(JOB, capacity=4), TREE, ALL, "5 members are more than its capacity, 4"),
-        (replace(JOB, capacity=1024), TREE, ALL, "capacities are 1 to 1023, not 1024"),
+        (replace(JOB, capacity=65536), TREE, ALL, "capacities are 1 to 65535, not 65536"),
         (replace(JOB, server=Worker("h1", 1)), TREE, ALL, "a host has two parts"),
         (replace(JOB, server=Worker("h99", 1)), TREE, ALL, "there is no host 'h99'"),
         (JOB, replace(TREE, children=TREE.children[:2]), ALL, "the tree's places are not its workers"),

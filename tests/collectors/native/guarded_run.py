@@ -19,6 +19,7 @@ from collectors.payloads import Payloads
 from collectors.settings import CollectorSettings
 from dataplane.clock import VirtualClock
 from dataplane.wire import report
+from dataplane.wire.completion import Completion
 from dataplane.wire.drop_reasons import DropReason
 from dataplane.wire.report import ReportPacket
 from dataplane.wire.report_group import ReportGroup
@@ -41,6 +42,7 @@ def originals() -> Iterator[bytes]:
             yield reporter.congested(long_way()[1])
             yield reporter.dropped(long_way(), DropReason.NO_ROUTE)
             yield reporter.intermediate(long_way()[:2], long_way()[2:])[0]
+    yield Reporter().item(12, Completion(3, 7, 1, 2000, 1, 4, leaf=True))
     one = report.decode(Reporter().stacked(long_way())).reports[0]
     yield ReportPacket(ReportGroup(1, 7, 13), (one, one, one)).encode()
 

@@ -21,6 +21,7 @@ from collectors.values import DropRecord, FlowKey, HopRecord
 from dataplane.clock import VirtualClock
 from dataplane.fabric.topology import LinkKey
 from dataplane.wire import report
+from dataplane.wire.completion import Completion
 from dataplane.wire.drop_reasons import DropReason
 from dataplane.wire.report import ReportPacket
 from dataplane.wire.report_group import ReportGroup
@@ -193,7 +194,7 @@ def test_flows_and_routes_are_bounded_alike() -> None:
 @settings(max_examples=60)
 @given(
     st.lists(
-        st.tuples(st.integers(0, 5), st.integers(0, 170), st.integers(0, 255), st.integers(0, 30)),
+        st.tuples(st.integers(0, 6), st.integers(0, 170), st.integers(0, 255), st.integers(0, 30)),
         min_size=1,
         max_size=25,
     )
@@ -203,7 +204,7 @@ def test_damage_of_every_kind_says_the_same(damages: list[tuple[int, int, int, i
     v4, v6 = Reporter(src_port=1), Reporter("2001:db8::1", "2001:db8::2", 2)
     payloads: list[bytes] = []
     for which, at, flip, cut in damages:
-        kinds = [*stacks(2, v4), *stacks(1, v6), *v4.hop_by_hop(long_way())]
+        kinds = [*stacks(2, v4), *stacks(1, v6), *v4.hop_by_hop(long_way()), v4.item(12, Completion(3, 7, 1, 9, 1, 4))]
         good = kinds[which]
         bad = bytearray(good)
         bad[at % len(bad)] ^= flip

@@ -57,12 +57,15 @@ QUEUE_BYTES = 512 << 10
 _CONGESTION_CONTROL = Path("/proc/sys/net/ipv4/tcp_congestion_control")
 
 
-def star(workers: int, rate_bps: int, *, queue_frames: int = 256) -> Topology:
-    """Return hosts h1, h2, ... on one switch."""
-    hosts = "\n".join(f"  - {{name: h{place + 1}, switch: {SWITCH}}}" for place in range(workers))
+def star(workers: int, rate_bps: int, *, queue_frames: int = 256, collector: str | None = None) -> Topology:
+    """Return hosts h1, h2, ... on one switch, and one for a collector if that has a name."""
+    names = [f"h{place + 1}" for place in range(workers)] + ([] if collector is None else [collector])
+    hosts = "\n".join(f"  - {{name: {name}, switch: {SWITCH}}}" for name in names)
+    watched = "" if collector is None else f"collector: {{host: {collector}}}"
     return loads(f"""
 millrace: 1
 name: star-{workers}
+{watched}
 defaults: {{access: {{rate: {rate_bps} bit/s, delay: 0 us, queue_frames: {queue_frames}}}}}
 switches: [{{name: {SWITCH}}}]
 hosts:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
@@ -18,8 +19,12 @@ from typing import IO, Any, Self
 import msgspec
 import yaml
 
+from collectors.feed import FeedSettings
+from collectors.process import CollectorProcessSettings
+from collectors.values import JobState
 from controller.aggregation.job_settings import JobSettings
 from controller.aggregation.settings import AggregationSettings
+from controller.cli.feed import ask, snapshot_of
 from controller.daemon_settings import DaemonSettings, RetrySettings
 from controller.p4runtime.session import FABRIC_AGGREGATION, fabric_program
 from dataplane.fabric.kernel import KernelFabric
@@ -33,14 +38,15 @@ MS = 1_000_000
 WAIT_S = 60.0
 RATE_BPS = 1_000_000_000
 JOBS = JobSettings(lease_ns=3000 * MS, reconnect_ns=300 * MS, hold_ns=20_000 * MS, window=64)
-AGGREGATION = AggregationSettings(dead_after_ns=2000 * MS)
+COLLECTOR = "c1"
+AGGREGATION = AggregationSettings(report_every=1, dead_after_ns=2000 * MS, interval_ns=100 * MS)
 
 
 class JobFabric:
     """A star in the kernel under a controller while the `with` block lasts; needs root."""
 
     def __init__(self, workers: int, jobs: JobSettings = JOBS) -> None:
-        self.topology = star(workers, RATE_BPS)
+        self.topology = star(workers, RATE_BPS, collector=COLLECTOR)
         self.fabric = KernelFabric(self.topology)
         self._jobs = jobs
         self._stack = ExitStack()
@@ -54,6 +60,7 @@ class JobFabric:
             self.fabric.wait_ready(WAIT_S)
             self._nursery = stack.enter_context(_process("tests.integration.job_worker"))
             stack.callback(self._kill_workers)
+            self._start_collector(stack)
             self._start_daemon(stack)
             self._stack = stack.pop_all()
         return self
@@ -72,16 +79,36 @@ class JobFabric:
         """Where the job service is, for all namespaces."""
         return f"unix:{self.fabric.run_dir}/jobs"
 
+    @property
+    def feed(self) -> str:
+        """Where the collector's feed is."""
+        return f"unix:{self.fabric.run_dir}/feed"
+
+    def watched_jobs(self) -> list[JobState]:
+        """Return the jobs as the collector sees them now."""
+        return list(ask(self.feed, snapshot_of).jobs.values())
+
+    def _start_collector(self, stack: ExitStack) -> None:
+        """Start a collector in its host's namespace, and wait until it serves."""
+        folder = self.fabric.run_dir
+        (folder / "star.yaml").write_text(dumps(self.topology), encoding="utf-8")
+        settings = CollectorProcessSettings(topology=str(folder / "star.yaml"), feed=FeedSettings(address=self.feed))
+        (folder / "collector.yaml").write_text(yaml.safe_dump(msgspec.to_builtins(settings)), encoding="utf-8")
+        log = stack.enter_context((folder / "collector.log").open("w+", encoding="utf-8"))
+        start = partial(self.fabric.run_in, COLLECTOR)
+        arguments = ("collector", "-s", str(folder / "collector.yaml"))
+        stack.enter_context(_process("controller.cli", *arguments, log=log, start=start))
+        until(lambda: "ready" in (folder / "collector.log").read_text(encoding="utf-8"), "a collector that is ready")
+
     def _start_daemon(self, stack: ExitStack) -> None:
         """Start the controller, and wait until its switch is right."""
         folder = self.fabric.run_dir
-        (folder / "star.yaml").write_text(dumps(self.topology), encoding="utf-8")
         settings = DaemonSettings(
             topology=str(folder / "star.yaml"),
             switches={SWITCH: self.fabric.p4runtime_address(SWITCH)},
             watches=(),
             jobs=msgspec.structs.replace(self._jobs, listen=self.address),
-            aggregation=AGGREGATION,
+            aggregation=msgspec.structs.replace(AGGREGATION, feed=self.feed),
             retry=RetrySettings(longest_wait_ns=200 * MS),
         )
         (folder / "controller.yaml").write_text(yaml.safe_dump(msgspec.to_builtins(settings)), encoding="utf-8")
@@ -154,9 +181,14 @@ def until(condition: Callable[[], bool], what: str) -> None:
 
 
 @contextmanager
-def _process(module: str, *arguments: str, log: IO[str] | None = None) -> Iterator[subprocess.Popen[bytes]]:
+def _process(
+    module: str,
+    *arguments: str,
+    log: IO[str] | None = None,
+    start: Callable[..., subprocess.Popen[bytes]] = subprocess.Popen,
+) -> Iterator[subprocess.Popen[bytes]]:
     """Run a module as a process until the block ends; what it says on stderr goes to `log`."""
-    process = subprocess.Popen(
+    process = start(
         [sys.executable, "-m", module, *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

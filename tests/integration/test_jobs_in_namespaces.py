@@ -23,6 +23,11 @@ def test_a_killed_worker_is_done_without_and_comes_back_and_a_dead_switch_ends_i
         back = fabric.start_worker("h2", 4)
         joined = back.wait_for_sum(ALL)
         first.wait_for_sum(ALL, after=lost)
+        until(lambda: [state.epoch for state in fabric.watched_jobs()] == [3], "the collector is told of the epochs")
+        (seen,) = fabric.watched_jobs()
+        assert (seen.name, seen.key.switch, seen.cells) == ("sums", SWITCH, 128)
+        assert {child.key.name for child in seen.children} <= {"h1", "h2", "h3", "h4"}
+        assert 2 * len(first.sums) <= seen.reported <= seen.items
         fabric.fabric.stop_switch(SWITCH, kill=True)
         workers.append(back)
         until(lambda: all(worker.error for worker in workers), "all are told")

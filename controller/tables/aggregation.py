@@ -1,8 +1,9 @@
 """Jobs that switches add up, their children, and the copies of results (p4/aggregation).
 
 Each switch of a tree has an entry of the job with its epoch and the mask of its children, which change together. A
-child is who sends from its address (and, where it is plugged in there, from its port). Results go to a multicast group,
-whose copies are addressed one by one.
+child is who sends from its address and UDP port (and, where it is plugged in there, from its port): a process that was
+replaced on its host and goes on sending is not taken for the new one. Results go to a multicast group, whose copies are
+addressed one by one.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ MAX_CHILDREN = 64
 """Bits of a job's mask."""
 
 _ANY_PORT = 0x1FF
+_WHOLE_PORT = 0xFFFF
 _FIRST = 1 << 20
 """A priority above those of all rules of a watchlist."""
 _SERVER_REPLICA = MAX_CHILDREN + 1
@@ -231,7 +233,10 @@ class _Entries:
 
     def _peer(self, switch: str, child: str, action: P4TableAction) -> Entity:
         match = P4TableMatch(
-            src_addr=int(self._address(child)), dst_addr=int(self._address(switch)), job=self.job.number
+            src_addr=int(self._address(child)),
+            dst_addr=int(self._address(switch)),
+            job=self.job.number,
+            src_port=(self._udp_port(child), _WHOLE_PORT),
         )
         edge = self.topology.attachment.get(child)
         if edge is not None and edge.node == switch:

@@ -96,11 +96,13 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
         sender = sender_t.PARENT;
     }
 
+    // The UDP port tells a worker from one that was there before it, and perhaps still is.
     table aggregation_peers {
         key = {
             hdr.ipv4.src_addr: exact @name("src_addr");
             hdr.ipv4.dst_addr: exact @name("dst_addr");
             hdr.aggregation.job: exact @name("job");
+            hdr.udp.src_port: ternary @name("src_port");
             standard_metadata.ingress_port: ternary @name("ingress_port");
         }
         actions = {

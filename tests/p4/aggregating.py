@@ -47,15 +47,26 @@ class Hosted:
         items: list[Item] = [
             MulticastTo(self.number, tuple((port_of(child), child + 1) for child in range(self.children))),
             Entry("aggregation_jobs", {"job": self.number}, action, (*shared, last)),
-            Entry("aggregation_peers", {"src_addr": int(PARENT), **key}, "from_parent", priority=1),
+            Entry("aggregation_peers", {**peer(PARENT, UDP_PORT), **key}, "from_parent", priority=1),
         ]
         for child in range(self.children):
             to = (mac(child), int(address_of(child)), udp_port_of(child))
             items += [
-                Entry("aggregation_peers", {"src_addr": int(address_of(child)), **key}, "from_child", (child,), 1),
+                Entry(
+                    "aggregation_peers",
+                    {**peer(address_of(child), udp_port_of(child)), **key},
+                    "from_child",
+                    (child,),
+                    1,
+                ),
                 Entry("aggregation_replicas", {"job": self.number, "replica": child + 1}, "address", to),
             ]
         return items
+
+
+def peer(address: IPv4Address, udp_port: int) -> dict[str, int | tuple[int, int]]:
+    """Return how a peer is told by what it sends."""
+    return {"src_addr": int(address), "src_port": (udp_port, 0xFFFF)}
 
 
 def fabric_items() -> list[Item]:

@@ -65,6 +65,17 @@ def test_who_is_removed_learns_the_epoch_and_is_not_added(aggregating: Target) -
     assert {(packet.kind, packet.workers) for *_, packet in sent} == {(Kind.RESULT, 1)}
 
 
+def test_a_process_that_was_replaced_on_its_host_is_nobody(aggregating: Target) -> None:
+    """It hears nothing either, so that it does not learn the epoch of those who go on without it."""
+    job = hosted(35)
+    set_up(aggregating, job)
+    left_over = frame(address_of(0), udp_port_of(0) + 100, of(job, values=b"\0\0\0\7" * 64))
+    ordinary = seen(aggregating.send(port_of(0), left_over, expect=0))
+    assert [packet.kind for *_, packet in ordinary if packet.kind is not Kind.CONTRIBUTION] == []
+    sent = seen(complete(aggregating, job, of(job)))
+    assert {packet.values[:4] for *_, packet in sent} == {b"\0\0\0\2"}
+
+
 def test_a_final_result_goes_to_the_main_server_too(aggregating: Target) -> None:
     job = hosted(11)
     final = Entry("aggregation_jobs", {"job": 11}, "add_up", (3, 0b11, 100, 103, 11, 12))

@@ -71,9 +71,9 @@ def test_a_root_adds_up_for_leaves_workers_and_the_main_server(topology: Topolog
     job = {"epoch": 3, "children": 0b111, "first_cell": 0, "last_cell": 7, "group": 1, "group_with_server": 2}
     assert actions(root, "aggregation_jobs") == {(7,): ("add_up", job)}
     peers = actions(root, "aggregation_peers")
-    assert peers[SPINE, 7, LEAF1] == ("from_child", {"number": 0})
-    assert peers[SPINE, 7, H5] == ("from_child", {"number": 2})
-    assert peers[SPINE, 7, H6] == ("from_reader", {})
+    assert peers[SPINE, 7, LEAF1, (19777, 0xFFFF)] == ("from_child", {"number": 0})
+    assert peers[SPINE, 7, H5, (19005, 0xFFFF)] == ("from_child", {"number": 2})
+    assert peers[SPINE, 7, H6, (20000, 0xFFFF)] == ("from_reader", {})
     replicas = actions(root, "aggregation_replicas")
     assert replicas[7, 1][1] == {"dst_mac": 0x020100030004, "dst_addr": LEAF1, "dst_port": 19777}
     assert replicas[7, 3][1] == {"dst_mac": 0x020100050003, "dst_addr": H5, "dst_port": 19005}
@@ -89,8 +89,8 @@ def test_a_leaf_adds_up_for_those_who_are_plugged_in_there(topology: Topology, h
     assert actions(leaf, "aggregation_jobs") == {(7,): ("add_up_for", job)}
     peers = actions(leaf, "aggregation_peers")
     assert len(peers) == 3
-    assert peers[LEAF1, (1, 0x1FF), 7, H1] == ("from_child", {"number": 0})
-    assert peers[LEAF1, 7, SPINE] == ("from_parent", {})
+    assert peers[LEAF1, (1, 0x1FF), 7, H1, (19001, 0xFFFF)] == ("from_child", {"number": 0})
+    assert peers[LEAF1, 7, SPINE, (19777, 0xFFFF)] == ("from_parent", {})
     assert (parent_of(TREE, "h2"), parent_of(TREE, "h5")) == ("leaf1", "spine1")
 
 

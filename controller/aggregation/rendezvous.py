@@ -56,7 +56,7 @@ class Rendezvous:
     def __init__(self, settings: JobSettings, hosts: Collection[str]) -> None:
         self._settings, self._hosts = settings, frozenset(hosts)
         self._jobs: dict[int, Meeting] = {}
-        self._seats: dict[str, Meeting] = {}
+        self._seats: dict[str, tuple[Meeting, Attendance]] = {}
         self._serial = 0
         self._out: list[Action] = []
         self.ended: deque[Meeting] = deque(maxlen=settings.kept)
@@ -69,9 +69,9 @@ class Rendezvous:
 
     def come(self, hello: Hello, now_ns: int) -> list[Action]:
         """Seat a worker that has come, or has come back over another connection."""
-        job = self._seats.get(hello.token)
-        if job is not None:
-            self._return(job, hello, now_ns)
+        seat = self._seats.get(hello.token)
+        if seat is not None:
+            self._return(*seat, hello, now_ns)
         elif hello.number is not None:
             self._tell(hello.token, self._farewell(hello, hello.number))
         else:
@@ -84,11 +84,11 @@ class Rendezvous:
 
     def hear(self, token: str, message: Beat | Held | Reached | Leave, now_ns: int) -> list[Action]:
         """Take what a worker has said."""
-        job = self._seats.get(token)
-        if job is None:
+        seat = self._seats.get(token)
+        if seat is None:
             self._tell(token, Ended("this worker has been removed from its job", removed=True))
             return self._settle(now_ns)
-        worker = _worker(job, token)
+        job, worker = seat
         worker.heard_ns, worker.lost_ns = now_ns, None
         if isinstance(message, Beat):
             return []
@@ -99,16 +99,16 @@ class Rendezvous:
                 if message.count == job.hold.count:
                     worker.next_item = message.next_item
             case Leave():
-                self._leave(job, token)
+                self._leave(job, worker)
             case _:
                 pass
         return self._settle(now_ns)
 
     def lose(self, token: str, now_ns: int) -> list[Action]:
         """Note that a worker's connection is gone; it may come back."""
-        job = self._seats.get(token)
-        if job is not None:
-            _worker(job, token).lost_ns = now_ns
+        seat = self._seats.get(token)
+        if seat is not None:
+            seat[1].lost_ns = now_ns
         return self._settle(now_ns)
 
     def done(self, change: Change, result: Standing | str, now_ns: int) -> list[Action]:
@@ -196,10 +196,9 @@ class Rendezvous:
                 self._tell(hello.token, Refused(f"job {hello.job} has just ended: {job.reason}"))
                 return
         worker = Attendance(hello, now_ns, now_ns + hello.deadline_ns)
-        self._seats[hello.token] = job
+        self._seats[hello.token] = job, worker
         (job.members if job.phase is Phase.GATHERING else job.joiners)[hello.host] = worker
-        told = job.members.values() if job.phase is Phase.GATHERING else [worker]
-        self._show_waiting(job, [one.asked.token for one in told])
+        self._show_waiting(job, worker)
 
     def _meet(self, hello: Hello) -> Meeting:
         self._serial += 1
@@ -209,12 +208,11 @@ class Rendezvous:
         job = self._jobs[self._serial] = Meeting(self._serial, hello, window, capacity, hello.workers)
         return job
 
-    def _return(self, job: Meeting, hello: Hello, now_ns: int) -> None:
+    def _return(self, job: Meeting, worker: Attendance, hello: Hello, now_ns: int) -> None:
         """Tell a worker over its new connection how things are."""
-        worker = _worker(job, hello.token)
         worker.heard_ns, worker.lost_ns = now_ns, None
         if job.members.get(hello.host) is not worker or job.standing is None:
-            self._show_waiting(job, [hello.token])
+            self._show_waiting(job, worker)
             return
         if job.hold is not None and hello.host in job.hold.entered:
             return
@@ -222,8 +220,7 @@ class Rendezvous:
             self._admit(job, worker)
         self._tell(hello.token, _view(job, hello.host, now_ns))
 
-    def _leave(self, job: Meeting, token: str) -> None:
-        worker = _worker(job, token)
+    def _leave(self, job: Meeting, worker: Attendance) -> None:
         was_member = job.members.get(worker.asked.host) is worker
         farewell = Ended(f"{worker.asked.host} has left job {job.name}", removed=True)
         self._drop(job, worker.asked.host, farewell)
@@ -240,8 +237,6 @@ class Rendezvous:
             worker = job.members.pop(host)
             if job.phase is not Phase.GATHERING:
                 job.gone.append(host)
-            else:
-                self._show_waiting(job, [one.asked.token for one in job.members.values()])
         elif isinstance(job.busy, Join) and job.busy.token == worker.asked.token:
             job.gone.append(host)
         self._tell(worker.asked.token, farewell)
@@ -460,9 +455,8 @@ class Rendezvous:
     def _tell(self, token: str, message: Downward) -> None:
         self._out.append(Tell(token, message, last=isinstance(message, Refused | Ended)))
 
-    def _show_waiting(self, job: Meeting, tokens: Iterable[str]) -> None:
-        for token in tokens:
-            self._tell(token, Waiting(tuple(sorted(job.members)), job.asked.workers))
+    def _show_waiting(self, job: Meeting, worker: Attendance) -> None:
+        self._tell(worker.asked.token, Waiting(tuple(sorted(job.members)), job.asked.workers))
 
     def _show(self, job: Meeting, now_ns: int) -> None:
         """Tell all members how the job stands; who enters at this hold does not need to know yet."""
@@ -482,10 +476,6 @@ def _view(job: Meeting, host: str, now_ns: int) -> View:
 def _standing(job: Meeting) -> Standing:
     assert job.standing is not None
     return job.standing
-
-
-def _worker(job: Meeting, token: str) -> Attendance:
-    return next(one for one in (*job.members.values(), *job.joiners.values()) if one.asked.token == token)
 
 
 def _seat_of(worker: Attendance) -> Worker:

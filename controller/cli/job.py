@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import json
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Annotated, Final
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING, Annotated, Final, TypeVar
 
 import typer
 
@@ -24,6 +25,9 @@ Server = Annotated[str, typer.Option("--server", metavar="ADDRESS", help="unix:P
 SERVER: Final = ADDRESS
 Name = Annotated[str, typer.Argument(metavar="JOB", help="The job's name.")]
 Reason = Annotated[str, typer.Option(help="What workers are told.")]
+
+T = TypeVar("T")
+
 _ASKED: Final = "somebody asked for it"
 
 
@@ -34,7 +38,7 @@ def list_jobs(
     form: FormatOption = Format.TABLE,
 ) -> None:
     """List the jobs: number, epoch, how many workers, and the switches that add up."""
-    found = [one for one in _client(server).jobs() if every or one.ended_ns is None]
+    found = [one for one in _ask(server, lambda client: client.jobs()) if every or one.ended_ns is None]
     columns = ("job", "number", "state", "members", "workers", "epoch", "window", "capacity", "switches", "reason")
     show(columns if every else columns[:-1], (_cells(one)[: None if every else -1] for one in found), form)
 
@@ -46,7 +50,7 @@ def show_job(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object, with times in ns.")] = False,
 ) -> None:
     """Show a job with each of its workers, and how long ago each was heard; of ended ones the newest of the name."""
-    found = next((one for one in _client(server).jobs() if one.name == name), None)
+    found = next((one for one in _ask(server, lambda client: client.jobs()) if one.name == name), None)
     if found is None:
         raise JobError(f"job service at {server}: there is no job {name!r}, and none has ended lately")
     if as_json:
@@ -62,7 +66,7 @@ def show_job(
 @job.command()
 def end(name: Name, server: Server = SERVER, reason: Reason = _ASKED) -> None:
     """End a job: switches forget it, its workers are told."""
-    _client(server).end(name, reason)
+    _ask(server, lambda client: client.end(name, reason))
 
 
 @job.command()
@@ -73,13 +77,17 @@ def remove(
     reason: Reason = _ASKED,
 ) -> None:
     """Have a job go on without a worker; with fewer than half of its workers it ends."""
-    _client(server).remove(name, host, reason)
+    _ask(server, lambda client: client.remove(name, host, reason))
 
 
-def _client(server: str) -> JobClient:
+def _ask(server: str, question: Callable[[JobClient], Awaitable[T]]) -> T:
     from controller.aggregation.job_client import JobClient  # noqa: PLC0415
 
-    return JobClient(server)
+    async def ask() -> T:
+        async with JobClient(server) as client:
+            return await question(client)
+
+    return asyncio.run(ask())
 
 
 def _cells(one: JobRow) -> Cells:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import queue
+import random
 import secrets
 import socket
 import threading
@@ -42,7 +43,8 @@ from dataplane.allreduce.membership_messages import (
 from dataplane.allreduce.steering import EveryAllReduce, Rounds, Steering
 from dataplane.errors import AllReduceError
 from dataplane.rpc.addresses import client_options, malformed
-from dataplane.rpc.call_errors import reason_of
+from dataplane.rpc.backoff import Backoff
+from dataplane.rpc.call_errors import PERMANENT, reason_of
 
 LOGGER = logging.getLogger("millrace.allreduce")
 
@@ -59,10 +61,6 @@ _CREATE_S: Final = 30.0
 _LEAVE_S: Final = 2.0
 """How long a farewell may take."""
 _NS: Final = 1e9
-_PERMANENT: Final = frozenset(
-    {grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.INVALID_ARGUMENT}
-)
-"""Codes that no waiting mends."""
 
 
 class Membership:
@@ -248,15 +246,14 @@ class Membership:
 
     def _follow(self) -> None:
         """Keep talking to the service until there is no job, over as many connections as it takes."""
-        wait_s = _RETRY_S
+        backoff = Backoff(int(_RETRY_S * _NS), int(_LONGEST_RETRY_S * _NS), random.Random())
         try:
             while not self._is_finished():
                 if self._attend():
-                    wait_s = _RETRY_S
+                    backoff.reset()
                 self._go_on_if_overdue()
                 with self._changed:
-                    self._changed.wait_for(self._is_finished, wait_s)
-                wait_s = min(2 * wait_s, _LONGEST_RETRY_S)
+                    self._changed.wait_for(self._is_finished, backoff.next_s())
         except AllReduceError as error:
             self._fail(error)
         except Exception as error:  # noqa: BLE001 - whatever it is: nobody may wait for a thread that has ended
@@ -279,7 +276,7 @@ class Membership:
         except grpc.RpcError as error:
             call = cast(grpc.Call, error)
             self._note(reason_of(call))
-            if call.code() in _PERMANENT:
+            if call.code() in PERMANENT:
                 raise AllReduceError(f"job service at {self._address}: {reason_of(call)}") from error
         return was_heard
 

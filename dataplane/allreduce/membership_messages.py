@@ -66,7 +66,7 @@ class Leave(_Message, frozen=True):
 
 
 class Waiting(_Message, frozen=True):
-    """The job has not begun: who is there, of how many."""
+    """The job has not begun for this worker: who was there when it came, of how many."""
 
     present: tuple[str, ...]
     workers: int

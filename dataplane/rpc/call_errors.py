@@ -7,6 +7,11 @@ from typing import Final
 import grpc
 import grpc.aio
 
+PERMANENT: Final = frozenset(
+    {grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.INVALID_ARGUMENT}
+)
+"""Codes that no waiting mends."""
+
 _UNREACHABLE: Final = "last error:"
 _NO_NAME: Final = "errors resolving "
 _ANSWERED: Final = frozenset(

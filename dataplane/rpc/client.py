@@ -7,7 +7,7 @@ import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Final, Protocol, Self
+from typing import Protocol, Self
 
 import grpc
 import grpc.aio
@@ -15,12 +15,7 @@ import grpc.aio
 from dataplane.errors import MillraceError
 from dataplane.rpc.addresses import client_options, malformed
 from dataplane.rpc.backoff import Backoff
-from dataplane.rpc.call_errors import reason_of
-
-_PERMANENT: Final = frozenset(
-    {grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.INVALID_ARGUMENT}
-)
-"""Codes that no waiting mends."""
+from dataplane.rpc.call_errors import PERMANENT, reason_of
 
 
 class Place(Protocol):
@@ -121,7 +116,7 @@ class ServiceClient:
                     yield message
             except grpc.aio.AioRpcError as error:
                 reason = reason_of(error)
-                if error.code() in _PERMANENT:
+                if error.code() in PERMANENT:
                     raise self._failed(reason) from error
             seconds = backoff.next_s()
             if self._on_wait is not None:

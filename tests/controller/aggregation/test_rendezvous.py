@@ -57,11 +57,11 @@ def check_calm(crowd: Crowd, seed: int) -> None:
 
 def test_the_first_so_many_make_the_job() -> None:
     crowd = Crowd(0, 3, troubles=False)
-    first = crowd.come("h2")
-    crowd.come("h1")
+    crowd.come("h2")
+    second = crowd.come("h1")
     assert crowd.pending == []
     crowd.settle()
-    assert first.following.present == ("h1", "h2")
+    assert second.following.present == ("h1", "h2")
     crowd.come("h3")
     (change,) = crowd.pending
     assert isinstance(change, Create)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TypeVar
 
 import numpy as np
 import pytest
@@ -18,6 +20,8 @@ from dataplane.allreduce.errors import JobRefusedError, RemovedError
 from dataplane.allreduce.membership import Membership
 from dataplane.errors import AllReduceError
 from tests.controller.aggregation.serving_jobs import BOUND_S, Place, place, vanish
+
+T = TypeVar("T")
 
 
 @pytest.fixture
@@ -161,7 +165,6 @@ def test_people_see_jobs_and_interfere(folder: Path, capsys: pytest.CaptureFixtu
             "capacity": 4,
             "switches": ["leaf1"],
         }
-        client = JobClient(here.address)
         millrace(capsys, "remove", here, "resnet", "h3", "--reason", "its card is broken")
         with pytest.raises(RemovedError, match="h3 was removed from job resnet: its card is broken"):
             members[2].reducer.all_reduce(np.ones(5, np.float32)).result(BOUND_S)
@@ -169,13 +172,21 @@ def test_people_see_jobs_and_interfere(folder: Path, capsys: pytest.CaptureFixtu
         assert [row["host"] for row in shown["members"]] == ["h1", "h2", "h4"]
         assert "h4" in millrace(capsys, "show", here, "resnet")
         millrace(capsys, "end", here, "resnet")
-        assert client.jobs()[-1].reason == "somebody asked for it"
+        assert ask(here, lambda client: client.jobs())[-1].reason == "somebody asked for it"
         assert "ended" in millrace(capsys, "list", here, "--all")
         assert "ended 0 s ago: somebody asked for it" in millrace(capsys, "show", here, "resnet")
         with pytest.raises(JobError, match="there is no job 'resnet'"):
-            client.end("resnet", "again")
+            ask(here, lambda client: client.end("resnet", "again"))
         with pytest.raises(JobError, match="there is no worker 'h1' in a job 'resnet'"):
-            client.remove("resnet", "h1", "again")
+            ask(here, lambda client: client.remove("resnet", "h1", "again"))
+
+
+def ask(here: Place, question: Callable[[JobClient], Awaitable[T]]) -> T:
+    async def asked() -> T:
+        async with JobClient(here.address) as client:
+            return await question(client)
+
+    return asyncio.run(asked())
 
 
 def millrace(capsys: pytest.CaptureFixture[str], command: str, here: Place, *more: str) -> str:

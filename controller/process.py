@@ -134,8 +134,8 @@ async def serve(
         if on_daemon is not None:
             on_daemon(daemon)
         service = None
-        if settings.jobs is not None and daemon.jobs is not None:
-            service = JobService(settings.jobs, topology, daemon.jobs, clock)
+        if settings.jobs is not None and settings.sums is not None and daemon.jobs is not None:
+            service = JobService(settings.jobs, topology, daemon.jobs, clock, change_ns=settings.sums.deadline_ns)
         if on_ready is not None:
             where = "" if service is None else f", jobs at {service.address}"
             on_ready(f"controlling {len(topology.switches)} switches of {topology.name}{where}")

@@ -108,6 +108,8 @@ class Attendance:
     """Where it goes on, once it has finished what all are to finish."""
     enters: tuple[int, int] | None = None
     """First item and count of a worker that came at a hold."""
+    newest: tuple[str, ...] = ()
+    """Who came in there."""
 
 
 @dataclass(slots=True)

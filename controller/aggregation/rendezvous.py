@@ -53,8 +53,9 @@ _BEATS = 4
 class Rendezvous:
     """All jobs and their workers; each method returns what is to be done because of what it was told."""
 
-    def __init__(self, settings: JobSettings, hosts: Collection[str]) -> None:
-        self._settings, self._hosts = settings, frozenset(hosts)
+    def __init__(self, settings: JobSettings, hosts: Collection[str], change_ns: int) -> None:
+        """Know the topology's hosts, and how long a change of the switches may take."""
+        self._settings, self._hosts, self._change_ns = settings, frozenset(hosts), change_ns
         self._jobs: dict[int, Meeting] = {}
         self._seats: dict[str, tuple[Meeting, Attendance]] = {}
         self._serial = 0
@@ -218,7 +219,7 @@ class Rendezvous:
             return
         if hello.number is None:
             self._admit(job, worker)
-        self._tell(hello.token, _view(job, hello.host, now_ns))
+        self._tell(hello.token, self._view(job, hello.host, now_ns))
 
     def _leave(self, job: Meeting, worker: Attendance) -> None:
         was_member = job.members.get(worker.asked.host) is worker
@@ -396,7 +397,7 @@ class Rendezvous:
             first_count=count,
             members=tuple(sorted(job.members)),
             beat_ns=self._settings.lease_ns // _BEATS,
-            newest=() if worker.enters is None else job.newest,
+            newest=worker.newest,
         )
         self._tell(worker.asked.token, admitted)
 
@@ -418,6 +419,7 @@ class Rendezvous:
         job.phase, job.hold, job.newest = Phase.RUNNING, None, tuple(hold.entered)
         for host in hold.entered:
             if host in job.members:
+                job.members[host].newest = job.newest
                 self._admit(job, job.members[host])
         self._show(job, now_ns)
 
@@ -463,14 +465,16 @@ class Rendezvous:
         entering = () if job.hold is None else job.hold.entered
         for host, worker in job.members.items():
             if host not in entering:
-                self._tell(worker.asked.token, _view(job, host, now_ns))
+                self._tell(worker.asked.token, self._view(job, host, now_ns))
 
-
-def _view(job: Meeting, host: str, now_ns: int) -> View:
-    standing, hold = _standing(job), job.hold
-    shown = None if hold is None else Hold(hold.number, hold.count, max(hold.until_ns - now_ns, 0))
-    members = tuple(sorted(job.members))
-    return View(standing.number, standing.aggregators[host], standing.epoch, members, shown, job.newest)
+    def _view(self, job: Meeting, host: str, now_ns: int) -> View:
+        standing, hold = _standing(job), job.hold
+        shown = None
+        if hold is not None:
+            # The last change may begin when the hold is about to be given up; a move is two of them.
+            shown = Hold(hold.number, hold.count, max(hold.until_ns - now_ns, 0) + 2 * self._change_ns)
+        members = tuple(sorted(job.members))
+        return View(standing.number, standing.aggregators[host], standing.epoch, members, shown, job.newest)
 
 
 def _standing(job: Meeting) -> Standing:

@@ -85,13 +85,16 @@ class Keeper(Protocol):
 class JobService:
     """Serves a keeper's jobs to workers and people; construct it inside a running event loop."""
 
-    def __init__(self, settings: JobSettings, topology: Topology, keeper: Keeper, clock: Clock) -> None:
+    def __init__(
+        self, settings: JobSettings, topology: Topology, keeper: Keeper, clock: Clock, *, change_ns: int
+    ) -> None:
+        """Serve jobs of a keeper whose changes take `change_ns` at most."""
         settings.check()
         problem = unavailable(settings.listen)
         if problem is not None:
             raise JobError(f"cannot serve jobs at {settings.listen}: {problem}")
         self._keeper, self._clock = keeper, clock
-        self._machine = Rendezvous(settings, [host.name for host in topology.hosts])
+        self._machine = Rendezvous(settings, [host.name for host in topology.hosts], change_ns)
         self._outboxes: dict[str, _Outbox] = {}
         self._changes: set[asyncio.Task[None]] = set()
         self._poked = asyncio.Event()

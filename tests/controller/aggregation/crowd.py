@@ -19,6 +19,8 @@ ITEMS = 10
 """Items of each all-reduce."""
 SETTINGS = JobSettings(lease_ns=4 * S, reconnect_ns=1 * S, hold_ns=20 * S)
 DEADLINE_S = 60
+CHANGE_S = 5
+"""What switches are asked for is done or has failed after so long."""
 HOSTS = ("h1", "h2", "h3", "h4", "h5")
 
 
@@ -31,6 +33,17 @@ class Switches:
     begun: dict[str, int]
     complete: int = 0
     is_running: bool = True
+
+    def change_epoch(self) -> None:
+        """What is not complete is to be sent again."""
+        self.epoch += 1
+        self.begun = {host: min(count, self.complete) for host, count in self.begun.items()}
+
+    def contribute(self, host: str, epoch: int, count: int) -> None:
+        """Take what a worker sends, if it is a member and in the same epoch."""
+        if self.is_running and host in self.members and epoch == self.epoch:
+            self.begun[host] = max(self.begun[host], count)
+            self.add_up()
 
     def add_up(self) -> None:
         while all(self.begun[host] > self.complete for host in self.members):
@@ -68,10 +81,10 @@ class Crowd:
     def __init__(self, seed: int, workers: int, *, troubles: bool = True) -> None:
         self.chance = random.Random(seed)
         self.now_ns = 0
-        self.machine = Rendezvous(SETTINGS, HOSTS)
+        self.machine = Rendezvous(SETTINGS, HOSTS, CHANGE_S * S)
         self.players: list[Player] = []
         self.switches: dict[int, Switches] = {}
-        self.pending: list[Change] = []
+        self.pending: dict[Change, int] = {}
         self.numbers = 0
         self.workers = workers
         self.troubles = troubles
@@ -91,6 +104,9 @@ class Crowd:
 
     def pass_time(self, ns: int) -> None:
         self.now_ns += ns
+        for change, since_ns in tuple(self.pending.items()):
+            if since_ns + (CHANGE_S - 1) * S <= self.now_ns:
+                self.keep(change)
         due = self.machine.next_ns()
         for player in self.players:
             speaks = player.is_connected and not (player.is_dead or player.is_paused or player.has_left or player.over)
@@ -113,9 +129,7 @@ class Crowd:
         switches = self.switches[admitted.number]
         if player.begun == player.finished and (player.limit is None or player.begun < player.limit):
             player.begun += 1
-            if player.hello.host in switches.members and switches.is_running:
-                switches.begun[player.hello.host] = player.begun
-                switches.add_up()
+        switches.contribute(player.hello.host, admitted.epoch, player.begun)
         player.finished = max(player.finished, min(player.begun, switches.complete))
         self.report(player)
 
@@ -147,7 +161,7 @@ class Crowd:
     def carry_out(self, actions: list[Action]) -> None:
         for action in actions:
             if not isinstance(action, Tell):
-                self.pending.append(action)
+                self.pending[action] = self.now_ns
                 continue
             for player in self.players:
                 if player.hello.token == action.token and player.is_connected and not player.is_dead:
@@ -158,7 +172,8 @@ class Crowd:
             match order:
                 case Begin():
                     player.begun = player.finished = order.admitted.first_count
-                    assert order.admitted.first_count == self.entries.get(player.hello.token, 0)
+                    entry = self.entries[player.hello.token] if order.admitted.newest else 0
+                    assert order.admitted.first_count == entry
                     assert order.admitted.first_item == order.admitted.first_count * ITEMS
                 case StopAtNext():
                     player.limit, player.promised = player.begun, None
@@ -179,7 +194,7 @@ class Crowd:
 
     def keep(self, change: Change, *, works: bool = True) -> None:
         """Do what the switches are to do, or have it fail."""
-        self.pending.remove(change)
+        del self.pending[change]
         fails = not works and isinstance(change, Create | Join | Move)
         result = "no cells are left" if fails else self._made(change)
         self.carry_out(self.machine.done(change, result, self.now_ns))
@@ -211,8 +226,7 @@ class Crowd:
             case End():
                 job.is_running = False
                 return self._standing(change.number)
-        job.epoch += 1
-        job.add_up()
+        job.change_epoch()
         return self._standing(change.number)
 
     def _lives(self, host: str, number: int) -> bool:
@@ -234,7 +248,7 @@ class Crowd:
         draw = self.chance.random()
         if self.pending and draw < 0.25:
             works = not self.troubles or self.chance.random() < 0.9
-            self.keep(self.chance.choice(self.pending), works=works)
+            self.keep(self.chance.choice(list(self.pending)), works=works)
         elif draw < 0.75 and self._someone_acts():
             pass
         elif draw < 0.9 or not self.troubles:

@@ -108,7 +108,7 @@ class Place:
 
     async def _serve(self) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-        service = JobService(self._settings, TOPOLOGY, self.keeper, MonotonicClock())
+        service = JobService(self._settings, TOPOLOGY, self.keeper, MonotonicClock(), change_ns=1000 * MS)
         self._ready.set()
         await run_until(service.run(), self._stop)
 

@@ -59,7 +59,7 @@ def test_the_first_so_many_make_the_job() -> None:
     crowd = Crowd(0, 3, troubles=False)
     crowd.come("h2")
     second = crowd.come("h1")
-    assert crowd.pending == []
+    assert not crowd.pending
     crowd.settle()
     assert second.following.present == ("h1", "h2")
     crowd.come("h3")
@@ -74,7 +74,7 @@ def test_the_first_so_many_make_the_job() -> None:
 def test_all_hear_the_same_reason_when_there_is_no_place() -> None:
     crowd = Crowd(0, 2, troubles=False)
     players = [crowd.come("h1"), crowd.come("h2")]
-    crowd.keep(crowd.pending[0], works=False)
+    crowd.keep(*crowd.pending, works=False)
     crowd.settle()
     assert [player.over.reason for player in players if player.over] == ["job job: no cells are left"] * 2
     assert crowd.machine.jobs == ()
@@ -93,7 +93,7 @@ def test_a_dead_worker_is_missed_when_its_connection_is_gone_for_long_enough() -
     dead.is_dead = True
     crowd.disconnect(dead)
     crowd.pass_time(SETTINGS.reconnect_ns - 1)
-    assert crowd.pending == []
+    assert not crowd.pending
     crowd.pass_time(1)
     assert [change for change in crowd.pending if isinstance(change, Remove)]
     crowd.settle()

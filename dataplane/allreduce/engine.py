@@ -83,6 +83,9 @@ class EngineSettings:
     """Bounds of the time without a result after which a packet is sent again; what seems lost is sent sooner."""
     first_window: int = 16
     """Packets sent before the first result comes."""
+    hears_refusals: bool = True
+    """Go on in a newer epoch as soon as a switch says so. False where somebody tells it (`set_epoch`): who was taken
+    for dead must not send for its host in an epoch in which another worker does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +148,7 @@ class Engine:
             job=settings.job,
             epoch=settings.epoch,
             wanted_epoch=settings.epoch,
+            hears_refusals=int(settings.hears_refusals),
             window=window,
             headroom=headroom(settings.capacity),
             next_item=settings.first_item,

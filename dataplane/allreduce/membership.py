@@ -330,6 +330,7 @@ class Membership:
             epoch=admitted.epoch,
             first_item=admitted.first_item,
             first_all_reduce=admitted.first_count,
+            hears_refusals=False,
         )
         made = self._make(settings)
         is_by_rounds = self._hello.boundaries

@@ -71,7 +71,8 @@ def accept_refusal(engine: EngineState, packet: Array[u8]) -> None:
     slot = slot_of(engine, item)
     reason: u32 = load_be32(packet, 12) >> 16 & 255
     if reason == Reason.EPOCH:
-        take_epoch(engine, as_u32(load_be16(packet, 8)))
+        if engine.hears_refusals != 0:
+            take_epoch(engine, as_u32(load_be16(packet, 8)))
     elif slot.item == item and slot.state != State.DONE:
         engine.bad_item = item
         engine.bad_reason = reason

@@ -87,8 +87,9 @@ class EngineState(Struct):
     epoch: u32
     window: u32  # slots; a power of two
     headroom: u32
-    stop: u32  # set by other threads, as are the next two
+    stop: u32  # set by other threads, as are wanted_epoch and held_until_ns
     wanted_epoch: u32  # to be adopted if it is newer
+    hears_refusals: u32  # a newer epoch in a refusal is to be adopted, too
     held_until_ns: u64  # while it is not 0, patience does not run out
     # The all-reduce.
     is_integer: u32

@@ -106,6 +106,19 @@ def test_who_has_a_reason_to_end_it_all_says_so() -> None:
                 future.result(9)
 
 
+def test_who_is_told_of_epochs_does_not_take_them_from_refusals() -> None:
+    with Server(2, 16) as server, _workers(server, 2, hears_refusals=False) as workers:
+        server.switch.jobs[JOB] = Job(epoch=2, children=3, cells=32)
+        waiting = [worker.all_reduce(_ones()) for worker in workers]
+        while server.switch.counts.get("epoch", 0) < 4:
+            time.sleep(0.001)
+        assert [worker.epoch for worker in workers] == [1, 1]
+        assert not any(one.done() for one in waiting)
+        for worker in workers:
+            worker.set_epoch(2)
+        assert all(np.all(one.result(9) == 2) for one in waiting)
+
+
 def test_nothing_can_be_held_at_a_count_that_is_not_held_at_all() -> None:
     with Server(1, 16) as server, _workers(server, 1) as workers:
         with pytest.raises(AllReduceError, match="not held"):

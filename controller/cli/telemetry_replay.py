@@ -36,6 +36,16 @@ _SUMMARIES = {
         from paths group by all order by greatest_kbit_s desc nulls last, 1, 2""",
     "drops": """
         select node, reason, sum(packets) as packets from drops group by all order by packets desc, node, reason""",
+    "jobs": """
+        select job, node, sum(items)::bigint as items, sum(repeated)::bigint as sent_again,
+               max(cells_used) as most_cells, round(max(wait_p99_ns) / 1e6, 3) as greatest_p99_ms,
+               any_value(waits_for) as waits_for
+        from jobs left join (
+            select job, node, arg_max(child, caused) as waits_for
+            from (select job, node, child, sum(wait_caused_ns) as caused from job_children group by job, node, child)
+            group by job, node
+        ) using (job, node)
+        group by job, node order by job, node""",
     "events": """
         select time, phase, rule, subject, figure, value, threshold from events order by time""",
 }

@@ -35,10 +35,11 @@ from controller.cli.telemetry_jobs import _awaited
 from controller.errors import ControllerError
 from dataplane.clock import VirtualClock
 from dataplane.errors import ConfigError
+from dataplane.nic.pcap import PcapWriter
 from dataplane.wire.completion import Completion
 from tests.collectors.history.samples import job
 from tests.collectors.reports import Reporter, build_topology, long_way
-from tests.collectors.test_replay import TRIANGLE, write_capture
+from tests.collectors.test_replay import NOON_NS, TRIANGLE, frame, write_capture
 
 runner = CliRunner()
 SLOW = Rule(name="slow", figure="delay_p99_ns", above=6000.0, match=("s2->*",))
@@ -244,6 +245,20 @@ def test_a_capture_replayed(capture: Path, tmp_path: Path) -> None:
     assert re.search(r"│ 13 +│ s3 +│ 300 +│ 0 ", tables["reporters"])
     assert re.search(r"│ h1:5000 │ h2:6001 │ s1 s2 s3 │", tables["flows"])
     assert [phase for phase in ("raised", "cleared") if phase in tables["events"]] == ["raised", "cleared"]
+
+
+def test_a_capture_of_items_replayed(tmp_path: Path) -> None:
+    (tmp_path / "triangle.yaml").write_text(TRIANGLE)
+    sequences: dict[int, int] = {}
+    with PcapWriter(tmp_path / "items.pcap") as file:
+        for number in range(40):
+            late = number % 4 > 0
+            item = Completion(3, number, int(late), 4000 if late else 10, repeated=number % 2, ahead=2)
+            reporter = Reporter(src="10.0.0.2" if late else "10.0.0.1", sequences=sequences)
+            file.write(frame(reporter.item(12, item)), NOON_NS + number * 10**8)
+    said = run("replay", str(tmp_path / "items.pcap"), "--topology", str(tmp_path / "triangle.yaml"))
+    assert "items reported: 40\n" in said
+    assert re.search(r"\njobs\n(.|\n)*│ 3 +│ s2 +│ 40 +│ 20 +│ 3 +│ 4 +│ h2 +│", said)
 
 
 def test_a_replay_leaves_a_history_where_one_is_wanted(capture: Path, tmp_path: Path) -> None:

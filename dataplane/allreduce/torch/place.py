@@ -42,6 +42,6 @@ class Place:
         for tensor in tensors:
             values = tensor.detach()
             if values.numel():
-                own = values.contiguous().view(-1).view(torch.uint8).numpy()
+                own = values.cpu().contiguous().view(-1).view(torch.uint8).numpy()
                 found = torch.from_numpy(self.membership.share(own))
                 values.copy_(found.view(values.dtype).view(values.shape))

@@ -31,6 +31,7 @@ from dataplane.allreduce.torch.agreement import Agreement, Voters, listed
 from dataplane.allreduce.torch.place import Place
 from dataplane.allreduce.torch.results import BEYOND, carried, carrier, is_beyond
 from dataplane.allreduce.torch.ring import Ring, Started
+from dataplane.allreduce.torch.staging import DEVICES, back, future_of, on_host
 from dataplane.clock import Clock, MonotonicClock
 from dataplane.errors import AllReduceError, MillraceError
 
@@ -51,10 +52,11 @@ class _CalledError(AllReduceError):
 
 @dataclass(slots=True)
 class _Wanted:
-    """An all-reduce whose result is not there; `running` once it has begun."""
+    """An all-reduce whose result is not there; `values` are the tensor's on the host; `running` once it has begun."""
 
     number: int
     tensor: torch.Tensor
+    values: torch.Tensor
     mean: bool
     future: torch.futures.Future[torch.Tensor]
     running: _Running | Started | None = None
@@ -155,20 +157,22 @@ class MillraceState:
 
     def submit(self, tensor: torch.Tensor, *, mean: bool) -> torch.futures.Future[torch.Tensor]:
         """Begin an all-reduce in place; never wait."""
-        if tensor.dtype not in FORMATS or tensor.device.type != "cpu":
+        if tensor.dtype not in FORMATS or tensor.device.type not in DEVICES:
             raise AllReduceError(
-                f"a tensor of {tensor.dtype} on {tensor.device} is not float32, float16, bfloat16 or int32 on cpu"
+                f"a tensor of {tensor.dtype} on {tensor.device}: "
+                "only float32, float16, bfloat16 and int32 on cpu or cuda are added up"
             )
         if mean and tensor.dtype == torch.int32:
             raise AllReduceError("integers have a sum but no mean")
-        future: torch.futures.Future[torch.Tensor] = torch.futures.Future()
+        future = future_of(tensor)
         if not tensor.numel():
             future.set_result(tensor)
             return future
+        values = on_host(tensor)
         with self._changed:
             failure = self._failure or (AllReduceError("the state is closed") if self._is_closed else None)
             if failure is None:
-                self._wanted.append(_Wanted(self._submitted, tensor, mean, future))
+                self._wanted.append(_Wanted(self._submitted, tensor, values, mean, future))
                 self._submitted += 1
                 self._begin()
                 self._changed.notify()
@@ -189,7 +193,7 @@ class MillraceState:
     def share(self, tensors: Iterable[torch.Tensor]) -> None:
         """Give all workers the tensors of one that was there before the newest, bit by bit.
 
-        To be called by all after `boundary` has returned True, with tensors of the same shapes and types on the CPU.
+        To be called by all after `boundary` has returned True, with tensors of the same shapes and types.
         """
         if self._place is None:
             raise AllReduceError("there is nobody to share with: the job has no service")
@@ -239,13 +243,13 @@ class MillraceState:
 
     def _start(self, wanted: _Wanted) -> _Running | Started:
         if self._ring is not None:
-            return self._ring.start(wanted.tensor, mean=wanted.mean)
+            return self._ring.start(wanted.values, mean=wanted.mean)
         failed: _Running = concurrent.futures.Future()
         if self._reducer is None:
             failed.set_exception(AllReduceError(self._reason))
             return failed
         try:
-            values = wanted.tensor.detach().reshape(-1)
+            values = wanted.values.reshape(-1)
             values = values if values.dtype == torch.int32 else values.to(torch.float32)
             return self._reducer.all_reduce(values.numpy(), mean=wanted.mean)
         except MillraceError as error:
@@ -302,7 +306,7 @@ class MillraceState:
         if failure is None:
             return running.result()
         if isinstance(failure, SaturatedError):
-            return torch.full((wanted.tensor.numel(),), BEYOND)
+            return torch.full((wanted.values.numel(),), BEYOND)
         raise failure if isinstance(failure, AllReduceError) else AllReduceError(repr(failure)) from failure
 
     def _look(self) -> None:
@@ -319,10 +323,12 @@ class MillraceState:
         result = torch.as_tensor(value)
         if self._ring is None:
             self._last.append(result)
-        target = wanted.tensor.detach()
+        target = wanted.values
         has_left = target.dtype == torch.int32 and is_beyond(carried(result))
         if not has_left and result.data_ptr() != target.data_ptr():
             target.copy_(result.view(target.shape))
+        if not has_left:
+            back(target, wanted.tensor)
         with self._changed:
             if self._failure is not None:
                 return
@@ -369,7 +375,7 @@ class MillraceState:
                 ring.broadcast(carried(self._last[number - settled]), source)
                 continue
             wanted = self._begun(number)
-            result = torch.zeros(wanted.tensor.numel(), dtype=carrier(wanted.tensor.dtype))
+            result = torch.zeros(wanted.values.numel(), dtype=carrier(wanted.values.dtype))
             ring.broadcast(result, source)
             self._finish(wanted, result)
 

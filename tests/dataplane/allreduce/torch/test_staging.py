@@ -1,0 +1,109 @@
+"""Tensors that are not in the host's memory are copied there and back; where there is no GPU, as if they were not."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from dataplane.errors import AllReduceError
+
+if importlib.util.find_spec("torch") is None:
+    pytest.skip("needs PyTorch", allow_module_level=True)
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+from dataplane.allreduce.torch import MillraceState, all_reduce, millrace_hook, staging
+
+
+class Doubling:
+    """Doubles what it is given, where it is; the last of so many it fails."""
+
+    def __init__(self, answers: int = 1000) -> None:
+        self._left = answers
+        self.given: list[NDArray[Any]] = []
+
+    def all_reduce(self, values: NDArray[Any], *, mean: bool) -> Future[NDArray[Any]]:
+        future: Future[NDArray[Any]] = Future()
+        self.given.append(values)
+        self._left -= 1
+        if self._left < 0:
+            future.set_exception(AllReduceError("no answer"))
+        else:
+            values *= 2
+            future.set_result(values)
+        return future
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let all tensors be elsewhere than where the reducer works."""
+    monkeypatch.setattr(staging, "_is_on_host", lambda _: False)
+    monkeypatch.setattr(staging, "_empty_on_host", lambda tensor: torch.empty(tensor.shape, dtype=tensor.dtype))
+
+
+@pytest.fixture
+def alone(tmp_path: Path) -> Iterator[None]:
+    """A group of one worker."""
+    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()
+
+
+@pytest.mark.usefixtures("elsewhere")
+@pytest.mark.parametrize("kind", [torch.float32, torch.float16, torch.bfloat16, torch.int32])
+def test_a_tensor_of_any_layout_is_copied_and_filled(kind: torch.dtype) -> None:
+    whole = torch.arange(24).reshape(4, 6).to(kind)
+    part = whole[::2, 1::2].t()
+    reducer = Doubling()
+    with MillraceState(reducer) as state:
+        assert all_reduce(part, state).wait() is part
+    assert whole[::2, 1::2].tolist() == [[2, 6, 10], [26, 30, 34]]
+    assert whole[1].tolist() == [6, 7, 8, 9, 10, 11]
+    assert not np.shares_memory(reducer.given[0], whole.view(torch.int8).numpy())
+
+
+@pytest.mark.usefixtures("elsewhere", "alone")
+def test_the_ring_has_the_values_as_they_were_given() -> None:
+    tensors = [torch.full((3,), float(at)) for at in range(4)]
+    with MillraceState(Doubling(answers=2), deadline_s=5) as state:
+        futures = [all_reduce(tensor, state) for tensor in tensors]
+        assert [future.wait()[0].item() for future in futures] == [0, 2, 2, 3]
+    assert [tensor[0].item() for tensor in tensors] == [0, 2, 2, 3]
+
+
+def test_other_devices_are_refused() -> None:
+    with (
+        MillraceState(Doubling()) as state,
+        pytest.raises(AllReduceError, match="float32 on meta: only"),
+    ):
+        all_reduce(torch.empty(3, device="meta"), state)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.usefixtures("alone")
+def test_gradients_of_a_gpu_are_those_of_the_last_kernel_and_the_next_one_sees_the_sums() -> None:
+    net = torch.nn.Sequential(*[torch.nn.Linear(512, 512) for _ in range(8)]).cuda()
+    model = DistributedDataParallel(net, bucket_cap_mb=1)
+    inputs = torch.randn(4096, 512, device="cuda")
+    net(inputs).square().sum().backward()
+    plain = [part.grad.clone() for part in net.parameters()]
+    with MillraceState(Doubling()) as state:
+        model.register_comm_hook(state, millrace_hook)
+        for _ in range(10):
+            net.zero_grad()
+            model(inputs).square().sum().backward()
+            for part, alone in zip(net.parameters(), plain, strict=True):
+                assert torch.equal(part.grad, alone * 2)

@@ -66,6 +66,7 @@ class JobAccount:
         self._slot_ns = max(settings.window_ns // SLOTS, 1)
         self._newest_ns = 0
         self._newest_item: int | None = None
+        self._note: JobNote | None
         self._begin()
 
     def _begin(self) -> None:
@@ -74,6 +75,7 @@ class JobAccount:
         self._items = 1
         self._reported = self._repeated = 0
         self._is_leaf = False
+        self._note = None
 
     @property
     def newest_ns(self) -> int:
@@ -95,8 +97,13 @@ class JobAccount:
         self._repeated += said.repeated
         self._is_leaf = said.leaf
 
-    def state(self, now_ns: int, note: JobNote | None) -> JobState:
+    def note(self, note: JobNote) -> None:
+        """Take the job's name; it stays the job's when it has ended."""
+        self._note = note
+
+    def state(self, now_ns: int) -> JobState:
         """Return the job's state; there is one as soon as an item was reported."""
+        note = self._note
         slots = list(self._slots.values())
         waits = Sketch()
         for slot in slots:

@@ -46,15 +46,18 @@ class JobAccounts:
         account.add(said, self._names.get(child) or str(child), now_ns)
 
     def note(self, notes: Mapping[int, JobNote]) -> None:
-        """Take what those say who run the jobs, of all of them by number: nothing is known of others any more."""
+        """Take what those say who run the jobs, of all of them by number; others have ended, and keep their names."""
         self._notes = dict(notes)
 
     def states(self, now_ns: int) -> dict[JobKey, JobState]:
         """Return the jobs of which an item was reported lately, by number and switch."""
         for key in [key for key, account in self._accounts.items() if self._is_old(account, now_ns)]:
             del self._accounts[key]
+        for key, account in self._accounts.items():
+            if key.job in self._notes:
+                account.note(self._notes[key.job])
         keys = sorted(self._accounts, key=lambda key: (key.job, key.switch))
-        return {key: self._accounts[key].state(now_ns, self._notes.get(key.job)) for key in keys}
+        return {key: self._accounts[key].state(now_ns) for key in keys}
 
     def _is_old(self, account: JobAccount, now_ns: int) -> bool:
         return now_ns - account.newest_ns > self._settings.forget_after_ns

@@ -8,7 +8,7 @@ Every value varies from report to report, flows are drawn at random, sequence nu
   windows of every link and of the way. Reports over the thread's own CPU time, the median of the passes after a first
   one. The other side of the ratio is `Core.REFERENCE`, plain Python, on the same reports in the same run.
 - Modes: reports of one hop each, of packets of four hops, joined to packets and paths (queues' need no joining); the
-  other side is `Core.REFERENCE` again.
+  other side is `Core.REFERENCE` again. Reports of items that a switch has added up belong to no packet.
 - veth: a sender on another thread offers rates step by step; a collector of its own for each trial receives through
   `ReportReceiver`, with a kernel buffer of 32 MiB. What counts is the highest rate of which nothing was lost, as it was
   sent, the median of the rounds. Reports that the kernel did not take from the sender were never sent.
@@ -33,7 +33,7 @@ from rich.table import Table
 
 from collectors.settings import Core
 from tests.benchmarks.collecting.memory import MemoryCase, bytes_per_flow, native_rate, reference_rate
-from tests.benchmarks.collecting.modes import MODES, mode_rate
+from tests.benchmarks.collecting.modes import MODES, item_rate, mode_rate
 from tests.benchmarks.collecting.veth import SIDES, Side, Trial, bench
 
 CASE = MemoryCase(hops=4, flows=1000)
@@ -65,6 +65,7 @@ def modes(console: Console) -> None:
     table = Table("mode", "M reports/s", "the reference, reports/s", title="Reports of one hop, joined, one core")
     for mode in MODES:
         table.add_row(mode, f"{mode_rate(mode) / 1e6:.2f}", f"{mode_rate(mode, Core.REFERENCE):,.0f}")
+    table.add_row("items of a job", f"{item_rate() / 1e6:.2f}", f"{item_rate(Core.REFERENCE):,.0f}")
     console.print(table)
 
 

@@ -145,7 +145,7 @@ def test_the_job_unheard_for_longest_makes_room() -> None:
     assert world.counters[Count.JOBS_FORGOTTEN] == 1
 
 
-def test_names_are_of_all_jobs_at_once() -> None:
+def test_names_are_told_of_all_jobs_that_run_and_stay_theirs() -> None:
     world = World()
     world.hear(0)
     world.hear(0, job=4)
@@ -154,7 +154,10 @@ def test_names_are_of_all_jobs_at_once() -> None:
     assert (state.name, state.epoch, state.cells) == ("resnet", 2, 16)
     assert world.states[JobKey(4, "s2")].name is None
     world.accounts.note({4: JobNote("other")})
-    assert [state.name for state in world.states.values()] == [None, "other"]
+    assert [state.name for state in world.states.values()] == ["resnet", "other"]
+    world.hear(500_000)
+    world.hear(0)
+    assert world.states[JOB].name is None, "another job has the number"
 
 
 def test_switches_that_the_topology_lacks_are_counted_only() -> None:

@@ -28,10 +28,11 @@ from controller.cli.feed import ask, snapshot_of
 from controller.daemon_settings import DaemonSettings, RetrySettings
 from controller.p4runtime.session import FABRIC_AGGREGATION, fabric_program
 from dataplane.fabric.kernel import KernelFabric
+from dataplane.fabric.topology import Topology
 from dataplane.fabric.topology_file import dumps
 from dataplane.program.loader import load_program
 from dataplane.switch.compiled.program import Purpose, compile_program
-from tests.integration.allreduce_namespaces import SWITCH, star
+from tests.integration.allreduce_namespaces import star
 
 ROOT = Path(__file__).parents[2]
 MS = 1_000_000
@@ -43,10 +44,10 @@ AGGREGATION = AggregationSettings(report_every=1, dead_after_ns=2000 * MS, inter
 
 
 class JobFabric:
-    """A star in the kernel under a controller while the `with` block lasts; needs root."""
+    """A star, or another topology, in the kernel under a controller while the `with` block lasts; needs root."""
 
-    def __init__(self, workers: int, jobs: JobSettings = JOBS) -> None:
-        self.topology = star(workers, RATE_BPS, collector=COLLECTOR)
+    def __init__(self, workers: int, jobs: JobSettings = JOBS, *, topology: Topology | None = None) -> None:
+        self.topology = topology or star(workers, RATE_BPS, collector=COLLECTOR)
         self.fabric = KernelFabric(self.topology)
         self._jobs = jobs
         self._stack = ExitStack()
@@ -95,7 +96,8 @@ class JobFabric:
         settings = CollectorProcessSettings(topology=str(folder / "star.yaml"), feed=FeedSettings(address=self.feed))
         (folder / "collector.yaml").write_text(yaml.safe_dump(msgspec.to_builtins(settings)), encoding="utf-8")
         log = stack.enter_context((folder / "collector.log").open("w+", encoding="utf-8"))
-        start = partial(self.fabric.run_in, COLLECTOR)
+        assert self.topology.collector is not None
+        start = partial(self.fabric.run_in, self.topology.collector.host)
         arguments = ("collector", "-s", str(folder / "collector.yaml"))
         stack.enter_context(_process("controller.cli", *arguments, log=log, start=start))
         until(lambda: "ready" in (folder / "collector.log").read_text(encoding="utf-8"), "a collector that is ready")
@@ -105,7 +107,7 @@ class JobFabric:
         folder = self.fabric.run_dir
         settings = DaemonSettings(
             topology=str(folder / "star.yaml"),
-            switches={SWITCH: self.fabric.p4runtime_address(SWITCH)},
+            switches={node.name: self.fabric.p4runtime_address(node.name) for node in self.topology.switches},
             watches=(),
             jobs=msgspec.structs.replace(self._jobs, listen=self.address),
             aggregation=msgspec.structs.replace(AGGREGATION, feed=self.feed),
@@ -114,9 +116,8 @@ class JobFabric:
         (folder / "controller.yaml").write_text(yaml.safe_dump(msgspec.to_builtins(settings)), encoding="utf-8")
         log = stack.enter_context((folder / "controller.log").open("w+", encoding="utf-8"))
         stack.enter_context(_process("controller.cli", "controller", "-s", str(folder / "controller.yaml"), log=log))
-        until(
-            lambda: "right, after" in (folder / "controller.log").read_text(encoding="utf-8"), "a switch that is right"
-        )
+        path, count = folder / "controller.log", len(settings.switches)
+        until(lambda: path.read_text(encoding="utf-8").count("right, after") >= count, "switches that are right")
 
     def start_worker(self, host: str, workers: int) -> WorkerProcess:
         """Start a worker in its host's namespace."""

@@ -47,6 +47,8 @@ class Jobs:
         self._registry = Registry(newest)
         self._running: dict[int, RunningJob] = {}
         self._entities: dict[int, dict[str, Entities]] = {}
+        self._leaving: dict[tuple[int, str], str] = {}
+        """Who has left, by job and host, and the switch that may still count him."""
 
     @property
     def running(self) -> tuple[RunningJob, ...]:
@@ -93,20 +95,29 @@ class Jobs:
         job = self.job(number)
         if host not in job.members.workers:
             raise ControllerError(f"aggregation job {number}: {host} is no member")
-        return self._keep(replace(job, members=_next(job.members, job.members.workers - {host})))
+        kept = self._keep(replace(job, members=_next(job.members, job.members.workers - {host})))
+        self._leaving[number, host] = parent_of(job.placed.tree, host)
+        return kept
 
     def join(self, number: int, worker: Worker) -> RunningJob:
-        """Have a member more from the next epoch on: one that has left, or somebody new where there is a place."""
+        """Have a member more from the next epoch on: one that has left, or somebody new where there is a place.
+
+        A place of somebody else is free when the switch is known not to count him any more: he may be alive and send.
+        """
         job = self.job(number)
         if worker.host in job.members.workers:
             raise ControllerError(f"aggregation job {number}: {worker.host} is a member")
-        placed = _with_place(self._topology, job, worker)
-        return self._keep(RunningJob(placed, _next(job.members, job.members.workers | {worker.host})))
+        leaving = {host for other, host in self._leaving if other == number}
+        placed = _with_place(self._topology, job, worker, leaving)
+        kept = self._keep(RunningJob(placed, _next(job.members, job.members.workers | {worker.host})))
+        self._leaving.pop((number, worker.host), None)
+        return kept
 
     def end(self, number: int) -> None:
         """Want nothing of a job in any switch; its number and cells are free when all are known to hold nothing."""
         self.job(number)
         del self._running[number], self._entities[number]
+        self._leaving = {key: switch for key, switch in self._leaving.items() if key[0] != number}
         self._registry.end(number)
 
     def entities(self, switch: str) -> Entities:
@@ -150,7 +161,11 @@ class Jobs:
         self._registry.avoid({number for key in held if (number := number_of(key)) is not None} - known)
 
     def held(self, switch: str, held: Entities) -> None:
-        """Note what a switch is known to hold: jobs that have ended and are not there leave their cells to others."""
+        """Note what a switch is known to hold: who is not there leaves cells and places to others."""
+        counted = {(number_of(key), dict(key.match)["src_addr"]) for key in held if key.table == "aggregation_peers"}
+        for (number, host), parent in tuple(self._leaving.items()):
+            if parent == switch and (number, int(self._topology.host[host].ipv4)) not in counted:
+                del self._leaving[number, host]
         ended = [one.number for one in self._registry.reservations if one.ended and switch in one.blocks]
         if ended:
             numbers = {number_of(key) for key in held}
@@ -174,15 +189,15 @@ def _next(members: Members, workers: frozenset[str]) -> Members:
     return Members((members.epoch + 1) % _EPOCHS, workers)
 
 
-def _with_place(topology: Topology, job: RunningJob, worker: Worker) -> PlacedJob:
-    """Return the job with a place for a worker: its own, that of somebody who has left, or one more."""
+def _with_place(topology: Topology, job: RunningJob, worker: Worker, leaving: Collection[str]) -> PlacedJob:
+    """Return the job with a place for a worker: its own, that of somebody who has left for good, or one more."""
     if worker.host not in topology.host:
         raise ControllerError(f"aggregation job {job.number}: there is no host {worker.host!r}")
     placed = job.placed
     workers = {one.host: one for one in placed.job.workers}
     tree, gone = placed.tree, None
     if worker.host not in workers:
-        vacant = workers.keys() - job.members.workers
+        vacant = workers.keys() - job.members.workers - set(leaving)
         edge = topology.attachment[worker.host].node
         tree, gone = _seated(tree, worker.host, edge, sorted(vacant))
     workers[worker.host] = worker

@@ -67,10 +67,31 @@ def test_somebody_new_has_a_place_at_his_switch_or_at_the_root(jobs: Jobs) -> No
     assert jobs.job(number).placed.tree.children == (*leaves, "h9", "h10")
     jobs.leave(number, "h9")
     jobs.leave(number, "h1")
+    for switch in ("spine1", "leaf1"):
+        jobs.held(switch, jobs.entities_of(number)[switch])
     jobs.join(number, Worker("h11", 1))
     jobs.join(number, Worker("h4", 1))
     leaves = Leaf("leaf1", ("h4", "h2", "h3")), Leaf("leaf2", ("h5", "h6"))
     assert jobs.job(number).placed.tree.children == (*leaves, "h11", "h10")
+
+
+def test_a_place_is_somebody_elses_when_its_switch_does_not_count_who_had_it(jobs: Jobs) -> None:
+    number = jobs.create(workers(1, 2, 5, 6), STATE, window=1, capacity=8).number
+    before = jobs.entities_of(number)["leaf1"]
+    jobs.leave(number, "h1")
+    jobs.held("leaf1", before)
+    jobs.held("leaf2", {})
+    jobs.join(number, Worker("h3", 1))
+    assert jobs.job(number).placed.tree.children[0] == Leaf("leaf1", ("h1", "h2", "h3"))
+    jobs.held("leaf1", jobs.entities_of(number)["leaf1"])
+    jobs.join(number, Worker("h4", 1))
+    assert jobs.job(number).placed.tree.children[0] == Leaf("leaf1", ("h4", "h2", "h3"))
+    jobs.leave(number, "h4")
+    jobs.join(number, Worker("h4", 2))
+    jobs.leave(number, "h2")
+    assert jobs._leaving == {(number, "h2"): "leaf1"}
+    jobs.end(number)
+    assert jobs._leaving == {}
 
 
 @pytest.mark.parametrize("seed", range(3))

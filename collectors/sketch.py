@@ -7,6 +7,7 @@ its bucket: at most 1 part in 128 (0.8 %) off, the greatest exact. Two sketches 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -67,6 +68,18 @@ class Sketch:
         self.count += other.count
         self.total += other.total
         self.buckets.update(other.buckets)
+
+    def remove(self, part: Sketch, rest: Iterable[Sketch]) -> None:
+        """Take out what a sketch that was added holds; `rest` are the others that were, of which this is the sum."""
+        self.count -= part.count
+        self.total -= part.total
+        for bucket, count in part.buckets.items():
+            self.buckets[bucket] -= count
+            if not self.buckets[bucket]:
+                del self.buckets[bucket]
+        others = [other for other in rest if other.count]
+        self.least = min((other.least for other in others), default=0)
+        self.greatest = max((other.greatest for other in others), default=0)
 
     @property
     def mean(self) -> int | None:

@@ -1,8 +1,10 @@
-"""What a switch has reported of one job: waits, who came last, repetitions and cells in use, in a window of time."""
+"""What a switch has reported of one job: waits, who came last, repetitions and cells in use, in a window of time.
+
+Sums of the window are kept as reports come and parts of it go, because snapshots are made far more often.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -34,11 +36,6 @@ class _Waits:
         self.total_ns += wait_ns
         self.greatest_ns = max(self.greatest_ns, wait_ns)
 
-    def merge(self, other: _Waits) -> None:
-        self.count += other.count
-        self.total_ns += other.total_ns
-        self.greatest_ns = max(self.greatest_ns, other.greatest_ns)
-
 
 @dataclass(slots=True)
 class _Slot:
@@ -54,8 +51,10 @@ class _Slot:
 
 @dataclass(slots=True)
 class _Child:
-    name: str
+    key: ChildKey
     last: int = 0
+    waits: _Waits = field(default_factory=_Waits)
+    """Of the window."""
 
 
 class JobAccount:
@@ -71,6 +70,7 @@ class JobAccount:
 
     def _begin(self) -> None:
         self._slots: dict[int, _Slot] = {}
+        self._waits = Sketch()
         self._children: dict[int, _Child] = {}
         self._items = 1
         self._reported = self._repeated = 0
@@ -88,11 +88,13 @@ class JobAccount:
         self._newest_ns = max(self._newest_ns, now_ns)
         slot, wait_ns = self._slot(now_ns), said.wait_us * _US_NS
         slot.waits.add(wait_ns)
+        self._waits.add(wait_ns)
         slot.repeated += said.repeated
         slot.cells_used = max(slot.cells_used, said.ahead + 1)
         slot.by_child.setdefault(said.last_child, _Waits()).add(wait_ns)
-        known = self._children.setdefault(said.last_child, _Child(child))
-        known.name, known.last = child, known.last + 1
+        known = self._child(said.last_child, child)
+        known.waits.add(wait_ns)
+        known.last += 1
         self._reported += 1
         self._repeated += said.repeated
         self._is_leaf = said.leaf
@@ -103,11 +105,8 @@ class JobAccount:
 
     def state(self, now_ns: int) -> JobState:
         """Return the job's state; there is one as soon as an item was reported."""
-        note = self._note
-        slots = list(self._slots.values())
-        waits = Sketch()
-        for slot in slots:
-            waits.merge(slot.waits)
+        slots, waits, note = list(self._slots.values()), self._waits, self._note
+        children = [_state(child, waits.count) for child in self._children.values()]
         return JobState(
             key=self._key,
             name=None if note is None else note.name,
@@ -126,7 +125,7 @@ class JobAccount:
             wait_max_ns=waits.greatest,
             samples=waits.count,
             age_ns=max(now_ns - self._newest_ns, 0),
-            children=tuple(self._child_states(slots, waits.count)),
+            children=tuple(sorted(children, key=lambda child: (-child.wait_caused_ns, child.key.number))),
         )
 
     def _advance(self, item: int) -> None:
@@ -143,34 +142,47 @@ class JobAccount:
             return
         self._newest_item = item
 
+    def _child(self, number: int, name: str) -> _Child:
+        child = self._children.get(number)
+        if child is None:
+            child = self._children[number] = _Child(ChildKey(self._key.job, self._key.switch, number, name))
+        elif child.key.name != name:
+            child.key = ChildKey(self._key.job, self._key.switch, number, name)
+        return child
+
     def _slot(self, now_ns: int) -> _Slot:
         number = now_ns // self._slot_ns
         slot = self._slots.get(number)
         if slot is None:
             for old in [old for old in self._slots if old + SLOTS <= number]:
-                del self._slots[old]
+                self._forget(self._slots.pop(old))
             slot = self._slots[number] = _Slot(now_ns, self._items)
         return slot
+
+    def _forget(self, old: _Slot) -> None:
+        """Take a part of the window out of its sums."""
+        left = list(self._slots.values())
+        self._waits.remove(old.waits, [slot.waits for slot in left])
+        for number, waits in old.by_child.items():
+            window = self._children[number].waits
+            window.count -= waits.count
+            window.total_ns -= waits.total_ns
+            others = (slot.by_child[number].greatest_ns for slot in left if number in slot.by_child)
+            window.greatest_ns = max(others, default=0)
 
     def _rate(self, oldest: _Slot, now_ns: int) -> float | None:
         gained, span_ns = self._items - oldest.items, now_ns - oldest.begun_ns
         return gained * _SECOND_NS / span_ns if span_ns > 0 and self._reported > 1 else None
 
-    def _child_states(self, slots: Iterable[_Slot], samples: int) -> list[ChildState]:
-        waits = {number: _Waits() for number in self._children}
-        for slot in slots:
-            for number, some in slot.by_child.items():
-                waits[number].merge(some)
-        states = [
-            ChildState(
-                key=ChildKey(self._key.job, self._key.switch, number, self._children[number].name),
-                last=self._children[number].last,
-                last_share=mine.count / samples,
-                wait_mean_ns=mine.total_ns // mine.count if mine.count else None,
-                wait_max_ns=mine.greatest_ns if mine.count else None,
-                wait_caused_ns=mine.total_ns // samples,
-                samples=samples,
-            )
-            for number, mine in waits.items()
-        ]
-        return sorted(states, key=lambda child: (-child.wait_caused_ns, child.key.number))
+
+def _state(child: _Child, samples: int) -> ChildState:
+    waits = child.waits
+    return ChildState(
+        key=child.key,
+        last=child.last,
+        last_share=waits.count / samples,
+        wait_mean_ns=waits.total_ns // waits.count if waits.count else None,
+        wait_max_ns=waits.greatest_ns if waits.count else None,
+        wait_caused_ns=waits.total_ns // samples,
+        samples=samples,
+    )

@@ -36,6 +36,15 @@ def test_two_sketches_add_up_to_that_of_both(left: list[int], right: list[int]) 
     assert merged == sketch_of(left + right)
 
 
+@given(NUMBERS, NUMBERS, st.booleans())
+def test_what_is_taken_out_again_was_never_there(left: list[int], right: list[int], empty: bool) -> None:
+    merged, gone, rest = sketch_of(left + right), sketch_of(left), sketch_of(right)
+    merged.remove(gone, [rest, Sketch()] if empty else [rest])
+    assert merged == rest
+    merged.remove(rest, [])
+    assert merged == Sketch()
+
+
 @given(NUMBERS)
 def test_sum_mean_least_and_greatest_are_exact_and_bytes_keep_everything(numbers: list[int]) -> None:
     sketch = sketch_of(numbers)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from ipaddress import ip_address
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from collectors.counters import Count, Counters
 from collectors.jobs.accounts import JobAccounts
@@ -112,6 +114,37 @@ def test_what_is_older_than_the_window_counts_only_in_totals() -> None:
         None,
         0,
     )
+
+
+REPORTS = st.lists(
+    st.tuples(st.integers(0, 3 * S), st.integers(0, 3), st.integers(0, 9000), st.integers(0, 2), st.integers(0, 5)),
+    min_size=1,
+    max_size=40,
+)
+
+
+@given(REPORTS)
+def test_the_window_is_the_sum_of_what_came_in_it(reports: list[tuple[int, int, int, int, int]]) -> None:
+    """Whatever came and went before."""
+    world, slots = World(window_ns=8 * S), []
+    for number, (pause_ns, child, wait_us, repeated, ahead) in enumerate(reports):
+        world.now_ns += pause_ns
+        slots.append(world.now_ns // S)
+        world.hear(number, child=child, wait_us=wait_us, repeated=repeated, ahead=ahead)
+    inside = [report for slot, report in zip(slots, reports, strict=True) if slot + 8 > slots[-1]]
+    state = world.states[JOB]
+    waits = [1000 * wait_us for _, _, wait_us, _, _ in inside]
+    assert (state.samples, state.wait_max_ns, state.wait_mean_ns) == (len(waits), max(waits), sum(waits) // len(waits))
+    assert state.wait_p50_ns == pytest.approx(sorted(waits)[(len(waits) + 1) // 2 - 1], rel=1 / 128)
+    assert state.repeated_per_item == sum(report[3] for report in inside) / len(inside)
+    assert state.cells_used == 1 + max(report[4] for report in inside)
+    assert sum(child.last for child in state.children) == state.reported == len(reports)
+    for one in state.children:
+        mine = [wait_ns for wait_ns, report in zip(waits, inside, strict=True) if report[1] == one.key.number]
+        assert one.last_share == len(mine) / len(waits)
+        assert one.wait_max_ns == (max(mine) if mine else None)
+        assert one.wait_mean_ns == (sum(mine) // len(mine) if mine else None)
+        assert one.wait_caused_ns == sum(mine) // len(waits)
 
 
 def test_a_job_whose_number_had_another_before_begins_anew() -> None:

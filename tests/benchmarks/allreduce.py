@@ -41,8 +41,8 @@ WORKERS, MEGABYTES = (2, 4, 8), (1, 8, 64)
 RATE_MBPS = 50
 LARGE = 64
 """Megabytes of the last line's speedups."""
-VIRTUAL_VALUES = 16_384
-MANY, FEW = (16, 63), (1, 16)
+VIRTUAL_VALUES = 65_536
+MANY, FEW = (16, 64), (1, 16)
 """Leaves, and workers on each, of the ratio of times."""
 _HEAD_START_S = 0.2
 _PATIENCE_S = 100.0

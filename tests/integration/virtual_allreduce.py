@@ -168,10 +168,9 @@ class Rank:
 
     def _send_new(self) -> None:
         assert self.worker is not None
-        for packet in self.worker.outstanding():
-            if (packet.item, packet.epoch) not in self._known:
-                self._known.add((packet.item, packet.epoch))
-                self._send(packet)
+        for packet in self.worker.outstanding(self._known):
+            self._known.add((packet.item, packet.epoch))
+            self._send(packet)
 
     def _send(self, packet: Aggregation) -> None:
         self.sent += 1

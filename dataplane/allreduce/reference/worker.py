@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -55,11 +55,12 @@ class Worker:
         """Sums, or means over the workers whose values are in them, as many as there were values."""
         return self._sums.reshape(-1)[: self._size]
 
-    def outstanding(self) -> Iterator[Aggregation]:
-        """Yield a contribution for each item that may be sent and has no result."""
+    def outstanding(self, sent: Container[tuple[int, int]] = ()) -> Iterator[Aggregation]:
+        """Yield a contribution for each item that may be sent and has no result, but for those sent: (item, epoch)."""
         for number, part in enumerate(self._schedule.parts):
             before = number - self._membership.window
-            if number not in self._received and (before < 0 or before in self._received):
+            may_go = number not in self._received and (before < 0 or before in self._received)
+            if may_go and (self._item(number), self.epoch) not in sent:
                 yield self._contribution(number, part)
 
     def receive(self, packet: Aggregation) -> None:
@@ -90,12 +91,15 @@ class Worker:
         agreed = self._agreed[part.at : part.at + 1]
         return formats.from_lanes(lanes[None], agreed, self._membership.capacity, divisor).reshape(-1)
 
+    def _item(self, number: int) -> int:
+        return (self._first + number) % 2**32
+
     def _contribution(self, number: int, part: Part) -> Aggregation:
         operation, lanes = self._lanes(part)
         return Aggregation(
             Kind.CONTRIBUTION,
             self._membership.job,
-            (self._first + number) % 2**32,
+            self._item(number),
             self.epoch,
             operation=operation,
             values=lanes.tobytes(),

@@ -193,12 +193,21 @@ class GrpcSession:
 
     async def learn(self, digest: str, bundling: Bundling, on_learned: OnLearned) -> None:
         """Have what a program tells by a digest handed to `on_learned`, instead of to whom it was before."""
-        device_id = self._target.device_id
-        configured = await self._answers(digests_request(self._schema, device_id, digest))
-        is_known = any(answer.entities for answer in configured)
         self._learners[digest] = on_learned
+        is_known = await self._is_told(digest)
+        request = learn_request(self._schema, self._target.device_id, digest, bundling, is_known=is_known)
         with self._failures("learn"):
-            await self._client.request(learn_request(self._schema, device_id, digest, bundling, is_known=is_known))
+            await self._client.request(request)
+
+    async def _is_told(self, digest: str) -> bool:
+        """Return whether the switch tells a digest already."""
+        try:
+            answers = await self._answers(digests_request(self._schema, self._target.device_id, digest))
+        except SessionError as error:
+            if error.code == "NOT_FOUND":  # bmv2's way to say so
+                return False
+            raise
+        return any(answer.entities for answer in answers)
 
     @asynccontextmanager
     async def _connecting(self) -> AsyncIterator[None]:

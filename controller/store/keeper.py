@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from ipaddress import IPv4Address
@@ -33,6 +34,8 @@ Sleep = Callable[[float], Awaitable[None]]
 BUNDLING = Bundling(messages=64, wait_ns=10_000_000)
 """Hot names come in lists, soon enough to tell how soon they became hot."""
 _AGAIN_S = 1.0
+_ANSWER_S = 30.0
+"""For all that a switch is asked or told at a time."""
 
 
 @dataclass(slots=True)
@@ -107,14 +110,17 @@ class StoreKeeper:
             part.problem = part.problem or "not connected"
 
     async def _keep(self, part: _Part, session: LearningSession) -> None:
-        entities, counted = await session.read(), await self._packets(part, session)
-        part.store.connected(entities, counted, self._clock.now_ns())
-        await session.learn(DIGEST, BUNDLING, partial(self._told, part))
+        async with _answered(part.switch):
+            entities, counted = await session.read(), await self._packets(part, session)
+            part.store.connected(entities, counted, self._clock.now_ns())
+            await session.learn(DIGEST, BUNDLING, partial(self._told, part))
         while True:
             part.changed.clear()
-            await self._bring(part, session)
+            async with _answered(part.switch):
+                await self._bring(part, session)
             if await self._interval_over(part):
-                part.store.interval(await self._packets(part, session), self._clock.now_ns())
+                async with _answered(part.switch):
+                    part.store.interval(await self._packets(part, session), self._clock.now_ns())
 
     async def _bring(self, part: _Part, session: LearningSession) -> None:
         for batch in part.store.batches():
@@ -143,6 +149,16 @@ class StoreKeeper:
         now_ns = self._clock.now_ns()
         for message in learned.messages:
             part.store.told(hot_name(message), now_ns)
+
+
+@asynccontextmanager
+async def _answered(switch: str) -> AsyncIterator[None]:
+    """Raise SessionError when a switch has not answered for too long."""
+    try:
+        async with asyncio.timeout(_ANSWER_S):
+            yield
+    except TimeoutError as error:
+        raise SessionError(switch, "keep the store", f"no answer within {_ANSWER_S:g} s") from error
 
 
 def switch_stores(topology: Topology, settings: StoreSettings) -> dict[str, SwitchStore]:

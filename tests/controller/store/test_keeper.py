@@ -139,7 +139,7 @@ def test_the_daemon_has_hot_names_copied_and_starts_over_with_a_switch_that_does
         asyncio.run(asyncio.wait_for(scene(), BOUND_S))
     finally:
         switch.stop()
-    assert not [record for record in caplog.records if record.exc_info]
+    assert not [record for record in caplog.records if record.exc_info and record.name.startswith("millrace")]
 
 
 @pytest.mark.parametrize(

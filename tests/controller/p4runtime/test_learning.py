@@ -1,0 +1,60 @@
+"""What switches count by entry, and what they tell by digests, on both kinds of switch."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from controller.errors import SessionError
+from controller.p4runtime.grpc_session import GrpcSession, Target
+from controller.p4runtime.session import FABRIC_AGGREGATION, Bundling, LearningSession, fabric_program, load_schema
+from controller.tables.entities import Update, Verb, key_of
+from controller.tables.store import DIGEST, OUTCOME_NAMES, OUTCOMES, PACKETS, Copied, mark_entity, name_entity
+from dataplane.store.names import Segment
+from tests.controller.machines import Bmv2, BuiltIn, address
+
+BOUND_S = 60.0
+
+
+@pytest.fixture(params=[BuiltIn, pytest.param(Bmv2, marks=pytest.mark.bmv2)])
+def switch(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """Return the address of a switch with device id 1."""
+    if request.param is Bmv2 and shutil.which("simple_switch_grpc") is None:
+        pytest.skip("simple_switch_grpc is not on the PATH")
+    machine = request.param(1, address(tmp_path, "s1"))
+    machine.start()
+    yield address(tmp_path, "s1")
+    machine.stop()
+
+
+async def connected(switch: str) -> GrpcSession:
+    while True:
+        session = GrpcSession(Target("s1", switch, 1), load_schema(*fabric_program(FABRIC_AGGREGATION)))
+        try:
+            await session.connect()
+        except SessionError:
+            await session.close()
+            await asyncio.sleep(0.05)
+        else:
+            return session
+
+
+def test_counters_of_entries_are_read_and_digests_are_asked_for_once_or_again(switch: str) -> None:
+    entities = [name_entity(Copied(Segment(5, 1), 3, 9, 77)), mark_entity(88)]
+
+    async def scene() -> None:
+        session = await connected(switch)
+        assert isinstance(session, LearningSession)
+        await session.install_pipeline()
+        await session.write(tuple(Update(Verb.INSERT, key_of(entity), entity) for entity in entities))
+        assert await session.packets(PACKETS) == {key_of(entity): 0 for entity in entities}
+        assert await session.counts(OUTCOMES) == [0] * len(OUTCOME_NAMES)
+        for _ in range(2):
+            await session.learn(DIGEST, Bundling(messages=64, wait_ns=10_000_000), print)
+        await session.close()
+
+    asyncio.run(asyncio.wait_for(scene(), BOUND_S))

@@ -8,6 +8,7 @@ listeners hear why, when one of its switches stays away too long, or comes back 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from ipaddress import IPv4Address
 from typing import Protocol
@@ -23,6 +24,8 @@ from controller.tables.entities import Entities, EntityKey, Kind, Update
 from dataplane.clock import Clock
 from dataplane.fabric.addressing import switch_ipv4
 from dataplane.fabric.topology import LinkKey
+
+LOGGER = logging.getLogger("millrace.jobs")
 
 Sleep = Callable[[float], Awaitable[None]]
 
@@ -134,21 +137,28 @@ class JobKeeper:
         The same job if it is best where it is. To be called while no worker waits for a result. ControllerError, and
         the job stays, if it cannot be moved.
         """
-        job = self._jobs.job(number)
-        if self._better(job) is None:
-            return job
-        before = job.placed.job
-        workers = [worker for worker in before.workers if worker.host in job.members.workers]
-        new = await self.create(workers, window=before.window, capacity=before.capacity, server=before.server)
-        await self.end(number)
-        return new
+        async with self._lock(number):
+            job = self._jobs.job(number)
+            if self._better(job) is None:
+                return job
+            before = job.placed.job
+            workers = [worker for worker in before.workers if worker.host in job.members.workers]
+            new = await self.create(workers, window=before.window, capacity=before.capacity, server=before.server)
+            self._mover.moved(number, new.number, self._clock.now_ns())
+            try:
+                await self._ended(job)
+            except ControllerError as error:
+                LOGGER.warning("%s", error)
+            return new
 
     async def end(self, number: int) -> None:
         """Return when no switch that is there holds anything of a job; others will not when they are back."""
         async with self._lock(number):
-            job = self._jobs.job(number)
-            self._forget(job)
-            await self._settled(number, switches_of(job.placed.tree), "gone from")
+            await self._ended(self._jobs.job(number))
+
+    async def _ended(self, job: RunningJob) -> None:
+        self._forget(job)
+        await self._settled(job.number, switches_of(job.placed.tree), "gone from")
 
     def observe(self, snapshot: Snapshot) -> None:
         """Take the newest state of the network: jobs avoid dead links, and listeners hear which should move."""

@@ -111,6 +111,12 @@ class Mover:
         self._next = first + len(chosen)
         return chosen
 
+    def moved(self, number: int, new: int, now_ns: int) -> None:
+        """Note that a job has moved and has a new number."""
+        self._rounds.pop(number, None)
+        self._asked_ns.pop(number, None)
+        self._asked_ns[new] = now_ns
+
     def step(self, found: Mapping[int, Better | None], now_ns: int) -> list[tuple[int, Better]]:
         """Take one round's judgement of jobs and return those that should move now."""
         for number, one in found.items():

@@ -249,3 +249,21 @@ def test_jobs_follow_what_the_daemon_hears_of_the_network(caplog: pytest.LogCapt
             assert (await run.of(run.jobs.move(job.number))).placed.tree.root == "spine2"
 
     asyncio.run(scene())
+
+
+def test_a_job_that_has_moved_is_there_even_if_a_switch_keeps_the_old_one_for_a_while() -> None:
+    async def scene(run: Running) -> None:
+        topology, left = run.lab.topology, run.lab.switches
+        job = await run.of(run.jobs.create(workers(1, 2, 4, 5), window=4, capacity=6))
+        run.jobs.observe(nominal(topology, **{job.placed.tree.root: 0.9}))
+        moving = asyncio.ensure_future(run.jobs.move(job.number))
+        await run.until(lambda: len(run.jobs.running) == 2 and run.about(2).keys() == {"leaf1", "leaf2", "spine2"})
+        left[job.placed.tree.root].is_stuck = True
+        new = await run.of(moving)
+        assert run.jobs.running == (new,)
+        assert run.about(job.number).keys() == {job.placed.tree.root}
+        left[job.placed.tree.root].is_stuck = False
+        await run.right()
+        assert run.about(job.number) == {}
+
+    play(scene, Lab(leaf_spine(2, 2, 3)))

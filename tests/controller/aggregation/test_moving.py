@@ -81,6 +81,8 @@ def test_a_job_is_asked_to_move_when_that_lasts_and_then_left_alone() -> None:
     asked = [place for place, one in enumerate(rounds) if mover.step({7: one}, place * S)]
     assert asked == [5]
     assert [number for number, _ in mover.step({7: Better(tree, None, 1.0)}, 15 * S)] == [7]
+    mover.moved(7, 8, 20 * S)
+    assert [place for place in range(21, 35) if mover.step({8: worth}, place * S)] == [30]
 
 
 def test_many_jobs_are_judged_in_turn(jobs: Jobs) -> None:

@@ -90,7 +90,7 @@ class Rendezvous:
             self._tell(token, Ended("this worker has been removed from its job", removed=True))
             return self._settle(now_ns)
         job, worker = seat
-        worker.heard_ns, worker.lost_ns = now_ns, None
+        worker.heard_ns = now_ns
         if isinstance(message, Beat):
             return []
         match message:
@@ -461,11 +461,9 @@ class Rendezvous:
         self._tell(worker.asked.token, Waiting(tuple(sorted(job.members)), job.asked.workers))
 
     def _show(self, job: Meeting, now_ns: int) -> None:
-        """Tell all members how the job stands; who enters at this hold does not need to know yet."""
-        entering = () if job.hold is None else job.hold.entered
+        """Tell all members how the job stands."""
         for host, worker in job.members.items():
-            if host not in entering:
-                self._tell(worker.asked.token, self._view(job, host, now_ns))
+            self._tell(worker.asked.token, self._view(job, host, now_ns))
 
     def _view(self, job: Meeting, host: str, now_ns: int) -> View:
         standing, hold = _standing(job), job.hold

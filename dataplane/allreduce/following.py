@@ -72,6 +72,8 @@ class Following:
     members: tuple[str, ...] = ()
     admitted: Admitted | None = None
     """How the worker was admitted, with number, aggregator and epoch as they are now."""
+    place: tuple[int, str] = (0, "")
+    """The number and the aggregator that the worker sends to."""
     hold: int | None = None
     is_over: bool = False
 
@@ -106,6 +108,7 @@ class Following:
         if self.admitted is not None:
             return []
         self.admitted, self.members = message, message.members
+        self.place = message.number, message.aggregator
         return [Begin(message)]
 
     def _look(self, view: View) -> list[Order]:
@@ -113,27 +116,31 @@ class Following:
         if before is None:
             return []
         self.members = view.members
-        now = replace(before, number=view.number, aggregator=view.aggregator, epoch=view.epoch)
-        self.admitted = now
+        self.admitted = replace(before, number=view.number, aggregator=view.aggregator, epoch=view.epoch)
         orders: list[Order] = []
-        if view.hold is None:
-            is_moved = (now.number, now.aggregator) != (before.number, before.aggregator)
-            if is_moved:
-                orders.append(GoOn(now.epoch, now.aggregator, now.number, view.newest))
-            elif self.hold is not None:
-                orders.append(GoOn(now.epoch, newest=view.newest))
-            elif now.epoch != before.epoch:
-                orders.append(Adopt(now.epoch))
-            self.hold = None
-            return orders
-        if now.epoch != before.epoch:
-            orders.append(Adopt(now.epoch))
-        if self.hold != view.hold.hold or view.hold.count is None:
-            orders.append(StopAtNext(view.hold.hold, view.hold.limit_ns))
-        self.hold = view.hold.hold
-        if view.hold.count is not None:
-            orders.append(RunUntil(view.hold.hold, view.hold.count))
+        if view.hold is None or view.hold.hold != self.hold:
+            orders += self._leave_hold(view)
+        if view.epoch != before.epoch and not orders:
+            orders.append(Adopt(view.epoch))
+        if view.hold is not None:
+            if self.hold is None or view.hold.count is None:
+                orders.append(StopAtNext(view.hold.hold, view.hold.limit_ns))
+            self.hold = view.hold.hold
+            if view.hold.count is not None:
+                orders.append(RunUntil(view.hold.hold, view.hold.count))
         return orders
+
+    def _leave_hold(self, view: View) -> list[Order]:
+        """Return how to go on after the hold that the worker is in, or where the job has moved to."""
+        place = view.number, view.aggregator
+        is_moved, self.place = place != self.place, place
+        if is_moved:
+            self.hold = None
+            return [GoOn(view.epoch, view.aggregator, view.number, view.newest)]
+        if self.hold is None:
+            return []
+        self.hold = None
+        return [GoOn(view.epoch, newest=view.newest)]
 
     def _fail(self, reason: str, *, removed: bool) -> list[Order]:
         self.is_over = True

@@ -67,6 +67,8 @@ class Player:
     promised: RunUntil | None = None
     over: Fail | None = None
     overdue_ns: int | None = None
+    number: int = 0
+    """The number that it sends under."""
     last_beat_ns: int = 0
 
     @property
@@ -126,7 +128,7 @@ class Crowd:
         """Begin the next all-reduce if nothing is in the way, and take results."""
         admitted = player.following.admitted
         assert admitted is not None
-        switches = self.switches[admitted.number]
+        switches = self.switches[player.number]
         if player.begun == player.finished and (player.limit is None or player.begun < player.limit):
             player.begun += 1
         switches.contribute(player.hello.host, admitted.epoch, player.begun)
@@ -172,8 +174,10 @@ class Crowd:
             match order:
                 case Begin():
                     player.begun = player.finished = order.admitted.first_count
+                    player.number = order.admitted.number
                     entry = self.entries[player.hello.token] if order.admitted.newest else 0
                     assert order.admitted.first_count == entry
+                    assert player.hello.host in (order.admitted.newest or [player.hello.host])
                     assert order.admitted.first_item == order.admitted.first_count * ITEMS
                 case StopAtNext():
                     player.limit, player.promised = player.begun, None
@@ -187,6 +191,7 @@ class Crowd:
                     self.report(player)
                 case GoOn():
                     player.limit, player.promised, player.overdue_ns = None, None, None
+                    player.number = order.number or player.number
                 case Fail():
                     player.over = order
                 case Adopt():

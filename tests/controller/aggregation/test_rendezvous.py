@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from controller.aggregation.meeting import Create, Phase, Remove
+from dataplane.allreduce.following import GoOn, StopAtNext
+from dataplane.allreduce.membership_messages import Hold, View
 from tests.controller.aggregation.crowd import SETTINGS, Crowd, Player, S
 
 RUNS = 300
@@ -21,9 +23,9 @@ def phase_of(crowd: Crowd) -> Phase:
     return job.phase
 
 
-def began(*hosts: str, workers: int | None = None) -> tuple[Crowd, list[Player]]:
-    crowd = Crowd(0, workers or len(hosts), troubles=False)
-    players = [crowd.come(host) for host in hosts]
+def began(*hosts: str, **asked: object) -> tuple[Crowd, list[Player]]:
+    crowd = Crowd(0, len(hosts), troubles=False)
+    players = [crowd.come(host, **asked) for host in hosts]
     crowd.settle()
     return crowd, players
 
@@ -138,6 +140,27 @@ def test_a_job_ends_with_fewer_than_half_and_all_are_told() -> None:
     assert crowd.machine.ended[-1].reason == "1 of 4 workers are left"
 
 
+def test_half_of_the_workers_go_on() -> None:
+    crowd, players = began("h1", "h2", "h3", "h4")
+    for player in players[2:]:
+        player.is_dead = True
+        crowd.disconnect(player)
+    crowd.calm_down(10)
+    assert members_of(crowd) == {"h1", "h2"}
+
+
+def test_half_is_counted_of_those_who_have_come_since() -> None:
+    crowd, players = began("h1", "h2", capacity=4)
+    players += [crowd.come(host, capacity=4) for host in ("h3", "h4")]
+    crowd.calm_down(1)
+    assert members_of(crowd) == {"h1", "h2", "h3", "h4"}
+    for player in players[1:]:
+        player.is_dead = True
+        crowd.disconnect(player)
+    crowd.calm_down(10)
+    assert crowd.machine.ended[-1].reason == "1 of 4 workers are left"
+
+
 def test_workers_that_leave_by_will_are_no_loss() -> None:
     crowd, players = began("h1", "h2", "h3", "h4")
     for player in players:
@@ -182,9 +205,8 @@ def test_a_host_has_one_worker() -> None:
 
 
 def test_a_hold_that_somebody_does_not_come_to_is_given_up() -> None:
-    crowd, (stuck, other) = began("h1", "h2", workers=2)
-    crowd.machine.jobs[0].capacity = 3
-    joiner = crowd.come("h3")
+    crowd, (stuck, other) = began("h1", "h2", capacity=3)
+    joiner = crowd.come("h3", capacity=3)
     stuck.inbox.clear()
     while other.inbox:
         crowd.deliver(other)
@@ -217,6 +239,80 @@ def test_a_switch_that_fails_ends_the_job_for_all() -> None:
     crowd.carry_out(crowd.machine.fail(number, "switch s1 is dead", crowd.now_ns))
     crowd.settle()
     assert [player.over and player.over.reason for player in players] == ["job job has ended: switch s1 is dead"] * 2
+    assert not crowd.pending
+
+
+def held_for(host: str) -> tuple[Crowd, list[Player], Player]:
+    """Return a job of two whose switches are being asked to take in a third."""
+    crowd, players = began("h1", "h2", capacity=3)
+    joiner = crowd.come(host, capacity=3)
+    while not crowd.pending:
+        for player in players:
+            while player.inbox:
+                crowd.deliver(player)
+            crowd.work(player)
+    return crowd, players, joiner
+
+
+def test_a_change_that_has_begun_is_not_given_up_however_late() -> None:
+    crowd, players, joiner = held_for("h3")
+    ((change, _),) = crowd.pending.items()
+    count = players[0].finished
+    for _ in range(24):
+        crowd.pending[change] = crowd.now_ns
+        crowd.pass_time(S)
+        for player in players:
+            crowd.work(player)
+    assert [player.finished for player in players] == [count] * 2
+    crowd.settle()
+    assert joiner.is_working
+    assert members_of(crowd) == {"h1", "h2", "h3"}
+
+
+def test_a_worker_that_dies_while_it_is_taken_in_may_come_again() -> None:
+    crowd, _, joiner = held_for("h3")
+    joiner.is_dead = True
+    crowd.disconnect(joiner)
+    again = crowd.come("h3", capacity=3)
+    crowd.calm_down(5)
+    assert again.is_working
+    assert members_of(crowd) == {"h1", "h2", "h3"}
+
+
+@pytest.mark.parametrize("troubles", [True, False])
+def test_a_job_that_ends_while_switches_are_changed_is_taken_out_of_them(*, troubles: bool) -> None:
+    crowd = Crowd(0, 2, troubles=False)
+    players = [crowd.come("h1"), crowd.come("h2")]
+    if troubles:
+        crowd.settle()
+        crowd.carry_out(crowd.machine.remove("job", "h1", "somebody asked for it", crowd.now_ns) or [])
+    assert len(crowd.pending) == 1
+    crowd.carry_out(crowd.machine.end("job", "somebody asked for it", crowd.now_ns) or [])
+    crowd.settle()
+    assert all(player.over for player in players)
+    assert not any(job.is_running for job in crowd.switches.values())
+
+
+def test_a_move_that_cannot_be_is_not_tried_at_once_again() -> None:
+    crowd, (stuck, other) = began("h1", "h2")
+    crowd.carry_out(crowd.machine.should_move(1, "s1 is busy", crowd.now_ns))
+    for _ in range(22):
+        stuck.inbox.clear()
+        crowd.pass_time(S)
+    assert phase_of(crowd) is Phase.RUNNING
+    crowd.settle()
+    assert other.number == 1
+
+
+def test_news_may_come_twice() -> None:
+    _, (worker, _) = began("h1", "h2")
+    admitted = worker.following.admitted
+    assert admitted is not None
+    assert worker.following.take(admitted) == []
+    held = View(1, admitted.aggregator, 1, ("h1", "h2"), Hold(7, None, S))
+    assert worker.following.take(held) == worker.following.take(held) == [StopAtNext(7, S)]
+    assert worker.following.overdue() == [GoOn(1)]
+    assert worker.following.overdue() == []
 
 
 def test_a_worker_of_an_earlier_controller_is_told() -> None:

@@ -177,7 +177,7 @@ class Crowd:
                     player.number = order.admitted.number
                     entry = self.entries[player.hello.token] if order.admitted.newest else 0
                     assert order.admitted.first_count == entry
-                    assert player.hello.host in (order.admitted.newest or [player.hello.host])
+                    assert player.hello.host in order.admitted.newest or not order.admitted.first_count
                     assert order.admitted.first_item == order.admitted.first_count * ITEMS
                 case StopAtNext():
                     player.limit, player.promised = player.begun, None

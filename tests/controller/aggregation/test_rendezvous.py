@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from controller.aggregation.meeting import Create, Phase, Remove
-from dataplane.allreduce.following import GoOn, StopAtNext
+from dataplane.allreduce.following import GoOn, RunUntil, StopAtNext
 from dataplane.allreduce.membership_messages import Hold, View
 from tests.controller.aggregation.crowd import SETTINGS, Crowd, Player, S
 
@@ -237,15 +237,15 @@ def test_a_switch_that_fails_ends_the_job_for_all() -> None:
     (number,) = crowd.switches
     crowd.switches[number].is_running = False
     crowd.carry_out(crowd.machine.fail(number, "switch s1 is dead", crowd.now_ns))
+    assert not crowd.pending
     crowd.settle()
     assert [player.over and player.over.reason for player in players] == ["job job has ended: switch s1 is dead"] * 2
-    assert not crowd.pending
 
 
-def held_for(host: str) -> tuple[Crowd, list[Player], Player]:
+def held_for(host: str, capacity: int = 3) -> tuple[Crowd, list[Player], Player]:
     """Return a job of two whose switches are being asked to take in a third."""
-    crowd, players = began("h1", "h2", capacity=3)
-    joiner = crowd.come(host, capacity=3)
+    crowd, players = began("h1", "h2", capacity=capacity)
+    joiner = crowd.come(host, capacity=capacity)
     while not crowd.pending:
         for player in players:
             while player.inbox:
@@ -313,6 +313,29 @@ def test_news_may_come_twice() -> None:
     assert worker.following.take(held) == worker.following.take(held) == [StopAtNext(7, S)]
     assert worker.following.overdue() == [GoOn(1)]
     assert worker.following.overdue() == []
+
+
+def test_a_move_that_was_missed_is_made_before_the_next_hold() -> None:
+    _, (worker, _) = began("h1", "h2")
+    follow = worker.following
+    assert follow.take(View(1, "10.0.1.254", 1, ("h1", "h2"), Hold(7, 3, S))) == [StopAtNext(7, S), RunUntil(7, 3)]
+    orders = follow.take(View(2, "10.0.2.254", 1, ("h1", "h2"), Hold(8, None, S)))
+    assert orders == [GoOn(1, "10.0.2.254", 2), StopAtNext(8, S)]
+
+
+def test_who_is_taken_in_begins_when_all_go_on_also_over_a_new_connection() -> None:
+    crowd, players, first = held_for("h3", 4)
+    second = crowd.come("h4", capacity=4)
+    crowd.keep(*crowd.pending)
+    assert len(crowd.pending) == 1
+    crowd.disconnect(first)
+    crowd.reconnect(first)
+    assert not first.inbox
+    crowd.settle()
+    for joiner in (first, second):
+        assert joiner.following.admitted is not None
+        assert joiner.following.admitted.newest == ("h3", "h4")
+    assert all(player.is_working for player in (*players, first, second))
 
 
 def test_a_worker_of_an_earlier_controller_is_told() -> None:

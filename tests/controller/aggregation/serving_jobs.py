@@ -90,8 +90,8 @@ class PlainKeeper:
 class Place:
     """A running service, and workers in threads."""
 
-    def __init__(self, folder: Path, server: Server, places: int, settings: JobSettings) -> None:
-        self.address = f"unix:{folder}/jobs"
+    def __init__(self, address: str, server: Server, places: int, settings: JobSettings) -> None:
+        self.address = address
         self.server, self._settings = server, structs.replace(settings, listen=self.address)
         self.keeper = PlainKeeper(server, places)
         self._pool = ThreadPoolExecutor(8)
@@ -109,6 +109,7 @@ class Place:
     async def _serve(self) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
         service = JobService(self._settings, TOPOLOGY, self.keeper, MonotonicClock(), change_ns=1000 * MS)
+        self.address = service.address
         self._ready.set()
         await run_until(service.run(), self._stop)
 
@@ -147,15 +148,22 @@ class Place:
 
 
 @contextmanager
-def place(folder: Path, *, places: int = 9, settings: JobSettings = SETTINGS) -> Iterator[Place]:
+def place(
+    folder: Path, *, address: str | None = None, places: int = 9, settings: JobSettings = SETTINGS
+) -> Iterator[Place]:
     """Run the service until the block ends."""
     with Server(1, WINDOW) as server:
-        found = Place(folder, server, places, settings)
+        found = Place(address or f"unix:{folder}/jobs", server, places, settings)
         found.start()
         try:
             yield found
         finally:
             found.close()
+
+
+def cut(member: Membership) -> None:
+    """Have a worker's connection break."""
+    member._call.cancel()
 
 
 def vanish(member: Membership) -> None:

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from controller.aggregation.job_client import JobClient
 from controller.cli import main
@@ -19,7 +20,7 @@ from controller.errors import JobError
 from dataplane.allreduce.errors import JobRefusedError, RemovedError
 from dataplane.allreduce.membership import Membership
 from dataplane.errors import AllReduceError
-from tests.controller.aggregation.serving_jobs import BOUND_S, Place, place, vanish
+from tests.controller.aggregation.serving_jobs import BOUND_S, SETTINGS, Place, cut, place, vanish
 
 T = TypeVar("T")
 
@@ -90,6 +91,31 @@ def test_newcomers_come_in_where_a_round_ends_and_get_the_state(folder: Path) ->
         shared = [here._pool.submit(member.share, mine) for member, mine in zip([*members, third], given, strict=True)]
         assert all(np.array_equal(one.result(BOUND_S), state) for one in shared)
         assert sums([*members, third]) == [3.0] * 3
+
+
+def test_a_connection_that_breaks_is_made_again(folder: Path) -> None:
+    patient = structs.replace(SETTINGS, reconnect_ns=SETTINGS.lease_ns)
+    with place(folder, settings=patient, address="127.0.0.1:0") as here:
+        members = here.together("h1", "h2", "h3")
+        cut(members[0])
+        assert sums(members) == [3.0] * 3
+        ask(here, lambda client: client.remove("job", "h3", "to see whether the others hear"))
+        until_members(members[:2], 2)
+        assert sums(members[:2]) == [2.0] * 2
+
+
+def test_who_waits_where_a_round_ends_hears_that_the_job_has_ended(folder: Path) -> None:
+    with place(folder) as here:
+        members = here.together("h1", "h2", capacity=3, boundaries=True)
+        here.join("h3", 2, capacity=3, boundaries=True)
+        while members[0]._held_until_s is None:
+            time.sleep(0.005)
+        waiting = here._pool.submit(members[0].boundary)
+        ask(here, lambda client: client.end("job", "its owner has gone home"))
+        with pytest.raises(AllReduceError, match=r"^job job has ended: its owner has gone home$"):
+            waiting.result(BOUND_S)
+        with pytest.raises(AllReduceError, match="its owner has gone home"):
+            members[1].boundary()
 
 
 def test_all_get_the_reason_when_there_is_no_place(folder: Path) -> None:

@@ -1,0 +1,45 @@
+"""The changes that the job service asks for, made by the controller's keeper of jobs over fake switches."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from controller.aggregation.job_settings import JobSettings
+from controller.aggregation.meeting import Change, Create, End, Join, Move, Remove, Standing
+from controller.aggregation.service import JobService
+from controller.intents import Worker
+from dataplane.fabric.families import leaf_spine
+from tests.controller.aggregation.switches import Lab, Running, running
+
+WORKERS = tuple(Worker(f"h{place}", 20_000) for place in (1, 2, 5))
+
+
+async def made(run: Running, service: JobService, change: Change) -> Standing:
+    result = await run.of(service._made(change))
+    assert isinstance(result, Standing)
+    return result
+
+
+def test_every_change_of_a_job_is_in_the_switches_when_it_is_said_to_be() -> None:
+    async def play(folder: Path) -> None:
+        async with running(Lab(leaf_spine(2, 2, 4))) as run:
+            settings = JobSettings(listen=f"unix:{folder}/jobs")
+            service = JobService(settings, run.lab.topology, run.jobs, run.lab.clock, change_ns=1)
+            job = await made(run, service, Create(1, WORKERS, 8, 4))
+            assert job.epoch == 1
+            assert set(job.aggregators) == {"h1", "h2", "h5"}
+            assert len(set(job.aggregators.values())) > 1
+            assert service._switches(job.number)
+            left = await made(run, service, Remove(1, job.number, "h2"))
+            assert (left.epoch, set(left.aggregators)) == (2, {"h1", "h5"})
+            joined = await made(run, service, Join(1, job.number, Worker("h3", 20_001), "token"))
+            assert (joined.epoch, set(joined.aggregators)) == (3, {"h1", "h3", "h5"})
+            assert await made(run, service, Move(1, job.number)) == joined, "it is best where it is"
+            assert run.about(job.number)
+            await run.of(service._made(End(1, job.number)))
+            assert not run.about(job.number)
+
+    with TemporaryDirectory(prefix="jobs") as name:
+        asyncio.run(play(Path(name)))

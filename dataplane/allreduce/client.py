@@ -32,6 +32,7 @@ class _Wanted:
     target: Values
     mean: bool
     bfloat16: bool
+    final: bool
     future: Future[Values]
 
 
@@ -73,6 +74,11 @@ class AllReducer:
         return self._line.begun
 
     @property
+    def next_item(self) -> int:
+        """Return the number that the next all-reduce begins with; of use while none is going on."""
+        return self._engine.next_item
+
+    @property
     def statistics(self) -> EngineStatistics:
         """Return the counters as they stand."""
         return self._engine.statistics
@@ -82,11 +88,18 @@ class AllReducer:
         return self._engine.recent(item)
 
     def all_reduce(
-        self, values: Values, *, mean: bool = False, target: Values | None = None, bfloat16: bool = False
+        self,
+        values: Values,
+        *,
+        mean: bool = False,
+        target: Values | None = None,
+        bfloat16: bool = False,
+        final: bool = False,
     ) -> Future[Values]:
         """Begin to add up float32, float16, int32, or the bits of bfloat16 in uint16, over all workers.
 
         The sums go to `target`, which may be `values`, or to a new array; the values stay as they are until then.
+        `final` sums go to the main server as well (`Engine.read`).
         Raises AllReduceError for arrays that cannot be added up. What fails later fails with AllReduceError, and so do
         all that follow, except that SaturatedError concerns one all-reduce only. A future cannot be cancelled.
         """
@@ -95,7 +108,7 @@ class AllReducer:
         _check_target(values, chosen)
         future: Future[Values] = Future()
         future.set_running_or_notify_cancel()
-        failure = self._line.put(_Wanted(values, chosen, mean, bfloat16, future))
+        failure = self._line.put(_Wanted(values, chosen, mean, bfloat16, final, future))
         if failure is not None:
             future.set_exception(failure)
         return future
@@ -189,14 +202,14 @@ class AllReducer:
         values, target = wanted.values.reshape(-1), wanted.target.reshape(-1)
         if wanted.bfloat16:
             wide = from_bfloat16(values)
-            self._engine.all_reduce(wide, wide, mean=wanted.mean)
+            self._engine.all_reduce(wide, wide, mean=wanted.mean, final=wanted.final)
             target[:] = to_bfloat16(wide)
         elif values.dtype == np.float16:
             wide = values.astype(np.float32)
-            self._engine.all_reduce(wide, wide, mean=wanted.mean)
+            self._engine.all_reduce(wide, wide, mean=wanted.mean, final=wanted.final)
             target[:] = to_float16(wide)
         else:
-            self._engine.all_reduce(values, target, mean=wanted.mean)
+            self._engine.all_reduce(values, target, mean=wanted.mean, final=wanted.final)
 
 
 def _check(values: Values, *, mean: bool, bfloat16: bool) -> None:

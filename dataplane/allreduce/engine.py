@@ -25,6 +25,7 @@ from dataplane.allreduce.kernels.layouts import (
     PACKET_BYTES,
     STRIDE,
     EngineState,
+    Reading,
     Sent,
     Slot,
     Status,
@@ -199,14 +200,34 @@ class Engine:
         return EngineStatistics(**counts, congestion_window=state.congestion_window / PACKET)
 
     def all_reduce(
-        self, values: NDArray[np.float32] | NDArray[np.int32], target: NDArray[np.generic], *, mean: bool = False
+        self,
+        values: NDArray[np.float32] | NDArray[np.int32],
+        target: NDArray[np.generic],
+        *,
+        mean: bool = False,
+        final: bool = False,
     ) -> None:
         """Write sums, or means of floats, over all workers to `target`, which may be `values`.
 
-        Both are contiguous, of one type and size. Raises AllReduceError; with SaturatedError the results are there,
-        stopped at the bounds, and the next all-reduce may follow; after any other one the engine is of no more use.
+        Both are contiguous, of one type and size; `final` sums go to the main server as well. Raises AllReduceError;
+        with SaturatedError the results are there, stopped at the bounds, and the next all-reduce may follow; after any
+        other one the engine is of no more use.
         """
         self._begin(values, target, mean=mean)
+        self._state.is_final, self._state.reading = int(final), Reading.NO
+        self._finish()
+
+    def read(self, target: NDArray[np.float32] | NDArray[np.int32], *, mean: bool = False) -> None:
+        """Write what workers add up, or added up last, to `target`, without taking part: the main server's part.
+
+        The all-reduce begins with `next_item`. Final ones come of themselves; of others, the switch has the last
+        2 W items. Raises AllReduceError.
+        """
+        self._begin(target, target, mean=mean)
+        self._state.is_final, self._state.reading = 0, Reading.LISTENING
+        self._finish()
+
+    def _finish(self) -> None:
         self._adopt_epoch(self._state.wanted_epoch)
         while True:
             self._run(self._state)

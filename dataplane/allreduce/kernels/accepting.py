@@ -21,11 +21,13 @@ from dataplane.allreduce.kernels.layouts import (
     PACKET_BYTES,
     STRIDE,
     EngineState,
+    Reading,
     Slot,
     State,
     Status,
 )
 from dataplane.allreduce.kernels.pacing import note_congestion
+from dataplane.allreduce.kernels.reading import ask_for_all, ask_for_missing, line_up
 from dataplane.allreduce.kernels.recovering import note_result, push
 from dataplane.allreduce.schedule import GROUP
 from dataplane.native import (
@@ -100,7 +102,8 @@ def accept_result(engine: EngineState, packet: Array[u8], length: u32, first: u3
     if length != PACKET_BYTES or load_be32(packet, 12) >> 24 != (operation << 4 | QUARTERS):
         engine.malformed += 1
         return
-    note_result(engine, slot, (first >> 24 & 15) == Kind.AGAIN)
+    is_again: bool = (first >> 24 & 15) == Kind.AGAIN
+    note_result(engine, slot, is_again)
     flags: u32 = first >> 16 & 255
     if (flags & Flags.CONGESTED) != 0:
         note_congestion(engine)
@@ -118,7 +121,12 @@ def accept_result(engine: EngineState, packet: Array[u8], length: u32, first: u3
     slot.state = State.DONE
     engine.unfinished -= 1
     if slot.is_deferred != 0:
-        push(engine, begin_deferred(engine, slot))
+        line_up(engine, begin_deferred(engine, slot))
+    if engine.reading == Reading.LISTENING:
+        if is_again and slot.is_probe != 0:
+            ask_for_all(engine)
+        else:
+            ask_for_missing(engine, item)
 
 
 @kernel

@@ -11,6 +11,7 @@ from dataplane.allreduce.kernels.layouts import (
     STRIDE,
     VALUE_BYTES,
     EngineState,
+    Reading,
     Slot,
     State,
 )
@@ -36,13 +37,15 @@ from dataplane.native import (
     u32,
     u64,
 )
-from dataplane.wire.aggregation import QUARTERS, VERSION, Kind, Operation
+from dataplane.wire.aggregation import QUARTERS, VERSION, Flags, Kind, Operation
 
 EXPONENTS, SUMS, CLASSES = 0, 1, 2
 NOTHING, READY, DEFERRED = 0, 1, 2
 _BLOCKS, _COUNTS = 0, 1
 _AHEAD = 2
 _CONTRIBUTION = VERSION << 28 | Kind.CONTRIBUTION << 24
+_PULL = VERSION << 28 | Kind.PULL << 24
+_FINAL = Flags.FINAL << 16
 _LANES = QUARTERS << 24
 _INFINITE, _MAGNITUDE, _SIGN = 0x7F800000, 0x7FFFFFFF, 0x80000000
 
@@ -195,7 +198,9 @@ def write_item(engine: EngineState, item: u32, what: u32, at: u32, operation: u3
     slot.repeats = 0
     slot.is_probe = 0
     packet: Array[u8] = packet_of(engine, item)
-    store_be32(packet, 0, _CONTRIBUTION | engine.job)
+    first: u32 = _CONTRIBUTION if engine.reading == Reading.NO else _PULL
+    flags: u32 = _FINAL if engine.is_final != 0 else 0
+    store_be32(packet, 0, first | flags | engine.job)
     store_be32(packet, 4, item)
     write_epoch(packet, engine.epoch)
     store_be32(packet, 12, operation << 28 | _LANES)
@@ -213,6 +218,8 @@ def begin_exponents(engine: EngineState, group: u32) -> None:
     """Begin the item that agrees on a group's exponents."""
     lanes: Array[u8] = begin(engine, EXPONENTS, group, as_u32(Operation.MAX))
     fill(lanes, 0, VALUE_BYTES)
+    if engine.reading != Reading.NO:
+        return
     count: u32 = min(GROUP, engine.blocks - group * GROUP)
     for at in range(as_u64(count)):
         block: u32 = group * GROUP + as_u32(at)
@@ -272,7 +279,10 @@ def write_zeros(engine: EngineState, block: u32) -> None:
 
 @kernel
 def write_block(engine: EngineState, lanes: Array[u8], block: u32, shift: i32) -> None:
-    """Write a block's lanes."""
+    """Write a block's lanes; a reader's are zeros."""
+    if engine.reading != Reading.NO:
+        fill(lanes, 0, VALUE_BYTES)
+        return
     size: u32 = values_in(engine, block)
     source: Array[u32] = block_at(engine.source, block)
     if engine.is_integer != 0:

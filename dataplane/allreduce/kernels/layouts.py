@@ -50,6 +50,17 @@ class State(IntEnum):
     READY = 1
     """To be sent: its number is in `pending`."""
     SENT = 2
+    LISTENING = 3
+    """A reader's: nothing was sent, the result may come all the same."""
+
+
+class Reading(IntEnum):
+    """Whether the engine takes part."""
+
+    NO = 0
+    """It contributes."""
+    LISTENING = 1
+    PULLING = 2
 
 
 class Slot(Struct):
@@ -92,6 +103,8 @@ class EngineState(Struct):
     hears_refusals: u32  # a newer epoch in a refusal is to be adopted, too
     held_until_ns: u64  # while it is not 0, patience does not run out
     # The all-reduce.
+    reading: u32  # a `Reading`
+    is_final: u32
     is_integer: u32
     mean: u32
     values: u64

@@ -9,7 +9,7 @@ then, and no cut of the window.
 from __future__ import annotations
 
 from dataplane.allreduce.kernels.generating import slot_of
-from dataplane.allreduce.kernels.layouts import EngineState, Sent, Slot, State
+from dataplane.allreduce.kernels.layouts import EngineState, Reading, Sent, Slot, State
 from dataplane.allreduce.kernels.pacing import measure, note_loss, note_no_loss, open_window
 from dataplane.native import as_u64, kernel, u32, u64
 
@@ -81,6 +81,11 @@ def note_result(engine: EngineState, slot: Slot, is_again: bool) -> None:
     engine.probes = 0
     set_probe(engine)
     open_window(engine)
+    if slot.state == State.LISTENING:
+        # It has nothing to do with what was asked for, but while others come, answers to that should have come, too.
+        engine.newest_stamp = engine.sent + 1
+        engine.newest_took_ns = max(2 * engine.round_trip_ns, engine.floor_ns)
+        return
     took: u64 = engine.now_ns - slot.sent_ns
     is_repeated: bool = slot.repeats > 0
     if slot.state == State.SENT:
@@ -92,7 +97,8 @@ def note_result(engine: EngineState, slot: Slot, is_again: bool) -> None:
             engine.reordering = min(engine.reordering + 1, _MOST_REORDERING)
             engine.calm = 0
         return
-    if not is_repeated and slot.sent_ns >= engine.probed_ns:
+    is_answer: bool = is_again or engine.reading == Reading.NO
+    if is_answer and not is_repeated and slot.sent_ns >= engine.probed_ns:
         measure(engine, slot)
     if slot.stamp > engine.newest_stamp:
         engine.newest_stamp = slot.stamp
@@ -152,9 +158,9 @@ def grow_calm(engine: EngineState) -> None:
 @kernel
 def send_again(engine: EngineState, slot: Slot) -> None:
     """Put a packet in line again."""
+    engine.in_flight -= 1 if slot.state == State.SENT else 0
     slot.state = State.READY
     slot.repeats += 1
-    engine.in_flight -= 1
     engine.repeated += 1
     push(engine, slot.item)
 
@@ -185,25 +191,29 @@ def next_timer(engine: EngineState) -> u64:
 def probe(engine: EngineState) -> None:
     """Have the oldest packet sent again, whatever the window says."""
     engine.probe_at_ns = NEVER
-    if engine.in_flight == 0:
+    if engine.in_flight == 0 and engine.reading != Reading.LISTENING:
+        return
+    item: u32 = oldest_on_its_way(engine)
+    if item == engine.next_item:
         return
     engine.probes += 1
     engine.stalls += 1
     engine.probed_ns = engine.now_ns
     engine.may_probe = 1
     set_probe(engine)
-    slot = slot_of(engine, oldest_on_its_way(engine))
+    slot = slot_of(engine, item)
     slot.is_probe = 1
     send_again(engine, slot)
 
 
 @kernel
 def oldest_on_its_way(engine: EngineState) -> u32:
-    """Return the oldest item that is on its way; there is one."""
+    """Return the oldest item that is on its way, or the next item if there is none."""
     found: u32 = engine.next_item
     for at in range(as_u64(engine.window)):
         slot = engine.slots[at]
-        if slot.state == State.SENT and engine.next_item - slot.item > engine.next_item - found:
+        is_under_way: bool = slot.state == State.SENT or slot.state == State.LISTENING  # noqa: PLR1714 - no `in` here
+        if is_under_way and engine.next_item - slot.item > engine.next_item - found:
             found = slot.item
     return found
 

@@ -6,8 +6,9 @@ from dataplane.allreduce.kernels.accepting import take_epoch
 from dataplane.allreduce.kernels.datagrams import receive_datagrams, send_datagrams, wait_for_datagrams
 from dataplane.allreduce.kernels.framing import receive_frames, send_frames, wait_for_frames
 from dataplane.allreduce.kernels.generating import DEFERRED, READY, generate, is_generated, slot_of
-from dataplane.allreduce.kernels.layouts import BURST, EngineState, State, Status
+from dataplane.allreduce.kernels.layouts import BURST, EngineState, Reading, State, Status
 from dataplane.allreduce.kernels.pacing import PACKET
+from dataplane.allreduce.kernels.reading import line_up
 from dataplane.allreduce.kernels.recovering import find_lost, look_at_timers, next_timer, note_sent, push
 from dataplane.native import address, as_u32, as_u64, kernel, u32, u64
 from dataplane.nic.kernels.system import monotonic_ns
@@ -121,8 +122,8 @@ def generated(engine: EngineState) -> bool:
         item: u32 = engine.next_item
         what: u32 = generate(engine)
         if what == READY:
-            push(engine, item)
-        if what != DEFERRED:
+            line_up(engine, item)
+        if what != DEFERRED and (what != READY or engine.reading != Reading.LISTENING):
             return what == READY
 
 

@@ -19,11 +19,13 @@ from dataplane.allreduce.reference.aggregator import Aggregator, Job, Multicast,
 from dataplane.allreduce.transports import RingTransport
 from dataplane.allreduce.ways import Way
 from dataplane.nic import NicPort, memory_pair
-from dataplane.wire.aggregation import Aggregation, Flags, decode
+from dataplane.wire.aggregation import Aggregation, Flags, Kind, decode
 from dataplane.wire.packet import decode_udp_frame, udp_frame
 
 JOB = 7
 _LONGEST = 2048
+MAIN_SERVER = 63
+"""The number of the main server among children: it does not contribute, and gets final results."""
 _LOOPBACK = IPv4Address("127.0.0.1")
 _WORKER_MAC, _SWITCH_MAC = 0x020000000001, 0x020000000002
 _Address = tuple[str, int]
@@ -51,6 +53,7 @@ class Server:
         self.before: Callable[[Aggregation], None] = lambda packet: None
         self.too_early: list[Aggregation] = []
         """Contributions that came before there was a result of the item whose cells they may overwrite."""
+        self.pulled = 0
         self._window = window
         self._complete: set[int] = set()
         self._first: int | None = None
@@ -124,10 +127,14 @@ class Server:
         if self._happens(self.weather.congested):
             sent = replace(sent, flags=sent.flags | Flags.CONGESTED)
         for address, number in self.children.items():
-            if isinstance(answer, Multicast) or (isinstance(answer, Unicast) and answer.child == number):
+            is_for_all = isinstance(answer, Multicast) and (number != MAIN_SERVER or sent.flags & Flags.FINAL)
+            if is_for_all or (isinstance(answer, Unicast) and answer.child == number):
                 self._send(sent.encode(), address)
 
     def _check(self, packet: Aggregation) -> None:
+        if packet.kind is Kind.PULL:
+            self.pulled += 1
+            return
         if self._first is None:
             self._first = packet.item
         number = (packet.item - self._first) % 2**32

@@ -57,9 +57,12 @@ class StoreClient:
     ) -> None:
         self.close()
 
-    def get(self, name: str, *, deadline_s: float | None = None) -> Content:
-        """Return a value, whole and of one version; raise AbsentError, NoAnswerError, or another StoreError."""
-        return self._carry_out(reading(name), deadline_s)
+    def get(self, name: str, *, most_bytes: int = 1 << 30, deadline_s: float | None = None) -> Content:
+        """Return a value, whole and of one version; raise AbsentError, NoAnswerError, or another StoreError.
+
+        A value of more than `most_bytes` is refused before it is asked for.
+        """
+        return self._carry_out(reading(name, most_bytes=most_bytes), deadline_s)
 
     def put(self, name: str, value: bytes, *, freshness_ms: int = 0, deadline_s: float | None = None) -> int:
         """Write a value; return its version. No reader gets an older one when this has returned.

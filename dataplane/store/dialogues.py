@@ -11,7 +11,7 @@ from typing import Final, TypeAlias, TypeVar
 
 from dataplane.store import layout
 from dataplane.store.errors import AbsentError, ForbiddenError, StaleError, StoreError
-from dataplane.store.layout import MOST_IN_FIRST, SEGMENT_BYTES, Form, Preamble
+from dataplane.store.layout import MOST_BYTES, MOST_IN_FIRST, SEGMENT_BYTES, Form, Preamble
 from dataplane.store.names import digest
 from dataplane.wire.store import Kind, Message, Reason
 
@@ -41,7 +41,7 @@ class Step:
 Dialogue: TypeAlias = Generator[Step, list[Message], T]
 
 
-def reading(name: str) -> Dialogue[Content]:
+def reading(name: str, *, most_bytes: int = MOST_BYTES) -> Dialogue[Content]:
     """Ask for a value until all of its segments are of one version; AbsentError where there is none."""
     first, pause_ns = Message(Kind.INTEREST, digest(name), content=_ROOM), 0
     purpose = f"{name}: an answer"
@@ -52,6 +52,8 @@ def reading(name: str) -> Dialogue[Content]:
         preamble = layout.decode(answer.content)
         if preamble is None:
             raise StoreError(f"{name}: what is there (version {answer.version}) was not written as a value")
+        if preamble.length > most_bytes:
+            raise StoreError(f"{name}: {preamble.length} bytes are there, more than the {most_bytes} that are wanted")
         further: list[Message] = []
         if preamble.further:
             purpose = f"{name}: {preamble.further} further segments of version {answer.version}"

@@ -233,9 +233,13 @@ class Producing:
 
     def _complete(self, preamble: Preamble) -> bool:
         """Return whether all blocks of a value are here, and are what was hashed."""
-        found = [self._item(preamble.hash, place) for place in range(1, preamble.further + 1)]
-        blocks = [item.content for item in found if item is not None]
-        return len(blocks) == len(found) and preamble.joined([b"", *blocks]) is not None
+        blocks = [b""]
+        for place in range(1, preamble.further + 1):
+            item = self._item(preamble.hash, place)
+            if item is None:
+                return False
+            blocks.append(item.content)
+        return preamble.joined(blocks) is not None
 
     def _recorded(self, source: Source, message: Message) -> Message:
         """Take what a switch has recorded, in the writer's version."""

@@ -79,6 +79,9 @@ def test_what_cannot_be_is_said_in_one_line(producer: Producer, tmp_path: Path) 
             client.get("/nothing")
         with pytest.raises(StoreError, match="'nothing' is not a name"):
             client.get("nothing")
+        producer.publish("/long", LONG)
+        with pytest.raises(StoreError, match="/long: 200000 bytes are there, more than the 1000 that are wanted"):
+            client.get("/long", most_bytes=1000)
     with pytest.raises(StoreError, match=rf"no socket at {HOST}:{producer.address[1]}: "):
         Producer(str(tmp_path / "other.db"), address=HOST, port=producer.address[1])
     with pytest.raises(StoreError, match="'storage' is no IPv4 address"):

@@ -12,6 +12,7 @@ from dataplane.store import layout
 from dataplane.store.asking import Pace
 from dataplane.store.dialogues import Content, reading, recording, writing
 from dataplane.store.errors import AbsentError, ForbiddenError, StaleError, StoreError
+from dataplane.store.layout import Form, Preamble
 from dataplane.store.names import digest
 from dataplane.store.producing import REMEMBERED_NS, ProducerSettings, Producing
 from dataplane.store.shelf import Shelf
@@ -178,6 +179,13 @@ def test_blocks_of_somebody_elses_making_do_not_stay_in_the_way() -> None:
     assert refused.reason is Reason.FORBIDDEN
     network.producer.receive(BOB, Message(Kind.PUT, number, 3, content=bytes(1024)), 0)
     assert network.producer.read("/a", 0) == LONG
+
+
+def test_a_first_segment_without_its_blocks_is_refused_at_once_however_long_the_value() -> None:
+    first = layout.padded(Preamble(Form.BY_HASH, layout.MOST_BYTES, 7).encode())
+    answer = producing().receive(BOB, Message(Kind.PUT, digest("/a"), content=first), 0)
+    assert answer is not None
+    assert (answer.kind, answer.reason) == (Kind.NACK, Reason.ABSENT)
 
 
 def test_blocks_of_a_value_that_was_replaced_stay_for_its_readers_and_go() -> None:

@@ -27,6 +27,7 @@ from controller.aggregation.settings import AggregationSettings
 from controller.cli.feed import ask, snapshot_of
 from controller.daemon_settings import DaemonSettings, RetrySettings
 from controller.p4runtime.session import FABRIC_AGGREGATION, fabric_program
+from controller.tables.int_watch import Watch
 from dataplane.fabric.kernel import KernelFabric
 from dataplane.fabric.topology import Topology
 from dataplane.fabric.topology_file import dumps
@@ -46,10 +47,18 @@ AGGREGATION = AggregationSettings(report_every=1, dead_after_ns=2000 * MS, inter
 class JobFabric:
     """A star, or another topology, in the kernel under a controller while the `with` block lasts; needs root."""
 
-    def __init__(self, workers: int, jobs: JobSettings = JOBS, *, topology: Topology | None = None) -> None:
+    def __init__(
+        self,
+        workers: int,
+        jobs: JobSettings = JOBS,
+        *,
+        topology: Topology | None = None,
+        aggregation: AggregationSettings = AGGREGATION,
+        watches: tuple[Watch, ...] = (),
+    ) -> None:
         self.topology = topology or star(workers, RATE_BPS, collector=COLLECTOR)
         self.fabric = KernelFabric(self.topology)
-        self._jobs = jobs
+        self._jobs, self._aggregation, self._watches = jobs, aggregation, watches
         self._stack = ExitStack()
         self._workers: list[WorkerProcess] = []
 
@@ -108,9 +117,9 @@ class JobFabric:
         settings = DaemonSettings(
             topology=str(folder / "star.yaml"),
             switches={node.name: self.fabric.p4runtime_address(node.name) for node in self.topology.switches},
-            watches=(),
+            watches=self._watches,
             jobs=msgspec.structs.replace(self._jobs, listen=self.address),
-            aggregation=msgspec.structs.replace(AGGREGATION, feed=self.feed),
+            aggregation=msgspec.structs.replace(self._aggregation, feed=self.feed),
             retry=RetrySettings(longest_wait_ns=200 * MS),
         )
         (folder / "controller.yaml").write_text(yaml.safe_dump(msgspec.to_builtins(settings)), encoding="utf-8")

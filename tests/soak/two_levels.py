@@ -1,4 +1,4 @@
-"""A job over two levels of switches in namespaces, whose workers are killed and come back at random.
+"""A job over two levels of switches in namespaces, which moves between them, and whose workers are killed at random.
 
     sudo .venv/bin/python tests/soak/two_levels.py --rounds 20 --seed 1
 
@@ -9,14 +9,29 @@ from __future__ import annotations
 
 import argparse
 import random
+import re
 import sys
+import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # tests import each other by their full names
 
+from controller.aggregation.settings import AggregationSettings, MoveSettings
+from controller.tables.int_watch import Watch
 from dataplane.fabric.families import leaf_spine
-from tests.integration.job_fabric import JobFabric, WorkerProcess
+from tests.integration.job_fabric import MS, JobFabric, WorkerProcess
 
+MOVING = MoveSettings(gain=0.01, confirm_rounds=1, hold_down_ns=1500 * MS)
+AGGREGATION = AggregationSettings(interval_ns=300 * MS, moving=MOVING)
+TRAFFIC = """
+import itertools, socket, sys, time
+out = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+for number in itertools.count():
+    for address in sys.argv[1:]:
+        out.sendto(bytes(200), (address, 7000 + number % 50))
+    time.sleep(0.002)
+"""
+"""What has links measured, whose figures are never quite the same."""
 HOSTS = ("h1", "h2", "h3", "h4", "h5", "h6")
 ADDS = {host: 2 << place for place, host in enumerate(HOSTS)}
 
@@ -24,11 +39,16 @@ ADDS = {host: 2 << place for place, host in enumerate(HOSTS)}
 def soak(rounds: int, seed: int) -> list[str]:
     """Return what was wrong."""
     chance, problems = random.Random(seed), []
-    with JobFabric(len(HOSTS), topology=leaf_spine(1, 3, 2)) as fabric:
+    topology = leaf_spine(2, 3, 2)
+    with JobFabric(len(HOSTS), topology=topology, aggregation=AGGREGATION, watches=(Watch(),)) as fabric:
+        for host, other in zip(HOSTS, (*HOSTS[2:], *HOSTS[:2]), strict=True):
+            fabric.fabric.run_in(host, [sys.executable, "-c", TRAFFIC, str(topology.host[other].ipv4)])
         workers = {host: fabric.start_worker(host, len(HOSTS)) for host in HOSTS}
         everybody = sum(ADDS.values())
         last = _all_have(workers, everybody, -1)
         for number in range(1, rounds + 1):
+            time.sleep(chance.uniform(0, 4))
+            last = max(last, *(max(worker.sums) for worker in workers.values()))
             victim = chance.choice(HOSTS)
             gone = workers.pop(victim)
             gone.kill()
@@ -36,7 +56,9 @@ def soak(rounds: int, seed: int) -> list[str]:
             workers[victim] = fabric.start_worker(victim, len(HOSTS))
             last = _all_have(workers, everybody, last)
             problems += _differences([*workers.values(), gone], everybody)
-            print(f"round {number}: without {victim}, and with it, {last} all-reduces")
+            log = (fabric.fabric.run_dir / "controller.log").read_text(encoding="utf-8")
+            moves = len(set(re.findall(r"job (\d+), epoch", log))) - 1
+            print(f"round {number}: without {victim}, and with it; {last} all-reduces, {moves} moves")
     return problems
 
 

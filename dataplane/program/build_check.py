@@ -15,6 +15,7 @@ import argparse
 import hashlib
 import shutil
 import subprocess
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -38,15 +39,14 @@ def digest_sources(p4_directory: Path = P4_DIRECTORY) -> str:
     return digest.hexdigest()
 
 
-def compile_program(p4_directory: Path = P4_DIRECTORY) -> None:
-    """Compile all programs into build/ and record the digests; raise `ProgramError` with p4c's words if one fails."""
+def compile_programs(p4_directory: Path = P4_DIRECTORY, programs: Sequence[str] = PROGRAMS) -> None:
+    """Compile programs into build/; raise `ProgramError` with p4c's words if one fails."""
     compiler = shutil.which(COMPILER)
     if compiler is None:
         raise ProgramError(f"{COMPILER} is not on the PATH: install p4c (p4.org)", file=str(p4_directory))
     (p4_directory / "build").mkdir(exist_ok=True)
     with ThreadPoolExecutor() as threads:  # each waits for a process
-        list(threads.map(lambda name: _compile(compiler, p4_directory, name), PROGRAMS))
-    record_build(p4_directory)
+        list(threads.map(lambda name: _compile(compiler, p4_directory, name), programs))
 
 
 def _compile(compiler: str, p4_directory: Path, name: str) -> None:
@@ -101,7 +101,11 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--p4", type=Path, default=P4_DIRECTORY, help="the folder of the P4 sources")
     options = parser.parse_args(arguments)
     try:
-        (compile_program if options.compile else check_build)(options.p4)
+        if options.compile:
+            compile_programs(options.p4)
+            record_build(options.p4)
+        else:
+            check_build(options.p4)
     except ProgramError as error:
         raise SystemExit(str(error)) from error
 

@@ -33,6 +33,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))  # tests import each other by
 from rich.console import Console
 from rich.table import Table
 
+from dataplane.errors import MillraceError
 from tests.benchmarks.workers import measure
 from tests.integration.allreduce_namespaces import AggregationFabric
 
@@ -77,12 +78,12 @@ Found = Mapping[Case, Mapping[str, Sequence[Trial]]]
 class Workers:
     """Agents that have joined a job and gloo's groups."""
 
-    def __init__(self, fabric: AggregationFabric, sides: Sequence[str]) -> None:
+    def __init__(self, fabric: AggregationFabric, sides: Sequence[str], rings: str | None) -> None:
         self._fabric = fabric
         self._agents = [fabric.start_agent(host, "tests.integration.allreduce_agent") for host in fabric.hosts]
         job = fabric.start_job()
         for agent in self._agents:
-            agent.tell(engine=asdict(fabric.engine_settings(job, agent.host)))
+            agent.tell(engine={**asdict(fabric.engine_settings(job, agent.host)), "rings": rings})
         self._hear()
         for side in sides:
             if side != ENGINE:
@@ -136,12 +137,12 @@ def processor_time() -> tuple[int, int]:
 
 
 def measure_cases(
-    workers: int, megabytes: Sequence[int], sides: Sequence[str], rounds: int, rate_bps: int
+    workers: int, megabytes: Sequence[int], sides: Sequence[str], rounds: int, rate_bps: int, rings: str | None = None
 ) -> dict[Case, dict[str, list[Trial]]]:
     """Return the trials of so many workers; the first all-reduce of each side is not counted."""
     found: dict[Case, dict[str, list[Trial]]] = {}
     with AggregationFabric(workers, rate_bps) as fabric:
-        running = Workers(fabric, sides)
+        running = Workers(fabric, sides, rings)
         for size in megabytes:
             case = Case(workers, size)
             found[case] = {side: [] for side in sides}
@@ -217,13 +218,14 @@ def summary(found: Found, rate_bps: int, ratio: float | None) -> dict[str, float
     }
 
 
-def main(argv: list[str]) -> None:
-    """Measure, print tables, and a JSON object as the last line."""
+def main(argv: list[str]) -> int:
+    """Measure, print tables, and a JSON object as the last line; one line on stderr and 1 if that cannot be done."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--rate", type=float, default=RATE_MBPS, metavar="MBIT/S")
     parser.add_argument("--workers", type=int, nargs="+", default=WORKERS, metavar="N")
     parser.add_argument("--megabytes", type=int, nargs="+", default=MEGABYTES, metavar="N")
+    parser.add_argument("--rings", choices=("PACKET_V2", "PACKET_V3", "XDP"), help="ours by these, not by UDP sockets")
     parser.add_argument("--quick", action="store_true", help="4 workers, 1 MB, no virtual time")
     parser.add_argument("--no-devices", action="store_true", help="virtual time only; needs no root")
     parser.add_argument("--no-virtual", action="store_true", help="no virtual time")
@@ -232,18 +234,28 @@ def main(argv: list[str]) -> None:
         parser.error("one round at least")
     if not options.no_devices and os.geteuid() != 0:
         parser.error("needs root: network namespaces; --no-devices does not")
-    console = Console(width=120)
+    try:
+        run(options)
+    except MillraceError as error:
+        print(f"allreduce: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def run(options: argparse.Namespace) -> None:
+    """Measure what the options say, and print it."""
     sides = (ENGINE, *(GLOO if importlib.util.find_spec("torch") else ()))
     rate_bps = round(options.rate * 1e6)
     found: dict[Case, dict[str, list[Trial]]] = {}
     if not options.no_devices:
         for workers in (4,) if options.quick else options.workers:
             sizes = (1,) if options.quick else options.megabytes
-            found |= measure_cases(workers, sizes, sides, options.rounds, rate_bps)
-        console.print(results_table(found, rate_bps))
+            cases = measure_cases(workers, sizes, sides, options.rounds, rate_bps, options.rings)
+            Console(width=120).print(results_table(cases, rate_bps))
+            found |= cases
     ratio = None if options.quick or options.no_virtual else time_ratio()
     print(json.dumps(summary(found, rate_bps, ratio)))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    sys.exit(main(sys.argv[1:]))

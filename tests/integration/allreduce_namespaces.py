@@ -238,6 +238,10 @@ class AggregationFabric:
         """Return the counters of a host's device."""
         return self.fabric.call_in(host, _read_wire)
 
+    def shaped_rate_bps(self, node: str, device: str) -> int | None:
+        """Return the rate that a node's device sends at, None if it is not shaped."""
+        return self.fabric.call_in(node, partial(_tbf_rate_bps, device))
+
     def _shape(self) -> None:
         """Shape both ends of every host's cable with TBF: one sends up, the other down."""
         for host in self.hosts:
@@ -302,6 +306,16 @@ def _add_tbf(device: str, rate_bps: int) -> None:
     with IPRoute() as netlink:
         index = netlink.link_lookup(ifname=device)[0]
         netlink.tc("add", "tbf", index, 0x10000, rate=rate_bps // 8, burst=BURST_BYTES, limit=QUEUE_BYTES)
+
+
+def _tbf_rate_bps(device: str) -> int | None:
+    with IPRoute() as netlink:
+        index = netlink.link_lookup(ifname=device)[0]
+        for discipline in netlink.get_qdiscs(index):
+            if discipline.get_attr("TCA_KIND") == "tbf":
+                rate: int = discipline.get_attr("TCA_OPTIONS").get_attr("TCA_TBF_PARMS")["rate"]
+                return 8 * rate
+    return None
 
 
 def _read_wire() -> Wire:

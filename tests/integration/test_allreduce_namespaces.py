@@ -10,7 +10,8 @@ from dataclasses import asdict
 
 import pytest
 
-from tests.integration.allreduce_namespaces import Agent, AggregationFabric
+from dataplane.fabric.kernel import HOST_DEVICE, switch_device
+from tests.integration.allreduce_namespaces import SWITCH, Agent, AggregationFabric
 
 pytestmark = pytest.mark.root
 
@@ -54,6 +55,13 @@ def assert_shaped(fabric: AggregationFabric, agents: list[Agent], side: str) -> 
             # Of two workers each sends all of it once and gets it once, by the ring as well.
             assert 4 * VALUES < nbytes < 2 * 4 * VALUES
         assert took_s > 0.9 * 8 * wire.sent_bytes / RATE_BPS
+
+
+def test_both_ends_of_every_cable_are_shaped_to_the_rate(fabric: AggregationFabric) -> None:
+    ends = [(host, HOST_DEVICE) for host in fabric.hosts]
+    ends += [(SWITCH, switch_device(fabric.topology.attachment[host].port)) for host in fabric.hosts]
+    for node, device in ends:
+        assert fabric.shaped_rate_bps(node, device) == RATE_BPS
 
 
 def test_the_switch_adds_up_at_the_rate_of_the_cables(fabric: AggregationFabric, agents: list[Agent]) -> None:

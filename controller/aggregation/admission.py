@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from controller.aggregation.meeting import Meeting, Phase
+from dataplane.allreduce.formats import MOST_WORKERS
 from dataplane.allreduce.membership_messages import Hello
 
 _LONGEST_NAME = 200
+_PORTS = 0xFFFF
 
 
 def problem_of(hello: Hello, hosts: Collection[str], job: Meeting | None) -> str | None:
@@ -16,8 +18,10 @@ def problem_of(hello: Hello, hosts: Collection[str], job: Meeting | None) -> str
         return f"the topology has no host {hello.host!r}"
     if not (1 <= len(hello.job) <= _LONGEST_NAME and hello.job.isprintable()):
         return f"a job's name has 1 to {_LONGEST_NAME} printable characters"
-    if hello.workers < 1 or (hello.capacity is not None and hello.capacity < hello.workers):
-        return f"{hello.workers} workers with a capacity of {hello.capacity} cannot be"
+    if not 1 <= hello.workers <= (hello.capacity or hello.workers) <= MOST_WORKERS:
+        return f"{hello.workers} workers with a capacity of {hello.capacity or hello.workers} cannot be"
+    if not 1 <= hello.udp_port <= _PORTS:
+        return f"UDP port {hello.udp_port} cannot be"
     window = hello.window
     if window is not None and (window < 1 or window & (window - 1)):
         return f"a window of {window} items is no power of two"

@@ -7,11 +7,12 @@ from typing import Annotated
 import msgspec
 
 from controller.errors import ControllerError
+from dataplane.allreduce.formats import MOST_WORKERS
 from dataplane.allreduce.membership_messages import ADDRESS
 from dataplane.config import Strict
 
 PositiveNs = Annotated[int, msgspec.Meta(ge=1)]
-Count = Annotated[int, msgspec.Meta(ge=1)]
+Workers = Annotated[int, msgspec.Meta(ge=1, le=MOST_WORKERS)]
 
 
 class JobSettings(Strict, frozen=True):
@@ -27,7 +28,7 @@ class JobSettings(Strict, frozen=True):
     """The longest that workers are held, so that somebody can join."""
     window: Annotated[int, msgspec.Meta(ge=1, le=4096)] = 256
     """Items on their way at most, of jobs that do not say; a power of two. A switch has 2 cells for each."""
-    capacity: Count | None = None
+    capacity: Workers | None = None
     """How many workers a job may have that does not say; left out, as many as it begins with. More is less exact."""
     kept: Annotated[int, msgspec.Meta(ge=0, le=10_000)] = 100
     """How many ended jobs are remembered, with the reason."""

@@ -397,6 +397,7 @@ class Rendezvous:
             first_count=count,
             members=tuple(sorted(job.members)),
             beat_ns=self._settings.lease_ns // _BEATS,
+            patience_ns=self._settings.lease_ns + 2 * self._change_ns,
             newest=worker.newest,
         )
         self._tell(worker.asked.token, admitted)

@@ -106,8 +106,10 @@ class Membership:
 
         `host` is this machine's name in the topology. The first `workers` make the job; who comes later joins it
         between two all-reduces, or with `boundaries` only where all call `boundary`. `window` and `capacity` are the
-        service's choice if left out. `local_address` is where results come to, if the machine has several addresses.
-        Raises JobRefusedError, with the reason that all workers get, and AllReduceError when no answer comes in time.
+        service's choice if left out; so is `patience_s`, the time without a result after which an all-reduce fails:
+        longer than it takes to do without a worker that has died. `local_address` is where results come to, if the
+        machine has several. Raises JobRefusedError, with the reason that all workers get, and AllReduceError when no
+        answer comes in time.
         """
         problem = malformed(address)
         if problem is not None:
@@ -332,6 +334,7 @@ class Membership:
             first_all_reduce=admitted.first_count,
             hears_refusals=False,
         )
+        settings = replace(settings, patience_s=max(settings.patience_s, admitted.patience_ns / _NS + _MARGIN_S))
         made = self._make(settings)
         is_by_rounds = self._hello.boundaries
         self._at_boundary = admitted.members

@@ -84,6 +84,8 @@ class Admitted(_Message, frozen=True):
     first_count: int
     members: tuple[str, ...]
     beat_ns: int
+    patience_ns: int
+    """How long it may take until others that have died are done without."""
     newest: tuple[str, ...] = ()
     """Who has come in together with this worker, at a hold."""
 

@@ -356,6 +356,8 @@ def test_a_worker_of_an_earlier_controller_is_told() -> None:
         ({"window": 8}, "h3 asks for window 8, the others for 256"),
         ({"window": 9}, "a window of 9 items is no power of two"),
         ({"capacity": 1}, "2 workers with a capacity of 1 cannot be"),
+        ({"capacity": 65_536}, "2 workers with a capacity of 65536 cannot be"),
+        ({"udp_port": 0}, "UDP port 0 cannot be"),
         ({"boundaries": True}, "h3 asks for boundaries True, the others for False"),
         ({}, "it has its 2 workers"),
     ],

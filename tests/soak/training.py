@@ -25,9 +25,16 @@ WITHIN = 1e-5
 def one_round(fabric: TrainingFabric, name: str, chance: random.Random) -> tuple[str, Answers, int]:
     """Return what happened, what all found, and how many steps all four trained without a break."""
     loss = chance.choice([0.0, 0.01, 0.05])
-    what = chance.choice(["nothing", "worker", "switch"])
+    what = chance.choice(["nothing", "worker", "switch", "both"])
+    victim, away_s = chance.randrange(1, WORKERS), chance.uniform(0.0, 3.0)  # rank 0 has the group's store
+    if what == "both":
+        fabric.begin(name, loss=loss, dies=victim)
+        assert fabric.hear() == {"rank": victim, "ended": -9}
+        fabric.restart_switch(after_s=away_s)
+        found = fabric.results(WORKERS - 1)
+        fabric.restart_workers()
+        return f"{loss:.0%} lost, worker {victim} killed, then the switch for {away_s:.1f} s", found, STEPS // 2 + 1
     if what == "worker":
-        victim = chance.randrange(1, WORKERS)  # rank 0 has the group's store
         fabric.begin(name, loss=loss, dies=victim, joins=10)
         assert fabric.hear() == {"rank": victim, "ended": -9}
         fabric.fork(victim)
@@ -38,7 +45,6 @@ def one_round(fabric: TrainingFabric, name: str, chance: random.Random) -> tuple
     fabric.begin(name, loss=loss, tells=what == "switch")
     if what == "switch":
         assert "middle" in fabric.hear()
-        away_s = chance.uniform(0.0, 3.0)
         fabric.restart_switch(after_s=away_s)
         return f"{loss:.0%} lost, switch killed for {away_s:.1f} s", fabric.results(WORKERS), STEPS
     return f"{loss:.0%} lost", fabric.results(WORKERS), STEPS

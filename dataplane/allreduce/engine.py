@@ -167,7 +167,7 @@ class Engine:
         )
         state.slots = zeros(window * ctypes.sizeof(Slot))
         state.order = zeros(4 * window * ctypes.sizeof(Sent))
-        state.packets = zeros(window * STRIDE)
+        state.packets = zeros(2 * window * STRIDE)
         state.recent = zeros(2 * window * STRIDE)
         state.pending, state.tx_items, state.scratch = zeros(4 * window), zeros(4 * BURST), zeros(4 * BLOCK)
         state.agreed, state.settled = zeros(AGREED_GROUPS * GROUP * 4), zeros(AGREED_GROUPS * 4)

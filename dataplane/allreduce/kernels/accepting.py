@@ -29,6 +29,7 @@ from dataplane.allreduce.kernels.layouts import (
 from dataplane.allreduce.kernels.pacing import note_congestion
 from dataplane.allreduce.kernels.reading import ask_for_all, ask_for_missing, line_up
 from dataplane.allreduce.kernels.recovering import note_result, push
+from dataplane.allreduce.kernels.reviving import keep
 from dataplane.allreduce.schedule import GROUP
 from dataplane.native import (
     Array,
@@ -110,6 +111,7 @@ def accept_result(engine: EngineState, packet: Array[u8], length: u32, first: u3
     if (flags & Flags.SATURATED) != 0:
         engine.bad_item = item
         engine.saturated = 1
+    keep(engine, item, packet)
     copy(offset(engine.recent, as_u64(item & (2 * engine.window - 1)) * STRIDE), packet, PACKET_BYTES)
     values: Array[u8] = offset(packet, HEADER_BYTES)
     if slot.what == EXPONENTS:

@@ -58,8 +58,8 @@ def slot_of(engine: EngineState, item: u32) -> Slot:
 
 @kernel(inline=True)
 def packet_of(engine: EngineState, item: u32) -> Array[u8]:
-    """Return the packet that an item is sent in."""
-    return offset(engine.packets, as_u64(item & (engine.window - 1)) * STRIDE)
+    """Return the packet that an item is sent in; it stays until another is begun two windows later."""
+    return offset(engine.packets, as_u64(item & (2 * engine.window - 1)) * STRIDE)
 
 
 @kernel(inline=True)

@@ -131,7 +131,7 @@ class EngineState(Struct):
     lengths: Array[u32]
     # Packets.
     slots: Array[Slot]
-    packets: Array[u8]
+    packets: Array[u8]  # what was sent, by item modulo 2 window
     pending: Array[u32]  # a ring of `window` items to be sent
     pending_first: u32
     pending_count: u32
@@ -169,6 +169,8 @@ class EngineState(Struct):
     was_late: u32  # 1: the last probe was for nothing
     calm: u32  # losses since one that was none
     probes: u32  # since the last result
+    revived: u32  # which packet of a result that is here was sent again last, counted back from the oldest item without
+    revived_after: u32  # so many probes
     may_probe: u32  # 1: one packet may go although the window is full of what may be lost
     loss_at_ns: u64
     probe_at_ns: u64

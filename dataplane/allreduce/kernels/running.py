@@ -10,6 +10,7 @@ from dataplane.allreduce.kernels.layouts import BURST, EngineState, Reading, Sta
 from dataplane.allreduce.kernels.pacing import PACKET
 from dataplane.allreduce.kernels.reading import line_up
 from dataplane.allreduce.kernels.recovering import find_lost, look_at_timers, next_timer, note_sent, push
+from dataplane.allreduce.kernels.reviving import gather_kept
 from dataplane.native import address, as_u32, as_u64, kernel, u32, u64
 from dataplane.nic.kernels.system import monotonic_ns
 
@@ -42,6 +43,7 @@ def turn(engine: EngineState) -> bool:
         find_lost(engine)
     if next_timer(engine) <= engine.now_ns:
         look_at_timers(engine)
+        revive(engine)
         return True
     return got > 0
 
@@ -139,7 +141,7 @@ def pop(engine: EngineState) -> u32:
 @kernel
 def send_burst(engine: EngineState, count: u32) -> None:
     """Send the packets that were gathered; what there is no room for stays in line."""
-    taken: u32 = send_datagrams(engine, count) if has_socket(engine) else send_frames(engine, count)
+    taken: u32 = send_gathered(engine, count)
     for at in range(as_u64(count)):
         item: u32 = engine.tx_items[at]
         if as_u32(at) < taken:
@@ -148,6 +150,20 @@ def send_burst(engine: EngineState, count: u32) -> None:
             push(engine, item)
     if taken < count:
         engine.blocked = 1
+
+
+@kernel
+def revive(engine: EngineState) -> None:
+    """Send what a switch that has started anew may lack."""
+    count: u32 = gather_kept(engine, oldest(engine))
+    if count > 0:
+        engine.repeated += as_u64(send_gathered(engine, count))
+
+
+@kernel(inline=True)
+def send_gathered(engine: EngineState, count: u32) -> u32:
+    """Send the packets that were gathered; return how many have gone."""
+    return send_datagrams(engine, count) if has_socket(engine) else send_frames(engine, count)
 
 
 @kernel(inline=True)

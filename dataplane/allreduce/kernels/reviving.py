@@ -1,0 +1,42 @@
+"""What a switch that has started anew cannot know: sums whose results have reached some workers only.
+
+Those who have such a result would never contribute to it again, and those who lack it wait. So packets stay for a
+window behind the oldest item without a result, as far as any worker can be ahead of another. Where nothing comes for
+several probes, they are sent again, a few with each. A switch that has its memory says that it knows; one that has not
+adds the same integers up once more. Only those with results of the present epoch: others are sums over other workers.
+"""
+
+from __future__ import annotations
+
+from dataplane.allreduce.kernels.generating import packet_of, write_epoch
+from dataplane.allreduce.kernels.layouts import EngineState
+from dataplane.native import Array, as_u32, as_u64, kernel, load_be16, load_be32, u8, u32
+from dataplane.wire.aggregation import Kind
+
+_QUIET_PROBES = 3
+_AT_ONCE = 8
+
+
+@kernel(inline=True)
+def keep(engine: EngineState, item: u32, result: Array[u8]) -> None:
+    """Remember of an item that has its result in which epoch that was."""
+    write_epoch(packet_of(engine, item), as_u32(load_be16(result, 8)))
+
+
+@kernel
+def gather_kept(engine: EngineState, oldest: u32) -> u32:
+    """Gather items behind the oldest without a result, to be sent again with a probe; return how many."""
+    count: u32 = 0
+    if engine.probes < _QUIET_PROBES or engine.probes == engine.revived_after:
+        return count
+    engine.revived_after = engine.probes
+    for _ in range(min(as_u64(engine.window), _AT_ONCE)):
+        engine.revived = (engine.revived + 1) & (engine.window - 1)
+        item: u32 = oldest - 1 - engine.revived
+        packet: Array[u8] = packet_of(engine, item)
+        first: u32 = load_be32(packet, 0)
+        is_mine: bool = (first >> 24 & 15) == Kind.CONTRIBUTION and (first & 0xFFFF) == engine.job
+        if is_mine and load_be32(packet, 4) == item and as_u32(load_be16(packet, 8)) == engine.epoch:
+            engine.tx_items[count] = item
+            count += 1
+    return count

@@ -99,6 +99,11 @@ class SwitchStore:
         """The segments that the switch is to have copies of."""
         return self._copies.keys()
 
+    @property
+    def interval_number(self) -> int:
+        """The interval that the switch is to count in now."""
+        return self._interval
+
     def held(self) -> StoreTables:
         """Return what the switch is known to hold."""
         return held_in(self._held)
@@ -154,7 +159,9 @@ class SwitchStore:
         if hot.producer not in self._producers or hot.segment == MARK:
             self.strangers += 1
             return
-        part = min(1.0, max(now_ns - self._began_ns, 1) / self._settings.interval_ns)
+        # What comes late was not so soon.
+        passed_ns = now_ns - self._began_ns if hot.interval == self._interval else self._settings.interval_ns
+        part = min(1.0, max(passed_ns, 1) / self._settings.interval_ns)
         # Of n arrivals by chance, n - 1 in the time until the last of them are their true rate in the mean.
         self._hot[hot.segment] = replace(hot, requests=round(max(hot.requests - 1, 1) / part))
 

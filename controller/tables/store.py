@@ -124,7 +124,8 @@ def held_in(entities: Entities) -> StoreTables:
 
 def hot_name(message: Mapping[str, int]) -> HotName:
     """Return what a digest's message says."""
-    return HotName(Segment(message["name"], message["segment"]), message["requests"], message["producer"])
+    segment = Segment(message["name"], message["segment"])
+    return HotName(segment, message["requests"], message["producer"], message["interval"])
 
 
 def segment_of(entry: P4TableEntry) -> Segment:

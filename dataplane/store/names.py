@@ -20,7 +20,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class HotName:
-    """What a switch tells its controller; `requests` is never less than there were in the interval.
+    """What a switch tells its controller; `requests` is never less than there were in the interval of that number.
 
     `producer` is the address that the last of them was sent to.
     """
@@ -28,6 +28,7 @@ class HotName:
     segment: Segment
     requests: int
     producer: int = 0
+    interval: int = 0
 
 
 def digest(name: str) -> int:

@@ -10,6 +10,7 @@ struct hot_name_t {
     bit<128> name;
     bit<32>  segment;
     bit<16>  requests;
+    bit<16>  interval;
     bit<32>  producer;
 }
 
@@ -98,7 +99,7 @@ control HotNames(in store_t asked, in bit<32> producer) {
                 row0.apply(place0, interval, 1, count0, told0);
                 row1.apply(place1, interval, 1, count1, told1);
                 row2.apply(place2, interval, 1, count2, told2);
-                hot_name_t hot = { asked.name, asked.segment, least, producer };
+                hot_name_t hot = { asked.name, asked.segment, least, (bit<16>) interval, producer };
                 digest<hot_name_t>(1, hot);
             }
         }

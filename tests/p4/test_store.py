@@ -172,7 +172,7 @@ def test_the_controller_is_told_of_names_that_are_asked_for_often(switch: Target
             hot = sketch.ask(Segment(name, segment), interval=interval, threshold=3)
             interest = Message(Kind.INTEREST, name, segment, content=bytes(256))
             assert _kind_at(switch, HOSTS[0], interest) == (PRODUCER, Kind.INTEREST)
-            told = [] if hot is None else [(name, segment, hot.requests, int(PRODUCER))]
+            told = [] if hot is None else [(name, segment, hot.requests, hot.interval, int(PRODUCER))]
             assert switch.learned(expect=len(told)) == told
 
 

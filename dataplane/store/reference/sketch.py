@@ -50,7 +50,7 @@ class Sketch:
             return None
         for row, place in zip(self._rows, at, strict=True):
             row[place] = replace(row[place], told=True)
-        return HotName(segment, requests)
+        return HotName(segment, requests, interval=interval)
 
     def _count(self, row: dict[int, Count], place: int, interval: int) -> Count:
         cell = row.get(place, Count())

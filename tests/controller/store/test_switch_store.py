@@ -64,7 +64,7 @@ def new(generations: Generations | None = None, settings: StoreSettings = SETTIN
 
 def tell(store: SwitchStore, requests: dict[int, int], now_ns: int) -> None:
     for name, count in requests.items():
-        store.told(HotName(Segment(name), count, PRODUCER), now_ns)
+        store.told(HotName(Segment(name), count, PRODUCER, store.interval_number), now_ns)
 
 
 def test_hot_names_of_a_producer_here_get_cells_at_the_end_of_an_interval() -> None:
@@ -94,6 +94,17 @@ def test_who_comes_to_the_threshold_first_is_taken_for_the_hottest() -> None:
     tell(store, {2: 16}, S)
     store.interval({}, S)
     assert list(store.copies) == [Segment(1)]
+
+
+def test_what_comes_late_from_the_interval_before_is_not_taken_for_something_hot() -> None:
+    store = new(settings=StoreSettings(producers=("h1",), copies=1))
+    store.connected({}, {}, 0)
+    before = store.interval_number
+    store.interval({}, S)
+    store.told(HotName(Segment(1), 16, PRODUCER, before), S + S // 100)
+    tell(store, {2: 16}, S + S // 2)
+    store.interval({}, 2 * S)
+    assert list(store.copies) == [Segment(2)]
 
 
 def test_a_name_that_is_no_longer_asked_for_goes() -> None:

@@ -15,19 +15,19 @@ SEGMENT = Segment(NAME)
 def test_a_name_is_told_once_an_interval_when_it_is_asked_for_often_enough() -> None:
     sketch = Sketch()
     told = [[sketch.ask(SEGMENT, interval=interval, threshold=3) for _ in range(5)] for interval in (1, 2)]
-    assert told == [[None, None, HotName(SEGMENT, 3), None, None]] * 2
+    assert told == [[None, None, HotName(SEGMENT, 3, interval=interval), None, None] for interval in (1, 2)]
 
 
 def test_segments_are_counted_each() -> None:
     sketch = Sketch()
     assert [sketch.ask(Segment(NAME, number), interval=1, threshold=2) for number in range(1000)] == [None] * 1000
-    assert sketch.ask(Segment(NAME, 7), interval=1, threshold=2) == HotName(Segment(NAME, 7), 2)
+    assert sketch.ask(Segment(NAME, 7), interval=1, threshold=2) == HotName(Segment(NAME, 7), 2, interval=1)
 
 
 def test_counts_stop_at_their_bound() -> None:
     sketch = Sketch()
     told = [sketch.ask(SEGMENT, interval=1, threshold=65535) for _ in range(65540)]
-    assert told.index(HotName(SEGMENT, 65535)) == 65534
+    assert told.index(HotName(SEGMENT, 65535, interval=1)) == 65534
     assert sum(one is not None for one in told) == 1
 
 

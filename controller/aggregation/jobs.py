@@ -8,7 +8,6 @@ needs it.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from collectors.values import Snapshot
@@ -43,7 +42,7 @@ class Jobs:
 
     def __init__(self, topology: Topology, hops: NextHops, newest: int = 0) -> None:
         """Begin without jobs, with the number after `newest`."""
-        self._topology, self._hops = topology, hops
+        self._topology, self._hops, self._ways = topology, hops, hops
         self._registry = Registry(newest)
         self._running: dict[int, RunningJob] = {}
         self._entities: dict[int, dict[str, Entities]] = {}
@@ -135,12 +134,11 @@ class Jobs:
         self.job(number)
         return self._entities[number]
 
-    def reroute(self, hops: NextHops) -> None:
-        """Send by other ways from now on; a job some part of which has none stays as it is."""
-        self._hops = hops
+    def reroute(self, hops: NextHops, ways: NextHops) -> None:
+        """Place jobs by other hops from now on, and send by other ways, which all switches have to all others."""
+        self._hops, self._ways = hops, ways
         for number, job in self._running.items():
-            with suppress(ControllerError):
-                self._entities[number] = job_entities(self._topology, hops, job.placed, job.members)
+            self._entities[number] = job_entities(self._topology, ways, job.placed, job.members)
 
     def taken(self) -> dict[str, list[Block]]:
         """Return each switch's cells that nobody else can have."""
@@ -174,7 +172,7 @@ class Jobs:
                     self._registry.released(number, switch)
 
     def _keep(self, job: RunningJob) -> RunningJob:
-        self._entities[job.number] = job_entities(self._topology, self._hops, job.placed, job.members)
+        self._entities[job.number] = job_entities(self._topology, self._ways, job.placed, job.members)
         self._running[job.number] = job
         return job
 

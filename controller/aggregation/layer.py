@@ -34,18 +34,22 @@ class AggregationLayer:
         self.topology, self.settings = topology, settings
         self.dead: frozenset[LinkKey] = frozenset()
         """Links that nothing is sent over."""
-        self.hops = next_hops(topology)
+        self.hops = self._base = self._ways = next_hops(topology)
         self.jobs = Jobs(topology, self.hops, newest)
-        self._ways = frozenset(_way(int(switch_ipv4(node.node_id))) for node in topology.switches)
+        self._routes = frozenset(_route(int(switch_ipv4(node.node_id))) for node in topology.switches)
         self._fixed: dict[str, Entities] = {}
 
     def avoid(self, dead: frozenset[LinkKey]) -> bool:
-        """Send nothing over dead links where there is another way; return whether that changes anything."""
+        """Send nothing over dead links where there is another way; return whether that changes anything.
+
+        Where there is none it stays as it was: a link may be taken for dead because nobody hears of it.
+        """
         if dead == self.dead:
             return False
         self.dead, self.hops = dead, hops_without(self.topology, dead)
         self._fixed.clear()
-        self.jobs.reroute(self.hops)
+        self._ways = {end: {**ways, **self.hops[end]} for end, ways in self._base.items()}
+        self.jobs.reroute(self.hops, self._ways)
         return True
 
     def fixed(self, switch: str) -> Entities:
@@ -71,7 +75,7 @@ class AggregationLayer:
 
     def owns(self, key: EntityKey) -> bool:
         """Return whether nobody else writes an entity."""
-        return key.table in _TABLES or key.kind is Kind.MULTICAST or key in self._ways
+        return key.table in _TABLES or key.kind is Kind.MULTICAST or key in self._routes
 
     def lacking(self, number: int, switch: str, held: Entities) -> EntityKey | None:
         """Return what a switch lacks of a job, or should not hold of it, the first of it; None if all is right."""
@@ -100,7 +104,7 @@ class AggregationLayer:
 
     def _always(self, switch: str) -> Iterator[Entity]:
         yield from unwatched_entities()
-        yield from switch_route_entities(self.topology, self.hops, switch)
+        yield from switch_route_entities(self.topology, self._ways, switch)
         yield self._congestion(switch)
 
     def _congestion(self, switch: str) -> Entity:
@@ -111,5 +115,5 @@ class AggregationLayer:
         return congestion_entity(min(frames, _LONGEST_QUEUE))
 
 
-def _way(address: int) -> EntityKey:
+def _route(address: int) -> EntityKey:
     return key_of(P4TableEntry(IPV4.routes, match=route_match(IPV4, address)))

@@ -14,6 +14,7 @@ from collectors.errors import FeedError
 from collectors.values import Snapshot
 from controller.errors import ControllerError
 from controller.intents import Worker
+from controller.reconcile import diff
 from controller.tables.entities import Kind, Update, key_of
 from dataplane.fabric.families import leaf_spine
 from dataplane.fabric.topology import LinkKey
@@ -267,3 +268,17 @@ def test_a_job_that_has_moved_is_there_even_if_a_switch_keeps_the_old_one_for_a_
         assert run.about(job.number) == {}
 
     play(scene, Lab(leaf_spine(2, 2, 3)))
+
+
+def test_where_all_links_are_taken_for_dead_everything_stays_as_it_was() -> None:
+    async def scene(run: Running) -> None:
+        job = await run.of(run.jobs.create(workers(1, 2, 4, 5), window=4, capacity=4))
+        before = {name: dict(switch.tables) for name, switch in run.lab.switches.items()}
+        for link in run.lab.topology.directed_links:
+            if link.src in before and link.dst in before:
+                run.jobs.link_changed(link, up=False)
+        await run.right()
+        assert all(diff(before[name], switch.tables) == [] for name, switch in run.lab.switches.items())
+        assert run.jobs.running == (job,)
+
+    play(scene)

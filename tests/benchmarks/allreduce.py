@@ -46,7 +46,7 @@ VIRTUAL_VALUES = 65_536
 MANY, FEW = (16, 64), (1, 16)
 """Leaves, and workers on each, of the ratio of times."""
 _HEAD_START_S = 0.2
-_PATIENCE_S = 100.0
+_PATIENCE_S = 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,17 +139,17 @@ def processor_time() -> tuple[int, int]:
 def measure_cases(
     workers: int, megabytes: Sequence[int], sides: Sequence[str], rounds: int, rate_bps: int, rings: str | None = None
 ) -> dict[Case, dict[str, list[Trial]]]:
-    """Return the trials of so many workers; the first all-reduce of each side is not counted."""
+    """Return the trials of so many workers; a first all-reduce of each side is not counted."""
     found: dict[Case, dict[str, list[Trial]]] = {}
     with AggregationFabric(workers, rate_bps) as fabric:
         running = Workers(fabric, sides, rings)
+        running.prepare(Case(workers, 1))
+        for side in sides:
+            running.run(side, check=False)
         for size in megabytes:
             case = Case(workers, size)
             found[case] = {side: [] for side in sides}
             running.prepare(case)
-            if size == megabytes[0]:
-                for side in sides:
-                    running.run(side, check=False)
             for number in range(rounds):
                 for side in sides[:: -1 if number % 2 else 1]:
                     found[case][side].append(running.run(side, check=number == 0))

@@ -23,7 +23,7 @@ from dataplane.allreduce.client import AllReducer
 from dataplane.allreduce.engine import EngineSettings, Rings
 from dataplane.nic.queue import PortKind
 
-WAIT_S = 60.0
+WAIT_S = 300.0
 
 
 def values_of(seed: int, size: int) -> NDArray[np.float32]:

@@ -161,7 +161,16 @@ class JobKeeper:
         await self._settled(job.number, switches_of(job.placed.tree), "gone from")
 
     def observe(self, snapshot: Snapshot) -> None:
-        """Take the newest state of the network: jobs avoid dead links, and listeners hear which should move."""
+        """Take the newest state of the network: jobs avoid dead links, and listeners hear which should move.
+
+        A state of another topology is left out.
+        """
+        strange = next((key for key in self.layer.topology.directed_links if key not in snapshot.links), None)
+        if strange is not None:
+            LOGGER.warning(
+                "the network's state is of another topology than %s: no %s", self.layer.topology.name, strange
+            )
+            return
         self._snapshot = snapshot
         self._avoid()
         found = {job.number: self._better(job) for job in self._mover.judged(self.running)}

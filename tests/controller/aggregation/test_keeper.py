@@ -282,3 +282,12 @@ def test_where_all_links_are_taken_for_dead_everything_stays_as_it_was() -> None
         assert run.jobs.running == (job,)
 
     play(scene)
+
+
+def test_a_state_of_another_topology_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    async def scene(run: Running) -> None:
+        run.jobs.observe(nominal(leaf_spine(1, 1, 3), spine1=0.9))
+        assert "state is of another topology than leaf-spine-1-2-3: no " in caplog.text
+        assert (await run.of(run.jobs.create(workers(1, 2, 4, 5), window=4, capacity=4))).placed.tree.root == "spine1"
+
+    play(scene)

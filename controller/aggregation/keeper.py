@@ -79,6 +79,7 @@ class JobKeeper:
         self._jobs = layer.jobs
         self._mover = Mover(layer.settings.moving)
         self._down: set[LinkKey] = set()
+        self._strange: LinkKey | None = None
         self._listeners: list[Listener] = []
         self._refusals: dict[int, str] = {}
         self._undo: dict[int, Callable[[], None]] = {}
@@ -165,12 +166,14 @@ class JobKeeper:
 
         A state of another topology is left out.
         """
-        strange = next((key for key in self.layer.topology.directed_links if key not in snapshot.links), None)
+        topology = self.layer.topology
+        strange = next((key for key in topology.directed_links if key not in snapshot.links), None)
         if strange is not None:
-            LOGGER.warning(
-                "the network's state is of another topology than %s: no %s", self.layer.topology.name, strange
-            )
+            if strange != self._strange:
+                LOGGER.warning("the network's state is of another topology than %s: no %s", topology.name, strange)
+            self._strange = strange
             return
+        self._strange = None
         self._snapshot = snapshot
         self._avoid()
         found = {job.number: self._better(job) for job in self._mover.judged(self.running)}

@@ -286,7 +286,9 @@ def test_where_all_links_are_taken_for_dead_everything_stays_as_it_was() -> None
 
 def test_a_state_of_another_topology_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
     async def scene(run: Running) -> None:
-        run.jobs.observe(nominal(leaf_spine(1, 1, 3), spine1=0.9))
+        for _ in range(2):
+            run.jobs.observe(nominal(leaf_spine(1, 1, 3), spine1=0.9))
+        assert caplog.text.count("another topology") == 1
         assert "state is of another topology than leaf-spine-1-2-3: no " in caplog.text
         assert (await run.of(run.jobs.create(workers(1, 2, 4, 5), window=4, capacity=4))).placed.tree.root == "spine1"
 

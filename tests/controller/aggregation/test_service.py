@@ -16,10 +16,12 @@ from msgspec import structs
 
 from controller.aggregation.job_client import JobClient
 from controller.cli import main
+from controller.daemon_settings import DaemonSettings
 from controller.errors import JobError
 from dataplane.allreduce.errors import JobRefusedError, RemovedError
 from dataplane.allreduce.membership import Membership
-from dataplane.errors import AllReduceError
+from dataplane.config import loads
+from dataplane.errors import AllReduceError, MillraceError
 from tests.controller.aggregation.serving_jobs import BOUND_S, SETTINGS, Place, cut, place, vanish
 
 T = TypeVar("T")
@@ -175,6 +177,24 @@ def test_workers_of_a_service_that_starts_anew_are_told(folder: Path) -> None:
         waiting = members[0].reducer.all_reduce(np.ones(5, np.float32))
         with pytest.raises(AllReduceError, match="job job has ended: the controller knows no number 1"):
             waiting.result(BOUND_S)
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        ("{window: 100}", "jobs.window: 100 is no power of two"),
+        ("{lease_ns: 1}", r"jobs.lease_ns: expected `int` >= 100000000"),
+        ("{leases: 1}", "jobs.leases: unknown key"),
+    ],
+)
+def test_settings_that_cannot_be(settings: str, problem: str) -> None:
+    def read() -> None:
+        found = loads(f"topology: x\nswitches: {{}}\njobs: {settings}\n", DaemonSettings)
+        assert found.jobs is not None
+        found.jobs.check()
+
+    with pytest.raises(MillraceError, match=problem):
+        read()
 
 
 def test_people_see_jobs_and_interfere(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

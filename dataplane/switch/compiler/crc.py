@@ -47,7 +47,9 @@ def crc_kernel(parameters: CrcParameters) -> Hash:
 
     @kernel(name=name)
     def check(data: Array[u8], nbytes: u64, payload: Array[u8], payload_bytes: u64) -> u64:
-        register = update(update(initial, data, nbytes), payload, payload_bytes)
+        register = update(initial, data, nbytes)
+        if payload_bytes != 0:
+            register = update(register, payload, payload_bytes)
         if turn:
             register = reverse_bits(register)
         if up:

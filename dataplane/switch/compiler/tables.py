@@ -14,7 +14,7 @@ from dataplane.switch.compiler.fields import Header, header_of, resize
 from dataplane.switch.compiler.primitives import call_action
 from dataplane.switch.compiler.routine import I1, I32, I64, POINTER, Routine, u32, u64
 from dataplane.switch.compiler.stateful import add_to, charge_meter, ingress_bytes
-from dataplane.switch.tables.native import lookup_kernel, select_member
+from dataplane.switch.tables.native import empty_kernel, lookup_kernel, select_member
 
 NULL = ir.Constant(POINTER, None)
 
@@ -53,6 +53,16 @@ class TableApplication:
 
     def _look_up(self, table: ir.Value, chosen: ir.Value) -> None:
         """Emit the lookup; what it finds, with all that a hit brings with it, is stored to `chosen`."""
+        routine, builder = self.routine, self.routine.builder
+        is_empty = empty_kernel(self.spec.keys)
+        if is_empty is None:
+            self._find(table, chosen)
+            return
+        empty = builder.call(routine.module.function(is_empty), [table])
+        with builder.if_then(builder.icmp_unsigned("==", empty, ir.Constant(empty.type, 0))):
+            self._find(table, chosen)
+
+    def _find(self, table: ir.Value, chosen: ir.Value) -> None:
         routine, builder = self.routine, self.routine.builder
         lookup = routine.module.function(lookup_kernel(self.spec.keys))
         found = builder.call(lookup, [table, self._key()])

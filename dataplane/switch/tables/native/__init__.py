@@ -4,6 +4,7 @@
 Python objects stay the truth: they check every change, and answer every read.
 
     lookup_kernel(keys)      the kernel, of (table, key words), that looks up a table with this key, or a value set
+    empty_kernel(keys)       the one, of (table), that says if a table with this key has no entry; None for tries
     select_member            of (entry, hash): the action that an entry with a `choice` leads to, or null
     execute_meter            of (cell, now in microseconds, bytes): the packet's colour
 
@@ -16,21 +17,23 @@ from typing import Any
 
 from dataplane.native import Kernel
 from dataplane.program.objects import KeyField
-from dataplane.switch.tables.native.exact import lookup_exact
-from dataplane.switch.tables.native.mask import lookup_mask
+from dataplane.switch.tables.native.exact import is_empty_exact, lookup_exact
+from dataplane.switch.tables.native.mask import is_empty_mask, lookup_mask
 from dataplane.switch.tables.native.meter import execute_meter
 from dataplane.switch.tables.native.mirrors import ExactMirror, MaskMirror, TrieMirror, mirror_kind
 from dataplane.switch.tables.native.selection import select_member
 from dataplane.switch.tables.native.state import NativeState
 from dataplane.switch.tables.native.trie import lookup_trie
 
-__all__ = ["NativeState", "execute_meter", "lookup_kernel", "lookup_mask", "select_member"]
+__all__ = ["NativeState", "empty_kernel", "execute_meter", "lookup_kernel", "lookup_mask", "select_member"]
 
 _LOOKUPS: dict[type[Any], Kernel[..., Any]] = {
     ExactMirror: lookup_exact,
     TrieMirror: lookup_trie,
     MaskMirror: lookup_mask,
 }
+
+_EMPTY: dict[type[Any], Kernel[..., Any]] = {ExactMirror: is_empty_exact, MaskMirror: is_empty_mask}
 
 
 def lookup_kernel(keys: tuple[KeyField, ...]) -> Kernel[..., Any]:
@@ -39,3 +42,8 @@ def lookup_kernel(keys: tuple[KeyField, ...]) -> Kernel[..., Any]:
     Value sets are all looked up with `lookup_mask`.
     """
     return _LOOKUPS[mirror_kind(keys)]
+
+
+def empty_kernel(keys: tuple[KeyField, ...]) -> Kernel[..., Any] | None:
+    """Return the kernel `(table) -> bool` that says whether a table with this key has no entry, if there is one."""
+    return _EMPTY.get(mirror_kind(keys))

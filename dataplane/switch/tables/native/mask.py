@@ -174,6 +174,12 @@ def outranks(record: MaskRecord, best: MaskRecord) -> bool:
     return record.sequence < best.sequence
 
 
+@kernel(inline=True)
+def is_empty_mask(table: MaskTable) -> bool:
+    """Say whether a table has no entry, so that nobody needs to make a key."""
+    return array_at(u64, load_acquire(table.rows))[0] == 0
+
+
 @kernel
 def lookup_mask(table: MaskTable, key: Array[u64]) -> Entry:
     """Return the entry of the largest priority, the oldest among equals, that covers a key; null if there is none."""

@@ -1,4 +1,4 @@
-"""Every schedule of a small job: what the network loses, repeats, delays and reorders, deaths and late news of them.
+"""Every schedule of a small job: what the network loses, repeats, delays and reorders, deaths, newcomers, late news.
 
 The network is the set of all packets ever sent. Any of them may be delivered at any time, any number of times, or
 never: that covers loss, repetition and reordering without a bound. Since that is so, sending early costs nothing:
@@ -23,12 +23,18 @@ ROOT = 0
 
 @dataclass(frozen=True)
 class Case:
-    """Racks of workers below a root (one rack: the root itself adds up), window, items, and who dies."""
+    """Racks of workers below a root (one rack: the root itself adds up), window, items, and who dies.
+
+    Or who joins, with which item as its first: the others are held there until all switches know of it, unless not.
+    """
 
     racks: tuple[tuple[int, ...], ...]
     window: int
     items: int
     dies: int | None = None
+    joins: int | None = None
+    joins_at: int = 0
+    held: bool = True
     first: int = 0
 
     @property
@@ -44,8 +50,9 @@ class Case:
         return ROOT if self.switches == 1 else 1 + rack
 
     def jobs(self, epoch: int) -> tuple[Job, ...]:
-        """The job in each switch: epoch 0 has everybody, 1 lacks who died."""
-        alive = [sum(1 << w for w in rack if epoch == 0 or w != self.dies) for rack in self.racks]
+        """The job in each switch: epoch 0 has everybody but who joins, 1 lacks who died."""
+        absent = self.joins if epoch == 0 else self.dies
+        alive = [sum(1 << w for w in rack if w != absent) for rack in self.racks]
         cells = 2 * self.window
         if self.switches == 1:
             return (Job(epoch, alive[0], cells),)
@@ -113,6 +120,8 @@ class Explorer:
 
     def news(self, world: World) -> Iterator[World]:
         """What the controller does: somebody is dead, switches and workers hear of it in any order."""
+        if self.case.joins is not None:
+            yield from self.joining(world)
         if self.case.dies is None:
             return
         if not world.dead:
@@ -125,10 +134,31 @@ class Explorer:
             if epoch == 0 and worker != self.case.dies:
                 yield self.send(replace(world, knows=_with(world.knows, worker, 1)), worker)
 
+    def joining(self, world: World) -> Iterator[World]:
+        """Where all others have come to the newcomer's first item: switches change in any order, then all go on."""
+        others = (mine for worker, mine in enumerate(world.results) if worker != self.case.joins)
+        if self.case.held and any(None in mine[: self.case.joins_at] for mine in others):
+            return
+        for switch, epoch in enumerate(world.epochs):
+            if epoch == 0:
+                yield replace(world, epochs=_with(world.epochs, switch, 1))
+        for worker, epoch in enumerate(world.knows):
+            if epoch == 0 and 0 not in world.epochs:
+                yield self.send(replace(world, knows=_with(world.knows, worker, 1)), worker)
+
+    def span(self, world: World, worker: int) -> tuple[int, int]:
+        """Return the worker's first item, and the first that it may not begin yet."""
+        case = self.case
+        first = case.joins_at if worker == case.joins else 0
+        if case.joins is None or world.knows[worker] == 1:
+            return first, case.items
+        return first, case.joins_at if case.held and worker != case.joins else 0
+
     def send(self, world: World, worker: int) -> World:
         """Everything that the worker may send now: items whose predecessor in the cell's other half it has."""
         case, mine = self.case, world.results[worker]
-        may = [item for item in range(case.items) if item < case.window or mine[item - case.window] is not None]
+        first, end = self.span(world, worker)
+        may = [item for item in range(first, end) if item - case.window < first or mine[item - case.window] is not None]
         packets = {
             ("child", case.switch_of(worker), worker, case.contribution(worker, item, world.knows[worker]))
             for item in may
@@ -170,7 +200,8 @@ class Explorer:
         item = (packet.item - self.case.first) % 2**32
         if packet.kind is Kind.REFUSED or (world.dead and worker == self.case.dies):
             return world
-        if world.results[worker][item] is not None:
+        first, end = self.span(world, worker)
+        if world.results[worker][item] is not None or not first <= item < end:
             return world
         mine = _with(world.results[worker], item, replace(packet, kind=Kind.RESULT))
         return self.send(replace(world, results=_with(world.results, worker, mine)), worker)
@@ -184,7 +215,7 @@ class Explorer:
             for values in found:
                 digits, marks = int32s(values)
                 who = {worker for worker in range(self.case.workers) if digits >> 4 * worker & 1}
-                everybody = set(range(self.case.workers))
+                everybody = {worker for worker in range(self.case.workers) if self.is_for(worker, item)}
                 right = who == everybody or (self.case.dies is not None and who == everybody - {self.case.dies})
                 if not right or digits != sum(16**w for w in who) or marks != len(who) * (1 + item):
                     self.problems.append(f"item {item}: a sum of {digits:x}, {marks}")
@@ -192,18 +223,27 @@ class Explorer:
         if not self.ends(world):
             self.problems.append(f"nothing leads on from {world}")
 
+    def is_for(self, worker: int, item: int) -> bool:
+        """Whether an item is to have a worker's contribution, if that lives."""
+        return worker != self.case.joins or item >= self.case.joins_at
+
     def ends(self, world: World) -> bool:
         """Whether all survivors come to the end once all news is known and what they still wait for is delivered."""
         alive = [w for w in range(self.case.workers) if not (world.dead and w == self.case.dies)]
-        while (news := next(self.news(world), None)) is not None and world.dead:
-            world = news
         for _ in range(self.case.items + 1):
+            while (world.dead or self.case.joins is not None) and (news := next(self.news(world), None)) is not None:
+                world = news
             for worker in alive:
                 before = world.sent
                 for packet in self.send(replace(world, sent=frozenset()), worker).sent:
                     world = self.through(world, packet)
                 world = replace(world, sent=before)
-        return all(result is not None for worker in alive for result in world.results[worker])
+        return all(
+            result is not None
+            for worker in alive
+            for item, result in enumerate(world.results[worker])
+            if self.is_for(worker, item)
+        )
 
     def through(self, world: World, packet: tuple[str, int, int, Aggregation]) -> World:
         """Deliver a packet and all that it causes, once each."""

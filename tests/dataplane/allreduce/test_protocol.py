@@ -19,16 +19,27 @@ THREE = Case(racks=((0, 1, 2),), window=1, items=2)
 DEATH = Case(racks=((0, 1),), window=1, items=2, dies=1)
 TREE = Case(racks=((0,), (1,)), window=1, items=2)
 RACK_DEATH = Case(racks=((0,), (1,)), window=1, items=1, dies=1)
+JOINING = Case(racks=((0, 1),), window=1, items=3, joins=1, joins_at=1)
+RACK_JOINING = Case(racks=((0,), (1,)), window=1, items=2, joins=1, joins_at=1)
 MOST_WORLDS = 40_000
 
 
-@pytest.mark.parametrize("case", [FLAT, THREE, DEATH, TREE, RACK_DEATH, replace(FLAT, first=2**32 - 2)], ids=repr)
+@pytest.mark.parametrize(
+    "case", [FLAT, THREE, DEATH, TREE, RACK_DEATH, JOINING, RACK_JOINING, replace(FLAT, first=2**32 - 2)], ids=repr
+)
 def test_no_schedule_of_a_small_job_makes_a_wrong_sum_or_a_dead_end(case: Case) -> None:
     explorer = Explorer(case)
     explorer.explore(MOST_WORLDS)
     assert explorer.problems == []
     wanted = 1 if case.dies is None else 2
     assert {item: len(sums) for item, sums in explorer.completed.items()} == dict.fromkeys(range(case.items), wanted)
+
+
+@pytest.mark.parametrize("case", [replace(JOINING, held=False), replace(RACK_JOINING, held=False)], ids=repr)
+def test_who_joins_without_a_hold_leads_to_a_dead_end(case: Case) -> None:
+    explorer = Explorer(case)
+    explorer.explore(MOST_WORLDS, to_first_problem=True)
+    assert explorer.problems
 
 
 Contribute = Callable[[Job, Cell, int, Aggregation], tuple[Cell, Sent | None, str]]

@@ -9,18 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from ipaddress import IPv4Address
 
 from controller.errors import ControllerError, SessionError
 from controller.p4runtime.session import AsyncSession, Bundling, Learned, LearningSession
 from controller.store.settings import RecordedSettings, StoreSettings
 from controller.store.switch_store import Generations, RecordedName, SwitchStore
 from controller.tables.entities import EntityKey
-from controller.tables.store import DIGEST, PACKETS, hot_name
+from controller.tables.store import DIGEST, PACKETS, Writer, hot_name
 from dataplane.clock import Clock
 from dataplane.fabric.topology import Topology
 from dataplane.store.dialogues import segments_of
@@ -173,14 +172,14 @@ def switch_stores(topology: Topology, settings: StoreSettings) -> dict[str, Swit
 
 def want(topology: Topology, stores: Mapping[str, SwitchStore], wanted: RecordedSettings) -> None:
     """Have a name recorded at its server's switch; raise ControllerError that names it."""
-    addresses = _addresses(topology, wanted.writers)
     switch = topology.attachment[_host(topology, wanted.server)].node
+    writers = frozenset(_writer(topology, switch, host) for host in wanted.writers)
     try:
         number = digest(wanted.name)
     except StoreError as error:
         raise ControllerError(str(error)) from error
     try:
-        stores[switch].record(RecordedName(number, segments_of(wanted.bytes), addresses, wanted.forward))
+        stores[switch].record(RecordedName(number, segments_of(wanted.bytes), writers, wanted.forward))
     except ControllerError as error:
         raise ControllerError(f"{wanted.name}: {switch}: {error}") from error
 
@@ -196,8 +195,9 @@ def by_segment(packets: Mapping[EntityKey, int]) -> dict[Segment, int]:
     return found
 
 
-def _addresses(topology: Topology, hosts: Iterable[str]) -> frozenset[int]:
-    return frozenset(int(IPv4Address(topology.host[_host(topology, host)].ipv4)) for host in hosts)
+def _writer(topology: Topology, switch: str, host: str) -> Writer:
+    edge = topology.attachment[_host(topology, host)]
+    return Writer(int(topology.host[host].ipv4), edge.port if edge.node == switch else 0)
 
 
 def _host(topology: Topology, name: str) -> str:

@@ -27,6 +27,7 @@ from controller.tables.store import (
     Copied,
     Recorded,
     StoreTables,
+    Writer,
     held_in,
     hot_names_entity,
     mark_entity,
@@ -62,11 +63,11 @@ class Generations:
 
 @dataclass(frozen=True, slots=True)
 class RecordedName:
-    """A name that a switch records: its hash, how many segments, and the addresses that may write it."""
+    """A name that a switch records: its hash, how many segments, and who may write it."""
 
     name: int
     segments: int
-    writers: frozenset[int]
+    writers: frozenset[Writer]
     forward: bool
 
 

@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 
 from finsy import P4TableAction, P4TableEntry, P4TableMatch
 
-from controller.tables.entities import Entities, Entity
+from controller.tables.entities import Entities, Entity, key_of
 from dataplane.store.names import HotName, Segment
 
 CELLS: Final = 4095
@@ -39,6 +39,7 @@ OUTCOME_NAMES: Final = ("answered", "missed", "filled", "raised", "old", "kept",
 MARK: Final = Segment(0)
 """No value is ever of this name."""
 _MARK_CELL: Final = CELLS
+_ANY_PORT: Final = 0x1FF
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,15 +63,23 @@ class Recorded:
     forward: bool
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class Writer:
+    """A host that may write: its address, and the port of the switch that it is plugged in at, 0 where it is not."""
+
+    address: int
+    port: int = 0
+
+
 Placed: TypeAlias = Copied | Recorded
 
 
 @dataclass(frozen=True, slots=True)
 class StoreTables:
-    """What a switch holds: segments, writers (group, address), the mark, and the interval's number and threshold."""
+    """What a switch holds: segments, writers by group, the mark, and the interval's number and threshold."""
 
     placed: Mapping[Segment, Placed] = field(default_factory=dict)
-    writers: frozenset[tuple[int, int]] = frozenset()
+    writers: frozenset[tuple[int, Writer]] = frozenset()
     mark: int = 0
     interval: int = 0
     threshold: int = 0
@@ -92,9 +101,11 @@ def mark_entity(generation: int) -> Entity:
     return name_entity(Recorded(MARK, _MARK_CELL, generation, group=0, forward=False))
 
 
-def writer_entity(group: int, address: int) -> Entity:
-    """Return what lets an address write the names of a group (from 1)."""
-    match = P4TableMatch(src_addr=address, writers=group)
+def writer_entity(group: int, writer: Writer) -> Entity:
+    """Return what lets a host write the names of a group (from 1)."""
+    match = P4TableMatch(src_addr=writer.address, writers=group)
+    if writer.port:
+        match["ingress_port"] = (writer.port, _ANY_PORT)
     return P4TableEntry(WRITERS, match=match, action=P4TableAction("NoAction"), priority=1)
 
 
@@ -110,9 +121,7 @@ def held_in(entities: Entities) -> StoreTables:
     placed = {one.segment: one for one in _placed(entries)}
     mark = placed.pop(MARK, None)
     hot = next((_arguments(entry) for entry in entries if entry.table_id == HOT_NAMES), dict[str, int]())
-    writers = (
-        (_number(entry, "writers"), _number(entry, "src_addr")) for entry in entries if entry.table_id == WRITERS
-    )
+    writers = (_writer(entry) for entry in entries if entry.table_id == WRITERS)
     return StoreTables(
         placed,
         frozenset(writers),
@@ -142,6 +151,11 @@ def _placed(entries: list[P4TableEntry]) -> Iterator[Placed]:
             yield Copied(segment, found["cell"], found["generation"], found["producer"])
         else:
             yield Recorded(segment, found["cell"], found["generation"], found["writers"], bool(found["forward"]))
+
+
+def _writer(entry: P4TableEntry) -> tuple[int, Writer]:
+    port = dict(key_of(entry).match).get("ingress_port", (0, 0))
+    return _number(entry, "writers"), Writer(_number(entry, "src_addr"), port[0] if isinstance(port, tuple) else port)
 
 
 def _arguments(entry: P4TableEntry) -> dict[str, int]:

@@ -12,10 +12,12 @@ from controller.store.settings import RecordedSettings, StoreSettings
 from controller.tables.store import PACKETS
 from dataplane.fabric import topology_file
 from dataplane.fabric.topology import Topology
+from dataplane.store import layout
 from dataplane.store.dialogues import Content, reading, recording, writing
 from dataplane.store.errors import AbsentError, ForbiddenError
 from dataplane.store.names import Segment, digest
 from dataplane.switch.compiled.pipeline import compiled_pipeline
+from dataplane.wire.store import UDP_PORT, Kind, Message
 from tests.integration.virtual_store import MS, US, Client, Server, World
 
 INTERVAL_NS = 15 * MS
@@ -172,6 +174,10 @@ def test_parameters_that_workers_return_are_read_from_the_switch(wide: Rack) -> 
     assert wide.server.interests == before
     with pytest.raises(ForbiddenError, match="/job/result: this host may not write it"):
         stranger.talk(recording(RESULT.name, b"wrong", version=2))
+    forged = Message(Kind.PUT, digest(RESULT.name), version=2, content=layout.in_place(b"wrong")[0])
+    wide.carry("h1", wide.topology.host["h4"].ipv4, (1, UDP_PORT), forged, claims="h2")
+    wide.run(MS)
+    assert reader.talk(reading(RESULT.name)) == Content(b"done", 1)
     wide.restart("s1")
     wide.connect("s1")
     assert reader.talk(reading(PARAMETERS.name)) == Content(value, 1)

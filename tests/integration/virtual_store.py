@@ -108,15 +108,17 @@ class World:
         """Let time pass."""
         self.fabric.run_until(self.fabric.now_ns + duration_ns)
 
-    def carry(self, src: str, dst: IPv4Address, ports: tuple[int, int], message: Message) -> None:
-        """Send a packet from a host, or lose it."""
+    def carry(
+        self, src: str, dst: IPv4Address, ports: tuple[int, int], message: Message, *, claims: str | None = None
+    ) -> None:
+        """Send a packet from a host, which may claim to be another, or lose it."""
         if self.chance.random() < self.loss:
             return
         node = self.topology.host[src]
         frame = udp_frame(
             src_mac=node.mac,
             dst_mac=gateway_mac(self.topology, src),
-            src=node.ipv4,
+            src=self.topology.host[claims or src].ipv4,
             dst=dst,
             src_port=ports[0],
             dst_port=ports[1],

@@ -14,7 +14,7 @@ from controller.reconcile import apply
 from controller.store.settings import StoreSettings
 from controller.store.switch_store import Generations, RecordedName, SwitchStore
 from controller.tables.entities import Entity, EntityKey, Verb
-from controller.tables.store import CELLS, MARK, MAX_WRITERS, Copied, Recorded, held_in
+from controller.tables.store import CELLS, MARK, MAX_WRITERS, Copied, Recorded, Writer, held_in
 from dataplane.store.names import HotName, Segment
 
 S = 1_000_000_000
@@ -141,7 +141,7 @@ def test_recorded_names_have_cells_and_writers_and_copies_give_way() -> None:
     tell(store, dict.fromkeys(range(1, 5), 16), S)
     store.interval({}, S)
     switch.bring(store)
-    wanted = RecordedName(50, CELLS - 2, frozenset({7, 8}), forward=True)
+    wanted = RecordedName(50, CELLS - 2, frozenset({Writer(7), Writer(8)}), forward=True)
     store.record(wanted)
     assert not store.is_recorded(50)
     for batch in store.batches():
@@ -152,12 +152,12 @@ def test_recorded_names_have_cells_and_writers_and_copies_give_way() -> None:
     recorded = [one for one in held.placed.values() if isinstance(one, Recorded)]
     assert len(recorded) == CELLS - 2
     assert {one.group for one in recorded} == {1}
-    assert held.writers == {(1, 7), (1, 8)}
+    assert held.writers == {(1, Writer(7)), (1, Writer(8))}
     assert len(store.copies) == 2
     with pytest.raises(ControllerError, match="4093 cells of 4095 are taken, 3 more are wanted"):
-        store.record(RecordedName(51, 3, frozenset({7}), forward=True))
+        store.record(RecordedName(51, 3, frozenset({Writer(7)}), forward=True))
     with pytest.raises(ControllerError, match="2 writers of 4096 are known, 4095 more are wanted"):
-        store.record(RecordedName(51, 1, frozenset(range(MAX_WRITERS - 1)), forward=True))
+        store.record(RecordedName(51, 1, frozenset(map(Writer, range(MAX_WRITERS - 1))), forward=True))
     store.forget(50)
     removed = [update.key.table for batch in store.batches() for update in batch]
     assert (removed.count("store_names"), removed.count("store_writers")) == (CELLS - 2, 2)
@@ -201,7 +201,7 @@ def test_whatever_happens_no_generation_is_given_twice_and_all_comes_right(steps
                 tell(store, requests, now_ns)
                 store.interval({}, now_ns)
             case "record", (int(name), int(segments)):
-                store.record(RecordedName(name, segments, frozenset({name}), forward=False))
+                store.record(RecordedName(name, segments, frozenset({Writer(name)}), forward=False))
             case "drop", int(name):
                 store.forget(name)
             case "restart", _:

@@ -17,6 +17,7 @@ from controller.tables.store import (
     Copied,
     Recorded,
     StoreTables,
+    Writer,
     held_in,
     hot_names_entity,
     mark_entity,
@@ -26,6 +27,7 @@ from controller.tables.store import (
 from dataplane.store.names import Segment
 
 COPY = Copied(Segment(2**128 - 1, 2**32 - 1), CELLS - 1, 2**32 - 1, producer=10 << 24 | 5)
+WRITERS = (Writer(10 << 24 | 1), Writer(10 << 24 | 2, port=7))
 RECORD = Recorded(Segment(1, 2), 0, 9, group=3, forward=True)
 
 
@@ -36,7 +38,7 @@ def schema() -> P4Schema:
 
 def entities() -> list[Entity]:
     made = [name_entity(COPY), name_entity(RECORD), mark_entity(77), hot_names_entity(5, 16)]
-    return [*made, writer_entity(3, 10 << 24 | 1), writer_entity(3, 10 << 24 | 2)]
+    return [*made, *(writer_entity(3, writer) for writer in WRITERS)]
 
 
 def test_the_program_has_a_place_for_every_entry(schema: P4Schema) -> None:
@@ -51,7 +53,7 @@ def test_the_program_has_a_place_for_every_entry(schema: P4Schema) -> None:
 def test_what_is_read_back_says_what_was_written(schema: P4Schema) -> None:
     held = StoreTables(
         {COPY.segment: COPY, RECORD.segment: RECORD},
-        frozenset({(3, 10 << 24 | 1), (3, 10 << 24 | 2)}),
+        frozenset((3, writer) for writer in WRITERS),
         mark=77,
         interval=5,
         threshold=16,

@@ -6,7 +6,7 @@ For gloo the switch does nothing but forward. Sides take turns, in the opposite 
 over TCP CUBIC; gloo over BBR. All workers begin at one time of the machine's clock; an all-reduce has taken until the
 last of them has its result. Speedups are medians of the rounds' ratios, over the quicker gloo of each round. Bytes are
 what a worker's device has sent, from the Ethernet header on and with all repetitions; goodput is 32 bits a value over
-time and rate.
+time and rate, and "rate used" those bytes over time and rate: near 1 where a side is as quick as its bytes let it.
 
 The rate is low so that the machine is not what is measured: "busy" is the share of all processors' time in which they
 did not idle, whoever had it. Where it nears 1, a case says nothing of the network: take a lower rate.
@@ -173,7 +173,7 @@ def goodput_share(case: Case, trials: Sequence[Trial], rate_bps: int) -> float:
 
 def results_table(found: Found, rate_bps: int) -> Table:
     """Return all cases and sides."""
-    columns = ("workers", "MB", "side", "time, ms", "goodput", "sent a worker, MB", "time/ours", "error", "busy")
+    columns = ("workers", "MB", "side", "time, ms", "goodput", "sent, MB", "rate used", "time/ours", "error", "busy")
     table = Table(*columns, title=f"All cables {rate_bps / 1e6:g} Mbit/s each way")
     for case, sides in found.items():
         ours = median(trial.time_s for trial in sides[ENGINE])
@@ -186,6 +186,7 @@ def results_table(found: Found, rate_bps: int) -> Table:
                 f"{1e3 * time_s:,.1f}",
                 f"{goodput_share(case, trials, rate_bps):.3f}",
                 f"{median(trial.sent_bytes for trial in trials) / 1e6:.2f}",
+                f"{median(8 * trial.sent_bytes / trial.time_s for trial in trials) / rate_bps:.3f}",
                 f"{time_s / ours:.2f}",
                 f"{max(trial.error for trial in trials):.1e}",
                 f"{median(trial.busy for trial in trials):.2f}",

@@ -133,13 +133,19 @@ class AggregationFabric:
     # jobs
 
     def start_job(
-        self, hosts: tuple[str, ...] = (), *, window: int = WINDOW, capacity: int | None = None
+        self,
+        hosts: tuple[str, ...] = (),
+        *,
+        window: int = WINDOW,
+        capacity: int | None = None,
+        server: str | None = None,
     ) -> RunningJob:
-        """Have a job over some hosts, or all of them, in the switch."""
+        """Have a job over some hosts, or all of them, in the switch; `server` is the main server's host."""
         members = hosts or self.hosts
-        workers = [Worker(host, self._port(host)) for host in members]
+        workers = [Worker(host, self.port(host)) for host in members]
         most = len(members) if capacity is None else capacity
-        job = self._layer.jobs.create(workers, self._state.snapshot(), window=window, capacity=most)
+        main = None if server is None else Worker(server, self.port(server))
+        job = self._layer.jobs.create(workers, self._state.snapshot(), window=window, capacity=most, server=main)
         self.write()
         return job
 
@@ -151,7 +157,7 @@ class AggregationFabric:
 
     def join(self, job: RunningJob, host: str) -> RunningJob:
         """Have a worker more from the next epoch on."""
-        changed = self._layer.jobs.join(job.number, Worker(host, self._port(host)))
+        changed = self._layer.jobs.join(job.number, Worker(host, self.port(host)))
         self.write()
         return changed
 
@@ -170,7 +176,7 @@ class AggregationFabric:
             window=placed.job.window,
             capacity=placed.job.capacity,
             epoch=job.members.epoch,
-            local=(str(self.topology.host[host].ipv4), self._port(host)),
+            local=(str(self.topology.host[host].ipv4), self.port(host)),
         )
 
     def write(self) -> None:
@@ -188,7 +194,7 @@ class AggregationFabric:
         if refill:
             self._runner.run(self._write(install=True))
 
-    def _port(self, host: str) -> int:
+    def port(self, host: str) -> int:
         return FIRST_PORT + self.hosts.index(host)
 
     async def _write(self, *, install: bool = False) -> None:

@@ -17,7 +17,6 @@ from dataplane.allreduce.kernels.generating import (
 from dataplane.allreduce.kernels.layouts import (
     AGREED_GROUPS,
     HEADER_BYTES,
-    NOBODY,
     PACKET_BYTES,
     STRIDE,
     EngineState,
@@ -164,7 +163,8 @@ def take_classes(engine: EngineState, slot: Slot, values: Array[u8]) -> None:
     """Write what is not finite over a block's sums; where those are still to come, zeros beside it."""
     target: Array[u32] = block_at(engine.target, slot.at)
     sums = slot_of(engine, slot.partner)
-    waits: bool = slot.partner != NOBODY and sums.item == slot.partner and sums.state != State.DONE
+    is_partner: bool = sums.item == slot.partner and sums.what == SUMS and sums.at == slot.at
+    waits: bool = is_partner and sums.state != State.DONE
     if waits:
         sums.covered = 1
     for at in range(as_u64(values_in(engine, slot.at))):

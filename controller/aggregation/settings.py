@@ -8,6 +8,7 @@ import msgspec
 
 from controller.errors import ControllerError
 from dataplane.config import Strict
+from dataplane.rpc.addresses import malformed
 
 Ns = Annotated[int, msgspec.Meta(ge=1)]
 Count = Annotated[int, msgspec.Meta(ge=0)]
@@ -55,6 +56,9 @@ class AggregationSettings(Strict, frozen=True):
     """When a job should be added up elsewhere."""
 
     def check(self) -> None:
-        """Raise ControllerError for what no switch can do."""
+        """Raise ControllerError for what no switch can do, and for a feed without an address."""
         if self.report_every & (self.report_every - 1):
             raise ControllerError(f"aggregation.report_every: {self.report_every} is not a power of two")
+        problem = None if self.feed is None else malformed(self.feed)
+        if problem is not None:
+            raise ControllerError(f"aggregation.feed: {self.feed!r} {problem}")

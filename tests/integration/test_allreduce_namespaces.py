@@ -54,7 +54,8 @@ def assert_shaped(fabric: AggregationFabric, agents: list[Agent], side: str) -> 
         for nbytes in (wire.sent_bytes, wire.received_bytes):
             # Of two workers each sends all of it once and gets it once, by the ring as well.
             assert 4 * VALUES < nbytes < 2 * 4 * VALUES
-        assert took_s > 0.9 * 8 * wire.sent_bytes / RATE_BPS
+        # A burst of TBF goes at once.
+        assert took_s > 0.8 * 8 * wire.sent_bytes / RATE_BPS
 
 
 def test_both_ends_of_every_cable_are_shaped_to_the_rate(fabric: AggregationFabric) -> None:

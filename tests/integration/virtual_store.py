@@ -33,6 +33,7 @@ from tests.dataplane.store.talking import Talk
 US = 1_000
 MS = 1_000_000
 _PAYLOAD = 42
+_SETTINGS = ProducerSettings(freshness_ms=60_000)
 
 
 class World:
@@ -150,11 +151,16 @@ class Server:
     """A producer on a host, which takes so long for each packet."""
 
     def __init__(self, world: World, host: str, *, service_ns: int = 10 * US) -> None:
-        self.producing = Producing(Shelf(":memory:"), ProducerSettings(freshness_ms=60_000), world.fabric.now_ns)
+        self._shelf = Shelf(":memory:")
+        self.producing = Producing(self._shelf, _SETTINGS, world.fabric.now_ns)
         self.interests = 0
         self._world, self._host, self._service_ns = world, host, service_ns
         self._free_ns = 0
         world.fabric.host(host).on_frame(self._receive)
+
+    def start_again(self) -> None:
+        """Know no more than what is on the disk."""
+        self.producing = Producing(self._shelf, _SETTINGS, self._world.fabric.now_ns)
 
     def _receive(self, frame: bytes, now_ns: int) -> None:
         if int.from_bytes(frame[36:38], "big") != UDP_PORT:

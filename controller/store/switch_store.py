@@ -15,7 +15,7 @@ from controller.errors import ControllerError
 from controller.reconcile import apply, chunks
 from controller.store.choosing import HeldName, choose
 from controller.store.settings import StoreSettings
-from controller.tables.entities import Batch, Entities, Entity, EntityKey, Kind, Update, Verb, index, key_of, same
+from controller.tables.entities import Batch, Entities, Entity, EntityKey, Kind, Update, Verb, key_of, same
 from controller.tables.store import (
     CELLS,
     HOT_NAMES,
@@ -25,6 +25,7 @@ from controller.tables.store import (
     MAX_WRITERS,
     TABLES,
     Copied,
+    Placed,
     Recorded,
     StoreTables,
     Writer,
@@ -85,6 +86,7 @@ class SwitchStore:
         self._began_ns = 0
         self._hot: dict[Segment, HotName] = {}
         self._counted: dict[Segment, int] = {}
+        self._made: dict[Placed, tuple[EntityKey, Entity]] = {}
         self.packets: dict[Segment, int] = {}
         """Packets of each copied name in an interval, of late ones rather."""
         self.strangers = 0
@@ -190,14 +192,17 @@ class SwitchStore:
         The mark first, so that no generation is in use that it does not know; then what goes, which may leave its cell
         to what comes.
         """
-        wanted = index(self._wanted())
+        wanted = dict(self._wanted())
         marks, goes, comes = list[Update](), list[Update](), list[Update]()
         for key, entity in self._held.items():
             if key not in wanted:
                 goes.append(_removal(key, entity))
         for key, entity in wanted.items():
             held = self._held.get(key)
+            if held is entity:
+                continue
             if held is not None and same(held, entity):
+                self._held[key] = entity  # the next time it is known at a glance
                 continue
             is_new = held is None and key.kind is not Kind.DEFAULT
             update = Update(Verb.INSERT if is_new else Verb.MODIFY, key, entity)
@@ -208,17 +213,18 @@ class SwitchStore:
         """Note that updates took effect."""
         self._held = apply(self._held, batch)
 
-    def _wanted(self) -> Iterator[Entity]:
+    def _wanted(self) -> Iterator[tuple[EntityKey, Entity]]:
+        there: list[Placed] = [*self._recorded.values(), *self._copies.values()]
+        self._made = {placed: self._made.get(placed) or _keyed(name_entity(placed)) for placed in there}
         if self._mark:
-            yield mark_entity(self._mark)
-        yield from map(name_entity, self._recorded.values())
-        yield from map(name_entity, self._copies.values())
+            yield _keyed(mark_entity(self._mark))
+        yield from self._made.values()
         groups = {one.segment.name: one.group for one in self._recorded.values()}
         for name, group in groups.items():
             for writer in sorted(self._names[name].writers):
-                yield writer_entity(group, writer)
+                yield _keyed(writer_entity(group, writer))
         if self._producers:
-            yield hot_names_entity(self._interval, self._threshold)
+            yield _keyed(hot_names_entity(self._interval, self._threshold))
 
     def _may_have(self, copy: Copied, taken: Set[int]) -> bool:
         """Return whether a copy that was there, or was believed to be, may stay."""
@@ -292,6 +298,10 @@ class SwitchStore:
 
 
 _MARK_KEY = key_of(mark_entity(1))
+
+
+def _keyed(entity: Entity) -> tuple[EntityKey, Entity]:
+    return key_of(entity), entity
 
 
 def _removal(key: EntityKey, entity: Entity) -> Update:

@@ -33,8 +33,10 @@ Answers = dict[int, dict[str, Any]]
 class TrainingFabric:
     """A star of workers, running while the `with` block lasts."""
 
-    def __init__(self, workers: int, rate_bps: int) -> None:
-        self.workers = workers
+    def __init__(self, workers: int, rate_bps: int, *, dead_after_s: float = 1.0) -> None:
+        self.workers, self._dead_after_ns = workers, int(dead_after_s * 1e9)
+        self.patience_s = WAIT_S
+        """How long a worker may say nothing."""
         self.topology = star(workers, rate_bps)
         self.fabric = KernelFabric(self.topology)
         self.service = f"unix:{self.fabric.run_dir}/jobs.sock"
@@ -73,7 +75,7 @@ class TrainingFabric:
 
     def hear(self) -> dict[str, Any]:
         """Return what one worker says next."""
-        return self._agent.answer()
+        return self._agent.answer(self.patience_s)
 
     def results(self, workers: int) -> Answers:
         """Return what so many workers say at the end."""
@@ -93,7 +95,7 @@ class TrainingFabric:
             topology=str(topology),
             switches={SWITCH: self.fabric.p4runtime_address(SWITCH)},
             watches=(),
-            aggregation=AggregationSettings(dead_after_ns=1000 * MS),
+            aggregation=AggregationSettings(dead_after_ns=self._dead_after_ns),
             jobs=JobSettings(listen=self.service, reconnect_ns=200 * MS, window=WINDOW),
             retry=RetrySettings(longest_wait_ns=200 * MS),
         )

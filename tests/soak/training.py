@@ -26,7 +26,7 @@ def one_round(fabric: TrainingFabric, name: str, chance: random.Random) -> tuple
     """Return what happened, what all found, and how many steps all four trained without a break."""
     loss = chance.choice([0.0, 0.01, 0.05])
     what = chance.choice(["nothing", "worker", "switch", "both"])
-    victim, away_s = chance.randrange(1, WORKERS), chance.uniform(0.0, 3.0)  # rank 0 has the group's store
+    victim, away_s = chance.randrange(1, WORKERS), chance.uniform(0.0, 6.0)  # rank 0 has the group's store
     if what == "both":
         fabric.begin(name, loss=loss, dies=victim)
         assert fabric.hear() == {"rank": victim, "ended": -9}
@@ -67,7 +67,8 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     chance, wrong = random.Random(options.seed), 0
-    with TrainingFabric(WORKERS, RATE_BPS) as fabric:
+    with TrainingFabric(WORKERS, RATE_BPS, dead_after_s=5.0) as fabric:
+        fabric.patience_s = 200.0  # where two die at once, workers wait for one result, and then for each other
         fabric.begin("gloo", by_gloo=True)
         by_gloo = fabric.results(WORKERS)
         for number in range(options.rounds):

@@ -81,7 +81,7 @@ class SwitchStore:
         self._copies: dict[Segment, Copied] = {}
         self._names: dict[int, RecordedName] = {}
         self._recorded: dict[Segment, Recorded] = {}
-        self._mark = self._interval = 0
+        self._mark = self._interval = self._told = 0
         self._threshold = _FIRST_THRESHOLD
         self._began_ns = 0
         self._hot: dict[Segment, HotName] = {}
@@ -159,6 +159,7 @@ class SwitchStore:
 
     def told(self, hot: HotName, now_ns: int) -> None:
         """Take a name that the switch tells: it came to the threshold now, and goes on like that, one supposes."""
+        self._told += 1
         if hot.producer not in self._producers or hot.segment == MARK:
             self.strangers += 1
             return
@@ -278,7 +279,7 @@ class SwitchStore:
 
     def _begin(self, last_interval: int, now_ns: int) -> None:
         """Begin an interval under another number, and have told only what could take a place."""
-        told = len(self._hot)
+        told, self._told = self._told, 0
         self._hot.clear()
         self._began_ns = now_ns
         by_time = now_ns // self._settings.interval_ns % MAX_INTERVAL + 1
@@ -292,8 +293,8 @@ class SwitchStore:
             wanted = self._threshold // 2
         else:
             wanted = self._threshold
-        if told > _MANY:
-            wanted = max(wanted, 2 * self._threshold)
+        # Whoever asks for many names to flood the controller is heard less and less, and not at once again.
+        wanted = max(wanted, 2 * self._threshold if told > _MANY else self._threshold // 2)
         self._threshold = min(max(self._settings.threshold, wanted), MAX_THRESHOLD)
 
 

@@ -120,6 +120,20 @@ def test_a_name_that_is_no_longer_asked_for_goes() -> None:
     assert list(held_in(switch.entities).placed) == [Segment(2)]
 
 
+def test_a_flood_of_names_is_told_less_and_less() -> None:
+    store = new()
+    store.connected({}, {}, 0)
+    thresholds = []
+    for interval in range(1, 9):
+        for name in range(5000 if interval < 5 else 0):
+            store.told(HotName(Segment(name), 16, OTHER, store.interval_number), interval * S)
+        store.interval({}, interval * S)
+        (batch,) = store.batches()
+        store.acknowledged(batch)
+        thresholds.append(store.held().threshold)
+    assert thresholds == [16, 32, 64, 128, 64, 32, 16, 8]
+
+
 def test_intervals_have_another_number_than_the_one_before_also_after_a_restart() -> None:
     store, switch, numbers = new(), Switch(), []
     for now_ns in (0, 0, S // 2):

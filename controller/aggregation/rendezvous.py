@@ -182,7 +182,7 @@ class Rendezvous:
             if job.standing is not None and job.standing.number == number:
                 reason = f"{hello.host} was removed from job {job.name}: it had not been heard for too long"
                 return Ended(reason, removed=True)
-        for job in self.ended:
+        for job in reversed(self.ended):
             if job.name == hello.job:
                 return Ended(f"job {job.name} has ended: {job.reason}")
         return Ended(f"job {hello.job} has ended: the controller knows no number {number}, it has started anew")

@@ -39,7 +39,7 @@ ROOT = Path(__file__).parents[2]
 MS = 1_000_000
 WAIT_S = 60.0
 RATE_BPS = 1_000_000_000
-JOBS = JobSettings(lease_ns=3000 * MS, reconnect_ns=300 * MS, hold_ns=20_000 * MS, window=64)
+JOBS = JobSettings(lease_ns=6000 * MS, reconnect_ns=300 * MS, hold_ns=20_000 * MS, window=64)
 COLLECTOR = "c1"
 AGGREGATION = AggregationSettings(report_every=1, dead_after_ns=2000 * MS, interval_ns=100 * MS)
 

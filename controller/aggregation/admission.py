@@ -20,8 +20,11 @@ def problem_of(hello: Hello, hosts: Collection[str], job: Meeting | None) -> str
         return f"a job's name has 1 to {_LONGEST_NAME} printable characters"
     if not 1 <= hello.workers <= (hello.capacity or hello.workers) <= MOST_WORKERS:
         return f"{hello.workers} workers with a capacity of {hello.capacity or hello.workers} cannot be"
-    if not 1 <= hello.udp_port <= _PORTS:
-        return f"UDP port {hello.udp_port} cannot be"
+    host, server_port = hello.server or (hello.host, hello.udp_port)
+    if host not in hosts:
+        return f"the topology has no host {host!r}"
+    if not (1 <= hello.udp_port <= _PORTS and 1 <= server_port <= _PORTS):
+        return f"UDP port {hello.udp_port} or {server_port} cannot be"
     window = hello.window
     if window is not None and (window < 1 or window & (window - 1)):
         return f"a window of {window} items is no power of two"
@@ -34,6 +37,7 @@ def _misfit(job: Meeting, hello: Hello) -> str | None:
         ("workers", asked.workers, hello.workers),
         ("window", job.window, job.window if hello.window is None else hello.window),
         ("capacity", job.capacity, job.capacity if hello.capacity is None else hello.capacity),
+        ("main server", asked.server, hello.server),
         ("boundaries", asked.boundaries, hello.boundaries),
     ):
         if theirs != its:

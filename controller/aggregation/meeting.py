@@ -14,13 +14,14 @@ from dataplane.allreduce.membership_messages import Downward, Hello
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """A job as the switches have it; `aggregators` tells each member the address to send to."""
+    """A job as the switches have it; `aggregators` tells each member the address to send to, `root` is the last one."""
 
     number: int
     epoch: int
     window: int
     capacity: int
     aggregators: Mapping[str, str]
+    root: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,7 @@ class Create:
     workers: tuple[Worker, ...]
     window: int
     capacity: int
+    server: Worker | None = None
 
 
 @dataclass(frozen=True, slots=True)

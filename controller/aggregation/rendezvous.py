@@ -304,7 +304,8 @@ class Rendezvous:
             return False
         job.phase = Phase.CREATING
         workers = tuple(_seat_of(job.members[host]) for host in sorted(job.members))
-        self._change(job, Create(job.key, workers, job.window, job.capacity))
+        server = None if job.asked.server is None else Worker(*job.asked.server)
+        self._change(job, Create(job.key, workers, job.window, job.capacity, server))
         return True
 
     def _begin_hold(self, job: Meeting, now_ns: int) -> bool:
@@ -398,6 +399,7 @@ class Rendezvous:
             members=tuple(sorted(job.members)),
             beat_ns=self._settings.lease_ns // _BEATS,
             patience_ns=self._settings.lease_ns + 2 * self._change_ns,
+            root=standing.root,
             newest=worker.newest,
         )
         self._tell(worker.asked.token, admitted)
@@ -473,7 +475,8 @@ class Rendezvous:
             # The last change may begin when the hold is about to be given up; a move is two of them.
             shown = Hold(hold.number, hold.count, max(hold.until_ns - now_ns, 0) + 2 * self._change_ns)
         members = tuple(sorted(job.members))
-        return View(standing.number, standing.aggregators[host], standing.epoch, members, shown, job.newest)
+        where = standing.number, standing.aggregators[host], standing.root
+        return View(*where, standing.epoch, members, shown, job.newest)
 
 
 def _standing(job: Meeting) -> Standing:

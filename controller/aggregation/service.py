@@ -32,6 +32,7 @@ from controller.tables.aggregation import switches_of
 from dataplane.allreduce.membership_messages import SERVICE, Ended, Hello, Refused, Upward, decode_upward, encode
 from dataplane.clock import Clock
 from dataplane.errors import AllReduceError
+from dataplane.fabric.addressing import switch_ipv4
 from dataplane.fabric.topology import Topology
 from dataplane.rpc.addresses import SERVER_OPTIONS, unavailable
 
@@ -61,7 +62,9 @@ class Keeper(Protocol):
         """Return where a worker sends to."""
         ...
 
-    async def create(self, workers: Sequence[Worker], *, window: int, capacity: int) -> RunningJob:
+    async def create(
+        self, workers: Sequence[Worker], *, window: int, capacity: int, server: Worker | None = None
+    ) -> RunningJob:
         """Have a job."""
         ...
 
@@ -93,7 +96,7 @@ class JobService:
         problem = unavailable(settings.listen)
         if problem is not None:
             raise JobError(f"cannot serve jobs at {settings.listen}: {problem}")
-        self._keeper, self._clock = keeper, clock
+        self._topology, self._keeper, self._clock = topology, keeper, clock
         self._machine = Rendezvous(settings, [host.name for host in topology.hosts], change_ns)
         self._outboxes: dict[str, _Outbox] = {}
         self._changes: set[asyncio.Task[None]] = set()
@@ -185,7 +188,9 @@ class JobService:
         keeper = self._keeper
         match change:
             case Create():
-                job = await keeper.create(change.workers, window=change.window, capacity=change.capacity)
+                job = await keeper.create(
+                    change.workers, window=change.window, capacity=change.capacity, server=change.server
+                )
             case Remove():
                 job = await self._without(change.number, change.host)
             case Join():
@@ -213,7 +218,10 @@ class JobService:
 
     def _standing(self, job: RunningJob) -> Standing:
         aggregators = {host: str(self._keeper.aggregator(job.number, host)) for host in job.members.workers}
-        return Standing(job.number, job.members.epoch, job.placed.job.window, job.placed.job.capacity, aggregators)
+        asked, root = job.placed.job, self._topology.switch[job.placed.tree.root]
+        return Standing(
+            job.number, job.members.epoch, asked.window, asked.capacity, aggregators, str(switch_ipv4(root.node_id))
+        )
 
     def _running(self, number: int) -> RunningJob | None:
         return next((job for job in self._keeper.running if job.number == number), None)

@@ -116,7 +116,9 @@ class Following:
         if before is None:
             return []
         self.members = view.members
-        self.admitted = replace(before, number=view.number, aggregator=view.aggregator, epoch=view.epoch)
+        self.admitted = replace(
+            before, number=view.number, aggregator=view.aggregator, root=view.root, epoch=view.epoch
+        )
         orders: list[Order] = []
         if view.hold is None or view.hold.hold != self.hold:
             orders += self._leave_hold(view)

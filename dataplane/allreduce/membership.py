@@ -98,6 +98,7 @@ class Membership:
         window: int | None = None,
         capacity: int | None = None,
         boundaries: bool = False,
+        server: tuple[str, int] | None = None,
         local_address: str = "",
         patience_s: float | None = None,
         make: MakeReducer = AllReducer,
@@ -107,7 +108,8 @@ class Membership:
         `host` is this machine's name in the topology. The first `workers` make the job; who comes later joins it
         between two all-reduces, or with `boundaries` only where all call `boundary`. `window` and `capacity` are the
         service's choice if left out; so is `patience_s`, the time without a result after which an all-reduce fails:
-        longer than it takes to do without a worker that has died. `local_address` is where results come to, if the
+        longer than it takes to do without a worker that has died. `server`, a host and its UDP port, gets final sums:
+        see `for_server`. `local_address` is where results come to, if the
         machine has several. Raises JobRefusedError, with the reason that all workers get, and AllReduceError when no
         answer comes in time.
         """
@@ -117,7 +119,7 @@ class Membership:
         port = _free_port(local_address)
         deadline_ns = int(deadline_s * _NS)
         token = secrets.token_hex(8)
-        hello = Hello(job, host, token, workers, port, deadline_ns, window, capacity, boundaries)
+        hello = Hello(job, host, token, workers, port, deadline_ns, window, capacity, boundaries, server=server)
 
         def with_choices(settings: EngineSettings) -> AllReducer:
             patience = settings.patience_s if patience_s is None else patience_s
@@ -194,6 +196,23 @@ class Membership:
                 found: NDArray[Any] = np.frombuffer(sums[:-1].tobytes()[: len(data)], values.dtype)
                 return found.reshape(values.shape).copy()
         raise AllReduceError(f"job {self._hello.job}: nobody is left who knows the state that newcomers need")
+
+    def for_server(self) -> EngineSettings:
+        """Return what the main server needs to read the next all-reduce, on the UDP port that `join` was told.
+
+        To be called while none is going on. How it comes to the server is the caller's business, and so is that it has
+        come before an all-reduce with `final`: `Engine(settings).read(target)` there gets the sums.
+        """
+        admitted = self._admitted
+        return EngineSettings(
+            aggregator=admitted.root,
+            job=admitted.number,
+            window=admitted.window,
+            capacity=admitted.capacity,
+            epoch=admitted.epoch,
+            first_item=self.reducer.next_item,
+            local=("", 0 if self._hello.server is None else self._hello.server[1]),
+        )
 
     def close(self) -> None:
         """Leave the job, which goes on without this worker; all-reduces without a result fail. May be called again."""

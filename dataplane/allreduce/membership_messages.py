@@ -27,7 +27,8 @@ class Hello(_Message, frozen=True):
     """A worker comes, or comes back over a new stream: `token` is the worker's own and stays the same.
 
     `workers` of the same `job` make it; what is None is left to the service. `number` is the job's once the worker has
-    been admitted. With `boundaries` counts are of the worker's rounds, not of all-reduces.
+    been admitted. With `boundaries` counts are of the worker's rounds, not of all-reduces. `server`, a host and its UDP
+    port, gets final sums.
     """
 
     job: str
@@ -40,6 +41,7 @@ class Hello(_Message, frozen=True):
     capacity: int | None = None
     boundaries: bool = False
     number: int | None = None
+    server: tuple[str, int] | None = None
 
 
 class Beat(_Message, frozen=True):
@@ -86,6 +88,8 @@ class Admitted(_Message, frozen=True):
     beat_ns: int
     patience_ns: int
     """How long it may take until others that have died are done without."""
+    root: str
+    """Where the main server asks."""
     newest: tuple[str, ...] = ()
     """Who has come in together with this worker, at a hold."""
 
@@ -103,6 +107,7 @@ class View(_Message, frozen=True):
 
     number: int
     aggregator: str
+    root: str
     epoch: int
     members: tuple[str, ...]
     hold: Hold | None = None

@@ -245,7 +245,8 @@ class Crowd:
 
     def _standing(self, number: int) -> Standing:
         job = self.switches[number]
-        return Standing(number, job.epoch, 4, self.workers, dict.fromkeys(job.members, f"10.0.{number}.254"))
+        root = f"10.0.{number}.254"
+        return Standing(number, job.epoch, 4, self.workers, dict.fromkeys(job.members, root), root)
 
     # Chance
 

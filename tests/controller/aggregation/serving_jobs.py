@@ -29,7 +29,7 @@ from dataplane.allreduce.reference.aggregator import Job
 from dataplane.clock import MonotonicClock
 from dataplane.fabric.families import leaf_spine
 from tests.controller.aggregation.states import nominal
-from tests.dataplane.allreduce.serving import Server
+from tests.dataplane.allreduce.serving import MAIN_SERVER, Server
 
 MS = 1_000_000
 TOPOLOGY = leaf_spine(1, 1, 6)
@@ -57,10 +57,14 @@ class PlainKeeper:
     def aggregator(self, number: int, host: str) -> IPv4Address:
         return IPv4Address("127.0.0.1")
 
-    async def create(self, workers: Sequence[Worker], *, window: int, capacity: int) -> RunningJob:
+    async def create(
+        self, workers: Sequence[Worker], *, window: int, capacity: int, server: Worker | None = None
+    ) -> RunningJob:
         if len(self.running) >= self._places:
             raise ControllerError("switch s1 has no cells left")
-        return self._written(self._jobs.create(workers, self._state, window=window, capacity=capacity))
+        if server is not None:
+            self._introduce({("127.0.0.1", server.udp_port): MAIN_SERVER})
+        return self._written(self._jobs.create(workers, self._state, window=window, capacity=capacity, server=server))
 
     async def leave(self, number: int, host: str) -> RunningJob:
         return self._written(self._jobs.leave(number, host))
@@ -80,11 +84,14 @@ class PlainKeeper:
 
     def _written(self, job: RunningJob) -> RunningJob:
         hosts = [node.name for node in TOPOLOGY.hosts]
-        for worker in job.placed.job.workers:
-            self._server.children[("127.0.0.1", worker.udp_port)] = hosts.index(worker.host)
+        self._introduce({("127.0.0.1", one.udp_port): hosts.index(one.host) for one in job.placed.job.workers})
         mask = sum(1 << hosts.index(host) for host in job.members.workers)
         self._server.switch.jobs[job.number] = Job(epoch=job.members.epoch, children=mask, cells=2 * WINDOW)
         return job
+
+    def _introduce(self, children: dict[tuple[str, int], int]) -> None:
+        """Have the aggregator, which looks at them in a thread of its own, know its children."""
+        self._server.children = {**self._server.children, **children}
 
 
 class Place:
@@ -144,7 +151,11 @@ class Place:
         return [one.result(BOUND_S) for one in [self.join(host, len(hosts), **more) for host in hosts]]
 
     def _reducer(self, settings: EngineSettings) -> AllReducer:
-        return AllReducer(replace(settings, port=self.server.port, longest_timeout_s=0.02))
+        return AllReducer(self.here(settings))
+
+    def here(self, settings: EngineSettings) -> EngineSettings:
+        """Return settings with the reference aggregator in the place of a switch."""
+        return replace(settings, aggregator="127.0.0.1", port=self.server.port, longest_timeout_s=0.02)
 
 
 @contextmanager

@@ -309,7 +309,7 @@ def test_news_may_come_twice() -> None:
     admitted = worker.following.admitted
     assert admitted is not None
     assert worker.following.take(admitted) == []
-    held = View(1, admitted.aggregator, 1, ("h1", "h2"), Hold(7, None, S))
+    held = View(1, admitted.aggregator, admitted.root, 1, ("h1", "h2"), Hold(7, None, S))
     assert worker.following.take(held) == worker.following.take(held) == [StopAtNext(7, S)]
     assert worker.following.overdue() == [GoOn(1)]
     assert worker.following.overdue() == []
@@ -318,8 +318,11 @@ def test_news_may_come_twice() -> None:
 def test_a_move_that_was_missed_is_made_before_the_next_hold() -> None:
     _, (worker, _) = began("h1", "h2")
     follow = worker.following
-    assert follow.take(View(1, "10.0.1.254", 1, ("h1", "h2"), Hold(7, 3, S))) == [StopAtNext(7, S), RunUntil(7, 3)]
-    orders = follow.take(View(2, "10.0.2.254", 1, ("h1", "h2"), Hold(8, None, S)))
+    assert follow.take(View(1, "10.0.1.254", "10.0.1.254", 1, ("h1", "h2"), Hold(7, 3, S))) == [
+        StopAtNext(7, S),
+        RunUntil(7, 3),
+    ]
+    orders = follow.take(View(2, "10.0.2.254", "10.0.2.254", 1, ("h1", "h2"), Hold(8, None, S)))
     assert orders == [GoOn(1, "10.0.2.254", 2), StopAtNext(8, S)]
 
 
@@ -357,7 +360,9 @@ def test_a_worker_of_an_earlier_controller_is_told() -> None:
         ({"window": 9}, "a window of 9 items is no power of two"),
         ({"capacity": 1}, "2 workers with a capacity of 1 cannot be"),
         ({"capacity": 65_536}, "2 workers with a capacity of 65536 cannot be"),
-        ({"udp_port": 0}, "UDP port 0 cannot be"),
+        ({"udp_port": 0}, "UDP port 0 or 0 cannot be"),
+        ({"server": ("h9", 1)}, "the topology has no host 'h9'"),
+        ({"server": ("h5", 1)}, "h3 asks for main server ('h5', 1), the others for None"),
         ({"boundaries": True}, "h3 asks for boundaries True, the others for False"),
         ({}, "it has its 2 workers"),
     ],

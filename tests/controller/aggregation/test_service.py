@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
@@ -18,6 +19,7 @@ from controller.aggregation.job_client import JobClient
 from controller.cli import main
 from controller.daemon_settings import DaemonSettings
 from controller.errors import JobError
+from dataplane.allreduce.engine import Engine
 from dataplane.allreduce.errors import JobRefusedError, RemovedError
 from dataplane.allreduce.membership import Membership
 from dataplane.config import loads
@@ -118,6 +120,27 @@ def test_who_waits_where_a_round_ends_hears_that_the_job_has_ended(folder: Path)
             waiting.result(BOUND_S)
         with pytest.raises(AllReduceError, match="its owner has gone home"):
             members[1].boundary()
+
+
+def test_the_main_server_gets_final_sums(folder: Path) -> None:
+    with place(folder) as here:
+        members = here.together("h1", "h2", server=("h5", free_port()))
+        sums(members)
+        settings = here.here(members[0].for_server())
+        found = np.zeros(5000, np.float32)
+        with Engine(settings) as server:
+            reading = here._pool.submit(server.read, found)
+            for member in members:
+                member.reducer.all_reduce(np.full(5000, 3, np.float32), final=True)
+            reading.result(BOUND_S)
+        assert (found == 6).all()
+
+
+def free_port() -> int:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
 
 
 def test_all_get_the_reason_when_there_is_no_place(folder: Path) -> None:

@@ -32,7 +32,7 @@ class Observation:
         """Return what a rule of this scope looks at."""
         found = self._subjects.get(scope)
         if found is None:
-            states = _states(self.snapshot, scope)
+            states = states_of(self.snapshot, scope)
             found = [ReporterKey(*key) for key in states] if scope is Scope.REPORTER else list(states)
             self._subjects[scope] = found
         return found
@@ -40,7 +40,7 @@ class Observation:
     def place(self, scope: Scope, subject: Subject) -> int | None:
         """Return a subject's place, None when the snapshot lacks it."""
         if scope not in self._places:
-            states = _states(self.snapshot, scope)
+            states = states_of(self.snapshot, scope)
             own = states.places if isinstance(states, LinkStates) else None
             self._places[scope] = own or {key: place for place, key in enumerate(self.subjects(scope))}
         return self._places[scope].get(subject)
@@ -49,7 +49,7 @@ class Observation:
         """Return a figure of every subject, NaN where the snapshot does not know it."""
         found = self._values.get((scope, figure))
         if found is None:
-            states = _states(self.snapshot, scope)
+            states = states_of(self.snapshot, scope)
             if isinstance(states, LinkStates):
                 found = states.column(figure)
             else:
@@ -70,10 +70,11 @@ class Observation:
     def state(self, scope: Scope, subject: Subject) -> State:
         """Return the state of a subject that the snapshot has."""
         key = (subject.node_id, subject.hw_id) if isinstance(subject, ReporterKey) else subject
-        return _states(self.snapshot, scope)[key]
+        return states_of(self.snapshot, scope)[key]
 
 
-def _states(snapshot: Snapshot, scope: Scope) -> Mapping[Any, State]:
+def states_of(snapshot: Snapshot, scope: Scope) -> Mapping[Any, State]:
+    """Return the states that rules of a scope look at, in the snapshot's order."""
     match scope:
         case Scope.LINK:
             return snapshot.links

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from typing import Any
 
+from collectors.events.observation import states_of
 from collectors.events.rules import ChangeSettings, Rule
 from collectors.events.scopes import FIGURES, Reading, Scope, State, companions
 from collectors.values import Event, Evidence, Phase, ReporterKey, ReporterState, Snapshot, Subject
@@ -224,32 +224,18 @@ def subjects(snapshot: Snapshot, scope: Scope) -> Iterator[tuple[Subject, State]
             for (node_id, hw_id), state in snapshot.reporters.items():
                 yield ReporterKey(node_id, hw_id), state
         case Scope.JOB | Scope.CHILD:
-            yield from _states(snapshot, scope).items()
+            yield from states_of(snapshot, scope).items()
 
 
 def state_of(snapshot: Snapshot, scope: Scope, subject: Subject) -> State | None:
     """Return a subject's state, None when the snapshot lacks it."""
     key = (subject.node_id, subject.hw_id) if isinstance(subject, ReporterKey) else subject
-    return _states(snapshot, scope).get(key)
+    return states_of(snapshot, scope).get(key)
 
 
 def count(snapshot: Snapshot, scope: Scope) -> int:
     """Return how many subjects of a scope the snapshot has."""
-    return len(_states(snapshot, scope))
-
-
-def _states(snapshot: Snapshot, scope: Scope) -> Mapping[Any, State]:
-    match scope:
-        case Scope.LINK:
-            return snapshot.links
-        case Scope.PATH:
-            return snapshot.paths
-        case Scope.REPORTER:
-            return snapshot.reporters
-        case Scope.JOB:
-            return snapshot.jobs
-        case Scope.CHILD:
-            return {child.key: child for job in snapshot.jobs.values() for child in job.children}
+    return len(states_of(snapshot, scope))
 
 
 Condition = LimitCondition | ChangeCondition

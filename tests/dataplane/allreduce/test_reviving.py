@@ -26,23 +26,24 @@ Found = list[NDArray[np.float32] | AllReduceError]
 
 
 class Forgetful(Server):
-    """Gives the results of some items to one child only, and after the last of them knows nothing of what was."""
+    """Gives the results of some items to one child only; soon, or after the last of them, it has forgotten all."""
 
     def __init__(self, weather: Weather, lacking: range) -> None:
         super().__init__(WORKERS, WINDOW, weather)
-        self._lacking, self.has_forgotten = lacking, False
+        self._lacking, self._soon, self.has_forgotten = lacking, 60, False
 
     def _take(self, packet: Aggregation, child: int) -> None:
         if self.has_forgotten or packet.item not in self._lacking:
             super()._take(packet, child)
             return
         answer = self.switch.from_child(child, packet)
+        self._soon -= 1  # as nobody repeats a lost contribution to the last of them while results of others lack
         if isinstance(answer, Multicast):
             self._complete.add(packet.item)
             address = next(address for address, number in self.children.items() if number == 0)
             self._put(answer.packet.encode(), address)
-            if packet.item == self._lacking[-1]:
-                self._forget(JOB_AS_IT_WAS)
+        if self._soon == 0 or (isinstance(answer, Multicast) and packet.item == self._lacking[-1]):
+            self._forget(JOB_AS_IT_WAS)
 
     def _forget(self, job: Job) -> None:
         self.switch, self.has_forgotten = Aggregator({JOB: job}), True

@@ -18,6 +18,8 @@ LEAST_REORDERING, _MOST_REORDERING = 1, 16
 """In quarters of the shortest round trip."""
 _CALM = 16
 """So many losses in a row that were none of reordering's."""
+_AT_ONCE = 8
+"""How many packets are sent again at once where it is in doubt that they are lost."""
 _SHARE_OF_LONGEST = 4
 """The least time to a probe, which grows where somebody is late, grows to this part of the longest."""
 
@@ -104,10 +106,12 @@ def note_result(engine: EngineState, slot: Slot, is_again: bool) -> None:
         engine.newest_stamp = slot.stamp
         engine.newest_took_ns = took
         # What completes an item that was sent again as a probe may be the contribution of somebody late. Then results
-        # of what was sent before follow, and as long as they do, nothing is said to be lost for the probe's sake.
-        is_in_doubt: bool = is_repeated and slot.is_probe != 0 and not is_again
+        # of what was sent before follow, now or when that worker runs again.
+        is_in_doubt: bool = is_repeated and not is_again and (slot.is_probe != 0 or engine.doubt_until_ns != 0)
         engine.doubt_until_ns = engine.now_ns + engine.round_trip_ns if is_in_doubt else 0
         engine.was_late = 0
+        if is_again and slot.is_probe != 0:  # so the probe was right
+            engine.floor_ns = max(engine.floor_ns // 2, engine.least_timeout_ns)
     elif engine.doubt_until_ns != 0:
         engine.doubt_until_ns = engine.now_ns + (engine.round_trip_ns >> 1)
         be_patient(engine)
@@ -126,6 +130,7 @@ def find_lost(engine: EngineState) -> None:
     """Have sent again what must be lost, and find out when to look again."""
     engine.loss_at_ns = NEVER
     patience_ns: u64 = engine.newest_took_ns + as_u64(engine.reordering) * engine.shortest_ns // 4
+    doubted: u32 = 0
     while engine.order_first != engine.order_last:
         entry = sent_at(engine, engine.order_first)
         if is_on_its_way(engine, entry):
@@ -136,9 +141,11 @@ def find_lost(engine: EngineState) -> None:
             if due_ns > engine.now_ns:
                 engine.loss_at_ns = due_ns
                 return
-            if engine.doubt_until_ns != 0:  # so the probe was right
-                engine.doubt_until_ns = 0
-                engine.floor_ns = max(engine.floor_ns // 2, engine.least_timeout_ns)
+            if doubted == _AT_ONCE:
+                engine.doubt_until_ns = engine.now_ns + engine.round_trip_ns
+                engine.loss_at_ns = engine.doubt_until_ns
+                return
+            doubted += 1 if engine.doubt_until_ns != 0 else 0
             slot.is_probe = 0
             note_loss(engine)
             send_again(engine, slot)

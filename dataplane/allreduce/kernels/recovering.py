@@ -196,7 +196,7 @@ def next_timer(engine: EngineState) -> u64:
 
 @kernel
 def probe(engine: EngineState) -> None:
-    """Have the oldest packet sent again, whatever the window says."""
+    """Have the packet that was sent the longest ago sent again, whatever the window says."""
     engine.probe_at_ns = NEVER
     if engine.in_flight == 0 and engine.reading != Reading.LISTENING:
         return
@@ -215,13 +215,21 @@ def probe(engine: EngineState) -> None:
 
 @kernel
 def oldest_on_its_way(engine: EngineState) -> u32:
-    """Return the oldest item that is on its way, or the next item if there is none."""
+    """Return the item that was sent the longest ago, which takes all in turn, or the next item if there is none.
+
+    For a reader it is the oldest by its number.
+    """
     found: u32 = engine.next_item
+    longest: u64 = 0
     for at in range(as_u64(engine.window)):
         slot = engine.slots[at]
         is_under_way: bool = slot.state == State.SENT or slot.state == State.LISTENING  # noqa: PLR1714 - no `in` here
-        if is_under_way and engine.next_item - slot.item > engine.next_item - found:
+        ago: u64 = as_u64(engine.next_item - slot.item)
+        if engine.reading == Reading.NO:
+            ago = engine.sent + 1 - slot.stamp
+        if is_under_way and ago > longest:
             found = slot.item
+            longest = ago
     return found
 
 

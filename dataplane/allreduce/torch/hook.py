@@ -42,6 +42,7 @@ def attach(model: DistributedDataParallel, state: MillraceState) -> None:
 def all_reduce(tensor: torch.Tensor, state: MillraceState, *, mean: bool = False) -> torch.futures.Future[torch.Tensor]:
     """Begin to add up a tensor over all workers, in place; the future holds the same tensor.
 
-    It may have any layout, or be empty. All workers call in the same order with tensors of the same shape and type.
+    For a sparse_coo tensor it holds a new one, with the same rows at all workers: those that are not zero. A tensor may
+    have any layout in memory, or be empty. All workers call in the same order with tensors of the same shape and type.
     """
     return state.submit(tensor, mean=mean)

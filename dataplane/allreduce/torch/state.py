@@ -31,7 +31,7 @@ from dataplane.allreduce.torch.agreement import Agreement, Voters, listed
 from dataplane.allreduce.torch.place import Place
 from dataplane.allreduce.torch.results import BEYOND, carried, carrier, is_beyond
 from dataplane.allreduce.torch.ring import Ring, Started
-from dataplane.allreduce.torch.staging import DEVICES, back, future_of, on_host
+from dataplane.allreduce.torch.staging import DEVICES, LAYOUTS, back, future_of, on_host
 from dataplane.clock import Clock, MonotonicClock
 from dataplane.errors import AllReduceError, MillraceError
 
@@ -156,11 +156,11 @@ class MillraceState:
         return self._ring is not None
 
     def submit(self, tensor: torch.Tensor, *, mean: bool) -> torch.futures.Future[torch.Tensor]:
-        """Begin an all-reduce in place; never wait."""
-        if tensor.dtype not in FORMATS or tensor.device.type not in DEVICES:
+        """Begin an all-reduce, in place unless the tensor is sparse; wait for nobody else."""
+        if tensor.dtype not in FORMATS or tensor.device.type not in DEVICES or tensor.layout not in LAYOUTS:
             raise AllReduceError(
-                f"a tensor of {tensor.dtype} on {tensor.device}: "
-                "only float32, float16, bfloat16 and int32 on cpu or cuda are added up"
+                f"a tensor of {tensor.dtype} on {tensor.device}, {tensor.layout}: only float32, float16, bfloat16 and "
+                "int32 on cpu or cuda, strided or sparse_coo, are added up"
             )
         if mean and tensor.dtype == torch.int32:
             raise AllReduceError("integers have a sum but no mean")
@@ -327,8 +327,7 @@ class MillraceState:
         has_left = target.dtype == torch.int32 and is_beyond(carried(result))
         if not has_left and result.data_ptr() != target.data_ptr():
             target.copy_(result.view(target.shape))
-        if not has_left:
-            back(target, wanted.tensor)
+        filled = wanted.tensor if has_left else back(target, wanted.tensor)
         with self._changed:
             if self._failure is not None:
                 return
@@ -338,7 +337,7 @@ class MillraceState:
         if has_left:
             wanted.future.set_exception(SaturatedError(f"sums of all-reduce {wanted.number} left int32"))
         else:
-            wanted.future.set_result(wanted.tensor)
+            wanted.future.set_result(filled)
 
     def _leave(self, error: AllReduceError) -> None:
         """Go on by the ring from the first result on that nobody has."""

@@ -86,9 +86,33 @@ def test_the_ring_has_the_values_as_they_were_given() -> None:
 def test_other_devices_are_refused() -> None:
     with (
         MillraceState(Doubling()) as state,
-        pytest.raises(AllReduceError, match="float32 on meta: only"),
+        pytest.raises(AllReduceError, match=r"float32 on meta, .*: only"),
     ):
         all_reduce(torch.empty(3, device="meta"), state)
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16, torch.int32])
+def test_of_a_sparse_tensor_there_is_a_new_one_with_the_rows_that_are_not_zero(kind: torch.dtype) -> None:
+    dense = torch.zeros(6, 4, dtype=kind)
+    dense[1], dense[4, 2] = 1, 3
+    twice = dense.to_sparse(1)
+    given = torch.sparse_coo_tensor(
+        torch.cat([twice.indices(), torch.tensor([[1, 0]])], dim=1),
+        torch.cat([twice.values(), torch.tensor([[1, 1, 1, 1], [0, 0, 0, 0]], dtype=kind)]),
+        (6, 4),
+        check_invariants=True,
+    )  # not coalesced, and with a row of zeros
+    dense[1] = 2
+    with MillraceState(Doubling()) as state:
+        found = all_reduce(given, state).wait()
+    assert found.indices().tolist() == [[1, 4]]
+    assert torch.equal(found.to_dense(), dense * 2)
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")
+def test_other_layouts_are_refused() -> None:
+    with MillraceState(Doubling()) as state, pytest.raises(AllReduceError, match="sparse_csr: only"):
+        all_reduce(torch.ones(2, 2).to_sparse_csr(), state)
 
 
 @pytest.mark.gpu

@@ -18,7 +18,18 @@ if importlib.util.find_spec("torch") is None:
     pytest.skip("needs PyTorch", allow_module_level=True)
 
 from tests.dataplane.allreduce.torch.dying_switch import Plan, Switch
-from tests.dataplane.allreduce.torch.training import DESERTED, DYING, FORMATS, LOSSES, SHORT, SINGLE, single
+from tests.dataplane.allreduce.torch.training import (
+    DESERTED,
+    DYING,
+    FORMATS,
+    LOSSES,
+    ROWS,
+    SHORT,
+    SINGLE,
+    SPARSE,
+    SPARSE_STEPS,
+    single,
+)
 
 WORKERS = 4
 ROOT = Path(__file__).parents[4]
@@ -31,7 +42,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("training")
     plans = {job: Plan(loss) for job, loss in LOSSES.items()}
     plans |= {SINGLE: Plan(), DYING: Plan(0.01, dies_after=75), SHORT: Plan(dies_after=6)}
-    plans |= {DESERTED: Plan()}
+    plans |= {DESERTED: Plan(), SPARSE: Plan()}
     switch = Switch(plans, WORKERS)
     module = "tests.dataplane.allreduce.torch.training"
     command = [sys.executable, "-m", module, str(WORKERS), str(path), str(switch.port)]
@@ -75,6 +86,20 @@ def test_a_mean_is_off_by_no_more_than_the_bound_and_its_formats_rounding(found:
     bound = 2.0 ** (np.frexp(np.abs(values).max())[1] + 2 - 31)
     half_unit = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}[kind]
     assert (np.abs(found[0][kind] - exact) <= (bound + np.abs(exact) * half_unit) * (1 + 1e-6) + 2.0**-25).all()
+
+
+@pytest.mark.parametrize("what", ["sparse", "sparse_by_ring"])
+def test_sparse_gradients_train_as_by_gloo(found: Found, what: str) -> None:
+    for mine in found:
+        assert np.abs(mine[what] - mine["sparse_by_gloo"]).max() < 1e-6
+        assert np.array_equal(mine[what], found[0][what])
+
+
+def test_rows_that_nobody_has_are_not_sent(found: Found) -> None:
+    rows, exponents, dense = WORKERS * 6, ROWS // 256, 4
+    for mine in found:
+        assert 0 < mine["sparse_sent"] <= SPARSE_STEPS * (rows + exponents + dense) * 1.5  # some may go twice
+        assert mine["sparse_sent"] < SPARSE_STEPS * ROWS / 4
 
 
 def test_an_empty_tensor_is_at_once_done(found: Found) -> None:

@@ -23,8 +23,9 @@ from tests.dataplane.allreduce.torch.forking import fork_workers
 
 STEPS = 12
 LOSSES = {1: 0.05}
-SINGLE, DYING, SHORT, DESERTED = 2, 3, 4, 5
+SINGLE, DYING, SHORT, DESERTED, SPARSE = 2, 3, 4, 5, 6
 LAST_STEP = 6
+ROWS, SPARSE_STEPS = 512, 3
 FORMATS = ("float32", "float16", "bfloat16")
 
 
@@ -48,7 +49,28 @@ def train(rank: int, state: MillraceState | None, last_step: int = STEPS) -> tup
         loss.backward()
         steps.step()
         losses.append(loss.item())
-    return losses, torch.cat([part.detach().reshape(-1) for part in net.parameters()]).numpy()
+    return losses, parameters(net)
+
+
+def parameters(net: torch.nn.Module) -> np.ndarray:
+    whole: np.ndarray = torch.cat([part.detach().reshape(-1) for part in net.parameters()]).numpy()
+    return whole
+
+
+def train_sparse(rank: int, state: MillraceState | None) -> np.ndarray:
+    """Return the parameters after three steps that touch few rows of a table, each of which is a block."""
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.EmbeddingBag(ROWS, 256, sparse=True), torch.nn.Linear(256, 1))
+    model = DistributedDataParallel(net)
+    if state is not None:
+        model.register_comm_hook(state, millrace_hook)
+    steps = torch.optim.SGD(model.parameters(), lr=0.05)
+    chance = torch.Generator().manual_seed(100 + rank)
+    for _ in range(SPARSE_STEPS):
+        steps.zero_grad()
+        model(torch.randint(0, ROWS, (2, 3), generator=chance)).square().sum().backward()
+        steps.step()
+    return parameters(net)
 
 
 def single(rank: int, kind: str) -> torch.Tensor:
@@ -80,6 +102,13 @@ def work(world: int, folder: Path, port: int, rank: int) -> None:
             found[kind] = all_reduce(single(rank, kind), switch, mean=True).wait().float().numpy()
         empty = all_reduce(torch.empty(0), switch).wait()
         found["empty"] = empty.numpy()
+    found["sparse_by_gloo"] = train_sparse(rank, None)
+    with state(SPARSE) as switch:
+        found["sparse"] = train_sparse(rank, switch)
+        assert isinstance(switch._reducer, AllReducer)
+        found["sparse_sent"] = switch._reducer.statistics.sent
+    with MillraceState(None) as ring:
+        found["sparse_by_ring"] = train_sparse(rank, ring)
     with state(SHORT, 0.5) as switch:
         ones = [all_reduce(torch.full((256,), float(rank + at)), switch) for at in range(8)]
         found["short"] = np.array([one.wait().numpy() for one in ones])

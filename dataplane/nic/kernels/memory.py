@@ -111,11 +111,17 @@ def flush_memory(queue: MemoryQueue) -> u32:
 
 @kernel
 def arm(queue: MemoryQueue) -> bool:
-    """Ask to be woken through the eventfd when frames come; return False if some are there already."""
+    """Ask to be woken through the eventfd when frames come; return False, the eventfd readable, if some are there."""
     ring = queue.incoming
+    count = stack_array(u64, 1)
     if load_acquire(ring.waiting) == 0:
-        drained = stack_array(u64, 1)
-        read(ring.event_fd, drained, 8)
+        read(ring.event_fd, count, 8)
         store_release(ring.waiting, 1)
         fence()
-    return not is_readable_memory(queue)
+    if not is_readable_memory(queue):
+        return True
+    # They may have come before the sender could see that anybody waits; whoever leaves some is to come back for them.
+    if exchange(ring.waiting, 0) != 0:
+        count[0] = 1
+        write(ring.event_fd, count, 8)
+    return False

@@ -14,6 +14,7 @@ from dataplane.errors import PortError
 from dataplane.native import kernel_library
 from dataplane.nic import memory_pair
 from dataplane.nic.kernels import commit, flush, is_readable, receive, release, reserve, wait
+from dataplane.nic.kernels.memory import arm
 
 SLOTS, SLOT_BYTES = 8, 256
 Steps = list[tuple[int, list[bytes], int]]
@@ -102,6 +103,22 @@ def test_the_descriptor_wakes_a_receiver_that_has_found_nothing() -> None:
     assert b.receive(8) == [b"one"]
     assert select.select([b], [], [], 0)[0] == []
     a.send([b"two"])
+    assert select.select([b], [], [], 0)[0] == [b]
+    a.close()
+    b.close()
+
+
+def test_the_descriptor_stays_readable_when_frames_come_just_before_they_are_waited_for() -> None:
+    """Whoever then takes some of them, and not all, is to come back for the others."""
+    asked_to_be_woken = kernel_library(arm).bind(arm)
+    a, b = memory_pair()
+    a.send([b"one", b"two", b"three"])
+    assert not asked_to_be_woken(b.queues[0])
+    assert b.receive(1) == [b"one"]
+    assert select.select([b], [], [], 0)[0] == [b]
+    assert b.receive(8) == [b"two", b"three"]
+    assert select.select([b], [], [], 0)[0] == []
+    a.send([b"four"])
     assert select.select([b], [], [], 0)[0] == [b]
     a.close()
     b.close()

@@ -2,7 +2,7 @@
 
 Each program runs in a process of its own, over memory between forbidden pages: see `guarded_packets`. Frames of every
 length from 0 to 200, random and mangled, go through empty tables and through filled ones. MILLRACE_EXAMPLES sets the
-number of scenarios with filled tables a program, 10 if it is not given.
+number of scenarios with filled tables a program, 6 if it is not given.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from tests.dataplane.switch.compiled.guarded_memory import Note
 from tests.dataplane.switch.compiled.guarded_run import LIE
 from tests.dataplane.switch.scenarios import PROGRAMS, ROOT
 
-EXAMPLES = os.environ.get("MILLRACE_EXAMPLES", "10")
+EXAMPLES = os.environ.get("MILLRACE_EXAMPLES", "6")
 PARTS = {"fabric"}
 """Programs of which another has all: fabric_aggregation is fabric and more."""
-RANDOM_SEEDS = ("0", "4", "7", "22")
+RANDOM_SEEDS = ("4", "22")
 LIMIT_S = 600
 
 

@@ -31,7 +31,7 @@ def test_own_programs(make_bench: MakeBench, name: str, data: bytes, port: int) 
     assert len(sent) + sum(bench.pipeline.drops.values()) >= 1
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=75, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(prefix=st.sampled_from(PREFIXES), data=st.binary(max_size=200), port=st.integers(0, 511))
 def test_fabric(make_bench: MakeBench, prefix: bytes, data: bytes, port: int) -> None:
     bench = make_bench(FABRIC_PROGRAM)

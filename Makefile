@@ -11,8 +11,6 @@ ADDR ?= 127.0.0.1:9559
 DEVICE ?= 1
 ELECTION ?= 0,1
 CONFIG ?=
-# Some tests wait for processes of their own.
-PROCESSES := $(shell expr $$(nproc) + 1)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_PYTHON_VERSION_WARNING := 1
 # Half of the time in which a process starts would be spent on compiling our own modules.
@@ -71,7 +69,7 @@ p4: $(VENV)/.dev
 	$(BIN)/python -m dataplane.program.build_check --compile
 
 unit: $(VENV)/.dev
-	$(BIN)/python -m pytest -n $(PROCESSES) -m "not root"
+	$(BIN)/python -m pytest -n auto -m "not root"
 	$(BIN)/python -m pytest -n 4 -m "root and bmv2"
 	$(BIN)/python -m pytest -n 4 --dist loadfile -m "root and not bmv2"
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import secrets
 import signal
 import socket
 import sys
@@ -24,7 +23,6 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import numpy as np
-from pyroute2 import IPRoute
 from rich.console import Console
 from rich.table import Table
 
@@ -34,7 +32,6 @@ from dataplane.allreduce.engine import Engine, EngineSettings, Rings
 from dataplane.allreduce.kernels.layouts import EngineState
 from dataplane.allreduce.transports import UdpTransport
 from dataplane.fabric.kernel import namespaces
-from dataplane.fabric.kernel.links import CableEnd, bring_up, connect
 from dataplane.native import (
     Array,
     array_at,
@@ -53,6 +50,7 @@ from dataplane.nic.kernels.messages import header_at
 from dataplane.nic.kernels.system import recvmmsg, sendmmsg
 from dataplane.nic.layouts import InputOutputVector
 from dataplane.wire.aggregation import UDP_PORT
+from tests.dataplane.allreduce.cabling import cabled
 from tests.dataplane.allreduce.simulating import Network, Simulation
 
 CASES = [(workers, window, loss) for workers, window in ((4, 64), (8, 256)) for loss in (0.0, 0.01, 0.05)]
@@ -92,15 +90,8 @@ def reflect(fd: i32, received: Array[u8]) -> None:
 def cable() -> Iterator[str]:
     """Return the worker's namespace, with somebody who reflects at the other end of its cable."""
     run = kernel_library(reflect).bind(reflect)
-    names = {address: f"mr-engine-{secrets.token_hex(3)}" for address in (WORKER, SWITCH)}
     with ExitStack() as stack:
-        for name in names.values():
-            namespaces.create(name)
-            stack.callback(namespaces.remove, name)
-        connect(*(CableEnd(name, "eth0", 0x020000007800 + at, 1500) for at, name in enumerate(names.values())))
-        for address, name in names.items():
-            bring_up(name, ["eth0"])
-            namespaces.call(name, lambda address=address: _give(address))  # type: ignore[misc]
+        names = stack.enter_context(cabled("mr-engine", {WORKER: 0x020000007800, SWITCH: 0x020000007801}))
         process = os.fork()
         if not process:
             serving = namespaces.call(names[SWITCH], lambda: UdpTransport((SWITCH, UDP_PORT)))
@@ -114,11 +105,6 @@ def cable() -> Iterator[str]:
         stack.callback(os.waitpid, process, 0)
         stack.callback(os.kill, process, signal.SIGKILL)
         yield names[WORKER]
-
-
-def _give(address: str) -> None:
-    with IPRoute() as netlink:
-        netlink.addr("add", index=netlink.link_lookup(ifname="eth0")[0], address=address, prefixlen=24)
 
 
 def processor_us(kind: PortKind | None, rounds: int) -> tuple[float, float]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -12,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from pyroute2 import IPRoute
 
 from dataplane.allreduce.engine import Engine, EngineSettings, Rings
 from dataplane.allreduce.errors import NoResultError
@@ -20,11 +18,11 @@ from dataplane.allreduce.transports import RingTransport
 from dataplane.allreduce.ways import Way, find_way
 from dataplane.errors import AllReduceError
 from dataplane.fabric.kernel import namespaces
-from dataplane.fabric.kernel.links import CableEnd, bring_up, connect
 from dataplane.nic import PortKind, memory_pair
 from dataplane.wire.aggregation import UDP_PORT, Aggregation, Kind, Operation, decode
 from dataplane.wire.ipv4 import Ipv4
 from dataplane.wire.packet import decode_udp_frame, udp_frame
+from tests.dataplane.allreduce.cabling import cabled
 from tests.dataplane.allreduce.serving import JOB, Server, Weather
 
 WORKER, SWITCH = "10.77.0.1", "10.77.0.2"
@@ -34,22 +32,8 @@ MACS = {WORKER: 0x020000007701, SWITCH: 0x020000007702}
 @pytest.fixture(scope="module")
 def cable() -> Iterator[dict[str, str]]:
     """Two namespaces by the address that a device `eth0` has in each; nobody's neighbour is known."""
-    names = {address: f"mr-rings-{secrets.token_hex(3)}" for address in MACS}
-    with ExitStack() as stack:
-        for name in names.values():
-            namespaces.create(name)
-            stack.callback(namespaces.remove, name)
-        ends = [CableEnd(names[address], "eth0", MACS[address], 1500) for address in MACS]
-        connect(ends[0], ends[1])
-        for address, name in names.items():
-            bring_up(name, ["eth0"])
-            namespaces.call(name, lambda address=address: _give(address))  # type: ignore[misc]
+    with cabled("mr-rings", MACS) as names:
         yield names
-
-
-def _give(address: str) -> None:
-    with IPRoute() as netlink:
-        netlink.addr("add", index=netlink.link_lookup(ifname="eth0")[0], address=address, prefixlen=24)
 
 
 def _settings(**more: object) -> EngineSettings:

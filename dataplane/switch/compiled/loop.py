@@ -86,9 +86,9 @@ def turn(worker: Worker, now_ns: u64) -> bool:
     store_release(machine.epoch, machine.epoch + 1)
     fence()
     served = serve_all(worker, now_ns)
-    received = _receive_all(worker, now_ns)
+    received = _receive_all(worker)
     if received > 0:
-        served = serve_all(worker, now_ns)
+        served = serve_all(worker, monotonic_ns())
     store_release(machine.epoch, machine.epoch + 1)
     events = machine.events
     if load_relaxed(events.head) != load_relaxed(events.tail):
@@ -103,24 +103,24 @@ def turn(worker: Worker, now_ns: u64) -> bool:
 
 
 @kernel
-def _receive_all(worker: Worker, now_ns: u64) -> u64:
+def _receive_all(worker: Worker) -> u64:
     traffic = worker.traffic
-    worker.core[0].machine.now_us = now_ns // NS_PER_US
     received: u64 = 0
     for place in range(traffic.count):
         if worker.queues[place] != 0:
             queue = view(PortQueue, worker.queues[place])
-            received += _receive(worker, view(OutPort, traffic.ports[place]), queue, now_ns)
+            received += _receive(worker, view(OutPort, traffic.ports[place]), queue)
     if address(worker.injected) != 0:
-        received += _receive_injected(worker, worker.cpu_port, now_ns)
+        received += _receive_injected(worker, worker.cpu_port)
     return received
 
 
 @kernel
-def _receive(worker: Worker, port: OutPort, queue: PortQueue, now_ns: u64) -> u64:
+def _receive(worker: Worker, port: OutPort, queue: PortQueue) -> u64:
     frames = receive(queue, worker.frames, worker.lengths, BURST_FRAMES)
     if frames == 0:
         return 0
+    now_ns = _arrival_ns(worker)
     nbytes: u64 = 0
     for index in range(frames):
         length = worker.lengths[index]
@@ -134,7 +134,15 @@ def _receive(worker: Worker, port: OutPort, queue: PortQueue, now_ns: u64) -> u6
 
 
 @kernel
-def _receive_injected(worker: Worker, port: OutPort, now_ns: u64) -> u64:
+def _arrival_ns(worker: Worker) -> u64:
+    """Return the time of a burst, read once it has been taken, so that no stamp is earlier than its frame."""
+    now_ns = monotonic_ns()
+    worker.core[0].machine.now_us = now_ns // NS_PER_US
+    return now_ns
+
+
+@kernel
+def _receive_injected(worker: Worker, port: OutPort) -> u64:
     """Take what Python puts in as if it had come in on the CPU port."""
     frames: u64 = 0
     for _ in range(BURST_FRAMES):
@@ -142,12 +150,13 @@ def _receive_injected(worker: Worker, port: OutPort, now_ns: u64) -> u64:
         if block == 0:
             break
         frame = view(Packet, block)
+        now_ns = _arrival_ns(worker)
         atomic_add(port.rx_frames, 1)
         atomic_add(port.rx_bytes, as_u64(frame.length))
         _accept(worker, port, frame.data, frame.length)
         give(worker.core[0].frames[0], frame)
+        enqueue_placed(worker, now_ns)
         frames += 1
-    enqueue_placed(worker, now_ns)
     return frames
 
 

@@ -28,6 +28,7 @@ from tests.dataplane.switch.compiler.synthetic import program_with
 
 PORTS = (1, 2, 3, 4)
 DIGEST_ORDER = 3  # in stateful.p4
+STAMP_BYTES = slice(20, 26)  # of the header `wide`: its field of 48 bits
 
 
 class Bench:
@@ -381,3 +382,26 @@ def test_the_deparser_runs_once_where_a_slot_of_the_device_is_too_short() -> Non
         assert list(short.read_counters().drops.values()) == [1]
     for port in (near, far, short, end):
         port.close()
+
+
+def test_no_frame_is_stamped_with_a_time_before_it_was_sent() -> None:
+    """A frame that comes in while the switch is busy with another port's has its own time, not that of the turn."""
+    arrival = FieldRef("standard_metadata", "ingress_global_timestamp")
+    onwards = Assign(FieldRef("standard_metadata", "egress_spec"), Constant(3))
+    aliases = {"intrinsic_metadata.ingress_global_timestamp": arrival}
+    program = program_with([[Assign(FieldRef("wide", "u12"), arrival), onwards]], aliases=aliases, digest="57a3b0ed")
+    bench = Bench([PortSettings(number, queue_frames=4096) for number in PORTS], slots=4096)
+    with bench.switch:
+        bench.switch.commit(program)
+        for pause_us in range(0, 200, 4):
+            for port in (1, 2, 3):
+                bench.send(port, [bytes(1500)] * 1000)
+            deadline_ns = time.monotonic_ns() + pause_us * 1_000
+            while time.monotonic_ns() < deadline_ns:
+                pass
+            sent_us = time.monotonic_ns() // 1_000
+            bench.send(4, [bytes(199) + b"4"])
+            bench.settle()
+            (stamped,) = (frame for frame in bench.receive()[3] if frame.endswith(b"4"))
+            assert int.from_bytes(stamped[STAMP_BYTES], "big") >= sent_us
+    bench.close()

@@ -45,6 +45,6 @@ def _misfit(job: Meeting, hello: Hello) -> str | None:
     there = job.members.get(hello.host) or job.joiners.get(hello.host)
     if there is not None and there.lost_ns is None:
         return f"{hello.host} has a worker in it already"
-    others = len((job.members.keys() | job.joiners.keys()) - {hello.host})
+    others = len((job.staying.keys() | job.joiners.keys()) - {hello.host})
     most = asked.workers if job.phase is Phase.GATHERING else job.capacity
     return f"it has its {most} workers" if others >= most else None

@@ -12,7 +12,8 @@ def row_of(job: Meeting, now_ns: int, switches_of: Callable[[int], tuple[str, ..
     """Return a job's row; `switches_of` tells where a number is added up."""
     standing, is_over = job.standing, job.phase is Phase.ENDED
     working = "waiting" if standing is None else "working"
-    members = [_member(worker, working, now_ns) for worker in job.members.values()]
+    members = [_member(worker, working, now_ns) for worker in job.staying.values()]
+    members += [_member(job.members[host], "leaving", now_ns) for host in job.leavers]
     members += [_member(worker, "joining", now_ns) for worker in job.joiners.values()]
     return JobRow(
         job.name,

@@ -112,6 +112,10 @@ class Attendance:
     """First item and count of a worker that came at a hold."""
     newest: tuple[str, ...] = ()
     """Who came in there."""
+    leaves: int | None = None
+    """The item that it leaves before, once no other member needs it for what came earlier."""
+    past: int | None = None
+    """The item before which it says it has all results."""
 
 
 @dataclass(slots=True)
@@ -153,6 +157,16 @@ class Meeting:
     reason: str = ""
     """Why it has ended."""
     ended_ns: int = 0
+
+    @property
+    def staying(self) -> dict[str, Attendance]:
+        """Return the members that have not said that they leave."""
+        return {host: worker for host, worker in self.members.items() if worker.leaves is None}
+
+    @property
+    def leavers(self) -> dict[str, int]:
+        """Return the members that have, and the items that they leave before."""
+        return {host: worker.leaves for host, worker in self.members.items() if worker.leaves is not None}
 
     @property
     def name(self) -> str:

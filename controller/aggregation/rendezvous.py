@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Iterable
+from functools import cmp_to_key
 
 from controller.aggregation.admission import problem_of
 from controller.aggregation.job_settings import JobSettings
@@ -40,11 +41,13 @@ from dataplane.allreduce.membership_messages import (
     Hello,
     Hold,
     Leave,
+    Past,
     Reached,
     Refused,
     View,
     Waiting,
 )
+from dataplane.wire.aggregation import age
 
 _BEATS = 4
 """A worker speaks so many times in the time after which it is missed."""
@@ -83,7 +86,7 @@ class Rendezvous:
                 self._tell(hello.token, Refused(f"job {hello.job}: {problem}"))
         return self._settle(now_ns)
 
-    def hear(self, token: str, message: Beat | Held | Reached | Leave, now_ns: int) -> list[Action]:
+    def hear(self, token: str, message: Beat | Held | Reached | Leave | Past, now_ns: int) -> list[Action]:
         """Take what a worker has said."""
         seat = self._seats.get(token)
         if seat is None:
@@ -100,7 +103,9 @@ class Rendezvous:
                 if message.count == job.hold.count:
                     worker.next_item = message.next_item
             case Leave():
-                self._leave(job, worker)
+                self._say_farewell(job, worker, message.next_item, now_ns)
+            case Past():
+                worker.past = message.next_item
             case _:
                 pass
         return self._settle(now_ns)
@@ -166,7 +171,7 @@ class Rendezvous:
         """Return when `pass_time` is due, if nothing happens before."""
         times: list[int] = []
         for job in self.jobs:
-            times += [self._missed_ns(worker) for worker in (*job.members.values(), *job.joiners.values())]
+            times += [self._missed_ns(worker) for worker in (*job.staying.values(), *job.joiners.values())]
             waiting = job.members if job.phase is Phase.GATHERING else job.joiners
             times += [worker.give_up_ns for worker in waiting.values() if worker.enters is None]
             if job.hold is not None:
@@ -221,6 +226,23 @@ class Rendezvous:
             self._admit(job, worker)
         self._tell(hello.token, self._view(job, hello.host, now_ns))
 
+    def _say_farewell(self, job: Meeting, worker: Attendance, item: int, now_ns: int) -> None:
+        """Let a worker go at once, or have the others say when they have all results that it has.
+
+        They may lack some, which the switches may have forgotten, and would get sums without it once it has gone.
+        """
+        if job.standing is None or job.members.get(worker.asked.host) is not worker:
+            self._leave(job, worker)
+        elif worker.leaves is None:
+            worker.leaves = item
+            self._show(job, now_ns)
+
+    def _let_go(self, job: Meeting) -> None:
+        """Let leavers go whom nobody who stays needs any more."""
+        for host, item in job.leavers.items():
+            if all(one.past is not None and age(one.past, than=item) >= 0 for one in job.staying.values()):
+                self._leave(job, job.members[host])
+
     def _leave(self, job: Meeting, worker: Attendance) -> None:
         was_member = job.members.get(worker.asked.host) is worker
         farewell = Ended(f"{worker.asked.host} has left job {job.name}", removed=True)
@@ -259,11 +281,12 @@ class Rendezvous:
 
     def _watch(self, job: Meeting, now_ns: int) -> None:
         """Remove who is silent, refuse who has waited for long enough, and give up a hold that lasts too long."""
-        for host, worker in (*job.members.items(), *job.joiners.items()):
+        for host, worker in (*job.staying.items(), *job.joiners.items()):
             if self._missed_ns(worker) <= now_ns:
                 silent_s = (now_ns - worker.heard_ns) / 1e9
                 gone = ", its connection is gone" if worker.lost_ns is not None else ""
                 self._miss(job, host, f"it was not heard for {silent_s:.1f} s{gone}")
+        self._let_go(job)
         if job.phase is Phase.GATHERING:
             late = min((worker.give_up_ns for worker in job.members.values()), default=now_ns + 1)
             if len(job.members) < job.asked.workers and late <= now_ns:
@@ -319,7 +342,7 @@ class Rendezvous:
         return True
 
     def _find_count(self, job: Meeting, hold: Holding, now_ns: int) -> bool:
-        counts = [worker.count for worker in job.members.values() if worker.count is not None]
+        counts = [worker.count for worker in job.staying.values() if worker.count is not None]
         if len(counts) < len(job.members):
             return False
         hold.count = max(counts)
@@ -408,7 +431,7 @@ class Rendezvous:
         hold = job.hold
         assert hold is not None
         late = [
-            host for host, one in job.members.items() if (one.count if hold.count is None else one.next_item) is None
+            host for host, one in job.staying.items() if (one.count if hold.count is None else one.next_item) is None
         ]
         what = "say what it had begun" if hold.count is None else f"come to the end of {_what(job)} {hold.count}"
         reason = f"{' '.join(sorted(late)) or 'nobody'} did not {what} within {self._settings.hold_ns / 1e9:g} s"
@@ -476,7 +499,8 @@ class Rendezvous:
             shown = Hold(hold.number, hold.count, max(hold.until_ns - now_ns, 0) + 2 * self._change_ns)
         members = tuple(sorted(job.members))
         where = standing.number, standing.aggregators[host], standing.root
-        return View(*where, standing.epoch, members, shown, job.newest)
+        leaving = max(job.leavers.values(), key=cmp_to_key(age), default=None)
+        return View(*where, standing.epoch, members, shown, job.newest, leaving)
 
 
 def _standing(job: Meeting) -> Standing:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from types import TracebackType
@@ -17,7 +18,7 @@ from dataplane.allreduce.errors import SaturatedError
 from dataplane.allreduce.line import Line
 from dataplane.allreduce.narrow import from_bfloat16, to_bfloat16, to_float16
 from dataplane.errors import AllReduceError
-from dataplane.wire.aggregation import Aggregation
+from dataplane.wire.aggregation import Aggregation, age
 
 Values = NDArray[Any]
 _KINDS: Final = (np.dtype(np.float32), np.dtype(np.float16), np.dtype(np.int32))
@@ -43,6 +44,8 @@ class AllReducer:
         """Open the socket and start the thread; raises AllReduceError."""
         self._engine = Engine(settings)
         self._line: Line[_Wanted] = Line(f"job {settings.job}", settings.first_all_reduce)
+        self._done_item = settings.first_item
+        self._is_closed = False
         self._thread = threading.Thread(target=self._work, name=f"millrace-job-{settings.job}", daemon=True)
         self._thread.start()
 
@@ -173,18 +176,38 @@ class AllReducer:
         self._line.fail(error)
         self._engine.stop()
 
-    def close(self) -> None:
-        """Stop: all-reduces without a result fail."""
+    def say_when_past(self, item: int, then: Callable[[], None]) -> None:
+        """Call `then`, in whatever thread, once there are all results before an item, or nothing more is to come."""
+        self._line.when(lambda: age(self._done_item, than=item) >= 0, lambda _: then())
+
+    def retire(self) -> int:
+        """Begin nothing more: all-reduces without a result fail; return the item before which there are all results."""
         self.fail(AllReduceError(f"{self._who}: the all-reducer is closed"))
         self._thread.join()
-        self._engine.close()
+        return self._done_item
+
+    @property
+    def is_open(self) -> bool:
+        """Return whether it can still send."""
+        return not self._is_closed
+
+    def offer_again(self) -> None:
+        """Send some of what others may still need, each time other items; to be called between `retire` and `close`."""
+        self._engine.offer_again(self._done_item)
+
+    def close(self) -> None:
+        """Stop: all-reduces without a result fail. May be called again."""
+        self.retire()
+        if not self._is_closed:
+            self._is_closed = True
+            self._engine.close()
 
     def _work(self) -> None:
         while (wanted := self._line.take()) is not None:
             try:
                 self._reduce(wanted)
             except SaturatedError as error:
-                self._line.finish()
+                self._finish()
                 wanted.future.set_exception(error)
             except AllReduceError as error:
                 self._line.fail(error)
@@ -193,8 +216,12 @@ class AllReducer:
                 self._line.fail(AllReduceError(f"{self._who}: {error!r}"))
                 wanted.future.set_exception(error)
             else:
-                self._line.finish()
+                self._finish()
                 wanted.future.set_result(wanted.target)
+
+    def _finish(self) -> None:
+        self._done_item = self._engine.next_item
+        self._line.finish()
 
     def _reduce(self, wanted: _Wanted) -> None:
         if self._line.failure is not None:

@@ -32,7 +32,7 @@ from dataplane.allreduce.kernels.layouts import (
 )
 from dataplane.allreduce.kernels.pacing import PACKET
 from dataplane.allreduce.kernels.recovering import LEAST_REORDERING, NEVER
-from dataplane.allreduce.kernels.running import run_engine
+from dataplane.allreduce.kernels.running import offer_kept, run_engine
 from dataplane.allreduce.schedule import GROUP
 from dataplane.allreduce.transports import Transport, UdpTransport, open_rings, zeros
 from dataplane.allreduce.ways import Way, find_way
@@ -123,6 +123,7 @@ class Engine:
         self.settings = settings
         self._native = _library()
         self._run, self._adopt = self._native.bind(run_engine), self._native.bind(adopt_epoch)
+        self._offer = self._native.bind(offer_kept)
         self._transport = transport or _open(settings)
         _connect(self._transport, settings)
         self._epochs = threading.Lock()
@@ -238,6 +239,14 @@ class Engine:
                 raise self._error(status)
             self._adopt_epoch(self._state.new_epoch)
 
+    def offer_again(self, item: int) -> None:
+        """Send a few contributions to items before this one once more, each time others; no all-reduce may be going on.
+
+        A switch that has started anew adds them up again for those who lack the results; others answer, which is not
+        listened to.
+        """
+        self._offer(self._state, item)
+
     def stop(self) -> None:
         """Have `all_reduce` of another thread fail soon."""
         self._state.stop = 1
@@ -351,7 +360,7 @@ def is_newer(epoch: int, than: int) -> bool:
 
 @cache
 def _library() -> Library:
-    return kernel_library(run_engine, adopt_epoch)
+    return kernel_library(run_engine, adopt_epoch, offer_kept)
 
 
 def _open(settings: EngineSettings) -> Transport:

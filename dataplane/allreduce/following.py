@@ -52,6 +52,13 @@ class Adopt:
 
 
 @dataclass(frozen=True, slots=True)
+class SayWhenPast:
+    """Say when there are all results before an item, or nothing more is to come."""
+
+    item: int
+
+
+@dataclass(frozen=True, slots=True)
 class Fail:
     """There is no job for the worker; `admitted`: there was one, `removed`: it goes on for the others."""
 
@@ -60,7 +67,7 @@ class Fail:
     removed: bool
 
 
-Order: TypeAlias = Begin | StopAtNext | RunUntil | GoOn | Adopt | Fail
+Order: TypeAlias = Begin | StopAtNext | RunUntil | GoOn | Adopt | SayWhenPast | Fail
 
 
 @dataclass(slots=True)
@@ -130,6 +137,8 @@ class Following:
             self.hold = view.hold.hold
             if view.hold.count is not None:
                 orders.append(RunUntil(view.hold.hold, view.hold.count))
+        if view.leaving is not None:
+            orders.append(SayWhenPast(view.leaving))
         return orders
 
     def _leave_hold(self, view: View) -> list[Order]:

@@ -6,11 +6,12 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 from dataplane.errors import AllReduceError
 
 T = TypeVar("T")
+Then: TypeAlias = Callable[[AllReduceError | None], None]
 
 
 class Line(Generic[T]):
@@ -26,7 +27,7 @@ class Line(Generic[T]):
         self._held_until_s = 0.0
         self._held_for_s = 0.0
         self._failure: AllReduceError | None = None
-        self._watchers: list[tuple[int, Callable[[AllReduceError | None], None]]] = []
+        self._watchers: list[tuple[Callable[[], bool], Then]] = []
 
     @property
     def failure(self) -> AllReduceError | None:
@@ -87,7 +88,13 @@ class Line(Generic[T]):
             self._changed.notify_all()
             return self._begun
 
-    def run_until(self, count: int, then: Callable[[AllReduceError | None], None]) -> None:
+    def when(self, condition: Callable[[], bool], then: Then) -> None:
+        """Call `then` when a condition holds, looked at whenever something is done, or with the line's failure."""
+        with self._changed:
+            self._watchers.append((condition, then))
+            self._tell()
+
+    def run_until(self, count: int, then: Then) -> None:
         """Begin up to so many although the line is held; call `then` once they are done, or with what it fails with.
 
         Raises AllReduceError if the line is not held.
@@ -97,7 +104,7 @@ class Line(Generic[T]):
             if self._limit is None:
                 raise AllReduceError(f"{self._who}: all-reduces are not held, so they cannot be held at {count}")
             self._limit = max(self._limit, count)
-            self._watchers.append((count, then))
+            self._watchers.append((lambda: self._finished >= count, then))
             self._tell()
 
     def release(self) -> None:
@@ -116,10 +123,13 @@ class Line(Generic[T]):
     def _tell(self) -> None:
         """Tell all who wait how things stand; the caller holds the lock."""
         self._changed.notify_all()
-        due = [each for each in self._watchers if self._failure is not None or self._finished >= each[0]]
-        self._watchers = [each for each in self._watchers if each not in due]
-        for count, then in due:
-            then(None if self._finished >= count else self._failure)
+        watchers, self._watchers = self._watchers, []
+        for condition, then in watchers:
+            is_met = condition()
+            if is_met or self._failure is not None:
+                then(None if is_met else self._failure)
+            else:
+                self._watchers.append((condition, then))
 
     def _has_turn(self) -> bool:
         if self._failure is not None:

@@ -27,7 +27,17 @@ from numpy.typing import NDArray
 from dataplane.allreduce.client import AllReducer
 from dataplane.allreduce.engine import EngineSettings
 from dataplane.allreduce.errors import JobRefusedError, RemovedError
-from dataplane.allreduce.following import Adopt, Begin, Fail, Following, GoOn, Order, RunUntil, StopAtNext
+from dataplane.allreduce.following import (
+    Adopt,
+    Begin,
+    Fail,
+    Following,
+    GoOn,
+    Order,
+    RunUntil,
+    SayWhenPast,
+    StopAtNext,
+)
 from dataplane.allreduce.membership_messages import (
     ATTEND,
     Admitted,
@@ -35,6 +45,7 @@ from dataplane.allreduce.membership_messages import (
     Held,
     Hello,
     Leave,
+    Past,
     Reached,
     Upward,
     decode_downward,
@@ -59,7 +70,11 @@ _MARGIN_S: Final = 5.0
 _CREATE_S: Final = 30.0
 """How long the switches may take to have a job whose workers have come."""
 _LEAVE_S: Final = 2.0
-"""How long a farewell may take."""
+"""How long a farewell may take, where nobody needs anything any more."""
+_CALM_S: Final = 0.1
+"""Who waits to leave for so long sends again what others may lack,"""
+_OFFER_S: Final = 0.01
+"""a few packets each time."""
 _NS: Final = 1e9
 
 
@@ -71,7 +86,7 @@ class Membership:
         self._address, self._hello, self._make = address, hello, make
         self._following = Following()
         self._changed = threading.Condition()
-        self._obeying = threading.Lock()
+        self._obeying = threading.RLock()
         self._outbox: queue.SimpleQueue[Upward] = queue.SimpleQueue()
         self._made: AllReducer | None = None
         self._steering: Steering | None = None
@@ -80,6 +95,7 @@ class Membership:
         self._failure: AllReduceError | None = None
         self._trouble = "it has not been asked yet"
         self._beat_s = _FIRST_BEAT_S
+        self._patience_s = _LEAVE_S
         self._held_until_s: float | None = None
         self._is_closing = False
         self._call: Any = None
@@ -215,25 +231,41 @@ class Membership:
         )
 
     def close(self) -> None:
-        """Leave the job, which goes on without this worker; all-reduces without a result fail. May be called again."""
-        with self._changed:
+        """Leave the job, which goes on without this worker; all-reduces without a result fail. May be called again.
+
+        Returns when the others have all results that this worker has, or have given up: until then it helps them, in
+        case a switch has forgotten what they lack.
+        """
+        with self._obeying, self._changed:
             was_closing, self._is_closing = self._is_closing, True
+            self._changed.notify_all()
         if was_closing:
             return
+        item = 0 if self._made is None else self._made.retire()
+        if self._failure is None and not self._trouble:
+            self._say(Leave(item))
+            self._part()
         if self._made is not None:
             self._made.close()
-        with self._changed:
-            self._changed.notify_all()
-        if self._failure is None and not self._trouble:
-            self._say(Leave())
-            with self._changed:
-                self._changed.wait_for(lambda: self._failure is not None, _LEAVE_S)
         call = self._call
         if call is not None:
             call.cancel()
         self._channel.close()
         if self._thread is not threading.current_thread():
             self._thread.join(_LEAVE_S)
+
+    def _part(self) -> None:
+        """Wait until the others need this worker no more, and help them."""
+        made = self._made if self._made is not None and self._made.is_open else None
+        wait_s = _LEAVE_S if made is None else _CALM_S
+        until_s = time.monotonic() + self._patience_s
+        while not self._is_over_within(wait_s) and made is not None and time.monotonic() < until_s:
+            made.offer_again()
+            wait_s = _OFFER_S
+
+    def _is_over_within(self, seconds: float) -> bool:
+        with self._changed:
+            return self._changed.wait_for(lambda: self._failure is not None, seconds)
 
     @property
     def _admitted(self) -> Admitted:
@@ -332,12 +364,16 @@ class Membership:
     def _obey(self, orders: list[Order]) -> None:
         for order in orders:
             match order:
-                case Begin():
-                    self._begin(order.admitted)
                 case Fail():
                     self._fail(_error_of(order))
+                case _ if self._is_closing:
+                    pass
+                case Begin():
+                    self._begin(order.admitted)
                 case Adopt():
                     self.reducer.set_epoch(order.epoch)
+                case SayWhenPast():
+                    self._promise(order.item)
                 case StopAtNext() | RunUntil() | GoOn():
                     self._steer(order)
 
@@ -354,6 +390,7 @@ class Membership:
             hears_refusals=False,
         )
         settings = replace(settings, patience_s=max(settings.patience_s, admitted.patience_ns / _NS + _MARGIN_S))
+        self._patience_s = settings.patience_s
         made = self._make(settings)
         is_by_rounds = self._hello.boundaries
         self._at_boundary = admitted.members
@@ -361,6 +398,9 @@ class Membership:
         with self._changed:
             self._made = made
             self._changed.notify_all()
+
+    def _promise(self, item: int) -> None:
+        self.reducer.say_when_past(item, lambda: self._say(Past(item)))
 
     def _steer(self, order: StopAtNext | RunUntil | GoOn) -> None:
         steering = self._steering

@@ -64,7 +64,15 @@ class Reached(_Message, frozen=True):
 
 
 class Leave(_Message, frozen=True):
-    """The worker has done its work."""
+    """The worker has done its work: it has all results before item `next_item`, and begins nothing more."""
+
+    next_item: int
+
+
+class Past(_Message, frozen=True):
+    """The worker has all results before item `next_item`, or has failed and needs none."""
+
+    next_item: int
 
 
 class Waiting(_Message, frozen=True):
@@ -113,6 +121,8 @@ class View(_Message, frozen=True):
     hold: Hold | None = None
     newest: tuple[str, ...] = ()
     """Who came in at the last hold."""
+    leaving: int | None = None
+    """Somebody leaves as soon as all have said that they are past this item."""
 
 
 class Refused(_Message, frozen=True):
@@ -128,7 +138,7 @@ class Ended(_Message, frozen=True):
     removed: bool = False
 
 
-Upward: TypeAlias = Hello | Beat | Held | Reached | Leave
+Upward: TypeAlias = Hello | Beat | Held | Reached | Leave | Past
 Downward: TypeAlias = Waiting | Admitted | View | Refused | Ended
 
 

@@ -20,6 +20,7 @@ HEADER: Final = "aggregation"
 SIZE: Final = 16
 VERSION: Final = 1
 UDP_PORT: Final = 19777
+ITEM_BITS: Final = 32
 QUARTER_BYTES: Final = 256
 QUARTERS: Final = 4
 
@@ -117,3 +118,9 @@ def decode(data: bytes, offset: int = 0) -> Aggregation:
         flags=Flags(words >> 112 & 255),
         reason=reason,
     )
+
+
+def age(item: int, than: int) -> int:
+    """Return by how much `item` is newer than another, negative if it is older, in the numbers' circle."""
+    half = 1 << ITEM_BITS - 1
+    return (item - than + half) % (2 * half) - half

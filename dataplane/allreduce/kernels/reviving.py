@@ -26,10 +26,16 @@ def keep(engine: EngineState, item: u32, result: Array[u8]) -> None:
 @kernel
 def gather_kept(engine: EngineState, oldest: u32) -> u32:
     """Gather items behind the oldest without a result, to be sent again with a probe; return how many."""
-    count: u32 = 0
     if engine.probes < _QUIET_PROBES or engine.probes == engine.revived_after:
-        return count
+        return 0
     engine.revived_after = engine.probes
+    return gather_behind(engine, oldest)
+
+
+@kernel
+def gather_behind(engine: EngineState, oldest: u32) -> u32:
+    """Gather the next few of the items behind this one, within a window, that this worker may send again."""
+    count: u32 = 0
     for _ in range(min(as_u64(engine.window), _AT_ONCE)):
         engine.revived = (engine.revived + 1) & (engine.window - 1)
         item: u32 = oldest - 1 - engine.revived

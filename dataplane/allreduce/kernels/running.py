@@ -10,7 +10,7 @@ from dataplane.allreduce.kernels.layouts import BURST, EngineState, Reading, Sta
 from dataplane.allreduce.kernels.pacing import PACKET
 from dataplane.allreduce.kernels.reading import line_up
 from dataplane.allreduce.kernels.recovering import find_lost, look_at_timers, next_timer, note_sent, push
-from dataplane.allreduce.kernels.reviving import gather_kept
+from dataplane.allreduce.kernels.reviving import gather_behind, gather_kept
 from dataplane.native import address, as_u32, as_u64, kernel, u32, u64
 from dataplane.nic.kernels.system import monotonic_ns
 
@@ -156,6 +156,14 @@ def send_burst(engine: EngineState, count: u32) -> None:
 def revive(engine: EngineState) -> None:
     """Send what a switch that has started anew may lack."""
     count: u32 = gather_kept(engine, oldest(engine))
+    if count > 0:
+        engine.repeated += as_u64(send_gathered(engine, count))
+
+
+@kernel
+def offer_kept(engine: EngineState, item: u32) -> None:
+    """Send a few of the items behind this one, each time others, while no all-reduce is going on."""
+    count: u32 = gather_behind(engine, item)
     if count > 0:
         engine.repeated += as_u64(send_gathered(engine, count))
 

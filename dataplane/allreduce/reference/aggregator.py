@@ -22,9 +22,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from dataplane.allreduce.reference.lanes import combine
-from dataplane.wire.aggregation import NO_FLAGS, Aggregation, Flags, Kind, Reason
+from dataplane.wire.aggregation import NO_FLAGS, Aggregation, Flags, Kind, Reason, age
 
-ITEM_BITS = 32
 MOST_WORKERS = 0xFFFF
 """What the header's field can say; more are not counted."""
 
@@ -74,12 +73,6 @@ class Up:
 
 
 Sent = Unicast | Multicast | Up
-
-
-def age(item: int, than: int) -> int:
-    """Return by how much `item` is newer than another, negative if it is older, in the numbers' circle."""
-    half = 1 << ITEM_BITS - 1
-    return (item - than + half) % (2 * half) - half
 
 
 def contribute(job: Job, cell: Cell, child: int, packet: Aggregation) -> tuple[Cell, Sent | None, str]:

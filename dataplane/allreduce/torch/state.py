@@ -228,10 +228,10 @@ class MillraceState:
 
     def _let_go(self) -> None:
         _open_states.discard(self)
-        if self._reducer is not None:
-            self._reducer.close()
         if self._place is not None:
             self._place.membership.close()
+        elif self._reducer is not None:
+            self._reducer.close()
 
     def _begin(self) -> None:
         """Begin as many as may be under way; the caller holds the lock."""

@@ -11,8 +11,18 @@ from msgspec import structs
 from controller.aggregation.job_settings import JobSettings
 from controller.aggregation.meeting import Action, Change, Create, End, Join, Move, Remove, Standing, Tell
 from controller.aggregation.rendezvous import Rendezvous
-from dataplane.allreduce.following import Adopt, Begin, Fail, Following, GoOn, Order, RunUntil, StopAtNext
-from dataplane.allreduce.membership_messages import Beat, Downward, Held, Hello, Leave, Reached
+from dataplane.allreduce.following import (
+    Adopt,
+    Begin,
+    Fail,
+    Following,
+    GoOn,
+    Order,
+    RunUntil,
+    SayWhenPast,
+    StopAtNext,
+)
+from dataplane.allreduce.membership_messages import Beat, Downward, Held, Hello, Leave, Past, Reached
 
 S = 1_000_000_000
 ITEMS = 10
@@ -33,6 +43,8 @@ class Switches:
     begun: dict[str, int]
     complete: int = 0
     is_running: bool = True
+    sums: dict[int, frozenset[str]] = field(default_factory=dict)
+    """Whose values are in the result of each all-reduce."""
 
     def change_epoch(self) -> None:
         """What is not complete is to be sent again."""
@@ -48,6 +60,12 @@ class Switches:
     def add_up(self) -> None:
         while all(self.begun[host] > self.complete for host in self.members):
             self.complete += 1
+            self.sums[self.complete] = frozenset(self.members)
+
+    def start_anew(self, finished: int) -> None:
+        """Forget the results that not all have: whoever lacks them has finished so many."""
+        self.complete = finished
+        self.begun = dict.fromkeys(self.begun, finished)
 
 
 @dataclass(slots=True)
@@ -65,6 +83,10 @@ class Player:
     finished: int = 0
     limit: int | None = None
     promised: RunUntil | None = None
+    asked: set[int] = field(default_factory=set)
+    """Items that it is to say of when it is past them."""
+    sums: dict[int, frozenset[str]] = field(default_factory=dict)
+    """Whose values are in its results."""
     over: Fail | None = None
     overdue_ns: int | None = None
     number: int = 0
@@ -132,10 +154,22 @@ class Crowd:
         if player.begun == player.finished and (player.limit is None or player.begun < player.limit):
             player.begun += 1
         switches.contribute(player.hello.host, admitted.epoch, player.begun)
-        player.finished = max(player.finished, min(player.begun, switches.complete))
+        while player.finished < min(player.begun, switches.complete):
+            player.finished += 1
+            player.sums[player.finished] = switches.sums[player.finished]
         self.report(player)
 
+    def help(self, player: Player) -> None:
+        """Have a worker that waits to leave send again what it has sent, if its epoch is still that of its results."""
+        admitted = player.following.admitted
+        assert admitted is not None
+        self.switches[player.number].contribute(player.hello.host, admitted.epoch, player.finished)
+
     def report(self, player: Player) -> None:
+        for item in sorted(player.asked):
+            if player.finished * ITEMS >= item and player.is_connected:
+                player.asked.remove(item)
+                self.carry_out(self.machine.hear(player.hello.token, Past(item), self.now_ns))
         wanted = player.promised
         if wanted is not None and player.finished >= wanted.count and player.is_connected:
             player.promised = None
@@ -144,7 +178,8 @@ class Crowd:
 
     def leave(self, player: Player) -> None:
         player.has_left = True
-        self.carry_out(self.machine.hear(player.hello.token, Leave(), self.now_ns))
+        message = Leave(player.finished * ITEMS)
+        self.carry_out(self.machine.hear(player.hello.token, message, self.now_ns))
 
     def disconnect(self, player: Player) -> None:
         player.is_connected = False
@@ -172,6 +207,10 @@ class Crowd:
     def obey(self, player: Player, orders: list[Order]) -> None:
         for order in orders:
             match order:
+                case Fail():
+                    player.over = order
+                case _ if player.has_left:
+                    pass
                 case Begin():
                     player.begun = player.finished = order.admitted.first_count
                     player.number = order.admitted.number
@@ -192,8 +231,9 @@ class Crowd:
                 case GoOn():
                     player.limit, player.promised, player.overdue_ns = None, None, None
                     player.number = order.number or player.number
-                case Fail():
-                    player.over = order
+                case SayWhenPast():
+                    player.asked.add(order.item)
+                    self.report(player)
                 case Adopt():
                     pass
 

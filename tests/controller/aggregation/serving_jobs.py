@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
@@ -160,10 +160,15 @@ class Place:
 
 @contextmanager
 def place(
-    folder: Path, *, address: str | None = None, places: int = 9, settings: JobSettings = SETTINGS
+    folder: Path,
+    *,
+    address: str | None = None,
+    places: int = 9,
+    settings: JobSettings = SETTINGS,
+    make_server: Callable[[int, int], Server] = Server,
 ) -> Iterator[Place]:
     """Run the service until the block ends."""
-    with Server(1, WINDOW) as server:
+    with make_server(1, WINDOW) as server:
         found = Place(address or f"unix:{folder}/jobs", server, places, settings)
         found.start()
         try:

@@ -22,9 +22,12 @@ from controller.errors import JobError
 from dataplane.allreduce.engine import Engine
 from dataplane.allreduce.errors import JobRefusedError, RemovedError
 from dataplane.allreduce.membership import Membership
+from dataplane.allreduce.reference.aggregator import Aggregator, Multicast
 from dataplane.config import loads
 from dataplane.errors import AllReduceError, MillraceError
+from dataplane.wire.aggregation import Aggregation
 from tests.controller.aggregation.serving_jobs import BOUND_S, SETTINGS, Place, cut, place, vanish
+from tests.dataplane.allreduce.serving import Server
 
 T = TypeVar("T")
 
@@ -61,6 +64,37 @@ def test_the_job_goes_on_without_a_dead_worker_and_with_it_when_it_is_back(folde
         assert members[-1].first_count == 2
         assert sums(members) == [4.0] * 4
         assert members[0].members == ("h1", "h2", "h3", "h4")
+
+
+class ForgettingOnce(Server):
+    """Gives the result of one item to the first child only, and then has forgotten everything."""
+
+    item: int | None = None
+    has_forgotten = False
+
+    def _take(self, packet: Aggregation, child: int) -> None:
+        if packet.item != self.item or self.has_forgotten:
+            super()._take(packet, child)
+            return
+        answer = self.switch.from_child(child, packet)
+        if isinstance(answer, Multicast):
+            self._put(answer.packet.encode(), next(at for at, number in self.children.items() if number == 0))
+            self.switch, self.has_forgotten = Aggregator(self.switch.jobs), True
+
+
+def test_who_leaves_helps_those_who_lack_results_that_a_switch_has_forgotten(folder: Path) -> None:
+    with place(folder, make_server=ForgettingOnce) as here:
+        members = here.together("h1", "h2")
+        assert sums(members) == [2.0] * 2
+        assert isinstance(here.server, ForgettingOnce)
+        here.server.item = members[0].reducer.next_item + 2  # behind exponents and the first block
+        first, second = (member.reducer.all_reduce(np.ones(300, np.float32)) for member in members)
+        assert first.result(BOUND_S)[-1] == 2
+        leaving = here._pool.submit(members[0].close)
+        assert second.result(BOUND_S)[-1] == 2
+        leaving.result(BOUND_S)
+        assert here.server.has_forgotten
+        assert sums(members[1:]) == [1.0]
 
 
 def test_a_joiner_waits_for_all_reduces_that_somebody_has_begun(folder: Path) -> None:

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from dataplane.allreduce.reference import aggregator
-from dataplane.allreduce.reference.aggregator import Aggregator, Cell, Job, Multicast, Sent, Unicast, age
+from dataplane.allreduce.reference.aggregator import Aggregator, Cell, Job, Multicast, Sent, Unicast
 from dataplane.allreduce.reference.lanes import combine, int32s, of_int32s
-from dataplane.wire.aggregation import Aggregation, Flags, Kind, Operation, Reason
+from dataplane.wire.aggregation import Aggregation, Flags, Kind, Operation, Reason, age
 from tests.dataplane.allreduce import exploring
 from tests.dataplane.allreduce.exploring import Case, Explorer
 

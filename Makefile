@@ -4,6 +4,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Modules are compiled when they are first imported: compiling all that is installed takes longer.
+INSTALL := bin/pip install --quiet --no-compile
 SHELL_VENV := .venv-shell
 TOPOLOGY ?= abilene
 TIME ?= virtual
@@ -24,29 +26,35 @@ help:
 	@echo "make shell   a p4runtime-shell on a running switch (ADDR=$(ADDR) DEVICE=$(DEVICE); CONFIG=p4info,json to push)"
 	@echo "make p4      compile p4/ again (needs p4c-bm2-ss)"
 
-$(VENV)/.base: pyproject.toml
+$(VENV)/bin/python:
 	@./.ci/prepare $(PYTHON) $(VENV)
+
+$(VENV)/.base: pyproject.toml | $(VENV)/bin/python
 	@echo "installing millrace into $(VENV)"
-	@$(BIN)/pip install --quiet --editable .
+	@$(VENV)/$(INSTALL) --editable .
 	@touch $@
 
-$(VENV)/.dev: $(VENV)/.base
-	@echo "installing the development tools into $(VENV)"
-	@$(BIN)/pip install --quiet --editable '.[dev]'
-	@touch $@
+$(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
+	@echo "installing millrace and the development tools into $(VENV)"
+	@$(VENV)/$(INSTALL) --editable '.[dev]'
+	@touch $(VENV)/.base $@
 
-$(SHELL_VENV)/.ready: .ci/prepare
+# Made behind the other one: only one of the two should have to install Debian's package for it.
+$(SHELL_VENV)/.ready: .ci/prepare | $(VENV)/bin/python
 	@./.ci/prepare $(PYTHON) $(SHELL_VENV)
 	@echo "installing p4runtime-shell into $(SHELL_VENV)"
-	@$(SHELL_VENV)/bin/pip install --quiet 'p4runtime-shell==0.0.6' 'setuptools<81'
+	@$(SHELL_VENV)/$(INSTALL) 'p4runtime-shell==0.0.6' 'setuptools<81'
 	@touch $@
 
 demo: $(VENV)/.base
 	@$(BIN)/millrace demo --topology $(TOPOLOGY) --time $(TIME)
 
-test: $(VENV)/.dev $(SHELL_VENV)/.ready check unit
+test:
+	@$(MAKE) --no-print-directory --jobs=2 $(VENV)/.dev $(SHELL_VENV)/.ready
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target check
+	@$(MAKE) --no-print-directory unit
 
-check: lint types layers p4-check
+check: types lint layers p4-check
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .

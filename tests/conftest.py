@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import gc
+import re
+from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -23,3 +26,44 @@ def cache_dir(pytestconfig: pytest.Config) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MILLRACE_CACHE_DIR", str(path))
         yield path
+
+
+_RARE_MARKS = ("root", "bmv2")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not load files, and what they import, that have no test of a mark that is asked for.
+
+    Several processes load all that they are to choose from, which takes longer than most of the tests.
+    """
+    wanted = _wanted(config.getoption("markexpr"))
+    is_test = collection_path.name.startswith("test_") and collection_path.suffix == ".py"
+    return True if is_test and wanted - _marks_in(collection_path) else None
+
+
+def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
+    """Make sure that no test would be left out by `pytest_ignore_collect` that has the mark."""
+    for item in items:
+        unseen = {name for name in _RARE_MARKS if item.get_closest_marker(name)} - _marks_in(item.path)
+        if unseen:
+            raise pytest.UsageError(f"{item.nodeid}: name pytest.mark.{unseen.pop()} in its file or its conftest.py")
+
+
+def _wanted(expression: str) -> frozenset[str]:
+    """Return the rare marks that all tests must have for which an expression of `-m` is true."""
+    terms = expression.split(" and ")
+    return frozenset(term for term in terms if term in _RARE_MARKS)
+
+
+@cache
+def _marks_in(path: Path) -> frozenset[str]:
+    """Return the rare marks that a file or the conftest.py beside it names."""
+    texts = [each.read_text() for each in (path, path.parent / "conftest.py") if each.is_file()]
+    return frozenset(re.findall(rf"pytest\.mark\.({'|'.join(_RARE_MARKS)})\b", "\n".join(texts)))
+
+
+def pytest_collection_finish() -> None:
+    """Spare the garbage collector what stays anyway: hundreds of thousands of objects, looked at again and again."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)

@@ -32,7 +32,7 @@ class RemoveQuery:
 
 @dataclass(frozen=True, slots=True)
 class MemberRow:
-    """A worker: waiting, working or joining, and how long ago it was heard."""
+    """A worker: waiting, working, leaving, joining or disconnected, and how long ago it was heard."""
 
     host: str
     state: str

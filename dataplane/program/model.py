@@ -65,6 +65,10 @@ class FieldSpec:
     variable: bool = False
 
 
+VALID_BIT = FieldSpec(VALID, 1)
+"""The hidden field of every header."""
+
+
 @dataclass(frozen=True, slots=True)
 class HeaderType:
     """The fields of a header or metadata struct, in wire order; `fixed_bits` leaves out a varbit."""
@@ -85,7 +89,7 @@ class HeaderType:
     def field(self, name: str) -> FieldSpec | None:
         """Return the field of that name; the hidden valid bit is one."""
         if name == VALID:
-            return FieldSpec(VALID, 1)
+            return VALID_BIT
         return next((spec for spec in self.fields if spec.name == name), None)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
+from functools import cache
 from typing import TypeAlias
 
 from dataplane.program.operations import Calculation, CrcParameters
@@ -18,6 +19,7 @@ def bind_hash(calculation: Calculation) -> Digest:
     return HASHES[calculation.algorithm]
 
 
+@cache
 def crc(parameters: CrcParameters) -> Digest:
     """Return the function that computes a cyclic redundancy check, byte by byte with a table."""
     if parameters == CrcParameters(32, 0x04C11DB7, 0xFFFF_FFFF, 0xFFFF_FFFF, reflect_in=True, reflect_out=True):

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from dataplane.program.model import VALID, FieldSpec, Header, Program
+from dataplane.program.model import VALID, VALID_BIT, FieldSpec, Header, Program
 from dataplane.program.operations import FieldRef
 
 Fields: TypeAlias = list[int]
@@ -134,9 +134,9 @@ class Layout:
         """Return width and sign of a field."""
         spec = self._specs.get(ref)
         if spec is None:
-            spec = self.program.headers[ref.header].type.field(ref.field)
-            assert spec is not None
-            self._specs[ref] = spec
+            fields = (*self.program.headers[ref.header].type.fields, VALID_BIT)
+            self._specs |= {FieldRef(ref.header, field.name): field for field in fields}
+            spec = self._specs[ref]
         return spec
 
     def slot(self, ref: FieldRef) -> int:

@@ -137,10 +137,10 @@ class NativeState:
                 profile.free()
             for spaces in self._value_sets:
                 spaces.drop(later=False)
-            for addresses in (self._group_addresses, self._session_addresses):
-                for place, address in enumerate(addresses):
-                    if address:
-                        self._put_replicas(addresses, place, None)
+            for group_id in self._state.multicast_groups:
+                self._group_changed(group_id, None)
+            for session_id in self._state.clone_sessions:
+                self._session_changed(session_id, None)
             self._tables, self._value_sets, self._profiles = [], [], {}
             self._heap.free()
 

@@ -72,9 +72,9 @@ _CREATE_S: Final = 30.0
 _LEAVE_S: Final = 2.0
 """How long a farewell may take, where nobody needs anything any more."""
 _CALM_S: Final = 0.1
-"""Who waits to leave for so long sends again what others may lack,"""
+"""Who waits to leave for so long begins to send again what others may lack."""
 _OFFER_S: Final = 0.01
-"""a few packets each time."""
+"""How often it sends a few packets of that."""
 _NS: Final = 1e9
 
 

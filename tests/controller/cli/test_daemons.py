@@ -8,12 +8,14 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
+
+from controller.cli import main
 
 ROOT = Path(__file__).parents[3]
 LIMIT_S = 30.0
@@ -45,9 +47,24 @@ def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
     )
 
 
-def refused(folder: Path, *arguments: str) -> str:
-    """Return the one line that a command ends with."""
-    out, said = start(folder, *arguments).communicate(timeout=LIMIT_S)
+@pytest.fixture
+def refused(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Return what runs a command in this process and returns the one line that it ends with."""
+
+    def run(*arguments: str) -> str:
+        monkeypatch.chdir(folder)
+        monkeypatch.setattr("sys.argv", ["millrace", *arguments])
+        with pytest.raises(SystemExit) as end:
+            main()
+        assert end.value.code == 1
+        said = capsys.readouterr()
+        return the_line(said.out, said.err)
+
+    return run
+
+
+def the_line(out: str, said: str) -> str:
+    """Return what a command ended with, which wrote this."""
     assert out == ""
     lines = said.splitlines()
     assert lines, "it said nothing"
@@ -58,15 +75,17 @@ def refused(folder: Path, *arguments: str) -> str:
 
 
 @pytest.mark.parametrize("command", SETTINGS)
-def test_settings_files_that_are_wrong(folder: Path, command: str) -> None:
+def test_settings_files_that_are_wrong(folder: Path, refused: Callable[..., str], command: str) -> None:
     words = command.split()
-    assert refused(folder, *words, "-s", "none.yaml") == "none.yaml: No such file or directory"
+    process = start(folder, *words, "-s", "none.yaml")
+    assert the_line(*process.communicate(timeout=LIMIT_S)) == "none.yaml: No such file or directory"
+    assert process.returncode == 1
     (folder / "a.yaml").write_text(SETTINGS[command] + "surprise: 1\n", encoding="utf-8")
-    assert "surprise: unknown key" in refused(folder, *words, "-s", "a.yaml")
+    assert "surprise: unknown key" in refused(*words, "-s", "a.yaml")
     (folder / "b.toml").write_text("topology = 3\n", encoding="utf-8")
-    assert refused(folder, *words, "-s", "b.toml").startswith("b.toml: ")
+    assert refused(*words, "-s", "b.toml").startswith("b.toml: ")
     (folder / "c.yaml").write_text(SETTINGS[command].replace("abilene", "atlantis"), encoding="utf-8")
-    assert "atlantis: is neither a file nor one of" in refused(folder, *words, "-s", "c.yaml")
+    assert "atlantis: is neither a file nor one of" in refused(*words, "-s", "c.yaml")
 
 
 @pytest.mark.parametrize(
@@ -95,19 +114,21 @@ def test_settings_files_that_are_wrong(folder: Path, command: str) -> None:
         ("controller", "switches:", "tls: {ca: x, certificate: y}\nswitches:", "tls: certificate and private_key"),
     ],
 )
-def test_settings_that_cannot_be(folder: Path, command: str, old: str, new: str, problem: str) -> None:
+def test_settings_that_cannot_be(
+    folder: Path, refused: Callable[..., str], command: str, old: str, new: str, problem: str
+) -> None:
     text = SETTINGS[command]
     assert old in text
     (folder / "s.yaml").write_text(text.replace(old, new, 1), encoding="utf-8")
-    assert problem in refused(folder, *command.split(), "-s", "s.yaml")
+    assert problem in refused(*command.split(), "-s", "s.yaml")
 
 
-def test_a_port_in_use(folder: Path) -> None:
+def test_a_port_in_use(folder: Path, refused: Callable[..., str]) -> None:
     with closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as taken:
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
         (folder / "s.yaml").write_text(COLLECTOR.replace("udp_port: 0", f"udp_port: {port}"), encoding="utf-8")
-        said = refused(folder, "collector", "-s", "s.yaml")
+        said = refused("collector", "-s", "s.yaml")
     assert said == f"cannot receive reports on UDP 127.0.0.1 port {port}: Address already in use"
 
 

@@ -106,9 +106,10 @@ def test_pipelines_agree(name: str, pipeline: PipelineName, data: st.DataObject)
 def test_scenarios_reach_the_program(name: str) -> None:
     """Without frames that go through and entries that are hit, agreement would say little."""
     sent = hits = parsed = 0
+    examples = 30 if name == "fabric" else 60  # of a large program they take long to draw
 
     @seed(1)
-    @settings(max_examples=60, database=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=examples, database=None, suppress_health_check=list(HealthCheck))
     @given(events=scenarios(name))
     def collect(events: list[Event]) -> None:
         nonlocal sent, hits, parsed
@@ -121,7 +122,7 @@ def test_scenarios_reach_the_program(name: str) -> None:
         hits += sum(packets for entries in tables for packets, _, _ in entries.values())
 
     collect()
-    assert parsed > 200
+    assert parsed > 3 * examples
     assert sent > parsed / 50
     counted = any(table.direct_counter for table in load(name).tables.values())
     assert hits > 0 or not counted

@@ -1,7 +1,11 @@
-"""Any sequence of primitives leaves a packet and the state as the interpreter leaves them."""
+"""Any sequence of primitives leaves a packet and the state as the interpreter leaves them.
+
+MILLRACE_EXAMPLES sets the number of programs, 8 if it is not given.
+"""
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from typing import Any
 
@@ -28,6 +32,7 @@ from tests.dataplane.switch.compiler.random_programs import Drawer
 from tests.dataplane.switch.compiler.synthetic import WIDE, chain, program_with
 from tests.dataplane.switch.compiler.twin import CompiledProgram, Twin
 
+EXAMPLES = int(os.environ.get("MILLRACE_EXAMPLES", "8"))
 LENGTH = WIDE.fixed_bits // 8 + 4
 OBJECTS: dict[str, Any] = {
     "counters": {"c": CounterSpec("c", 5)},
@@ -44,7 +49,7 @@ OBJECTS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(0, 1 << 32))
 def test_same_as_the_interpreter(threads: int, seed: int) -> None:
     drawer = Drawer(seed)

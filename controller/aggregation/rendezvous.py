@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Iterable
-from functools import cmp_to_key
 
 from controller.aggregation.admission import problem_of
 from controller.aggregation.job_settings import JobSettings
@@ -31,26 +30,21 @@ from controller.aggregation.meeting import (
     Standing,
     Tell,
 )
+from controller.aggregation.telling import admitted_of, view_of
 from controller.intents import Worker
 from dataplane.allreduce.membership_messages import (
-    Admitted,
     Beat,
     Downward,
     Ended,
     Held,
     Hello,
-    Hold,
     Leave,
     Past,
     Reached,
     Refused,
-    View,
     Waiting,
 )
 from dataplane.wire.aggregation import age
-
-_BEATS = 4
-"""A worker speaks so many times in the time after which it is missed."""
 
 
 class Rendezvous:
@@ -224,7 +218,7 @@ class Rendezvous:
             return
         if hello.number is None:
             self._admit(job, worker)
-        self._tell(hello.token, self._view(job, hello.host, now_ns))
+        self._tell(hello.token, view_of(job, hello.host, now_ns, self._change_ns))
 
     def _say_farewell(self, job: Meeting, worker: Attendance, item: int, now_ns: int) -> None:
         """Let a worker go at once, or have the others say when they have all results that it has.
@@ -409,23 +403,7 @@ class Rendezvous:
         job.size = max(job.size, len(job.members))
 
     def _admit(self, job: Meeting, worker: Attendance) -> None:
-        standing = _standing(job)
-        item, count = worker.enters or (0, 0)
-        admitted = Admitted(
-            number=standing.number,
-            aggregator=standing.aggregators[worker.asked.host],
-            window=standing.window,
-            capacity=standing.capacity,
-            epoch=standing.epoch,
-            first_item=item,
-            first_count=count,
-            members=tuple(sorted(job.members)),
-            beat_ns=self._settings.lease_ns // _BEATS,
-            patience_ns=self._settings.lease_ns + 2 * self._change_ns,
-            root=standing.root,
-            newest=worker.newest,
-        )
-        self._tell(worker.asked.token, admitted)
+        self._tell(worker.asked.token, admitted_of(job, worker, self._settings.lease_ns, self._change_ns))
 
     def _give_up(self, job: Meeting, now_ns: int) -> None:
         hold = job.hold
@@ -489,23 +467,7 @@ class Rendezvous:
     def _show(self, job: Meeting, now_ns: int) -> None:
         """Tell all members how the job stands."""
         for host, worker in job.members.items():
-            self._tell(worker.asked.token, self._view(job, host, now_ns))
-
-    def _view(self, job: Meeting, host: str, now_ns: int) -> View:
-        standing, hold = _standing(job), job.hold
-        shown = None
-        if hold is not None:
-            # The last change may begin when the hold is about to be given up; a move is two of them.
-            shown = Hold(hold.number, hold.count, max(hold.until_ns - now_ns, 0) + 2 * self._change_ns)
-        members = tuple(sorted(job.members))
-        where = standing.number, standing.aggregators[host], standing.root
-        leaving = max(job.leavers.values(), key=cmp_to_key(age), default=None)
-        return View(*where, standing.epoch, members, shown, job.newest, leaving)
-
-
-def _standing(job: Meeting) -> Standing:
-    assert job.standing is not None
-    return job.standing
+            self._tell(worker.asked.token, view_of(job, host, now_ns, self._change_ns))
 
 
 def _seat_of(worker: Attendance) -> Worker:

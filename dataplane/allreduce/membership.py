@@ -125,9 +125,8 @@ class Membership:
         between two all-reduces, or with `boundaries` only where all call `boundary`. `window` and `capacity` are the
         service's choice if left out; so is `patience_s`, the time without a result after which an all-reduce fails:
         longer than it takes to do without a worker that has died. `server`, a host and its UDP port, gets final sums:
-        see `for_server`. `local_address` is where results come to, if the
-        machine has several. Raises JobRefusedError, with the reason that all workers get, and AllReduceError when no
-        answer comes in time.
+        see `for_server`. `local_address` is where results come to, if the machine has several. Raises JobRefusedError,
+        with the reason that all workers get, and AllReduceError when no answer comes in time.
         """
         problem = malformed(address)
         if problem is not None:

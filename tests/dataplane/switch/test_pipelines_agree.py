@@ -104,12 +104,14 @@ def test_pipelines_agree(name: str, pipeline: PipelineName, data: st.DataObject)
 
 @pytest.mark.parametrize("name", sorted(PROGRAMS.keys() - REACHED_ELSEWHERE))
 def test_scenarios_reach_the_program(name: str) -> None:
-    """Without frames that go through and entries that are hit, agreement would say little."""
-    sent = hits = parsed = 0
-    examples = 30 if name == "fabric" else 60  # of a large program they take long to draw
+    """Without frames that go through and entries that are hit, agreement would say little.
 
-    @seed(1)
-    @settings(max_examples=examples, database=None, suppress_health_check=list(HealthCheck))
+    What a seed draws depends on the modules that are loaded: where one does not do, another has to.
+    """
+    sent = hits = parsed = 0
+    counted = any(table.direct_counter for table in load(name).tables.values())
+
+    @settings(max_examples=60, database=None, suppress_health_check=list(HealthCheck))
     @given(events=scenarios(name))
     def collect(events: list[Event]) -> None:
         nonlocal sent, hits, parsed
@@ -121,8 +123,10 @@ def test_scenarios_reach_the_program(name: str) -> None:
         ]
         hits += sum(packets for entries in tables for packets, _, _ in entries.values())
 
-    collect()
-    assert parsed > 3 * examples
+    for number in range(1, 6):
+        seed(number)(collect)()
+        if hits > 0 or not counted:
+            break
+    assert parsed > 200
     assert sent > parsed / 50
-    counted = any(table.direct_counter for table in load(name).tables.values())
     assert hits > 0 or not counted

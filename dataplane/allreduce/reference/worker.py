@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from dataplane.allreduce import formats
 from dataplane.allreduce.formats import BLOCK, Floats, Lanes
 from dataplane.allreduce.schedule import GROUP, Part, Schedule, What
-from dataplane.wire.aggregation import Aggregation, Kind, Operation, Reason
+from dataplane.wire.aggregation import QUARTER_BYTES, QUARTERS, Aggregation, Kind, Operation, Reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +39,8 @@ class Worker:
         self._schedule = Schedule(blocks)
         self._received: set[int] = set()
         self._counts: dict[int, Lanes] = {}
+        self.malformed = 0
+        """Results that no switch can have sent; they were not taken."""
 
     @property
     def is_done(self) -> bool:
@@ -71,8 +73,11 @@ class Worker:
         number = (packet.item - self._first) % 2**32
         if number in self._received or number >= len(self._schedule.parts):
             return
-        self._received.add(number)
         part = self._schedule.parts[number]
+        if not self._is_sound(part, packet):
+            self.malformed += 1
+            return
+        self._received.add(number)
         if part.what is What.EXPONENTS:
             agreed, marks = np.frombuffer(packet.values, ">u2").astype(np.uint16).reshape(2, GROUP)
             self._agreed[part.at * GROUP :][:GROUP] = agreed
@@ -86,6 +91,11 @@ class Worker:
             row[:] = self._sum(part, lanes, packet.workers if self._mean else 1)
         if part.at in self._counts:  # which may come before the sum or behind it
             row[:] = formats.with_classes(row, self._counts[part.at])
+
+    def _is_sound(self, part: Part, packet: Aggregation) -> bool:
+        operation = Operation.SUM if part.what is What.BLOCK else Operation.MAX
+        is_whole = packet.operation is operation and len(packet.values) == QUARTERS * QUARTER_BYTES
+        return is_whole and 0 < packet.workers <= 1 << formats.headroom(self._membership.capacity)
 
     def _sum(self, part: Part, lanes: Lanes, divisor: int) -> Floats:
         agreed = self._agreed[part.at : part.at + 1]

@@ -141,6 +141,23 @@ def test_means_divide_by_those_who_contributed() -> None:
         assert all(_same(found, right) for found in _run(engines, values, mean=True))
 
 
+@by_both
+@pytest.mark.parametrize("workers", [0, 3, 5, 0xFFFF], ids=str)
+def test_results_of_nobody_or_of_more_than_the_job_has_are_counted_and_not_taken(by: str, workers: int) -> None:
+    with Server(2, WINDOW) as server, _engines(server, 2, by=by) as engines:
+        put = server._put
+
+        def forge_first(data: bytes, address: tuple[str, int]) -> None:
+            put(replace(decode(data), workers=workers).encode(), address)
+            put(data, address)
+
+        server._put = forge_first  # type: ignore[method-assign]
+        values = _random(2, 3 * BLOCK, seed=12)
+        right = _reference(values, mean=True)
+        assert all(_same(found, right) for found in _run(engines, values, mean=True))
+        assert [engine.statistics.malformed for engine in engines] == [4, 4]
+
+
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("in_place", [False, True])
 def test_infinite_values_and_nan_come_through_in_any_order(in_place: bool, seed: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from dataplane.allreduce.formats import BLOCK, Floats
 from dataplane.allreduce.reference.aggregator import Aggregator, Job, Multicast, Unicast
 from dataplane.allreduce.reference.worker import Membership, Worker
 from dataplane.allreduce.schedule import GROUP, Schedule, What
+from dataplane.wire.aggregation import Kind, Operation
 
 JOB, CELLS = 7, 16
 
@@ -75,6 +77,24 @@ def test_a_mean_is_over_those_who_have_contributed() -> None:
     working = _workers(values, mean=True)
     _reduce(working, loss=0.2, seed=3)
     assert working[3].result == pytest.approx(np.full(5, 6.0))
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [{"workers": 0}, {"workers": 3}, {"workers": 0xFFFF}, {"operation": Operation.SUM}, {"values": b""}],
+    ids=str,
+)
+def test_results_that_no_switch_can_have_sent_are_counted_and_not_taken(
+    lie: dict[str, int | Operation | bytes],
+) -> None:
+    (worker,) = _workers(np.ones((1, 3), np.float32), mean=True)
+    (sent,) = worker.outstanding()
+    result = replace(sent, kind=Kind.RESULT)
+    worker.receive(replace(result, **lie))  # type: ignore[arg-type]
+    assert worker.malformed == 1
+    assert list(worker.outstanding()) == [sent]
+    worker.receive(result)
+    assert list(worker.outstanding()) != [sent]
 
 
 def test_infinite_values_and_nan_come_out_as_such() -> None:

@@ -27,6 +27,8 @@ from dataplane.switch.pipeline import (
     Placement,
     PreparedProgram,
 )
+from dataplane.switch.port_board import PortBoard, UsableWatch
+from dataplane.switch.port_states import HelloSettings, OperStatus, PortCounters, PortListener, PortState
 from dataplane.switch.random_numbers import SplitMix
 from dataplane.switch.tables import ForwardingState
 from dataplane.switch.traffic import NO_SUCH_PORT, PortSettings, TrafficManager, deflect_session_of
@@ -67,18 +69,6 @@ class Departure:
     port: int
     data: bytes
     departs_ns: int
-
-
-@dataclass(frozen=True, slots=True)
-class PortCounters:
-    """What a port has received, sent and dropped (by name) since the switch was made."""
-
-    rx_frames: int
-    rx_bytes: int
-    tx_frames: int
-    tx_bytes: int
-    queued_frames: int
-    drops: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +130,9 @@ class Switch:
         self._packet_in_receiver: Callable[[bytes], None] | None = None
         self._digests: list[DigestMessage] = []
         self._digest_receiver: Callable[[Sequence[DigestMessage]], None] | None = None
+        states = [PortState(port.number, str(port.number), port.rate_bps) for port in self.ports]
+        self._board = PortBoard(device_id, states, clock.now_ns)
         self._down: set[int] = set()
-        self._port_receiver: Callable[[int, bool], None] | None = None
         self._wake: Callable[[], None] | None = None
 
     @property
@@ -163,28 +154,51 @@ class Switch:
         self._digest_receiver = receiver
 
     def on_port_status(self, receiver: Callable[[int, bool], None]) -> None:
-        """Call `receiver` with a port and whether it is up at each change, and now for each port that is down."""
+        """Call `receiver` with a port and whether it is usable at each change, and now for each port that is not."""
         with self._burst():
-            self._port_receiver, down = receiver, sorted(self._down)
-        for port in down:
-            receiver(port, False)
+            watch = UsableWatch(receiver, self._board.unusable())
+            self._board.add_listener(watch)
+        watch.begin()
+
+    def port_states(self) -> Mapping[int, PortState]:
+        """Return all ports as they are now, but for the CPU port."""
+        return self._board.read()
+
+    def port_counters(self) -> Mapping[int, PortCounters]:
+        """Return the counters of all ports."""
+        return self.counters().ports
+
+    def set_admin(self, port: int, up: bool) -> None:
+        """Take a port out of use or back into it; raise SwitchError if there is no such port."""
+        with self._burst():
+            self._follow(self._board.set_admin(port, up))
+        self._board.tell()
+
+    def set_hello(self, port: int, settings: HelloSettings | None) -> None:
+        """Say hello on a port from now on, or no more; raise SwitchError if there is no such port."""
+        raise NotImplementedError
+
+    def add_port_listener(self, listener: PortListener) -> Callable[[], None]:
+        """Call `listener` with a port's new state at each change; return what ends that."""
+        return self._board.add_listener(listener)
+
+    def set_oper(self, port: int, oper: OperStatus) -> None:
+        """Note what became of a port's device; raise SwitchError if there is no such port.
+
+        Frames from and to a port that is not open are dropped as `port_down`.
+        """
+        with self._burst():
+            self._follow(self._board.set_oper(port, oper))
+        self._board.tell()
 
     def set_port_status(self, port: int, up: bool) -> None:
-        """Note that a port went down or came back; frames from and to one that is down are dropped as `port_down`.
+        """Note that a port's device went down or came back."""
+        self.set_oper(port, OperStatus.UP if up else OperStatus.DOWN)
 
-        Raises SwitchError if there is no such port.
-        """
-        if port not in self._tallies:
-            raise SwitchError(f"switch {self.device_id} has no port {port}")
-        with self._burst():
-            if up is (port not in self._down):
-                return
-            (self._down.discard if up else self._down.add)(port)
-            if self._state is not None:
-                self._state.set_port_status(port, up)
-            receiver = self._port_receiver
-        if receiver is not None:
-            receiver(port, up)
+    def _follow(self, state: PortState) -> None:
+        (self._down.discard if state.is_open else self._down.add)(state.port)
+        if self._state is not None:
+            self._state.set_port_status(state.port, state.is_usable)
 
     def has_port(self, port: int) -> bool:
         """Return whether the switch has such a port; the CPU port is one."""
@@ -234,7 +248,7 @@ class Switch:
                 _add(self._drops, self._pipeline.drops)
             self._traffic.clear()
             self._digests.clear()
-            for port in self._down:
+            for port in self._board.unusable():
                 state.set_port_status(port, False)
             self._program, self._state, self._pipeline = prepared.program, state, prepared.executable
             self._lock = state.lock

@@ -36,6 +36,8 @@ from dataplane.switch.compiled.threads import WorkerThreads
 from dataplane.switch.compiled.worker import BURST_FRAMES, Worker
 from dataplane.switch.engine import CPU_QUEUE_FRAMES, DEFAULT_CPU_PORT, MAX_FRAME_BYTES, OVERSIZE, SwitchCounters
 from dataplane.switch.pipeline import DigestMessage, PreparedProgram
+from dataplane.switch.port_board import PortBoard, UsableWatch
+from dataplane.switch.port_states import HelloSettings, OperStatus, PortCounters, PortListener, PortState
 from dataplane.switch.tables import ForwardingState
 from dataplane.switch.traffic import PRIORITIES, PortSettings, deflect_session_of
 
@@ -108,7 +110,8 @@ class NativeSwitch:
         self._down: set[int] = set()
         self._packet_in_receiver: Callable[[bytes], None] | None = None
         self._digest_receiver: Callable[[Sequence[DigestMessage]], None] | None = None
-        self._port_receiver: Callable[[int, bool], None] | None = None
+        states = [PortState(port.number, self.devices[port.number].name, port.rate_bps) for port in self.ports]
+        self._board = PortBoard(device_id, states, self._clock.now_ns)
         self._frames = BlockPool(FRAMES, 0)
         self._library = kernel_library(take, give, get, put, ring, clear, rest, run_without_program)
         self._take, self._give = self._library.bind(take), self._library.bind(give)
@@ -217,7 +220,7 @@ class NativeSwitch:
         """Run a prepared program from now on; packets that wait are dropped as `program_replaced`."""
         loaded: LoadedProgram = prepared.executable
         with self._lock:
-            for port in self._down:
+            for port in self._board.unusable():
                 prepared.state.set_port_status(port, False)
             loaded.set_log_enabled(program_log.isEnabledFor(logging.INFO))
             with self._threads.paused():
@@ -267,23 +270,46 @@ class NativeSwitch:
         """Return whether the switch has such a port; the CPU port is one."""
         return port in self._table
 
-    def set_port_status(self, port: int, up: bool) -> None:
-        """Note that a port went down or came back; frames from and to one that is down are dropped as `port_down`.
+    def port_states(self) -> Mapping[int, PortState]:
+        """Return all ports as they are now, but for the CPU port."""
+        return self._board.read()
 
-        Raises SwitchError if there is no such port.
+    def port_counters(self) -> Mapping[int, PortCounters]:
+        """Return the counters of all ports."""
+        return self._table.counters()
+
+    def set_admin(self, port: int, up: bool) -> None:
+        """Take a port out of use or back into it; raise SwitchError if there is no such port."""
+        self._follow(lambda: self._board.set_admin(port, up))
+
+    def set_hello(self, port: int, settings: HelloSettings | None) -> None:
+        """Say hello on a port from now on, or no more; raise SwitchError if there is no such port."""
+        raise NotImplementedError
+
+    def add_port_listener(self, listener: PortListener) -> Callable[[], None]:
+        """Call `listener` with a port's new state at each change; return what ends that."""
+        return self._board.add_listener(listener)
+
+    def set_oper(self, port: int, oper: OperStatus) -> None:
+        """Note what became of a port's device; raise SwitchError if there is no such port.
+
+        Frames from and to a port that is not open are dropped as `port_down`.
         """
-        self._require(port)
+        self._follow(lambda: self._board.set_oper(port, oper))
+
+    def set_port_status(self, port: int, up: bool) -> None:
+        """Note that a port's device went down or came back."""
+        self.set_oper(port, OperStatus.UP if up else OperStatus.DOWN)
+
+    def _follow(self, change: Callable[[], PortState]) -> None:
+        """Change a port's state and let workers, tables and listeners follow."""
         with self._lock:
-            if up is (port not in self._down):
-                return
-            (self._down.discard if up else self._down.add)(port)
-            self._table[port].is_up = up
+            changed = change()
+            self._table[changed.port].is_up = changed.is_open
             state = self.state
-            receiver = self._port_receiver
         if state is not None:
-            state.set_port_status(port, up)
-        if receiver is not None:
-            receiver(port, up)
+            state.set_port_status(changed.port, changed.is_usable)
+        self._board.tell()
 
     def packet_out(self, payload: bytes) -> None:
         """Receive a frame, with its packet-out header, on the CPU port."""
@@ -313,11 +339,11 @@ class NativeSwitch:
         self._digest_receiver = receiver
 
     def on_port_status(self, receiver: Callable[[int, bool], None]) -> None:
-        """Call `receiver` with a port and whether it is up at each change, and now for each port that is down."""
+        """Call `receiver` with a port and whether it is usable at each change, and now for each port that is not."""
         with self._lock:
-            self._port_receiver, down = receiver, sorted(self._down)
-        for port in down:
-            receiver(port, False)
+            watch = UsableWatch(receiver, self._board.unusable())
+            self._board.add_listener(watch)
+        watch.begin()
 
     def _report(self) -> None:
         """Hand over what comes, whenever the workers ring."""
@@ -367,7 +393,8 @@ class NativeSwitch:
                 logger.warning("port %d (%s) is down; the others go on", number, device.name)
             elif not is_down and number in self._down:
                 logger.info("port %d (%s) is up again", number, device.name)
-            self._hand_over(self.set_port_status, number, not is_down)
+            (self._down.add if is_down else self._down.discard)(number)
+            self.set_port_status(number, not is_down)
 
     def _hand_over(self, receiver: Callable[..., None], *what: object) -> None:
         """Call a receiver; one that fails loses what it was given, which is counted, and is asked again."""

@@ -8,10 +8,11 @@ from typing import Protocol
 
 from dataplane.program.model import Program
 from dataplane.switch.pipeline import DigestMessage, PreparedProgram
+from dataplane.switch.port_states import PortControl
 from dataplane.switch.tables import ForwardingState
 
 
-class SwitchControl(Protocol):
+class SwitchControl(PortControl, Protocol):
     """The control side of a switch; every method may be called from any thread.
 
     Receivers are called without any lock held, on whichever thread moves packets; they must not block.
@@ -71,5 +72,5 @@ class SwitchControl(Protocol):
         ...
 
     def on_port_status(self, receiver: Callable[[int, bool], None]) -> None:
-        """Call `receiver` with a port and whether it is up at each change, and now for each port that is down."""
+        """Call `receiver` with a port and whether it is usable at each change, and now for each port that is not."""
         ...

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -16,6 +16,7 @@ from dataplane.program.loader import load_program
 from dataplane.program.model import Program
 from dataplane.switch.p4runtime import Code, P4RuntimeCore, P4RuntimeError, P4RuntimeServer, StreamSession
 from dataplane.switch.pipeline import DigestMessage, PreparedProgram
+from dataplane.switch.port_states import HelloSettings, PortCounters, PortListener, PortState
 from dataplane.switch.tables import ForwardingState
 
 UpdateType: TypeAlias = p4r.Update.Type.ValueType
@@ -77,6 +78,21 @@ class FakeSwitch:
 
     def on_port_status(self, receiver: Callable[[int, bool], None]) -> None:
         self._port_receiver = receiver
+
+    def port_states(self) -> Mapping[int, PortState]:
+        return {port: PortState(port, str(port)) for port in PORTS}
+
+    def port_counters(self) -> Mapping[int, PortCounters]:
+        return {port: PortCounters(0, 0, 0, 0, 0, {}) for port in PORTS}
+
+    def set_admin(self, port: int, up: bool) -> None:
+        raise NotImplementedError
+
+    def set_hello(self, port: int, settings: HelloSettings | None) -> None:
+        raise NotImplementedError
+
+    def add_port_listener(self, listener: PortListener) -> Callable[[], None]:
+        raise NotImplementedError
 
     def packet_in(self, frame: bytes) -> None:
         assert self._receiver is not None

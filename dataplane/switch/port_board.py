@@ -1,0 +1,130 @@
+"""The states of a switch's ports in one place: who changes one, and who is told; both engines use it."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+
+from dataplane.errors import SwitchError
+from dataplane.switch.port_states import HelloSession, OperStatus, PortListener, PortState
+
+logger = logging.getLogger("millrace.switch")
+
+
+class PortBoard:
+    """Port states, changed from any thread, told in the order of the changes and with no lock held."""
+
+    def __init__(self, device_id: int, ports: Iterable[PortState], now_ns: Callable[[], int]) -> None:
+        self._device_id = device_id
+        self._states = {state.port: state for state in ports}
+        self._now_ns = now_ns
+        self._lock = threading.Lock()
+        self._listeners: list[PortListener] = []
+        self._untold: deque[PortState] = deque()
+        self._telling = False
+        self.listeners_failed = 0
+
+    def __getitem__(self, port: int) -> PortState:
+        """Return a port's state; raise SwitchError if there is no such port."""
+        state = self._states.get(port)
+        if state is None:
+            raise SwitchError(f"switch {self._device_id} has no port {port}")
+        return state
+
+    def read(self) -> Mapping[int, PortState]:
+        """Return all states."""
+        with self._lock:
+            return dict(self._states)
+
+    def unusable(self) -> frozenset[int]:
+        """Return the ports that lead nowhere."""
+        return frozenset(port for port, state in self.read().items() if not state.is_usable)
+
+    def set_oper(self, port: int, oper: OperStatus) -> PortState:
+        """Note what became of a port's device; return the new state."""
+        return self._change(port, lambda state: self._dated(state, replace(state, oper=oper)))
+
+    def set_admin(self, port: int, up: bool) -> PortState:
+        """Note that a port was taken out of use or back into it; return the new state."""
+        return self._change(port, lambda state: self._dated(state, replace(state, admin_up=up)))
+
+    def set_hello(self, port: int, hello: HelloSession | None) -> PortState:
+        """Note what a port's hellos say, as they say it; counts alone are no change. Returns the new state."""
+        return self._change(port, lambda state: replace(state, hello=hello))
+
+    def add_listener(self, listener: PortListener) -> Callable[[], None]:
+        """Tell `listener` of each change from now on; return what ends that."""
+        with self._lock:
+            self._listeners.append(listener)
+
+        def remove() -> None:
+            with self._lock:
+                if listener in self._listeners:
+                    self._listeners.remove(listener)
+
+        return remove
+
+    def tell(self) -> None:
+        """Tell the listeners what is new; whoever comes while another thread tells leaves it to that one."""
+        while True:
+            with self._lock:
+                if self._telling or not self._untold:
+                    return
+                self._telling = True
+                state, listeners = self._untold.popleft(), tuple(self._listeners)
+            try:
+                for listener in listeners:
+                    self._call(listener, state)
+            finally:
+                with self._lock:
+                    self._telling = False
+
+    def _call(self, listener: PortListener, state: PortState) -> None:
+        """Call a listener; one that fails is counted and loses this change, the others hear of it."""
+        try:
+            listener(state)
+        except Exception:
+            logger.exception("a listener to the ports of switch %d failed", self._device_id)
+            self.listeners_failed += 1
+
+    def _change(self, port: int, change: Callable[[PortState], PortState]) -> PortState:
+        with self._lock:
+            before = self[port]
+            after = change(before)
+            self._states[port] = after
+            if _without_counts(after) != _without_counts(before):
+                self._untold.append(after)
+        return after
+
+    def _dated(self, before: PortState, after: PortState) -> PortState:
+        return after if after == before else replace(after, since_ns=self._now_ns())
+
+
+class UsableWatch:
+    """Tells a receiver of ports that begin or cease to be usable, and of nothing else; a listener of a board."""
+
+    def __init__(self, receiver: Callable[[int, bool], None], unusable: frozenset[int]) -> None:
+        self._receiver = receiver
+        self._at_first = unusable
+        self._unusable = set(unusable)
+
+    def begin(self) -> None:
+        """Tell of those that were not usable at the beginning."""
+        for port in sorted(self._at_first):
+            self._receiver(port, False)
+
+    def __call__(self, state: PortState) -> None:
+        """Tell, if that is another state than the last one."""
+        if state.is_usable is (state.port not in self._unusable):
+            return
+        (self._unusable.discard if state.is_usable else self._unusable.add)(state.port)
+        self._receiver(state.port, state.is_usable)
+
+
+def _without_counts(state: PortState) -> PortState:
+    if state.hello is None:
+        return state
+    return replace(state, hello=replace(state.hello, sent=0, received=0))

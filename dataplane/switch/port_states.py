@@ -1,0 +1,169 @@
+"""What is known of a switch's ports: is the device up, was it switched off, does the neighbour answer; values only.
+
+Names are those of openconfig-interfaces (oper-status, admin-status) and of RFC 5880 (session states, diagnostics), so
+that gNMI and whoever draws conclusions speak of the same things. Times are nanoseconds on the switch's clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from dataplane.errors import SwitchError
+
+NS_PER_US = 1_000
+SHORTEST_INTERVAL_NS = 1_000_000
+LONGEST_INTERVAL_NS = ((1 << 32) - 1) * NS_PER_US
+"""What a hello's fields hold: microseconds in 32 bits (RFC 5880, section 4.1)."""
+MOST_MISSES = 255
+
+
+class OperStatus(StrEnum):
+    """Whether a port's device carries frames (openconfig-interfaces, oper-status; RFC 2863, ifOperStatus)."""
+
+    UP = "UP"
+    DOWN = "DOWN"
+    """The device is there and was set down."""
+    LOWER_LAYER_DOWN = "LOWER_LAYER_DOWN"
+    """The device is set up and has no carrier: nobody at the other end, or that end is down."""
+    NOT_PRESENT = "NOT_PRESENT"
+    """The device is gone."""
+    UNKNOWN = "UNKNOWN"
+    """What stands behind the port does not tell: a capture file, memory."""
+
+
+class HelloState(StrEnum):
+    """The state of a session between two neighbours (RFC 5880, section 6.2)."""
+
+    ADMIN_DOWN = "ADMIN_DOWN"
+    DOWN = "DOWN"
+    INIT = "INIT"
+    UP = "UP"
+
+
+class Diagnostic(StrEnum):
+    """Why a session left UP or was taken down the last time (RFC 5880, section 4.1)."""
+
+    NO_DIAGNOSTIC = "NO_DIAGNOSTIC"
+    CONTROL_DETECTION_EXPIRED = "CONTROL_DETECTION_EXPIRED"
+    ECHO_FAILED = "ECHO_FAILED"
+    NEIGHBOR_SIGNALED_DOWN = "NEIGHBOR_SIGNALED_DOWN"
+    FORWARDING_RESET = "FORWARDING_RESET"
+    PATH_DOWN = "PATH_DOWN"
+    CONCATENATED_PATH_DOWN = "CONCATENATED_PATH_DOWN"
+    ADMIN_DOWN = "ADMIN_DOWN"
+    REVERSE_CONCATENATED_PATH_DOWN = "REVERSE_CONCATENATED_PATH_DOWN"
+
+
+@dataclass(frozen=True, slots=True)
+class HelloSettings:
+    """How often a port says hello, and after how many missing ones the neighbour is given up."""
+
+    interval_ns: int = 50_000_000
+    """Between two hellos, whole microseconds; each comes 10 to 25 % early (RFC 5880, section 6.8.7)."""
+    multiplier: int = 3
+    """What is sent to the neighbour: so many intervals without a hello and it gives us up."""
+
+    def __post_init__(self) -> None:
+        if not SHORTEST_INTERVAL_NS <= self.interval_ns <= LONGEST_INTERVAL_NS or self.interval_ns % NS_PER_US:
+            raise SwitchError(f"hellos: an interval of {self.interval_ns} ns is not 1 ms to 4294 s in whole us")
+        if not 1 <= self.multiplier <= MOST_MISSES:
+            raise SwitchError(f"hellos: a multiplier of {self.multiplier} is not 1 to {MOST_MISSES}")
+
+
+@dataclass(frozen=True, slots=True)
+class HelloSession:
+    """What a port's hellos say of the link to its neighbour."""
+
+    settings: HelloSettings
+    state: HelloState = HelloState.DOWN
+    diagnostic: Diagnostic = Diagnostic.NO_DIAGNOSTIC
+    remote_state: HelloState = HelloState.DOWN
+    """What the neighbour said last; DOWN before it said anything, and once it is given up."""
+    remote_diagnostic: Diagnostic = Diagnostic.NO_DIAGNOSTIC
+    was_up: bool = False
+    """It has been UP since hellos were set on this port, and the neighbour has not taken its own off since then."""
+    since_ns: int = 0
+    """When `state` changed the last time."""
+    sent: int = 0
+    received: int = 0
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the neighbour answered once and does not any more: one that never did proves nothing."""
+        return self.was_up and self.state is not HelloState.UP
+
+
+@dataclass(frozen=True, slots=True)
+class PortState:
+    """A port as it is; the CPU port is none of those that have a state."""
+
+    port: int
+    device: str
+    """The name of what stands behind the port; its number in virtual time."""
+    speed_bps: int | None = None
+    """The rate that the switch sends at, else the device's, if it tells one."""
+    admin_up: bool = True
+    oper: OperStatus = OperStatus.UP
+    since_ns: int = 0
+    """When `oper` or `admin_up` changed the last time."""
+    hello: HelloSession | None = None
+    """None while no hellos are set here."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the switch takes and sends frames here: else it drops them as `port_down`."""
+        return self.admin_up and self.oper in {OperStatus.UP, OperStatus.UNKNOWN}
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether frames sent here reach a neighbour, as far as this end knows; watched group members follow this."""
+        return self.is_open and not (self.hello is not None and self.hello.is_lost)
+
+
+@dataclass(frozen=True, slots=True)
+class PortCounters:
+    """What a port has received, sent and dropped (by name) since the switch was made; hellos are not among it."""
+
+    rx_frames: int
+    rx_bytes: int
+    tx_frames: int
+    tx_bytes: int
+    queued_frames: int
+    drops: Mapping[str, int]
+
+
+PortListener = Callable[[PortState], None]
+
+
+class PortControl(Protocol):
+    """Ports as those who manage a switch see them; every method may be called from any thread.
+
+    Methods that name a port raise SwitchError if there is no such one; the CPU port has no state.
+    """
+
+    def port_states(self) -> Mapping[int, PortState]:
+        """Return all ports as they are now."""
+        ...
+
+    def port_counters(self) -> Mapping[int, PortCounters]:
+        """Return the counters of all ports, the CPU port's too."""
+        ...
+
+    def set_admin(self, port: int, up: bool) -> None:
+        """Take a port out of use or back into it; the neighbour is told by hellos, if there are any."""
+        ...
+
+    def set_hello(self, port: int, settings: HelloSettings | None) -> None:
+        """Say hello on a port from now on, otherwise than so far, or (None) no more: the neighbour is told."""
+        ...
+
+    def add_port_listener(self, listener: PortListener) -> Callable[[], None]:
+        """Call `listener` with a port's new state at each change but those of counts; return what ends that.
+
+        Calls come one at a time, in the order of the changes, without any lock held, on the thread that brought the
+        change about. They must not block. What was true before is told by `port_states`, asked for afterwards.
+        """
+        ...

@@ -37,9 +37,12 @@ def test_a_change_is_dated_and_told_once() -> None:
 
 def test_a_port_that_is_not_there_is_named() -> None:
     board, _, _ = make()
-    for change in (board.set_admin, board.set_oper, board.set_hello):
-        with pytest.raises(SwitchError, match="switch 3 has no port 9"):
-            change(9, None)  # type: ignore[operator]
+    with pytest.raises(SwitchError, match="switch 3 has no port 9"):
+        board.set_admin(9, False)
+    with pytest.raises(SwitchError, match="switch 3 has no port 9"):
+        board.set_oper(9, OperStatus.UP)
+    with pytest.raises(SwitchError, match="switch 3 has no port 9"):
+        board.set_hello(9, None)
 
 
 def test_counts_of_hellos_are_no_change_and_keep_the_date() -> None:

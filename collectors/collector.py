@@ -76,7 +76,7 @@ class Collector:
             return
         now_ns = self._clock.now_ns()
         self._state.tick(now_ns, self._accounting.states)
-        if self._accounting.observe(decoded.group, now_ns) in (Arrival.REPEATED, Arrival.TOO_OLD):
+        if self._accounting.observe(decoded.group, now_ns) is Arrival.REPEATED:
             self._counters[Count.REPEATED] += 1
             return
         records = tuple(self._records(decoded, now_ns))

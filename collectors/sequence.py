@@ -1,7 +1,8 @@
 """Report sequence numbers, 22 bits per node and hardware id: what is lost, late, repeated, or begins anew.
 
 For every tracker, between restarts: received + lost == numbers from the first to the newest. A number that is further
-behind than the window cannot be told late from repeated: it counts as late and changes nothing else.
+behind than the window cannot be told late from repeated: it counts as late and changes nothing else. So does one that
+is as far ahead, until the very next report goes on from there: one forged or broken number moves nothing.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ class Arrival(Enum):
     TOO_OLD = "too old"
     REPEATED = "repeated"
     RESTART = "restart"
+    FAR_AHEAD = "far ahead"
 
 
 class SequenceTracker:
@@ -39,6 +41,7 @@ class SequenceTracker:
         self.duplicate = 0
         self.restarts = 0
         self._before: tuple[int, int, int] | None = None
+        self._jump: int | None = None
         self._begin(sequence, now_ns)
 
     def _begin(self, sequence: int, now_ns: int) -> None:
@@ -50,8 +53,9 @@ class SequenceTracker:
         self.received += 1
 
     def observe(self, sequence: int, now_ns: int) -> Arrival:
-        """Account a report that came at `now_ns`; numbers behind the window or repeated change no `received`."""
+        """Account a report that came at `now_ns`; repeated numbers and those a window off change no `received`."""
         self._reconsider(sequence)
+        self._confirm_jump(sequence)
         ahead = self._ahead(sequence, self._newest)
         silent_ns, self._heard_ns = now_ns - self._heard_ns, now_ns
         if self._is_restart(sequence, ahead, silent_ns):
@@ -59,11 +63,17 @@ class SequenceTracker:
             arrival = self._restart(sequence, now_ns)
             self._before = before
             return arrival
+        if ahead >= self._settings.window_reports:
+            self.late += 1
+            self._jump = sequence
+            return Arrival.FAR_AHEAD
         if ahead > 0:
             self._repeats = 0
             return self._advance(ahead)
         behind = -ahead
         if behind >= self._settings.window_reports:
+            if self._is_long_run(sequence):
+                return self._restart(sequence, now_ns)
             self.late += 1
             return Arrival.TOO_OLD
         if self._seen >> behind & 1:
@@ -85,6 +95,13 @@ class SequenceTracker:
             self.restarts -= 1
             self.received -= 1
             self.late += 1
+
+    def _confirm_jump(self, sequence: int) -> None:
+        """Believe a number far ahead once the very next report follows it: what is between them was lost."""
+        jump, self._jump = self._jump, None
+        if jump is not None and 0 < self._ahead(sequence, jump) < self._settings.window_reports:
+            self.late -= 1
+            self._advance(self._ahead(jump, self._newest))
 
     def _is_restart(self, sequence: int, ahead: int, silent_ns: int) -> bool:
         """Tell a switch that begins again near 0 from a wrap, a loss or a repetition: by distance or by silence."""
@@ -121,10 +138,14 @@ class SequenceTracker:
         self.late += 1
         return Arrival.LATE
 
-    def _repeat(self, sequence: int, now_ns: int) -> Arrival:
+    def _is_long_run(self, sequence: int) -> bool:
+        """Count numbers that came before, or may have, in ascending order: after so many counting begins there."""
         self._repeats = self._repeats + 1 if sequence == (self._last_repeat + 1) % MODULUS else 1
         self._last_repeat = sequence
-        if self._repeats >= self._settings.repeats_before_restart:
+        return self._repeats >= self._settings.repeats_before_restart
+
+    def _repeat(self, sequence: int, now_ns: int) -> Arrival:
+        if self._is_long_run(sequence):
             return self._restart(sequence, now_ns)
         self.duplicate += 1
         return Arrival.REPEATED

@@ -22,7 +22,8 @@ class SequenceSettings(Strict, frozen=True):
     """How gaps in the reports' sequence numbers are judged."""
 
     window_reports: Positive = 1024
-    """How far behind the newest a report may come and still be told late from repeated."""
+    """How far behind the newest a report may come and still be told late from repeated; one as far ahead is not
+    believed until the next one follows it."""
 
     largest_gap_reports: Positive = 65_536
     """A longer jump ahead, down to a small number, is a restart of the switch and no loss."""
@@ -31,7 +32,8 @@ class SequenceSettings(Strict, frozen=True):
     """After so long without a report a small number is a restart of the switch and no repetition."""
 
     repeats_before_restart: Positive = 16
-    """So many repeated numbers in ascending order, with nothing new between them, are a restart too."""
+    """So many repeated numbers, or numbers behind the window, in ascending order with nothing new between them, are a
+    restart too."""
 
     max_reporters: Positive = 4096
     """How many (node, hardware) pairs are accounted; the one unheard for longest makes room for a new one."""

@@ -164,6 +164,7 @@ class TrackerCell(Struct):
     has_before: u64
     before_first: u64
     before_newest: u64
+    jump: u64  # a number far ahead, which nothing has followed yet; NONE64: none
 
 
 class Accounts(Struct):

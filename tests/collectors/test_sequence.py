@@ -40,7 +40,13 @@ def figures(tracker: SequenceTracker) -> tuple[int, int, int, int, int]:
         ([MODULUS - 2, MODULUS - 1, 0, 1], (4, 0, 0, 0, 0)),
         ([MODULUS - 2, 1], (2, 2, 0, 0, 0)),
         ([MODULUS - 2, 1, MODULUS - 1], (3, 1, 1, 0, 0)),
-        ([50, 70, 60], (2, 19, 1, 0, 0)),  # 60 is behind the window: late or repeated, nobody can tell
+        ([50, 70], (1, 0, 1, 0, 0)),  # a window ahead or more: not believed until the next number follows
+        ([50, 70, 71], (3, 19, 0, 0, 0)),
+        ([50, 70, 77], (3, 25, 0, 0, 0)),
+        ([50, 70, 78, 79], (3, 27, 1, 0, 0)),
+        ([50, 70, 51, 71], (2, 0, 2, 0, 0)),
+        ([50, 70, 70, 71], (3, 19, 1, 0, 0)),
+        ([50, 70, 71, 60], (3, 19, 1, 0, 0)),  # 60 is behind the window: late or repeated, nobody can tell
     ],
 )
 def test_gaps_late_reports_and_repeats(numbers: list[int], expected: tuple[int, int, int, int, int]) -> None:
@@ -49,9 +55,9 @@ def test_gaps_late_reports_and_repeats(numbers: list[int], expected: tuple[int, 
 
 
 def test_each_arrival_is_called_by_its_name() -> None:
-    _, arrivals = account([50, 51, 53, 52, 52, 70, 60])
+    _, arrivals = account([50, 51, 53, 52, 52, 70, 71, 60])
     new, late, repeated, old = Arrival.NEW, Arrival.LATE, Arrival.REPEATED, Arrival.TOO_OLD
-    assert arrivals == [new, new, late, repeated, new, old]
+    assert arrivals == [new, new, late, repeated, Arrival.FAR_AHEAD, new, old]
 
 
 class Model:
@@ -62,9 +68,18 @@ class Model:
         self.lost_then_came = 0
         self.repeated = 0
         self.too_old = 0
+        self.stray: int | None = None
+        self.strays = 0
 
     def observe(self, number: int, window: int) -> None:
-        if max(self.seen) - number >= window:
+        stray, self.stray = self.stray, None
+        if stray is not None and 0 < number - stray < window:
+            self.seen.add(stray)
+            self.strays -= 1
+        if number - max(self.seen) >= window:
+            self.stray = number
+            self.strays += 1
+        elif max(self.seen) - number >= window:
             self.too_old += 1
         elif number in self.seen:
             self.repeated += 1
@@ -74,7 +89,13 @@ class Model:
 
     def figures(self) -> tuple[int, int, int, int, int]:
         expected = max(self.seen) - min(self.seen) + 1
-        return len(self.seen), expected - len(self.seen), self.lost_then_came + self.too_old, self.repeated, 0
+        return (
+            len(self.seen),
+            expected - len(self.seen),
+            self.lost_then_came + self.too_old + self.strays,
+            self.repeated,
+            0,
+        )
 
 
 @given(
@@ -82,6 +103,7 @@ class Model:
     steps=st.lists(st.integers(-12, 12), max_size=60),
 )
 @example(start=MODULUS - 4, steps=[1, 1, 1, 1, 1, 1, -3, 5, -2])
+@example(start=50, steps=[12, 12, 1, 9, -9, 1])
 def test_the_account_equals_the_model_that_keeps_everything(start: int, steps: list[int]) -> None:
     # Far from 0 no restart is seen in it; repeats never restart.
     settings = SequenceSettings(window_reports=8, largest_gap_reports=100, repeats_before_restart=1_000_000)
@@ -137,8 +159,8 @@ def test_a_network_that_doubles_every_packet_restarts_nothing() -> None:
 
 
 def test_a_long_outage_is_a_loss_unless_the_number_is_small() -> None:
-    tracker, _ = account([5, 5000])
-    assert figures(tracker) == (2, 4994, 0, 0, 0)
+    tracker, _ = account([5, 5000, 5001])
+    assert figures(tracker) == (3, 4994, 0, 0, 0)
 
 
 @given(st.lists(st.tuples(st.integers(0, MODULUS - 1), st.integers(0, 5000)), min_size=1, max_size=50))
@@ -177,6 +199,21 @@ def test_the_wrap_is_exhaustively_like_any_other_place() -> None:
             near, _ = account([n + offset + 2 * MODULUS for n in shape])
             far, _ = account([n + 500_000 for n in shape])
             assert figures(near) == figures(far), (offset, shape)
+
+
+@pytest.mark.parametrize("ahead", [8, 100, 101, 5000, MODULUS // 2 - 1])
+def test_one_number_far_ahead_moves_nothing(ahead: int) -> None:
+    tracker = SequenceTracker(SETTINGS, 40, 0)
+    arrivals = [tracker.observe(number, 0) for number in (41, 41 + ahead, *range(42, 400))]
+    assert arrivals == [Arrival.NEW, Arrival.FAR_AHEAD, *[Arrival.NEW] * 358]
+    assert figures(tracker) == (360, 0, 1, 0, 0)
+
+
+def test_a_pair_far_ahead_is_left_again_for_a_run_of_numbers_in_order() -> None:
+    tracker, arrivals = account([40, 900, 901, 41, 42, 43, 44, 45, 46])
+    old, restart = Arrival.TOO_OLD, Arrival.RESTART
+    assert arrivals == [Arrival.FAR_AHEAD, Arrival.NEW, old, old, old, restart, Arrival.NEW, Arrival.NEW]
+    assert figures(tracker) == (6, 859, 3, 0, 1)
 
 
 def test_one_stray_old_report_is_no_restart() -> None:

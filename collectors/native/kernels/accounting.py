@@ -10,7 +10,7 @@ from collectors.native.kernels.routes import (
     hops_of,
     same_hops,
 )
-from collectors.native.kernels.sequence import REPEATED, TOO_OLD, account, observe
+from collectors.native.kernels.sequence import REPEATED, account, observe
 from collectors.native.kernels.singles import prefetch_single, prepare_single, take_single
 from collectors.native.kernels.splits import comes_in_parts, take_stack_part
 from collectors.native.kernels.stacks import take_hops
@@ -93,7 +93,7 @@ def skip_report(fabric: Fabric, accounts: Accounts, data: Array[u8], length: u64
     fabric.reports += 1
     if length >= GROUP_BYTES and load_be32(data, 0) >> 28 == REPORT_VERSION:
         arrival: u32 = observe(accounts, load_be32(data, 4), load_be32(data, 0), fabric.now_ns)
-        if arrival == REPEATED or arrival == TOO_OLD:  # noqa: PLR1714, SIM109 - kernels have no `in`
+        if arrival == REPEATED:
             fabric.repeated += 1
             return
     fabric.not_read += 1
@@ -197,7 +197,7 @@ def find_flows(fabric: Fabric, accounts: Accounts, decoder: Decoder) -> None:
         if packet.leads != 0:
             fabric.reports += 1
             arrival: u32 = account(accounts, packet.node_id, packet.sequence, fabric.now_ns)
-            fresh = as_u32(arrival != REPEATED and arrival != TOO_OLD)  # noqa: PLR1714 - kernels have no `in`
+            fresh = as_u32(arrival != REPEATED)
             fabric.repeated += 1 - as_u64(fresh)
         packet.fresh = fresh
         if packet.kind | packet.dropped != STACK:

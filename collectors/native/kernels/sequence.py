@@ -10,6 +10,7 @@ LATE = 1
 TOO_OLD = 2
 REPEATED = 3
 RESTART = 4
+FAR_AHEAD = 5
 """The values of `collectors.sequence.Arrival`, in its order."""
 
 MODULUS = 1 << 22
@@ -57,6 +58,7 @@ def take_next(accounts: Accounts, tracker: TrackerCell, seen: Array[u64], now_ns
     """Account the number that follows the newest; a restart near 0 is never one step ahead."""
     tracker.heard_ns = now_ns
     tracker.repeats = 0
+    tracker.jump = NONE64
     tracker.received += 1
     tracker.newest += 1
     set_bit(accounts, seen, tracker.newest)
@@ -109,6 +111,7 @@ def begin(accounts: Accounts, tracker: TrackerCell, seen: Array[u64], sequence: 
     set_bit(accounts, seen, sequence)
     tracker.last_repeat = NONE64
     tracker.repeats = 0
+    tracker.jump = NONE64
     tracker.heard_ns = now_ns
     tracker.received += 1
 
@@ -136,6 +139,8 @@ def track(  # noqa: PLR0917 - kernels have no keywords
     """Account a number of a reporter that is known."""
     if tracker.has_before != 0:
         reconsider(accounts, tracker, seen, words, sequence)
+    if tracker.jump != NONE64:
+        confirm_jump(accounts, tracker, seen, sequence)
     ahead: i64 = ahead_of(sequence, tracker.newest)
     if ahead == 1:
         take_next(accounts, tracker, seen, now_ns)
@@ -169,12 +174,20 @@ def track_others(  # noqa: PLR0917 - kernels have no keywords
         begin(accounts, tracker, seen, sequence, now_ns)
         tracker.has_before = 1
         return RESTART
+    if ahead > 0 and as_u64(ahead) >= accounts.window:
+        tracker.late += 1
+        tracker.jump = sequence
+        return FAR_AHEAD
     if ahead > 0:
         tracker.repeats = 0
         advance(accounts, tracker, seen, as_u64(ahead))
         return NEW
     behind: u64 = as_u64(-ahead)
     if behind >= accounts.window:
+        if is_long_run(accounts, tracker, sequence):
+            tracker.restarts += 1
+            begin(accounts, tracker, seen, sequence, now_ns)
+            return RESTART
         tracker.late += 1
         return TOO_OLD
     bit: u64 = (tracker.newest - behind) & (accounts.ring - 1)
@@ -227,17 +240,34 @@ def fill_gap(accounts: Accounts, tracker: TrackerCell, seen: Array[u64], behind:
 
 
 @kernel
-def repeat(accounts: Accounts, tracker: TrackerCell, seen: Array[u64], sequence: u64, now_ns: u64) -> u32:
-    """Count a number that came before; a run of them in order is a restart."""
+def is_long_run(accounts: Accounts, tracker: TrackerCell, sequence: u64) -> bool:
+    """Count numbers that came before, or may have, in ascending order: after so many counting begins there."""
     follows: bool = sequence == (tracker.last_repeat + 1) & (MODULUS - 1)
     tracker.repeats = tracker.repeats + 1 if follows else 1
     tracker.last_repeat = sequence
-    if tracker.repeats >= accounts.most_repeats:
+    return tracker.repeats >= accounts.most_repeats
+
+
+@kernel
+def repeat(accounts: Accounts, tracker: TrackerCell, seen: Array[u64], sequence: u64, now_ns: u64) -> u32:
+    """Count a number that came before; a run of them in order is a restart."""
+    if is_long_run(accounts, tracker, sequence):
         tracker.restarts += 1
         begin(accounts, tracker, seen, sequence, now_ns)
         return RESTART
     tracker.duplicate += 1
     return REPEATED
+
+
+@kernel(inline=False)
+def confirm_jump(accounts: Accounts, tracker: TrackerCell, seen: Array[u64], sequence: u64) -> None:
+    """Believe a number far ahead once the very next report follows it: what is between them was lost."""
+    jump: u64 = tracker.jump
+    tracker.jump = NONE64
+    ahead: i64 = ahead_of(sequence, jump)
+    if ahead > 0 and as_u64(ahead) < accounts.window:
+        tracker.late -= 1
+        advance(accounts, tracker, seen, as_u64(ahead_of(jump, tracker.newest)))
 
 
 @kernel(inline=False)

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from collectors.clocks.flights import Flights
+from collectors.clocks.stamps import SwitchClock
 from collectors.clocks.values import Corrections, FlightColumns
 from collectors.columns import WindowColumns
 from collectors.counters import Count, Counters
@@ -119,7 +120,7 @@ class PlainStore:
         self._settings = settings
         self._counters = counters
         self._links: dict[LinkKey, Window] = {}
-        self._node_time_ns: dict[int, int] = {}
+        self._clocks: dict[str, SwitchClock] = {}
         self._flows: OrderedDict[FlowKey, _Flow] = OrderedDict()
         self._routes: dict[tuple[str, ...], Window] = {}
         self._next_sweep_ns = 0
@@ -154,18 +155,14 @@ class PlainStore:
         """Take nothing: samples come with their delays."""
 
     def _behind_newest(self, sample: LinkSample) -> int:
-        """Return how far a sample is behind the newest of its node, by the node's clock.
-
-        Beyond the age at which state is stale it is no late report but a clock that was set back or began anew.
-        """
+        """Return how far a sample is behind the newest of its switch, by the switch's clock."""
         if sample.node_time_ns is None:
             return 0
-        newest = self._node_time_ns.get(sample.node_id, sample.node_time_ns)
-        behind_ns = newest - sample.node_time_ns
-        if behind_ns <= 0 or behind_ns > self._settings.stale_after_ns:
-            self._node_time_ns[sample.node_id] = sample.node_time_ns
+        clock = self._clocks.get(sample.link.src)
+        if clock is None:
+            self._clocks[sample.link.src] = SwitchClock(self._settings, sample.node_time_ns, sample.received_ns)
             return 0
-        return behind_ns
+        return clock.behind(sample.node_time_ns, sample.received_ns)
 
     def take_path(self, path: SeenPath) -> None:
         """Take the whole way of one packet."""
@@ -177,7 +174,13 @@ class PlainStore:
             route.add(path.received_ns, path.delay_ns, DelaySource.STAMPS)
         flow = self._touch(path.flow, path.received_ns)
         if flow.path is None or not self._is_older(path, flow.path):
-            flow.path = path
+            flow.path = self._believed(path)
+
+    def _believed(self, path: SeenPath) -> SeenPath:
+        """Return a path without its time where nobody believes that: it must not make those that follow older."""
+        clock, stamp_ns = self._clocks.get(path.switches[0]), path.source_time_ns
+        is_ahead = clock is not None and stamp_ns is not None and clock.runs_ahead(stamp_ns, path.received_ns)
+        return replace(path, source_time_ns=None) if is_ahead else path
 
     def take_packet(self, flow: FlowKey, ip_bytes: int, now_ns: int) -> None:
         """Take note of one measured packet of a flow, once per packet: what the flow's rate is estimated from."""

@@ -118,6 +118,7 @@ class NativeStore:
         fabric.tx_window_ns, fabric.window_ns = settings.tx_window_ns, settings.window_ns
         fabric.stale_ns, fabric.forget_ns = settings.stale_after_ns, settings.forget_path_after_ns
         fabric.probe = NONE64 if settings.probe_udp_port is None else settings.probe_udp_port << 8 | PROTOCOL_UDP
+        fabric.lead_ns = settings.window_ns // 2
         fabric.longest_ns, fabric.rate_slot_ns = settings.longest_link_delay_ns, self._rate.slot_ns
 
     def _put_windows(self, count: int) -> None:

@@ -401,6 +401,17 @@ class Joins(Struct):
     incomplete: u64
 
 
+class SwitchClockCell(Struct):
+    """A switch's clock (`collectors.clocks.stamps.SwitchClock`); its offset wraps in 64 bits."""
+
+    newest_ns: u64
+    offset_ns: u64
+    slot: u64  # in which the offset was followed last, and 1; 0: the next stamp that is believed has it followed
+    strayed_ns: u64  # since when nothing came that is believed; NONE64: it did
+    followed_ns: u64
+    known: u64
+
+
 class Fabric(Struct):
     """Topology, windows, flows and routes, and what was counted."""
 
@@ -418,7 +429,7 @@ class Fabric(Struct):
     host_numbers: Array[u32]  # by open addressing; NONE32: none
     host_mask: u64
     host_switches: Array[u32]  # the switch that a host hangs on
-    node_times: Array[u64]  # by switch: its newest time stamp, 0: none
+    switch_clocks: Array[SwitchClockCell]
     synchronised: u64
     # Windows: links, then routes.
     windows: Array[WindowCell]
@@ -431,6 +442,7 @@ class Fabric(Struct):
     window_ns: u64
     stale_ns: u64
     forget_ns: u64
+    lead_ns: u64  # how far a stamp may run ahead
     longest_ns: u64
     probe: u64  # UDP port of probes << 8 | protocol; NONE64: there are none
     # Flows.
@@ -458,6 +470,7 @@ class Fabric(Struct):
     now_ns: u64
     slot_number: u64
     slot_begins_ns: u64
+    clock_slot: u64  # the slot's number and 1, also where it is to be looked for
     tx_number: u64
     tx_begins_ns: u64
     calm_ns: u64  # a sample as far behind is of the slot and of the window of TX readings that now is in

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from collectors.native.memory import CellMemory
-from collectors.native.structures import NONE32, NONE64, Fabric, Joins, LinkCell, LinkEnd
+from collectors.native.structures import NONE32, NONE64, Fabric, Joins, LinkCell, LinkEnd, SwitchClockCell
 from dataplane.fabric.topology import LinkKey, Topology
 from dataplane.native import Array, u32, u64
 
@@ -63,7 +63,7 @@ class TopologyTables:
             self._table(u32, numbers),
             size - 1,
         )
-        fabric.node_times = self._cells(u64, len(topology.switches)).pointer
+        fabric.switch_clocks = self._cells(SwitchClockCell, len(topology.switches)).pointer
 
     def _put_links(self, topology: Topology, fabric: Fabric) -> None:
         ports: dict[str, dict[int, int]] = {name: {} for name in self.switches}

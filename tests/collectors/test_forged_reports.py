@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from collectors.collector import Collector
 from collectors.settings import CollectorSettings, Core
@@ -81,3 +83,66 @@ def test_a_pair_of_numbers_far_ahead_costs_no_measurement(core: Core, give: Give
     bench.report(50, first=20)
     assert bench.collector.status().counters["records"] == 72 * 3
     assert bench.collector.snapshot().reporters[REPORTER].restarts == 1
+
+
+@every_core
+@every_way
+@pytest.mark.parametrize("ahead_ms", [260, 600, 2900, 3100, 3_600_000])
+def test_one_stamp_far_ahead_makes_no_sample_late(core: Core, give: Give, ahead_ms: int) -> None:
+    bench, calm = Bench(core, give), Bench(core, give)
+    for one in (bench, calm):
+        one.report(20)
+    bench.forge(20, ahead_ms * MS)
+    for one in (bench, calm):
+        one.report(60, first=21 if one is bench else 20)
+    assert "late samples" not in bench.collector.status().counters
+    assert (bench.link().samples, bench.link().age_ns) == (calm.link().samples, calm.link().age_ns)
+    assert [path.age_ns for path in bench.collector.snapshot().paths.values()] == [
+        path.age_ns for path in calm.collector.snapshot().paths.values()
+    ]
+
+
+@every_core
+@every_way
+def test_one_stamp_far_behind_makes_no_sample_ahead(core: Core, give: Give) -> None:
+    bench = Bench(core, give)
+    bench.clock.advance_to(10_000 * MS)
+    bench.report(20)
+    bench.forge(20, -4000 * MS)
+    bench.report(60, first=21)
+    bench.forge(81, 200 * MS)
+    bench.report(30, first=82)
+    assert "late samples" not in bench.collector.status().counters
+
+
+@every_core
+@every_way
+def test_many_stamps_ahead_do_not_outweigh_those_that_are_right(core: Core, give: Give) -> None:
+    bench, sequence = Bench(core, give), 0
+    for _ in range(60):
+        bench.report(1, first=sequence)
+        for more in range(1, 6):
+            bench.forge(sequence + more, (100 + 400 * more) * MS)
+        sequence += 6
+    assert "late samples" not in bench.collector.status().counters
+
+
+_WAITS_MS = st.sampled_from([0, 0, 1, 7, 63, 130, 400, 900])
+_LEADS_MS = st.sampled_from([0, 0, 0, -1, 40, 249, 251, -300, 501, -502, 2900, -2900, 3100, -3100, 90_000])
+
+
+@settings(max_examples=30)
+@given(st.lists(st.tuples(_WAITS_MS, _LEADS_MS, st.integers(1, 4)), max_size=40), st.booleans())
+def test_stamps_that_jump_do_the_same_to_both_cores(events: list[tuple[int, int, int]], synchronised: bool) -> None:
+    clock, reporter = VirtualClock(100_000 * MS), Reporter()
+    topology = build_topology(synchronised)
+    plain, native = (Collector(topology, clock, CollectorSettings(core=core)) for core in (Core.REFERENCE, Core.NATIVE))
+    for wait_ms, lead_ms, count in events:
+        clock.advance_to(clock.now_ns() + wait_ms * MS)
+        sent = [reporter.stacked(long_way(clock.now_ns() + lead_ms * MS, queued_ns=at)) for at in range(count)]
+        one_by_one(plain, sent)
+        receive_together(native, sent)
+        assert native.status().counters == plain.status().counters
+        said, truth = native.snapshot(), plain.snapshot()
+        assert dict(said.links.items()) == dict(truth.links.items())
+        assert dict(said.paths.items()) == dict(truth.paths.items())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collectors.native.kernels.flows import hash_key, touch_flow
 from collectors.native.kernels.hops import egress_of, name_of
+from collectors.native.kernels.stamps import runs_ahead
 from collectors.native.kernels.switches import link_of_pair
 from collectors.native.kernels.windows import add_to_window, calm_slot, clear_window, count_delay, settle_counts
 from collectors.native.structures import (
@@ -236,7 +237,15 @@ def take_route(  # noqa: PLR0917 - kernels have no keywords
         return
     cell.route = number
     cell.path_ns = fabric.now_ns
-    cell.source_ns = source_ns
+    # A stamp that nobody believes must not make those that follow older.
+    cell.source_ns = NONE64 if is_ahead(fabric, first, source_ns) else source_ns
+
+
+@kernel(inline=True)
+def is_ahead(fabric: Fabric, switch: u32, stamp_ns: u64) -> bool:
+    """Return whether a stamp of now is further ahead than it can be; of one that is none, anything."""
+    clock = fabric.switch_clocks[switch]
+    return clock.known != 0 and runs_ahead(fabric, clock, stamp_ns, fabric.now_ns)
 
 
 @kernel(inline=False)

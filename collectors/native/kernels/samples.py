@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collectors.native.kernels.windows import add_to_window, beyond, settle_counts
+from collectors.native.kernels.stamps import stamp_behind
+from collectors.native.kernels.windows import add_to_window, settle_counts
 from collectors.native.structures import NONE64, Fabric, Hop
 from dataplane.native import as_u64, kernel, u32, u64
 
@@ -28,10 +29,7 @@ def add_sample(  # noqa: PLR0917 - kernels have no keywords
     """Take what one packet says of one link; what is older than the window is counted and left out."""
     behind_ns: u64 = 0
     if time_ns != NONE64:
-        behind_ns = beyond(fabric.node_times[switch], time_ns)
-        if behind_ns > fabric.stale_ns:
-            behind_ns = 0
-        fabric.node_times[switch] = time_ns + behind_ns
+        behind_ns = stamp_behind(fabric, switch, time_ns, received_ns)
     at_ns: u64 = received_ns - min(behind_ns, received_ns)
     if behind_ns > fabric.window_ns or not add_to_window(
         fabric, as_u64(link), at_ns, delay_ns, source, queue, tx_bytes, buffer

@@ -14,6 +14,7 @@ from collectors.native.kernels.routes import (
     take_way,
 )
 from collectors.native.kernels.samples import CORRECTED_STAMPS, HOP_LATENCY, PROBES, add_sample
+from collectors.native.kernels.stamps import runs_ahead
 from collectors.native.kernels.windows import add_queue, add_tx_reading, beyond, count_delay
 from collectors.native.structures import (
     MOST_HOPS,
@@ -80,7 +81,8 @@ def take_stamped(fabric: Fabric, route: u32, hops: Array[Hop], count: u64) -> u6
             source = STAMPS
         elif hop.latency_ns != NONE32:
             delay_ns = as_u64(hop.latency_ns) + fabric.links[place].delay_ns
-        behind_ns: u64 = beyond(fabric.node_times[switch], hop.arrived_ns)
+        clock = fabric.switch_clocks[switch]
+        behind_ns: u64 = beyond(clock.newest_ns, hop.arrived_ns)
         window = fabric.windows[place]
         slot = window.slots[column]
         if (
@@ -88,8 +90,10 @@ def take_stamped(fabric: Fabric, route: u32, hops: Array[Hop], count: u64) -> u6
             and delay_ns <= fabric.longest_ns
             and slot.number == number
             and slot.source == source
+            and clock.slot == number
+            and not runs_ahead(fabric, clock, hop.arrived_ns, fabric.now_ns)
         ):
-            fabric.node_times[switch] = hop.arrived_ns + behind_ns
+            clock.newest_ns = hop.arrived_ns + behind_ns
             at_ns: u64 = fabric.now_ns - behind_ns
             slot.newest_ns = max(slot.newest_ns, at_ns)
             count_delay(fabric, place, slot, column, delay_ns)

@@ -43,6 +43,7 @@ def begin_batch(fabric: Fabric, now_ns: u64) -> None:
     fabric.now_ns = now_ns
     fabric.slot_number = now_ns // fabric.slot_ns
     fabric.slot_begins_ns = fabric.slot_number * fabric.slot_ns
+    fabric.clock_slot = fabric.slot_number + 1
     fabric.tx_number = now_ns // fabric.tx_window_ns
     fabric.tx_begins_ns = fabric.tx_number * fabric.tx_window_ns
     fabric.rate_number = now_ns // fabric.rate_slot_ns

@@ -1,0 +1,62 @@
+"""How a switch's stamps stand to the time at which they come: which are late, and which nobody believes yet.
+
+A stamp tells how far a report is behind the newest of its switch. One that runs ahead of what the switch's offset lets
+expect by more than half a window, or is more than a window behind, moves nothing, so that no single report, wrong or
+forged, makes all others late. Where for a whole window nothing else comes, the clock was set, or began anew.
+`collectors.native.kernels.stamps` is the same in native memory.
+"""
+
+from __future__ import annotations
+
+from collectors.settings import StateSettings
+from collectors.window import SLOTS
+
+STEEPEST = 1024
+"""The offset follows by a nanosecond in so many: ten times what a poor oscillator drifts."""
+
+
+class SwitchClock:
+    """One switch's clock, from the first stamp on that came of it."""
+
+    def __init__(self, settings: StateSettings, stamp_ns: int, received_ns: int) -> None:
+        self._window_ns = settings.window_ns
+        self._stale_after_ns = settings.stale_after_ns
+        self._slot_ns = max(settings.window_ns // SLOTS, 1)
+        self._begin(stamp_ns, received_ns)
+
+    def _begin(self, stamp_ns: int, received_ns: int) -> None:
+        self._newest_ns = stamp_ns
+        self._offset_ns = received_ns - stamp_ns
+        self._followed_ns = received_ns
+        self._slot = received_ns // self._slot_ns
+        self._strayed_ns: int | None = None
+
+    def runs_ahead(self, stamp_ns: int, received_ns: int) -> bool:
+        """Return whether a stamp is further ahead than reports of one switch are apart on their way."""
+        return stamp_ns + self._offset_ns - received_ns > self._window_ns // 2
+
+    def behind(self, stamp_ns: int, received_ns: int) -> int:
+        """Return how far a sample's stamp is behind the newest of the switch, 0 for one that tells nothing of it.
+
+        Beyond the age at which state is stale it is no late report but a clock that was set back or began anew.
+        """
+        behind_ns = self._newest_ns - stamp_ns
+        if behind_ns > self._window_ns or self.runs_ahead(stamp_ns, received_ns):
+            if self._strayed_ns is None:
+                self._strayed_ns = received_ns
+            elif received_ns - self._strayed_ns > self._window_ns:
+                self._begin(stamp_ns, received_ns)
+                return 0
+            return behind_ns if self._window_ns < behind_ns <= self._stale_after_ns else 0
+        slot = received_ns // self._slot_ns
+        if self._strayed_ns is not None or slot != self._slot:
+            self._strayed_ns, self._slot = None, slot
+            self._follow(received_ns - stamp_ns, received_ns)
+        self._newest_ns = max(self._newest_ns, stamp_ns)
+        return max(behind_ns, 0)
+
+    def _follow(self, offset_ns: int, received_ns: int) -> None:
+        """Follow the clock's drift, and no faster than clocks drift."""
+        most_ns = max(received_ns - self._followed_ns, 0) // STEEPEST
+        self._offset_ns += min(max(offset_ns - self._offset_ns, -most_ns), most_ns)
+        self._followed_ns = received_ns

@@ -12,7 +12,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import FrameType
@@ -22,6 +22,7 @@ from dataplane.errors import MillraceError, ProgramError, SwitchError
 from dataplane.program.loader import load_program
 from dataplane.switch.arguments import SwitchSettings, parse_arguments
 from dataplane.switch.engines import Engine, make_engine
+from dataplane.switch.gnmi import GnmiCore, GnmiService
 from dataplane.switch.p4runtime.control import SwitchControl
 from dataplane.switch.p4runtime.core import P4RuntimeCore
 from dataplane.switch.p4runtime.server import P4RuntimeServer
@@ -67,9 +68,10 @@ def run(settings: SwitchSettings) -> None:
         if program is not None:
             engine.commit(program)
         core = _make_core(engine.control, settings)
-        loop = _Loop(engine, core, waiter, settings)
+        gnmi = GnmiCore(engine.control, epoch_ns=time.time_ns)
+        loop = _Loop(engine, lambda: core.drops | gnmi.drops, waiter, settings)
         stack.enter_context(_stopped_by_signals(loop.stop))
-        stack.enter_context(P4RuntimeServer(core, [settings.grpc_address], settings.tls))
+        stack.enter_context(P4RuntimeServer(core, [settings.grpc_address], settings.tls, beside=[GnmiService(gnmi)]))
         engine.start(waiter)
         # Whoever sees the ready file finds statistics beside it.
         loop.start_stats()
@@ -80,9 +82,12 @@ def run(settings: SwitchSettings) -> None:
 class _Loop:
     """Waits for what the engine waits for and for the time to write statistics."""
 
-    def __init__(self, engine: Engine, core: P4RuntimeCore, waiter: Waiter, settings: SwitchSettings) -> None:
+    def __init__(
+        self, engine: Engine, read_drops: Callable[[], Mapping[str, int]], waiter: Waiter, settings: SwitchSettings
+    ) -> None:
+        """Write the drops that `read_drops` tells, those of the control plane, beside the engine's own."""
         self._engine = engine
-        self._core = core
+        self._read_drops = read_drops
         self._waiter = waiter
         self._clock = MonotonicClock()
         self._device_id = settings.device_id
@@ -133,7 +138,7 @@ class _Loop:
     def _replace_stats(self, path: Path) -> None:
         now_ns = self._clock.now_ns()
         self._stats_ns = now_ns + STATS_PERIOD_NS
-        stats = self._engine.read_stats(self._core.drops) | {"time_ns": now_ns, "device_id": self._device_id}
+        stats = self._engine.read_stats(self._read_drops()) | {"time_ns": now_ns, "device_id": self._device_id}
         _replace(path, json.dumps(stats, sort_keys=True))
 
 

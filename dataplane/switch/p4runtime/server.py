@@ -10,10 +10,9 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Protocol
 
 import grpc
-from finsy.proto import p4r_grpc
 
 from dataplane.errors import SwitchError
 from dataplane.switch.p4runtime.core import P4RuntimeCore
@@ -41,17 +40,42 @@ _OPTIONS = [
 ]
 
 
+class Beside(Protocol):
+    """Another service on the same addresses; all of it is called on the server's loop."""
+
+    def register(self, server: grpc.aio.Server) -> None:
+        """Let the server serve this, before it starts."""
+        ...
+
+    def end_streams(self) -> None:
+        """End what would go on for ever: the server stops."""
+        ...
+
+    def close(self) -> None:
+        """Wait for the calls that have begun; take no more."""
+        ...
+
+
 class P4RuntimeServer:
     """Serves one core on TCP addresses (`host:port`, port 0 for any) and UNIX sockets (`unix:PATH`).
 
-    Use it as a context manager, or call `start` and `stop`; each works once.
+    Services `beside` it share addresses and TLS. Use it as a context manager, or call `start` and `stop`; each works
+    once.
     """
 
-    def __init__(self, core: P4RuntimeCore, addresses: Sequence[str], tls: TlsFiles | None = None) -> None:
+    def __init__(
+        self,
+        core: P4RuntimeCore,
+        addresses: Sequence[str],
+        tls: TlsFiles | None = None,
+        *,
+        beside: Sequence[Beside] = (),
+    ) -> None:
         self.ports: tuple[int, ...] = ()
         self._core = core
         self._addresses = tuple(addresses)
         self._tls = tls
+        self._beside = tuple(beside)
         self._thread = threading.Thread(target=self._run, name="p4runtime", daemon=True)
         self._started = threading.Event()
         self._failure: Exception | None = None
@@ -104,8 +128,10 @@ class P4RuntimeServer:
         self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
         server = grpc.aio.server(options=_OPTIONS)
         service = P4RuntimeService(self._core)
+        services: tuple[Beside, ...] = (service, *self._beside)
+        for one in services:
+            one.register(server)
         timer = asyncio.create_task(self._keep_time(service))
-        p4r_grpc.add_P4RuntimeServicer_to_server(service, server)
         try:
             self.ports = tuple(self._bind(server, address) for address in self._addresses)
             await server.start()
@@ -113,9 +139,11 @@ class P4RuntimeServer:
             await _first_of(asyncio.create_task(self._stopping.wait()), timer)
         finally:
             timer.cancel()
-            service.end_streams()
+            for one in services:
+                one.end_streams()
             await server.stop(GRACE_S)
-            service.close()
+            for one in services:
+                one.close()
             _remove_sockets(self._addresses)
 
     async def _keep_time(self, service: P4RuntimeService) -> None:

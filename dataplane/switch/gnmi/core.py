@@ -1,0 +1,226 @@
+"""The gNMI service without a transport: gRPC's servicer and the virtual fabric call the same object.
+
+Requests and answers are the protobuf messages of gNMI 0.10; the one error is GnmiError. Every method may be called from
+any thread.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, Protocol
+
+from finsy.proto import gnmi
+
+from dataplane.errors import SwitchError
+from dataplane.switch.gnmi.edits import PortConfig, edited, operations
+from dataplane.switch.gnmi.errors import exhausted, invalid, not_found
+from dataplane.switch.gnmi.leaves import LEAVES, MODELS
+from dataplane.switch.gnmi.matching import Selection, select, within
+from dataplane.switch.gnmi.paths import Path, read_path, shown, text_of, write_path
+from dataplane.switch.gnmi.schema import Kind, Leaf, PortView, Value
+from dataplane.switch.gnmi.subscriptions import Change, Send, Subscription, models_of
+from dataplane.switch.gnmi.values import ENCODINGS, check_encoding, write_subtree, write_value
+from dataplane.switch.gnmi.views import NO_COUNTERS, Dates, names_of
+from dataplane.switch.port_states import HelloSettings, PortControl, PortCounters, PortState
+
+logger = logging.getLogger("millrace.switch")
+
+VERSION: Final = "0.10.0"
+"""The version of the gNMI specification whose messages are served."""
+
+MAX_PATHS: Final = 64
+"""Paths of one Get or Subscribe."""
+MAX_ANSWER_LEAVES: Final = 32_768
+"""Leaves in the answer to one Get: all there is of a switch with 512 ports."""
+MAX_SUBSCRIPTIONS: Final = 64
+"""Subscriptions at a time."""
+
+SLOW: Final = "gnmi_slow_subscriber"
+REFUSED: Final = "gnmi_subscription_refused"
+DROPS: Final = (SLOW, REFUSED)
+"""Subscriptions that were ended because their reader was too slow, and those that were one too many."""
+
+_KINDS: Final = {
+    gnmi.GetRequest.ALL: frozenset(Kind),
+    gnmi.GetRequest.CONFIG: frozenset({Kind.CONFIG}),
+    gnmi.GetRequest.STATE: frozenset({Kind.STATE, Kind.OPERATIONAL}),
+    gnmi.GetRequest.OPERATIONAL: frozenset({Kind.OPERATIONAL}),
+}
+
+
+class ManagedSwitch(PortControl, Protocol):
+    """What the service needs of a switch: its ports, and the clock that their times are read from."""
+
+    def now_ns(self) -> int:
+        """Return the time on the switch's clock."""
+        ...
+
+
+class GnmiCore:
+    """One switch's gNMI service; `epoch_ns` tells nanoseconds since 1970, by default the switch's own time."""
+
+    def __init__(self, switch: ManagedSwitch, *, epoch_ns: Callable[[], int] | None = None) -> None:
+        self._switch = switch
+        self._epoch_ns = epoch_ns or switch.now_ns
+        self._lock = threading.RLock()
+        self._set_lock = threading.RLock()
+        self._dates = Dates(switch.now_ns, self._epoch_ns)
+        self._names = names_of(switch.port_states())
+        self._hellos: dict[int, HelloSettings] = {}
+        self._told: dict[int, dict[Leaf, Value]] = {}
+        self._subscriptions: set[Subscription] = set()
+        self._removal: Callable[[], None] | None = None
+        self.drops = dict.fromkeys(DROPS, 0)
+
+    def capabilities(self, request: gnmi.CapabilityRequest | None = None) -> gnmi.CapabilityResponse:  # noqa: ARG002
+        """Return models, encodings and version."""
+        models = [gnmi.ModelData(name=name, organization=by, version=version) for name, by, version in MODELS]
+        return gnmi.CapabilityResponse(supported_models=models, supported_encodings=ENCODINGS, gNMI_version=VERSION)
+
+    def get(self, request: gnmi.GetRequest) -> gnmi.GetResponse:
+        """Return one notification a path; raise GnmiError, NOT_FOUND for a path that leads nowhere at present."""
+        check_encoding(request.encoding)
+        models = models_of(request.use_models)
+        if not request.path:
+            raise invalid("a Get without a path")
+        if len(request.path) > MAX_PATHS:
+            raise exhausted(f"more than {MAX_PATHS} paths in one Get")
+        kinds = _KINDS[request.type]
+        views, room = self.views(), MAX_ANSWER_LEAVES
+        answer = gnmi.GetResponse()
+        for path in (read_path(path, request.prefix) for path in request.path):
+            everything = list(_found(within(select(path), models), views))
+            if not everything:
+                raise not_found(f"{shown(path)}: there is no such node")
+            found = [one for one in everything if one[1].leaf.kind in kinds]
+            room -= len(found)
+            if room < 0:
+                raise exhausted(f"more than {MAX_ANSWER_LEAVES} leaves in one Get: subscribe once")
+            answer.notification.append(self._notification(request, found))
+        return answer
+
+    def set(self, request: gnmi.SetRequest, who: str = "a client in this process") -> gnmi.SetResponse:
+        """Change ports, all as asked for or nothing; raise GnmiError. `who` is named in the log."""
+        with self._set_lock:
+            changes = edited(request, self.views())
+            for port, (before, after) in changes.items():
+                logger.info("port %d is set by %s: %s", port, who, _words(after))
+                self._apply(port, before, after)
+        prefix = request.prefix if request.HasField("prefix") else None
+        return gnmi.SetResponse(prefix=prefix, response=operations(request), timestamp=self._epoch_ns())
+
+    def subscribe(self, request: gnmi.SubscriptionList, send: Send) -> Subscription:
+        """Open a subscription whose changes go to `send`, which must not block; the caller closes it.
+
+        Raises GnmiError for what cannot be subscribed to, and for one subscription too many.
+        """
+        if len(request.subscription) > MAX_PATHS:
+            raise exhausted(f"more than {MAX_PATHS} paths in one Subscribe")
+        subscription = Subscription(request, self.views, send, now_ns=self._switch.now_ns, epoch_ns=self._epoch_ns)
+        with self._lock:
+            if len(self._subscriptions) >= MAX_SUBSCRIPTIONS:
+                self.drops[REFUSED] += 1
+                raise exhausted(f"there are {MAX_SUBSCRIPTIONS} subscriptions already")
+            self._subscriptions.add(subscription)
+            self._listen()
+        return subscription
+
+    def close(self, subscription: Subscription) -> None:
+        """Forget a subscription that ended; calling it again does nothing."""
+        with self._lock:
+            self._subscriptions.discard(subscription)
+            if not self._subscriptions and self._removal is not None:
+                self._removal()
+                self._removal = None
+
+    def count_slow(self) -> None:
+        """Count a subscription that is ended as nobody reads it."""
+        with self._lock:
+            self.drops[SLOW] += 1
+
+    def now_ns(self) -> int:
+        """Return the time on the switch's clock."""
+        return self._switch.now_ns()
+
+    def views(self) -> tuple[PortView, ...]:
+        """Return all ports as they are now, in the order of their numbers."""
+        states, counters = self._switch.port_states(), self._switch.port_counters()
+        with self._lock:
+            return tuple(self._view(states[port], counters.get(port, NO_COUNTERS)) for port in sorted(states))
+
+    def _view(self, state: PortState, counters: PortCounters = NO_COUNTERS) -> PortView:
+        hellos = self._hellos.get(state.port, HelloSettings())
+        return self._dates.view(state, self._names[state.port], hellos, counters)
+
+    def _notification(
+        self, request: gnmi.GetRequest, found: Sequence[tuple[PortView, Selection, Value]]
+    ) -> gnmi.Notification:
+        notification = gnmi.Notification(timestamp=self._epoch_ns())
+        if request.prefix.target:
+            notification.prefix.target = request.prefix.target
+        if request.encoding == gnmi.Encoding.PROTO:
+            for view, selection, value in found:
+                typed = write_value(selection.leaf, value, request.encoding)
+                notification.update.add(path=write_path(selection.leaf.path(view)), val=typed)
+            return notification
+        nodes: dict[str, tuple[Path, list[tuple[PortView, Leaf, Value]]]] = {}
+        for view, selection, value in found:
+            node = selection.node(view)
+            nodes.setdefault(text_of(node), (node, []))[1].append((view, selection.leaf, value))
+        for node, leaves in nodes.values():
+            notification.update.add(path=write_path(node), val=write_subtree(len(node), leaves, request.encoding))
+        return notification
+
+    def _apply(self, port: int, before: PortConfig, after: PortConfig) -> None:
+        """Change no more than what is new: hellos that are set again begin again."""
+        said_before, said_after = (config.settings if config.hellos else None for config in (before, after))
+        try:
+            if said_after != said_before:
+                self._switch.set_hello(port, said_after)
+            if after.enabled is not before.enabled:
+                self._switch.set_admin(port, after.enabled)
+        except SwitchError as error:
+            raise invalid(str(error)) from error
+        with self._lock:
+            self._hellos[port] = after.settings
+            if self._subscriptions:
+                self._changed(self._switch.port_states()[port])
+
+    def _listen(self) -> None:
+        """Follow the ports as long as somebody is told."""
+        if self._removal is None:
+            self._removal = self._switch.add_port_listener(self._changed)
+            for state in self._switch.port_states().values():
+                self._told[state.port] = _on_change(self._view(state))
+
+    def _changed(self, state: PortState) -> None:
+        """Tell subscriptions what is new of a port."""
+        with self._lock:
+            view = self._view(state)
+            before, after = self._told.get(state.port, {}), _on_change(view)
+            self._told[state.port] = after
+            news = {leaf: value for leaf, value in after.items() if before.get(leaf) != value}
+            gone = tuple(leaf for leaf in before if leaf not in after)
+            if news or gone:
+                change = Change(view, news, gone, self._epoch_ns())
+                for subscription in tuple(self._subscriptions):
+                    subscription.tell(change)
+
+
+def _on_change(view: PortView) -> dict[Leaf, Value]:
+    values = ((leaf, leaf.read(view)) for leaf in LEAVES if leaf.on_change)
+    return {leaf: value for leaf, value in values if value is not None}
+
+
+def _found(selections: Sequence[Selection], views: Sequence[PortView]) -> Iterator[tuple[PortView, Selection, Value]]:
+    for view in views:
+        for selection in selections:
+            if selection.selects(view) and (value := selection.leaf.read(view)) is not None:
+                yield view, selection, value
+
+
+def _words(config: PortConfig) -> str:
+    hellos = f"every {config.settings.interval_ns / 1e6:g} ms" if config.hellos else "none"
+    return f"{'in use' if config.enabled else 'out of use'}, hellos: {hellos}"

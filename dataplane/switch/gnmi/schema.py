@@ -1,0 +1,118 @@
+"""What a tree of leaves is made of: nodes, leaves, and the ports that they are read from.
+
+Every leaf belongs to one port, so that the tree is nothing but ports read by a table (`leaves`): it has no state of its
+own, and nothing has to be kept in step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from dataplane.switch.gnmi.paths import Path, Step
+from dataplane.switch.port_states import HelloSettings, PortCounters, PortState
+
+Value = str | int | bool
+
+
+class Kind(Enum):
+    """What sort of data a leaf is (gNMI, section 3.3.1)."""
+
+    CONFIG = "config"
+    STATE = "state"
+    """Read only, and mirrors what is configured."""
+    OPERATIONAL = "operational"
+    """Read only, and comes from what happens."""
+
+
+class Type(Enum):
+    """How a leaf's value is written (RFC 7951, section 6)."""
+
+    STRING = "string"
+    BOOLEAN = "boolean"
+    UINT32 = "uint32"
+    UINT64 = "uint64"
+    IDENTITY = "identity"
+    """A name that belongs to a module."""
+
+
+@dataclass(frozen=True, slots=True)
+class PortView:
+    """A port as the tree shows it; times are nanoseconds since 1970."""
+
+    name: str
+    state: PortState
+    hellos: HelloSettings
+    """What hellos are sent with, or would be if they were enabled."""
+    last_change_ns: int
+    hello_change_ns: int
+    counters: PortCounters
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """An element of the tree: name, the module that defines it, and the key where it is a list."""
+
+    name: str
+    module: str
+    key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A leaf: where it is, what it is, and what it says of a port (None: the port has none)."""
+
+    nodes: tuple[Node, ...]
+    kind: Kind
+    type: Type
+    read: Callable[[PortView], Value | None]
+    on_change: bool = True
+    """Whether changes are told as they happen; those of counters are not."""
+    identities: str = ""
+    """The module that an identity belongs to."""
+
+    @property
+    def module(self) -> str:
+        """The module that defines the leaf."""
+        return self.nodes[-1].module
+
+    @property
+    def name(self) -> str:
+        """The path without keys: `interfaces/interface/state/oper-status`."""
+        return "/".join(node.name for node in self.nodes)
+
+    def path(self, view: PortView) -> Path:
+        """Return the leaf's path for a port."""
+        return tuple(
+            Step(node.name, {} if node.key is None else {node.key: key_of(node.key, view)}) for node in self.nodes
+        )
+
+
+MODULES: Final = {
+    "oc-if": "openconfig-interfaces",
+    "oc-eth": "openconfig-if-ethernet",
+    "oc-p4rt": "openconfig-p4rt",
+    "oc-bfd": "openconfig-bfd",
+    "hellos": "millrace-hellos",
+    "ianaift": "iana-if-type",
+}
+"""Modules by the prefixes that YANG files use."""
+
+
+def nodes_of(path: str) -> tuple[Node, ...]:
+    """Return the nodes of `oc-if:interfaces/interface[name]/oc-eth:ethernet`: a module holds until another is named."""
+    nodes: list[Node] = []
+    module = ""
+    for text in path.split("/"):
+        prefix, colon, rest = text.rpartition(":")
+        module = MODULES[prefix] if colon else module
+        name, _, key = rest.partition("[")
+        nodes.append(Node(name, module, key.rstrip("]") or None))
+    return tuple(nodes)
+
+
+def key_of(key: str, view: PortView) -> str:
+    """Return what a list's key is for a port: its name, or for a session with the neighbour its number."""
+    return str(view.state.port) if key == "local-discriminator" else view.name

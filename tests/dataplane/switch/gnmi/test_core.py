@@ -1,0 +1,518 @@
+"""The core without a transport: a switch's ports read, set and subscribed, in every encoding."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import grpc
+import pytest
+from finsy.gnmipath import GNMIPath
+from finsy.proto import gnmi
+
+from dataplane.switch.gnmi import core as core_module
+from dataplane.switch.gnmi.core import DROPS, MAX_PATHS, MAX_SUBSCRIPTIONS, GnmiCore
+from dataplane.switch.gnmi.edits import MAX_OPERATIONS
+from dataplane.switch.gnmi.errors import GnmiError
+from dataplane.switch.gnmi.paths import read_path, text_of
+from dataplane.switch.gnmi.subscriptions import Subscription
+from dataplane.switch.port_states import Diagnostic, HelloSettings, HelloState, OperStatus, PortCounters
+from tests.dataplane.switch.gnmi.boards import EPOCH_NS, Board
+
+PROTO, JSON, IETF = gnmi.Encoding.PROTO, gnmi.Encoding.JSON, gnmi.Encoding.JSON_IETF
+STREAM, ONCE, POLL = gnmi.SubscriptionList.STREAM, gnmi.SubscriptionList.ONCE, gnmi.SubscriptionList.POLL
+ON_CHANGE, SAMPLE = gnmi.SubscriptionMode.ON_CHANGE, gnmi.SubscriptionMode.SAMPLE
+NO_MODE: Any = 9
+MS = 1_000_000
+
+Found = dict[str, Any]
+
+
+@pytest.fixture
+def board() -> Board:
+    return Board()
+
+
+@pytest.fixture
+def core(board: Board) -> GnmiCore:
+    return GnmiCore(board, epoch_ns=board.epoch_ns)
+
+
+def path(text: str) -> gnmi.Path:
+    return GNMIPath(text).path
+
+
+def scalar(value: gnmi.TypedValue) -> Any:
+    kind = value.WhichOneof("value")
+    assert kind is not None
+    found = getattr(value, kind)
+    return json.loads(found) if kind.startswith("json") else found
+
+
+def values(notification: gnmi.Notification) -> Found:
+    return {text_of(read_path(update.path)): scalar(update.val) for update in notification.update}
+
+
+def get(core: GnmiCore, *texts: str, **more: Any) -> list[Found]:
+    request = gnmi.GetRequest(path=map(path, texts), **{"encoding": PROTO, **more})
+    return [values(notification) for notification in core.get(request).notification]
+
+
+def put(core: GnmiCore, text: str, value: gnmi.TypedValue) -> gnmi.SetResponse:
+    return core.set(gnmi.SetRequest(update=[gnmi.Update(path=path(text), val=value)]))
+
+
+def ietf(value: object) -> gnmi.TypedValue:
+    return gnmi.TypedValue(json_ietf_val=json.dumps(value).encode())
+
+
+def refusal(code: grpc.StatusCode, call: Callable[[], object]) -> str:
+    with pytest.raises(GnmiError) as caught:
+        call()
+    assert caught.value.code is code
+    assert "\n" not in caught.value.message
+    return caught.value.message
+
+
+class Reader:
+    """A subscriber in the same process."""
+
+    def __init__(self, core: GnmiCore, *subscriptions: gnmi.Subscription, **more: Any) -> None:
+        request = gnmi.SubscriptionList(subscription=subscriptions, **{"encoding": PROTO, **more})
+        self.changes: list[gnmi.SubscribeResponse] = []
+        self.subscription: Subscription = core.subscribe(request, self.changes.append)
+
+    def initial(self) -> list[Found | None]:
+        return [told(message) for message in self.subscription.initial()]
+
+    def due(self) -> list[Found | None]:
+        return [told(message) for message in self.subscription.due()]
+
+    def take(self) -> list[gnmi.Notification]:
+        taken, self.changes[:] = [message.update for message in self.changes], []
+        return taken
+
+
+def told(message: gnmi.SubscribeResponse) -> Found | None:
+    """Return what an update says, None for the end of the first ones."""
+    return None if message.sync_response else values(message.update)
+
+
+def on_change(*texts: str, **more: Any) -> Iterator[gnmi.Subscription]:
+    return (gnmi.Subscription(path=path(text), mode=ON_CHANGE, **more) for text in texts)
+
+
+def sample(text: str, interval_ns: int, **more: Any) -> gnmi.Subscription:
+    return gnmi.Subscription(path=path(text), mode=SAMPLE, sample_interval=interval_ns, **more)
+
+
+# capabilities and get
+
+
+def test_capabilities_name_models_and_encodings(core: GnmiCore) -> None:
+    answer = core.capabilities()
+    assert answer.gNMI_version == "0.10.0"
+    assert list(answer.supported_encodings) == [JSON, IETF, PROTO]
+    assert "openconfig-bfd" in [model.name for model in answer.supported_models]
+
+
+def test_a_port_is_read_leaf_by_leaf(core: GnmiCore, board: Board) -> None:
+    board.counters[1] = PortCounters(3, 300, 2, 200, 0, {"queue_full": 5, "oversize": 1, "port_down": 2})
+    (found,) = get(core, "interfaces/interface[name=east]")
+    base = "/interfaces/interface[name=east]"
+    assert found == {
+        f"{base}/name": "east",
+        f"{base}/config/name": "east",
+        f"{base}/state/name": "east",
+        f"{base}/config/enabled": True,
+        f"{base}/state/enabled": True,
+        f"{base}/config/type": "iana-if-type:ethernetCsmacd",
+        f"{base}/state/type": "iana-if-type:ethernetCsmacd",
+        f"{base}/state/id": 1,
+        f"{base}/state/ifindex": 1,
+        f"{base}/state/admin-status": "UP",
+        f"{base}/state/oper-status": "UP",
+        f"{base}/state/last-change": EPOCH_NS,
+        f"{base}/state/counters/in-pkts": 3,
+        f"{base}/state/counters/in-octets": 300,
+        f"{base}/state/counters/in-discards": 1,
+        f"{base}/state/counters/out-pkts": 2,
+        f"{base}/state/counters/out-octets": 200,
+        f"{base}/state/counters/out-discards": 7,
+        f"{base}/ethernet/state/port-speed": "openconfig-if-ethernet:SPEED_10GB",
+    }
+
+
+def test_hellos_are_read_as_bfd(core: GnmiCore, board: Board) -> None:
+    board.set_hello(2, HelloSettings(10 * MS, 5))
+    board.clock.advance_to(70)
+    board.say(2, HelloState.UP, was_up=True, remote_state=HelloState.UP, sent=4, received=3)
+    board.clock.advance_to(90)
+    board.say(2, HelloState.DOWN, diagnostic=Diagnostic.CONTROL_DETECTION_EXPIRED, remote_state=HelloState.DOWN)
+    (found,) = get(core, "bfd/interfaces/interface[id=west]/peers")
+    base = "/bfd/interfaces/interface[id=west]/peers/peer[local-discriminator=2]"
+    assert found == {
+        f"{base}/local-discriminator": "2",
+        f"{base}/state/local-discriminator": "2",
+        f"{base}/state/session-state": "DOWN",
+        f"{base}/state/remote-session-state": "DOWN",
+        f"{base}/state/local-diagnostic-code": "DETECTION_TIMEOUT",
+        f"{base}/state/remote-diagnostic-code": "NO_DIAGNOSTIC",
+        f"{base}/state/last-change": EPOCH_NS + 90,
+        f"{base}/state/was-up": True,
+        f"{base}/state/async/transmitted-packets": 4,
+        f"{base}/state/async/received-packets": 3,
+    }
+    (config,) = get(core, "bfd/interfaces/interface[id=west]/config")
+    assert sorted(config.values(), key=str) == [10_000, 5, True, "west"]
+
+
+def test_wildcards_read_every_port_and_each_path_has_its_notification(core: GnmiCore) -> None:
+    found = get(core, "interfaces/interface[name=*]/state/oper-status", "interfaces/interface/ethernet/state")
+    assert [list(one.values()) for one in found] == [
+        ["UP", "UP"],
+        ["openconfig-if-ethernet:SPEED_10GB", "openconfig-if-ethernet:SPEED_UNKNOWN"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "found"),
+    [
+        (gnmi.GetRequest.CONFIG, {"config/enabled"}),
+        (gnmi.GetRequest.STATE, {"state/enabled", "state/oper-status"}),
+        (gnmi.GetRequest.OPERATIONAL, {"state/oper-status"}),
+        (gnmi.GetRequest.ALL, {"config/enabled", "state/enabled", "state/oper-status"}),
+    ],
+)
+def test_only_the_kind_that_is_asked_for_is_read(core: GnmiCore, kind: Any, found: set[str]) -> None:
+    base = "interfaces/interface[name=east]"
+    (answer,) = get(core, base, type=kind)
+    told = {text.removeprefix(f"/{base}/") for text in answer}
+    assert told & {"config/enabled", "state/enabled", "state/oper-status"} == found
+
+
+def test_json_is_one_object_a_node(core: GnmiCore) -> None:
+    (found,) = get(core, "interfaces/interface[name=east]/state", encoding=JSON)
+    (state,) = found.values()
+    assert list(found) == ["/interfaces/interface[name=east]/state"]
+    assert (state["id"], state["oper-status"], state["counters"]["in-pkts"]) == (1, "UP", 0)
+    assert state["type"] == "ethernetCsmacd"
+
+
+def test_json_ietf_names_modules_and_writes_64_bits_as_text(core: GnmiCore) -> None:
+    (found,) = get(core, "interfaces", encoding=IETF)
+    first, second = found["/interfaces"]["openconfig-interfaces:interface"]
+    assert (first["name"], second["name"]) == ("east", "west")
+    assert first["state"]["last-change"] == str(EPOCH_NS)
+    assert first["state"]["openconfig-p4rt:id"] == 1
+    assert first["state"]["counters"]["in-pkts"] == "0"
+    speed = first["openconfig-if-ethernet:ethernet"]["state"]["port-speed"]
+    assert speed == "openconfig-if-ethernet:SPEED_10GB"
+    (leaf,) = get(core, "interfaces/interface[name=east]/state/oper-status", encoding=IETF)
+    assert list(leaf.values()) == ["UP"]
+
+
+def test_the_root_is_one_object(core: GnmiCore) -> None:
+    (found,) = get(core, "", encoding=IETF)
+    assert found["/"].keys() == {"openconfig-interfaces:interfaces", "openconfig-bfd:bfd"}
+    assert [one["id"] for one in found["/"]["openconfig-bfd:bfd"]["interfaces"]["interface"]] == ["east", "west"]
+
+
+def test_models_restrict_what_is_read(core: GnmiCore) -> None:
+    (found,) = get(core, "", use_models=[gnmi.ModelData(name="openconfig-p4rt")])
+    assert set(found.values()) == {1, 2}
+    message = refusal(
+        grpc.StatusCode.INVALID_ARGUMENT, lambda: get(core, "", use_models=[gnmi.ModelData(name="openconfig-bgp")])
+    )
+    assert message == "model 'openconfig-bgp' is not served"
+
+
+def test_the_target_is_told_back(core: GnmiCore) -> None:
+    request = gnmi.GetRequest(prefix=gnmi.Path(target="s1"), path=[path("interfaces")], encoding=PROTO)
+    assert core.get(request).notification[0].prefix.target == "s1"
+
+
+@pytest.mark.parametrize(
+    ("more", "code", "text"),
+    [
+        ({"path": []}, grpc.StatusCode.INVALID_ARGUMENT, "without a path"),
+        ({"encoding": gnmi.Encoding.ASCII}, grpc.StatusCode.UNIMPLEMENTED, "encoding ASCII"),
+        ({"path": [path("interfaces/interface[name=no]")]}, grpc.StatusCode.NOT_FOUND, r"[name=no]: there is no such"),
+        ({"path": [path("bfd/interfaces/interface/peers")]}, grpc.StatusCode.NOT_FOUND, "there is no such node"),
+        ({"path": [path("interfaces/interface/state/mtu")]}, grpc.StatusCode.UNIMPLEMENTED, "no such path"),
+        ({"path": [path("")] * (MAX_PATHS + 1)}, grpc.StatusCode.RESOURCE_EXHAUSTED, "more than 64 paths"),
+    ],
+)
+def test_a_get_that_cannot_be_answered_is_refused(
+    core: GnmiCore, more: dict[str, Any], code: grpc.StatusCode, text: str
+) -> None:
+    request = gnmi.GetRequest(**{"path": [path("interfaces")], "encoding": PROTO, **more})
+    assert text in refusal(code, lambda: core.get(request))
+
+
+def test_an_answer_is_bounded(core: GnmiCore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(core_module, "MAX_ANSWER_LEAVES", 2 * 19)
+    assert sum(map(len, get(core, "interfaces"))) == 2 * 19
+    text = refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, lambda: get(core, "interfaces", "interfaces/interface/name"))
+    assert text == "more than 38 leaves in one Get: subscribe once"
+
+
+# set
+
+
+def test_a_port_is_taken_out_of_use_and_back(core: GnmiCore, board: Board) -> None:
+    base = "interfaces/interface[name=east]"
+    answer = put(core, f"{base}/config/enabled", gnmi.TypedValue(bool_val=False))
+    assert answer.timestamp == EPOCH_NS + 5
+    assert [(result.op, text_of(read_path(result.path))) for result in answer.response] == [
+        (gnmi.UpdateResult.UPDATE, f"/{base}/config/enabled")
+    ]
+    assert get(core, f"{base}/state/admin-status") == [{f"/{base}/state/admin-status": "DOWN"}]
+    put(core, f"{base}/config", ietf({"openconfig-interfaces:enabled": True, "name": "east"}))
+    assert board.calls == ["admin 1 False", "admin 1 True"]
+
+
+def test_hellos_are_set_by_a_container_and_again_only_if_they_change(core: GnmiCore, board: Board) -> None:
+    config = {"id": "west", "enabled": True, "desired-minimum-tx-interval": 20_000, "detection-multiplier": 4}
+    for _ in range(2):
+        put(core, "bfd/interfaces/interface[id=west]/config", ietf(config))
+    assert board.calls == [f"hello 2 {HelloSettings(20 * MS, 4)}"]
+    put(core, "bfd/interfaces/interface[id=west]/config/enabled", gnmi.TypedValue(bool_val=False))
+    assert board.calls[1:] == ["hello 2 None"]
+    assert get(core, "bfd/interfaces/interface[id=west]/config/desired-minimum-tx-interval")[0].popitem()[1] == 20_000
+    put(core, "bfd/interfaces/interface[id=west]/config/enabled", gnmi.TypedValue(bool_val=True))
+    assert board.calls[2:] == [f"hello 2 {HelloSettings(20 * MS, 4)}"]
+
+
+def test_replace_and_delete_leave_defaults(core: GnmiCore, board: Board) -> None:
+    base = "bfd/interfaces/interface[id=east]"
+    put(core, f"{base}/config", ietf({"enabled": True, "desired-minimum-tx-interval": 20_000}))
+    replacement = gnmi.Update(path=path(base), val=ietf({"config": {"enabled": True}}))
+    core.set(gnmi.SetRequest(replace=[replacement]))
+    assert board.calls[1:] == [f"hello 1 {HelloSettings()}"]
+    put(core, "interfaces/interface[name=west]/config/enabled", gnmi.TypedValue(bool_val=False))
+    core.set(gnmi.SetRequest(delete=[path("bfd"), path("interfaces/interface[name=*]/config")]))
+    assert board.calls[2:] == ["admin 2 False", "hello 1 None", "admin 2 True"]
+    core.set(gnmi.SetRequest(delete=[path("interfaces/interface[name=none]/config/enabled")]))
+
+
+_ENABLED = "interfaces/interface[name=east]/config/enabled"
+_BFD = "bfd/interfaces/interface[id=east]/config"
+TRUE = gnmi.TypedValue(bool_val=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "code", "message"),
+    [
+        ("interfaces/interface[name=no]/config/enabled", TRUE, grpc.StatusCode.NOT_FOUND, "there is no such interface"),
+        ("interfaces/interface[name=east]/mtu", TRUE, grpc.StatusCode.NOT_FOUND, "no such path"),
+        ("interfaces/interface[name=*]/config/enabled", TRUE, grpc.StatusCode.INVALID_ARGUMENT, "only a delete"),
+        ("interfaces/interface/config/enabled", TRUE, grpc.StatusCode.UNIMPLEMENTED, "one interface at a time"),
+        (
+            "interfaces/interface[name=east]/state/admin-status",
+            gnmi.TypedValue(string_val="DOWN"),
+            grpc.StatusCode.INVALID_ARGUMENT,
+            "nothing there can be set",
+        ),
+        (_ENABLED, gnmi.TypedValue(string_val="x"), grpc.StatusCode.INVALID_ARGUMENT, "enabled: true or false"),
+        (_ENABLED, gnmi.TypedValue(), grpc.StatusCode.INVALID_ARGUMENT, "without a value"),
+        (_ENABLED, gnmi.TypedValue(ascii_val="true"), grpc.StatusCode.UNIMPLEMENTED, "a value as ascii_val"),
+        (_ENABLED, gnmi.TypedValue(json_val=b"{"), grpc.StatusCode.INVALID_ARGUMENT, "no JSON"),
+        (_ENABLED, gnmi.TypedValue(json_val=b"[" * 4_000), grpc.StatusCode.INVALID_ARGUMENT, "no JSON"),
+        (_ENABLED, gnmi.TypedValue(json_val=b"1" * 5_000), grpc.StatusCode.INVALID_ARGUMENT, "at most 4096"),
+        (_ENABLED, gnmi.TypedValue(json_val=b"[]"), grpc.StatusCode.INVALID_ARGUMENT, "neither text"),
+        (_ENABLED, ietf({}), grpc.StatusCode.INVALID_ARGUMENT, "a leaf is set by a scalar"),
+        (_BFD, TRUE, grpc.StatusCode.INVALID_ARGUMENT, "a container by a JSON object"),
+        (_BFD, ietf({"enabled": True, "mtu": 3}), grpc.StatusCode.INVALID_ARGUMENT, "mtu cannot be set there"),
+        (_BFD, ietf({"id": "west"}), grpc.StatusCode.INVALID_ARGUMENT, "id is east and cannot be set"),
+        (_BFD, ietf({"detection-multiplier": 0}), grpc.StatusCode.INVALID_ARGUMENT, "a multiplier of 0 is not 1 to"),
+        (_BFD, ietf({"detection-multiplier": 256}), grpc.StatusCode.INVALID_ARGUMENT, "a multiplier of 256"),
+        (_BFD, ietf({"detection-multiplier": True}), grpc.StatusCode.INVALID_ARGUMENT, "a number of 32 bits"),
+        (_BFD, ietf({"desired-minimum-tx-interval": 999}), grpc.StatusCode.INVALID_ARGUMENT, "is not 1 ms to"),
+        (_BFD, ietf({"desired-minimum-tx-interval": 1 << 32}), grpc.StatusCode.INVALID_ARGUMENT, "32 bits"),
+        (_BFD, ietf({"enabled": [True]}), grpc.StatusCode.INVALID_ARGUMENT, "neither a scalar nor an object"),
+    ],
+)
+def test_what_cannot_be_set_changes_nothing(
+    core: GnmiCore, board: Board, text: str, value: gnmi.TypedValue, code: grpc.StatusCode, message: str
+) -> None:
+    good = gnmi.Update(path=path("interfaces/interface[name=west]/config/enabled"), val=gnmi.TypedValue(bool_val=False))
+    request = gnmi.SetRequest(update=[good, gnmi.Update(path=path(text), val=value)])
+    assert message in refusal(code, lambda: core.set(request))
+    assert board.calls == []
+
+
+def test_a_set_is_bounded(core: GnmiCore) -> None:
+    request = gnmi.SetRequest(delete=[path(_ENABLED)] * (MAX_OPERATIONS + 1))
+    refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, lambda: core.set(request))
+    union = gnmi.SetRequest(union_replace=[gnmi.Update(path=path(_ENABLED), val=TRUE)])
+    refusal(grpc.StatusCode.UNIMPLEMENTED, lambda: core.set(union))
+
+
+# subscribe
+
+_OPER = "interfaces/interface[name=*]/state/oper-status"
+_EAST = "/interfaces/interface[name=east]/state"
+
+
+def test_once_tells_everything_then_that_this_was_all(core: GnmiCore) -> None:
+    reader = Reader(core, gnmi.Subscription(path=path(_OPER)), mode=ONCE)
+    assert reader.initial() == [
+        {f"{_EAST}/oper-status": "UP"},
+        {"/interfaces/interface[name=west]/state/oper-status": "UP"},
+        None,
+    ]
+
+
+def test_changes_are_told_with_the_time_they_happened(core: GnmiCore, board: Board) -> None:
+    reader = Reader(core, *on_change(_OPER, "interfaces/interface/state/last-change"), prefix=gnmi.Path(target="s1"))
+    assert reader.initial()[-1] is None
+    board.clock.advance_to(40)
+    board.set_oper(1, OperStatus.LOWER_LAYER_DOWN)
+    board.set_oper(1, OperStatus.LOWER_LAYER_DOWN)
+    (change,) = reader.take()
+    assert (change.timestamp, change.prefix.target) == (EPOCH_NS + 40, "s1")
+    assert values(change) == {f"{_EAST}/oper-status": "LOWER_LAYER_DOWN", f"{_EAST}/last-change": EPOCH_NS + 40}
+
+
+def test_other_ports_and_other_leaves_are_not_told(core: GnmiCore, board: Board) -> None:
+    reader = Reader(core, *on_change("interfaces/interface[name=west]/state/oper-status"))
+    board.set_oper(1, OperStatus.DOWN)
+    assert reader.take() == []
+    board.set_oper(2, OperStatus.DOWN)
+    assert len(reader.take()) == 1
+
+
+def test_hellos_that_end_are_deleted(core: GnmiCore, board: Board) -> None:
+    reader = Reader(core, *on_change("bfd/interfaces/interface/peers/peer/state/session-state"))
+    assert reader.initial() == [None]
+    board.set_hello(1, HelloSettings())
+    board.say(1, HelloState.UP)
+    board.set_hello(1, None)
+    base = "/bfd/interfaces/interface[id=east]/peers/peer[local-discriminator=1]/state/session-state"
+    down, up, gone = reader.take()
+    assert (values(down), values(up), values(gone)) == ({base: "DOWN"}, {base: "UP"}, {})
+    assert [text_of(read_path(one)) for one in gone.delete] == [base]
+
+
+def test_settings_of_hellos_that_are_off_are_told_too(core: GnmiCore) -> None:
+    reader = Reader(core, *on_change("bfd/interfaces/interface/config"))
+    put(core, f"{_BFD}/detection-multiplier", gnmi.TypedValue(uint_val=9))
+    assert [values(change) for change in reader.take()] == [{f"/{_BFD}/detection-multiplier": 9}]
+
+
+def test_updates_only_begins_with_the_end(core: GnmiCore) -> None:
+    assert Reader(core, *on_change(_OPER), updates_only=True).initial() == [None]
+
+
+def test_a_poll_tells_everything_again(core: GnmiCore) -> None:
+    reader = Reader(core, gnmi.Subscription(path=path(_OPER)), mode=POLL)
+    first = reader.initial()
+    assert [told(message) for message in reader.subscription.poll()] == first
+    stream = Reader(core, *on_change(_OPER))
+    refusal(grpc.StatusCode.INVALID_ARGUMENT, lambda: next(stream.subscription.poll()))
+
+
+def test_samples_come_at_their_interval_and_missed_ones_are_not_made_up_for(core: GnmiCore, board: Board) -> None:
+    reader = Reader(core, sample("interfaces/interface[name=east]/state/counters/in-pkts", 100 * MS))
+    start_ns = board.clock.now_ns()
+    assert reader.subscription.next_due_ns() == start_ns + 100 * MS
+    assert reader.due() == []
+    board.clock.advance_to(start_ns + 350 * MS)
+    assert reader.due() == [{f"{_EAST}/counters/in-pkts": 0}]
+    assert reader.subscription.next_due_ns() == start_ns + 400 * MS
+
+
+def test_redundant_samples_are_spared_but_for_heartbeats(core: GnmiCore, board: Board) -> None:
+    counter = "interfaces/interface[name=east]/state/counters/in-pkts"
+    reader = Reader(core, sample(counter, 100 * MS, suppress_redundant=True, heartbeat_interval=300 * MS))
+    start_ns, rounds = board.clock.now_ns(), []
+    for turn in range(1, 5):
+        if turn == 2:
+            board.counters[1] = PortCounters(7, 0, 0, 0, 0, {})
+        board.clock.advance_to(start_ns + turn * 100 * MS)
+        rounds.append([value for one in reader.due() if one is not None for value in one.values()])
+    assert rounds == [[0], [7], [7], []]
+
+
+def test_a_heartbeat_repeats_what_does_not_change(core: GnmiCore, board: Board) -> None:
+    reader = Reader(core, *on_change("interfaces/interface[name=east]/state/oper-status", heartbeat_interval=200 * MS))
+    board.clock.advance_to(board.clock.now_ns() + 200 * MS)
+    assert reader.due() == [{f"{_EAST}/oper-status": "UP"}]
+
+
+def test_the_target_chooses_changes_for_states_and_samples_for_counters(core: GnmiCore, board: Board) -> None:
+    reader = Reader(core, gnmi.Subscription(path=path("interfaces/interface[name=east]/state")))
+    start_ns = board.clock.now_ns()
+    board.set_oper(1, OperStatus.DOWN)
+    assert len(reader.take()) == 1
+    assert reader.subscription.next_due_ns() == start_ns + 10_000 * MS
+    board.clock.advance_to(start_ns + 10_000 * MS)
+    (found,) = reader.due()
+    assert found is not None
+    assert all("/counters/" in text for text in found)
+
+
+@pytest.mark.parametrize(
+    ("request_", "code", "text"),
+    [
+        ({}, grpc.StatusCode.INVALID_ARGUMENT, "without a path"),
+        ({"mode": 7, "subscription": [sample(_OPER, 0)]}, grpc.StatusCode.INVALID_ARGUMENT, "no mode 7"),
+        ({"subscription": [sample(_OPER, MS)]}, grpc.StatusCode.INVALID_ARGUMENT, "below the shortest"),
+        (
+            {"subscription": [gnmi.Subscription(path=path(_OPER), sample_interval=MS)]},
+            grpc.StatusCode.INVALID_ARGUMENT,
+            "the target's to choose",
+        ),
+        (
+            {"subscription": list(on_change("interfaces/interface/state/counters"))},
+            grpc.StatusCode.INVALID_ARGUMENT,
+            "only counted",
+        ),
+        ({"subscription": list(on_change("interfaces/no"))}, grpc.StatusCode.UNIMPLEMENTED, "no such path"),
+        (
+            {"subscription": [gnmi.Subscription(mode=NO_MODE)]},
+            grpc.StatusCode.INVALID_ARGUMENT,
+            "no subscription mode 9",
+        ),
+        (
+            {"subscription": list(on_change(_OPER)), "encoding": gnmi.Encoding.BYTES},
+            grpc.StatusCode.UNIMPLEMENTED,
+            "encoding BYTES",
+        ),
+        (
+            {"subscription": list(on_change(*[_OPER] * (MAX_PATHS + 1)))},
+            grpc.StatusCode.RESOURCE_EXHAUSTED,
+            "more than 64 paths",
+        ),
+    ],
+)
+def test_what_cannot_be_subscribed_to_is_refused(
+    core: GnmiCore, request_: dict[str, Any], code: grpc.StatusCode, text: str
+) -> None:
+    request = gnmi.SubscriptionList(**request_)
+    assert text in refusal(code, lambda: core.subscribe(request, lambda _: None))
+
+
+def test_an_interface_that_is_not_there_is_no_error(core: GnmiCore) -> None:
+    assert Reader(core, *on_change("interfaces/interface[name=none]")).initial() == [None]
+
+
+def test_subscriptions_are_bounded_and_counted(core: GnmiCore) -> None:
+    readers = [Reader(core, *on_change(_OPER)) for _ in range(MAX_SUBSCRIPTIONS)]
+    refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, lambda: Reader(core, *on_change(_OPER)))
+    assert core.drops == dict.fromkeys(DROPS, 0) | {"gnmi_subscription_refused": 1}
+    core.close(readers[0].subscription)
+    Reader(core, *on_change(_OPER))
+
+
+def test_who_has_closed_is_told_nothing(core: GnmiCore, board: Board) -> None:
+    reader = Reader(core, *on_change(_OPER))
+    core.close(reader.subscription)
+    core.close(reader.subscription)
+    board.set_oper(1, OperStatus.DOWN)
+    assert reader.take() == []
+    again = Reader(core, *on_change(_OPER))
+    board.set_oper(1, OperStatus.UP)
+    assert len(again.take()) == 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
@@ -19,7 +19,9 @@ from collectors.values import (
     JobKey,
     JobNote,
     JobState,
+    LinkCondition,
     LinkState,
+    LinkStatus,
     LossSource,
     PathState,
     RecordKind,
@@ -29,6 +31,8 @@ from collectors.values import (
 from dataplane.fabric.topology import LinkKey
 
 MAX_INTERVAL_NS: Final = 3_600_000_000_000
+MAX_CAUSE: Final = 500
+"""Characters of the cause of a dead link, at most."""
 
 
 class _Record(msgspec.Struct, array_like=True, frozen=True):
@@ -144,6 +148,14 @@ class _Note(msgspec.Struct, array_like=True, frozen=True):
     cells: int | None
 
 
+class _LinkStatus(msgspec.Struct, array_like=True, frozen=True):
+    src: str
+    dst: str
+    condition: LinkCondition
+    age_ns: Annotated[int, msgspec.Meta(ge=0)]
+    cause: Annotated[str, msgspec.Meta(max_length=MAX_CAUSE)]
+
+
 class _Snapshot(msgspec.Struct, array_like=True, frozen=True):
     taken_ns: int
     links: list[_Link]
@@ -151,6 +163,7 @@ class _Snapshot(msgspec.Struct, array_like=True, frozen=True):
     reporters: list[_Reporter]
     clocks: list[_Clock]
     jobs: list[_Job]
+    statuses: list[_LinkStatus]
 
 
 class _Status(msgspec.Struct, array_like=True, frozen=True):
@@ -173,6 +186,7 @@ def encode_snapshot(snapshot: Snapshot) -> bytes:
             [_reporter_out(state) for state in snapshot.reporters.values()],
             [_clock_out(state) for state in snapshot.clocks.values()],
             [_job_out(job) for job in snapshot.jobs.values()],
+            _statuses_out(snapshot.statuses),
         )
     )
 
@@ -191,6 +205,7 @@ def decode_snapshot(message: bytes) -> Snapshot:
         {(state.node_id, state.hw_id): state for state in reporters},
         {clock.node_id: ClockState(*msgspec.structs.astuple(clock)) for clock in body.clocks},
         {job.key: job for job in jobs},
+        _statuses_in(body.statuses),
     )
 
 
@@ -223,6 +238,16 @@ def encode_notes(notes: Mapping[int, JobNote]) -> bytes:
 def decode_notes(message: bytes) -> dict[int, JobNote]:
     """Return what a message tells of jobs; raise FeedError for another version or layout."""
     return {note.job: JobNote(note.name, note.epoch, note.cells) for note in unpack(message, list[_Note])}
+
+
+def encode_statuses(statuses: Mapping[LinkKey, LinkStatus]) -> bytes:
+    """Return what is told of links as a message; causes are cut to `MAX_CAUSE` characters."""
+    return pack(_statuses_out(statuses))
+
+
+def decode_statuses(message: bytes) -> dict[LinkKey, LinkStatus]:
+    """Return what a message tells of links; raise FeedError for another version or layout."""
+    return _statuses_in(unpack(message, list[_LinkStatus]))
 
 
 def encode_watch(interval_ns: int) -> bytes:
@@ -332,6 +357,17 @@ def _reporter_out(state: ReporterState) -> _Reporter:
 
 def _clock_out(clock: ClockState) -> _Clock:
     return _Clock(clock.node_id, clock.group, clock.offset_ns, clock.drift_ppb, clock.uncertainty_ns)
+
+
+def _statuses_out(statuses: Mapping[LinkKey, LinkStatus]) -> list[_LinkStatus]:
+    return [
+        _LinkStatus(key.src, key.dst, status.condition, status.age_ns, status.cause[:MAX_CAUSE])
+        for key, status in statuses.items()
+    ]
+
+
+def _statuses_in(rows: Sequence[_LinkStatus]) -> dict[LinkKey, LinkStatus]:
+    return {LinkKey(row.src, row.dst): LinkStatus(row.condition, row.age_ns, row.cause) for row in rows}
 
 
 def _job_out(job: JobState) -> _Job:

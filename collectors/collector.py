@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from collectors import decode
 from collectors.allowance import Allowance
 from collectors.counters import Count, Counters
 from collectors.decode import DecodedReport
+from collectors.link_notes import LinkNotes
 from collectors.native.bulk import BulkCore
 from collectors.numbering import HopNumbering, drop_record
 from collectors.payloads import Payloads
@@ -15,7 +17,7 @@ from collectors.sequence import Accounting, Arrival, SequenceAccounting
 from collectors.settings import CollectorSettings, Core
 from collectors.sketch import Sketch
 from collectors.state import NetworkStateBuilder
-from collectors.values import CollectorStatus, DropRecord, FlowKey, HopRecord, JobNote, Snapshot
+from collectors.values import CollectorStatus, DropRecord, FlowKey, HopRecord, JobNote, LinkStatus, Snapshot
 from dataplane.clock import Clock
 from dataplane.errors import WireError
 from dataplane.fabric.topology import LinkKey, Topology
@@ -49,6 +51,7 @@ class Collector:
             self._numbering = HopNumbering(topology, self._counters, settings.state.max_flows)
             store, stitcher = None, None
         self._state = NetworkStateBuilder(topology, clock, settings.state, self._counters, store, stitcher)
+        self._links = LinkNotes(topology)
         self._allowance = Allowance(settings.records_reports_per_s, clock)
         others = settings.other_reports_per_s
         self._others = None if others is None or self._bulk is None else Allowance(others, clock)
@@ -131,10 +134,18 @@ class Collector:
         """Take the names of jobs, of all of them by number, from who runs them."""
         self._state.jobs.note(notes)
 
+    def note_links(self, statuses: Mapping[LinkKey, LinkStatus]) -> None:
+        """Take the condition of all links that are watched, from who watches them; links of other fabrics are left out.
+
+        It holds until the next time, ten seconds at most.
+        """
+        self._links.note(statuses, self._clock.now_ns())
+
     def snapshot(self) -> Snapshot:
         """Return the network's state now."""
         self._state.tick(self._clock.now_ns(), self._accounting.states)
-        return self._state.snapshot(self._accounting.states())
+        found = self._state.snapshot(self._accounting.states())
+        return replace(found, statuses=self._links.statuses(found.taken_ns))
 
     def delays(self) -> dict[LinkKey, Sketch]:
         """Return sketches of the delays behind a snapshot's links, where there are any."""

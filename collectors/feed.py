@@ -2,7 +2,8 @@
 
 Service millrace.collector.v1.Feed: Watch (a snapshot at an interval, the first at once), Records (batches of hop
 records as they come), Drops (packets that switches say they dropped), Events (what the rules raise and clear), Rules
-and SetRules (those in force), NameJobs (what those tell who run jobs), Status (once). A request of another version
+and SetRules (those in force), NameJobs (what those tell who run jobs), NoteLinks (what the controller tells of links'
+condition), Status (once). A request of another version
 fails with FAILED_PRECONDITION. Nothing here authenticates: the address is a unix socket, guarded by its folder's
 rights, or loopback.
 """
@@ -78,6 +79,7 @@ class FeedServer:
             "Rules": grpc.unary_unary_rpc_method_handler(self._rules),
             "SetRules": grpc.unary_unary_rpc_method_handler(self._set_rules),
             "NameJobs": grpc.unary_unary_rpc_method_handler(self._name_jobs),
+            "NoteLinks": grpc.unary_unary_rpc_method_handler(self._note_links),
             "Status": grpc.unary_unary_rpc_method_handler(self._status),
         }
         return grpc.method_handlers_generic_handler(SERVICE, methods)
@@ -145,6 +147,10 @@ class FeedServer:
 
     async def _name_jobs(self, request: bytes, context: _Context) -> bytes:
         self._collector.note_jobs(await _checked(context, codec.decode_notes, request))
+        return codec.encode_request()
+
+    async def _note_links(self, request: bytes, context: _Context) -> bytes:
+        self._collector.note_links(await _checked(context, codec.decode_statuses, request))
         return codec.encode_request()
 
     def _offer(self, queue: asyncio.Queue[tuple[T, ...]], batch: tuple[T, ...]) -> None:

@@ -12,8 +12,9 @@ from collectors.errors import FeedError
 from collectors.events.rules import Rule
 from collectors.messages import SERVICE
 from collectors.settings import Positive
-from collectors.values import CollectorStatus, DropRecord, Event, HopRecord, JobNote, Snapshot
+from collectors.values import CollectorStatus, DropRecord, Event, HopRecord, JobNote, LinkStatus, Snapshot
 from dataplane.config import Strict
+from dataplane.fabric.topology import LinkKey
 from dataplane.rpc.client import Peer, ServiceClient
 
 _PEER: Final = Peer(SERVICE, "collector", FeedError)
@@ -86,6 +87,10 @@ class FeedClient(ServiceClient):
     async def name_jobs(self, notes: Mapping[int, JobNote]) -> None:
         """Tell of all jobs that run, by their numbers; raise FeedError when the collector cannot be reached."""
         await self._call("NameJobs", codec.encode_notes(notes))
+
+    async def note_links(self, statuses: Mapping[LinkKey, LinkStatus]) -> None:
+        """Tell the condition of all links that are watched; raise FeedError when the collector cannot be reached."""
+        await self._call("NoteLinks", codec.encode_statuses(statuses))
 
     async def status(self) -> CollectorStatus:
         """Return the collector's counters; raise FeedError when it cannot be reached."""

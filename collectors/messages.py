@@ -16,7 +16,7 @@ from collectors.values import FlowKey
 from dataplane.rpc.envelope import disclose, enclose
 
 SERVICE: Final = "millrace.collector.v1.Feed"
-VERSION: Final = 3
+VERSION: Final = 4
 
 T = TypeVar("T")
 

@@ -146,6 +146,25 @@ class LinkState:
     buffer_occupancy_frames: float | None = None
 
 
+class LinkCondition(StrEnum):
+    """Whether a directed link can carry packets, by those who watch the ports at its ends."""
+
+    UP = "up"
+    DOWN = "down"
+
+
+@dataclass(frozen=True, slots=True)
+class LinkStatus:
+    """What the controller says of a directed link: its condition, for how long already (ns), and why it is down.
+
+    It follows from port states and from hellos between the switches, never from traffic or its absence.
+    """
+
+    condition: LinkCondition
+    age_ns: int
+    cause: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class PathState:
     """The switches that a flow's packets were last seen to cross, with delay (ns) and bottleneck (bit/s).
@@ -278,7 +297,10 @@ class JobState:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The network's state at one instant; every decider takes it as an argument and keeps no other state of it."""
+    """The network's state at one instant; every decider takes it as an argument and keeps no other state of it.
+
+    `statuses` has the links whose ports somebody watches and has told of lately; nothing is known of others.
+    """
 
     taken_ns: int
     links: Mapping[LinkKey, LinkState]
@@ -286,6 +308,7 @@ class Snapshot:
     reporters: Mapping[tuple[int, int], ReporterState]
     clocks: Mapping[int, ClockState] = field(default_factory=dict)
     jobs: Mapping[JobKey, JobState] = field(default_factory=dict)
+    statuses: Mapping[LinkKey, LinkStatus] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

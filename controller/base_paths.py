@@ -1,21 +1,30 @@
-"""Shortest paths by configured propagation delay, then hops: what traffic follows when nobody decides otherwise."""
+"""Shortest paths by configured propagation delay, then hops: what traffic follows when nobody decides otherwise.
+
+Dead links are left out, where somebody says which they are.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 
+from controller.algorithms.costs import FORBIDDEN
 from controller.algorithms.link_table import LinkTable
 from controller.algorithms.trees import DestinationTrees
-from dataplane.fabric.topology import DirectedLink, Topology
+from dataplane.fabric.topology import DirectedLink, LinkKey, Topology
 
 NextHops = Mapping[str, Mapping[str, tuple[DirectedLink, ...]]]
 """By destination switch, then by switch: the equally good links to leave by, in order of port."""
 
 
-def next_hops(topology: Topology) -> NextHops:
-    """Return, for every destination switch, every other switch's equal-cost links; unreachable ones are absent."""
+def next_hops(topology: Topology, down: Set[LinkKey] = frozenset()) -> NextHops:
+    """Return, for every destination switch, every other switch's equal-cost links; unreachable ones are absent.
+
+    None of them is among the links that are `down`.
+    """
     table = LinkTable.of(topology)
-    trees = DestinationTrees(table, table.configured_costs())
+    costs = table.configured_costs()
+    costs[[table.link_number[key] for key in down if key in table.link_number]] = FORBIDDEN
+    trees = DestinationTrees(table, costs)
     links = [topology.directed_links[key] for key in table.links]
     return {name: _towards(trees, links, number) for name, number in table.switch_number.items()}
 

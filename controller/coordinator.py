@@ -7,7 +7,9 @@ triggered: the next step follows from what is wanted and what is held now, whate
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import replace
+from itertools import pairwise
 
 from controller.aggregation.layer import AggregationLayer
 from controller.intents import RouteSet
@@ -22,7 +24,7 @@ from controller.tables.int_watch import Watch, watchlist_entities
 from controller.tables.reporting import NO_REPORTING, Reporting
 from controller.telemetry_change import Telemetry, TelemetryChange
 from controller.update_plan import Step, UpdatePlan, plan, restorable
-from dataplane.fabric.topology import Topology
+from dataplane.fabric.topology import LinkKey, Topology
 
 _MAX_STRIKES = 2
 """One refusal may come from a wrong belief about what the switch holds, which reading it again mends."""
@@ -50,6 +52,8 @@ class Coordinator:
         self._held: dict[str, Entities] = {}
         self._live: set[str] = set()
         self._strikes: dict[EntityKey, int] = {}
+        self.down: frozenset[LinkKey] = frozenset()
+        """The links that are known to be dead."""
 
     def configure(self, watches: Sequence[Watch], reporting: Reporting, domain: IntDomain = DEFAULT_DOMAIN) -> None:
         """Want other telemetry from now on; raise ControllerError, and change nothing, if it does not fit the topology.
@@ -59,6 +63,25 @@ class Coordinator:
         """
         self._check_watches(watches)
         self.telemetry.want(Telemetry(tuple(watches), reporting, domain))
+
+    def avoid(self, down: Set[LinkKey]) -> bool:
+        """Keep off these links from now on, both ways; return whether they are others than before.
+
+        Base routes take other ways where there are any, by the steps that follow; reports do, by `report_updates`.
+        """
+        if down == self.down:
+            return False
+        self.down = frozenset(down)
+        self._routes.avoid(down)
+        self.telemetry.avoid(down)
+        if self.routes is not None:
+            self._desired = dict(flow_path_entities(self.topology, self._alive(self.routes)))
+        return True
+
+    def report_updates(self, switch: str) -> list[Batch]:
+        """Return what has a switch's reports keep off dead links, in the order of sending."""
+        wanted, held = self.telemetry.report_routes(switch), self.held(switch)
+        return diff(wanted, {key: held[key] for key in wanted if key in held})
 
     @property
     def base(self) -> dict[str, Entities]:
@@ -81,10 +104,17 @@ class Coordinator:
 
     def want(self, routes: RouteSet) -> None:
         """Take the newest full set of routes; raise ControllerError, and change nothing, if one of them cannot be."""
-        desired = dict(flow_path_entities(self.topology, routes))
+        desired = dict(flow_path_entities(self.topology, self._alive(routes)))
         self._routes.want(routes.weighted)
         self._desired, self.routes = desired, routes
         self._strikes.clear()
+
+    def _alive(self, routes: RouteSet) -> RouteSet:
+        """Leave out explicit paths over dead links: base routes lead around those, also while nobody decides."""
+        if not self.down:
+            return routes
+        kept = (route for route in routes.routes if self.down.isdisjoint(_links(route.switches)))
+        return replace(routes, routes=tuple(kept))
 
     def connected(self, switch: str, actual: Entities) -> list[Batch]:
         """Take what was read from a switch and return what makes it right, paths and routes where that is safe.
@@ -165,9 +195,10 @@ class Coordinator:
 
     def plan(self) -> UpdatePlan:
         """Return the steps from here to the wanted routes; none as long as nobody has said which routes are wanted."""
-        if self.routes is None:
-            return UpdatePlan((), frozenset())
         refused = self.refused
+        if self.routes is None:
+            # Explicit paths and weights may be wanted that nobody has told of yet; dead links are left all the same.
+            return self._routes.plan(self._held, self._live, refused) if self.down else UpdatePlan((), frozenset())
         flows = plan(self.topology, self._desired, self._flows_held(self._held), self._live, refused)
         return merged((self._routes.plan(self._held, self._live, refused), flows))
 
@@ -186,6 +217,10 @@ class Coordinator:
         return {
             switch: {key: entity for key, entity in self._held[switch].items() if _is_flow(key)} for switch in switches
         }
+
+
+def _links(path: Sequence[str]) -> Iterator[LinkKey]:
+    return (LinkKey(*pair) for pair in pairwise(path))
 
 
 def _is_flow(key: EntityKey) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence, Set
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -23,6 +23,8 @@ from controller.coordinator import Coordinator
 from controller.daemon_settings import RetrySettings
 from controller.errors import ControllerError, PathError, SessionError
 from controller.intents import RouteSet
+from controller.link_keeper import LinkKeeper
+from controller.link_status import RETURN_AFTER_NS, LinkWatch
 from controller.p4runtime.session import AsyncSession
 from controller.reconcile import MAX_BATCH
 from controller.tables.entities import Batch, Entities, Kind, Update
@@ -32,6 +34,7 @@ from controller.tables.reporting import Reporting
 from controller.telemetry_change import Stage, longest_flight_ns
 from controller.update_plan import Phase, Step
 from dataplane.clock import Clock
+from dataplane.fabric.topology import LinkKey
 from dataplane.rpc.backoff import Backoff
 
 LOGGER = logging.getLogger("millrace.controller")
@@ -108,6 +111,7 @@ class Daemon:
         sleep: Sleep = asyncio.sleep,
         states: AsyncIterator[Snapshot] | None = None,
         companions: Sequence[Companion] = (),
+        return_after_ns: int = RETURN_AFTER_NS,
     ) -> None:
         """Place jobs by the newest of `states`, by the topology's own figures without it."""
         self.coordinator = coordinator
@@ -131,6 +135,9 @@ class Daemon:
             state = NetworkStateBuilder(coordinator.topology, clock).snapshot()
             self.jobs = JobKeeper(coordinator.aggregation, _Writer(coordinator, self._switches), clock, state, sleep)
         self._states = states
+        watch = LinkWatch(coordinator.topology, return_after_ns=return_after_ns)
+        self.links = LinkKeeper(coordinator, watch, clock, self._avoid, sleep)
+        """Takes what switches say of their ports."""
 
     async def run(self) -> None:
         """Tend every switch and follow the routes until cancelled."""
@@ -140,6 +147,7 @@ class Daemon:
             group.create_task(self._follow(), name="follow routes")
             group.create_task(self._steer(), name="steer")
             group.create_task(self._change_telemetry(), name="change telemetry")
+            group.create_task(self.links.run(), name="keep links")
             if self.jobs is not None:
                 group.create_task(self.jobs.run(), name="keep jobs")
                 if self._states is not None:
@@ -149,6 +157,15 @@ class Daemon:
         """Want other telemetry on every switch; raise ControllerError, and change nothing, if it does not fit."""
         self.coordinator.configure(watches, reporting, domain)
         self._telemetry_changed.set()
+
+    def _avoid(self, died: Set[LinkKey], back: Set[LinkKey]) -> None:
+        """Write what it takes to go around dead links: routes, the way of reports, jobs."""
+        self._changed.set()
+        for switch in self._switches.values():
+            switch.jobs.set()
+        if self.jobs is not None:
+            for link in died | back:
+                self.jobs.link_changed(link, up=link in back)
 
     def status(self) -> DaemonStatus:
         """Return what is and what is not as it should be."""
@@ -220,8 +237,15 @@ class Daemon:
         return not ended.done() and not switch.doubt.is_set()
 
     async def _bring_jobs(self, switch: _Switch, session: SwitchSession) -> None:
-        """Have a switch that is right hold what is wanted of jobs: first cells are cleared, then entries written."""
+        """Have a switch that is right hold what is wanted of jobs: first cells are cleared, then entries written.
+
+        Before that its reports are sent around dead links.
+        """
         switch.jobs.clear()
+        for batch in self.coordinator.report_updates(switch.name):
+            if not await self._write_jobs(switch, session, batch):
+                return
+            self.coordinator.acknowledged(switch.name, batch)
         for number, batches in self.coordinator.clearings(switch.name).items():
             for batch in batches:
                 if not await self._write_jobs(switch, session, batch):

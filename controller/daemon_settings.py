@@ -9,6 +9,7 @@ import msgspec
 from controller.aggregation.job_settings import JobSettings
 from controller.aggregation.settings import AggregationSettings
 from controller.errors import ControllerError
+from controller.link_status import RETURN_AFTER_NS
 from controller.p4runtime.grpc_session import Target, TlsSettings
 from controller.p4runtime.session import ELECTION_ID
 from controller.store.settings import StoreSettings
@@ -39,6 +40,13 @@ class RetrySettings(Strict, frozen=True):
     """From the last new entry to the first removal, for packets that are still on the old path."""
 
 
+class LinkSettings(Strict, frozen=True):
+    """What is done about links that die and come back."""
+
+    return_after_ns: DurationNs = RETURN_AFTER_NS
+    """A link that was dead is used again when it has been up for so long without a break."""
+
+
 class DaemonSettings(Strict, frozen=True):
     """Everything that `millrace controller` reads from its file."""
 
@@ -48,6 +56,10 @@ class DaemonSettings(Strict, frozen=True):
     """Every switch's P4Runtime address: 'unix:/path' or 'host:port'."""
     path_server: str | None = None
     """gRPC address of the path server; left out, all traffic follows the base routes."""
+    collector: str | None = None
+    """gRPC address of the collector's feed, which is told of dead links; left out, that of `aggregation`."""
+    links: LinkSettings = LinkSettings()
+    """What is done about links that die and come back."""
     p4info: str | None = None
     """P4Info of the program; left out, the fabric program that comes along."""
     program: str | None = None
@@ -72,6 +84,12 @@ class DaemonSettings(Strict, frozen=True):
     """How the daemon waits."""
 
     @property
+    def feed(self) -> str | None:
+        """The collector's address, however it is given."""
+        sums = self.sums
+        return self.collector or (None if sums is None else sums.feed)
+
+    @property
     def sums(self) -> AggregationSettings | None:
         """How switches add up; None if they do not."""
         default = None if self.jobs is None else AggregationSettings()
@@ -82,6 +100,9 @@ class DaemonSettings(Strict, frozen=True):
         for name in self.switches:
             if name not in topology.switch:
                 raise ControllerError(f"switches.{name}: topology {topology.name} has no such switch")
+        problem = None if self.collector is None else malformed(self.collector)
+        if problem is not None:
+            raise ControllerError(f"collector: {self.collector!r} {problem}")
         for name, address in self.switches.items():
             problem = malformed(address)
             if problem is not None:

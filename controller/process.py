@@ -6,7 +6,7 @@ import asyncio
 import logging
 import random
 import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from controller.coordinator import Coordinator
 from controller.daemon import Connect, Daemon, SwitchSession
 from controller.daemon_settings import DaemonSettings
 from controller.intents import RouteSet
+from controller.link_news import Listener
 from controller.p4runtime.grpc_session import GrpcSession
 from controller.p4runtime.session import FABRIC, FABRIC_AGGREGATION, check_schema, fabric_program, load_schema
 from controller.paths.client import RouteClient, RouteClientSettings
@@ -113,10 +114,14 @@ async def serve(
         if on_store is not None:
             on_store(keeper)
     async with AsyncExitStack() as stack:
-        routes = nothing()
+        routes, listeners = nothing(), list[Listener]()
         if settings.path_server is not None:
             client = RouteClient(RouteClientSettings(address=settings.path_server), on_wait=LOGGER.warning)
             routes = (await stack.enter_async_context(client)).routes()
+            listeners.append(Listener(f"the path server at {settings.path_server}", client.note_links, LOGGER.warning))
+        if settings.feed is not None:
+            told = await stack.enter_async_context(FeedClient(FeedClientSettings(address=settings.feed)))
+            listeners.append(Listener(f"the collector at {settings.feed}", told.note_links, LOGGER.warning))
         states = None
         if settings.aggregation is not None and settings.aggregation.feed is not None:
             feed = FeedClient(FeedClientSettings(address=settings.aggregation.feed), on_wait=LOGGER.warning)
@@ -130,6 +135,7 @@ async def serve(
             rng=random.Random(),
             states=states,
             companions=companions,
+            return_after_ns=settings.links.return_after_ns,
         )
         if on_daemon is not None:
             on_daemon(daemon)
@@ -139,13 +145,20 @@ async def serve(
         if on_ready is not None:
             where = "" if service is None else f", jobs at {service.address}"
             on_ready(f"controlling {len(topology.switches)} switches of {topology.name}{where}")
-        await run_until(work_of(daemon, service, None if settings.sums is None else settings.sums.feed), stop)
+        await run_until(work_of(daemon, service, settings.feed, listeners), stop)
 
 
-async def work_of(daemon: Daemon, service: JobService | None, feed: str | None) -> None:
-    """Control, serve jobs, and tell a collector their names, until cancelled; the first failure ends it all."""
+async def work_of(
+    daemon: Daemon, service: JobService | None, feed: str | None, listeners: Sequence[Listener] = ()
+) -> None:
+    """Control, serve jobs, tell a collector their names and all `listeners` of dead links, until cancelled.
+
+    The first failure ends it all.
+    """
     async with asyncio.TaskGroup() as group:
         group.create_task(daemon.run())
+        for listener in listeners:
+            group.create_task(daemon.links.news.pass_on(listener))
         if service is None:
             return
         group.create_task(service.run())

@@ -14,13 +14,14 @@ from dataclasses import dataclass
 
 from finsy import P4ActionProfileGroup, P4IndirectAction, P4TableEntry
 
-from controller.base_paths import next_hops
+from controller.base_paths import NextHops, next_hops
+from controller.errors import ControllerError
 from controller.intents import WeightedRoute
 from controller.tables.entities import Entities, Entity, EntityKey, Kind, Update, Verb, index, key_of, references, same
 from controller.tables.routing import FAMILIES, host_addresses, route_entities, route_match
 from controller.tables.weighted_routes import Spreads, onward, order, spreads_of
 from controller.update_plan import Phase, Step, UpdatePlan
-from dataplane.fabric.topology import Topology
+from dataplane.fabric.topology import DirectedLink, LinkKey, Topology
 
 _TABLES = frozenset(family.routes for family in FAMILIES)
 _SELECTORS = {family.routes: family.selector for family in FAMILIES}
@@ -66,6 +67,31 @@ class RouteLayer:
             if spreads[name] != before[name]:
                 self._wanted[name] = self._entities(name)
         self._orders.clear()
+
+    def avoid(self, down: Set[LinkKey]) -> None:
+        """Want routes that use none of these links, where there is another way, and all others as they were.
+
+        Weighted routes that would turn packets in a circle with those are left out until others are wanted.
+        """
+        hops = next_hops(self.topology, down)
+        try:
+            spreads = spreads_of(self.topology, hops, self.weighted)
+        except ControllerError:
+            self.weighted, spreads = (), spreads_of(self.topology, hops, ())
+        for name in self._wanted:
+            base = self._ways(self._hops, name) != self._ways(hops, name)
+            weights = self._spreads[name] != spreads[name]
+            if base:
+                self._base[name] = index(route_entities(self.topology, hops, name))
+            if base or weights:
+                self._wanted[name] = index(route_entities(self.topology, hops, name, spreads[name]))
+        self._hops, self._spreads = hops, spreads
+        self._orders.clear()
+
+    @staticmethod
+    def _ways(hops: NextHops, switch: str) -> dict[str, tuple[DirectedLink, ...]]:
+        """Return by which links a switch reaches each destination."""
+        return {destination: ways[switch] for destination, ways in hops.items() if switch in ways}
 
     def wanted(self, switch: str) -> Entities:
         """Return the routes, groups and members that a switch should hold."""

@@ -9,6 +9,7 @@ takes all of them back to what was in force before, by the same stages. No sessi
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -16,13 +17,13 @@ from typing import Final
 from finsy import P4TableAction, P4TableEntry
 
 from controller.reconcile import is_reset
-from controller.tables.base import WATCH_ALL, base_entities
+from controller.tables.base import WATCH_ALL, base_entities, report_routes
 from controller.tables.entities import Entities, Entity, EntityKey, same
 from controller.tables.int_domain import DEFAULT_DOMAIN, IntDomain
 from controller.tables.int_watch import Watch, travels
 from controller.tables.reporting import NO_REPORTING, Reporting
 from controller.tables.routing import FAMILIES
-from dataplane.fabric.topology import Topology
+from dataplane.fabric.topology import LinkKey, Topology
 from dataplane.wire.marking import Marking
 
 _MARKS: Final = frozenset({"int_marker", "int_tunnels"})
@@ -58,7 +59,9 @@ class TelemetryChange:
     def __init__(self, topology: Topology, wanted: Telemetry) -> None:
         """Begin with what is wanted; raise ControllerError if it does not fit the topology."""
         self._topology, self._wanted = topology, wanted
-        self.base = _entities(topology, wanted)
+        self._down: Set[LinkKey] = frozenset()
+        self._report_routes: Mapping[str, Entities] = {}
+        self.base = self._entities(wanted)
         """Each switch's tables when all is in force."""
         self.stage, self.number = Stage.IN_FORCE, 0
         self._previous: Telemetry | None = None
@@ -81,7 +84,7 @@ class TelemetryChange:
 
     def want(self, wanted: Telemetry) -> None:
         """Want other telemetry; raise ControllerError, and change nothing, if it does not fit the topology."""
-        base = _entities(self._topology, wanted)
+        base = self._entities(wanted)
         previous = self._wanted if self._previous is None else self._previous
         self._take(wanted, base)
         self._previous = previous
@@ -90,9 +93,20 @@ class TelemetryChange:
         """Want again what was in force last, because a switch refused the change; return whether there was a change."""
         if self._previous is None:
             return False
-        self._take(self._previous, _entities(self._topology, self._previous))
+        self._take(self._previous, self._entities(self._previous))
         self._previous = None
         return True
+
+    def avoid(self, down: Set[LinkKey]) -> None:
+        """Have reports keep off these links, where there is another way to the collector."""
+        self._down = down
+        self._report_routes = report_routes(self._topology, self._wanted.reporting, down)
+        for switch, entities in self._report_routes.items():
+            self.base[switch] = {**self.base[switch], **entities}
+
+    def report_routes(self, switch: str) -> Entities:
+        """Return what a switch should hold for its reports to keep off dead links; nothing where none has died."""
+        return self._report_routes.get(switch, {})
 
     def entities(self, switch: str, actual: Entities, before: Entities) -> Entities:
         """Return what a switch that holds `actual`, and held `before`, should hold at this stage.
@@ -135,8 +149,12 @@ class TelemetryChange:
             self._mark, self._is_drained = None, True
             self._enter(Stage.MARK)
 
+    def _entities(self, wanted: Telemetry) -> dict[str, Entities]:
+        return base_entities(self._topology, wanted.watches, wanted.reporting, wanted.domain, self._down)
+
     def _take(self, wanted: Telemetry, base: dict[str, Entities]) -> None:
-        self._wanted, self.base = wanted, base
+        # All switches are made right for these, the way of their reports among the rest.
+        self._wanted, self.base, self._report_routes = wanted, base, {}
         if self._mark == wanted.domain.marking():
             self._enter(Stage.IN_FORCE)
         else:
@@ -161,10 +179,6 @@ def longest_flight_ns(topology: Topology) -> int:
         reverse=True,
     )
     return sum(each[: len(topology.switches) + 1])
-
-
-def _entities(topology: Topology, wanted: Telemetry) -> dict[str, Entities]:
-    return base_entities(topology, wanted.watches, wanted.reporting, wanted.domain)
 
 
 def _lets_travel(key: EntityKey, entity: Entity) -> bool:

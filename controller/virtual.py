@@ -9,13 +9,14 @@ from typing import Annotated
 
 import msgspec
 
-from collectors.values import Snapshot
+from collectors.values import LinkStatus, Snapshot
 from controller.aggregation.jobs import Jobs, RunningJob
 from controller.aggregation.layer import AggregationLayer
 from controller.aggregation.settings import AggregationSettings
 from controller.coordinator import Coordinator
 from controller.errors import ControllerError, SessionError
 from controller.intents import RouteSet, Worker
+from controller.link_status import RETURN_AFTER_NS, LinkWatch
 from controller.p4runtime.in_process import InProcessSession
 from controller.p4runtime.session import FABRIC, FABRIC_AGGREGATION, fabric_program, load_schema
 from controller.reconcile import MAX_BATCH
@@ -30,9 +31,14 @@ from dataplane.clock import Clock
 from dataplane.config import Strict
 from dataplane.fabric.topology import LinkKey, Topology
 from dataplane.fabric.virtual.fabric import VirtualFabric
+from dataplane.switch.port_states import PortState
 
 CallAt = Callable[[int, Callable[[], None]], object]
 """Runs a function when the fabric's clock reaches a time in ns."""
+
+
+LinkListener = Callable[[Mapping[LinkKey, LinkStatus]], None]
+"""Gets the condition of all links that are watched."""
 
 
 class WriteDelays(Strict, frozen=True):
@@ -71,6 +77,7 @@ class VirtualController:
         domain: IntDomain = DEFAULT_DOMAIN,
         delays: WriteDelays = DEFAULT_DELAYS,
         aggregation: AggregationSettings | None = None,
+        return_after_ns: int = RETURN_AFTER_NS,
     ) -> None:
         missing = [node.name for node in topology.switches if node.name not in sessions]
         if missing:
@@ -81,6 +88,8 @@ class VirtualController:
         self._sessions, self._clock, self._call_at, self._delays = sessions, clock, call_at, delays
         self._busy = False
         self._made_ns: int | None = None
+        self._links = LinkWatch(topology, return_after_ns=return_after_ns)
+        self._link_listeners: list[LinkListener] = []
 
     @classmethod
     def over(
@@ -92,6 +101,7 @@ class VirtualController:
         domain: IntDomain = DEFAULT_DOMAIN,
         delays: WriteDelays = DEFAULT_DELAYS,
         aggregation: AggregationSettings | None = None,
+        return_after_ns: int = RETURN_AFTER_NS,
     ) -> VirtualController:
         """Return a controller with a session to every switch of a fabric, which are to run the program of ours.
 
@@ -112,6 +122,7 @@ class VirtualController:
             domain=domain,
             delays=delays,
             aggregation=aggregation,
+            return_after_ns=return_after_ns,
         )
 
     def start(self) -> None:
@@ -219,6 +230,33 @@ class VirtualController:
             else:
                 self._write_jobs(switch)
 
+    def port_changed(self, switch: str, state: PortState) -> None:
+        """Take what a switch says of one of its ports: traffic keeps off links that died, after write delays."""
+        self._note_links(self._links.port_changed(switch, state, self._clock.now_ns()))
+
+    def on_links(self, listener: LinkListener) -> None:
+        """Call `listener` with the condition of all watched links at each change."""
+        self._link_listeners.append(listener)
+
+    def _note_links(self, changed: bool) -> None:
+        due_ns = self._links.due_ns()
+        if due_ns is not None:
+            self._call_at(due_ns, lambda: self._links_due(due_ns))
+        if not changed:
+            return
+        before, down = self.coordinator.down, self._links.down
+        if self.coordinator.avoid(down):
+            for link in before ^ down:
+                self.link_changed(link, up=link in before)
+            self.bring_jobs()
+            self._schedule()
+        for listener in self._link_listeners:
+            listener(self._links.statuses(self._clock.now_ns()))
+
+    def _links_due(self, due_ns: int) -> None:
+        if due_ns == self._links.due_ns():
+            self._note_links(self._links.tick(self._clock.now_ns()))
+
     def link_changed(self, link: LinkKey, *, up: bool) -> None:
         """Have jobs' packets avoid a link that is dead, as far as there is another way, one write delay from now."""
         layer = self.coordinator.aggregation
@@ -232,7 +270,7 @@ class VirtualController:
             for batch in batches:
                 self._sessions[switch].write(batch)
             self.coordinator.cleared(number, switch)
-        for batch in self.coordinator.sums(switch):
+        for batch in (*self.coordinator.report_updates(switch), *self.coordinator.sums(switch)):
             self._write(switch, batch)
         self.coordinator.brought(switch)
 

@@ -82,14 +82,7 @@ def dead_links(topology: Topology, snapshot: Snapshot, settings: MoveSettings) -
 
 def hops_without(topology: Topology, dead: Collection[LinkKey]) -> NextHops:
     """Return the shortest ways that avoid links with a dead direction."""
-    if not dead:
-        return next_hops(topology)
-    links = tuple(
-        link
-        for link in topology.links
-        if not {LinkKey(link.a.node, link.b.node), LinkKey(link.b.node, link.a.node)} & set(dead)
-    )
-    return next_hops(replace(topology, links=links))
+    return next_hops(topology, {*dead, *(LinkKey(key.dst, key.src) for key in dead)})
 
 
 class Mover:

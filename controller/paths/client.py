@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Annotated, Final
 
 import msgspec
 
 from collectors import codec as collector_codec
 from collectors.errors import FeedError
-from collectors.values import HopRecord
+from collectors.values import HopRecord, LinkStatus
 from controller.errors import PathError
 from controller.intents import FlowSpec, RouteSet
 from controller.paths.codec import (
@@ -19,6 +19,7 @@ from controller.paths.codec import (
     History,
     HistoryQuery,
     LinkChange,
+    LinkNotes,
     PathServerStatus,
     RecentDecisions,
     RecordQuery,
@@ -29,6 +30,7 @@ from controller.paths.decide import Decision
 from controller.paths.server import SERVICE
 from controller.paths.settings import ADDRESS
 from dataplane.config import Strict
+from dataplane.fabric.topology import LinkKey
 from dataplane.rpc.client import Peer, ServiceClient
 
 _PEER: Final = Peer(SERVICE, "path server", PathError)
@@ -88,6 +90,10 @@ class RouteClient(ServiceClient):
     async def link_changed(self, change: LinkChange) -> None:
         """Tell the path server of a link that went down or came back; raise PathError for one that it does not have."""
         await self._ask("LinkChanged", change)
+
+    async def note_links(self, statuses: Mapping[LinkKey, LinkStatus]) -> None:
+        """Tell the path server the condition of all links that are watched; raise PathError if it cannot be told."""
+        await self._ask("NoteLinks", LinkNotes(tuple(statuses.items())))
 
     async def records(self, query: RecordQuery) -> tuple[HopRecord, ...]:
         """Return the hop records that a query selects, newest first; raise PathError."""

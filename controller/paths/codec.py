@@ -10,6 +10,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from collectors.values import LinkStatus
 from controller.errors import PathError
 from controller.intents import FlowSpec
 from controller.paths.decide import Decision
@@ -95,6 +96,13 @@ class LinkChange:
 
     link: LinkKey
     up: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LinkNotes:
+    """What the controller says of all links that it watches."""
+
+    links: tuple[tuple[LinkKey, LinkStatus], ...]
 
 
 @dataclass(frozen=True, slots=True)

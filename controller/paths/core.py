@@ -7,16 +7,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 
-from collectors.values import FlowKey, Snapshot
+from collectors.values import FlowKey, LinkStatus, Snapshot
 from controller.base_paths import next_hops
 from controller.errors import ControllerError, PathError
 from controller.intents import FlowSpec, Route, RouteSet, WeightedRoute
-from controller.paths.backups import Backups, links_of
+from controller.paths.backups import Backups
 from controller.paths.codec import Assigned, Explanation, History, HistoryQuery
 from controller.paths.decide import Assignment, Decision
 from controller.paths.decider import Decider
 from controller.paths.engineering.engineer import TrafficEngineer, demands_of
 from controller.paths.engineering.settings import EngineeringSettings
+from controller.paths.evacuation import Evacuation, ToldLinks
 from controller.paths.graph import Network, Path
 from controller.paths.settings import DecideSettings, ManagedFlow
 from controller.paths.store import PathStore
@@ -58,8 +59,9 @@ class PathServerCore:
         self._assigned: dict[FlowSpec, Assigned] = {}
         self._moved_ns: dict[FlowSpec, int] = {}
         self._snapshot: Snapshot | None = None
-        self._down: set[LinkKey] = set()
+        self._told, self._is_told = ToldLinks(), False
         self._backups = Backups(self.network.table)
+        self._evacuation = Evacuation(self._backups, self._told, return_after_ns=settings.return_after_ns)
         self._check_flows()
         self.engineer: TrafficEngineer | None = None
         self.routes = self._restore(engineering)
@@ -78,11 +80,14 @@ class PathServerCore:
         self._snapshot = snapshot
         self._discover(snapshot, now_ns)
         forgotten = self._forget(now_ns)
-        self._decider.observe(snapshot, self._down)
+        if not self._is_told:
+            # Begun anew: until the controller speaks, what it has told the collector.
+            self._told.watch(snapshot.statuses, self.network.table.link_number.keys())
+        self._decider.observe(snapshot, self._told.down)
         if self.engineer is not None:
             engineered = self._engineer(self.engineer, snapshot, now_ns)
             return self._publish([]) if engineered or forgotten else None
-        decisions = self._evacuate(snapshot, now_ns)
+        decisions = [*self._evacuate(snapshot, now_ns), *self._come_back(snapshot, now_ns)]
         current = self.current(snapshot, now_ns)
         self._decider.place(current)
         more = self._decider.step(now_ns)
@@ -101,14 +106,26 @@ class PathServerCore:
         if link not in self.network.table.link_number:
             raise PathError(f"topology {self.network.topology.name} has no link {link} between switches")
         if up:
-            self._down.discard(link)
+            self._told.by_hand.discard(link)
             return None
-        self._down.add(link)
+        self._told.by_hand.add(link)
         return None if self._snapshot is None else self._leave_dead_links(self._snapshot, now_ns)
+
+    def links_noted(self, statuses: Mapping[LinkKey, LinkStatus], now_ns: int) -> RouteSet | None:
+        """Take what the controller says of all links; return the routes that lead around those that went down.
+
+        None if no route changes; links that are not between switches of the topology are left out. What was said
+        holds until the next time.
+        """
+        self._is_told = True
+        went_down = self._told.watch(statuses, self.network.table.link_number.keys())
+        if not went_down or self._snapshot is None:
+            return None
+        return self._leave_dead_links(self._snapshot, now_ns)
 
     def _leave_dead_links(self, snapshot: Snapshot, now_ns: int) -> RouteSet | None:
         """Decide nothing else: what the last snapshot showed was weighed when it came."""
-        self._decider.observe(snapshot, self._down)
+        self._decider.observe(snapshot, self._told.down)
         if self.engineer is not None:
             return self._publish([]) if self._engineer(self.engineer, snapshot, now_ns) else None
         decisions = self._evacuate(snapshot, now_ns)
@@ -126,20 +143,22 @@ class PathServerCore:
     def _evacuate(self, snapshot: Snapshot, now_ns: int) -> list[Decision]:
         """Move all flows off dead links, to their backups where those are alive."""
         dead = self._decider.dead_links()
-        if not dead:
-            return []
-        decisions = []
-        for flow, assignment in self.current(snapshot, now_ns).items():
-            lost = next((key for key in links_of(assignment.path) if key in dead), None)
-            found = None if lost is None else self._backups.around(assignment.path, dead)
-            if found is not None:
-                path, kind = found
-                names = "-".join(assignment.path), "-".join(path)
-                reason = f"link {lost} of {names[0]} is dead; {names[1]} is {kind}"
-                decisions.append(Decision(now_ns, flow, assignment.path, path, (), reason))
+        current = self.current(snapshot, now_ns) if dead else {}
+        decisions = self._evacuation.leave(current, self._assigned.keys(), dead, now_ns)
         for decision in decisions:
             self._apply(decision)
         return decisions
+
+    def _come_back(self, snapshot: Snapshot, now_ns: int) -> list[Decision]:
+        """Move flows back to the paths that dead links made them leave, when those are alive again."""
+        if not self._evacuation.is_waiting:
+            return []
+        back = self._evacuation.come_back(self.current(snapshot, now_ns), now_ns)
+        for decision, is_explicit in back:
+            self._apply(decision)
+            if not is_explicit:
+                self._assigned.pop(decision.flow, None)
+        return [decision for decision, _ in back]
 
     def _publish(self, decisions: list[Decision]) -> RouteSet:
         """Take decisions that were applied into a new set of routes, and remember both."""
@@ -226,7 +245,9 @@ class PathServerCore:
         version, explicit, weighted = 0, dict[FlowSpec, Assigned](), tuple[WeightedRoute, ...]()
         if self._store is not None:
             version, explicit, weighted = self._store.load()
-            self.decisions.extend(reversed(self._store.decisions(HistoryQuery(limit=RECENT_DECISIONS))))
+            newest_first = self._store.decisions(HistoryQuery(limit=RECENT_DECISIONS))
+            self.decisions.extend(reversed(newest_first))
+            self._evacuation.restore(newest_first)
         if engineering is None:
             self._take_up(explicit)
         else:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from controller.intents import FlowSpec
 from controller.paths.graph import Own, Path, PathFigures, StateGraph
 from controller.paths.settings import DecideSettings, Mode
+from dataplane.fabric.topology import LinkKey
 from dataplane.fabric.units import format_rate
 
 _NS_PER_MS = 1e6
@@ -49,7 +50,10 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """A flow is moved: when, from where to where, what was compared, and why in one sentence."""
+    """A flow is moved: when, from where to where, what was compared, and why in one sentence.
+
+    `dead_link` is the link that it had to leave, None for every other reason.
+    """
 
     time_ns: int
     flow: FlowSpec
@@ -57,6 +61,7 @@ class Decision:
     new_path: Path
     candidates: tuple[PathFigures, ...]
     reason: str
+    dead_link: LinkKey | None = None
 
 
 def judge(graph: StateGraph, flow: FlowSpec, path: Path, rate_bps: int) -> Verdict:

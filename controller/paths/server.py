@@ -1,7 +1,8 @@
 """The path server's process: the collector's feed in, routes, decisions and answers out (spec/offload.md, section 4).
 
 Service millrace.paths.v1.Paths over gRPC with generic handlers: Routes (the full set at once, then each new one),
-Decisions (the last ones, then each as it is made), Why, History, LinkChanged, Records, Status (once each). Everything
+Decisions (the last ones, then each as it is made), Why, History, LinkChanged (by hand), NoteLinks (by the controller),
+Records, Status (once each). Everything
 that touches the database runs in one thread of its own, so that a slow disk delays neither feed nor answers of others.
 Nothing here authenticates: the address is a unix socket, guarded by its folder's rights, or loopback.
 """
@@ -28,6 +29,7 @@ from controller.paths.codec import (
     Explanation,
     HistoryQuery,
     LinkChange,
+    LinkNotes,
     PathServerStatus,
     RecentDecisions,
     RecordQuery,
@@ -132,6 +134,15 @@ class PathServer:
         if routes is not None:
             await self._publish(routes, decisions)
 
+    async def links_noted(self, notes: LinkNotes) -> None:
+        """Take note of what the controller says of all links, and publish what comes of it."""
+        now_ns, statuses = self._clock.now_ns(), dict(notes.links)
+        routes, decisions = await self._in_worker(
+            lambda: self._new_routes(lambda: self._core.links_noted(statuses, now_ns))
+        )
+        if routes is not None:
+            await self._publish(routes, decisions)
+
     def _round(self, snapshot: Snapshot, now_ns: int) -> tuple[RouteSet | None, tuple[Decision, ...]]:
         return self._new_routes(lambda: self._core.step(snapshot, now_ns))
 
@@ -205,6 +216,7 @@ class PathServer:
                 "Decisions": grpc.unary_stream_rpc_method_handler(self._serve_decisions),
                 "Why": grpc.unary_unary_rpc_method_handler(self._serve_why),
                 "History": grpc.unary_unary_rpc_method_handler(self._serve_history),
+                "NoteLinks": grpc.unary_unary_rpc_method_handler(self._serve_note_links),
                 "LinkChanged": grpc.unary_unary_rpc_method_handler(self._serve_link_changed),
                 "Records": grpc.unary_unary_rpc_method_handler(self._serve_records),
                 "Status": grpc.unary_unary_rpc_method_handler(self._serve_status),
@@ -250,6 +262,10 @@ class PathServer:
             await self.link_changed(change)
         except PathError as error:
             await context.abort(grpc.StatusCode.NOT_FOUND, str(error))
+        return pack(None)
+
+    async def _serve_note_links(self, request: bytes, context: _Context) -> bytes:
+        await self.links_noted(await _checked(context, request, LinkNotes))
         return pack(None)
 
     async def _serve_history(self, request: bytes, context: _Context) -> bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 
 from controller.base_paths import next_hops
 from controller.errors import ControllerError
@@ -16,7 +16,7 @@ from controller.tables.ports import port_entities
 from controller.tables.report import report_entities
 from controller.tables.reporting import NO_REPORTING, Reporting, reporting_entities
 from controller.tables.routing import hash_entity, route_entities
-from dataplane.fabric.topology import Topology
+from dataplane.fabric.topology import LinkKey, Topology
 
 FILL_ORDER = (
     "node",
@@ -76,13 +76,15 @@ def base_entities(
     watches: Sequence[Watch] = WATCH_ALL,
     reporting: Reporting = NO_REPORTING,
     domain: IntDomain = DEFAULT_DOMAIN,
+    down: Set[LinkKey] = frozenset(),
 ) -> dict[str, Entities]:
     """Return each switch's ports, routes, telemetry roles, and what it reports where to, by switch name.
 
-    Raise ControllerError for settings that do not fit the topology or each other.
+    Neither routes nor reports take links that are `down`. Raise ControllerError for settings that do not fit the
+    topology or each other.
     """
     check_domain(topology, domain)
-    hops = next_hops(topology)
+    hops = next_hops(topology, down)
     edges = {
         node.name
         for node in topology.switches
@@ -103,6 +105,15 @@ def base_entities(
     for entities in found.values():
         check_room(entities)
     return found
+
+
+def report_routes(topology: Topology, reporting: Reporting, down: Set[LinkKey]) -> dict[str, Entities]:
+    """Return by switch name the part of `base_entities` that depends on the way to the collector."""
+    hops, full_queues = next_hops(topology, down), watches_full_queues(reporting.drops)
+    return {
+        node.name: index(report_entities(topology, hops, node.name, full_queues=full_queues))
+        for node in topology.switches
+    }
 
 
 def check_room(entities: Entities) -> None:

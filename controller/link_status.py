@@ -1,0 +1,188 @@
+"""Which links are dead, by what the switches at their ends say of ports and hellos; no session, no clock, no traffic.
+
+A cable is down, both ways (as BFD has it, RFC 5880 section 6.2), as soon as one of its ends says so: the port is not
+up, or its neighbour was heard and is heard no longer. It is up when every end that can be asked says that it is; where
+nobody can be asked it stays as it was. A switch that does not answer says nothing: its neighbours' hellos tell whether
+it still forwards. A cable that comes back is used again only when it has been up for a hold time, so that one that
+comes and goes moves traffic once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from collectors.values import LinkCondition, LinkStatus
+from dataplane.fabric.topology import Endpoint, LinkKey, Topology
+from dataplane.switch.port_states import Diagnostic, HelloSession, HelloState, OperStatus, PortState
+
+RETURN_AFTER_NS: Final = 5_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class CableEnd:
+    """One switch's end of a cable between two switches, and the switch at the other end."""
+
+    switch: str
+    port: int
+    peer: str
+
+
+@dataclass(slots=True)
+class _Cable:
+    """A cable, what is known of it, since when, and since when it has been up again where it is still held back."""
+
+    ends: tuple[CableEnd, CableEnd]
+    condition: LinkCondition | None = None
+    since_ns: int = 0
+    cause: str = ""
+    up_since_ns: int | None = None
+
+
+class LinkWatch:
+    """The condition of every cable between two switches of a topology.
+
+    Tell it of ports and switches, then ask; `now_ns` is on one clock throughout.
+    """
+
+    def __init__(self, topology: Topology, *, return_after_ns: int = RETURN_AFTER_NS) -> None:
+        self._return_after_ns = return_after_ns
+        self._cables = [_Cable(ends) for ends in _cables(topology)]
+        self._at = {(end.switch, end.port): cable for cable in self._cables for end in cable.ends}
+        self._states: dict[tuple[str, int], PortState] = {}
+        self._silent: set[str] = set()
+
+    def port_changed(self, switch: str, state: PortState, now_ns: int) -> bool:
+        """Take a port's state; return whether the condition of a link has changed. Other ports than cables' are not."""
+        cable = self._at.get((switch, state.port))
+        if cable is None:
+            return False
+        self._states[switch, state.port] = state
+        return self._judge(cable, now_ns)
+
+    def unreachable(self, switch: str, now_ns: int) -> bool:
+        """Note that a switch does not answer; return whether the condition of a link has changed."""
+        self._silent.add(switch)
+        return self._judge_all(self._of(switch), now_ns)
+
+    def reachable(self, switch: str, now_ns: int) -> bool:
+        """Note that a switch answers again; it is believed from the next state of each port on."""
+        self._silent.discard(switch)
+        for key in [key for key in self._states if key[0] == switch]:
+            del self._states[key]
+        return self._judge_all(self._of(switch), now_ns)
+
+    def tick(self, now_ns: int) -> bool:
+        """Let links return that have been up long enough; return whether the condition of one has changed."""
+        return self._judge_all([cable for cable in self._cables if cable.up_since_ns is not None], now_ns)
+
+    def due_ns(self) -> int | None:
+        """Return when `tick` next has something to do, None if nothing waits."""
+        waiting = [cable.up_since_ns for cable in self._cables if cable.up_since_ns is not None]
+        return min(waiting) + self._return_after_ns if waiting else None
+
+    @property
+    def down(self) -> frozenset[LinkKey]:
+        """The links that are not to be used, both ways of each cable."""
+        return frozenset(
+            key for cable in self._cables if cable.condition is LinkCondition.DOWN for key in _links(cable)
+        )
+
+    def statuses(self, now_ns: int) -> dict[LinkKey, LinkStatus]:
+        """Return what is known of every link; those that nobody has said anything of are absent."""
+        found: dict[LinkKey, LinkStatus] = {}
+        for cable in self._cables:
+            if cable.condition is not None:
+                cause = cable.cause
+                if cable.up_since_ns is not None:
+                    left_ns = max(0, cable.up_since_ns + self._return_after_ns - now_ns)
+                    cause += f"; it is back, and used again in {left_ns / 1e9:.1f} s"
+                status = LinkStatus(cable.condition, max(0, now_ns - cable.since_ns), cause)
+                found.update(dict.fromkeys(_links(cable), status))
+        return found
+
+    def _of(self, switch: str) -> list[_Cable]:
+        return [cable for cable in self._cables if any(end.switch == switch for end in cable.ends)]
+
+    def _judge_all(self, cables: Iterable[_Cable], now_ns: int) -> bool:
+        """Judge each of them; return whether the condition of one has changed."""
+        return len([cable for cable in cables if self._judge(cable, now_ns)]) > 0
+
+    def _judge(self, cable: _Cable, now_ns: int) -> bool:
+        found = [self._say(end) for end in cable.ends]
+        problem = next((cause for condition, cause in found if condition is LinkCondition.DOWN), None)
+        if problem is not None:
+            cable.up_since_ns = None
+            return _become(cable, LinkCondition.DOWN, problem, now_ns)
+        asked = [condition for end, (condition, _) in zip(cable.ends, found, strict=True) if self._answers(end)]
+        if not asked or any(condition is None for condition in asked):
+            cable.up_since_ns = None
+            return False
+        if cable.condition is not LinkCondition.DOWN:
+            return _become(cable, LinkCondition.UP, "", now_ns)
+        if cable.up_since_ns is None:
+            cable.up_since_ns = now_ns
+        if now_ns - cable.up_since_ns < self._return_after_ns:
+            return False
+        cable.up_since_ns = None
+        return _become(cable, LinkCondition.UP, "", now_ns)
+
+    def _answers(self, end: CableEnd) -> bool:
+        return end.switch not in self._silent and (end.switch, end.port) in self._states
+
+    def _say(self, end: CableEnd) -> tuple[LinkCondition | None, str]:
+        """Return what one end says of its cable, None where it cannot say, and why it is down."""
+        state = self._states.get((end.switch, end.port))
+        if state is None or end.switch in self._silent:
+            return None, ""
+        if not state.admin_up:
+            return LinkCondition.DOWN, f"port {end.port} of {end.switch} was taken out of service"
+        if state.oper in _DEAD_PORTS:
+            return LinkCondition.DOWN, f"port {end.port} of {end.switch} is {_DEAD_PORTS[state.oper]}"
+        hello = state.hello
+        if hello is None:
+            return (LinkCondition.UP if state.oper is OperStatus.UP else None), ""
+        if hello.state is HelloState.UP:
+            return LinkCondition.UP, ""
+        # A neighbour that was never heard proves nothing: it may not say hello.
+        return (LinkCondition.DOWN, self._hello_problem(end, hello)) if hello.is_lost else (None, "")
+
+    def _hello_problem(self, end: CableEnd, hello: HelloSession) -> str:
+        """Return why hellos say that a neighbour is gone."""
+        if hello.diagnostic is Diagnostic.NEIGHBOR_SIGNALED_DOWN:
+            return f"{end.peer} says that it does not hear {end.switch}"
+        silent = f", and {end.peer} does not answer the controller" if end.peer in self._silent else ""
+        return f"{end.switch} no longer hears {end.peer}{silent}"
+
+
+_DEAD_PORTS: Final[Mapping[OperStatus, str]] = {
+    OperStatus.DOWN: "down",
+    OperStatus.LOWER_LAYER_DOWN: "without carrier",
+    OperStatus.NOT_PRESENT: "gone",
+}
+
+
+def _become(cable: _Cable, condition: LinkCondition, cause: str, now_ns: int) -> bool:
+    """Note a cable's condition; return whether it is another one. Of several causes the first one stays."""
+    if cable.condition is condition:
+        return False
+    cable.condition, cable.cause, cable.since_ns = condition, cause, now_ns
+    return True
+
+
+def _links(cable: _Cable) -> tuple[LinkKey, LinkKey]:
+    one, other = cable.ends
+    return LinkKey(one.switch, other.switch), LinkKey(other.switch, one.switch)
+
+
+def _cables(topology: Topology) -> Iterator[tuple[CableEnd, CableEnd]]:
+    """Yield the cables between switches, each once."""
+    for link in topology.directed_links.values():
+        tail, head = link.tail, link.head
+        if tail.node in topology.switch and head.node in topology.switch and _first(tail, head):
+            yield CableEnd(tail.node, tail.port, head.node), CableEnd(head.node, head.port, tail.node)
+
+
+def _first(tail: Endpoint, head: Endpoint) -> bool:
+    return (tail.node, tail.port) < (head.node, head.port)

@@ -54,6 +54,7 @@ class Coordinator:
         self._strikes: dict[EntityKey, int] = {}
         self.down: frozenset[LinkKey] = frozenset()
         """The links that are known to be dead."""
+        self._detours = False
 
     def configure(self, watches: Sequence[Watch], reporting: Reporting, domain: IntDomain = DEFAULT_DOMAIN) -> None:
         """Want other telemetry from now on; raise ControllerError, and change nothing, if it does not fit the topology.
@@ -71,7 +72,7 @@ class Coordinator:
         """
         if down == self.down:
             return False
-        self.down = frozenset(down)
+        self.down, self._detours = frozenset(down), True
         self._routes.avoid(down)
         self.telemetry.avoid(down)
         if self.routes is not None:
@@ -198,7 +199,7 @@ class Coordinator:
         refused = self.refused
         if self.routes is None:
             # Explicit paths and weights may be wanted that nobody has told of yet; dead links are left all the same.
-            return self._routes.plan(self._held, self._live, refused) if self.down else UpdatePlan((), frozenset())
+            return self._routes.plan(self._held, self._live, refused) if self._detours else UpdatePlan((), frozenset())
         flows = plan(self.topology, self._desired, self._flows_held(self._held), self._live, refused)
         return merged((self._routes.plan(self._held, self._live, refused), flows))
 

@@ -112,7 +112,7 @@ class VirtualController:
             node.name: InProcessSession(node.name, node.node_id, fabric.p4runtime(node.name), schema)
             for node in fabric.topology.switches
         }
-        return cls(
+        controller = cls(
             fabric.topology,
             sessions,
             fabric.clock,
@@ -124,6 +124,9 @@ class VirtualController:
             aggregation=aggregation,
             return_after_ns=return_after_ns,
         )
+        for node in fabric.topology.switches:
+            fabric.switch(node.name).add_port_listener(partial(controller.hear_port, node.name))
+        return controller
 
     def start(self) -> None:
         """Become primary everywhere and fill every switch at once, before traffic flows."""
@@ -229,6 +232,10 @@ class VirtualController:
                 self._call_at(first_ns + place * gap_ns, partial(self._write_jobs, switch))
             else:
                 self._write_jobs(switch)
+
+    def hear_port(self, switch: str, state: PortState) -> None:
+        """Take what a switch says of one of its ports, one write delay from now."""
+        self._call_at(self._clock.now_ns() + self._delays.write_delay_ns, lambda: self.port_changed(switch, state))
 
     def port_changed(self, switch: str, state: PortState) -> None:
         """Take what a switch says of one of its ports: traffic keeps off links that died, after write delays."""

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import pytest
 
 from collectors.collector import Collector
+from collectors.values import LinkCondition, LinkStatus
 from controller.errors import PathError
-from controller.intents import FlowSpec, Route
+from controller.intents import FlowSpec, Route, RouteSet
+from controller.link_status import RETURN_AFTER_NS
 from controller.paths.backups import Backups
 from controller.paths.core import PathServerCore
 from controller.paths.engineering.settings import EngineeringSettings
 from controller.paths.settings import DecideSettings, ManagedFlow
+from controller.tables.entities import same
 from controller.tables.int_watch import Watch
 from controller.virtual import VirtualController, WriteDelays
 from dataplane.fabric.hosts import Receiver, flow_between
@@ -38,13 +41,20 @@ class Circle:
     """A fabric under a controller and a path server that hears of dead ports; ha sends to hd."""
 
     def __init__(
-        self, topology: Topology, decide: DecideSettings = DECIDE, engineering: EngineeringSettings | None = None
+        self,
+        topology: Topology,
+        decide: DecideSettings = DECIDE,
+        engineering: EngineeringSettings | None = None,
+        *,
+        return_after_ns: int = RETURN_AFTER_NS,
     ) -> None:
         self.fabric = VirtualFabric(topology)
         self.collector = Collector(topology, self.fabric.clock)
         self.paths = PathServerCore(topology, decide, flows=(ManagedFlow(src="ha", dst="hd"),), engineering=engineering)
         self.receiver = Receiver()
-        self.controller = VirtualController.over(self.fabric, watches=(Watch(sample_every=5),), delays=DELAYS)
+        self.controller = VirtualController.over(
+            self.fabric, watches=(Watch(sample_every=5),), delays=DELAYS, return_after_ns=return_after_ns
+        )
         self.controller.start()
         self.fabric.host("hc").on_frame(self._report)
         self.fabric.host("hd").on_frame(self.receiver.receive)
@@ -146,3 +156,101 @@ def test_a_backup_that_is_dead_too_gives_way_to_what_is_alive(unequal: Topology)
 def test_a_link_to_a_host_is_not_the_path_servers(unequal: Topology) -> None:
     with pytest.raises(PathError, match="has no link ha->a between switches"):
         PathServerCore(unequal, DecideSettings()).link_changed(LinkKey("ha", "a"), 0, up=False)
+
+
+HOLD_NS = 400 * MS
+
+
+def watching(topology: Topology) -> Circle:
+    """Return a circle whose path server and collector hear of dead links from the controller only."""
+    circle = Circle(topology, return_after_ns=HOLD_NS)
+
+    def hear(statuses: Mapping[LinkKey, LinkStatus]) -> None:
+        circle.collector.note_links(statuses)
+        routes = circle.paths.links_noted(statuses, circle.fabric.now_ns)
+        if routes is not None:
+            circle.controller.submit(routes)
+
+    circle.controller.on_links(hear)
+    return circle
+
+
+def test_the_controller_tells_of_a_dead_port_and_all_go_around_it_until_it_has_been_back_for_a_while(
+    unequal: Topology,
+) -> None:
+    circle = watching(unequal)
+    circle.run(200 * MS)
+    circle.fabric.set_link("a", "b", up=False, notice_after_ns=NOTICE_NS)
+    circle.run(700 * MS)
+    assert 0 < circle.lost(0, 600 * MS) <= (NOTICE_NS + 4 * WRITE_NS + IN_FLIGHT_NS) // GAP_NS
+    assert circle.paths.routes.routes == (Route(FlowSpec("ha", "hd"), ("a", "c", "d")),)
+    port = unequal.directed_links[LinkKey("a", "b")].tail.port
+    cause = f"port {port} of a is down"
+    assert [decision.reason for decision in circle.paths.decisions] == [
+        f"link a->b ({cause}) of a-b-d is dead; a-c-d is its backup"
+    ]
+    status = circle.collector.snapshot().statuses[LinkKey("b", "a")]
+    assert (status.condition, status.cause) == (LinkCondition.DOWN, cause)
+    assert status.age_ns == circle.fabric.now_ns - (200 * MS + NOTICE_NS + WRITE_NS)
+
+    circle.fabric.set_link("a", "b", up=True, notice_after_ns=NOTICE_NS)
+    circle.run(700 * MS + HOLD_NS)
+    assert circle.paths.routes.routes  # held back
+    circle.run(1500 * MS)
+    assert circle.paths.routes.routes == ()
+    assert circle.paths.decisions[-1].reason == "link a->b is back: from a-c-d to a-b-d, as before"
+    assert circle.collector.snapshot().statuses[LinkKey("a", "b")].condition is LinkCondition.UP
+    assert circle.lost(600 * MS, 1400 * MS) == 0
+
+
+def test_base_routes_go_around_a_dead_link_without_a_path_server(unequal: Topology) -> None:
+    """Also for traffic that nobody measures; what took other ways stays there, and comes back afterwards."""
+    circle = Circle(unequal, return_after_ns=HOLD_NS)
+    held = {node.name: circle.controller.coordinator.held(node.name) for node in unequal.switches}
+    circle.fabric.run_until(200 * MS)
+    circle.fabric.set_link("a", "b", up=False, notice_after_ns=NOTICE_NS)
+    circle.fabric.run_until(700 * MS)
+    assert 0 < circle.lost(0, 600 * MS) <= (NOTICE_NS + 4 * WRITE_NS + IN_FLIGHT_NS) // GAP_NS
+    circle.fabric.set_link("a", "b", up=True, notice_after_ns=NOTICE_NS)
+    circle.fabric.run_until(1500 * MS)
+    assert circle.lost(600 * MS, 1400 * MS) == 0
+    assert circle.controller.settled
+    for node in unequal.switches:
+        now = circle.controller.coordinator.held(node.name)
+        assert now.keys() == held[node.name].keys()
+        assert all(same(now[key], held[node.name][key]) for key in now)
+
+
+def test_reports_keep_off_a_dead_link(unequal: Topology) -> None:
+    """The sink's reports went by b->c or by c; the collector goes on hearing of every packet that arrives."""
+    circle = watching(unequal)
+    circle.run(200 * MS)
+    circle.fabric.set_link("d", "c", up=False, notice_after_ns=NOTICE_NS)
+    circle.run(700 * MS)
+    ages = [state.age_ns for state in circle.collector.snapshot().paths.values()]
+    assert ages
+    assert max(ages) < 50 * MS
+
+
+def test_an_explicit_path_over_a_dead_link_gives_way_also_when_no_path_server_answers(unequal: Topology) -> None:
+    circle = Circle(unequal, return_after_ns=HOLD_NS)
+    circle.controller.submit(RouteSet(1, (Route(FlowSpec("ha", "hd"), ("a", "c", "d")),)))
+    circle.fabric.run_until(200 * MS)
+    circle.fabric.set_link("c", "d", up=False, notice_after_ns=NOTICE_NS)
+    circle.fabric.run_until(700 * MS)
+    assert circle.lost(300 * MS, 600 * MS) == 0
+    circle.fabric.set_link("c", "d", up=True, notice_after_ns=NOTICE_NS)
+    circle.fabric.run_until(1400 * MS)
+    assert circle.controller.settled
+    assert circle.lost(600 * MS, 1300 * MS) == 0
+
+
+def test_a_path_server_that_begins_anew_believes_what_the_collector_was_told(unequal: Topology) -> None:
+    circle = watching(unequal)
+    circle.run(200 * MS)
+    circle.fabric.set_link("a", "b", up=False, notice_after_ns=NOTICE_NS)
+    circle.run(400 * MS)
+    circle.paths = PathServerCore(unequal, DECIDE, flows=(ManagedFlow(src="ha", dst="hd"),))
+    routes = circle.paths.step(circle.collector.snapshot(), circle.fabric.now_ns)
+    assert routes is not None
+    assert routes.routes == (Route(FlowSpec("ha", "hd"), ("a", "c", "d")),)

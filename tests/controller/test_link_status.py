@@ -97,9 +97,7 @@ def test_a_port_out_of_service_is_down(watched: Watched) -> None:
     assert watched.cause() == f"port {watched.port('a')} of a was taken out of service"
 
 
-@pytest.mark.parametrize(
-    ("hello", "cause"), [(LOST, "a no longer hears b"), (TOLD, "b says that it does not hear a")]
-)
+@pytest.mark.parametrize(("hello", "cause"), [(LOST, "a no longer hears b"), (TOLD, "b says that it does not hear a")])
 def test_a_lost_neighbour_takes_the_link_down(watched: Watched, hello: HelloSession, cause: str) -> None:
     watched.says("a", 0)
     assert watched.says("a", 1, hello=hello)

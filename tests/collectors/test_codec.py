@@ -24,7 +24,9 @@ from collectors.values import (
     JobKey,
     JobNote,
     JobState,
+    LinkCondition,
     LinkState,
+    LinkStatus,
     LossSource,
     PathState,
     ReporterState,
@@ -70,6 +72,13 @@ JOBS = st.builds(
 RECORDS = st.builds(HopRecord, NUMBER, FLOWS, NUMBER, NUMBER, SMALL, MAYBE, NUMBER, *[MAYBE] * 8, NUMBER)
 
 
+STATUSES = st.dictionaries(
+    KEYS,
+    st.builds(LinkStatus, st.sampled_from(LinkCondition), NUMBER, st.text(max_size=9)),
+    max_size=3,
+)
+
+
 @given(st.lists(RECORDS, max_size=5))
 def test_records_survive(records: list[HopRecord]) -> None:
     assert codec.decode_records(codec.encode_records(records)) == tuple(records)
@@ -82,6 +91,7 @@ def test_records_survive(records: list[HopRecord]) -> None:
     st.lists(REPORTERS, max_size=4),
     st.lists(CLOCKS, max_size=3),
     st.lists(JOBS, max_size=3),
+    STATUSES,
 )
 def test_snapshots_survive(
     taken_ns: int,
@@ -90,6 +100,7 @@ def test_snapshots_survive(
     reporters: list[ReporterState],
     clocks: list[ClockState],
     jobs: list[JobState],
+    statuses: dict[LinkKey, LinkStatus],
 ) -> None:
     snapshot = Snapshot(
         taken_ns,
@@ -98,6 +109,7 @@ def test_snapshots_survive(
         {(state.node_id, state.hw_id): state for state in reporters},
         {clock.node_id: clock for clock in clocks},
         {one.key: one for one in jobs},
+        statuses,
     )
     assert codec.decode_snapshot(codec.encode_snapshot(snapshot)) == snapshot
 
@@ -122,12 +134,24 @@ def test_every_field_of_a_value_is_in_its_message() -> None:
     assert [field.name for field in fields(JobState)][1:] == list(codec._Job.__struct_fields__)[2:]
     assert [field.name for field in fields(ChildState)][1:] == list(codec._Child.__struct_fields__)[2:]
     assert [field.name for field in fields(JobNote)] == list(codec._Note.__struct_fields__)[1:]
+    assert [field.name for field in fields(LinkStatus)] == list(codec._LinkStatus.__struct_fields__)[2:]
     assert [field.name for field in fields(LinkState)][1:] == list(codec._Link.__struct_fields__)[2:]
 
 
 @given(st.dictionaries(SMALL, st.builds(JobNote, st.text(max_size=9), MAYBE, MAYBE), max_size=3))
 def test_names_of_jobs_survive(notes: dict[int, JobNote]) -> None:
     assert codec.decode_notes(codec.encode_notes(notes)) == notes
+
+
+@given(STATUSES)
+def test_statuses_of_links_survive(statuses: dict[LinkKey, LinkStatus]) -> None:
+    assert codec.decode_statuses(codec.encode_statuses(statuses)) == statuses
+
+
+def test_a_cause_is_cut_where_a_message_would_grow_without_bound() -> None:
+    key = LinkKey("a", "b")
+    told = codec.decode_statuses(codec.encode_statuses({key: LinkStatus(LinkCondition.DOWN, 0, 10_000 * "x")}))
+    assert len(told[key].cause) == codec.MAX_CAUSE
 
 
 def test_requests_survive_and_intervals_have_bounds() -> None:
@@ -149,7 +173,7 @@ def test_another_version_is_a_clear_error_whatever_its_body() -> None:
 
 def test_an_address_of_odd_length_is_a_clear_error() -> None:
     flow = (b"abc", b"abcd", 1, 2, 3)
-    message = msgspec.msgpack.encode((VERSION, (0, [], [(flow, [], 1, 2, 3, *[None] * 4, 0)], [], [], [])))
+    message = msgspec.msgpack.encode((VERSION, (0, [], [(flow, [], 1, 2, 3, *[None] * 4, 0)], [], [], [], [])))
     with pytest.raises(FeedError, match="3 bytes is neither IPv4 nor IPv6"):
         codec.decode_snapshot(message)
 

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from controller.console import plain_or_terminal
 from controller.demo.live import LiveView
+from controller.demo.load import as_planned, deviates, host_loads, load_figures, load_line, load_table
 from controller.demo.moves import describe, first_moves
 from controller.demo.outcome import Outcome, delay_by_phase_ns, flow_table
 from controller.demo.picture import Panel, draw
@@ -111,13 +112,21 @@ def _show(console: Console, outcome: Outcome, out: Path) -> None:
     else:
         console.print(f"First packet on a new path {outcome.reaction_ns / _NS_PER_MS:.0f} ms after the surge began.")
     console.print(f"{outcome.reports} telemetry reports, {outcome.lost_reports} lost.", highlight=False)
+    _show_load(console, outcome)
     png, svg = draw(outcome.scenario.topology, _panels(outcome), out / "network")
     figures = out / "figures.json"
     figures.write_text(json.dumps(figures_of(outcome), indent=2) + "\n", encoding="utf-8")
     console.print(f"Pictures: {png} and {svg}; figures: {figures}", highlight=False, soft_wrap=True)
 
 
-def figures_of(outcome: Outcome) -> dict[str, float | int | None]:
+def _show_load(console: Console, outcome: Outcome) -> None:
+    well = as_planned(outcome)
+    if any(deviates(host, exact=outcome.exact) for host in host_loads(outcome)):
+        console.print(load_table(outcome))
+    console.print(load_line(outcome), style=None if well else "bold red", highlight=False, soft_wrap=True)
+
+
+def figures_of(outcome: Outcome) -> dict[str, object]:
     """Return the run's main figures by name."""
     moved = [flow for flow in outcome.affected() if not flow.surge]
     before, during, after = (None if ns is None else ns / _NS_PER_MS for ns in delay_by_phase_ns(moved))
@@ -129,6 +138,7 @@ def figures_of(outcome: Outcome) -> dict[str, float | int | None]:
         "moves": len(outcome.moves),
         "reports": outcome.reports,
         "lost_reports": outcome.lost_reports,
+        "load": load_figures(outcome),
     }
 
 

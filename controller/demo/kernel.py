@@ -7,7 +7,6 @@ only watches: the collector's feed for the view, the path server's decisions, an
 from __future__ import annotations
 
 import asyncio
-import math
 import os
 import subprocess
 import sys
@@ -36,14 +35,15 @@ from dataplane.clock import MonotonicClock, UtcClock
 from dataplane.config import Strict
 from dataplane.errors import FabricError
 from dataplane.fabric.hosts import Receiver
-from dataplane.fabric.kernel.agent import AgentPlan, plan_flow, replay
+from dataplane.fabric.kernel.agents import HostAgents
 from dataplane.fabric.kernel.fabric import KernelFabric, KernelSettings
 from dataplane.fabric.topology_file import dumps
 
 _VIEW_INTERVAL_NS = 200_000_000
 _READY_S = 60.0
 _POLL_S = 0.05
-_AGENTS_START_S = 4.0
+_START_S = 0.3
+"""From the word that all hosts may begin to their beginning: every one has read it by then."""
 _AFTER_END_S = 5.0
 _MAX_RECORDS = 20_000
 
@@ -79,12 +79,24 @@ class KernelRun:
     async def _run(self, fabric: KernelFabric) -> Outcome:
         self._start_daemons(fabric)
         switches = len(self.scenario.topology.switches)
-        await self._until(lambda: _count(fabric.run_dir / "controller.log", ": right, ") >= switches, fabric)
-        self._origin_ns = self._clock.now_ns() + round(_AGENTS_START_S * NS_PER_S)
-        agents = self._start_agents(fabric)
+        await self._until(
+            lambda: _count(fabric.run_dir / "controller.log", ": right, ") >= switches,
+            fabric,
+            lambda: f"the controller: {_last_line(fabric.run_dir / 'controller.log')}",
+        )
+        with HostAgents(fabric) as agents:
+            self._start_agents(agents)
+            await self._until(lambda: not agents.waiting(), fabric, lambda: f"hosts {', '.join(agents.waiting())}")
+            records = await self._watch_flows(fabric, agents)
+            return self._outcome(agents, records)
+
+    async def _watch_flows(self, fabric: KernelFabric, agents: HostAgents) -> list[HopRecord]:
+        """Let the hosts begin, and watch until the last has ended; return the records of the flows that moved."""
         feed = FeedClientSettings(address=_address(fabric, "collector"))
         routes = RouteClientSettings(address=_address(fabric, "paths"))
         async with FeedClient(feed) as collector, RouteClient(routes) as paths:
+            self._origin_ns = self._clock.now_ns() + round(_START_S * NS_PER_S)
+            agents.begin(self._origin_ns)
             watching = [asyncio.create_task(self._watch(collector)), asyncio.create_task(self._listen(paths))]
             try:
                 await self._until_end(fabric, agents)
@@ -94,8 +106,7 @@ class KernelRun:
             for task in watching:
                 with suppress(asyncio.CancelledError):
                     await task
-            records = await self._records_of_moves(paths)
-        return self._outcome(fabric, records)
+            return await self._records_of_moves(paths)
 
     # the processes
 
@@ -136,30 +147,16 @@ class KernelRun:
             arguments = ["-m", "controller.cli", *command, "--settings", str(file)]
             self._daemons[name] = self._start(fabric, self._collector_host, name, arguments)
 
-    def _start_agents(self, fabric: KernelFabric) -> dict[str, subprocess.Popen[bytes]]:
-        started: dict[str, subprocess.Popen[bytes]] = {}
+    def _start_agents(self, agents: HostAgents) -> None:
+        """Start what sends and measures; nothing is sent before all of it is there to receive."""
         flows = self.scenario.packet_flows()
         ends = {number: planned.flow for number, planned in self.scenario.by_number().items()}
         for host in self.scenario.topology.hosts:
-            send = tuple(plan_flow(f) for f in flows if ends[f.flow_id].src_host == host.name)
+            send = tuple(f for f in flows if ends[f.flow_id].src_host == host.name)
             ports = tuple(f.dst_port for f in flows if ends[f.flow_id].dst_host == host.name)
-            if not send and not ports:
-                continue
-            plan = AgentPlan(
-                origin_ns=self._origin_ns,
-                end_ns=self.scenario.end_ns + NS_PER_S,
-                seed=self.seed,
-                log=str(fabric.run_dir / f"{host.name}.flows"),
-                send=send,
-                receive_ports=ports,
-            )
-            file = fabric.run_dir / f"{host.name}.yaml"
-            _write(file, plan)
-            name = f"agent-{host.name}"
-            started[host.name] = self._start(
-                fabric, host.name, name, ["-m", "dataplane.fabric.kernel.agent", str(file)]
-            )
-        return started
+            if send or ports:
+                end_ns = self.scenario.end_ns + NS_PER_S
+                agents.start(host.name, send=send, receive_ports=ports, end_ns=end_ns, seed=self.seed)
 
     @staticmethod
     def _start(fabric: KernelFabric, node: str, name: str, arguments: list[str]) -> subprocess.Popen[bytes]:
@@ -217,33 +214,28 @@ class KernelRun:
                 last = _last_line(fabric.run_dir / f"{name}.log")
                 raise FabricError(f"the {name} ended with status {daemon.returncode}: {last}")
 
-    async def _until(self, condition: Callable[[], bool], fabric: KernelFabric) -> None:
-        """Wait for the controller; raise FabricError, with the last line of its log, when it takes too long."""
-        for _ in range(math.ceil(_READY_S / _POLL_S)):
-            if condition():
-                return
+    async def _until(self, condition: Callable[[], bool], fabric: KernelFabric, who: Callable[[], str]) -> None:
+        """Wait for a condition; raise FabricError, with `who` keeps us waiting, when it takes too long."""
+        deadline_ns = self._clock.now_ns() + round(_READY_S * NS_PER_S)
+        while not condition():
             self._check(fabric)
+            if self._clock.now_ns() > deadline_ns:
+                raise FabricError(f"not ready after {_READY_S:.0f} s: {who()}")
             await asyncio.sleep(_POLL_S)
-        last = _last_line(fabric.run_dir / "controller.log")
-        raise FabricError(f"the controller is not ready after {_READY_S:.0f} s: {last}")
 
-    async def _until_end(self, fabric: KernelFabric, agents: dict[str, subprocess.Popen[bytes]]) -> None:
+    async def _until_end(self, fabric: KernelFabric, agents: HostAgents) -> None:
         """Wait for every agent's end; raise FabricError, with its last words, for one that failed or a dead switch."""
         deadline_ns = self._origin_ns + self.scenario.end_ns + round((1 + _AFTER_END_S) * NS_PER_S)
-        while any(agent.poll() is None for agent in agents.values()):
+        while late := agents.running():
             self._check(fabric)
             now_ns = self._clock.now_ns()
             if now_ns > deadline_ns:
-                late = sorted(name for name, agent in agents.items() if agent.poll() is None)
                 raise FabricError(f"hosts {', '.join(late)} have not ended {_AFTER_END_S:.0f} s after their flows")
             if now_ns - self._origin_ns >= self.scenario.after_ns:
                 self._keep("during")
             if now_ns - self._origin_ns >= self.scenario.end_ns:
                 self._keep("after")
             await asyncio.sleep(_POLL_S)
-        for name, agent in agents.items():
-            if agent.returncode:
-                raise FabricError(f"host {name}: {_last_line(fabric.run_dir / f'agent-{name}.log')}")
 
     # what it showed
 
@@ -259,12 +251,8 @@ class KernelRun:
             found += await paths.records(query)
         return found
 
-    def _outcome(self, fabric: KernelFabric, records: list[HopRecord]) -> Outcome:
-        receivers = {
-            host.name: replay(log)
-            for host in self.scenario.topology.hosts
-            if (log := fabric.run_dir / f"{host.name}.flows").exists()
-        }
+    def _outcome(self, agents: HostAgents, records: list[HopRecord]) -> Outcome:
+        receivers = agents.receivers()
         reporters = {} if self._latest is None else self._latest.reporters
         first_ns = first_on_new_path_ns(self.scenario, self._moves, records, self._origin_ns)
         return Outcome(
@@ -275,6 +263,8 @@ class KernelRun:
             reports=sum(state.received for state in reporters.values()),
             lost_reports=sum(state.lost for state in reporters.values()),
             first_on_new_path_ns=first_ns,
+            sent=agents.loads(),
+            exact=False,
         )
 
 

@@ -19,8 +19,15 @@ def describe(move: Move) -> str:
 
 
 def first_moves(scenario: Scenario, moves: Sequence[Move]) -> dict[FlowSpec, Move]:
-    """Return the first move of each flow in answer to the surge: what moved before it was something else."""
-    return {move.flow: move for move in reversed(moves) if move.time_ns >= scenario.congest_ns}
+    """Return the first move of each flow in answer to the surge, the flow that moved first before the others.
+
+    `moves` are in the order of time; what moved before the surge was something else.
+    """
+    found: dict[FlowSpec, Move] = {}
+    for move in moves:
+        if move.time_ns >= scenario.congest_ns:
+            found.setdefault(move.flow, move)
+    return found
 
 
 def phase_name(scenario: Scenario, now_ns: int, moves: Sequence[Move]) -> str:

@@ -11,6 +11,7 @@ from collectors.values import Snapshot
 from controller.demo.scenario import Scenario
 from controller.intents import FlowSpec
 from dataplane.fabric.hosts import FlowMeasurement, Receiver
+from dataplane.fabric.load import SentLoad
 
 _NS_PER_MS = 1e6
 _BPS_PER_KBPS = 1e3
@@ -57,6 +58,10 @@ class Outcome:
     reports: int
     lost_reports: int
     first_on_new_path_ns: int | None
+    sent: Mapping[int, SentLoad]
+    """What was sent of each flow, by its number."""
+    exact: bool
+    """Whether hosts keep time exactly, as in virtual time."""
 
     @property
     def phases(self) -> tuple[Phase, ...]:

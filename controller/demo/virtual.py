@@ -58,8 +58,10 @@ class VirtualRun:
         self._every(_VIEW_INTERVAL_NS, self._show)
         fabric.call_at(scenario.congest_ns - 1, lambda: self._keep("before"))
         fabric.call_at(scenario.after_ns, self._keep_during)
-        for planned, flow in zip(scenario.flows, scenario.packet_flows(), strict=True):
-            fabric.start_flow(planned.flow.src_host, flow)
+        sending = [
+            (fabric.host(planned.flow.src_host), fabric.start_flow(planned.flow.src_host, flow))
+            for planned, flow in zip(scenario.flows, scenario.packet_flows(), strict=True)
+        ]
         fabric.run_until(scenario.end_ns)
         self._keep("after")
         self._write_records()
@@ -72,6 +74,8 @@ class VirtualRun:
             reports=sum(state.received for state in reporters),
             lost_reports=sum(state.lost for state in reporters),
             first_on_new_path_ns=self._first_on_new_path(),
+            sent={sender.flow.flow_id: host.load(sender) for host, sender in sending},
+            exact=True,
         )
 
     # the circle: report, state, decision, write

@@ -150,12 +150,13 @@ class Sender:
     """Makes the packets of one flow; `rng` draws the gaps of Poisson arrivals.
 
     The caller sends `frame(now_ns)` (or `payload`, through a UDP socket) whenever `next_send_ns()` has come; who is
-    late sends several at once and keeps the rate.
+    late sends several at once and keeps the rate, or leaves packets out (`skip`).
     """
 
     def __init__(self, flow: Flow, rng: random.Random) -> None:
         self.flow = flow
         self.sent_frames = 0
+        self.skipped_frames = 0
         self._rng = rng
         self._frame_bits = flow.frame_bytes * 8
         self._padding = bytes(flow.frame_bytes - flow.header_bytes - PROBE_BYTES)
@@ -173,13 +174,13 @@ class Sender:
         """Return the next packet's UDP payload, stamped with the present time."""
         probe = Probe(self.flow.flow_id, self.sent_frames, now_ns)
         self.sent_frames += 1
-        if self.flow.arrivals is Arrivals.POISSON:
-            self._next_ns += self._gap_ns()
-        else:
-            # From the start and not from the last packet: rounding must not add up.
-            elapsed_ns = self.sent_frames * self._frame_bits * _NS_PER_S // self.flow.rate_bps
-            self._next_ns = self.flow.start_ns + elapsed_ns
+        self._advance()
         return probe.encode() + self._padding
+
+    def skip(self) -> None:
+        """Leave the next packet out; it gets no sequence number, because no network has lost it."""
+        self.skipped_frames += 1
+        self._advance()
 
     def frame(self, now_ns: int) -> bytes:
         """Return the next packet as an Ethernet frame, stamped with the present time."""
@@ -190,6 +191,15 @@ class Sender:
         headers = self._headers
         checksum = update(int.from_bytes(headers[-2:], "big"), b"", payload) or 0xFFFF
         return b"".join((headers[:-2], checksum.to_bytes(2, "big"), payload))
+
+    def _advance(self) -> None:
+        """Let the packet after the present one be the next."""
+        if self.flow.arrivals is Arrivals.POISSON:
+            self._next_ns += self._gap_ns()
+            return
+        # From the start and not from the last packet: rounding must not add up.
+        packets = self.sent_frames + self.skipped_frames
+        self._next_ns = self.flow.start_ns + packets * self._frame_bits * _NS_PER_S // self.flow.rate_bps
 
     def _make_headers(self, payload_bytes: int) -> bytes:
         """Return the headers of a packet whose payload is all zeros; they end with UDP's checksum."""

@@ -38,9 +38,9 @@ from controller.tables.flow_paths import flow_path_entities
 from controller.tables.int_watch import Watch
 from dataplane.clock import MonotonicClock
 from dataplane.config import Strict
+from dataplane.fabric.agent import Agent, AgentPlan, plan_flow, replay
 from dataplane.fabric.hosts import Flow, FlowMeasurement, Receiver, flow_between
 from dataplane.fabric.kernel import KernelFabric
-from dataplane.fabric.kernel.agent import Agent, AgentPlan, plan_flow, replay
 from dataplane.fabric.kernel.fabric import HOST_DEVICE
 from dataplane.fabric.topology_file import dumps, loads
 
@@ -303,7 +303,7 @@ class Traffic:
 
     def sent(self, number: int) -> int:
         """Return how many packets of a flow were sent."""
-        return self._agents[number]._senders[0][0].sent_frames
+        return self._agents[number].load()[number].sent
 
     def received(self, number: int) -> int:
         """Return how many packets of a flow have arrived."""
@@ -335,17 +335,17 @@ class Traffic:
 
     def _run(self, role: str, host: str, planned: Flow, log: io.BytesIO) -> Agent:
         plan = AgentPlan(
-            origin_ns=self._origin_ns,
             end_ns=FLOW_END_NS,
             seed=1,
             log="",
+            load="",
             send=(plan_flow(planned),) if role == "send" else (),
             receive_ports=(planned.dst_port,) if role == "receive" else (),
             address="::" if planned.dst.version == 6 else "0.0.0.0",
         )
         agent = self._fabric.call_in(host, lambda: Agent(plan, self._clocks[role], log))
         self._stack.callback(agent.close)
-        thread = threading.Thread(target=agent.run, name=f"{role} {planned.flow_id}")
+        thread = threading.Thread(target=agent.run, args=(self._origin_ns,), name=f"{role} {planned.flow_id}")
         self._threads[role].append(thread)
         thread.start()
         return agent

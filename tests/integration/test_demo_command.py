@@ -33,6 +33,7 @@ FIGURES = {
     "moves",
     "reports",
     "lost_reports",
+    "load",
 }
 
 Demo = Callable[..., subprocess.CompletedProcess[str]]
@@ -105,6 +106,10 @@ def test_the_demo_shows_the_circle_and_leaves_pictures_figures_and_records(folde
     assert figures.keys() == FIGURES
     assert figures["moves"] >= 1
     assert figures["lost_reports"] == 0
+    assert "Load as planned: " in done.stdout
+    load = figures["load"]
+    assert (load["as_planned"], load["lost_before_share"], load["worst_late_ms"]) == (True, 0, 0)
+    assert load["sent"] == load["planned"] == sum(host["planned"] for host in load["hosts"].values()) > 1000
     assert figures["delay_after_ms"] < figures["delay_congested_ms"]
     assert 0 < figures["reaction_ms"] < 3600
     with Image.open(out / "network.png") as picture:
@@ -161,5 +166,11 @@ def test_the_same_demo_runs_with_real_packets(folder: Path) -> None:
     assert figures.keys() == FIGURES
     assert figures["reports"] > 100
     assert figures["moves"] >= 1
+    load = figures["load"]
+    assert load["planned"] == load["sent"] + load["left_out"] + load["refused"]
+    assert len(load["hosts"]) == 12
+    # Hosts began when all of them could receive; a busy machine makes them late, and the demo says so.
+    assert load["refused"] == 0
+    assert ("Load as planned" in done.stdout) == load["as_planned"]
     with closing(sqlite3.connect(out / "records.sqlite")) as database:
         assert database.execute("SELECT count(*) FROM records").fetchone()[0] > figures["reports"]

@@ -163,7 +163,7 @@ class KernelFabric:
                 self._command(settings),
                 stdout=log,
                 stderr=log,
-                env=_environment(),
+                env=environment(),
                 pass_fds=() if settings.lifeline_fd is None else (settings.lifeline_fd,),
             )
         self._switches[name] = process
@@ -306,8 +306,8 @@ def _attached_port(link: DirectedLink) -> AttachedPort:
     return AttachedPort(settings, switch_device(link.tail.port))
 
 
-def _environment() -> dict[str, str]:
-    """Return our environment with the folder of this very package first on the module path."""
+def environment() -> dict[str, str]:
+    """Return our environment with the folder of this very package first on the module path, for our own processes."""
     source = str(Path(__file__).parents[3])
     paths = [source, *filter(None, [os.environ.get("PYTHONPATH")])]
     return dict(os.environ) | {"PYTHONPATH": os.pathsep.join(paths)}

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from dataplane.fabric.hosts import Sender
+from dataplane.fabric.load import SentLoad
 from dataplane.fabric.topology import HostNode
 from dataplane.fabric.virtual.cable import Cable
 from dataplane.fabric.virtual.events import EventQueue
@@ -38,6 +39,7 @@ class VirtualHost:
     uplink: Cable
     counters: HostCounters = field(default_factory=HostCounters)
     _receivers: list[FrameReceiver] = field(default_factory=list)
+    _refused: Counter[int] = field(default_factory=Counter)
     _waiting: deque[int] = field(default_factory=deque)
     _free_ns: int = 0
     _carry: int = 0
@@ -78,6 +80,11 @@ class VirtualHost:
         if due_ns is not None:
             self.events.at(max(due_ns, self.events.clock.time_ns), self._send_due, sender)
 
+    def load(self, sender: Sender) -> SentLoad:
+        """Return what was sent so far of a flow that `run` was given; the uplink's full queue refuses the rest."""
+        refused = self._refused[sender.flow.flow_id]
+        return SentLoad(planned=sender.sent_frames, sent=sender.sent_frames - refused, refused=refused)
+
     def receive(self, frame: bytes) -> None:
         """Take a frame from the cable."""
         self.counters.rx_frames += 1
@@ -87,5 +94,6 @@ class VirtualHost:
             receiver(frame, now_ns)
 
     def _send_due(self, sender: Sender) -> None:
-        self.send(sender.frame(self.events.clock.time_ns))
+        if not self.send(sender.frame(self.events.clock.time_ns)):
+            self._refused[sender.flow.flow_id] += 1
         self.run(sender)

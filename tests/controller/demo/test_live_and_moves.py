@@ -17,6 +17,7 @@ from controller.demo.scenario import NS_PER_S, Scenario, ScenarioSettings
 from controller.intents import FlowSpec
 from dataplane.clock import VirtualClock
 from dataplane.fabric.hosts import Receiver
+from dataplane.fabric.load import SentLoad
 
 STATUS = Status(12.5, 20.0, "congested", 123456, 7)
 
@@ -30,7 +31,8 @@ def scenario() -> Scenario:
 def outcome(scenario: Scenario, moves: tuple[Move, ...] = (), first_ns: int | None = None) -> Outcome:
     """Return a run in which no packet arrived."""
     receivers = {host.name: Receiver() for host in scenario.topology.hosts}
-    return Outcome(scenario, receivers, moves, (), 0, 0, first_ns)
+    sent = {planned.number: SentLoad() for planned in scenario.flows}
+    return Outcome(scenario, receivers, moves, (), 0, 0, first_ns, sent, exact=True)
 
 
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (100, 30), (160, 50), (40, 10)])
@@ -55,7 +57,9 @@ def test_phases_and_reaction_follow_the_moves_that_answer_the_surge(scenario: Sc
     early = Move(scenario.congest_ns - 1, FlowSpec("h-a", "h-b"), ("a", "b"), ("a", "c", "b"), "noise")
     late = Move(scenario.congest_ns + 1, FlowSpec("h-a", "h-c"), ("a", "c"), ("a", "b", "c"), "surge")
     assert first_moves(scenario, (early,)) == {}
-    assert first_moves(scenario, (early, late)) == {late.flow: late}
+    later = Move(scenario.congest_ns + 2, FlowSpec("h-a", "h-b"), ("a", "b"), ("a", "d", "b"), "surge")
+    again = Move(scenario.congest_ns + 3, FlowSpec("h-a", "h-c"), ("a", "b", "c"), ("a", "c"), "back")
+    assert list(first_moves(scenario, (early, late, later, again)).items()) == [(late.flow, late), (later.flow, later)]
     assert phase_name(scenario, scenario.warm_up_ns - 1, ()) == "warm-up"
     assert phase_name(scenario, scenario.warm_up_ns, (early,)) == "before"
     assert phase_name(scenario, scenario.congest_ns, (early,)) == "congested"

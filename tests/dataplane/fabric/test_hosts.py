@@ -133,6 +133,19 @@ def test_poisson_arrivals_have_the_rate_and_repeat_with_the_seed() -> None:
     assert sum(gap > 1_000_000 for gap in gaps) / len(gaps) == pytest.approx(0.3679, abs=0.02)  # 1/e
 
 
+@pytest.mark.parametrize("arrivals", list(Arrivals))
+def test_a_packet_that_is_left_out_has_its_time_but_no_number(arrivals: Arrivals) -> None:
+    whole, part = (Sender(flow(arrivals=arrivals), random.Random(1)) for _ in range(2))
+    times = packets(whole, 20)
+    for _ in range(5):
+        part.skip()
+    assert packets(part, 15) == times[5:]
+    assert (part.sent_frames, part.skipped_frames) == (15, 5)
+    probe = decode_probe(part.payload(0))
+    assert probe is not None
+    assert probe.sequence == 15
+
+
 def test_a_flow_ends_before_its_stop() -> None:
     sender = Sender(flow(stop_ns=3_000_000), random.Random(0))
     assert packets(sender, 3) == [0, 1_000_000, 2_000_000]

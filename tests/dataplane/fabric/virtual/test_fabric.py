@@ -8,6 +8,7 @@ import pytest
 
 from dataplane.errors import FabricError
 from dataplane.fabric.hosts import Arrivals, Receiver, Sender, flow_between
+from dataplane.fabric.load import SentLoad
 from dataplane.fabric.scaling import scaled
 from dataplane.fabric.topology import LinkKey, Topology
 from dataplane.fabric.topology_file import load_topology, loads
@@ -93,6 +94,17 @@ def test_a_host_s_uplink_serialises_and_is_bounded(make_fabric: MakeFabric) -> N
     wire_ns = on_wire_ns(1000, 100_000_000)
     assert receiver.measure(3, 0, MS).delay_max_ns == 5 * wire_ns + 7_000 + wire_ns
     assert fabric.host("a").send(frames[0])
+
+
+def test_a_host_says_what_it_sent_of_what_was_due(make_fabric: MakeFabric) -> None:
+    fabric = make_fabric(LINE)
+    within = flow(fabric, 1, "c", "a", 1_000_000, frame_bytes=1000, stop_ns=SECOND)
+    beyond = flow(fabric, 2, "a", "c", 200_000_000, frame_bytes=1000, stop_ns=10 * MS)
+    fabric.run_until(2 * SECOND)
+    assert fabric.host("c").load(within) == SentLoad(planned=125, sent=125)
+    load, refused = fabric.host("a").load(beyond), fabric.host("a").counters.uplink_full
+    assert refused > 0
+    assert load == SentLoad(planned=250, sent=250 - refused, refused=refused)
 
 
 def test_the_truth_of_every_hop(make_fabric: MakeFabric) -> None:

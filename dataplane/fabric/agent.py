@@ -1,7 +1,11 @@
 """A host of the kernel fabric: sends its flows through UDP sockets and logs every probe that arrives.
 
-Runs as a process in the host's namespace: `python -m dataplane.fabric.kernel.agent PLAN`. The log is a file of fixed
-records, so that the measuring code (`dataplane.fabric.hosts.Receiver`) is the same as in virtual time.
+Runs as a process in the host's namespace: `python -m dataplane.fabric.agent PLAN`. It opens its sockets, says `ready`
+on its standard output, and waits for a line on its standard input with the time at which the run begins: no agent
+sends before all can receive (`dataplane.fabric.kernel.agents` is the other end). The log is a file of fixed records,
+so that the measuring code (`dataplane.fabric.hosts.Receiver`) is the same as in virtual time.
+
+It does not belong to the package `kernel`, because a fabric starts many: what that imports takes a second of CPU time.
 """
 
 from __future__ import annotations
@@ -15,12 +19,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import BinaryIO, Final, TextIO
+
+import msgspec
 
 from dataplane.clock import Clock, MonotonicClock
 from dataplane.config import Strict, load
 from dataplane.errors import FabricError, MillraceError
 from dataplane.fabric.hosts import Arrivals, Flow, Probe, Receiver, Sender, decode_probe
+from dataplane.fabric.load import LATE_NS, SentLoad
+
+READY: Final = "ready"
+"""What an agent says when its sockets are open."""
 
 _RECORD: Final = struct.Struct("!IQQQI")
 _NS_PER_S: Final = 1_000_000_000
@@ -45,16 +55,19 @@ class AgentFlow(Strict, frozen=True):
 
 
 class AgentPlan(Strict, frozen=True):
-    """What one host does; flow times count from `origin_ns` on the machine's monotonic clock."""
+    """What one host does; times count from the start that the agent is given when it is ready."""
 
-    origin_ns: int
-    """When the run's time is zero."""
     end_ns: int
     """When the agent stops, in run time."""
     seed: int
     """Seed of the Poisson arrivals."""
     log: str
     """File that the arrivals are written to."""
+    load: str
+    """File that tells at the end what was sent of each flow: JSON, by the flow's number."""
+    skip_after_ns: int = 100_000_000
+    """Packets that are late by more than this are left out (and counted): sent at once they would be a burst that
+    nobody planned, which fills queues."""
     send: tuple[AgentFlow, ...] = ()
     receive_ports: tuple[int, ...] = ()
     address: str = "0.0.0.0"  # noqa: S104 - the namespace holds one interface
@@ -107,26 +120,57 @@ def replay(path: Path) -> Receiver:
     return receiver
 
 
+@dataclass(slots=True)
+class _Sending:
+    """A flow on its way out, through a socket of its own."""
+
+    sender: Sender
+    socket: socket.socket
+    late: int = 0
+    refused: int = 0
+    worst_late_ns: int = 0
+
+    def load(self) -> SentLoad:
+        return SentLoad(
+            planned=self.sender.sent_frames + self.sender.skipped_frames,
+            sent=self.sender.sent_frames - self.refused,
+            late=self.late,
+            skipped=self.sender.skipped_frames,
+            refused=self.refused,
+            worst_late_ns=self.worst_late_ns,
+        )
+
+
 class Agent:
-    """Sends and logs until the plan's end; `run` returns how many datagrams the kernel refused to take."""
+    """Sends and logs from a start to the plan's end; can receive as soon as it is made."""
 
     def __init__(self, plan: AgentPlan, clock: Clock, log: BinaryIO) -> None:
         self._plan, self._clock, self._log = plan, clock, log
+        self._origin_ns = 0
         self._selector = selectors.DefaultSelector()
         self._sockets: list[socket.socket] = []
-        self._senders = [self._sender(flow) for flow in plan.send]
+        self._sending = [self._sender(flow) for flow in plan.send]
         for port in plan.receive_ports:
             self._selector.register(self._open(port), selectors.EVENT_READ)
-        self.refused = 0
 
-    def run(self) -> int:
-        """Send and receive until the plan's end."""
+    def run(self, origin_ns: int) -> None:
+        """Send and receive until the plan's end; the run's time is zero at `origin_ns` of the clock."""
+        self._origin_ns = origin_ns
         while (now_ns := self._now_ns()) < self._plan.end_ns:
             due_ns = self._send_due(now_ns)
             wait_s = min(max(0.0, (due_ns - self._now_ns()) / _NS_PER_S), _MAX_WAIT_S)
             for key, _ in self._selector.select(wait_s):
                 self._receive(key.fileobj)  # type: ignore[arg-type]  # only sockets are registered
-        return self.refused
+
+    def load(self) -> dict[int, SentLoad]:
+        """Return what was sent of each flow, by its number; packets that were due later are not planned."""
+        return {sending.sender.flow.flow_id: sending.load() for sending in self._sending}
+
+    def skip_the_rest(self) -> None:
+        """Count what the plan still has as left out: its end has come first."""
+        for sending in self._sending:
+            while sending.sender.next_send_ns() is not None:
+                sending.sender.skip()
 
     def close(self) -> None:
         """Close every socket."""
@@ -135,7 +179,7 @@ class Agent:
             opened.close()
 
     def _now_ns(self) -> int:
-        return self._clock.now_ns() - self._plan.origin_ns
+        return self._clock.now_ns() - self._origin_ns
 
     def _open(self, port: int) -> socket.socket:
         family = socket.AF_INET6 if ":" in self._plan.address else socket.AF_INET
@@ -146,7 +190,7 @@ class Agent:
         opened.bind((self._plan.address, port))
         return opened
 
-    def _sender(self, planned: AgentFlow) -> tuple[Sender, socket.socket]:
+    def _sender(self, planned: AgentFlow) -> _Sending:
         flow = Flow(
             planned.flow_id,
             0,
@@ -163,24 +207,33 @@ class Agent:
         )
         opened = self._open(planned.src_port)
         opened.connect((planned.dst, planned.dst_port))
-        return Sender(flow, random.Random(f"{self._plan.seed}/{planned.flow_id}")), opened
+        return _Sending(Sender(flow, random.Random(f"{self._plan.seed}/{planned.flow_id}")), opened)
 
     def _send_due(self, now_ns: int) -> int:
         """Send what is due, each flow at most a burst; return when the next packet is, or the plan's end."""
         next_ns = self._plan.end_ns
-        for sender, opened in self._senders:
+        for sending in self._sending:
             for _ in range(_BURST):
-                due_ns = sender.next_send_ns()
+                due_ns = sending.sender.next_send_ns()
                 if due_ns is None or due_ns > now_ns:
                     break
-                try:
-                    opened.send(sender.payload(self._now_ns()))
-                except OSError:
-                    # A full socket buffer or an ICMP answer: the network lost it, and the sequence number tells.
-                    self.refused += 1
+                self._send(sending, now_ns - due_ns)
             if due_ns is not None:
                 next_ns = min(next_ns, due_ns)
         return next_ns
+
+    def _send(self, sending: _Sending, late_ns: int) -> None:
+        sending.worst_late_ns = max(sending.worst_late_ns, late_ns)
+        if late_ns > self._plan.skip_after_ns:
+            sending.sender.skip()
+            return
+        try:
+            sending.socket.send(sending.sender.payload(self._now_ns()))
+        except OSError:
+            # A full socket buffer or an ICMP answer: the network lost it, and the sequence number tells.
+            sending.refused += 1
+        else:
+            sending.late += late_ns > LATE_NS
 
     def _receive(self, opened: socket.socket) -> None:
         for _ in range(_BURST):
@@ -198,6 +251,16 @@ class Agent:
         return 62 if ":" in self._plan.address else 42
 
 
+def read_load(path: Path) -> dict[int, SentLoad]:
+    """Return what an agent sent of each flow, by its number; raise FabricError if it left no word of it."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=dict[int, SentLoad])
+    except OSError as error:
+        raise FabricError(f"{path}: {error.strerror}") from error
+    except msgspec.MsgspecError as error:
+        raise FabricError(f"{path}: {error}") from error
+
+
 def main(argv: list[str]) -> int:
     """Run the plan in the file that `argv` names; one line on stderr and status 1 if it cannot."""
     try:
@@ -205,13 +268,24 @@ def main(argv: list[str]) -> int:
         with Path(plan.log).open("wb") as log:
             agent = Agent(plan, MonotonicClock(), log)
             try:
-                agent.run()
+                print(READY, flush=True)  # noqa: T201 - the other end waits for it
+                agent.run(_read_start(sys.stdin))
             finally:
                 agent.close()
+        agent.skip_the_rest()
+        Path(plan.load).write_bytes(msgspec.json.encode(agent.load()))
     except (MillraceError, OSError) as error:
         print(f"millrace agent: {error}", file=sys.stderr)  # noqa: T201 - the process's own voice
         return 1
     return 0
+
+
+def _read_start(lines: TextIO) -> int:
+    """Return the time at which the run begins, on the machine's monotonic clock."""
+    line = lines.readline().strip()
+    if not line.isdecimal():
+        raise FabricError(f"{line!r} is not the time of a start" if line else "nobody said when to start")
+    return int(line)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,128 @@
+"""The agents of a kernel fabric's hosts: started one after the other, begun at one time once all of them are ready."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+import msgspec
+
+from dataplane.errors import FabricError
+from dataplane.fabric.agent import READY, AgentPlan, plan_flow, read_load, replay
+from dataplane.fabric.hosts import Flow, Receiver
+from dataplane.fabric.kernel.fabric import KernelFabric, environment
+from dataplane.fabric.load import SentLoad
+
+_MODULE = "dataplane.fabric.agent"
+
+
+@dataclass(slots=True)
+class _Running:
+    process: subprocess.Popen[bytes]
+    plan: AgentPlan
+    said: bytes = b""
+
+
+class HostAgents:
+    """The agents of some hosts of a fabric, as a context manager; processes end with the fabric at the latest.
+
+    `start` each, ask `waiting` until it names none, `begin`, ask `running` until it names none, then read what came
+    and what was sent.
+    """
+
+    def __init__(self, fabric: KernelFabric) -> None:
+        self._fabric = fabric
+        self._agents: dict[str, _Running] = {}
+
+    def __enter__(self) -> HostAgents:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for agent in self._agents.values():
+            for pipe in (agent.process.stdin, agent.process.stdout):
+                if pipe is not None:
+                    pipe.close()
+
+    def start(
+        self, host: str, *, send: tuple[Flow, ...], receive_ports: tuple[int, ...], end_ns: int, seed: int
+    ) -> None:
+        """Start a host's agent; `end_ns` is in run time."""
+        plan = AgentPlan(
+            end_ns=end_ns,
+            seed=seed,
+            log=str(self._file(host, "flows")),
+            load=str(self._file(host, "load")),
+            send=tuple(plan_flow(flow) for flow in send),
+            receive_ports=receive_ports,
+        )
+        # JSON is YAML, too, and is written in a hundredth of the time.
+        file = self._file(host, "plan")
+        file.write_bytes(msgspec.json.encode(plan))
+        with self._log(host).open("wb") as log:
+            process = self._fabric.run_in(
+                host,
+                [sys.executable, "-m", _MODULE, str(file)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env=environment(),
+            )
+        assert process.stdout is not None
+        os.set_blocking(process.stdout.fileno(), False)
+        self._agents[host] = _Running(process, plan)
+
+    def waiting(self) -> tuple[str, ...]:
+        """Return the hosts whose agents are not ready; raise FabricError, with its last words, for one that ended."""
+        for host, agent in self._agents.items():
+            assert agent.process.stdout is not None
+            agent.said += agent.process.stdout.read() or b""
+            if agent.process.poll() is not None:
+                raise self._failure(host)
+        return tuple(host for host, agent in self._agents.items() if agent.said.split() != [READY.encode()])
+
+    def begin(self, origin_ns: int) -> None:
+        """Let all agents begin: run time is zero at `origin_ns` of the machine's monotonic clock."""
+        for host, agent in self._agents.items():
+            assert agent.process.stdin is not None
+            try:
+                with agent.process.stdin as start:
+                    start.write(b"%d\n" % origin_ns)
+            except OSError as error:
+                raise self._failure(host) from error
+
+    def running(self) -> tuple[str, ...]:
+        """Return the hosts whose agents have not ended; raise FabricError, with its last words, for one that failed."""
+        for host, agent in self._agents.items():
+            if agent.process.poll():
+                raise self._failure(host)
+        return tuple(host for host, agent in self._agents.items() if agent.process.returncode is None)
+
+    def receivers(self) -> dict[str, Receiver]:
+        """Return what each host received, after the end."""
+        return {host: replay(Path(agent.plan.log)) for host, agent in self._agents.items()}
+
+    def loads(self) -> dict[int, SentLoad]:
+        """Return what was sent of each flow, by its number, after the end."""
+        found: dict[int, SentLoad] = {}
+        for agent in self._agents.values():
+            found |= read_load(Path(agent.plan.load))
+        return found
+
+    def _failure(self, host: str) -> FabricError:
+        said = ""
+        with suppress(OSError):
+            said = self._log(host).read_text(encoding="utf-8", errors="replace").strip()
+        return FabricError(f"host {host}: {said.splitlines()[-1] if said else 'its agent said nothing'}")
+
+    def _file(self, host: str, suffix: str) -> Path:
+        return self._fabric.run_dir / f"{host}.{suffix}"
+
+    def _log(self, host: str) -> Path:
+        return self._fabric.run_dir / f"agent-{host}.log"

@@ -26,26 +26,33 @@ else:
     _CtypesMeta = type(ctypes.Structure)
 
 
+# Where Python 3.14 keeps annotations that are not text: they would be asked for before the names in them exist.
+_LAZY = {"__annotate__", "__annotate_func__"}
+
+
 class StructMeta(_CtypesMeta):
     """Turns the annotations of a class into the fields of a C struct, in order, with C's alignment."""
 
-    def __new__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> StructMeta:
-        """Make the class; raises NativeError for a field of a type that kernels do not have."""
-        own: dict[str, str] = namespace.get("__annotations__", {})
-        scope = sys.modules[namespace["__module__"]].__dict__
-        shapes: dict[str, Shape | None] = {}
-        for field, text in own.items():
-            if not isinstance(text, str):
-                raise NativeError(f"{name}.{field}: the file lacks `from __future__ import annotations`")
-            shapes[field] = _early_shape(text, scope, f"{name}.{field}")
-        namespace["_fields_"] = [
+    def __init__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> None:  # noqa: N805 - it is a class
+        """Lay out the class; raises NativeError for a field of a type that kernels do not have."""
+        # Not in __new__: since Python 3.13 ctypes makes a class a layout, which fields are given to, in __init__.
+        super().__init__(name, bases, namespace)
+        shapes = _own_shapes(name, namespace)
+        cls._fields_ = [
             (field, ctypes.c_uint64 if shape is None else ctype_in_memory(shape)) for field, shape in shapes.items()
         ]
-        struct = super().__new__(cls, name, bases, namespace)
         for field, shape in shapes.items():
             if shape is None or isinstance(shape, StructShape | ArrayShape):
-                setattr(struct, field, PointerField(field, getattr(struct, field)))
-        return struct
+                setattr(cls, field, PointerField(field, getattr(cls, field)))
+
+
+def _own_shapes(name: str, namespace: Mapping[str, Any]) -> dict[str, Shape | None]:
+    """Return the shapes of the fields that a class body names; None for a pointer to a struct that is yet to come."""
+    own: dict[str, str] = namespace.get("__annotations__", {})
+    if any(not isinstance(text, str) for text in own.values()) or _LAZY & namespace.keys():
+        raise NativeError(f"{name}: the file lacks `from __future__ import annotations`")
+    scope = sys.modules[namespace["__module__"]].__dict__
+    return {field: _early_shape(text, scope, f"{name}.{field}") for field, text in own.items()}
 
 
 def _early_shape(text: str, scope: Mapping[str, Any], place: str) -> Shape | None:

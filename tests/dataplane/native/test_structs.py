@@ -33,6 +33,7 @@ from dataplane.native import (
     view,
 )
 from dataplane.native.scalars import I32, U8, U16, U64
+from dataplane.native.structs import PointerField
 
 
 class Lane(Struct):
@@ -172,6 +173,19 @@ def test_fields_take_addresses_and_buffers() -> None:
 def test_a_field_of_unknown_type_is_refused(field: str, kernels_in: Callable[..., dict[str, Any]]) -> None:
     with pytest.raises(NativeError, match=r"Bad\.x: .*(no type of kernels|is not a type)"):
         kernels_in(f"class Bad(Struct):\n    {field}\n", Literal=Literal)
+
+
+def test_a_file_whose_annotations_are_no_text_is_refused() -> None:
+    text = "class Bad(Struct):\n    count: u8\n"
+    with pytest.raises(NativeError, match="Bad: the file lacks `from __future__ import annotations`"):
+        exec(compile(text, "bad", "exec", dont_inherit=True), {"Struct": Struct, "u8": u8, "__name__": __name__})
+
+
+def test_pointers_are_found_on_the_class_with_their_place_in_memory() -> None:
+    """Where ctypes makes a class's descriptors has changed between versions of Python."""
+    pointers = {name for name, field in vars(Node).items() if isinstance(field, PointerField)}
+    assert pointers == {"next", "lane", "words", "later"}
+    assert [PlainNode.words.offset, PlainNode.words.size] == [Node.words.offset, Node.words.size]  # type: ignore[attr-defined]
 
 
 FIELD_TYPES = ("u8", "u16", "u32", "u64", "i32", "i64", "bool", "Array[u8]", "Inline[u16, Literal[3]]")

@@ -25,8 +25,8 @@ def _blocks(workers: int, elements: st.SearchStrategy[float]) -> st.SearchStrate
 
 def _summed(blocks: Floats, capacity: int) -> tuple[Floats, int]:
     """Send each worker's block, add as the switch does, and return the result and the agreed exponent."""
-    agreed = np.max([formats.exponents(block)[0] for block in blocks], axis=0)
-    marked = np.max([formats.exponents(block)[1] for block in blocks], axis=0)
+    agreed = np.stack([formats.exponents(block)[0] for block in blocks]).max(axis=0)
+    marked = np.stack([formats.exponents(block)[1] for block in blocks]).max(axis=0)
     lanes = [formats.to_lanes(block, agreed, capacity).astype(np.int64) for block in blocks]
     total = np.sum(lanes, axis=0)
     assert np.abs(total).max() <= 2**30

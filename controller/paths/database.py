@@ -61,7 +61,7 @@ class Database:
         try:
             with self.errors("open"):
                 self._prepare(written_ns)
-        except PathError:
+        except BaseException:
             self._connection.close()
             raise
 

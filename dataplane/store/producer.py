@@ -57,12 +57,12 @@ class Producer:
         self._clock = clock or UtcClock()
         allowed = None if writers is None else frozenset(int(IPv4Address(address_of(writer))) for writer in writers)
         self._shelf = Shelf(path)
-        self._core = Producing(self._shelf, ProducerSettings(freshness_ms, allowed), self._clock.now_ns())
         self._lock = threading.Lock()
         self._failure: StoreError | None = None
         try:
+            self._core = Producing(self._shelf, ProducerSettings(freshness_ms, allowed), self._clock.now_ns())
             self._socket = open_socket((address_of(address), port))
-        except StoreError:
+        except BaseException:
             self._shelf.close()
             raise
         self._socket.setblocking(False)

@@ -60,7 +60,7 @@ class Shelf:
         try:
             with self._errors("open"):
                 self._load()
-        except StoreError:
+        except BaseException:
             self._connection.close()
             raise
 

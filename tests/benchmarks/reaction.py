@@ -16,6 +16,7 @@ import json
 import os
 import sys
 import tempfile
+from contextlib import closing
 from pathlib import Path
 
 from rich.console import Console
@@ -44,12 +45,12 @@ def quiet_view(prepared: Prepared) -> LiveView:
 
 def run_virtual(prepared: Prepared, settings: DemoSettings) -> tuple[Outcome, int, int]:
     """Return the outcome, the largest error of hop latency in ns, and the number of hops compared."""
-    database = Database(":memory:")
-    run = VirtualRun(prepared.scenario, settings, quiet_view(prepared), Recorder(database, max_records=1_000_000), 1)
     records: list[HopRecord] = []
-    run.collector.subscribe(records.extend)
-    outcome = run.run()
-    database.close()
+    with closing(Database(":memory:")) as database:
+        recorder = Recorder(database, max_records=1_000_000)
+        run = VirtualRun(prepared.scenario, settings, quiet_view(prepared), recorder, 1)
+        run.collector.subscribe(records.extend)
+        outcome = run.run()
     assert run.fabric.hops is not None
     truth = {(hop.switch, hop.flow_id, hop.arrived_ns // NS_PER_US): hop.residence_ns for hop in run.fabric.hops.hops}
     switches = prepared.scenario.topology.switch_by_id

@@ -22,6 +22,7 @@ import statistics
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 from rich.console import Console
@@ -155,7 +156,9 @@ def main() -> None:
     steady, shifting = hit_rates(intervals, shift=False), hit_rates(intervals, shift=True)
     rows = [(name, f"{steady[name]:.3f}", f"{shifting[name]:.3f}") for name in steady]
     console.print(table("hit rate", rows, "policy", "steady", "shifting"))
-    hit_us, miss_us = latencies_us(*world(), 10 if quick else 50)
+    there, server, client = world()
+    with closing(server):
+        hit_us, miss_us = latencies_us(there, server, client, 10 if quick else 50)
     console.print(table("latency, us", [(f"{hit_us:.1f}", f"{miss_us:.1f}")], "hit", "miss"))
     found = rates()
     console.print(table("million a second", [(name, f"{pps / 1e6:.2f}") for name, pps in found.items()], "", "rate"))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import closing
 from itertools import accumulate
 
 import pytest
@@ -70,15 +71,19 @@ class Rack(World):
 
 
 @pytest.fixture(scope="module")
-def narrow() -> Rack:
+def narrow() -> Iterator[Rack]:
     """Return a rack whose switch has room for eight copies."""
-    return Rack(8)
+    made = Rack(8)
+    with closing(made.server):
+        yield made
 
 
 @pytest.fixture(scope="module")
-def wide() -> Rack:
+def wide() -> Iterator[Rack]:
     """Return a rack whose switch has room for all, and records two names."""
-    return Rack(100, PARAMETERS, RESULT)
+    made = Rack(100, PARAMETERS, RESULT)
+    with closing(made.server):
+        yield made
 
 
 def test_what_is_read_most_is_answered_by_the_switch_and_follows_what_is_read(narrow: Rack) -> None:

@@ -158,6 +158,10 @@ class Server:
         self._free_ns = 0
         world.fabric.host(host).on_frame(self._receive)
 
+    def close(self) -> None:
+        """Close what stands for the disk."""
+        self._shelf.close()
+
     def start_again(self) -> None:
         """Know no more than what is on the disk."""
         self.producing = Producing(self._shelf, _SETTINGS, self._world.fabric.now_ns)

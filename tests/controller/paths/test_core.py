@@ -23,6 +23,7 @@ from controller.paths.store import PathStore
 from dataplane.fabric.topology import LinkKey, Topology
 
 MakeTopology = Callable[..., Topology]
+OpenDatabase = Callable[[str], Database]
 
 MS = 1_000_000
 AD = FlowSpec("ha", "hd")
@@ -111,13 +112,15 @@ def test_of_more_moves_than_are_remembered_all_remembered_ones_are_new(topology:
     assert [len(core.newest(count)) for count in (0, 1, 4, 5, 7)] == [0, 1, 4, 4, 4]
 
 
-def test_routes_and_decisions_survive_a_restart(topology: Topology, tmp_path: Path) -> None:
+def test_routes_and_decisions_survive_a_restart(
+    topology: Topology, tmp_path: Path, open_database: OpenDatabase
+) -> None:
     path = str(tmp_path / "paths.db")
-    database = Database(path)
+    database = open_database(path)
     core = PathServerCore(topology, SETTINGS, flows=MANAGED, store=PathStore(database, max_decisions=9))
     core.step(snapshot(topology, queues={"ab": 40}), 100 * MS)
     database.close()
-    again = PathServerCore(topology, SETTINGS, flows=MANAGED, store=PathStore(Database(path), max_decisions=9))
+    again = PathServerCore(topology, SETTINGS, flows=MANAGED, store=PathStore(open_database(path), max_decisions=9))
     assert again.routes == core.routes
     assert list(again.decisions) == list(core.decisions)
     assert again.step(snapshot(topology), 1000 * MS) is None  # still held down
@@ -125,9 +128,9 @@ def test_routes_and_decisions_survive_a_restart(topology: Topology, tmp_path: Pa
 
 
 def test_a_saved_route_that_the_topology_lost_is_dropped_under_a_new_version(
-    topology: Topology, tmp_path: Path
+    topology: Topology, tmp_path: Path, open_database: OpenDatabase
 ) -> None:
-    store = PathStore(Database(str(tmp_path / "paths.db")), max_decisions=9)
+    store = PathStore(open_database(str(tmp_path / "paths.db")), max_decisions=9)
     core = PathServerCore(topology, SETTINGS, flows=MANAGED, store=store)
     core.step(snapshot(topology, queues={"ab": 40}), 0)
     smaller = Topology(
@@ -141,9 +144,11 @@ def test_a_saved_route_that_the_topology_lost_is_dropped_under_a_new_version(
     assert again.counters["saved_routes_dropped"] == 1
 
 
-def test_saved_explicit_paths_go_where_traffic_is_engineered(topology: Topology, tmp_path: Path) -> None:
+def test_saved_explicit_paths_go_where_traffic_is_engineered(
+    topology: Topology, tmp_path: Path, open_database: OpenDatabase
+) -> None:
     """Nobody would look after them: not even a dead link would move them."""
-    store = PathStore(Database(str(tmp_path / "paths.db")), max_decisions=9)
+    store = PathStore(open_database(str(tmp_path / "paths.db")), max_decisions=9)
     PathServerCore(topology, SETTINGS, flows=MANAGED, store=store).step(snapshot(topology, queues={"ab": 40}), 0)
     again = PathServerCore(topology, SETTINGS, flows=MANAGED, store=store, engineering=EngineeringSettings())
     assert (again.routes.version, again.routes.routes) == (2, ())
@@ -151,9 +156,9 @@ def test_saved_explicit_paths_go_where_traffic_is_engineered(topology: Topology,
 
 
 def test_saved_weights_go_under_a_new_version_where_traffic_is_engineered_no_more(
-    topology: Topology, tmp_path: Path
+    topology: Topology, tmp_path: Path, open_database: OpenDatabase
 ) -> None:
-    store = PathStore(Database(str(tmp_path / "paths.db")), max_decisions=9)
+    store = PathStore(open_database(str(tmp_path / "paths.db")), max_decisions=9)
     weighted = (WeightedRoute("a", "d", (("b", 1), ("c", 1))),)
     store.save(7, {}, (), weighted)
     settings = EngineeringSettings()
@@ -164,8 +169,8 @@ def test_saved_weights_go_under_a_new_version_where_traffic_is_engineered_no_mor
     assert again.counters["saved_routes_dropped"] == 1
 
 
-def test_the_oldest_decisions_go(topology: Topology) -> None:
-    store = PathStore(Database(":memory:"), max_decisions=3)
+def test_the_oldest_decisions_go(topology: Topology, open_database: OpenDatabase) -> None:
+    store = PathStore(open_database(":memory:"), max_decisions=3)
     core = PathServerCore(topology, SETTINGS, flows=MANAGED, store=store)
     for turn in range(5):
         core.step(snapshot(topology, queues={"ab": 40} if turn % 2 == 0 else {}), turn * 1000 * MS)
@@ -178,8 +183,10 @@ def test_the_oldest_decisions_go(topology: Topology) -> None:
         core.history(HistoryQuery(start_ns=2, end_ns=1))
 
 
-def test_traffic_is_moved_even_when_the_file_takes_nothing_more(topology: Topology) -> None:
-    database = Database(":memory:")
+def test_traffic_is_moved_even_when_the_file_takes_nothing_more(
+    topology: Topology, open_database: OpenDatabase
+) -> None:
+    database = open_database(":memory:")
     core = PathServerCore(topology, SETTINGS, flows=MANAGED, store=PathStore(database, max_decisions=3))
     database.close()
     assert core.step(snapshot(topology, queues={"ab": 40}), 0) is not None
@@ -248,10 +255,12 @@ def test_a_link_that_is_up_again_serves_at_once_when_another_one_dies(topology: 
     assert [decision.new_path for decision in core.decisions] == [("a", "c", "d"), ("a", "b", "d")]
 
 
-def test_restored_routes_wait_for_telemetry_before_they_are_forgotten(topology: Topology, tmp_path: Path) -> None:
+def test_restored_routes_wait_for_telemetry_before_they_are_forgotten(
+    topology: Topology, tmp_path: Path, open_database: OpenDatabase
+) -> None:
     """The time of a move says nothing of when the flow was seen; after a reboot it may even lie ahead."""
     for moved_ns in (100 * MS, 10**15):
-        store = PathStore(Database(str(tmp_path / f"{moved_ns}.db")), max_decisions=9)
+        store = PathStore(open_database(str(tmp_path / f"{moved_ns}.db")), max_decisions=9)
         core = PathServerCore(topology, SETTINGS, store=store)
         assert core.step(snapshot(topology, queues={"ab": 40}, paths=("abd",)), moved_ns) is not None
         again = PathServerCore(topology, SETTINGS, store=store, forget_after_ns=500 * MS)
@@ -264,8 +273,10 @@ def test_restored_routes_wait_for_telemetry_before_they_are_forgotten(topology: 
         assert gone.routes == ()
 
 
-def test_a_saved_route_of_a_flow_no_longer_listed_is_dropped(topology: Topology, tmp_path: Path) -> None:
-    store = PathStore(Database(str(tmp_path / "paths.db")), max_decisions=9)
+def test_a_saved_route_of_a_flow_no_longer_listed_is_dropped(
+    topology: Topology, tmp_path: Path, open_database: OpenDatabase
+) -> None:
+    store = PathStore(open_database(str(tmp_path / "paths.db")), max_decisions=9)
     PathServerCore(topology, SETTINGS, flows=MANAGED, store=store).step(snapshot(topology, queues={"ab": 40}), 0)
     again = PathServerCore(topology, SETTINGS, flows=(ManagedFlow(src="hb", dst="hd"),), store=store)
     assert again.routes.routes == ()

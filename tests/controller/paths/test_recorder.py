@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from collections.abc import Callable
 from dataclasses import replace
 from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
@@ -20,6 +21,8 @@ from controller.paths.queries import answer
 from controller.paths.recorder import Recorder
 from controller.paths.store import PathStore
 from dataplane.fabric.topology import LinkKey, Topology
+
+OpenDatabase = Callable[[str], Database]
 
 S = 1_000_000_000
 FOUR = FlowKey(IPv4Address("10.0.1.1"), IPv4Address("10.0.4.1"), 17, 5000, 6000)
@@ -51,9 +54,9 @@ def record(time_ns: int, flow: FlowKey = FOUR, *, node_id: int = 1, port: int | 
 
 
 @pytest.fixture
-def recorder(tmp_path: Path) -> Recorder:
+def recorder(tmp_path: Path, open_database: OpenDatabase) -> Recorder:
     """Return a recorder that keeps ten rows."""
-    return Recorder(Database(str(tmp_path / "paths.db")), max_records=10, batch_records=3)
+    return Recorder(open_database(str(tmp_path / "paths.db")), max_records=10, batch_records=3)
 
 
 def test_what_is_recorded_comes_back_equal_and_newest_first(recorder: Recorder) -> None:
@@ -115,12 +118,12 @@ def test_a_batch_that_fails_leaves_nothing_behind(recorder: Recorder) -> None:
     assert recorder.count() == 0
 
 
-def test_records_survive(tmp_path: Path) -> None:
+def test_records_survive(tmp_path: Path, open_database: OpenDatabase) -> None:
     path = str(tmp_path / "paths.db")
-    database = Database(path)
+    database = open_database(path)
     Recorder(database, max_records=10).record([record(1)])
     database.close()
-    assert Recorder(Database(path), max_records=10).of_flow(FOUR) == [record(1)]
+    assert Recorder(open_database(path), max_records=10).of_flow(FOUR) == [record(1)]
 
 
 def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
@@ -132,20 +135,22 @@ def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
         Database(str(tmp_path / "nowhere" / "paths.db"))
 
 
-def test_a_database_of_another_layout_is_refused(tmp_path: Path) -> None:
+def test_a_database_of_another_layout_is_refused(tmp_path: Path, open_database: OpenDatabase) -> None:
     path = str(tmp_path / "paths.db")
-    Database(path).close()
+    open_database(path).close()
     with sqlite3.connect(path) as connection:
         connection.execute("PRAGMA user_version=7")
     connection.close()
     with pytest.raises(PathError, match="has layout 7, this version wants 3"):
-        Database(path)
+        open_database(path)
 
 
-def test_times_of_the_machine_become_utc_and_stay_in_order(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_times_of_the_machine_become_utc_and_stay_in_order(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, open_database: OpenDatabase
+) -> None:
     """Layout 2 had the machine's monotonic clock: here of two runs, with a restart of the machine between them."""
     path = str(tmp_path / "paths.db")
-    database = Database(path)
+    database = open_database(path)
     Recorder(database, max_records=10).record([record(900 * S), record(10 * S), record(30 * S)])
     moves = [Decision(at * S, FlowSpec("ha", "hd"), ("a", "b"), ("a", "c"), (), "why") for at in (901, 20)]
     PathStore(database, max_decisions=9).save(4, {moves[0].flow: Assigned(("a", "c"), 20 * S)}, moves)
@@ -153,7 +158,7 @@ def test_times_of_the_machine_become_utc_and_stay_in_order(tmp_path: Path, caplo
         connection.execute("PRAGMA user_version=2")
     database.close()
     os.utime(path, ns=(1_000_000 * S, 1_000_000 * S))
-    database = Database(path)
+    database = open_database(path)
     assert "its times were the machine's own and are UTC now" in caplog.text
     found = Recorder(database, max_records=10).newest()
     assert [row.received_ns // S for row in found] == [1_000_000, 1_000_000, 999_980]
@@ -162,22 +167,24 @@ def test_times_of_the_machine_become_utc_and_stay_in_order(tmp_path: Path, caplo
     assert store.load() == (4, {moves[0].flow: Assigned(("a", "c"), 999_990 * S)}, ())
     database.close()
     caplog.clear()
-    assert Recorder(Database(path), max_records=10).newest() == found
+    assert Recorder(open_database(path), max_records=10).newest() == found
     assert caplog.text == ""
 
 
-def test_an_empty_database_of_the_layout_before_is_taken(tmp_path: Path) -> None:
+def test_an_empty_database_of_the_layout_before_is_taken(tmp_path: Path, open_database: OpenDatabase) -> None:
     path = str(tmp_path / "paths.db")
-    Database(path).close()
+    open_database(path).close()
     with sqlite3.connect(path) as connection:
         connection.execute("PRAGMA user_version=2")
     connection.close()
-    assert Recorder(Database(path), max_records=10).newest() == []
+    assert Recorder(open_database(path), max_records=10).newest() == []
 
 
-def test_a_locked_database_is_an_error_not_a_hang(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_locked_database_is_an_error_not_a_hang(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, open_database: OpenDatabase
+) -> None:
     monkeypatch.setattr("controller.paths.database.BUSY_S", 0.01)
     path = str(tmp_path / "paths.db")
-    holder, other = Database(path), Database(path)
+    holder, other = open_database(path), open_database(path)
     with holder.transaction(), pytest.raises(PathError, match="database is locked"):
         Recorder(other, max_records=1).record([record(1)])

@@ -44,7 +44,8 @@ class Rack:
 
     def __init__(self, address: str) -> None:
         self._address = address
-        self._producer = Producing(Shelf(":memory:"), ProducerSettings(freshness_ms=60_000), 0)
+        self._shelf = Shelf(":memory:")
+        self._producer = Producing(self._shelf, ProducerSettings(freshness_ms=60_000), 0)
         for name in ("/a", "/b"):
             self._producer.publish(name, name.encode(), 0)
         self.start()
@@ -57,6 +58,10 @@ class Rack:
 
     def stop(self) -> None:
         self._server.stop()
+
+    def close(self) -> None:
+        self.stop()
+        self._shelf.close()
 
     def is_answered_by_the_switch(self, name: str) -> bool:
         """Ask for a name once; the producer answers what comes to him."""
@@ -138,7 +143,7 @@ def test_the_daemon_has_hot_names_copied_and_starts_over_with_a_switch_that_does
     try:
         asyncio.run(asyncio.wait_for(scene(), BOUND_S))
     finally:
-        switch.stop()
+        switch.close()
     assert not [record for record in caplog.records if record.exc_info and record.name.startswith("millrace")]
 
 

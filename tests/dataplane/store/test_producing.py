@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,8 +26,24 @@ ROOM = bytes(1024)
 S = 1000 * MS
 
 
+_opened: list[Shelf] = []
+
+
+@pytest.fixture(autouse=True)
+def shelves_are_closed() -> Iterator[None]:
+    yield
+    while _opened:
+        _opened.pop().close()
+
+
+def opened(path: str = ":memory:") -> Shelf:
+    """Return a shelf that is closed after the test."""
+    _opened.append(Shelf(path))
+    return _opened[-1]
+
+
 def producing(path: str = ":memory:", settings: ProducerSettings | None = None, now_ns: int = 0) -> Producing:
-    return Producing(Shelf(path), settings or ProducerSettings(), now_ns)
+    return Producing(opened(path), settings or ProducerSettings(), now_ns)
 
 
 def put(value: bytes, *, number: int = 1, name: str = "/a") -> Message:
@@ -77,7 +94,7 @@ def test_readers_beside_a_writer_see_whole_values_in_the_order_of_their_versions
 
 def test_versions_go_on_after_a_restart_and_a_write_is_known_again(tmp_path: Path) -> None:
     path = str(tmp_path / "store.db")
-    shelf = Shelf(path)
+    shelf = opened(path)
     first = Producing(shelf, ProducerSettings(), 0)
     writes = [first.receive(ALICE, put(b"%d" % number, number=number), S) for number in (1, 2)]
     assert [one.version for one in writes if one is not None] == [1, 2]
@@ -98,7 +115,7 @@ def test_versions_go_on_after_a_restart_and_a_write_is_known_again(tmp_path: Pat
 
 def test_what_was_not_committed_is_not_there_after_a_restart(tmp_path: Path) -> None:
     path = str(tmp_path / "store.db")
-    shelf = Shelf(path)
+    shelf = opened(path)
     Producing(shelf, ProducerSettings(), 0).publish("/a", b"1", 0)
     shelf.close()
     with pytest.raises(AbsentError, match="/a: there is no content"):
@@ -107,7 +124,7 @@ def test_what_was_not_committed_is_not_there_after_a_restart(tmp_path: Path) -> 
 
 def test_a_file_has_one_producer(tmp_path: Path) -> None:
     path = str(tmp_path / "store.db")
-    shelf = Shelf(path)
+    shelf = opened(path)
     with pytest.raises(StoreError, match=r"store\.db: cannot open the store: database is locked"):
         Shelf(path)
     shelf.close()
@@ -117,7 +134,7 @@ def test_a_file_has_one_producer(tmp_path: Path) -> None:
 
 
 def test_writes_are_forgotten_when_nobody_repeats_them_any_more() -> None:
-    shelf = Shelf(":memory:")
+    shelf = opened()
     one = Producing(shelf, ProducerSettings(), 0)
     one.receive(ALICE, put(b"1", number=1), S)
     one.tidy(S + REMEMBERED_NS)
@@ -127,7 +144,7 @@ def test_writes_are_forgotten_when_nobody_repeats_them_any_more() -> None:
 
 
 def test_versions_turn_over_without_zero() -> None:
-    shelf = Shelf(":memory:")
+    shelf = opened()
     one = Producing(shelf, ProducerSettings(), 0)
     one.publish("/a", b"1", 0)
     key = digest("/a"), 0
@@ -189,7 +206,7 @@ def test_a_first_segment_without_its_blocks_is_refused_at_once_however_long_the_
 
 
 def test_blocks_of_a_value_that_was_replaced_stay_for_its_readers_and_go() -> None:
-    shelf = Shelf(":memory:")
+    shelf = opened()
     one = Producing(shelf, ProducerSettings(), 0)
     interest = Message(Kind.INTEREST, layout.hash_of(LONG), 1, content=ROOM)
     one.publish("/a", LONG, 0)

@@ -26,7 +26,7 @@ from collectors.feed import FeedServer, FeedSettings
 from collectors.history.rows import Observation, RowMaker
 from collectors.history.settings import HistorySettings
 from collectors.history.writer import HistoryWriter
-from collectors.values import ChildKey, JobKey, JobNote
+from collectors.values import ChildKey, JobKey, JobNote, LinkCondition, LinkStatus
 from controller.cli import output
 from controller.cli.app import app
 from controller.cli.feed import ask
@@ -35,6 +35,7 @@ from controller.cli.telemetry_jobs import _awaited
 from controller.errors import ControllerError
 from dataplane.clock import VirtualClock
 from dataplane.errors import ConfigError
+from dataplane.fabric.topology import LinkKey
 from dataplane.nic.pcap import PcapWriter
 from dataplane.wire.completion import Completion
 from tests.collectors.history.samples import job
@@ -59,6 +60,8 @@ def a_collector() -> Collector:
         last = number > 0
         said = Completion(3, number, int(last), 4000 if last else 10, repeated=number, ahead=2)
         collector.receive(Reporter(src="10.0.0.2" if last else "10.0.0.1", sequences={12: number - 1}).item(12, said))
+    dead = LinkStatus(LinkCondition.DOWN, 3 * 10**9, "s1 no longer hears s3")
+    collector.note_links({LinkKey("s2", "s3"): LinkStatus(LinkCondition.UP, 60 * 10**9), LinkKey("s1", "s3"): dead})
     collector.note_jobs({3: JobNote("resnet", epoch=1, cells=16)})
     return collector
 
@@ -108,7 +111,7 @@ def capture(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_links_of_a_collector(feed: str) -> None:
     (line,) = (line for line in run("links", "--feed", feed).splitlines() if "s2->s3" in line)
     assert [cell.strip() for cell in line.strip("│").split("│")] == [
-        *("s2->s3", "0.007", "0.007", "0.007", "0.007", "0.0", "0.1", "999.500"),
+        *("s2->s3", "up", "60.0", "0.007", "0.007", "0.007", "0.007", "0.0", "0.1", "999.500"),
         *("", "0.0", "1", "stamps"),
     ]
 
@@ -117,7 +120,17 @@ def test_links_as_json_have_every_field(feed: str) -> None:
     found = json.loads(run("links", "--feed", feed, "--format", "json"))
     (link,) = (link for link in found if (link["src"], link["dst"]) == ("s2", "s3"))
     assert (link["delay_p50_ns"], link["source"], link["loss"]) == (7000, "stamps", None)
+    assert (link["condition"], link["condition_age_ns"], link["cause"]) == ("up", 60 * 10**9, "")
     assert len(found) == 10
+
+
+def test_a_dead_link_is_shown_as_dead_and_since_when_and_no_figure_of_it_as_healthy(feed: str) -> None:
+    line, why = (line for line in run("links", "--feed", feed).splitlines() if "s1->s3" in line)
+    assert why == "s1->s3 is down for 3.0 s: s1 no longer hears s3"
+    cells = [cell.strip() for cell in line.strip("│").split("│")]
+    assert cells[:3] == ["s1->s3", "down", "3.0"]
+    assert set(cells[3:11]) == {""}
+    assert cells[-1] == ""
 
 
 def cells_of(shown: str) -> list[list[str]]:

@@ -1,0 +1,131 @@
+"""`millrace telemetry links` and `top`: what is known of every link, first of all whether it is alive."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+from rich.console import RenderableType
+from rich.live import Live
+
+from collectors.feed_client import FeedClient
+from collectors.values import LinkCondition, LinkState, LinkStatus, Snapshot
+from controller.cli.feed import FEED, Feed, ask, snapshot_of
+from controller.cli.output import Format, FormatOption, show, show_values, table_of
+from controller.cli.units import milliseconds, percent, seconds
+from controller.console import plain_or_terminal
+
+_COLUMNS = (
+    *("link", "state", "for s", "mean ms", "p50 ms", "p99 ms", "max ms", "queue", "used %", "free Mbit/s", "loss %"),
+    *("age s", "samples", "source"),
+)
+
+
+class Order(StrEnum):
+    """What comes first in `top`."""
+
+    UTILISATION = "utilisation"
+    DELAY = "delay"
+    QUEUE = "queue"
+    LOSS = "loss"
+    AGE = "age"
+
+
+_ORDERS: dict[Order, Callable[[LinkState], float]] = {
+    Order.UTILISATION: lambda link: link.utilisation,
+    Order.DELAY: lambda link: link.delay_p99_ns,
+    Order.QUEUE: lambda link: link.queue_occupancy_frames,
+    Order.LOSS: lambda link: -1 if link.loss is None else link.loss,
+    Order.AGE: lambda link: float("inf") if link.age_ns is None else link.age_ns,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LinkRow:
+    """A link's figures, and what the controller says of it: None where nobody watches its ports."""
+
+    state: LinkState
+    condition: LinkCondition | None
+    condition_age_ns: int | None
+    cause: str
+
+
+def links(feed: Feed = FEED, form: FormatOption = Format.TABLE) -> None:
+    """List every directed link as the collector sees it now, and whether the controller says that it is alive."""
+    seen = ask(feed, snapshot_of)
+    if form is Format.TABLE:
+        show(_COLUMNS, (_cells(link, seen.statuses.get(key)) for key, link in seen.links.items()), form)
+        for key, status in seen.statuses.items():
+            if status.condition is LinkCondition.DOWN:
+                typer.echo(f"{key} is down for {seconds(status.age_ns)} s: {status.cause}")
+    else:
+        show_values([_row(link, seen.statuses.get(key)) for key, link in seen.links.items()], LinkRow, form)
+
+
+def top(
+    feed: Feed = FEED,
+    by: Annotated[Order, typer.Option(help="Which links come first: those with the most of this.")] = Order.UTILISATION,
+    rows: Annotated[int, typer.Option(min=1, max=1000, help="Links shown.")] = 20,
+    interval: Annotated[float, typer.Option(min=0.05, max=3600.0, help="Seconds between two looks.")] = 1.0,
+    count: Annotated[int | None, typer.Option(min=1, help="Looks; left out, until Ctrl-C.")] = None,
+) -> None:
+    """Watch the busiest links, or the slowest, or those with the most loss, until Ctrl-C."""
+
+    async def watch(client: FeedClient) -> None:
+        await client.status()
+        looks = client.snapshots(round(interval * 1e9))
+        await _show_live(looks, count, lambda seen: _top(seen, by, rows))
+
+    with suppress(KeyboardInterrupt):
+        ask(feed, watch, patience_s=None)
+
+
+async def _show_live(
+    looks: AsyncIterator[Snapshot], count: int | None, render: Callable[[Snapshot], RenderableType]
+) -> None:
+    """Show each look in the place of the one before; where there is no terminal, one after the other."""
+    console, seen = plain_or_terminal(), 0
+    with Live(console=console, auto_refresh=False, screen=console.is_terminal) as screen:
+        async for look in looks:
+            if console.is_terminal:
+                screen.update(render(look), refresh=True)
+            else:
+                console.print(render(look))
+            seen += 1
+            if seen == count:
+                return
+
+
+def _top(seen: Snapshot, by: Order, rows: int) -> RenderableType:
+    ordered = sorted(seen.links.values(), key=_ORDERS[by], reverse=True)
+    cells = (_cells(link, seen.statuses.get(link.link)) for link in ordered[:rows])
+    return table_of(_COLUMNS, cells, title=f"{len(seen.paths)} flows; links by {by}")
+
+
+def _row(link: LinkState, status: LinkStatus | None) -> LinkRow:
+    if status is None:
+        return LinkRow(link, None, None, "")
+    return LinkRow(link, status.condition, status.age_ns, status.cause)
+
+
+def _cells(link: LinkState, status: LinkStatus | None) -> tuple[object, ...]:
+    """Return a link's row for people: of a dead link no figures, they would be those of before, or nominal."""
+    is_dead = status is not None and status.condition is LinkCondition.DOWN
+    told = (None, None) if status is None else (status.condition, seconds(status.age_ns))
+    if is_dead:
+        figures: tuple[object, ...] = (None,) * 8
+    else:
+        delays = (link.delay_mean_ns, link.delay_p50_ns, link.delay_p99_ns, link.delay_max_ns)
+        figures = (
+            *(milliseconds(delay) for delay in delays),
+            f"{link.queue_occupancy_frames:.1f}",
+            f"{100 * link.utilisation:.1f}",
+            f"{link.available_bps / 1e6:.3f}",
+            percent(link.loss),
+        )
+    source = None if is_dead else link.source
+    return (str(link.link), *told, *figures, seconds(link.age_ns), link.samples, source)

@@ -75,6 +75,7 @@ class _Link(msgspec.Struct, array_like=True, frozen=True):
     delay_uncertainty_ns: int | None
     loss_source: LossSource | None
     buffer_occupancy_frames: float | None
+    lost_packets: int | None
 
 
 class _Path(msgspec.Struct, array_like=True, frozen=True):
@@ -321,6 +322,7 @@ def _link_out(link: LinkState) -> _Link:
         link.delay_uncertainty_ns,
         link.loss_source,
         link.buffer_occupancy_frames,
+        link.lost_packets,
     )
 
 

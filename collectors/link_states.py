@@ -160,6 +160,8 @@ class LinkColumns:
 
     def _loss(self, losses: Mapping[LinkKey, LinkLoss]) -> dict[str, Integers | Numbers]:
         share, source = np.full(len(self.number), np.nan), np.full(len(self.number), UNKNOWN)
+        lost = np.full(len(self.number), UNKNOWN)
         for key, loss in losses.items():
-            share[self.number[key]], source[self.number[key]] = loss.share, _LOSS_SOURCES.index(loss.source)
-        return {"loss": share, "loss_source": source}
+            place = self.number[key]
+            share[place], source[place], lost[place] = loss.share, _LOSS_SOURCES.index(loss.source), loss.packets
+        return {"loss": share, "loss_source": source, "lost_packets": lost}

@@ -22,6 +22,8 @@ SLOTS: Final = 8
 NOT_OF_LINKS: Final = frozenset({DropReason.INT_DISCARD})
 """Drops on purpose: a probe has reached its sink."""
 
+_LOST: Final = frozenset({Outcome.MISSING, Outcome.DROPPED, Outcome.UNMARKED})
+
 K = TypeVar("K")
 
 
@@ -37,10 +39,11 @@ def slots_kept(window_ns: int, wait_ns: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class LinkLoss:
-    """A share of frames, and where it comes from."""
+    """A share of frames, where it comes from, and how many packets of the link were told of as lost so far."""
 
     share: float
     source: LossSource
+    packets: int
 
 
 @dataclass(slots=True)
@@ -89,12 +92,15 @@ class LossMeter:
         self._wait_slots = self._kept - 2 * SLOTS
         self._links: dict[LinkKey, _Slots[LinkKey]] = {}
         self._reports: dict[int, _Slots[int]] = {}
+        self._lost: dict[LinkKey, int] = {}
         self._lost_before: dict[int, int] = {}
         self._reporting: set[str] = set()
 
     def count(self, fate: Fate) -> None:
         """Take what became of one packet, or several alike, on one link."""
         counts = self._counts(fate.link, fate.at_ns)
+        if fate.outcome in _LOST:
+            self._note_lost(fate.link, fate.packets)
         match fate.outcome:
             case Outcome.PASSED:
                 counts.passed += fate.packets
@@ -126,11 +132,11 @@ class LossMeter:
             return
         if left_by is not None:
             counts = self._counts(left_by.key, drop.received_ns)
-            if drop.tracked:
-                counts.dropped += 1
-            elif came_by is not None and came_by.head.node in self._topology.host:
-                # Packets from hosts get their telemetry later on, one in so many.
-                counts.unmarked += 1
+            is_unmarked = not drop.tracked and came_by is not None and came_by.head.node in self._topology.host
+            counts.dropped += drop.tracked
+            # Packets from hosts get their telemetry later on, one in so many.
+            counts.unmarked += is_unmarked
+            self._note_lost(left_by.key, drop.tracked or is_unmarked)
         if came_by is not None and drop.tracked:
             # It has arrived, though the hop that dropped it does not report it as one of its path.
             self._counts(LinkKey(came_by.head.node, switch.name), drop.received_ns).explained += 1
@@ -162,8 +168,12 @@ class LossMeter:
         """Return a link's loss; None when nothing tells it. `samples` crossed the link in the newest window."""
         counted, dropped = self._by_counts(link, now_ns), self._by_drops(link, now_ns, samples)
         if counted is None:
-            return None if dropped is None else LinkLoss(dropped, LossSource.DROP_REPORTS)
-        return LinkLoss(1 - (1 - counted) * (1 - (dropped or 0.0)), LossSource.PACKET_COUNTS)
+            return None if dropped is None else LinkLoss(dropped, LossSource.DROP_REPORTS, self._lost.get(link, 0))
+        share = 1 - (1 - counted) * (1 - (dropped or 0.0))
+        return LinkLoss(share, LossSource.PACKET_COUNTS, self._lost.get(link, 0))
+
+    def _note_lost(self, link: LinkKey, packets: int) -> None:
+        self._lost[link] = self._lost.get(link, 0) + packets
 
     def _counts(self, link: LinkKey, at_ns: int) -> _Counts:
         slots = self._links.get(link)

@@ -157,6 +157,7 @@ class NetworkStateBuilder:
             ),
             loss_source=None if loss is None else loss.source,
             buffer_occupancy_frames=figures.buffer_occupancy_frames,
+            lost_packets=None if loss is None else loss.packets,
         )
 
 
@@ -175,4 +176,5 @@ def _nominal(link: DirectedLink, age_ns: int | None, loss: LinkLoss | None) -> L
         samples=0,
         source=DelaySource.NOMINAL,
         loss_source=None if loss is None else loss.source,
+        lost_packets=None if loss is None else loss.packets,
     )

@@ -124,7 +124,8 @@ class LinkState:
     `age_ns` is None when no telemetry ever came (all figures are then the topology's nominal ones); `utilisation` is
     a share of the rate; `loss` a share of frames, None when unknown. `delay_ewma_ns` weighs new samples more,
     `delay_max_ns` is the window's greatest; `delay_uncertainty_ns` is by how much all delays may be off together, None
-    when nobody can say. `buffer_occupancy_frames` is the tail switch's, over all its ports.
+    when nobody can say. `buffer_occupancy_frames` is the tail switch's, over all its ports. `lost_packets` were told of
+    as lost since the collector began, None where `loss` is unknown.
     """
 
     link: LinkKey
@@ -144,6 +145,7 @@ class LinkState:
     delay_uncertainty_ns: int | None = None
     loss_source: LossSource | None = None
     buffer_occupancy_frames: float | None = None
+    lost_packets: int | None = None
 
 
 class LinkCondition(StrEnum):

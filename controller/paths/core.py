@@ -19,6 +19,7 @@ from controller.paths.engineering.engineer import TrafficEngineer, demands_of
 from controller.paths.engineering.settings import EngineeringSettings
 from controller.paths.evacuation import Evacuation, ToldLinks
 from controller.paths.graph import Network, Path
+from controller.paths.loss_deaths import LossDeaths
 from controller.paths.settings import DecideSettings, ManagedFlow
 from controller.paths.store import PathStore
 from controller.tables.flow_paths import check
@@ -60,6 +61,7 @@ class PathServerCore:
         self._moved_ns: dict[FlowSpec, int] = {}
         self._snapshot: Snapshot | None = None
         self._told, self._is_told = ToldLinks(), False
+        self._loss_deaths = LossDeaths(settings.dead_loss)
         self._backups = Backups(self.network.table)
         self._evacuation = Evacuation(self._backups, self._told, return_after_ns=settings.return_after_ns)
         self._check_flows()
@@ -77,7 +79,7 @@ class PathServerCore:
 
     def step(self, snapshot: Snapshot, now_ns: int) -> RouteSet | None:
         """Decide one round; return the new set of routes, None where it stays as it is."""
-        self._snapshot = snapshot
+        self._snapshot = snapshot = self._loss_deaths.believed(snapshot)
         self._discover(snapshot, now_ns)
         forgotten = self._forget(now_ns)
         if not self._is_told:

@@ -60,7 +60,7 @@ class DecideSettings(Strict, frozen=True):
     threads: Annotated[int, msgspec.Meta(ge=1, le=64)] = 1
     """Threads that share the work when the trees towards all switches grow anew; for large fabrics."""
     dead_loss: Share = 0.9
-    """A link that loses this share of its frames is dead."""
+    """A link that loses this share of its frames is dead, once another round shows it by what was lost since."""
     dead_after_ns: DurationNs | None = None
     """A link that was measured once and is silent for this long is dead; only for fabrics whose flows never pause."""
     return_after_ns: DurationNs = 5_000_000_000

@@ -1,0 +1,111 @@
+"""Death by loss: one datagram of forged drops moves nobody, what is truly lost does, a round later."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from collectors.collector import Collector
+from collectors.settings import CollectorSettings, Core
+from collectors.values import DelaySource, LinkState, Snapshot
+from controller.paths.core import PathServerCore
+from controller.paths.loss_deaths import LossDeaths
+from controller.paths.settings import DecideSettings, ManagedFlow
+from dataplane.clock import VirtualClock
+from dataplane.fabric.topology import LinkKey
+from dataplane.wire import report
+from dataplane.wire.drop_reasons import DropReason
+from dataplane.wire.report import Report
+from tests.collectors.cores import every_core, receive_together
+from tests.collectors.reports import Reporter, build_topology, short_way
+
+MS = 1_000_000
+LINK = LinkKey("s1", "s3")
+HEALTHY = LinkState(LINK, 10**9, 5000, 5000, 5000, 0.0, 0.0, 10**9, 0.0, 0, 3, DelaySource.STAMPS, lost_packets=7)
+
+
+def told(state: LinkState, at_ms: int, judge: LossDeaths) -> float | None:
+    """Return the loss that deciders are told in a round."""
+    return judge.believed(Snapshot(at_ms * MS, {LINK: state}, {}, {})).links[LINK].loss
+
+
+def lossy(lost: int, samples: int = 3) -> LinkState:
+    return replace(HEALTHY, loss=0.95, lost_packets=7 + lost, samples=samples)
+
+
+@pytest.mark.parametrize(
+    ("rounds", "expected"),
+    [
+        ([lossy(80)] * 4, [None] * 4),  # one report, seen for as long as the window holds it
+        ([lossy(80), lossy(160)], [None, 0.95]),
+        ([lossy(80), lossy(80), lossy(110)], [None, None, 0.95]),
+        ([lossy(80), lossy(81)], [None, None]),  # another drop, beside three packets that arrived
+        ([lossy(80), lossy(81), lossy(107)], [None, None, 0.95]),
+        ([lossy(80, samples=0), lossy(160, samples=0)], [None, None]),  # nobody measures it
+        ([lossy(80), HEALTHY, lossy(160)], [None, 0.0, None]),
+        ([lossy(80), lossy(160), lossy(160), HEALTHY, lossy(160)], [None, 0.95, 0.95, 0.0, None]),
+        ([lossy(80), lossy(-7), lossy(60)], [None, None, 0.95]),  # another collector counts anew
+    ],
+)
+def test_a_link_dies_by_what_is_lost_in_a_second_round(rounds: list[LinkState], expected: list[float | None]) -> None:
+    judge = LossDeaths(0.9)
+    assert [told(state, 100 * number, judge) for number, state in enumerate(rounds)] == expected
+
+
+def test_the_same_snapshot_again_is_no_second_round() -> None:
+    judge = LossDeaths(0.9)
+    without_counts = replace(lossy(80), lost_packets=None)
+    assert told(without_counts, 0, judge) is None
+    assert told(without_counts, 0, judge) is None
+    assert told(without_counts, 100, judge) == 0.95
+
+
+class World:
+    """A collector that takes reports and a path server's core that sends twenty flows over s1 and s3."""
+
+    def __init__(self, core: Core) -> None:
+        self.clock = VirtualClock(1000 * MS)
+        topology = build_topology()
+        self.collector = Collector(topology, self.clock, CollectorSettings(core=core))
+        flows = tuple(ManagedFlow(src="h1", dst="h2", protocol=17, dst_port=port) for port in range(6001, 6021))
+        self.paths = PathServerCore(topology, DecideSettings(), flows=flows)
+        self.reporter = Reporter()
+
+    def rounds(self, count: int, drops: list[bytes] | None = None) -> int:
+        """Let so many rounds pass, with packets measured on the link, and drops if there are any; return the moves."""
+        for _ in range(count):
+            now_ns = self.clock.now_ns()
+            receive_together(self.collector, [self.reporter.stacked(short_way(now_ns)), *(drops or [])])
+            self.paths.step(self.collector.snapshot(), now_ns)
+            self.clock.advance_to(now_ns + 100 * MS)
+        return len(self.paths.decisions)
+
+    def datagram(self, drops: int) -> bytes:
+        """Return one report packet with so many drops on the link from s1 to s3, in the name of s1."""
+        hop = replace(short_way(self.clock.now_ns())[0], ingress_port=1, egress_port=3)
+        one = report.decode(self.reporter.dropped([hop], DropReason.QUEUE_FULL))
+        many: tuple[Report, ...] = one.reports * drops
+        return replace(one, reports=many).encode()
+
+
+@every_core
+def test_one_datagram_of_forged_drops_moves_no_flow(core: Core) -> None:
+    world = World(core)
+    assert world.rounds(5) == 0
+    forged = world.datagram(300)
+    receive_together(world.collector, [forged])
+    told = world.collector.snapshot().links[LINK]
+    assert told.loss is not None
+    assert told.loss > 0.9
+    assert told.lost_packets == 300
+    assert world.rounds(15) == 0
+
+
+@every_core
+def test_what_is_lost_round_after_round_moves_all_flows_to_their_backup(core: Core) -> None:
+    world = World(core)
+    world.rounds(5)
+    assert world.rounds(1, [world.datagram(60)]) == 0
+    assert world.rounds(2, [world.datagram(60)]) == 20
+    assert "link s1->s3 of s1-s3 is dead" in world.paths.decisions[0].reason

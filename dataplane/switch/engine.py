@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from dataplane.clock import Clock
 from dataplane.errors import SwitchError
 from dataplane.program.model import Program
+from dataplane.switch.hellos.frames import is_hello
+from dataplane.switch.hellos.hellos import Hellos
 from dataplane.switch.interpreter import InterpretedPipeline
 from dataplane.switch.pipeline import (
     DigestMessage,
@@ -54,6 +56,8 @@ NO_PROGRAM = "no_program"
 NO_PACKET_IN_RECEIVER = "no_packet_in_receiver"
 ENDLESS_LOOP = "endless_loop"
 PORT_DOWN = "port_down"
+HELLO_FORGED = "hello_forged"
+"""What a program would send to a neighbour that could take it for a hello."""
 
 _ROUNDS_AT_ONE_INSTANT = 4_096
 """Egress rounds without a nanosecond between them after which copies are dropped: a P4 program that clones its clones
@@ -64,11 +68,15 @@ PipelineFactory = Callable[[Program, ForwardingState, SplitMix], Pipeline]
 
 @dataclass(frozen=True, slots=True)
 class Departure:
-    """A frame whose last bit leaves the port at `departs_ns`; the cable's delay comes on top."""
+    """A frame whose last bit leaves the port at `departs_ns`; the cable's delay comes on top.
+
+    A hello is the switch's own: it takes no time on the port and is no traffic.
+    """
 
     port: int
     data: bytes
     departs_ns: int
+    is_hello: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +141,8 @@ class Switch:
         states = [PortState(port.number, str(port.number), port.rate_bps) for port in self.ports]
         self._board = PortBoard(device_id, states, clock.now_ns)
         self._down: set[int] = set()
+        self._hellos = Hellos(device_id, seed)
+        self._before_reading: Callable[[], None] | None = None
         self._wake: Callable[[], None] | None = None
 
     @property
@@ -162,7 +172,12 @@ class Switch:
 
     def port_states(self) -> Mapping[int, PortState]:
         """Return all ports as they are now, but for the CPU port."""
-        return self._board.read()
+        if self._before_reading is not None:
+            self._before_reading()
+        with self._burst():
+            for port, hello in self._hellos.ports.items():
+                self._board.set_hello(port, hello.describe())
+            return self._board.read()
 
     def port_counters(self) -> Mapping[int, PortCounters]:
         """Return the counters of all ports."""
@@ -172,11 +187,30 @@ class Switch:
         """Take a port out of use or back into it; raise SwitchError if there is no such port."""
         with self._burst():
             self._follow(self._board.set_admin(port, up))
+            self._hellos.set_admin(port, up, self._clock.now_ns())
+            self._note_hellos()
         self._board.tell()
+        self._wake_up()
 
     def set_hello(self, port: int, settings: HelloSettings | None) -> None:
         """Say hello on a port from now on, or no more; raise SwitchError if there is no such port."""
-        raise NotImplementedError
+        with self._burst():
+            admin_up = self._board[port].admin_up
+            self._hellos.set(port, settings, self._clock.now_ns(), admin_up=admin_up)
+            if settings is None:
+                self._follow(self._board.set_hello(port, None))
+            self._note_hellos()
+        self._board.tell()
+        self._wake_up()
+
+    @property
+    def hellos(self) -> Hellos:
+        """The hellos of the ports, for who moves the switch."""
+        return self._hellos
+
+    def on_reading(self, bring_up_to_date: Callable[[], None]) -> None:
+        """Call this before somebody is told the ports' states: for who passes over hellos that change nothing."""
+        self._before_reading = bring_up_to_date
 
     def add_port_listener(self, listener: PortListener) -> Callable[[], None]:
         """Call `listener` with a port's new state at each change; return what ends that."""
@@ -194,6 +228,14 @@ class Switch:
     def set_port_status(self, port: int, up: bool) -> None:
         """Note that a port's device went down or came back."""
         self.set_oper(port, OperStatus.UP if up else OperStatus.DOWN)
+
+    def _note_hellos(self) -> None:
+        for port, hello in self._hellos.take_changed():
+            self._follow(self._board.set_hello(port, hello.describe()))
+
+    def _wake_up(self) -> None:
+        if self._wake is not None:
+            self._wake()
 
     def _follow(self, state: PortState) -> None:
         (self._down.discard if state.is_open else self._down.add)(state.port)
@@ -253,14 +295,20 @@ class Switch:
             self._program, self._state, self._pipeline = prepared.program, state, prepared.executable
             self._lock = state.lock
 
-    def receive(self, port: int, frames: Sequence[bytes]) -> None:
-        """Take frames in at a port at the clock's present time; raise SwitchError if there is no such port."""
+    def receive(self, port: int, frames: Sequence[bytes], *, unread: bool = False) -> None:
+        """Take frames in at a port at the clock's present time; raise SwitchError if there is no such port.
+
+        While there are `unread` ones that have come already, nobody's hello is missed.
+        """
         tally = self._tallies.get(port)
         if tally is None:
             raise SwitchError(f"switch {self.device_id} has no port {port}")
         with self._burst():
             now_ns = max(self._clock.now_ns(), self._latest_ns)
             self._run_until(now_ns)
+            frames = self._hellos.take(port, frames, now_ns, unread=unread)
+            if not frames:
+                return
             tally.rx_frames += len(frames)
             tally.rx_bytes += sum(map(len, frames))
             if port in self._down:
@@ -272,8 +320,7 @@ class Switch:
     def packet_out(self, payload: bytes) -> None:
         """Receive a frame, with its packet-out header, on the CPU port."""
         self.receive(self.cpu_port, (payload,))
-        if self._wake is not None:
-            self._wake()
+        self._wake_up()
 
     def advance(self, now_ns: int) -> list[Departure]:
         """Do everything that is due up to `now_ns`; return what was sent since the last call, oldest first.
@@ -282,10 +329,12 @@ class Switch:
         """
         with self._burst():
             self._run_until(max(now_ns, self._latest_ns))
+            self._say_hello()
             self._collect_digests()
             departures, self._departures = self._departures, []
             packets_in, self._packets_in = self._packets_in, []
             digests, self._digests = self._digests, []
+        self._board.tell()
         self._deliver(packets_in)
         if digests and self._digest_receiver is not None:
             self._digest_receiver(digests)
@@ -296,7 +345,10 @@ class Switch:
         with self._burst():
             if self._departures or self._packets_in or self._digests:
                 return self._latest_ns
-            return self._traffic.next_event_ns()
+            event_ns, hello_ns = self._traffic.next_event_ns(), self._hellos.due_ns
+        if event_ns is None or hello_ns is None:
+            return hello_ns if event_ns is None else event_ns
+        return min(event_ns, hello_ns)
 
     def counters(self) -> SwitchCounters:
         """Return all counters as they are now."""
@@ -344,6 +396,14 @@ class Switch:
             self._emit(result.outputs, instant_ns)
             self._queue(pipeline, result.placements, instant_ns)
 
+    def _say_hello(self) -> None:
+        """Let what is due for the ports' hellos happen, and note what they say now."""
+        due_ns = self._hellos.due_ns
+        if due_ns is not None and due_ns <= self._latest_ns:
+            for port, frame in self._hellos.step(self._latest_ns):
+                self._departures.append(Departure(port, frame, self._latest_ns, is_hello=True))
+        self._note_hellos()
+
     def _emit(self, outputs: Sequence[Output], start_ns: int) -> None:
         for output in outputs:
             tally = self._tallies.get(output.port)
@@ -352,6 +412,9 @@ class Switch:
                 continue
             if output.port in self._down:
                 _count(tally.drops, PORT_DOWN, 1)
+                continue
+            if output.port in self._hellos and is_hello(output.data):
+                _count(tally.drops, HELLO_FORGED, 1)
                 continue
             if output.port == self.cpu_port and self._packet_in_receiver is None:
                 _count(tally.drops, NO_PACKET_IN_RECEIVER, 1)

@@ -27,13 +27,20 @@ class Forwarder:
         # Time of arrival, a running number that keeps equal times in order, port, frame.
         self._in_flight: list[tuple[int, int, int, bytes]] = []
         self._serial = 0
+        self._unread: set[int] = set()
 
     def step(self, readable: Iterable[int]) -> None:
         """Receive a burst from each port of `readable`, advance the switch to now, send what has crossed its cable."""
-        for number in readable:
+        numbers = tuple(readable)
+        for number in self._unread.difference(numbers):
+            self.switch.receive(number, ())
+        self._unread.clear()
+        for number in numbers:
             frames = self.ports[number].receive(BURST_FRAMES)
+            if len(frames) == BURST_FRAMES:
+                self._unread.add(number)
             if frames:
-                self.switch.receive(number, frames)
+                self.switch.receive(number, frames, unread=len(frames) == BURST_FRAMES)
         now_ns = self.clock.now_ns()
         for departure in self.switch.advance(now_ns):
             self._hold(departure)

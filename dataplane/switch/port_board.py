@@ -127,4 +127,4 @@ class UsableWatch:
 def _without_counts(state: PortState) -> PortState:
     if state.hello is None:
         return state
-    return replace(state, hello=replace(state.hello, sent=0, received=0))
+    return replace(state, hello=replace(state.hello, sent=0, received=0, drops={}))

@@ -7,7 +7,7 @@ that gNMI and whoever draws conclusions speak of the same things. Times are nano
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
@@ -83,12 +83,19 @@ class HelloSession:
     remote_state: HelloState = HelloState.DOWN
     """What the neighbour said last; DOWN before it said anything, and once it is given up."""
     remote_diagnostic: Diagnostic = Diagnostic.NO_DIAGNOSTIC
+    local_discriminator: int = 0
+    """The number of this end: 1 << 31 | device id (its low 22 bits) << 9 | port."""
+    remote_discriminator: int = 0
+    """The neighbour's, which so says what device and port it is; 0: unknown."""
     was_up: bool = False
     """It has been UP since hellos were set on this port, and the neighbour has not taken its own off since then."""
     since_ns: int = 0
     """When `state` changed the last time."""
     sent: int = 0
     received: int = 0
+    """Hellos that counted as life."""
+    drops: Mapping[str, int] = field(default_factory=dict)
+    """Frames addressed as hellos that did not, by name (`dataplane.switch.hellos.session.HelloDrop`)."""
 
     @property
     def is_lost(self) -> bool:

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
-from dataplane.native import address, as_u64, atomic_add, kernel, load_acquire, load_relaxed, reference, u64, view
+from dataplane.native import (
+    address,
+    array_at,
+    as_u64,
+    atomic_add,
+    kernel,
+    load_acquire,
+    load_relaxed,
+    reference,
+    u8,
+    u64,
+    view,
+)
 from dataplane.native.spinlock import try_lock, unlock
 from dataplane.nic.kernels import receive
 from dataplane.nic.kernels import release as give_back
 from dataplane.nic.kernels.system import monotonic_ns
 from dataplane.nic.queue import PortQueue
 from dataplane.switch.abi import Packet
+from dataplane.switch.compiled.hello_service import listens, note_look, serve_hellos, take_hello
 from dataplane.switch.compiled.loop import rest, sleep
 from dataplane.switch.compiled.pool import give
 from dataplane.switch.compiled.queues import OutPort
@@ -35,11 +48,12 @@ def _turn(worker: Worker, now_ns: u64) -> bool:
         if worker.queues[place] != 0:
             port = view(OutPort, traffic.ports[place])
             queue = view(PortQueue, worker.queues[place])
-            done += _discard(worker, port, queue)
+            done += _discard(worker, port, queue, now_ns)
             flush_pending(port, queue)
             done += _send_arrived(worker, port, queue, now_ns)
     if address(worker.injected) != 0:
         done += _discard_injected(worker)
+    serve_hellos(worker, now_ns)
     return done > 0
 
 
@@ -57,15 +71,24 @@ def _send_arrived(worker: Worker, port: OutPort, queue: PortQueue, now_ns: u64) 
 
 
 @kernel
-def _discard(worker: Worker, port: OutPort, queue: PortQueue) -> u64:
+def _discard(worker: Worker, port: OutPort, queue: PortQueue, turn_ns: u64) -> u64:
     frames = receive(queue, worker.frames, worker.lengths, BURST_FRAMES)
+    if frames < BURST_FRAMES:
+        note_look(worker, port, turn_ns)
     if frames == 0:
         return 0
+    now_ns = monotonic_ns()
+    listening = listens(port)
+    hellos: u64 = 0
     nbytes: u64 = 0
     for index in range(frames):
-        nbytes += as_u64(worker.lengths[index])
+        length = worker.lengths[index]
+        if listening and take_hello(worker, port, array_at(u8, worker.frames[index]), length, now_ns):
+            hellos += 1
+        else:
+            nbytes += as_u64(length)
     give_back(queue)
-    _count(port, as_u64(frames), nbytes)
+    _count(port, as_u64(frames) - hellos, nbytes)
     return as_u64(frames)
 
 

@@ -33,6 +33,7 @@ from dataplane.nic.kernels.system import monotonic_ns
 from dataplane.nic.queue import PortQueue
 from dataplane.switch.abi import Packet, Reason
 from dataplane.switch.compiled.core import count
+from dataplane.switch.compiled.hello_service import listens, note_look, serve_hellos, take_hello
 from dataplane.switch.compiled.passes import admit
 from dataplane.switch.compiled.pool import give, give_all, take
 from dataplane.switch.compiled.queues import (
@@ -86,7 +87,8 @@ def turn(worker: Worker, now_ns: u64) -> bool:
     store_release(machine.epoch, machine.epoch + 1)
     fence()
     served = serve_all(worker, now_ns)
-    received = _receive_all(worker)
+    received = _receive_all(worker, now_ns)
+    serve_hellos(worker, now_ns)
     if received > 0:
         served = serve_all(worker, monotonic_ns())
     store_release(machine.epoch, machine.epoch + 1)
@@ -103,31 +105,39 @@ def turn(worker: Worker, now_ns: u64) -> bool:
 
 
 @kernel
-def _receive_all(worker: Worker) -> u64:
+def _receive_all(worker: Worker, turn_ns: u64) -> u64:
     traffic = worker.traffic
     received: u64 = 0
     for place in range(traffic.count):
         if worker.queues[place] != 0:
             queue = view(PortQueue, worker.queues[place])
-            received += _receive(worker, view(OutPort, traffic.ports[place]), queue)
+            received += _receive(worker, view(OutPort, traffic.ports[place]), queue, turn_ns)
     if address(worker.injected) != 0:
         received += _receive_injected(worker, worker.cpu_port)
     return received
 
 
 @kernel
-def _receive(worker: Worker, port: OutPort, queue: PortQueue) -> u64:
+def _receive(worker: Worker, port: OutPort, queue: PortQueue, turn_ns: u64) -> u64:
     frames = receive(queue, worker.frames, worker.lengths, BURST_FRAMES)
+    if frames < BURST_FRAMES:
+        note_look(worker, port, turn_ns)
     if frames == 0:
         return 0
     now_ns = _arrival_ns(worker)
+    listening = listens(port)
+    hellos: u64 = 0
     nbytes: u64 = 0
     for index in range(frames):
         length = worker.lengths[index]
+        frame = array_at(u8, worker.frames[index])
+        if listening and take_hello(worker, port, frame, length, now_ns):
+            hellos += 1
+            continue
         nbytes += as_u64(length)
-        _accept(worker, port, array_at(u8, worker.frames[index]), length)
+        _accept(worker, port, frame, length)
     give_back(queue)
-    atomic_add(port.rx_frames, as_u64(frames))
+    atomic_add(port.rx_frames, as_u64(frames) - hellos)
     atomic_add(port.rx_bytes, nbytes)
     enqueue_placed(worker, now_ns)
     return as_u64(frames)
@@ -201,7 +211,7 @@ def sleep(worker: Worker, now_ns: u64) -> None:
 @kernel
 def _next_due_ns(worker: Worker) -> u64:
     traffic = worker.traffic
-    due_ns: u64 = NEVER
+    due_ns = worker.hello_due_ns
     for place in range(traffic.count):
         port = view(OutPort, traffic.ports[place])
         if is_kept(port, worker.queues[place]):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from dataplane.native import pointer_to
 from dataplane.switch.compiled.queues import PORT_NUMBERS, OutPort, Traffic
-from dataplane.switch.engine import NO_PACKET_IN_RECEIVER, NO_PROGRAM, OVERSIZE, PORT_DOWN, PortCounters
+from dataplane.switch.engine import HELLO_FORGED, NO_PACKET_IN_RECEIVER, NO_PROGRAM, OVERSIZE, PORT_DOWN, PortCounters
 from dataplane.switch.traffic import NO_SUCH_PORT, PRIORITIES, PROGRAM_REPLACED, QUEUE_FULL, PortSettings
 
 CABLE_FULL = "cable_full"
@@ -74,6 +74,7 @@ def _read(port: OutPort) -> PortCounters:
         PORT_DOWN: port.rx_port_down + port.tx_port_down,
         NO_PACKET_IN_RECEIVER: port.no_receiver,
         PACKET_IN_FULL: port.receiver_full,
+        HELLO_FORGED: port.hello_forged,
     }
     return PortCounters(
         rx_frames=port.rx_frames,

@@ -26,6 +26,7 @@ from dataplane.native import (
 from dataplane.native.spinlock import lock, unlock
 from dataplane.switch.abi import Packet
 from dataplane.switch.compiled.core import Core
+from dataplane.switch.compiled.hello_state import Hello
 from dataplane.switch.compiled.pool import give
 from dataplane.switch.traffic import WIRE_OVERHEAD_BYTES
 
@@ -53,6 +54,7 @@ class OutPort(Struct):
     limit: u64  # frames of a queue
     delay_ns: u64
     is_up: u64
+    hello: Hello  # null until hellos are set for the first time
 
     lock: u64
     waiting: u64
@@ -76,6 +78,7 @@ class OutPort(Struct):
     tx_port_down: u64
     no_receiver: u64  # the CPU port's: nobody takes packets in
     receiver_full: u64
+    hello_forged: u64
 
     rx_frames: u64  # from here on: added to atomically
     rx_bytes: u64

@@ -26,6 +26,7 @@ from dataplane.nic.queue import PortQueue
 from dataplane.switch.abi import Packet, Reason
 from dataplane.switch.compiled.core import drop
 from dataplane.switch.compiled.generated import NO_LENGTH, p4_emitted_bytes
+from dataplane.switch.compiled.hello_service import is_forged
 from dataplane.switch.compiled.passes import deflect, deparse, drop_unsent, run_egress
 from dataplane.switch.compiled.pool import BUFFER_BYTES, give, take
 from dataplane.switch.compiled.queues import (
@@ -163,19 +164,25 @@ def _send(worker: Worker, port: OutPort, queue: PortQueue, packet: Packet) -> No
     room = queue.transmit_room
     slot = reserve(queue, room)
     length: u32 = 0
+    forged = False
     if address(slot) != 0 and p4_emitted_bytes(core.machine, packet) + packet.length - packet.parsed <= room:
         length = deparse(core, packet, slot, room)
         if length < NO_LENGTH:
-            commit(queue, length)
+            forged = is_forged(port, slot, length)
+            if not forged:
+                commit(queue, length)
     else:  # never a second time: the deparser may count or draw numbers
         length = deparse(core, packet, worker.scratch, BUFFER_BYTES)
-        if length < NO_LENGTH and address(slot) != 0:
-            _send_bytes(queue, worker.scratch, length)
+        if length < NO_LENGTH:
+            forged = is_forged(port, worker.scratch, length)
+            if not forged and address(slot) != 0:
+                _send_bytes(queue, worker.scratch, length)
     if length >= NO_LENGTH:
         drop_unsent(core, packet, length)
         return
-    port.tx_frames += 1
-    port.tx_bytes += as_u64(length)
+    if not forged:
+        port.tx_frames += 1
+        port.tx_bytes += as_u64(length)
     give(core.packets[0], packet)
 
 
@@ -199,6 +206,11 @@ def _delay(worker: Worker, port: OutPort, packet: Packet, start_ns: u64) -> None
         if block != 0:
             give(core.frames[0], view(Packet, block))
         drop_unsent(core, packet, length)
+        return
+    if is_forged(port, data, length):
+        if block != 0:
+            give(core.frames[0], view(Packet, block))
+        give(core.packets[0], packet)
         return
     port.tx_frames += 1
     port.tx_bytes += as_u64(length)

@@ -25,8 +25,10 @@ from dataplane.nic import NicPort
 from dataplane.program.model import Program
 from dataplane.switch.abi import Packet
 from dataplane.switch.compiled.discard import run_without_program
+from dataplane.switch.compiled.hello_state import NEVER
 from dataplane.switch.compiled.loaded import LoadedProgram
 from dataplane.switch.compiled.loop import rest
+from dataplane.switch.compiled.native_hellos import NativeHellos
 from dataplane.switch.compiled.pool import BUFFER_BYTES, BlockPool, Cache, give, take
 from dataplane.switch.compiled.port_table import PortTable
 from dataplane.switch.compiled.program import Purpose, compile_program
@@ -102,6 +104,7 @@ class NativeSwitch:
         self._seed = seed
         self._clock = MonotonicClock()
         self._lock = threading.RLock()
+        self._settling = threading.Lock()
         # Innermost of all, also inside `paused`: for counts, blocks in Python's hands, and which program runs.
         self._leaf = threading.Lock()
         self._loaded: LoadedProgram | None = None
@@ -125,6 +128,7 @@ class NativeSwitch:
         self._injected = make_ring(RING_FRAMES, self._bells[0])
         self._packets_in = make_ring(RING_FRAMES, self._reports)
         self._workers = [self._make_worker(number) for number in range(self._forwarding.threads)]
+        self._hellos = NativeHellos(device_id, seed, self._workers, self._ring_workers)
         self._threads = WorkerThreads(self._workers, self._bells, self._library.bind(run_without_program), self._ring)
         self._reporter = threading.Thread(target=self._report, name="switch-reports", daemon=True)
         self._closing = False
@@ -146,6 +150,7 @@ class NativeSwitch:
             worker.injected = self._injected
         worker.cpu_port = self._table[self.cpu_port]
         worker.packets_in = self._packets_in
+        worker.number, worker.hello_due_ns = number, NEVER
         worker.spin_ns = 1000 * self._forwarding.spin_us
         worker.core[0].frames[0].pool = self._frames.pool
         return worker
@@ -156,6 +161,10 @@ class NativeSwitch:
             raise SwitchError(f"switch {self.device_id}: port {port} has no device")
         queues = device.queues
         return queues[worker].address if worker < len(queues) else 0
+
+    def _ring_workers(self) -> None:
+        for bell in self._bells:
+            self._ring(bell)
 
     # ---- life
 
@@ -272,6 +281,9 @@ class NativeSwitch:
 
     def port_states(self) -> Mapping[int, PortState]:
         """Return all ports as they are now, but for the CPU port."""
+        with self._lock:
+            for port, hello in self._hellos:
+                self._board.set_hello(port, hello.describe())
         return self._board.read()
 
     def port_counters(self) -> Mapping[int, PortCounters]:
@@ -281,10 +293,17 @@ class NativeSwitch:
     def set_admin(self, port: int, up: bool) -> None:
         """Take a port out of use or back into it; raise SwitchError if there is no such port."""
         self._follow(lambda: self._board.set_admin(port, up))
+        with self._lock:
+            self._hellos.set_admin(port, up, self.now_ns())
+        self._report_hellos()
 
     def set_hello(self, port: int, settings: HelloSettings | None) -> None:
         """Say hello on a port from now on, or no more; raise SwitchError if there is no such port."""
-        raise NotImplementedError
+        with self._lock:
+            admin_up = self._board[port].admin_up
+            queues = min(len(self.devices[port].queues), len(self._workers))
+            self._hellos.set(self._table[port], queues, settings, self.now_ns(), admin_up=admin_up)
+        self._report_hellos()
 
     def add_port_listener(self, listener: PortListener) -> Callable[[], None]:
         """Call `listener` with a port's new state at each change; return what ends that."""
@@ -306,9 +325,15 @@ class NativeSwitch:
         with self._lock:
             changed = change()
             self._table[changed.port].is_up = changed.is_open
+        self._settle([changed.port])
+
+    def _settle(self, ports: Iterable[int]) -> None:
+        """Let tables and listeners follow what the board says of ports."""
+        with self._settling:
             state = self.state
-        if state is not None:
-            state.set_port_status(changed.port, changed.is_usable)
+            if state is not None:
+                for port in ports:
+                    state.set_port_status(port, self._board[port].is_usable)
         self._board.tell()
 
     def packet_out(self, payload: bytes) -> None:
@@ -358,6 +383,7 @@ class NativeSwitch:
             if loaded is not None:
                 self._report_events(loaded)
             self._report_devices()
+            self._report_hellos()
 
     def _report_packets(self) -> None:
         """Hand over no more packets than the ring holds: digests and ports have their turn however many come."""
@@ -382,6 +408,15 @@ class NativeSwitch:
             self._hand_over(self._digest_receiver, events.digests)
         for line in events.log_lines:
             program_log.info(line)
+
+    def _report_hellos(self) -> None:
+        """Read what workers heard and missed, and tell what became of it."""
+        with self._lock:
+            changed = self._hellos.read(self.now_ns())
+            for port, hello in changed:
+                self._board.set_hello(port, hello)
+        if changed:
+            self._settle(port for port, _ in changed)
 
     def _report_devices(self) -> None:
         """Say once that a device went down, and once that it came back."""

@@ -17,6 +17,7 @@ class Worker(Struct):
     """What one thread of the forwarding loop works with; `queues` has an entry for each port of `traffic`."""
 
     core: Inline[Core, Literal[1]]
+    number: u64
     traffic: Traffic
     queues: Array[u64]  # addresses of this worker's PortQueue, 0 where a port has none
     polled: Array[u64]  # the same without gaps
@@ -35,5 +36,8 @@ class Worker(Struct):
     spin_ns: u64  # at most
     spin_now_ns: u64  # what has paid lately
     down_seen: u64  # which queues were down when it last looked, hashed
+    hello_changed: u64  # 1: hellos were set, changed or are to be sent at once
+    hello_due_ns: u64  # when there is something to do for hellos
+    hello_look_ns: u64  # the longest sleep while hellos are waited for, or 0
     turns: u64
     sleeps: u64

@@ -1,0 +1,128 @@
+"""One port's hellos: when the next one is sent, how long the neighbour has been silent, what was counted; no clock.
+
+The readable twin of `dataplane.switch.compiled.hello_kernels` and `native_hellos` together. Silence is time during
+which somebody looked and found nothing: whoever was held up for longer than an interval counts it as one interval, so
+that nobody gives up a neighbour for a sleep of its own; and while frames wait that were not looked at, none.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import replace
+
+from dataplane.errors import WireError
+from dataplane.switch.hellos import frames, session
+from dataplane.switch.hellos.session import HelloDrop, Session
+from dataplane.switch.port_states import HelloSession, HelloSettings
+from dataplane.wire import bfd
+
+EARLIEST_THOUSANDTHS, LATEST_THOUSANDTHS = 750, 900
+"""Of the interval: hellos come 10 to 25 % early, so that switches do not fall into step (RFC 5880, section 6.8.7)."""
+
+
+class PortHello:
+    """Says hello on a port and listens to the neighbour; times are the caller's and never decrease."""
+
+    def __init__(self, device_id: int, port: int, settings: HelloSettings, now_ns: int, rng: random.Random) -> None:
+        self._device_id, self._port = device_id, port
+        self._rng = rng
+        self.session = Session(frames.discriminator(device_id, port), settings, since_ns=now_ns)
+        self._frame = frames.encode(device_id, port, self.session.packet())
+        self._accepted = b""
+        self._next_ns = now_ns
+        self._looked_ns = now_ns
+        self._silence_ns = 0
+        self._unread = False
+        self._sent = self._received = 0
+        self._drops: Counter[str] = Counter()
+
+    def describe(self) -> HelloSession:
+        """Return what others may know."""
+        told = self.session.describe(self._sent, self._received)
+        return replace(told, drops=dict(self._drops)) if self._drops else told
+
+    # ---- what comes
+
+    def hear(self, frame: bytes, now_ns: int) -> None:
+        """Take a frame that is addressed as a hello."""
+        content = frame[frames.PACKET_OFFSET : frames.HELLO_BYTES]
+        if content != self._accepted:
+            try:
+                packet = bfd.decode(content)
+            except WireError:
+                self._drops[HelloDrop.MALFORMED] += 1
+                return
+            fault = session.find_fault(self.session, packet)
+            if fault is not None:
+                self._drops[fault] += 1
+                return
+            before = self.session.state
+            self.adopt(session.hear(self.session, packet, now_ns), now_ns)
+            # What changed the state may do so once more; what did not need not be read again.
+            self._accepted = content if self.session.state is before else b""
+        self._received += 1
+        self._silence_ns, self._looked_ns = 0, now_ns
+
+    def note_unread(self, unread: bool) -> None:
+        """Note whether frames wait that were not looked at: until they were, nobody is silent."""
+        self._unread = unread
+
+    # ---- what is due
+
+    def due_ns(self) -> int | None:
+        """Return when `step` has something to do next."""
+        send_ns = self._next_ns if self.session.send_interval_ns is not None else None
+        detection_ns = self.session.detection_ns
+        if detection_ns is None:
+            return send_ns
+        look_ns = self._looked_ns + min(detection_ns - self._silence_ns, self.session.expected_interval_ns)
+        return look_ns if send_ns is None else min(send_ns, look_ns)
+
+    def step(self, now_ns: int) -> bytes | None:
+        """Give a silent neighbour up; return the hello that is to be sent now, if there is one."""
+        self._look(now_ns)
+        interval_ns = self.session.send_interval_ns
+        if interval_ns is None or now_ns < self._next_ns:
+            return None
+        self._next_ns = max(self._next_ns, now_ns) + self._jitter(interval_ns)
+        self._sent += 1
+        return self._frame
+
+    def _look(self, now_ns: int) -> None:
+        if self._unread:
+            return
+        gap_ns, self._looked_ns = now_ns - self._looked_ns, now_ns
+        self._silence_ns += min(gap_ns, self.session.expected_interval_ns)
+        detection_ns = self.session.detection_ns
+        if detection_ns is not None and self._silence_ns >= detection_ns:
+            self.adopt(session.expire(self.session, now_ns), now_ns)
+
+    def _jitter(self, interval_ns: int) -> int:
+        return interval_ns * self._rng.randint(EARLIEST_THOUSANDTHS, LATEST_THOUSANDTHS) // 1000
+
+    # ---- what somebody decides
+
+    def adopt(self, changed: Session, now_ns: int) -> None:
+        """Go on with another session; what differs from what was said last is said at once (section 6.8.7)."""
+        frame = frames.encode(self._device_id, self._port, changed.packet())
+        interval_ns = changed.send_interval_ns
+        if frame != self._frame:
+            self._next_ns = now_ns
+        elif interval_ns is not None:
+            self._next_ns = min(self._next_ns, now_ns + interval_ns)
+        if changed.state is not self.session.state:
+            self._accepted = b""  # the same words can mean another thing now
+        self.session, self._frame = changed, frame
+
+    def set_settings(self, settings: HelloSettings, now_ns: int) -> None:
+        """Say hello otherwise from now on."""
+        self.adopt(replace(self.session, settings=settings), now_ns)
+
+    def set_admin(self, up: bool, now_ns: int) -> None:
+        """Tell the neighbour that the port is taken out of use, or back into it."""
+        self.adopt(session.set_admin(self.session, up, now_ns), now_ns)
+
+    def farewell(self, now_ns: int) -> bytes:
+        """Return the frame that says that no more come."""
+        return frames.encode(self._device_id, self._port, session.end(self.session, now_ns).packet())

@@ -1,0 +1,101 @@
+"""One switch under test, interpreter's or native, on cables in memory; the test is the neighbour at the other ends."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+import pytest
+
+from dataplane.clock import MonotonicClock
+from dataplane.nic import NicPort, memory_pair
+from dataplane.switch.compiled.switch import Forwarding, NativeSwitch
+from dataplane.switch.engine import Switch
+from dataplane.switch.forwarding import Forwarder
+from dataplane.switch.hellos.frames import is_hello
+from dataplane.switch.hellos.port_hello import PortHello
+from dataplane.switch.port_states import HelloSession, HelloSettings
+from dataplane.switch.traffic import PortSettings
+
+DEVICE, NEIGHBOUR = 1, 2
+PORTS = (PortSettings(1), PortSettings(2), PortSettings(3, delay_ns=200_000))
+DEADLINE_S = 30.0
+BRISK = HelloSettings(interval_ns=10_000_000, multiplier=3)
+ENGINES = ("python", "native", "native of two workers")
+
+
+class Rig:
+    """The switch and the far ends of its cables; nothing of it moves by itself but a native switch."""
+
+    def __init__(self, engine: str) -> None:
+        self.clock = MonotonicClock()
+        pairs = {port.number: memory_pair((f"s{port.number}", f"t{port.number}")) for port in PORTS}
+        self._near = {number: near for number, (near, _) in pairs.items()}
+        self.far: dict[int, NicPort] = {number: far for number, (_, far) in pairs.items()}
+        self.traffic: dict[int, list[bytes]] = {number: [] for number in self.far}
+        self.neighbours: dict[int, PortHello] = {}
+        self.switch: Switch | NativeSwitch
+        self._forwarder: Forwarder | None = None
+        if engine == "python":
+            self.switch = Switch(DEVICE, PORTS, self.clock)
+            self._forwarder = Forwarder(self.switch, self._near, self.clock)
+        else:
+            threads = 2 if "two" in engine else 1
+            self.switch = NativeSwitch(DEVICE, PORTS, self._near, forwarding=Forwarding(threads=threads))
+
+    def meet(self, port: int, settings: HelloSettings = BRISK) -> PortHello:
+        """Become the neighbour at a port."""
+        self.neighbours[port] = PortHello(NEIGHBOUR, port, settings, self.clock.now_ns(), random.Random(port))
+        return self.neighbours[port]
+
+    def step(self) -> None:
+        """Let the switch and the neighbours do what is due."""
+        if self._forwarder is not None:
+            self._forwarder.step(self._near)
+        now_ns = self.clock.now_ns()
+        for port, far in self.far.items():
+            neighbour = self.neighbours.get(port)
+            for frame in far.receive(1_000):
+                if neighbour is not None and is_hello(frame):
+                    neighbour.hear(frame, now_ns)
+                else:
+                    self.traffic[port].append(frame)
+            due_ns = None if neighbour is None else neighbour.due_ns()
+            if neighbour is not None and due_ns is not None and due_ns <= now_ns:
+                said = neighbour.step(now_ns)
+                if said is not None:
+                    far.send([said])
+
+    def until(self, condition: Callable[[], bool], what: str) -> None:
+        """Go on until something is true."""
+        deadline = time.monotonic() + DEADLINE_S
+        while not condition():
+            assert time.monotonic() < deadline, f"{what}: {self.switch.port_states()}"
+            self.step()
+
+    def hello(self, port: int) -> HelloSession:
+        """Return what a port's hellos say."""
+        session = self.switch.port_states()[port].hello
+        assert session is not None
+        return session
+
+    def send(self, port: int, frames: Sequence[bytes]) -> None:
+        """Send frames to the switch."""
+        assert self.far[port].send(frames) == len(frames)
+
+    def close(self) -> None:
+        if isinstance(self.switch, NativeSwitch):
+            self.switch.close()
+        for port in (*self._near.values(), *self.far.values()):
+            port.close()
+
+
+@pytest.fixture(params=ENGINES)
+def rig(request: pytest.FixtureRequest) -> Iterator[Rig]:
+    """A switch of each engine, without a program."""
+    made = Rig(request.param)
+    if isinstance(made.switch, NativeSwitch):
+        made.switch.start()
+    yield made
+    made.close()

@@ -22,7 +22,7 @@ from collectors.collector import Collector
 from collectors.counters import Count
 from collectors.errors import CollectorError, FeedError
 from collectors.events.service import EventService
-from collectors.messages import SERVICE
+from collectors.messages import ADDRESS, SERVICE
 from collectors.settings import Positive
 from collectors.values import Event
 from dataplane.config import Strict
@@ -36,7 +36,7 @@ _Context = grpc.aio.ServicerContext[bytes, bytes]
 class FeedSettings(Strict, frozen=True):
     """Where the collector serves its feed, and how much it keeps for a slow subscriber."""
 
-    address: str = "unix:/tmp/millrace-collector.sock"
+    address: str = ADDRESS
     """A gRPC address: unix:PATH, or HOST:PORT with port 0 for a free one."""
 
     queue_batches: Positive = 4096

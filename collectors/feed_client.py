@@ -10,7 +10,7 @@ from typing import Final
 from collectors import codec, event_codec
 from collectors.errors import FeedError
 from collectors.events.rules import Rule
-from collectors.messages import SERVICE
+from collectors.messages import ADDRESS, SERVICE
 from collectors.settings import Positive
 from collectors.values import CollectorStatus, DropRecord, Event, HopRecord, JobNote, LinkStatus, Snapshot
 from dataplane.config import Strict
@@ -23,7 +23,7 @@ _PEER: Final = Peer(SERVICE, "collector", FeedError)
 class FeedClientSettings(Strict, frozen=True):
     """Where the collector's feed is, and how to wait for it."""
 
-    address: str = "unix:/tmp/millrace-collector.sock"
+    address: str = ADDRESS
     """The feed's gRPC address: unix:PATH or HOST:PORT."""
 
     first_wait_ns: Positive = 100_000_000

@@ -14,8 +14,11 @@ import msgspec
 from collectors.errors import FeedError
 from collectors.values import FlowKey
 from dataplane.rpc.envelope import disclose, enclose
+from dataplane.rpc.own_folder import default_address
 
 SERVICE: Final = "millrace.collector.v1.Feed"
+ADDRESS: Final = default_address("collector")
+"""Where the feed is served, and looked for, unless somebody says otherwise."""
 VERSION: Final = 4
 
 T = TypeVar("T")

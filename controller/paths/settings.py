@@ -11,12 +11,13 @@ from collectors.feed_client import FeedClientSettings
 from controller.intents import FlowSpec
 from controller.paths.engineering.settings import EngineeringSettings
 from dataplane.config import Strict
+from dataplane.rpc.own_folder import default_address
 
 Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 DurationNs = Annotated[int, msgspec.Meta(ge=0)]
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 
-ADDRESS: Final = "unix:/tmp/millrace-paths.sock"
+ADDRESS: Final = default_address("paths")
 """Where the path server listens, and is looked for, unless somebody says otherwise."""
 
 

@@ -11,11 +11,12 @@ import msgspec
 
 from dataplane.errors import AllReduceError
 from dataplane.rpc.envelope import disclose, enclose
+from dataplane.rpc.own_folder import default_address
 
 VERSION: Final = 1
 SERVICE: Final = "millrace.jobs.v1.Jobs"
 ATTEND: Final = f"/{SERVICE}/Attend"
-ADDRESS: Final = "unix:/tmp/millrace-jobs.sock"
+ADDRESS: Final = default_address("jobs")
 """Where the job service listens, and is looked for, unless somebody says otherwise."""
 
 

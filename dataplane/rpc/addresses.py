@@ -1,7 +1,7 @@
 """gRPC addresses of ours, `unix:PATH` or `HOST:PORT`, checked before gRPC sees them.
 
 gRPC takes a missing port for 443, lets two servers share a port, and takes a unix socket away from the server that
-listens there; what it then says has several lines.
+listens there; what it then says has several lines. A user's own folder is made, and refused where others can enter it.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import stat
 from contextlib import closing
 from pathlib import Path
 from typing import Final
+
+from dataplane.rpc.own_folder import own_folders, prepare, refusal
 
 SERVER_OPTIONS: Final = (("grpc.so_reuseport", 0),)
 """Options of every server of ours: a port that is taken is an error."""
@@ -44,7 +46,10 @@ def malformed(address: str) -> str | None:
         if not path or "\0" in path:
             return "names no socket"
         size = len(os.fsencode(path))
-        return f"the path has {size} bytes, a socket's at most {_UNIX_PATH_BYTES}" if size > _UNIX_PATH_BYTES else None
+        if size > _UNIX_PATH_BYTES:
+            return f"the path has {size} bytes, a socket's at most {_UNIX_PATH_BYTES}"
+        folder = Path(path).parent
+        return refusal(folder) if folder in own_folders() else None
     host, _, port = address.rpartition(":")
     if host and port.isascii() and port.isdigit() and int(port) <= 0xFFFF:
         return None
@@ -67,6 +72,9 @@ def _path(address: str) -> str:
 
 def _unix_unavailable(path: Path) -> str | None:
     folder = path.parent
+    problem = prepare(folder) if folder in own_folders() else None
+    if problem is not None:
+        return problem
     if not folder.is_dir():
         return f"there is no folder {folder}"
     if not os.access(folder, os.W_OK | os.X_OK):

@@ -1,0 +1,80 @@
+"""Where sockets of a user's own services are: a folder that nobody else can enter, the same for both sides.
+
+It is `millrace` in $XDG_RUNTIME_DIR, else in /run/user/UID, else in ~/.local/state; where there is no home either,
+/tmp/millrace-UID. A folder there that belongs to somebody else, is a link or lets others in is refused: in /tmp anybody
+could have put it there, and listened in a service's place.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import stat
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+_OTHERS = 0o077
+
+
+def own_folders(environ: Mapping[str, str] = os.environ) -> tuple[Path, ...]:
+    """Return the folders that this user's sockets may be in, the best one first; none of them need be there."""
+    uid = os.geteuid()
+    return *_in_own_places(environ, uid), Path(f"/tmp/millrace-{uid}")  # noqa: S108 - looked at before it is used
+
+
+def default_address(name: str, folders: tuple[Path, ...] | None = None) -> str:
+    """Return where a service listens, and is looked for, unless somebody says otherwise.
+
+    A daemon and a login may differ in which folders they have: the first that has the socket counts, else the best one.
+    """
+    folders = own_folders() if folders is None else folders
+    sockets = [folder / f"{name}.sock" for folder in folders]
+    return f"unix:{next((path for path in sockets if path.exists()), sockets[0])}"
+
+
+def refusal(folder: Path) -> str | None:
+    """Return why a folder that is there cannot be a user's own, None if it can or is not there."""
+    try:
+        found = folder.lstat()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        return f"folder {folder}: {error.strerror or error}"
+    if not stat.S_ISDIR(found.st_mode):
+        return f"{folder} is no folder"
+    if found.st_uid != os.geteuid():
+        return f"folder {folder} belongs to user {found.st_uid}, not to user {os.geteuid()}"
+    if found.st_mode & _OTHERS:
+        return f"folder {folder} lets others in; chmod 700 {folder}"
+    return None
+
+
+def prepare(folder: Path) -> str | None:
+    """Make a user's own folder if it is not there; return why it cannot be used, None if it can."""
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
+        return refusal(folder) or f"folder {folder} cannot be made: {error.strerror or error}"
+    return refusal(folder)
+
+
+def _in_own_places(environ: Mapping[str, str], uid: int) -> Iterator[Path]:
+    runtime = environ.get("XDG_RUNTIME_DIR", "")
+    for base in (Path(runtime), Path(f"/run/user/{uid}")):
+        if base.is_absolute() and _is_own(base, uid):
+            yield base / "millrace"
+    try:
+        home = Path(pwd.getpwuid(uid).pw_dir)
+    except KeyError:
+        return
+    if home.is_absolute() and _is_own(home, uid):
+        yield home / ".local" / "state" / "millrace"
+
+
+def _is_own(folder: Path, uid: int) -> bool:
+    try:
+        found = folder.stat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == uid

@@ -1,0 +1,102 @@
+"""The folder of a user's sockets: where it is, how it is made, and which ones are refused, on both sides."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from collectors.collector import Collector
+from collectors.errors import CollectorError, FeedError
+from collectors.feed import FeedServer, FeedSettings
+from collectors.feed_client import FeedClient, FeedClientSettings
+from dataplane.clock import VirtualClock
+from dataplane.rpc.own_folder import default_address, own_folders, prepare, refusal
+from tests.collectors.reports import build_topology
+
+
+@pytest.fixture
+def runtime(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Return a runtime folder of this user's, with a short name."""
+    with TemporaryDirectory(prefix="run") as name:
+        monkeypatch.setenv("XDG_RUNTIME_DIR", name)
+        yield Path(name)
+
+
+async def serve(address: str) -> int:
+    """Serve a feed and ask it; return the mode of its folder."""
+    server = FeedServer(Collector(build_topology(), VirtualClock(0)), FeedSettings(address=address))
+    await server.start()
+    try:
+        async with FeedClient(FeedClientSettings(address=address)) as client:
+            await client.status()
+        return stat.S_IMODE(Path(address.removeprefix("unix:")).parent.stat().st_mode)
+    finally:
+        await server.stop()
+
+
+def test_the_runtime_folder_is_the_best_one_and_made_for_this_user_alone(runtime: Path) -> None:
+    assert own_folders()[0] == runtime / "millrace"
+    address = default_address("collector")
+    assert address == f"unix:{runtime}/millrace/collector.sock"
+    assert asyncio.run(serve(address)) == 0o700
+
+
+@pytest.mark.parametrize("named", ["", "relative", "/nowhere/at/all"])
+def test_without_a_runtime_folder_there_are_others(named: str) -> None:
+    folders = own_folders({"XDG_RUNTIME_DIR": named})
+    assert folders == own_folders({})
+    assert folders[-1] == Path(f"/tmp/millrace-{os.geteuid()}")
+
+
+def test_a_socket_that_is_there_is_found_in_whichever_folder_it_is(tmp_path: Path) -> None:
+    best, other = tmp_path / "best", tmp_path / "other"
+    assert default_address("paths", (best, other)) == f"unix:{best}/paths.sock"
+    other.mkdir()
+    (other / "paths.sock").touch()
+    assert default_address("paths", (best, other)) == f"unix:{other}/paths.sock"
+
+
+def test_a_folder_that_lets_others_in_is_refused_on_both_sides(runtime: Path) -> None:
+    (runtime / "millrace").mkdir()
+    (runtime / "millrace").chmod(0o755)
+    _refused_on_both_sides("lets others in; chmod 700")
+
+
+def test_a_link_is_refused_on_both_sides(runtime: Path) -> None:
+    (runtime / "elsewhere").mkdir(mode=0o700)
+    (runtime / "millrace").symlink_to(runtime / "elsewhere")
+    _refused_on_both_sides("is no folder")
+
+
+@pytest.mark.root
+def test_a_folder_of_somebody_else_is_refused_on_both_sides(runtime: Path) -> None:
+    (runtime / "millrace").mkdir(mode=0o700)
+    os.chown(runtime / "millrace", 12345, 12345)
+    _refused_on_both_sides("belongs to user 12345, not to user 0")
+
+
+def test_what_stands_in_the_way_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert prepare(tmp_path / "file") == f"{tmp_path}/file is no folder"
+    assert prepare(tmp_path / "file" / "millrace") is not None
+    assert refusal(tmp_path / "not" / "there") is None
+
+
+def _refused_on_both_sides(why: str) -> None:
+    address = default_address("collector")
+    with pytest.raises(CollectorError, match=why) as serving:
+        asyncio.run(serve(address))
+
+    async def ask() -> None:
+        async with FeedClient(FeedClientSettings(address=address)) as client:
+            await client.status()
+
+    with pytest.raises(FeedError, match=why) as asking:
+        asyncio.run(ask())
+    assert "\n" not in str(serving.value) + str(asking.value)

@@ -26,7 +26,7 @@ from collectors.process import CollectorProcessSettings
 from collectors.receiver import ReceiverSettings
 from collectors.settings import CollectorSettings, StateSettings
 from collectors.values import Snapshot
-from controller.daemon_settings import DaemonSettings, RetrySettings
+from controller.daemon_settings import DaemonSettings, LinkSettings, RetrySettings
 from controller.intents import FlowSpec, Route, RouteSet
 from controller.p4runtime.session import fabric_program, load_schema, read_answer, read_request
 from controller.paths.client import RouteClient, RouteClientSettings
@@ -89,11 +89,21 @@ class StoppableClock:
 class Circle:
     """The running fabric with collector, path server and controller; ends with the `with` block."""
 
-    def __init__(self, fabric: KernelFabric, folder: Path) -> None:
-        self.fabric, self.folder = fabric, folder
+    def __init__(
+        self,
+        fabric: KernelFabric,
+        folder: Path,
+        *,
+        flows: tuple[ManagedFlow, ...] = (ManagedFlow(src=MANAGED.src_host, dst=MANAGED.dst_host),),
+        links: LinkSettings | None = None,
+    ) -> None:
+        """Look after `flows`, all that telemetry shows where there are none."""
+        self.fabric, self.folder, self._flows = fabric, folder, flows
+        self._links = links or LinkSettings()
+        self._home = fabric.topology.collector.host if fabric.topology.collector else ""
         self._daemons: dict[str, subprocess.Popen[bytes]] = {}
         topology = folder / "topology.yaml"
-        topology.write_text(dumps(TOPOLOGY), encoding="utf-8")
+        topology.write_text(dumps(self.fabric.topology), encoding="utf-8")
         for name, settings in self._settings(str(topology)).items():
             text = yaml.safe_dump(msgspec.to_builtins(settings))
             (folder / f"{name}.yaml").write_text(text, encoding="utf-8")
@@ -105,7 +115,7 @@ class Circle:
         command = [sys.executable, "-m", "controller.cli", *COMMANDS[name]]
         with self.log(name).open("ab") as log:
             self._daemons[name] = self.fabric.run_in(
-                "hw",
+                self._home,
                 [*command, "--settings", str(self.folder / f"{name}.yaml")],
                 stdout=log,
                 stderr=log,
@@ -175,7 +185,10 @@ class Circle:
 
     def wanted(self) -> dict[str, Entities]:
         """Return what every switch should hold by topology, watch rule and the path server's word."""
-        base, paths = base_entities(TOPOLOGY, (WATCH,)), flow_path_entities(TOPOLOGY, self.routes())
+        base, paths = (
+            base_entities(self.fabric.topology, (WATCH,)),
+            flow_path_entities(self.fabric.topology, self.routes()),
+        )
         return {name: {**entities, **paths.get(name, {})} for name, entities in base.items()}
 
     def is_as_wanted(self) -> bool:
@@ -212,14 +225,18 @@ class Circle:
                 topology=topology,
                 feed=self._address("collector"),
                 listen=self._address("paths"),
-                flows=(ManagedFlow(src=MANAGED.src_host, dst=MANAGED.dst_host),),
+                flows=self._flows,
                 decide=decide,
                 records=RecordSettings(database=str(self.folder / "records.sqlite")),
             ),
             "controller": DaemonSettings(
                 topology=topology,
-                switches={node.name: self.fabric.p4runtime_address(node.name) for node in TOPOLOGY.switches},
+                switches={
+                    node.name: self.fabric.p4runtime_address(node.name) for node in self.fabric.topology.switches
+                },
                 path_server=self._address("paths"),
+                collector=self._address("collector"),
+                links=self._links,
                 watches=(WATCH,),
                 retry=RetrySettings(longest_wait_ns=500 * MS),
             ),
@@ -237,7 +254,7 @@ class Circle:
 
     async def _read_tables(self) -> dict[str, Entities]:
         found: dict[str, Entities] = {}
-        for node in TOPOLOGY.switches:
+        for node in self.fabric.topology.switches:
             schema = load_schema(*fabric_program())
             client = P4Client(self.fabric.p4runtime_address(node.name), None)
             await client.open(schema=schema)
@@ -282,7 +299,7 @@ class Traffic:
         self._stack = ExitStack()
 
     def __enter__(self) -> Traffic:
-        hosts = TOPOLOGY.host_by_address
+        hosts = self._fabric.topology.host_by_address
         for number, planned in self._flows.items():
             self._logs[number] = io.BytesIO()
             self._run("receive", hosts[planned.dst].name, planned, self._logs[number])

@@ -24,7 +24,7 @@ from dataplane.fabric.addressing import gateway_mac, mac_at
 from dataplane.fabric.kernel import leftovers, links, namespaces
 from dataplane.fabric.kernel.leftovers import RUN_ROOT, Manifest, ProcessId
 from dataplane.fabric.kernel.namespaces import Stream
-from dataplane.fabric.topology import DirectedLink, Endpoint, Topology
+from dataplane.fabric.topology import DirectedLink, Endpoint, LinkKey, Topology
 from dataplane.switch import bmv2
 from dataplane.switch.arguments import AttachedPort, SwitchSettings, command_line
 from dataplane.switch.engine import PortSettings
@@ -181,6 +181,16 @@ class KernelFabric:
             process.kill()
             process.wait(self.settings.stop_timeout_s)
 
+    def set_link(self, a: str, b: str, *, up: bool) -> None:
+        """Set the device at the `a` end of a cable down or up again, as `ip link set` does; FabricError for no cable."""
+        end = self._tail(a, b)
+        links.set_up(self.namespace(a), self._device(end), up=up)
+
+    def lose(self, a: str, b: str, *, lost: bool) -> None:
+        """Lose all frames that `a` sends to `b`, or no more; neither end is told. FabricError for no cable."""
+        end = self._tail(a, b)
+        links.lose(self.namespace(a), self._device(end), lost=lost)
+
     def run_in(
         self,
         node: str,
@@ -289,6 +299,12 @@ class KernelFabric:
 
     def _file(self, node: str, suffix: str) -> Path:
         return self.run_dir / f"{node}.{suffix}"
+
+    def _tail(self, a: str, b: str) -> Endpoint:
+        link = self.topology.directed_links.get(LinkKey(a, b))
+        if link is None:
+            raise FabricError(f"{self.topology.name}: there is no cable between {a!r} and {b!r}")
+        return link.tail
 
     def _require_node(self, node: str) -> None:
         if node not in self.topology.host and node not in self.topology.switch:

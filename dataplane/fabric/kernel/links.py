@@ -23,6 +23,8 @@ from dataplane.nic.offloads import disable_offloads
 
 GATEWAY_IPV4 = "169.254.0.1"
 GATEWAY_IPV6 = "fe80::1"
+_LOSE = 0x10000
+"""The handle (1:0) of the queueing discipline that loses everything."""
 _NUD_PERMANENT = 0x80
 _RTNH_F_ONLINK = 4
 _IFA_F_NODAD = 2
@@ -84,6 +86,28 @@ def bring_up(namespace: str, devices: Iterable[str]) -> None:
                 disable_offloads(device)
                 netlink.link("set", index=_index(netlink, device), state="up")
             netlink.link("set", index=_index(netlink, "lo"), state="up")
+
+    _in_namespace(namespace, act)
+
+
+def set_up(namespace: str, device: str, *, up: bool) -> None:
+    """Set a device up or down."""
+
+    def act() -> None:
+        with IPRoute() as netlink:
+            netlink.link("set", index=_index(netlink, device), state="up" if up else "down")
+
+    _in_namespace(namespace, act)
+
+
+def lose(namespace: str, device: str, *, lost: bool) -> None:
+    """Have a device throw away all that is sent through it, unseen by whoever sends, or carry it again."""
+
+    def act() -> None:
+        with IPRoute() as netlink:
+            index = _index(netlink, device)
+            # A queue without a place for a single frame.
+            netlink.tc("add" if lost else "del", "pfifo", index=index, handle=_LOSE, limit=0)
 
     _in_namespace(namespace, act)
 

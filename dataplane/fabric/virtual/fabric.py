@@ -131,6 +131,13 @@ class VirtualFabric:
             if notice_after_ns is not None:
                 self.call_after(notice_after_ns, partial(self._notice, self.cables[key], up))
 
+    def lose(self, a: str, b: str, *, lost: bool) -> None:
+        """Lose all frames that `a` sends to `b`, or no more; neither end is told. FabricError for no cable."""
+        key = LinkKey(a, b)
+        if key not in self.cables:
+            raise FabricError(f"{self.topology.name}: there is no cable between {a!r} and {b!r}")
+        self.cables[key].set_up(not lost)
+
     def on_port_status(self, listener: Callable[[LinkKey, bool], None]) -> None:
         """Call `listener(link, up)` when the switch that sends onto a link sees its port go down or come back."""
         self._port_listeners.append(listener)

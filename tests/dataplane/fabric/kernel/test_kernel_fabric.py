@@ -169,6 +169,36 @@ def test_an_agent_that_ends_before_its_start_is_named(agents: HostAgents) -> Non
 
 
 @pytest.mark.root
+def test_cables_can_lose_one_way_and_break(fabric: KernelFabric) -> None:
+    install_paths(fabric)
+    there, back = ("h1", "h2"), ("h2", "h1")
+    with open_udp(fabric, "h1") as one, open_udp(fabric, "h2") as two:
+
+        def crosses(src: str, dst: str) -> bool:
+            sender, receiver = (one, two) if src == "h1" else (two, one)
+            receiver.settimeout(0.3)
+            sender.sendto(b"x", (str(fabric.topology.host[dst].ipv4), 7000))
+            try:
+                return receiver.recv(10) == b"x"
+            except TimeoutError:
+                return False
+
+        wait_until(lambda: crosses(*there) and crosses(*back), "both ways")
+        fabric.lose("s1", "s2", lost=True)
+        assert not crosses(*there)
+        wait_until(lambda: crosses(*back), "the other way")
+        fabric.lose("s1", "s2", lost=False)
+        wait_until(lambda: crosses(*there), "the way that was lost")
+        fabric.set_link("s2", "s1", up=False)
+        assert not crosses(*there)
+        assert not crosses(*back)
+        fabric.set_link("s2", "s1", up=True)
+        wait_until(lambda: crosses(*there) and crosses(*back), "both ways again")
+    with pytest.raises(FabricError, match="pair: there is no cable between 'h1' and 's2'"):
+        fabric.lose("h1", "s2", lost=True)
+
+
+@pytest.mark.root
 def test_ipv6_crosses_too_and_the_counters_say_so(fabric: KernelFabric) -> None:
     install_paths(fabric)
     target = str(fabric.topology.host["h1"].ipv6)

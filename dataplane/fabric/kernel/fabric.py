@@ -182,7 +182,7 @@ class KernelFabric:
             process.wait(self.settings.stop_timeout_s)
 
     def set_link(self, a: str, b: str, *, up: bool) -> None:
-        """Set the device at the `a` end of a cable down or up again, as `ip link set` does; FabricError for no cable."""
+        """Set the device at the `a` end of a cable down or up, as `ip link set` does; FabricError for no cable."""
         end = self._tail(a, b)
         links.set_up(self.namespace(a), self._device(end), up=up)
 

@@ -101,7 +101,7 @@ def _dropped(counters: PortCounters, *, coming_in: bool) -> int:
 
 
 def _hello_change(view: PortView) -> int | None:
-    return None if view.state.hello is None else view.hello_change_ns
+    return None if view.state.hello is None else max(0, view.hello_change_ns)
 
 
 def _session_key(view: PortView) -> str | None:
@@ -118,7 +118,7 @@ _INTERFACE_LEAVES: Final = (
     _leaf(f"{_IF}state/ifindex", Type.UINT32, lambda view: view.state.port),
     _leaf(f"{_IF}state/admin-status", Type.STRING, lambda view: "UP" if view.state.admin_up else "DOWN"),
     _leaf(f"{_IF}state/oper-status", Type.STRING, lambda view: view.state.oper.value),
-    _leaf(f"{_IF}state/last-change", Type.UINT64, lambda view: view.last_change_ns),
+    _leaf(f"{_IF}state/last-change", Type.UINT64, lambda view: max(0, view.last_change_ns)),
     _counter("in-pkts", lambda counters: counters.rx_frames),
     _counter("in-octets", lambda counters: counters.rx_bytes),
     _counter("in-discards", lambda counters: _dropped(counters, coming_in=True)),

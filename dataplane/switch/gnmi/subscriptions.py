@@ -72,7 +72,11 @@ class Subscription:
         if not request.subscription:
             raise invalid("a Subscribe without a path")
         self.mode = request.mode
-        self._encoding, self._target = request.encoding, request.prefix.target
+        # JSON is also what a request has that says nothing of encodings: finsy and others want native values then, as
+        # Stratum sends them, and `finsy.Switch` follows ports by itself.
+        is_silent = request.encoding == gnmi.Encoding.JSON
+        self._encoding = gnmi.Encoding.PROTO if is_silent else request.encoding
+        self._target = request.prefix.target
         self._updates_only = request.updates_only
         self._views, self._send, self._now_ns, self._epoch_ns = views, send, now_ns, epoch_ns
         self._all: dict[Selection, None] = {}

@@ -80,7 +80,10 @@ class GnmiCore:
         return gnmi.CapabilityResponse(supported_models=models, supported_encodings=ENCODINGS, gNMI_version=VERSION)
 
     def get(self, request: gnmi.GetRequest) -> gnmi.GetResponse:
-        """Return one notification a path; raise GnmiError, NOT_FOUND for a path that leads nowhere at present."""
+        """Return one notification a path; raise GnmiError, NOT_FOUND for a path that leads nowhere at present.
+
+        A wildcard for which there is nothing is answered with nothing.
+        """
         check_encoding(request.encoding)
         models = models_of(request.use_models)
         if not request.path:
@@ -92,7 +95,8 @@ class GnmiCore:
         answer = gnmi.GetResponse()
         for path in (read_path(path, request.prefix) for path in request.path):
             everything = list(_found(within(select(path), models), views))
-            if not everything:
+            # All ports of a switch that has none are an answer; one that is named must be there.
+            if not everything and not _asks_for_all(path):
                 raise not_found(f"{shown(path)}: there is no such node")
             found = [one for one in everything if one[1].leaf.kind in kinds]
             room -= len(found)
@@ -212,6 +216,10 @@ class GnmiCore:
 def _on_change(view: PortView) -> dict[Leaf, Value]:
     values = ((leaf, leaf.read(view)) for leaf in LEAVES if leaf.on_change)
     return {leaf: value for leaf, value in values if value is not None}
+
+
+def _asks_for_all(path: Path) -> bool:
+    return any(value == "*" for step in path for value in step.keys.values())
 
 
 def _found(selections: Sequence[Selection], views: Sequence[PortView]) -> Iterator[tuple[PortView, Selection, Value]]:

@@ -228,6 +228,14 @@ def test_models_restrict_what_is_read(core: GnmiCore) -> None:
     assert message == "model 'openconfig-bgp' is not served"
 
 
+def test_all_ports_of_a_switch_without_ports_are_none() -> None:
+    empty = GnmiCore(Board(ports=0))
+    [notification] = empty.get(gnmi.GetRequest(path=[path("interfaces/interface[name=*]/state/ifindex")])).notification
+    assert not notification.update
+    nobody = gnmi.GetRequest(path=[path("interfaces/interface[name=no]/state/ifindex")])
+    assert "there is no such node" in refusal(grpc.StatusCode.NOT_FOUND, lambda: empty.get(nobody))
+
+
 def test_the_target_is_told_back(core: GnmiCore) -> None:
     request = gnmi.GetRequest(prefix=gnmi.Path(target="s1"), path=[path("interfaces")], encoding=PROTO)
     assert core.get(request).notification[0].prefix.target == "s1"

@@ -106,7 +106,7 @@ class GrpcSession:
         timeout_s: float = 10.0,
         probe_s: float = 5.0,
     ) -> None:
-        """Take `timeout_s` to connect at most, and see every `probe_s` whether the switch still answers."""
+        """See every `probe_s` whether the switch still answers; give it, and connecting, `timeout_s` at most."""
         self._target, self._schema, self._timeout_s = target, schema, timeout_s
         self._probe_s = probe_s
         self._election_id = election_id
@@ -294,11 +294,19 @@ class GrpcSession:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _probe(self) -> None:
-        """Ask for something small now and then: a machine that has lost its power ends no connection."""
+        """Ask for something small now and then: a machine that has lost its power ends no connection.
+
+        It is a call and no HTTP/2 PING: a server that does not know of ours would hang up on whoever sends those often.
+        """
         while True:
             await asyncio.sleep(self._probe_s)
             with self._failures("probe"):
-                await self._client.request(p4r.CapabilitiesRequest())
+                try:
+                    async with asyncio.timeout(self._timeout_s):
+                        await self._client.request(p4r.CapabilitiesRequest())
+                except TimeoutError as error:
+                    cause = f"no answer from {self._target.address} within {self._timeout_s:g} s"
+                    raise SessionError(self.switch, "probe", cause) from error
 
     async def _follow(self) -> None:
         """Raise SessionError when the stream ends or another controller takes over."""

@@ -8,6 +8,7 @@ import stat
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol
@@ -37,7 +38,30 @@ _OPTIONS = [
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
     ("grpc.so_reuseport", 0),  # two switches on one port is a mistake, not a load balancer
+    # Clients may do as we do, and ask whether we are there: gRPC's default hangs up on whoever does so twice.
+    ("grpc.http2.min_ping_interval_without_data_ms", 1000),
+    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.keepalive_permit_without_calls", 1),
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class Keepalive:
+    """When a client counts as gone whose machine or network died without a word: its election id is free then."""
+
+    interval_s: float = 5.0
+    """A client from which nothing has come for so long is asked whether it is there (HTTP/2 PING)."""
+    timeout_s: float = 5.0
+    """How long its answer may take."""
+
+    @property
+    def options(self) -> list[tuple[str, int]]:
+        """The options of a gRPC server."""
+        return [
+            ("grpc.keepalive_time_ms", max(round(self.interval_s * 1000), 1)),
+            ("grpc.keepalive_timeout_ms", max(round(self.timeout_s * 1000), 1)),
+            ("grpc.http2.ping_timeout_ms", max(round(self.timeout_s * 1000), 1)),  # else a minute, whatever keepalive's
+        ]
 
 
 class Beside(Protocol):
@@ -70,12 +94,14 @@ class P4RuntimeServer:
         tls: TlsFiles | None = None,
         *,
         beside: Sequence[Beside] = (),
+        keepalive: Keepalive | None = None,
     ) -> None:
         self.ports: tuple[int, ...] = ()
         self._core = core
         self._addresses = tuple(addresses)
         self._tls = tls
         self._beside = tuple(beside)
+        self._options = [*_OPTIONS, *(keepalive or Keepalive()).options]
         self._thread = threading.Thread(target=self._run, name="p4runtime", daemon=True)
         self._started = threading.Event()
         self._failure: Exception | None = None
@@ -126,7 +152,7 @@ class P4RuntimeServer:
 
     async def _serve(self) -> None:
         self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
-        server = grpc.aio.server(options=_OPTIONS)
+        server = grpc.aio.server(options=self._options)
         service = P4RuntimeService(self._core)
         services: tuple[Beside, ...] = (service, *self._beside)
         for one in services:

@@ -27,6 +27,7 @@ from dataplane.switch.engine import PortSettings, Switch
 from dataplane.switch.p4runtime.core import P4RuntimeCore
 from dataplane.switch.p4runtime.server import P4RuntimeServer
 from dataplane.switch.p4runtime.tls import TlsFiles
+from tests.black_hole import BlackHole
 
 BOUND_S = 20.0
 
@@ -100,6 +101,20 @@ def test_a_switch_that_answers_no_more_is_lost(tmp_path: Path, monkeypatch: pyte
 
     with P4RuntimeServer(core, [address]):
         asyncio.run(asyncio.wait_for(run(), BOUND_S))
+
+
+def test_a_switch_behind_a_network_that_swallows_everything_is_lost() -> None:
+    core = P4RuntimeCore(Switch(1, [PortSettings(1)], VirtualClock()))
+
+    async def run(way: BlackHole) -> None:
+        one = GrpcSession(Target("a", way.address, 1), load_schema(*fabric_program()), probe_s=0.01, timeout_s=2)
+        await one.connect()
+        way.swallow()
+        assert str(await one.wait_lost()) == f"switch a: probe: no answer from {way.address} within 2 s"
+        await one.close()
+
+    with P4RuntimeServer(core, ["127.0.0.1:0"]) as server, BlackHole(server.ports[0]) as way:
+        asyncio.run(asyncio.wait_for(run(way), BOUND_S))
 
 
 def test_nobody_at_the_address_is_an_error_that_names_the_switch(tmp_path: Path) -> None:

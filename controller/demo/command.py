@@ -42,6 +42,8 @@ def run(options: DemoOptions) -> Outcome:
     """Run the demo and show it; raise a MillraceError of one line where it cannot."""
     if options.time not in ("virtual", "kernel"):
         raise MillraceError(f"--time {options.time}: is neither virtual nor kernel")
+    if options.seed < 0:
+        raise MillraceError(f"--seed {options.seed}: is negative")
     settings = load(options.settings, DemoSettings) if options.settings else DemoSettings()
     _make_folder(options.out)
     prepared = prepare(options.topology, options.demands, settings.scenario, kernel=options.time == "kernel")
@@ -58,6 +60,8 @@ def _make_folder(folder: Path) -> None:
     """Make the output folder, before anything takes time; raise MillraceError where nothing can be written."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
+    except FileExistsError as error:
+        raise MillraceError(f"--out {folder}: is not a folder") from error
     except OSError as error:
         raise MillraceError(f"--out {folder}: {error.strerror or error}") from error
     if not os.access(folder, os.W_OK | os.X_OK):
@@ -113,7 +117,7 @@ def _show(console: Console, outcome: Outcome, out: Path) -> None:
         console.print(f"First packet on a new path {outcome.reaction_ns / _NS_PER_MS:.0f} ms after the surge began.")
     console.print(f"{outcome.reports} telemetry reports, {outcome.lost_reports} lost.", highlight=False)
     _show_load(console, outcome)
-    png, svg = draw(outcome.scenario.topology, _panels(outcome), out / "network")
+    png, svg = draw(outcome.scenario.topology, _panels(outcome), out / "network", _shaded(outcome))
     figures = out / "figures.json"
     figures.write_text(json.dumps(figures_of(outcome), indent=2) + "\n", encoding="utf-8")
     console.print(f"Pictures: {png} and {svg}; figures: {figures}", highlight=False, soft_wrap=True)
@@ -143,10 +147,19 @@ def figures_of(outcome: Outcome) -> dict[str, object]:
 
 
 def _panels(outcome: Outcome) -> list[Panel]:
-    path = next(iter(first_moves(outcome.scenario, outcome.moves).values()), None)
-    paths = {"before": path.old, "during": path.old, "after": path.new} if path else {}
-    titles = {"before": "before", "during": "congested", "after": "after"}
+    move = next(iter(first_moves(outcome.scenario, outcome.moves).values()), None)
+    paths = {"before": move.old, "during": move.old, "after": move.new} if move else {}
+    titles = {
+        "before": "Before the surge",
+        "during": "Congested: at the first decision" if move else "Congested",
+        "after": "After: at the end",
+    }
     return [
         Panel(titles[name], snapshot, outcome.scenario.congested, paths.get(name, ()))
         for name, snapshot in outcome.snapshots
     ]
+
+
+def _shaded(outcome: Outcome) -> str | None:
+    move = next(iter(first_moves(outcome.scenario, outcome.moves).values()), None)
+    return f"{move.flow.src_host} → {move.flow.dst_host}, which moved first" if move else None

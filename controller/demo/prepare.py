@@ -44,6 +44,8 @@ class Prepared:
 def prepare(spec: str, demands_file: Path | None, settings: ScenarioSettings, *, kernel: bool = False) -> Prepared:
     """Return the scenario for a topology and a matrix; raise ConfigError or FabricError naming what is wrong."""
     topology = load_topology(spec)
+    if topology.collector is None:
+        raise FabricError(f"topology {topology.name}: has no collector; the demo needs one")
     demands, source = _demands(topology, demands_file, settings)
     demands = normalised(topology, demands, settings.peak_utilisation)
     divisor = settings.rate_divisor or _divisor(topology, demands, settings, kernel=kernel)

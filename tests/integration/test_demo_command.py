@@ -133,6 +133,7 @@ def test_the_demo_shows_the_circle_and_leaves_pictures_figures_and_records(folde
         (("--time", "later"), "--time later: is neither virtual nor kernel"),
         (("--topology", "nowhere"), "nowhere"),
         (("--demands", "nowhere.csv"), "nowhere.csv"),
+        (("--seed", "-1"), "--seed -1: is negative"),
     ],
 )
 def test_what_the_demo_cannot_do_is_one_clear_line(

@@ -7,14 +7,13 @@ from itertools import pairwise
 
 import pytest
 
-from controller.demo.picture import positions_of
 from controller.demo.prepare import prepare, sampled
 from controller.demo.scenario import Scenario, ScenarioSettings
 from controller.demo.settings import DemoSettings
 from controller.demo.surge import base_load_bps, base_paths_taken
 from controller.tables.int_watch import Watch
 from dataplane.errors import FabricError
-from dataplane.fabric.topology_file import load_topology, topologies_folder
+from dataplane.fabric.topology_file import topologies_folder
 
 SETTINGS = ScenarioSettings()
 
@@ -71,11 +70,3 @@ def test_reports_do_not_fill_the_links_to_the_collector() -> None:
     assert sampled(settings, planned("fat-tree-4")).watch.sample_every > 2
     said = DemoSettings(watch=Watch(sample_every=1))
     assert sampled(said, planned("fat-tree-4")) == said
-
-
-@pytest.mark.parametrize("name", ["abilene", "geant", "leaf-spine", "fat-tree-4"])
-def test_every_switch_has_a_place_of_its_own_in_the_picture(name: str) -> None:
-    topology = load_topology(name)
-    places = positions_of(topology)
-    assert places.keys() == topology.switch.keys()
-    assert len(set(places.values())) == len(places)

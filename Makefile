@@ -1,11 +1,13 @@
 # Two commands do all set-up on a fresh Debian or Ubuntu: `make demo` and `make test`.
-# Everything Python goes into .venv; p4runtime-shell, whose pins clash with ours, into .venv-shell.
+# Everything Python goes into .venv; p4runtime-shell, whose pins clash with ours, into .venv-shell; what other versions
+# of Python run in `make pythons`, into .venv-3.12 and so on.
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# Modules are compiled when they are first imported: compiling all that is installed takes longer.
-INSTALL := bin/pip install --quiet --no-compile
+LOCKS := requirements
+# Only what a lock in requirements/ names, with the hashes that it names.
+INSTALL := ./.ci/uv pip install --no-deps --require-hashes
 SHELL_VENV := .venv-shell
 TOPOLOGY ?= abilene
 TIME ?= virtual
@@ -13,48 +15,61 @@ ADDR ?= 127.0.0.1:9559
 DEVICE ?= 1
 ELECTION ?= 0,1
 CONFIG ?=
+UPGRADE ?=
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_PYTHON_VERSION_WARNING := 1
 # Half of the time in which a process starts would be spent on compiling our own modules.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test check lint format types layers p4 p4-check unit shell clean
+.PHONY: help demo test check lint format types layers pythons p4 p4-check unit shell lock same-python clean
 
 help:
 	@echo "make demo    run the whole circle on Abilene (TIME=virtual|kernel, TOPOLOGY=file or name)"
-	@echo "make test    everything a reviewer would check: format, lint, types, layers, P4 build, tests"
+	@echo "make test    everything a reviewer would check: format, lint, types, layers, P4 build, each Python, tests"
 	@echo "make shell   a p4runtime-shell on a running switch (ADDR=$(ADDR) DEVICE=$(DEVICE); CONFIG=p4info,json to push)"
+	@echo "make pythons import all, compile all kernels, run the demo under each Python from 3.11 to 3.14 found here"
 	@echo "make p4      compile p4/ again (needs p4c-bm2-ss)"
+	@echo "make lock    write $(LOCKS)/ again from pyproject.toml (UPGRADE=--upgrade: with the newest of everything)"
 
 $(VENV)/bin/python:
 	@./.ci/prepare $(PYTHON) $(VENV)
 
-$(VENV)/.base: pyproject.toml | $(VENV)/bin/python
+# uv installs in a tenth of the time that pip takes; pip brings it.
+$(VENV)/.uv: $(LOCKS)/uv.txt | $(VENV)/bin/python
+	@$(BIN)/pip install --quiet --no-compile --no-deps --require-hashes --requirement $<
+	@touch $@
+
+$(VENV)/.base: pyproject.toml $(LOCKS)/base.txt $(VENV)/.uv
 	@echo "installing millrace into $(VENV)"
-	@$(VENV)/$(INSTALL) --editable .
+	@$(INSTALL) --python $(VENV) --requirement $(LOCKS)/base.txt
+	@./.ci/uv pip install --python $(VENV) --no-deps --no-build-isolation --editable .
 	@touch $@
 
-$(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
-	@echo "installing millrace and the development tools into $(VENV)"
-	@$(VENV)/$(INSTALL) --editable '.[dev]'
-	@touch $(VENV)/.base $@
+$(VENV)/.dev: $(VENV)/.base $(LOCKS)/dev.txt $(LOCKS)/torch-cpu.txt $(LOCKS)/torch-needs.txt
+	@echo "installing the development tools into $(VENV)"
+	@$(INSTALL) --python $(VENV) --requirement $(LOCKS)/dev.txt --requirement $(LOCKS)/torch-needs.txt
+	@./.ci/torch $(VENV)
+	@touch $@
 
-# Made behind the other one: only one of the two should have to install Debian's package for it.
-$(SHELL_VENV)/.ready: .ci/prepare | $(VENV)/bin/python
-	@./.ci/prepare $(PYTHON) $(SHELL_VENV)
+$(SHELL_VENV)/.ready: $(LOCKS)/shell.txt $(VENV)/.uv
 	@echo "installing p4runtime-shell into $(SHELL_VENV)"
-	@$(SHELL_VENV)/$(INSTALL) 'p4runtime-shell==0.0.6' 'setuptools<81'
+	@./.ci/uv venv --clear --python $(BIN)/python $(SHELL_VENV)
+	@$(INSTALL) --python $(SHELL_VENV) --requirement $<
 	@touch $@
 
-demo: $(VENV)/.base
+# An environment stays with the Python that it was made with: whoever names another one is told.
+same-python:
+	@[ "$(origin PYTHON)" = file ] || ./.ci/prepare $(PYTHON) $(VENV)
+
+demo: same-python $(VENV)/.base
 	@$(BIN)/millrace demo --topology $(TOPOLOGY) --time $(TIME)
 
-test:
+test: same-python
 	@$(MAKE) --no-print-directory --jobs=2 $(VENV)/.dev $(SHELL_VENV)/.ready
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target check
 	@$(MAKE) --no-print-directory unit
 
-check: types lint layers p4-check
+check: types pythons lint layers p4-check
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
@@ -70,6 +85,9 @@ types: $(VENV)/.dev
 layers: $(VENV)/.dev
 	$(BIN)/lint-imports
 
+pythons: $(VENV)/.base
+	@./.ci/pythons
+
 p4-check: $(VENV)/.dev
 	$(BIN)/python -m dataplane.program.build_check
 
@@ -84,5 +102,8 @@ unit: $(VENV)/.dev
 shell: $(SHELL_VENV)/.ready
 	@$(SHELL_VENV)/bin/python -m p4runtime_sh --grpc-addr $(ADDR) --device-id $(DEVICE) --election-id $(ELECTION) $(if $(CONFIG),--config $(CONFIG))
 
+lock: $(VENV)/.uv
+	@./.ci/lock $(UPGRADE)
+
 clean:
-	rm -rf $(VENV) $(SHELL_VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache demo-out
+	rm -rf $(VENV) $(SHELL_VENV) .venv-3.* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache demo-out

@@ -28,7 +28,10 @@ from controller.cli import main
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
-SHOWN_ELSEWHERE = {"demo.md": ROOT / "tests/integration/test_demo_command.py"}
+SHOWN_ELSEWHERE = {
+    "demo.md": ROOT / "tests/integration/test_demo_command.py",
+    "install.md": ROOT / "tests/test_lock.py",
+}
 """Pages whose example is a test of its own, with that test."""
 
 _BLOCK = re.compile(

@@ -1,0 +1,91 @@
+"""requirements/: what pyproject.toml asks for, pinned with hashes for every Python; no word of where it comes from."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections import Counter
+from functools import cache
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+GROUPS: dict[str, list[str]] = PROJECT["dependency-groups"]
+BASE: list[str] = [*PROJECT["project"]["dependencies"], *GROUPS["build"]]
+WANTED = {
+    "base.txt": BASE,
+    "dev.txt": [*BASE, *PROJECT["project"]["optional-dependencies"]["dev"]],
+    "shell.txt": GROUPS["shell"],
+    "torch-cpu.txt": [],
+    "torch-needs.txt": GROUPS["torch-needs"],
+    "uv.txt": GROUPS["lock"],
+}
+PYTHONS = ("3.11", "3.12", "3.13", "3.14")
+
+
+@cache
+def entries(lock: str) -> list[tuple[Requirement, tuple[str, ...]]]:
+    """Return what a lock names, each with its hashes."""
+    text = (ROOT / "requirements" / lock).read_text(encoding="utf-8")
+    lines = re.sub(r"\\\n", " ", re.sub(r"(?m)^#.*\n", "", text)).splitlines()
+    return [(Requirement(line.split(" --hash=")[0]), tuple(re.findall(r"--hash=(\S+)", line))) for line in lines]
+
+
+def pins(lock: str, python: str) -> dict[str, str]:
+    """Return the versions that a lock has for a Python on x86-64 Linux; there is one of each package at most."""
+    where = {
+        "python_version": python,
+        "python_full_version": f"{python}.0",
+        "sys_platform": "linux",
+        "platform_machine": "x86_64",
+        "platform_python_implementation": "CPython",
+        "implementation_name": "cpython",
+    }
+    chosen = [one for one, _ in entries(lock) if one.marker is None or one.marker.evaluate(where)]
+    twice = [name for name, count in Counter(one.name for one in chosen).items() if count > 1]
+    assert twice == []
+    return {canonicalize_name(one.name): str(one.specifier).removeprefix("==") for one in chosen}
+
+
+def test_every_lock_is_known() -> None:
+    assert {path.name for path in (ROOT / "requirements").iterdir()} == set(WANTED)
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+@pytest.mark.parametrize("lock", WANTED)
+def test_the_lock_has_what_the_project_asks_for(lock: str, python: str) -> None:
+    """If not: `make lock`."""
+    have = pins(lock, python)
+    lacking = [one for one in map(Requirement, WANTED[lock]) if not _has(have, one)]
+    assert lacking == []
+
+
+def _has(have: dict[str, str], wanted: Requirement) -> bool:
+    version = have.get(canonicalize_name(wanted.name))
+    return version is not None and wanted.specifier.contains(version)
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+@pytest.mark.parametrize("larger", ["dev.txt", "torch-needs.txt"])
+def test_locks_that_share_an_environment_agree(larger: str, python: str) -> None:
+    base, more = pins("base.txt", python), pins(larger, python)
+    assert {name: more[name] for name in base.keys() & more.keys()} == {name: base[name] for name in base.keys() & more}
+    assert larger != "dev.txt" or base.keys() <= more.keys()
+
+
+@pytest.mark.parametrize("lock", WANTED)
+def test_each_pin_is_exact_and_has_hashes(lock: str) -> None:
+    for entry, hashes in entries(lock):
+        assert [one.operator for one in entry.specifier] == ["=="]
+        assert hashes
+        assert all(re.fullmatch(r"sha256:[0-9a-f]{64}", one) for one in hashes)
+
+
+@pytest.mark.parametrize("lock", WANTED)
+def test_no_registry_is_named(lock: str) -> None:
+    text = (ROOT / "requirements" / lock).read_text(encoding="utf-8")
+    assert not re.search(r"://|--(extra-)?index|--find-links|--trusted-host| @ ", text)

@@ -9,6 +9,7 @@ import msgspec
 from controller.aggregation.job_settings import JobSettings
 from controller.aggregation.settings import AggregationSettings
 from controller.errors import ControllerError
+from controller.gnmi.settings import Hellos
 from controller.link_status import RETURN_AFTER_NS
 from controller.p4runtime.grpc_session import Target, TlsSettings
 from controller.p4runtime.session import ELECTION_ID
@@ -60,6 +61,8 @@ class DaemonSettings(Strict, frozen=True):
     """gRPC address of the collector's feed, which is told of dead links; left out, that of `aggregation`."""
     links: LinkSettings = LinkSettings()
     """What is done about links that die and come back."""
+    hellos: Hellos = Hellos()
+    """What switches that are neighbours say to each other, so that dead links are found; left out, every 50 ms."""
     p4info: str | None = None
     """P4Info of the program; left out, the fabric program that comes along."""
     program: str | None = None

@@ -19,6 +19,9 @@ from controller.aggregation.settings import AggregationSettings
 from controller.coordinator import Coordinator
 from controller.daemon import Connect, Daemon, SwitchSession
 from controller.daemon_settings import DaemonSettings
+from controller.gnmi.grpc_session import PortTarget, PortWatcher
+from controller.gnmi.observer import PortObserver
+from controller.gnmi.settings import wanted_hellos
 from controller.intents import RouteSet
 from controller.link_news import Listener
 from controller.p4runtime.grpc_session import GrpcSession
@@ -33,6 +36,7 @@ from dataplane.config import load
 from dataplane.errors import MillraceError
 from dataplane.fabric.topology import Topology
 from dataplane.fabric.topology_file import load_topology
+from dataplane.rpc.backoff import Backoff
 
 LOGGER = logging.getLogger("millrace.controller")
 
@@ -145,13 +149,20 @@ async def serve(
         if on_ready is not None:
             where = "" if service is None else f", jobs at {service.address}"
             on_ready(f"controlling {len(topology.switches)} switches of {topology.name}{where}")
-        await run_until(work_of(daemon, service, settings.feed, listeners), stop)
+        watchers = port_watchers(settings, topology, daemon.links)
+        await run_until(work_of(daemon, service, settings.feed, listeners, watchers), stop)
 
 
 async def work_of(
-    daemon: Daemon, service: JobService | None, feed: str | None, listeners: Sequence[Listener] = ()
+    daemon: Daemon,
+    service: JobService | None,
+    feed: str | None,
+    listeners: Sequence[Listener] = (),
+    watchers: Sequence[PortWatcher] = (),
 ) -> None:
-    """Control, serve jobs, tell a collector their names and all `listeners` of dead links, until cancelled.
+    """Control, watch ports, serve jobs, tell a collector their names and all `listeners` of dead links.
+
+    It goes on until cancelled.
 
     The first failure ends it all.
     """
@@ -159,6 +170,8 @@ async def work_of(
         group.create_task(daemon.run())
         for listener in listeners:
             group.create_task(daemon.links.news.pass_on(listener))
+        for watcher in watchers:
+            group.create_task(watcher.run())
         if service is None:
             return
         group.create_task(service.run())
@@ -202,6 +215,21 @@ def connector(settings: DaemonSettings, topology: Topology) -> Connect:
             await session.close()
 
     return connect
+
+
+def port_watchers(settings: DaemonSettings, topology: Topology, observer: PortObserver) -> list[PortWatcher]:
+    """Return what watches each switch's ports, and has them say hello to their neighbours."""
+    hellos = wanted_hellos(topology, settings.hellos)
+    credentials = None if settings.tls is None else settings.tls.credentials()
+    retry, rng = settings.retry, random.Random()
+    return [
+        PortWatcher(
+            PortTarget(name, target.address, hellos[name], credentials),
+            observer,
+            Backoff(retry.first_wait_ns, retry.longest_wait_ns, rng),
+        )
+        for name, target in settings.targets(topology).items()
+    ]
 
 
 async def nothing() -> AsyncIterator[RouteSet]:

@@ -30,8 +30,8 @@ logger = logging.getLogger("millrace.switch")
 VERSION: Final = "0.10.0"
 """The version of the gNMI specification whose messages are served."""
 
-MAX_PATHS: Final = 64
-"""Paths of one Get or Subscribe."""
+MAX_PATHS: Final = 1_024
+"""Paths of one Get or Subscribe; finsy's `Switch` asks for each port by its name."""
 MAX_ANSWER_LEAVES: Final = 32_768
 """Leaves in the answer to one Get: all there is of a switch with 512 ports."""
 MAX_SUBSCRIPTIONS: Final = 64
@@ -69,7 +69,7 @@ class GnmiCore:
         self._dates = Dates(switch.now_ns, self._epoch_ns)
         self._names = names_of(switch.port_states())
         self._hellos: dict[int, HelloSettings] = {}
-        self._told: dict[int, dict[Leaf, Value]] = {}
+        self._told: dict[int, tuple[PortView, dict[Leaf, Value]]] = {}
         self._subscriptions: set[Subscription] = set()
         self._removal: Callable[[], None] | None = None
         self.drops = dict.fromkeys(DROPS, 0)
@@ -80,9 +80,9 @@ class GnmiCore:
         return gnmi.CapabilityResponse(supported_models=models, supported_encodings=ENCODINGS, gNMI_version=VERSION)
 
     def get(self, request: gnmi.GetRequest) -> gnmi.GetResponse:
-        """Return one notification a path; raise GnmiError, NOT_FOUND for a path that leads nowhere at present.
+        """Return one notification a path; raise GnmiError, NOT_FOUND for a node by name that is not there.
 
-        A wildcard for which there is nothing is answered with nothing.
+        What has wildcards, or names no keys, may well select nothing.
         """
         check_encoding(request.encoding)
         models = models_of(request.use_models)
@@ -94,9 +94,9 @@ class GnmiCore:
         views, room = self.views(), MAX_ANSWER_LEAVES
         answer = gnmi.GetResponse()
         for path in (read_path(path, request.prefix) for path in request.path):
-            everything = list(_found(within(select(path), models), views))
-            # All ports of a switch that has none are an answer; one that is named must be there.
-            if not everything and not _asks_for_all(path):
+            selections = within(select(path), models)
+            everything = list(_found(selections, views))
+            if not everything and any(selection.keys for selection in selections):
                 raise not_found(f"{shown(path)}: there is no such node")
             found = [one for one in everything if one[1].leaf.kind in kinds]
             room -= len(found)
@@ -197,18 +197,19 @@ class GnmiCore:
         if self._removal is None:
             self._removal = self._switch.add_port_listener(self._changed)
             for state in self._switch.port_states().values():
-                self._told[state.port] = _on_change(self._view(state))
+                view = self._view(state)
+                self._told[state.port] = view, _on_change(view)
 
     def _changed(self, state: PortState) -> None:
         """Tell subscriptions what is new of a port."""
         with self._lock:
             view = self._view(state)
-            before, after = self._told.get(state.port, {}), _on_change(view)
-            self._told[state.port] = after
+            (old, before), after = self._told[state.port], _on_change(view)
+            self._told[state.port] = view, after
             news = {leaf: value for leaf, value in after.items() if before.get(leaf) != value}
             gone = tuple(leaf for leaf in before if leaf not in after)
             if news or gone:
-                change = Change(view, news, gone, self._epoch_ns())
+                change = Change(view, news, old, gone, self._epoch_ns())
                 for subscription in tuple(self._subscriptions):
                     subscription.tell(change)
 
@@ -216,10 +217,6 @@ class GnmiCore:
 def _on_change(view: PortView) -> dict[Leaf, Value]:
     values = ((leaf, leaf.read(view)) for leaf in LEAVES if leaf.on_change)
     return {leaf: value for leaf, value in values if value is not None}
-
-
-def _asks_for_all(path: Path) -> bool:
-    return any(value == "*" for step in path for value in step.keys.values())
 
 
 def _found(selections: Sequence[Selection], views: Sequence[PortView]) -> Iterator[tuple[PortView, Selection, Value]]:

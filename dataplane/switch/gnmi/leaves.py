@@ -101,11 +101,7 @@ def _dropped(counters: PortCounters, *, coming_in: bool) -> int:
 
 
 def _hello_change(view: PortView) -> int | None:
-    return None if view.state.hello is None else max(0, view.hello_change_ns)
-
-
-def _session_key(view: PortView) -> str | None:
-    return None if view.state.hello is None else str(view.state.port)
+    return None if view.state.hello is None else view.hello_change_ns
 
 
 _INTERFACE_LEAVES: Final = (
@@ -118,7 +114,7 @@ _INTERFACE_LEAVES: Final = (
     _leaf(f"{_IF}state/ifindex", Type.UINT32, lambda view: view.state.port),
     _leaf(f"{_IF}state/admin-status", Type.STRING, lambda view: "UP" if view.state.admin_up else "DOWN"),
     _leaf(f"{_IF}state/oper-status", Type.STRING, lambda view: view.state.oper.value),
-    _leaf(f"{_IF}state/last-change", Type.UINT64, lambda view: max(0, view.last_change_ns)),
+    _leaf(f"{_IF}state/last-change", Type.UINT64, lambda view: view.last_change_ns),
     _counter("in-pkts", lambda counters: counters.rx_frames),
     _counter("in-octets", lambda counters: counters.rx_bytes),
     _counter("in-discards", lambda counters: _dropped(counters, coming_in=True)),
@@ -141,8 +137,9 @@ _HELLO_LEAVES: Final = (
     *_configured(f"{_BFD}detection-multiplier", Type.UINT32, lambda view: view.hellos.multiplier),
     _leaf(f"{_BFD}interface-ref/config/interface", Type.STRING, lambda view: view.name, Kind.CONFIG),
     _leaf(f"{_BFD}interface-ref/state/interface", Type.STRING, lambda view: view.name, Kind.STATE),
-    _leaf(f"{_PEER}local-discriminator", Type.STRING, _session_key),
-    _leaf(f"{_PEER}state/local-discriminator", Type.STRING, _session_key),
+    _session("local-discriminator", Type.STRING, lambda hello: str(hello.local_discriminator)),
+    _session("state/local-discriminator", Type.STRING, lambda hello: str(hello.local_discriminator)),
+    _session("state/remote-discriminator", Type.STRING, lambda hello: str(hello.remote_discriminator)),
     _session("state/session-state", Type.STRING, lambda hello: hello.state.value),
     _session("state/remote-session-state", Type.STRING, lambda hello: hello.remote_state.value),
     _session("state/local-diagnostic-code", Type.STRING, lambda hello: _diagnostic(hello.diagnostic)),

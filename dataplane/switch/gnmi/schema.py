@@ -114,5 +114,7 @@ def nodes_of(path: str) -> tuple[Node, ...]:
 
 
 def key_of(key: str, view: PortView) -> str:
-    """Return what a list's key is for a port: its name, or for a session with the neighbour its number."""
-    return str(view.state.port) if key == "local-discriminator" else view.name
+    """Return what a list's key is for a port: its name, or for its session with the neighbour the discriminator."""
+    if key != "local-discriminator":
+        return view.name
+    return "" if view.state.hello is None else str(view.state.hello.local_discriminator)

@@ -11,7 +11,7 @@ from finsy.proto import gnmi
 from dataplane.switch.gnmi.errors import invalid
 from dataplane.switch.gnmi.leaves import MODELS
 from dataplane.switch.gnmi.matching import Selection, select, within
-from dataplane.switch.gnmi.paths import read_path, write_path
+from dataplane.switch.gnmi.paths import Path, read_path, write_path
 from dataplane.switch.gnmi.schema import Leaf, PortView, Value
 from dataplane.switch.gnmi.values import check_encoding, write_value
 
@@ -31,7 +31,9 @@ class Change:
 
     view: PortView
     news: Mapping[Leaf, Value]
+    old: PortView
     gone: Sequence[Leaf]
+    """Leaves that the port had when it was `old`."""
     time_ns: int
 
 
@@ -73,9 +75,9 @@ class Subscription:
             raise invalid("a Subscribe without a path")
         self.mode = request.mode
         # JSON is also what a request has that says nothing of encodings: finsy and others want native values then, as
-        # Stratum sends them, and `finsy.Switch` follows ports by itself.
-        is_silent = request.encoding == gnmi.Encoding.JSON
-        self._encoding = gnmi.Encoding.PROTO if is_silent else request.encoding
+        # Stratum sends them, and finsy's `Switch` follows ports by itself.
+        is_unsaid = request.encoding == gnmi.Encoding.JSON
+        self._encoding = gnmi.Encoding.PROTO if is_unsaid else request.encoding
         self._target = request.prefix.target
         self._updates_only = request.updates_only
         self._views, self._send, self._now_ns, self._epoch_ns = views, send, now_ns, epoch_ns
@@ -104,7 +106,7 @@ class Subscription:
     def tell(self, change: Change) -> None:
         """Send what of a change is subscribed to."""
         news = [(leaf, value) for leaf, value in change.news.items() if self._follows(leaf, change.view)]
-        gone = [leaf for leaf in change.gone if self._follows(leaf, change.view)]
+        gone = [leaf.path(change.old) for leaf in change.gone if self._follows(leaf, change.old)]
         if news or gone:
             self._send(self._response(change.view, news, change.time_ns, gone))
 
@@ -176,14 +178,14 @@ class Subscription:
                 yield self._response(view, found, time_ns)
 
     def _response(
-        self, view: PortView, news: Iterable[tuple[Leaf, Value]], time_ns: int, gone: Iterable[Leaf] = ()
+        self, view: PortView, news: Iterable[tuple[Leaf, Value]], time_ns: int, gone: Iterable[Path] = ()
     ) -> gnmi.SubscribeResponse:
         notification = gnmi.Notification(timestamp=time_ns)
         if self._target:
             notification.prefix.target = self._target
         for leaf, value in news:
             notification.update.add(path=write_path(leaf.path(view)), val=write_value(leaf, value, self._encoding))
-        notification.delete.extend(write_path(leaf.path(view)) for leaf in gone)
+        notification.delete.extend(map(write_path, gone))
         return gnmi.SubscribeResponse(update=notification)
 
 

@@ -25,17 +25,20 @@ class Dates:
     """Turns times of a switch's clock into nanoseconds since 1970, the same time into the same date every time.
 
     The two clocks drift against each other: worked out anew each time, a date would change although nothing happened.
+    What is as it was from the start has the date of the start.
     """
 
     def __init__(self, now_ns: Callable[[], int], epoch_ns: Callable[[], int]) -> None:
         self._now_ns, self._epoch_ns = now_ns, epoch_ns
+        self._start_ns = now_ns()
         self._known: dict[tuple[int, str], tuple[int, int]] = {}
 
     def date(self, port: int, what: str, time_ns: int) -> int:
         """Return the date of what happened last at a port."""
         known = self._known.get((port, what))
         if known is None or known[0] != time_ns:
-            known = (time_ns, time_ns + self._epoch_ns() - self._now_ns())
+            now_ns = self._now_ns()
+            known = (time_ns, max(time_ns, self._start_ns) + self._epoch_ns() - now_ns)
             self._known[port, what] = known
         return known[1]
 

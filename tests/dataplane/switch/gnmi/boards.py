@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from dataplane.clock import VirtualClock
 from dataplane.errors import SwitchError
+from dataplane.switch.hellos.frames import discriminator
 from dataplane.switch.port_board import PortBoard
 from dataplane.switch.port_states import (
     HelloSession,
@@ -58,7 +59,9 @@ class Board:
 
     def set_hello(self, port: int, settings: HelloSettings | None) -> None:
         self.calls.append(f"hello {port} {settings}")
-        self.board.set_hello(port, None if settings is None else HelloSession(settings, since_ns=self.now_ns()))
+        number = discriminator(1, port)
+        hello = None if settings is None else HelloSession(settings, local_discriminator=number, since_ns=self.now_ns())
+        self.board.set_hello(port, hello)
         self.board.tell()
 
     def say(self, port: int, state: HelloState, **more: object) -> None:

@@ -100,9 +100,6 @@ def test_a_key_selects_one_port() -> None:
     assert selection.selects(view("a"))
     assert not selection.selects(view("b"))
     assert text_of(selection.node(view("a"))) == "/interfaces/interface[name=a]/state/oper-status"
-    (session,) = select(path("bfd/interfaces/interface[id=a]/peers/peer[local-discriminator=4]/state/session-state"))
-    assert session.selects(view("a"))
-    assert not session.selects(view("b"))
 
 
 def test_of_several_ways_the_largest_subtree_is_meant() -> None:

@@ -12,6 +12,7 @@ import grpc
 import grpc.aio
 import pytest
 from finsy import P4Client
+from finsy import Switch as Switch_
 from finsy.gnmiclient import GNMIClient, GNMIClientError
 from finsy.gnmipath import GNMIPath
 from finsy.proto import gnmi, gnmi_grpc, p4r
@@ -149,6 +150,21 @@ def test_p4runtime_answers_on_the_same_address(served: Served) -> None:
             assert await other.get(GNMIPath(OPER))
 
     run(work)
+
+
+def test_finsys_switch_follows_ports_by_itself(tmp_path: Path) -> None:
+    served = Served(f"unix:{tmp_path / 's.sock'}", ports=100)
+
+    async def work() -> None:
+        async with Switch_("s1", served.address) as switch:
+            assert [port.id for port in switch.ports] == list(range(1, 101))
+            await asyncio.to_thread(served.switch.set_oper, 77, OperStatus.LOWER_LAYER_DOWN)
+            while switch.ports["77"].up:
+                await asyncio.sleep(0)
+            assert [port.id for port in switch.ports if not port.up] == [77]
+
+    with served.server:
+        run(work)
 
 
 def test_once_ends_the_call_and_poll_answers_each_poll(served: Served) -> None:

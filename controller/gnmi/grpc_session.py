@@ -1,0 +1,197 @@
+"""A switch's ports over gRPC: one subscription, beside the P4Runtime session and on the same address.
+
+A session lives once: from `run` to its first failure. `PortWatcher` opens one after the other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import grpc
+import grpc.aio
+from finsy import GRPCCredentialsTLS
+from finsy.proto import gnmi, gnmi_grpc
+
+from controller.errors import SessionError
+from controller.gnmi.mirror import PortMirror, subscription
+from controller.gnmi.observer import PortObserver
+from dataplane.errors import SwitchError
+from dataplane.rpc.backoff import Backoff
+from dataplane.rpc.call_errors import reason_of
+from dataplane.switch.port_states import HelloSettings
+
+LOGGER: Final = logging.getLogger("millrace.controller")
+
+WATCH: Final = "watch ports"
+UNIMPLEMENTED: Final = grpc.StatusCode.UNIMPLEMENTED.name
+
+_UNSERVED_WAIT_S: Final = 60.0
+"""How long a switch that serves no gNMI is left alone: another one may come to its address."""
+
+
+@dataclass(frozen=True, slots=True)
+class PortTarget:
+    """A switch as gNMI finds it, and what its ports' hellos are to be."""
+
+    switch: str
+    address: str
+    hellos: Mapping[int, HelloSettings | None]
+    credentials: GRPCCredentialsTLS | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long a session waits: for an answer, between two signs of life, and before hellos are set right again."""
+
+    timeout_s: float = 10.0
+    probe_s: float = 2.0
+    correct_s: float = 1.0
+
+
+class PortSession:
+    """One subscription to a switch's ports."""
+
+    def __init__(self, target: PortTarget, observer: PortObserver, patience: Patience) -> None:
+        self._target, self._observer, self._patience = target, observer, patience
+        self._mirror = PortMirror()
+        self._told = asyncio.Event()
+        self._is_synchronised = False
+        self.has_answered = False
+
+    async def run(self) -> None:
+        """Tell the observer of every port, then of each change, until the session fails: SessionError."""
+        try:
+            async with _channel(self._target) as channel:
+                stub = gnmi_grpc.gNMIStub(channel)
+                # A stream that ends as it begins does not always say why: whether gNMI is served shows here.
+                await self._ask(stub)
+                await self._work(stub)
+        except grpc.aio.AioRpcError as error:
+            raise SessionError(self._target.switch, WATCH, reason_of(error), code=error.code().name) from error
+        except TimeoutError as error:
+            raise self._failure(f"no answer within {self._patience.timeout_s:g} s") from error
+        except (SwitchError, OSError, ValueError) as error:  # it talks nonsense; or files of TLS are gone
+            raise self._failure(str(error)) from error
+
+    async def _work(self, stub: gnmi_grpc.gNMIAsyncStub) -> None:
+        """Do all that a session does at the same time; raise what ends the first of it."""
+        tasks = [asyncio.create_task(work(stub)) for work in (self._follow, self._probe, self._correct)]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            done.pop().result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _follow(self, stub: gnmi_grpc.gNMIAsyncStub) -> None:
+        stream = stub.Subscribe()  # type: ignore[call-arg]  # the stubs insist on an iterator
+        await stream.write(subscription())
+        async with asyncio.timeout(self._patience.timeout_s) as limit:
+            while isinstance(message := await stream.read(), gnmi.SubscribeResponse):
+                self._take(message)
+                if self._is_synchronised:
+                    limit.reschedule(None)
+        raise self._failure("the switch has ended the subscription")
+
+    def _take(self, message: gnmi.SubscribeResponse) -> None:
+        news = self._mirror.take(message.update)
+        if message.sync_response and not self._is_synchronised:
+            self._is_synchronised = self.has_answered = True
+            self._observer.answers(self._target.switch)
+            news = self._mirror.states()
+            self._warn_of_missing()
+        if self._is_synchronised:
+            for state in news:
+                self._observer.port_changed(self._target.switch, state)
+            self._told.set()
+
+    async def _probe(self, stub: gnmi_grpc.gNMIAsyncStub) -> None:
+        """Ask for something small now and then: a machine that has lost its power ends no connection."""
+        while True:
+            await asyncio.sleep(self._patience.probe_s)
+            await self._ask(stub)
+
+    async def _ask(self, stub: gnmi_grpc.gNMIAsyncStub) -> None:
+        await stub.Capabilities(gnmi.CapabilityRequest(), timeout=self._patience.timeout_s)
+
+    async def _correct(self, stub: gnmi_grpc.gNMIAsyncStub) -> None:
+        """Set hellos as they are wanted, now and whenever somebody else has set them otherwise."""
+        while True:
+            await self._told.wait()
+            self._told.clear()
+            request = self._mirror.corrections(self._target.hellos)
+            if request is None:
+                continue
+            try:
+                await stub.Set(request, timeout=self._patience.timeout_s)
+            except grpc.aio.AioRpcError as error:
+                if error.code() is grpc.StatusCode.UNAVAILABLE:
+                    raise
+                LOGGER.warning("switch %s: hellos cannot be set: %s", self._target.switch, reason_of(error))
+                await asyncio.Event().wait()  # for the rest of this session
+            await asyncio.sleep(self._patience.correct_s)
+
+    def _warn_of_missing(self) -> None:
+        missing = self._mirror.missing(self._target.hellos)
+        if missing:
+            ports = ", ".join(map(str, missing))
+            LOGGER.warning("switch %s: no hellos on ports that it does not have: %s", self._target.switch, ports)
+
+    def _failure(self, cause: str) -> SessionError:
+        return SessionError(self._target.switch, WATCH, cause)
+
+
+class PortWatcher:
+    """Keeps a session to a switch's ports for as long as it runs."""
+
+    def __init__(
+        self,
+        target: PortTarget,
+        observer: PortObserver,
+        backoff: Backoff,
+        *,
+        patience: Patience = Patience(),
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._target, self._observer, self._backoff = target, observer, backoff
+        self._patience, self._sleep = patience, sleep
+        self._problem = ""
+
+    async def run(self) -> None:
+        """Watch until cancelled; a switch that cannot be watched is silent at once, and tried again."""
+        while True:
+            session = PortSession(self._target, self._observer, self._patience)
+            try:
+                await session.run()
+            except SessionError as error:
+                if session.has_answered:
+                    self._backoff.reset()
+                    self._problem = ""
+                self._observer.is_silent(self._target.switch)
+                self._note(error)
+                wait_s = self._backoff.next_s()
+                await self._sleep(_UNSERVED_WAIT_S if error.code == UNIMPLEMENTED else wait_s)
+
+    def _note(self, error: SessionError) -> None:
+        """Log a problem, once as long as it is the same."""
+        if error.code == UNIMPLEMENTED:
+            problem = f"switch {error.switch}: it serves no gNMI: its ports and hellos are not watched"
+        else:
+            problem = str(error)
+        if problem != self._problem:
+            LOGGER.log(logging.INFO if error.code == UNIMPLEMENTED else logging.WARNING, "%s", problem)
+        self._problem = problem
+
+
+def _channel(target: PortTarget) -> grpc.aio.Channel:
+    options: list[tuple[str, int | str]] = [("grpc.enable_http_proxy", 0)]
+    if target.credentials is None:
+        return grpc.aio.insecure_channel(target.address, options=options)
+    if target.credentials.target_name_override:
+        options.append(("grpc.ssl_target_name_override", target.credentials.target_name_override))
+    return grpc.aio.secure_channel(target.address, target.credentials.to_client_credentials(), options=options)

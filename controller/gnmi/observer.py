@@ -1,0 +1,23 @@
+"""Who wants to know of ports."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from dataplane.switch.port_states import PortState
+
+
+class PortObserver(Protocol):
+    """Is told of switches' ports as they are and change; must not block."""
+
+    def port_changed(self, switch: str, state: PortState) -> None:
+        """Take what a switch says of one of its ports; its times are nanoseconds since 1970."""
+        ...
+
+    def answers(self, switch: str) -> None:
+        """Note that a switch tells of its ports: all of them at once, then each change."""
+        ...
+
+    def is_silent(self, switch: str) -> None:
+        """Note that a switch tells nothing of its ports, or no more."""
+        ...

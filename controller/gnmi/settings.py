@@ -1,0 +1,47 @@
+"""Settings of the hellos that switches say to each other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated
+
+import msgspec
+
+from controller.errors import ControllerError
+from dataplane.config import Strict
+from dataplane.errors import SwitchError
+from dataplane.fabric.topology import Topology
+from dataplane.switch.port_states import HelloSettings
+
+
+class Hellos(Strict, frozen=True):
+    """How switches that are neighbours find out that the link between them is dead (BFD, RFC 5880)."""
+
+    enabled: bool = True
+    """False: nobody says hello; a link that is dead without either end's device knowing it stays undiscovered."""
+    interval_ns: Annotated[int, msgspec.Meta(ge=1_000_000)] = 50_000_000
+    """Between two hellos of a port; whole microseconds, each hello comes up to a quarter earlier."""
+    multiplier: Annotated[int, msgspec.Meta(ge=1, le=255)] = 3
+    """After so many intervals without a hello the neighbour is given up."""
+
+    @property
+    def of_a_port(self) -> HelloSettings | None:
+        """What a port between two switches is to be set to; raise ControllerError for an interval that cannot be."""
+        if not self.enabled:
+            return None
+        try:
+            return HelloSettings(self.interval_ns, self.multiplier)
+        except SwitchError as error:
+            raise ControllerError(str(error)) from error
+
+
+def wanted_hellos(topology: Topology, hellos: Hellos) -> Mapping[str, Mapping[int, HelloSettings | None]]:
+    """Return what each switch's ports are to be set to: hellos between switches, none towards hosts."""
+    settings = hellos.of_a_port
+    return {
+        node.name: {
+            port: settings if end.node in topology.switch else None
+            for port, end in topology.neighbours[node.name].items()
+        }
+        for node in topology.switches
+    }

@@ -15,6 +15,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import pairwise
 from math import ceil
 from typing import Final
 
@@ -346,6 +347,12 @@ class Receiver:
         """Return how many packets of a flow have come since the start, duplicates included."""
         received = self._flows.get(flow_id)
         return 0 if received is None else received.total
+
+    def longest_gap_ns(self, flow_id: int, start_ns: int, end_ns: int) -> int:
+        """Return the longest time in [start_ns, end_ns) in which nothing of a flow arrived."""
+        arrived = self._flows.get(flow_id, _Received()).arrived_ns
+        part = arrived[bisect_left(arrived, start_ns) : bisect_left(arrived, end_ns)]
+        return max(after - before for before, after in pairwise((start_ns, *part, end_ns)))
 
     def measure(self, flow_id: int, start_ns: int, end_ns: int) -> FlowMeasurement:
         """Return what arrived of a flow in [start_ns, end_ns); a flow never seen measures as no packets."""

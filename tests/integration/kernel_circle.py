@@ -337,12 +337,18 @@ class Traffic:
             assert time.monotonic() < deadline, f"flow {number} is stuck: {self.received(number)} of {end} packets"
             time.sleep(0.02)
 
+    def longest_gap_ns(self, number: int, start_ns: int, end_ns: int) -> int:
+        """Return the longest time without a packet of a flow, after the end of the `with` block."""
+        return self._replay(number).longest_gap_ns(number, start_ns, end_ns)
+
     def measure(self, number: int, start_ns: int = 0, end_ns: int = FLOW_END_NS) -> FlowMeasurement:
         """Return what arrived of a flow, after the end of the `with` block."""
+        return self._replay(number).measure(number, start_ns, end_ns)
+
+    def _replay(self, number: int) -> Receiver:
         log = self._folder / "arrivals"
         log.write_bytes(self._logs[number].getvalue())
-        receiver: Receiver = replay(log)
-        return receiver.measure(number, start_ns, end_ns)
+        return replay(log)
 
     def assert_whole(self, number: int) -> None:
         """Check that every packet of a flow arrived, once and in order."""

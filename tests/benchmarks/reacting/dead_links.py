@@ -31,7 +31,7 @@ from dataplane.fabric.topology_file import load_topology, loads
 from dataplane.fabric.virtual.fabric import VirtualFabric
 from dataplane.switch.compiled.pipeline import compiled_pipeline
 from dataplane.wire.packet import decode_udp_frame
-from tests.integration.kernel_circle import Circle
+from tests.integration.kernel_circle import FLOW_END_NS, Circle
 
 MS = 1_000_000
 S = 1_000 * MS
@@ -117,10 +117,10 @@ def choose_ends(topology: Topology) -> Ends:
 
 def flows(topology: Topology, ends: Ends) -> tuple[Flow, Flow]:
     """Return the flow that the fault hits and the one that it must not."""
-    return (
-        flow_between(topology, 1, ends.src, ends.dst, RATE_BPS, frame_bytes=FRAME_BYTES),
-        flow_between(topology, 2, ends.other_src, ends.other_dst, RATE_BPS // 4, frame_bytes=FRAME_BYTES),
-    )
+    def flow(number: int, src: str, dst: str, rate_bps: int) -> Flow:
+        return flow_between(topology, number, src, dst, rate_bps, frame_bytes=FRAME_BYTES, stop_ns=FLOW_END_NS)
+
+    return flow(1, ends.src, ends.dst, RATE_BPS), flow(2, ends.other_src, ends.other_dst, RATE_BPS // 4)
 
 
 def path_of(snapshot: Snapshot, topology: Topology, ends: Ends) -> tuple[str, ...]:

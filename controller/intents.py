@@ -19,6 +19,10 @@ class FlowSpec:
     dst_port: int | None = None
 
 
+PROBE_UDP_PORT = 9
+"""Where probes of links go: UDP's discard service (RFC 863), which has no use for them. They stay on base paths."""
+
+
 @dataclass(frozen=True, slots=True)
 class Route:
     """A flow is to cross exactly these switches, from its source host's switch to its destination's."""

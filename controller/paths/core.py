@@ -10,7 +10,7 @@ from itertools import islice
 from collectors.values import FlowKey, LinkStatus, Snapshot
 from controller.base_paths import next_hops
 from controller.errors import ControllerError, PathError
-from controller.intents import FlowSpec, Route, RouteSet, WeightedRoute
+from controller.intents import PROBE_UDP_PORT, FlowSpec, Route, RouteSet, WeightedRoute
 from controller.paths.backups import Backups
 from controller.paths.codec import Assigned, Explanation, History, HistoryQuery
 from controller.paths.decide import Assignment, Decision
@@ -25,6 +25,7 @@ from controller.paths.store import PathStore
 from controller.tables.flow_paths import check
 from controller.tables.weighted_routes import spreads_of
 from dataplane.fabric.topology import LinkKey, Topology
+from dataplane.wire.ipv4 import PROTOCOL_UDP
 
 RECENT_DECISIONS = 1000
 """Decisions that are kept in memory; the store keeps more."""
@@ -293,7 +294,8 @@ class PathServerCore:
         for flow in self._assigned:
             # Restored: how long ago it was seen nobody knows, and the collector may be as new as we are.
             self._seen_ns.setdefault(flow, now_ns)
-        for flow in dict.fromkeys(spec for key in snapshot.paths if (spec := self._host_pair(key)) is not None):
+        seen = (self._host_pair(key) for key in snapshot.paths if not _is_probe(key))
+        for flow in dict.fromkeys(spec for spec in seen if spec is not None):
             if flow not in self._seen_ns and len(self._seen_ns) >= self._max_flows:
                 self.counters["flows_over_limit"] += 1
             else:
@@ -375,6 +377,11 @@ class PathServerCore:
 
     def _routes(self) -> tuple[Route, ...]:
         return tuple(Route(flow, entry.path) for flow, entry in sorted(self._assigned.items(), key=_route_order))
+
+
+def _is_probe(key: FlowKey) -> bool:
+    """Whether a flow is there to measure links: it stays where it is, or links are measured no longer."""
+    return key.protocol == PROTOCOL_UDP and key.dst_port == PROBE_UDP_PORT
 
 
 def _route_order(item: tuple[FlowSpec, Assigned]) -> tuple[str, ...]:

@@ -7,22 +7,20 @@ import socket
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import ExitStack
 from ipaddress import IPv4Address
-from typing import Annotated, Final
+from typing import Annotated
 
 import msgspec
 
 from collectors.settings import Port, Positive
 from controller.errors import ControllerError
+from controller.intents import PROBE_UDP_PORT
 from dataplane.config import Strict
-
-DISCARD_PORT: Final = 9
-"""UDP's discard service: whoever gets a probe has no use for it."""
 
 
 class ProbeSettings(Strict, frozen=True):
     """How probes are sent."""
 
-    udp_port: Port = DISCARD_PORT
+    udp_port: Port = PROBE_UDP_PORT
     """The destination port; the same as the collector's `probe_udp_port` and the watch rule's `dst_port`."""
 
     interval_ns: Positive = 10_000_000

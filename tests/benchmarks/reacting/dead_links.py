@@ -117,6 +117,7 @@ def choose_ends(topology: Topology) -> Ends:
 
 def flows(topology: Topology, ends: Ends) -> tuple[Flow, Flow]:
     """Return the flow that the fault hits and the one that it must not."""
+
     def flow(number: int, src: str, dst: str, rate_bps: int) -> Flow:
         return flow_between(topology, number, src, dst, rate_bps, frame_bytes=FRAME_BYTES, stop_ns=FLOW_END_NS)
 

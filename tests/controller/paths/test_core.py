@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from collectors.values import DelaySource, FlowKey, LinkState, PathState, Snapshot
 from controller.errors import PathError
-from controller.intents import FlowSpec, Route, WeightedRoute
+from controller.intents import PROBE_UDP_PORT, FlowSpec, Route, WeightedRoute
 from controller.paths.codec import HistoryQuery
 from controller.paths.core import PathServerCore
 from controller.paths.database import Database
@@ -37,7 +37,9 @@ def topology(diamond_of: MakeTopology) -> Topology:
     return diamond_of((5 * MS, 7 * MS, 5 * MS, 7 * MS, 20 * MS))
 
 
-def snapshot(topology: Topology, *, queues: dict[str, int] | None = None, paths: tuple[str, ...] = ()) -> Snapshot:
+def snapshot(
+    topology: Topology, *, queues: dict[str, int] | None = None, paths: tuple[str, ...] = (), dst_port: int = 4000
+) -> Snapshot:
     """Return a snapshot with queues (ms) on links such as 'ab' and flows from ha to hd on paths such as 'abd'."""
     links = {}
     for name, queue_ms in (queues or {}).items():
@@ -48,7 +50,7 @@ def snapshot(topology: Topology, *, queues: dict[str, int] | None = None, paths:
         )
     seen = {}
     for port, path in enumerate(paths, 1):
-        key = FlowKey(IPv4Address("10.0.1.1"), IPv4Address("10.0.4.1"), 17, port, 9)
+        key = FlowKey(IPv4Address("10.0.1.1"), IPv4Address("10.0.4.1"), 17, port, dst_port)
         seen[key] = PathState(key, tuple(path), 1, 1, port)
     return Snapshot(0, links, seen, {})
 
@@ -65,6 +67,14 @@ def test_a_move_and_the_way_back_are_versions_of_the_route_set(topology: Topolog
     assert (back.version, back.routes) == (2, ())
     assert [decision.new_path for decision in core.decisions] == [("a", "c", "d"), ("a", "b", "d")]
     assert core.step(snapshot(topology, queues={"ab": 40}), 1200 * MS) is None  # held down on the base path, too
+
+
+def test_probes_of_links_are_no_flows_that_could_be_moved(topology: Topology) -> None:
+    core = PathServerCore(topology, SETTINGS)
+    for now_ms in range(5):
+        probes = snapshot(topology, queues={"ab": 40}, paths=("abd",), dst_port=PROBE_UDP_PORT)
+        assert core.step(probes, now_ms * MS) is None
+    assert core.flows == 0
 
 
 def test_flows_are_discovered_from_telemetry_and_forgotten(topology: Topology) -> None:
@@ -96,7 +106,7 @@ def test_more_flows_than_allowed_are_counted_and_left_alone(topology: Topology) 
 def test_where_there_is_no_room_the_first_flows_of_the_snapshot_are_looked_after(topology: Topology) -> None:
     hosts = [f"10.0.{place}.1" for place in range(1, 5)]
     pairs = [(src, dst) for src in hosts for dst in hosts if src != dst]
-    keys = [FlowKey(IPv4Address(src), IPv4Address(dst), 17, 1, 9) for src, dst in pairs]
+    keys = [FlowKey(IPv4Address(src), IPv4Address(dst), 17, 1, 4000) for src, dst in pairs]
     seen = {key: PathState(key, ("a", "b"), 1, 1, 0) for key in keys}
     core = PathServerCore(topology, SETTINGS, max_flows=2)
     core.step(Snapshot(0, {}, seen, {}), 0)

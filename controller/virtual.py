@@ -15,6 +15,8 @@ from controller.aggregation.layer import AggregationLayer
 from controller.aggregation.settings import AggregationSettings
 from controller.coordinator import Coordinator
 from controller.errors import ControllerError, SessionError
+from controller.gnmi.in_process import InProcessPorts
+from controller.gnmi.settings import Hellos, wanted_hellos
 from controller.intents import RouteSet, Worker
 from controller.link_status import RETURN_AFTER_NS, LinkWatch
 from controller.p4runtime.in_process import InProcessSession
@@ -31,6 +33,7 @@ from dataplane.clock import Clock
 from dataplane.config import Strict
 from dataplane.fabric.topology import LinkKey, Topology
 from dataplane.fabric.virtual.fabric import VirtualFabric
+from dataplane.switch.gnmi import GnmiCore
 from dataplane.switch.port_states import PortState
 
 CallAt = Callable[[int, Callable[[], None]], object]
@@ -51,6 +54,7 @@ class WriteDelays(Strict, frozen=True):
 
 
 DEFAULT_DELAYS = WriteDelays()
+NO_HELLOS = Hellos(enabled=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +64,22 @@ class Applied:
     time_ns: int
     version: int
     step: Step
+
+
+@dataclass(frozen=True, slots=True)
+class _Ears:
+    """Hears of ports for a virtual controller, as late as the control channel is."""
+
+    controller: VirtualController
+
+    def port_changed(self, switch: str, state: PortState) -> None:
+        self.controller.hear_port(switch, state)
+
+    def answers(self, switch: str) -> None:
+        self.controller.hear_switch(switch, answers=True)
+
+    def is_silent(self, switch: str) -> None:
+        self.controller.hear_switch(switch, answers=False)
 
 
 class VirtualController:
@@ -78,7 +98,10 @@ class VirtualController:
         delays: WriteDelays = DEFAULT_DELAYS,
         aggregation: AggregationSettings | None = None,
         return_after_ns: int = RETURN_AFTER_NS,
+        ports: Mapping[str, GnmiCore] | None = None,
+        hellos: Hellos = NO_HELLOS,
     ) -> None:
+        """Watch the ports of switches by their gNMI services, where `ports` has them, and set their hellos."""
         missing = [node.name for node in topology.switches if node.name not in sessions]
         if missing:
             raise ControllerError(f"topology {topology.name}: no session to switch {missing[0]}")
@@ -90,6 +113,8 @@ class VirtualController:
         self._made_ns: int | None = None
         self._links = LinkWatch(topology, return_after_ns=return_after_ns)
         self._link_listeners: list[LinkListener] = []
+        self._hellos = wanted_hellos(topology, hellos)
+        self._ports = {name: InProcessPorts(name, core, _Ears(self)) for name, core in (ports or {}).items()}
 
     @classmethod
     def over(
@@ -102,8 +127,9 @@ class VirtualController:
         delays: WriteDelays = DEFAULT_DELAYS,
         aggregation: AggregationSettings | None = None,
         return_after_ns: int = RETURN_AFTER_NS,
+        hellos: Hellos = NO_HELLOS,
     ) -> VirtualController:
-        """Return a controller with a session to every switch of a fabric, which are to run the program of ours.
+        """Return a controller with sessions to every switch of a fabric, which are to run the program of ours.
 
         With `aggregation` it is the one that adds up, and `jobs` are to be had.
         """
@@ -112,7 +138,7 @@ class VirtualController:
             node.name: InProcessSession(node.name, node.node_id, fabric.p4runtime(node.name), schema)
             for node in fabric.topology.switches
         }
-        controller = cls(
+        return cls(
             fabric.topology,
             sessions,
             fabric.clock,
@@ -123,16 +149,17 @@ class VirtualController:
             delays=delays,
             aggregation=aggregation,
             return_after_ns=return_after_ns,
+            ports={node.name: GnmiCore(fabric.switch(node.name)) for node in fabric.topology.switches},
+            hellos=hellos,
         )
-        for node in fabric.topology.switches:
-            fabric.switch(node.name).add_port_listener(partial(controller.hear_port, node.name))
-        return controller
 
     def start(self) -> None:
         """Become primary everywhere and fill every switch at once, before traffic flows."""
         for switch, session in self._sessions.items():
             session.become_primary()
             self.reconnect(switch)
+        for switch, ports in self._ports.items():
+            ports.start(self._hellos[switch])
 
     def reconnect(self, switch: str) -> None:
         """Make one switch right at once, whatever it holds: after a start or a restart."""
@@ -232,6 +259,12 @@ class VirtualController:
                 self._call_at(first_ns + place * gap_ns, partial(self._write_jobs, switch))
             else:
                 self._write_jobs(switch)
+
+    def hear_switch(self, switch: str, *, answers: bool) -> None:
+        """Take that a switch tells of its ports, or no more, one write delay from now."""
+        note = self._links.reachable if answers else self._links.unreachable
+        time_ns = self._clock.now_ns() + self._delays.write_delay_ns
+        self._call_at(time_ns, lambda: self._note_links(note(switch, time_ns)))
 
     def hear_port(self, switch: str, state: PortState) -> None:
         """Take what a switch says of one of its ports, one write delay from now."""

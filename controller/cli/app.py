@@ -11,6 +11,7 @@ from controller.cli.common import SettingsFile, log_to_stderr, ready, say
 from controller.cli.job import job
 from controller.cli.nic import nic
 from controller.cli.paths import paths
+from controller.cli.ports import ports
 from controller.cli.probe import probe
 from controller.cli.stf import stf
 from controller.cli.store import store
@@ -27,6 +28,7 @@ app = typer.Typer(
 app.add_typer(job)
 app.add_typer(nic)
 app.add_typer(paths)
+app.add_typer(ports)
 app.add_typer(store)
 app.add_typer(telemetry)
 app.add_typer(topology)

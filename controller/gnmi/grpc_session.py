@@ -65,7 +65,7 @@ class PortSession:
     async def run(self) -> None:
         """Tell the observer of every port, then of each change, until the session fails: SessionError."""
         try:
-            async with _channel(self._target) as channel:
+            async with open_channel(self._target.address, self._target.credentials) as channel:
                 stub = gnmi_grpc.gNMIStub(channel)
                 # A stream that ends as it begins does not always say why: whether gNMI is served shows here.
                 await self._ask(stub)
@@ -188,10 +188,11 @@ class PortWatcher:
         self._problem = problem
 
 
-def _channel(target: PortTarget) -> grpc.aio.Channel:
+def open_channel(address: str, credentials: GRPCCredentialsTLS | None) -> grpc.aio.Channel:
+    """Return a channel to a switch; raise OSError or ValueError for files of TLS that cannot be used."""
     options: list[tuple[str, int | str]] = [("grpc.enable_http_proxy", 0)]
-    if target.credentials is None:
-        return grpc.aio.insecure_channel(target.address, options=options)
-    if target.credentials.target_name_override:
-        options.append(("grpc.ssl_target_name_override", target.credentials.target_name_override))
-    return grpc.aio.secure_channel(target.address, target.credentials.to_client_credentials(), options=options)
+    if credentials is None:
+        return grpc.aio.insecure_channel(address, options=options)
+    if credentials.target_name_override:
+        options.append(("grpc.ssl_target_name_override", credentials.target_name_override))
+    return grpc.aio.secure_channel(address, credentials.to_client_credentials(), options=options)

@@ -1,0 +1,82 @@
+"""`millrace ports`: what a switch's ports are like, asked by gNMI."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from controller.cli.output import Cells, Format, FormatOption, show, utc
+
+if TYPE_CHECKING:
+    from finsy import GRPCCredentialsTLS
+
+    from dataplane.switch.port_states import PortState
+
+ports = typer.Typer(name="ports", help="Look at a switch's ports and hellos, by gNMI.", no_args_is_help=True)
+
+Address = Annotated[str, typer.Argument(metavar="ADDRESS", help="The switch's P4Runtime address, which gNMI shares.")]
+Tls = Annotated[
+    Path | None, typer.Option("--tls", metavar="FILE", help="ca, certificate, private_key and server_name, as TOML.")
+]
+_COLUMNS: Final = ("port", "device", "admin", "oper", "since", "Mbit/s", "hello", "hello since", "cause")
+
+
+@ports.command("show")
+def show_ports(address: Address, tls: Tls = None, form: FormatOption = Format.TABLE) -> None:
+    """List a switch's ports as they are: is the device up, does the neighbour answer; times are UTC."""
+    from controller.gnmi.asking import read_ports  # noqa: PLC0415
+
+    found = asyncio.run(read_ports(address, _credentials(tls)))
+    show(_COLUMNS, map(_cells, found), form)
+
+
+@ports.command()
+def watch(address: Address, tls: Tls = None) -> None:
+    """Print a line for each port, then for each change, until interrupted."""
+    asyncio.run(_watch(address, _credentials(tls)))
+
+
+@ports.command("set")
+def set_port(
+    address: Address,
+    device: Annotated[str, typer.Argument(help="The port's device, as `show` names it.")],
+    state: Annotated[str, typer.Argument(metavar="up|down", help="Into use, or out of it.")],
+    tls: Tls = None,
+) -> None:
+    """Take a port out of use or back into it."""
+    if state not in ("up", "down"):
+        raise typer.BadParameter(f"{state!r} is not up or down", param_hint="up|down")
+    from controller.gnmi.asking import set_port as ask  # noqa: PLC0415
+
+    asyncio.run(ask(address, device, up=state == "up", credentials=_credentials(tls)))
+
+
+async def _watch(address: str, credentials: GRPCCredentialsTLS | None) -> None:
+    from controller.gnmi.asking import watch_ports  # noqa: PLC0415
+
+    async for state in watch_ports(address, credentials):
+        cells = ("-" if cell is None else str(cell) for cell in _cells(state))
+        typer.echo("  ".join(cells))
+
+
+def _credentials(tls: Path | None) -> GRPCCredentialsTLS | None:
+    if tls is None:
+        return None
+    from controller.p4runtime.grpc_session import TlsSettings  # noqa: PLC0415
+    from dataplane.config import load  # noqa: PLC0415
+
+    settings = load(tls, TlsSettings)
+    settings.check()
+    return settings.credentials()
+
+
+def _cells(state: PortState) -> Cells:
+    hello = state.hello
+    speed = None if state.speed_bps is None else f"{state.speed_bps / 1e6:g}"
+    port = (state.port, state.device, "up" if state.admin_up else "down", state.oper, utc(state.since_ns), speed)
+    if hello is None:
+        return (*port, None, None, None)
+    return (*port, hello.state, utc(hello.since_ns), hello.diagnostic if hello.is_lost else None)

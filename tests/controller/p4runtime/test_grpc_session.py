@@ -15,7 +15,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from finsy import P4TableAction, P4TableEntry, P4TableMatch
 
-from controller.errors import SessionError
+from controller.errors import ControllerError, SessionError
+from controller.gnmi.asking import read_ports
 from controller.p4runtime.grpc_session import GrpcSession, Target, TlsSettings
 from controller.p4runtime.session import fabric_program, load_schema
 from controller.reconcile import diff
@@ -24,6 +25,7 @@ from controller.tables.entities import Update, Verb, key_of
 from dataplane.clock import VirtualClock
 from dataplane.fabric.topology import Topology
 from dataplane.switch.engine import PortSettings, Switch
+from dataplane.switch.gnmi import GnmiCore, GnmiService
 from dataplane.switch.p4runtime.core import P4RuntimeCore
 from dataplane.switch.p4runtime.server import P4RuntimeServer
 from dataplane.switch.p4runtime.tls import TlsFiles
@@ -237,3 +239,22 @@ def test_mutual_tls_works_and_everything_less_is_an_error(tmp_path: Path, certif
     address = f"unix:{tmp_path}/tls.sock"
     with P4RuntimeServer(core, [address], TlsFiles(public, private, client_ca=public)):
         asyncio.run(asyncio.wait_for(run(address), BOUND_S))
+
+
+def test_gnmi_shares_address_and_tls(tmp_path: Path, certificate: tuple[Path, Path]) -> None:
+    public, private = certificate
+    switch = Switch(1, [PortSettings(1)], VirtualClock())
+    both = TlsSettings(ca=str(public), certificate=str(public), private_key=str(private), server_name="localhost")
+    anonymous = TlsSettings(ca=str(public), server_name="localhost")
+    missing = TlsSettings(ca=str(tmp_path / "nothing.pem"))
+    address = f"unix:{tmp_path}/tls.sock"
+
+    async def run() -> None:
+        assert [state.port for state in await read_ports(address, both.credentials())] == [1]
+        for less, text in ((anonymous.credentials(), "UNAVAILABLE|nobody"), (None, ""), (missing.credentials(), "TLS")):
+            with pytest.raises(ControllerError, match=f"switch at {address}: .*({text})"):
+                await read_ports(address, less)
+
+    tls = TlsFiles(public, private, client_ca=public)
+    with P4RuntimeServer(P4RuntimeCore(switch), [address], tls, beside=[GnmiService(GnmiCore(switch))]):
+        asyncio.run(asyncio.wait_for(run(), BOUND_S))

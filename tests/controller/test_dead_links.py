@@ -9,6 +9,7 @@ import pytest
 from collectors.collector import Collector
 from collectors.values import LinkCondition, LinkStatus
 from controller.errors import PathError
+from controller.gnmi.settings import Hellos
 from controller.intents import FlowSpec, Route, RouteSet
 from controller.link_status import RETURN_AFTER_NS
 from controller.paths.backups import Backups
@@ -17,7 +18,7 @@ from controller.paths.engineering.settings import EngineeringSettings
 from controller.paths.settings import DecideSettings, ManagedFlow
 from controller.tables.entities import same
 from controller.tables.int_watch import Watch
-from controller.virtual import VirtualController, WriteDelays
+from controller.virtual import NO_HELLOS, VirtualController, WriteDelays
 from dataplane.fabric.hosts import Receiver, flow_between
 from dataplane.fabric.topology import LinkKey, Topology
 from dataplane.fabric.virtual.fabric import VirtualFabric
@@ -47,13 +48,14 @@ class Circle:
         engineering: EngineeringSettings | None = None,
         *,
         return_after_ns: int = RETURN_AFTER_NS,
+        hellos: Hellos = NO_HELLOS,
     ) -> None:
         self.fabric = VirtualFabric(topology)
         self.collector = Collector(topology, self.fabric.clock)
         self.paths = PathServerCore(topology, decide, flows=(ManagedFlow(src="ha", dst="hd"),), engineering=engineering)
         self.receiver = Receiver()
         self.controller = VirtualController.over(
-            self.fabric, watches=(Watch(sample_every=5),), delays=DELAYS, return_after_ns=return_after_ns
+            self.fabric, watches=(Watch(sample_every=5),), delays=DELAYS, return_after_ns=return_after_ns, hellos=hellos
         )
         self.controller.start()
         self.fabric.host("hc").on_frame(self._report)
@@ -161,9 +163,9 @@ def test_a_link_to_a_host_is_not_the_path_servers(unequal: Topology) -> None:
 HOLD_NS = 400 * MS
 
 
-def watching(topology: Topology) -> Circle:
+def watching(topology: Topology, hellos: Hellos = NO_HELLOS) -> Circle:
     """Return a circle whose path server and collector hear of dead links from the controller only."""
-    circle = Circle(topology, return_after_ns=HOLD_NS)
+    circle = Circle(topology, return_after_ns=HOLD_NS, hellos=hellos)
 
     def hear(statuses: Mapping[LinkKey, LinkStatus]) -> None:
         circle.collector.note_links(statuses)
@@ -254,3 +256,26 @@ def test_a_path_server_that_begins_anew_believes_what_the_collector_was_told(une
     routes = circle.paths.step(circle.collector.snapshot(), circle.fabric.now_ns)
     assert routes is not None
     assert routes.routes == (Route(FlowSpec("ha", "hd"), ("a", "c", "d")),)
+
+
+@pytest.mark.parametrize(
+    "lost", [("ab",), ("ba",), ("ab", "ba", "bd", "db", "bc", "cb")], ids=["out", "back", "switch"]
+)
+def test_hellos_find_what_no_port_shows(unequal: Topology, lost: tuple[str, ...]) -> None:
+    """Frames that are lost one way, on the flow's way or against it, and a switch that is dead."""
+    circle = watching(unequal, Hellos())
+    circle.run(400 * MS)
+    for a, b in lost:
+        circle.fabric.lose(a, b, lost=True)
+    circle.run(1000 * MS)
+    detection_ns = 3 * 50 * MS
+    assert circle.lost(0, 900 * MS) <= (detection_ns + 4 * WRITE_NS + 2 * IN_FLIGHT_NS) // GAP_NS
+    assert circle.lost(650 * MS, 900 * MS) == 0
+    assert {LinkKey("a", "b"), LinkKey("b", "a")} <= circle.controller.coordinator.down
+    assert all(not {link.src, link.dst}.isdisjoint({"b"}) for link in circle.controller.coordinator.down)
+    for a, b in lost:
+        circle.fabric.lose(a, b, lost=False)
+    circle.run(2000 * MS)
+    assert circle.controller.coordinator.down == frozenset()
+    assert circle.paths.routes.routes == ()
+    assert circle.lost(900 * MS, 1900 * MS) == 0

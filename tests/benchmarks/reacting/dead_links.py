@@ -21,6 +21,7 @@ from collectors.collector import Collector
 from collectors.values import LinkCondition, LinkStatus, Snapshot
 from controller.base_paths import base_paths, next_hops
 from controller.daemon_settings import LinkSettings
+from controller.gnmi.settings import Hellos
 from controller.paths.core import PathServerCore
 from controller.paths.settings import DecideSettings
 from controller.virtual import VirtualController
@@ -141,7 +142,7 @@ class VirtualCircle:
         self.fabric = VirtualFabric(topology, pipeline_factory=compiled_pipeline)
         self.collector = Collector(topology, self.fabric.clock)
         self.paths = PathServerCore(topology, DecideSettings())
-        self.controller = VirtualController.over(self.fabric)
+        self.controller = VirtualController.over(self.fabric, hellos=Hellos())
         self.controller.on_links(self._hear)
         self.controller.start()
         self.receivers = Receiver(), Receiver()

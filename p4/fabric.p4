@@ -17,6 +17,7 @@
 #include "ingress/port_roles.p4"
 #include "ingress/punt.p4"
 #include "ingress/int_marker.p4"
+#include "ingress/collector.p4"
 #include "ingress/validation.p4"
 #include "ingress/routing.p4"
 #include "ingress/int_watch.p4"
@@ -43,7 +44,6 @@
 #include "egress/int_transit.p4"
 #include "egress/int_sink.p4"
 #include "egress/int_unmark.p4"
-#include "egress/collector.p4"
 #include "egress/deflected.p4"
 #include "egress/queue_watch.p4"
 #include "egress/flow_filter.p4"
@@ -67,6 +67,7 @@ control FabricIngress(inout headers_t hdr, inout metadata_t meta, inout standard
     PortRoles() port_roles;
     Punt() punt;
     IntMarker() int_marker;
+    Collector() collector;
     Validation() validation;
     Routing() routing;
     IntWatch() int_watch;
@@ -84,6 +85,7 @@ control FabricIngress(inout headers_t hdr, inout metadata_t meta, inout standard
             punt.apply(hdr, meta, standard_metadata);
             if (!hdr.packet_in.isValid()) {
                 int_marker.apply(hdr, meta);
+                collector.apply(hdr, meta);
                 validation.apply(hdr, meta, standard_metadata);
 #ifdef AGGREGATION
                 if (meta.drop_reason == DROP_UNKNOWN && hdr.aggregation.isValid()) {
@@ -98,7 +100,7 @@ control FabricIngress(inout headers_t hdr, inout metadata_t meta, inout standard
                 }
                 if (meta.drop_reason != DROP_UNKNOWN) {
                     drop.apply(meta, standard_metadata);
-                } else if (!hdr.int_shim.isValid() && !AGGREGATED && !NAMED) {
+                } else if (!hdr.int_shim.isValid() && meta.int_shield == 0 && !AGGREGATED && !NAMED) {
                     // What has a name stays as the next switch must see it.
                     int_watch.apply(hdr, meta);
                 }
@@ -112,7 +114,6 @@ control FabricEgress(inout headers_t hdr, inout metadata_t meta, inout standard_
     Node() node;
     TxUtilization() tx_utilization;
     HopReadings() hop_readings;
-    Collector() collector;
     Deflected() deflected;
     QueueWatch() queue_watch;
     FlowFilter() flow_filter;
@@ -159,7 +160,6 @@ control FabricEgress(inout headers_t hdr, inout metadata_t meta, inout standard_
         }
 #endif
         node.apply(meta);
-        collector.apply(hdr, meta);
         if (standard_metadata.instance_type == INSTANCE_DEFLECTED) {
             deflected.apply(meta, standard_metadata);
         }

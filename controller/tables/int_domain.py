@@ -12,11 +12,15 @@ from controller.errors import ControllerError
 from controller.tables.entities import Entity
 from dataplane.config import Strict
 from dataplane.fabric.topology import Topology
+from dataplane.wire import aggregation, store
 from dataplane.wire.ethernet import ETHER_IPV4, ETHER_IPV6
 from dataplane.wire.int_shim_gre import ETHER_BRIDGED, ETHER_INT
 from dataplane.wire.marking import EXACT_DSCP, INT_DSCP, Marking
 
 _SHIM_TYPES = (1, 3)
+_VXLAN_FLAGS = (0x08, 0x0C)
+"""What the program takes for VXLAN and VXLAN-GPE behind their ports."""
+_PORTS_OF_PROGRAMS = {4789: "VXLAN", 4790: "VXLAN-GPE", aggregation.UDP_PORT: "sums", store.UDP_PORT: "stored content"}
 _CARRIED_BY_GRE = (ETHER_IPV4, ETHER_IPV6, ETHER_BRIDGED)
 
 Dscp = Annotated[int, msgspec.Meta(ge=1, le=0x3F)]
@@ -107,6 +111,12 @@ def check_domain(topology: Topology, domain: IntDomain) -> None:
         raise ControllerError("INT domain: a probe marker has 64 bits")
     if domain.probe_marker is not None and domain.probe_marker >> 60 in _SHIM_TYPES:
         raise ControllerError(f"INT domain: probe marker {domain.probe_marker:#018x} looks like a shim: it begins so")
+    if domain.probe_marker is not None and domain.probe_marker >> 56 in _VXLAN_FLAGS:
+        raise ControllerError(f"INT domain: probe marker {domain.probe_marker:#018x} looks like VXLAN: it begins so")
+    if domain.udp_port in _PORTS_OF_PROGRAMS:
+        raise ControllerError(
+            f"INT domain: UDP port {domain.udp_port} is that of {_PORTS_OF_PROGRAMS[domain.udp_port]}"
+        )
     for role in domain.ports:
         if role.switch not in topology.switch or role.port not in topology.neighbours[role.switch]:
             raise ControllerError(f"INT domain: there is no port {role.port} of switch {role.switch!r} in use")

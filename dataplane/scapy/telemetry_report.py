@@ -56,6 +56,7 @@ DROP_REASONS = {
     8: "int_discard",
     9: "queue_full",
     10: "mtu_exceeded",
+    11: "report_at_edge",
 }
 """Millrace's; the specification leaves the numbers to the implementation."""
 

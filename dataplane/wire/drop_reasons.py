@@ -22,6 +22,7 @@ class DropReason(IntEnum):
     INT_DISCARD = 8
     QUEUE_FULL = 9
     MTU_EXCEEDED = 10
+    REPORT_AT_EDGE = 11
 
 
 def reason_name(reason: int | None) -> str:

@@ -51,7 +51,9 @@ control IntSink(inout headers_t hdr, inout metadata_t meta) {
             end_hop_by_hop();
         }
         hand_over();
-        report();
+        if (hdr.int_md.domain_id != OUR_DOMAIN || hdr.int_md.domain_flags & SHIELD_FLAG == 0) {
+            report();
+        }
         if (meta.int_start == 1) {
             take_back();
         } else {

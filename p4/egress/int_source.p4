@@ -62,10 +62,11 @@ control IntSource(inout headers_t hdr, inout metadata_t meta) {
         hdr.int_md.hop_words = (meta.int_mode == MODE_MX) ? 5w0 : (bit<5>) words;
         hdr.int_md.remaining_hops = (meta.int_mode == MODE_MX) ? 8w0 : meta.int_max_hops;
         hdr.int_md.instructions = meta.int_instructions;
-        hdr.int_md.domain_id =
-            (meta.int_mode == MODE_HOP_BY_HOP || meta.int_domain_instructions != 0) ? OUR_DOMAIN : 0;
-        hdr.int_md.domain_instructions = meta.int_domain_instructions;
         hdr.int_md.domain_flags = (meta.int_mode == MODE_HOP_BY_HOP) ? HOP_BY_HOP_FLAG : 0;
+        hdr.int_md.domain_flags = (meta.int_shield == 1) ? SHIELD_FLAG : hdr.int_md.domain_flags;
+        hdr.int_md.domain_id =
+            (hdr.int_md.domain_flags != 0 || meta.int_domain_instructions != 0) ? OUR_DOMAIN : 0;
+        hdr.int_md.domain_instructions = meta.int_domain_instructions;
     }
 
     @hidden
@@ -97,8 +98,9 @@ control IntSource(inout headers_t hdr, inout metadata_t meta) {
 
     apply {
         measure();
-        if (meta.mtu_bytes != 0 && longest > meta.mtu_bytes) {
-            // INT v2.1, "MTU Settings": where not even the fixed headers fit there is no INT.
+        if (meta.mtu_bytes != 0 && longest > meta.mtu_bytes && meta.int_shield == 0) {
+            // INT v2.1, "MTU Settings": where not even the fixed headers fit there is no INT. A payload that must not
+            // go on without is too long, then (mtu.p4).
             int_not_sourced.count(0);
             meta.int_place = PLACE_NONE;
         } else {

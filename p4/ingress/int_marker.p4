@@ -83,6 +83,13 @@ control IntMarker(inout headers_t hdr, inout metadata_t meta) {
         meta.int_place = place;
     }
 
+    // Only here is the mark itself payload, and a host may send what it likes.
+    @hidden
+    action shield() {
+        meta.int_shield = 1;
+        meta.int_seen = 0;
+    }
+
     @hidden
     action restore_ports() {
         meta.protocol = (bit<8>) hdr.int_shim.value;
@@ -117,6 +124,9 @@ control IntMarker(inout headers_t hdr, inout metadata_t meta) {
             }
         } else if (hdr.probe_marker.isValid() && hdr.probe_marker.marker == meta.marker_probe) {
             see(PLACE_PROBE);
+            if (meta.from_edge == 1) {
+                shield();
+            }
         }
         if (meta.tunnels == 0 && (hdr.gre.isValid() || hdr.vxlan.isValid())) {
             tunnels_are_payload();

@@ -49,12 +49,17 @@ control IntStartPlace(in headers_t hdr, in metadata_t meta, out int_place_t plac
         if (fits == 0) {
             place = PLACE_NONE;
         }
-#ifdef AGGREGATION
-        // Switches on the way have to find the values where workers put them; XD leaves them there.
-        if (hdr.aggregation.isValid()) {
+        // Switches on the way have to find sums and names where hosts put them, and look there before they look for INT,
+        // whose first bytes can read like a name's. XD leaves them there.
+        if (
+            hdr.udp.isValid() && hdr.ipv4.isValid() && hdr.udp.checksum == 0
+            && (
+                hdr.udp.dst_port == AGGREGATION_PORT || hdr.udp.dst_port == STORE_PORT
+                || hdr.udp.src_port == STORE_PORT
+            )
+        ) {
             place = PLACE_NONE;
         }
-#endif
     }
 }
 

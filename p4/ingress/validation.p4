@@ -4,6 +4,7 @@
 
 #include "../shared/headers.p4"
 #include "../shared/metadata.p4"
+#include "int_start_place.p4"
 
 control Validation(in headers_t hdr, inout metadata_t meta, in standard_metadata_t standard_metadata) {
     counter(1, CounterType.packets_and_bytes) drop_parser_error;
@@ -12,6 +13,23 @@ control Validation(in headers_t hdr, inout metadata_t meta, in standard_metadata
     counter(1, CounterType.packets_and_bytes) drop_int_at_edge;
     counter(1, CounterType.packets_and_bytes) drop_int_malformed;
     counter(1, CounterType.packets_and_bytes) drop_ttl_expired;
+    counter(1, CounterType.packets_and_bytes) drop_report_at_edge;
+
+    IntStartPlace() shield_place;
+
+    int_place_t place;
+
+    // INT that asks nothing of any hop.
+    @hidden
+    action start_shield() {
+        meta.int_start = 1;
+        meta.int_place = place;
+        meta.int_mode = MODE_MD;
+        meta.int_instructions = 0;
+        meta.int_domain_instructions = 0;
+        meta.int_max_hops = 0;
+        meta.int_discard = 0;
+    }
 
     apply {
         if (meta.from_edge == 1 && meta.int_seen == 1) {
@@ -34,6 +52,20 @@ control Validation(in headers_t hdr, inout metadata_t meta, in standard_metadata
         } else if (meta.int_seen == 1 && meta.int_overrun == 1) {
             drop_int_malformed.count(0);
             meta.drop_reason = DROP_INT_MALFORMED;
+        } else if (meta.from_edge == 1) {
+            if (meta.is_report == 1) {
+                // Only switches have anything to report.
+                drop_report_at_edge.count(0);
+                meta.drop_reason = DROP_REPORT_AT_EDGE;
+            } else if (meta.int_shield == 1) {
+                shield_place.apply(hdr, meta, place);
+                if (place == PLACE_NONE) {
+                    drop_int_at_edge.count(0);
+                    meta.drop_reason = DROP_INT_AT_EDGE;
+                } else {
+                    start_shield();
+                }
+            }
         }
     }
 }

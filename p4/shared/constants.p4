@@ -18,6 +18,10 @@ const bit<8> PROTOCOL_TCP = 6;
 const bit<8> PROTOCOL_UDP = 17;
 const bit<8> PROTOCOL_GRE = 47;
 
+// Sums and named content over UDP (fabric_aggregation.p4), always without a checksum.
+const bit<16> AGGREGATION_PORT = 19777;
+const bit<16> STORE_PORT = 19778;
+
 // Without 16 bytes behind IP a GRE header may be cut off: such packets are not taken apart.
 const bit<16> GRE_LONGEST_BYTES = 16;
 const bit<16> VXLAN_PORT = 4789;
@@ -74,9 +78,11 @@ const bit<16> UDP_BYTES = 8;
 // An IP payload that INT is put in; INT headers have 1,044 bytes at most.
 const bit<16> LONGEST_TO_START_BYTES = 0xf000;
 
-// Our INT domain: reports hop by hop are a flag; a number of the source's and the decision of each hop are instructions.
+// Our INT domain: reports hop by hop are a flag, and so is INT that only shields a payload, which nobody reports; a number
+// of the source's and the decision of each hop are instructions.
 const bit<16> OUR_DOMAIN = 0x4d52;
 const bit<16> HOP_BY_HOP_FLAG = 0x8000;
+const bit<16> SHIELD_FLAG = 0x4000;
 const bit<16> DOMAIN_SOURCE_NUMBER = 0x8000;
 const bit<16> DOMAIN_FORWARDING = 0x4000;
 const bit<16> DOMAIN_RESERVED = 0x3fff;

@@ -22,7 +22,8 @@ struct metadata_t {
     bit<16> int_at;
     bit<16> int_end;
     bit<1>  int_overrun;
-    // NPT 2: the ports behind INT, and the words of their header, which a report repeats.
+    // NPT 2: the ports behind INT, and the words of their header, which a report repeats. Of a UDP datagram's first
+    // fragment, its port.
     bit<16> inner_src_port;
     bit<16> inner_dst_port;
     @field_list(1) bit<4>   inner_words;
@@ -38,6 +39,8 @@ struct metadata_t {
     bit<1>  tunnels;
     @field_list(1) bit<16>  tunnel_gre_protocol;
     bit<1>  int_seen;
+    // A host's payload reads like the domain's INT: it gets INT of its own, so that no switch takes it for that.
+    bit<1>  int_shield;
     @field_list(1) int_place_t int_place;
 
 #ifdef AGGREGATION
@@ -53,8 +56,9 @@ struct metadata_t {
     @field_list(1) bit<16>  completion_ahead;
 #endif
 
-    // From ingress.
+    // From ingress. A report of whichever switch is on its way to the collector.
     bit<1>  from_edge;
+    @field_list(1) bit<1>   is_report;
     bit<1>  routed;
     bit<16> path_hash;
     bit<16> next_port;
@@ -83,7 +87,6 @@ struct metadata_t {
     bit<1>  int_remove;
     bit<1>  int_unmark;
     bit<1>  to_edge;
-    bit<1>  is_report;
     bit<32> node_id;
 
     // How INT headers change the L4 payload: bytes more (two's complement), and what they add to its checksum. That

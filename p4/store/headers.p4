@@ -2,7 +2,6 @@
 #ifndef P4_STORE_HEADERS_P4
 #define P4_STORE_HEADERS_P4
 
-const bit<16> STORE_PORT = 19778;
 const bit<4>  STORE_VERSION = 1;
 const bit<16> STORE_BYTES = 40;
 

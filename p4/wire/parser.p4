@@ -80,8 +80,22 @@ parser FabricParser(
             (0, 0, PROTOCOL_TCP): parse_tcp;
             (0, 0, PROTOCOL_UDP): parse_udp;
             (0, 0, PROTOCOL_GRE): find_gre;
+            (1, 0, PROTOCOL_UDP): find_fragment_port;
             default: accept;
         }
+    }
+
+    // But whether a datagram in fragments is for the collector's port has to be known: its first fragment says so.
+    state find_fragment_port {
+        transition select((bit<1>) (meta.ip_payload_bytes >= UDP_BYTES)) {
+            1: peek_fragment_port;
+            default: accept;
+        }
+    }
+
+    state peek_fragment_port {
+        meta.inner_dst_port = packet.lookahead<inner_ports_t>().dst_port;
+        transition accept;
     }
 
     state parse_ipv6 {
@@ -137,7 +151,7 @@ parser FabricParser(
             hdr.vlan.isValid(),
             hdr.ipv4.isValid(),
             hdr.ipv4.ihl,
-            (bit<1>) (hdr.udp.length >= UDP_BYTES + AGGREGATION_BYTES)
+            (bit<1>) (meta.ip_payload_bytes >= UDP_BYTES + AGGREGATION_BYTES)
         ) {
             (0, false, true, 5, 1): find_aggregation;
             default: find_int;
@@ -146,7 +160,10 @@ parser FabricParser(
 
     state expect_store {
         transition select(
-            hdr.udp.checksum, hdr.ipv4.isValid(), hdr.ipv4.ihl, (bit<1>) (hdr.udp.length >= UDP_BYTES + STORE_BYTES)
+            hdr.udp.checksum,
+            hdr.ipv4.isValid(),
+            hdr.ipv4.ihl,
+            (bit<1>) (meta.ip_payload_bytes >= UDP_BYTES + STORE_BYTES)
         ) {
             (0, true, 5, 1): find_store;
             default: find_int;
@@ -308,15 +325,27 @@ parser FabricParser(
         transition select(shape.type, shape.npt, shape.length, shape.version) {
             (_, _, 0 &&& 0xfe, _): accept;
             (_, _, 2, _): accept;
-            (INT_TYPE_MD, NPT_NONE, _, INT_VERSION): parse_probe_marker;
-            (INT_TYPE_MX, NPT_NONE, _, INT_VERSION): parse_probe_marker;
+            (INT_TYPE_MD, NPT_NONE, _, INT_VERSION): check_int_behind_marker;
+            (INT_TYPE_MX, NPT_NONE, _, INT_VERSION): check_int_behind_marker;
+            default: accept;
+        }
+    }
+
+    // Nothing is taken out of a payload that is not whole INT, the marker included. Other places of INT have a mark
+    // outside of the payload, which damage does not take from them; here there is none but the bytes themselves.
+    state check_int_behind_marker {
+        transition select(
+            (bit<1>) (meta.ip_payload_bytes >= meta.int_end),
+            (bit<1>) (meta.payload_end >= meta.int_end)
+        ) {
+            (1, 1): parse_probe_marker;
             default: accept;
         }
     }
 
     state parse_probe_marker {
         packet.extract(hdr.probe_marker);
-        transition check_int;
+        transition parse_int;
     }
 
     state find_gre {
@@ -410,8 +439,8 @@ parser FabricParser(
             meta.protocol,
             hdr.int_shim.npt,
             hdr.int_shim.value,
-            (bit<1>) (meta.payload_end >= meta.int_end + 20),
-            (bit<1>) (meta.payload_end >= meta.int_end + UDP_BYTES)
+            (bit<1>) (meta.ip_payload_bytes >= meta.int_end + 20),
+            (bit<1>) (meta.ip_payload_bytes >= meta.int_end + UDP_BYTES)
         ) {
             (PROTOCOL_UDP, NPT_L4, 6 &&& 0xff, 1, _): peek_inner_tcp;
             (PROTOCOL_UDP, NPT_L4, 17 &&& 0xff, _, 1): peek_inner_udp;

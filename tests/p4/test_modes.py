@@ -301,7 +301,6 @@ FORGED = {
     "dscp": (ByDscp(0x2A), build(Shape(dscp=0x2A))),
     "dscp-bit": (ByDscp(0x20, 0x20), build(Shape(dscp=0x2A))),
     "udp-port": (ByUdpPort(), build(dst_port=5599)),
-    "probe": (ByProbe(), mark(ByProbe(), build(), IntHeaders(0x8000, 3))),
     "gre": (InTunnel(), mark(InTunnel(), gre(4, GRE()), IntHeaders(0x8000, 3))),
     "vxlan-gpe": (InTunnel(), mark(InTunnel(), vxlan(4, 4789), IntHeaders(0x8000, 3))),
 }
@@ -309,6 +308,7 @@ FORGED = {
 
 @pytest.mark.parametrize(("marker", "frame"), FORGED.values(), ids=FORGED.keys())
 def test_hosts_cannot_forge_the_mark(target: Target, marker: Marker, frame: bytes) -> None:
+    """What is marked by a probe marker is payload: test_payloads.py."""
     role = replace(source(Watch()), extra=marker.items)
     assert pass_through(target, role, HOST_PORT, frame, expect=0) == []
     assert target.count("drop_int_at_edge") == 1

@@ -75,6 +75,9 @@ REFUSED = [
     (IntDomain(tunnels=True, gre_protocol=0x6558), "GRE protocol 0x6558 is that of packets without INT"),
     (IntDomain(probe_marker=1 << 64), "a probe marker has 64 bits"),
     (IntDomain(probe_marker=0x3 << 60), "probe marker 0x3000000000000000 looks like a shim"),
+    (IntDomain(probe_marker=0x0C << 56), "probe marker 0x0c00000000000000 looks like VXLAN"),
+    (IntDomain(udp_port=4789), "UDP port 4789 is that of VXLAN"),
+    (IntDomain(udp_port=19778), "UDP port 19778 is that of stored content"),
     (IntDomain(ports=(PortRole(switch="a", port=99),)), "there is no port 99 of switch 'a' in use"),
     (IntDomain(ports=(PortRole(switch="nowhere", port=1),)), "there is no port 1 of switch 'nowhere' in use"),
 ]

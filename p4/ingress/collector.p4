@@ -1,0 +1,46 @@
+// Is a packet itself a report, of whichever switch? Then nobody reports on it, and no host may have sent it; set as the
+// table's default action.
+#ifndef P4_INGRESS_COLLECTOR_P4
+#define P4_INGRESS_COLLECTOR_P4
+
+#include "../shared/headers.p4"
+#include "../shared/metadata.p4"
+
+control Collector(in headers_t hdr, inout metadata_t meta) {
+    bit<32> collector_addr = 0;
+    bit<16> collector_port = 0;
+
+    action set_collector(@name("addr") bit<32> addr, @name("udp_port") bit<16> udp_port) {
+        collector_addr = addr;
+        collector_port = udp_port;
+    }
+
+    table collector {
+        actions = {
+            set_collector;
+            NoAction;
+        }
+        default_action = NoAction();
+    }
+
+    apply {
+        if (hdr.ipv4.isValid() && meta.protocol == PROTOCOL_UDP) {
+            collector.apply();
+            if (hdr.ipv4.dst_addr == collector_addr) {
+                // The port is the packet's own, also behind INT, or that which its first fragment says.
+                bit<16> port = hdr.udp.isValid() ? meta.l4_dst_port : meta.inner_dst_port;
+                meta.is_report = (bit<1>) (port == collector_port);
+            }
+#ifdef AGGREGATION
+            // Nor does a switch answer, on a host's behalf, to where reports go.
+            if (
+                hdr.store.isValid() && hdr.ipv4.src_addr == collector_addr && hdr.udp.src_port == collector_port
+            ) {
+                meta.is_report = 1;
+            }
+#endif
+        }
+    }
+}
+
+#endif

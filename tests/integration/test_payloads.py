@@ -1,0 +1,148 @@
+"""What a host sends arrives as it was sent, whatever it looks like: every mode, mark and program, and known faults."""
+
+from __future__ import annotations
+
+from functools import partial
+from ipaddress import IPv4Address
+from pathlib import Path
+
+import pytest
+
+from collectors.collector import Collector
+from controller.p4runtime.session import FABRIC, fabric_program
+from controller.tables.drop_watch import DropWatch
+from controller.tables.int_domain import IntDomain
+from controller.tables.int_watch import Mode, Watch
+from controller.tables.reporting import Reporting
+from controller.virtual import VirtualController
+from dataplane.fabric.addressing import gateway_mac
+from dataplane.fabric.virtual import VirtualFabric
+from dataplane.switch.compiled.pipeline import compiled_pipeline
+from dataplane.switch.engine import PipelineFactory
+from dataplane.wire.packet import decode_udp_frame, udp_frame
+from tests.payloads.cases import DOMAINS, MODES, SPECIALS, interpreted, watches_of
+from tests.payloads.chain import ACROSS, SAME_LEAF, TOPOLOGY, Chain
+from tests.payloads.mutants import Patch, marker_before_check, mutant, payload_marker_forgotten
+from tests.payloads.oracle import Verdict, try_payloads
+
+MS = 1_000_000
+OVERRUN = bytes(8) + bytes.fromhex("11ff000020") + bytes(87)
+"""A payload whose ninth byte begins a shim that reaches past the end."""
+
+
+@pytest.fixture(scope="module", params=["fabric", "fabric_aggregation"])
+def compiled(request: pytest.FixtureRequest) -> Chain:
+    """Return a fabric of compiled pipelines with one of the programs."""
+    return Chain(compiled_pipeline, aggregating=request.param != "fabric")
+
+
+@pytest.fixture(scope="module")
+def reference() -> Chain:
+    """Return a fabric of interpreters."""
+    return Chain(interpreted)
+
+
+def check(verdict: Verdict, count: int) -> None:
+    """Check that nothing was changed, or dropped for what it carried, and that most payloads arrived."""
+    assert verdict.sent >= count
+    assert verdict.changed == 0, "\n".join(verdict.examples)
+    assert sum(verdict.dropped.values()) < verdict.sent / 2
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("domain", DOMAINS.values(), ids=DOMAINS)
+def test_payloads_arrive_as_they_were_sent(compiled: Chain, domain: IntDomain, mode: Mode) -> None:
+    compiled.configure(domain, watches_of(mode))
+    check(try_payloads(compiled, domain, f"{domain} {mode}", 120), 120)
+
+
+@pytest.mark.parametrize(("domain", "watches"), SPECIALS.values(), ids=SPECIALS)
+def test_payloads_arrive_whatever_a_watch_asks_for(
+    compiled: Chain, domain: IntDomain, watches: tuple[Watch, ...]
+) -> None:
+    compiled.configure(domain, watches)
+    check(try_payloads(compiled, domain, "special", 120), 120)
+
+
+@pytest.mark.parametrize("domain", [DOMAINS["dscp"], DOMAINS["probe marker"]], ids=["dscp", "probe"])
+def test_every_header_at_every_offset(compiled: Chain, domain: IntDomain) -> None:
+    compiled.configure(domain, watches_of("md"))
+    check(try_payloads(compiled, domain, "every", 0, systematic=True, reports=False), 6000)
+
+
+@pytest.mark.parametrize("domain", DOMAINS.values(), ids=DOMAINS)
+def test_the_interpreter_changes_nothing_either(reference: Chain, domain: IntDomain) -> None:
+    reference.configure(domain, watches_of("md"))
+    check(try_payloads(reference, domain, f"{domain}", 40), 40)
+
+
+@pytest.mark.parametrize("patch", [marker_before_check, payload_marker_forgotten])
+def test_a_program_with_a_fault_is_caught(tmp_path: Path, patch: Patch) -> None:
+    p4info, program = fabric_program(FABRIC)
+    chain = Chain(interpreted, change=lambda _: mutant(patch, program, p4info, tmp_path))
+    assert try_payloads(chain, DOMAINS["dscp"], "fault", 200).changed > 0
+
+
+@pytest.mark.parametrize("pipeline", [compiled_pipeline, interpreted], ids=["compiled", "interpreter"])
+def test_a_shim_that_reaches_past_its_payload(pipeline: PipelineFactory) -> None:
+    """With cables, queues and time: 100 bytes used to become 92 on the same leaf and 152 beyond."""
+    fabric = VirtualFabric(TOPOLOGY, pipeline_factory=pipeline)
+    VirtualController.over(fabric).start()
+    for src, dst in (SAME_LEAF, ACROSS):
+        got: list[bytes] = []
+        fabric.host(dst).on_frame(partial(_keep, got))
+        fabric.host(src).send(_datagram(src, TOPOLOGY.host[dst].ipv4, 2000, OVERRUN))
+        fabric.run_until(fabric.now_ns + 10 * MS)
+        (frame,) = got
+        arrived = decode_udp_frame(frame)
+        assert arrived is not None
+        assert arrived.checksum_ok
+        assert arrived.payload.hex() == OVERRUN.hex()
+
+
+def _keep(kept: list[bytes], frame: bytes, _: int) -> None:
+    kept.append(frame)
+
+
+def _datagram(src: str, dst: IPv4Address, dst_port: int, payload: bytes) -> bytes:
+    host = TOPOLOGY.host[src]
+    return udp_frame(
+        src_mac=host.mac,
+        dst_mac=gateway_mac(TOPOLOGY, src),
+        src=host.ipv4,
+        dst=dst,
+        src_port=2000,
+        dst_port=dst_port,
+        payload=payload,
+    )
+
+
+@pytest.mark.parametrize(("pipeline", "src"), [(compiled_pipeline, "h1"), (interpreted, "h4")])
+def test_a_host_cannot_report(pipeline: PipelineFactory, src: str) -> None:
+    """Reports that it has seen, or made up, never reach the collector, also where drops are reported; others do."""
+    assert TOPOLOGY.collector is not None
+    fabric = VirtualFabric(TOPOLOGY, pipeline_factory=pipeline)
+    reporting = Reporting(drops=(DropWatch(),))
+    VirtualController.over(fabric, watches=(Watch(),), reporting=reporting).start()
+    collector, reports = Collector(TOPOLOGY, fabric.clock), list[bytes]()
+
+    def receive(frame: bytes, _: int) -> None:
+        datagram = decode_udp_frame(frame)
+        if datagram is not None and datagram.dst_port == collector.report_udp_port:
+            reports.append(datagram.payload)
+            collector.receive(datagram.payload)
+
+    fabric.host(TOPOLOGY.collector.host).on_frame(receive)
+    fabric.host(src).send(_datagram(src, TOPOLOGY.host["h2"].ipv4, 2000, b"measured"))
+    fabric.run_until(fabric.now_ns + 10 * MS)
+    assert len(reports) == 1
+    address = TOPOLOGY.host[TOPOLOGY.collector.host].ipv4
+    for payload in (reports[0], bytes(60)):
+        fabric.host(src).send(_datagram(src, address, TOPOLOGY.collector.udp_port, payload))
+    fabric.host(src).send(_datagram(src, address, 2000, reports[0]))
+    fabric.run_until(fabric.now_ns + 10 * MS)
+    # The last datagram was no report, and carried telemetry itself.
+    assert len(reports) == 2
+    state = fabric.switch(TOPOLOGY.attachment[src].node).state
+    assert state is not None
+    assert state.counters["FabricIngress.validation.drop_report_at_edge"].packets[0] == 2

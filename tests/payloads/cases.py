@@ -1,0 +1,42 @@
+"""What payloads are sent through: every mark, mode and program, and what else a watch may ask for."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from controller.tables.int_domain import IntDomain
+from controller.tables.int_watch import Mode, Watch
+from dataplane.switch.engine import PipelineFactory
+from dataplane.switch.interpreter import InterpretedPipeline
+
+PROBE_MARKER: Final = 0xFEED_FACE_0BAD_CAFE
+MODES: Final[tuple[Mode, ...]] = ("md", "mx", "hop-by-hop", "xd")
+DOMAINS: Final = {
+    "dscp": IntDomain(),
+    "dscp bit": IntDomain(dscp=1, dscp_mask=1),
+    "probe marker": IntDomain(probe_marker=PROBE_MARKER),
+    "udp port": IntDomain(udp_port=5599),
+    "new udp": IntDomain(udp_port=5599, always_new_udp=True),
+    "dscp, tunnels": IntDomain(tunnels=True),
+    "probe marker, tunnels": IntDomain(probe_marker=PROBE_MARKER, tunnels=True),
+    "udp port, tunnels": IntDomain(udp_port=5599, tunnels=True),
+}
+_BEHIND_IP: Final = (47, 1, 50, 58, 89, 132)
+
+
+def watches_of(mode: Mode) -> tuple[Watch, ...]:
+    """Return rules that have every packet carry INT that can: GRE in tunnels, anything behind a UDP header."""
+    return (Watch(mode=mode), *(Watch(mode=mode, protocol=protocol) for protocol in _BEHIND_IP))
+
+
+SPECIALS: Final[dict[str, tuple[IntDomain, tuple[Watch, ...]]]] = {
+    "checksum complement": (IntDomain(tunnels=True), (Watch(instructions=(0, 1, 15)),)),
+    "source number, forwarding": (IntDomain(udp_port=5599), (Watch(source_number=True, forwarding=True),)),
+    "one in three": (DOMAINS["probe marker"], (Watch(sample_every=3),)),
+    "no hops left": (DOMAINS["probe marker"], (Watch(max_hops=1),)),
+    "MTU, stripped": (IntDomain(mtu_bytes=1200, strip_at_mtu=True), (Watch(instructions=tuple(range(9))),)),
+    "MTU, left out": (IntDomain(probe_marker=PROBE_MARKER, mtu_bytes=1200), (Watch(instructions=tuple(range(9))),)),
+    "no telemetry": (DOMAINS["probe marker"], ()),
+}
+
+interpreted: Final[PipelineFactory] = lambda program, state, rng: InterpretedPipeline(program, state, rng=rng)  # noqa: E731

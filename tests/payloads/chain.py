@@ -1,0 +1,118 @@
+"""A fabric without time: the controller's tables of a leaf-spine, and bursts of frames from host to host through them.
+
+The tables come from the real controller over P4Runtime in virtual time. The frames go through each switch's program
+directly, a burst at a time, without queues, rates and cables, so that a million of them are a matter of minutes.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from controller.aggregation.settings import AggregationSettings
+from controller.tables.int_domain import DEFAULT_DOMAIN, IntDomain
+from controller.tables.int_watch import Watch
+from controller.virtual import VirtualController, WriteDelays
+from dataplane.fabric.topology_file import load_topology
+from dataplane.fabric.virtual import VirtualFabric
+from dataplane.program.model import Program
+from dataplane.switch.engine import PipelineFactory
+from dataplane.switch.pipeline import Dequeued, Frame, Output, Pipeline
+from dataplane.switch.random_numbers import SplitMix
+
+TOPOLOGY = load_topology("leaf-spine:spines=1,leaves=2,hosts=2")
+SAME_LEAF, ACROSS = ("h1", "h2"), ("h1", "h4")
+HOPS = {SAME_LEAF: 1, ACROSS: 3}
+_CPU_PORT = 255
+_US_A_BURST = 1_000
+_CHANGE_NS = 10_000_000_000
+_ABOUT_REPORTS = ("without_target", "about_report", "not_watched", "over_quota")
+
+Change = Callable[[Program], Program]
+"""Makes another program of the committed one."""
+
+
+@dataclass(slots=True)
+class Carried:
+    """What a burst became: frames by the host that got them, and drops by counter."""
+
+    arrived: dict[str, list[bytes]] = field(default_factory=lambda: defaultdict(list))
+    drops: dict[str, int] = field(default_factory=dict)
+
+
+class Chain:
+    """Two leaves and a spine with one of the two programs, executed by one pipeline; `change` makes mutants."""
+
+    def __init__(self, pipeline: PipelineFactory, *, aggregating: bool = False, change: Change | None = None) -> None:
+        self._fabric = VirtualFabric(TOPOLOGY)
+        self._make, self._change = pipeline, change
+        aggregation = AggregationSettings() if aggregating else None
+        delays = WriteDelays(write_delay_ns=0)
+        self._controller = VirtualController.over(self._fabric, delays=delays, aggregation=aggregation)
+        self._controller.start()
+        self._pipelines: dict[str, Pipeline] = {}
+        self._now_us = 0
+
+    def configure(self, domain: IntDomain = DEFAULT_DOMAIN, watches: Sequence[Watch] = (Watch(),)) -> None:
+        """Have the controller bring other marks and watches into the switches."""
+        self._controller.configure(watches=watches, domain=domain)
+        self._fabric.run_until(self._fabric.now_ns + _CHANGE_NS)
+        assert self._controller.coordinator.telemetry.is_settled
+
+    def carry(self, src: str, frames: Sequence[bytes], *, reports: bool = True) -> Carried:
+        """Send a burst from a host; without `reports` these end at the switch that makes them."""
+        before, carried = self._drops(), Carried()
+        self._now_us += _US_A_BURST
+        edge = TOPOLOGY.attachment[src]
+        work: list[tuple[str, int, list[bytes]]] = [(edge.node, edge.port, list(frames))]
+        while work:
+            node, port, burst = work.pop(0)
+            leaving: dict[int, list[bytes]] = defaultdict(list)
+            for output in self._pass(node, [Frame(port, data) for data in burst], reports=reports):
+                leaving[output.port].append(output.data)
+            for out_port, found in leaving.items():
+                assert out_port != _CPU_PORT, "nothing is for the controller"
+                end = TOPOLOGY.neighbours[node][out_port]
+                if end.node in TOPOLOGY.host:
+                    carried.arrived[end.node] += found
+                else:
+                    work.append((end.node, end.port, found))
+        carried.drops = {name: count - before[name] for name, count in self._drops().items() if count > before[name]}
+        return carried
+
+    def _pass(self, node: str, frames: list[Frame], *, reports: bool) -> list[Output]:
+        pipeline = self._pipeline(node)
+        placements = pipeline.ingress(frames, self._now_us)
+        found = pipeline.egress([_dequeued(one.packet, one.port, self._now_us) for one in placements], self._now_us)
+        outputs, copies = list(found.outputs), found.placements
+        while reports and copies:
+            found = pipeline.egress([_dequeued(one.packet, one.port, self._now_us) for one in copies], self._now_us)
+            outputs += found.outputs
+            copies = found.placements
+        return outputs
+
+    def _pipeline(self, node: str) -> Pipeline:
+        if node not in self._pipelines:
+            switch = self._fabric.switch(node)
+            assert switch.program is not None
+            assert switch.state is not None
+            program = switch.program if self._change is None else self._change(switch.program)
+            self._pipelines[node] = self._make(program, switch.state, SplitMix(1))
+        return self._pipelines[node]
+
+    def _drops(self) -> Mapping[str, int]:
+        """Return the packets that each drop counter counts, over all switches, but those that are about reports."""
+        counts: dict[str, int] = defaultdict(int)
+        for node in TOPOLOGY.switches:
+            state = self._fabric.switch(node.name).state
+            assert state is not None
+            for name, array in state.counters.items():
+                short = name.rpartition(".")[2]
+                if short.startswith("drop_") and not short.endswith(_ABOUT_REPORTS):
+                    counts[short] += array.packets[0]
+        return counts
+
+
+def _dequeued(packet: object, port: int, now_us: int) -> Dequeued:
+    return Dequeued(packet, port, 0, now_us, 0, 0, 0)

@@ -1,0 +1,199 @@
+"""What hosts put payloads into: IPv4 and IPv6, TCP and UDP, tunnels, fragments, and lengths that do not agree."""
+
+from __future__ import annotations
+
+import random
+import struct
+from dataclasses import dataclass
+
+from dataplane.fabric.addressing import gateway_mac
+from dataplane.fabric.topology import HostNode, Topology
+
+TCP, UDP, GRE = 6, 17, 47
+VXLAN_PORT, GPE_PORT, GENEVE_PORT = 4789, 4790, 6081
+AGGREGATION_PORT, STORE_PORT = 19777, 19778
+KINDS = ("udp",) * 6 + ("tcp",) * 6 + ("gre", "gre", "vxlan", "gpe", "geneve", "other")
+PORTS = (5000, 5001, 53, VXLAN_PORT, VXLAN_PORT - 1, GPE_PORT, GENEVE_PORT, AGGREGATION_PORT, STORE_PORT, 32766)
+OTHERS = (1, 50, 58, 59, 89, 132)
+EXTENSIONS = (0, 43, 44, 51, 60)
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """What is around a payload; `checksum` of L4 is right (None) or these 16 bits.
+
+    `lie` is added to the UDP length; `fragment` are flags and offset as IPv4 has them; `cut` bytes are missing at the
+    frame's end.
+    """
+
+    version: int = 4
+    kind: str = "udp"
+    src_port: int = 5000
+    dst_port: int = 5001
+    checksum: int | None = None
+    vlan: bool = False
+    ip_options: int = 0
+    tcp_options: int = 0
+    protocol: int = UDP
+    fragment: int = 0
+    lie: int = 0
+    padding: int = 0
+    cut: int = 0
+    dscp: int = 0
+    tunnel: bytes = b""
+
+
+def draw(rng: random.Random, marks: tuple[int, ...] = ()) -> Envelope:
+    """Return an envelope; `marks` are DSCP values that packets may have beside 0."""
+    kind = rng.choice(KINDS)
+    version = rng.choice((4, 4, 6))
+    rare = rng.random() < 0.15
+    return Envelope(
+        version=version,
+        kind=kind,
+        src_port=rng.choice(PORTS) if rng.random() < 0.3 else rng.randrange(1024, 0x10000),
+        dst_port=rng.choice(PORTS) if rng.random() < 0.4 else rng.randrange(1024, 0x10000),
+        checksum=rng.choice((None, None, 0, 0, 0xFFFF, rng.getrandbits(16))),
+        vlan=rng.random() < 0.2,
+        ip_options=rng.choice((0, 0, 0, 0, 1, 10)) if version == 4 else 0,
+        tcp_options=rng.choice((0, 0, 3, 5, 10)),
+        protocol=rng.choice(OTHERS if version == 4 or not rare else EXTENSIONS),
+        fragment=rng.choice((0x2000, 0x2001, 0x0001, 0x00B9)) if rare and version == 4 else 0,
+        lie=rng.choice((-0x1000, -8, -1, 1, 4, 8, 0x1000)) if rng.random() < 0.1 else 0,
+        padding=rng.choice((0, 0, 0, 2, 18, 46)),
+        cut=rng.choice((1, 4, 16, 20, 40)) if rng.random() < 0.02 else 0,
+        dscp=rng.choice((0, 0, 0, 10, 46, *marks)),
+        tunnel=_tunnel(rng, kind),
+    )
+
+
+def draw_named(rng: random.Random) -> Envelope:
+    """Return an envelope in which switches with sums and names look for these before they look for INT."""
+    ports = rng.choice(((5000, STORE_PORT), (STORE_PORT, 5000), (5000, AGGREGATION_PORT)))
+    return Envelope(src_port=ports[0], dst_port=ports[1], checksum=0, vlan=rng.random() < 0.3)
+
+
+def _tunnel(rng: random.Random, kind: str) -> bytes:
+    vni = rng.randbytes(3) + b"\0"
+    if kind == "gre":
+        flags = rng.choice((0, 0x80, 0x20, 0x10, 0xA0, 0xB0, 0x40))
+        options = 4 * sum(flags >> bit & 1 for bit in (7, 5, 4))
+        protocol = rng.choice((0x0800, 0x6558, 0x86DD, 0x88B5))
+        return struct.pack("!BBH", flags, rng.choice((0, 0, 0, 1)), protocol) + rng.randbytes(options)
+    if kind == "vxlan":
+        return bytes((8, 0, 0, rng.choice((0, 0, 0, 1)))) + vni
+    if kind == "gpe":
+        return bytes((rng.choice((8, 12, 12, 14)), 0, 0, rng.choice((1, 3, 4, 0x82)))) + vni
+    if kind == "geneve":
+        option = struct.pack("!HBB", 0x0103, 1, 4) + bytes.fromhex("20000808") + rng.randbytes(12)
+        return struct.pack("!BBH", rng.choice((0, 5)), 0, 0x6558) + vni + option
+    return b""
+
+
+def frame(topology: Topology, src: HostNode, dst: HostNode, envelope: Envelope, payload: bytes) -> bytes:
+    """Return the frame as the host sends it to its switch; IPv4's own checksum is right."""
+    body, protocol = _body(src, dst, envelope, payload)
+    link = gateway_mac(topology, src.name).to_bytes(6, "big") + src.mac.to_bytes(6, "big")
+    link += b"\x81\0\xa0\x2a" if envelope.vlan else b""
+    ip = _ipv4(src, dst, envelope, protocol, len(body)) if envelope.version == 4 else b""
+    if envelope.version == 6:
+        ip = struct.pack("!IHBB", 6 << 28 | envelope.dscp << 22 | 0x12345, len(body), protocol, 64)
+        ip += b"".join(_addresses(src, dst, 6))
+    packet = ip + body
+    packet = packet[: len(packet) - min(envelope.cut, len(body))] if envelope.cut else packet + bytes(envelope.padding)
+    return link + (b"\x08\0" if envelope.version == 4 else b"\x86\xdd") + packet
+
+
+def _ipv4(src: HostNode, dst: HostNode, envelope: Envelope, protocol: int, size: int) -> bytes:
+    words = 5 + envelope.ip_options
+    head = struct.pack(
+        "!BBHHHBBH", 4 << 4 | words, envelope.dscp << 2 | 1, 4 * words + size, 7, envelope.fragment, 64, protocol, 0
+    )
+    head += src.ipv4.packed + dst.ipv4.packed + b"\x01" * (4 * envelope.ip_options)
+    return head[:10] + checksum(head).to_bytes(2, "big") + head[12:]
+
+
+def _body(src: HostNode, dst: HostNode, envelope: Envelope, payload: bytes) -> tuple[bytes, int]:
+    """Return what IP carries, and its protocol."""
+    if envelope.kind == "gre":
+        body = envelope.tunnel + payload
+        if body[0] >> 7 and envelope.checksum is None:
+            zeroed = body[:4] + bytes(2) + body[6:]
+            body = body[:4] + checksum(zeroed).to_bytes(2, "big") + body[6:]
+        return body, GRE
+    if envelope.kind == "other":
+        return payload, envelope.protocol
+    if envelope.kind == "tcp":
+        offset = 5 + envelope.tcp_options
+        fixed = (envelope.src_port, envelope.dst_port, 0x01020304, 0, offset << 4, 0x18, 500, 0, 0)
+        head, at, protocol = struct.pack("!HHIIBBHHH", *fixed) + b"\x01" * (4 * envelope.tcp_options), 16, TCP
+    else:
+        dst_port = {"vxlan": VXLAN_PORT, "gpe": GPE_PORT, "geneve": GENEVE_PORT}.get(envelope.kind, envelope.dst_port)
+        length = 8 + len(envelope.tunnel) + len(payload) + envelope.lie & 0xFFFF
+        head, at, protocol = struct.pack("!HHHH", envelope.src_port, dst_port, length, 0), 6, UDP
+    body = head + envelope.tunnel + payload
+    found = envelope.checksum
+    if found is None:
+        ends = _addresses(src, dst, envelope.version)
+        found = checksum(b"".join(ends) + struct.pack("!HH", protocol, len(body)) + body)
+        found = 0xFFFF if found == 0 and protocol == UDP else found
+    return body[:at] + found.to_bytes(2, "big") + body[at + 2 :], protocol
+
+
+def _addresses(src: HostNode, dst: HostNode, version: int) -> tuple[bytes, bytes]:
+    if version == 4:
+        return src.ipv4.packed, dst.ipv4.packed
+    assert src.ipv6 is not None
+    assert dst.ipv6 is not None
+    return src.ipv6.packed, dst.ipv6.packed
+
+
+def checksum(data: bytes) -> int:
+    """Return the Internet checksum (RFC 1071): a number modulo 0xffff is the sum of its 16-bit digits."""
+    total = int.from_bytes(data + bytes(len(data) % 2), "big") % 0xFFFF
+    return 0xFFFF - total if total or not any(data) else 0
+
+
+def routed(data: bytes, dst_mac: int, src_mac: int, hops: int) -> bytes:
+    """Return a frame as the last of so many routers passes it on: MAC addresses, TTL and IPv4's checksum, no more."""
+    out = bytearray(dst_mac.to_bytes(6, "big") + src_mac.to_bytes(6, "big") + data[12:])
+    at = 18 if out[12:14] == b"\x81\0" else 14
+    if out[at] >> 4 == 4:
+        end = at + 4 * (out[at] & 15)
+        out[at + 8] -= hops
+        out[at + 10 : at + 12] = bytes(2)
+        out[at + 10 : at + 12] = checksum(bytes(out[at:end])).to_bytes(2, "big")
+    else:
+        out[at + 7] -= hops
+    return bytes(out)
+
+
+@dataclass(frozen=True, slots=True)
+class Marked:
+    """The marks of a domain that are in headers, which hosts may not use; `gre_protocol` where tunnels carry INT."""
+
+    dscp: int = 0
+    dscp_mask: int = 0
+    udp_port: int | None = None
+    gre_protocol: bytes | None = None
+
+
+def may_be_dropped(envelope: Envelope, marked: Marked) -> bool:
+    """Return whether a frame may be dropped: it has the domain's mark in a header, or its end is missing.
+
+    What the payload says does not matter.
+    """
+    if envelope.cut:
+        return True
+    if envelope.dscp and marked.dscp_mask and envelope.dscp & marked.dscp_mask == marked.dscp:
+        return True
+    if envelope.kind == "gre":
+        return marked.gre_protocol is not None and envelope.tunnel[2:4] == marked.gre_protocol
+    if envelope.kind in ("udp", "vxlan", "gpe", "geneve") and not envelope.fragment:
+        port = {"vxlan": VXLAN_PORT, "gpe": GPE_PORT, "geneve": GENEVE_PORT}.get(envelope.kind, envelope.dst_port)
+        if port == marked.udp_port:
+            return True
+        if port == GPE_PORT and marked.gre_protocol is not None:
+            # Whatever else VXLAN-GPE is asked for, its next protocol is INT's; a payload to that port is a header.
+            return envelope.kind != "gpe" or (envelope.tunnel[0] & 4 != 0 and envelope.tunnel[3] == 0x82)
+    return False

@@ -1,0 +1,50 @@
+"""The committed program with a fault put back, as JSON for a switch: what the oracle has to notice."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from dataplane.program.loader import load_program
+from dataplane.program.model import Program
+
+Patch = Callable[[dict[str, Any]], None]
+"""Changes a program's JSON in place; asserts that it found what it changes."""
+
+
+def marker_before_check(program: dict[str, Any]) -> None:
+    """Take a probe marker out of the packet before it is known whether INT behind it fits: a marker without a shim is
+    no payload to ingress, and INT is put before it, and taken out with it."""
+    states = {state["name"]: state for state in program["parsers"][0]["parse_states"]}
+    check, extract, peek = (
+        states[name] for name in ("check_int_behind_marker", "parse_probe_marker", "peek_probe_marker")
+    )
+    assert _redirect(peek, check["name"], extract["name"]) == 2
+    assert _redirect(extract, "parse_int", "check_int") == 1
+
+
+def payload_marker_forgotten(program: dict[str, Any]) -> None:
+    """Leave the marker out of what goes back into a payload that only looks like INT."""
+    (action,) = (one for one in program["actions"] if one["name"].endswith("int_is_payload"))
+    kept = [one for one in action["primitives"] if "payload_probe_marker" not in json.dumps(one)]
+    assert len(kept) == len(action["primitives"]) - 1
+    action["primitives"] = kept
+
+
+def _redirect(state: dict[str, Any], old: str, new: str) -> int:
+    """Have a state's transitions go elsewhere; return how many did."""
+    found = [transition for transition in state["transitions"] if transition["next_state"] == old]
+    for transition in found:
+        transition["next_state"] = new
+    return len(found)
+
+
+def mutant(patch: Patch, program: Path, p4info: Path, folder: Path) -> Program:
+    """Return a program with a patch; the patched JSON goes to a folder."""
+    found = json.loads(program.read_bytes())
+    patch(found)
+    path = folder / f"{patch.__name__}.json"
+    path.write_text(json.dumps(found), encoding="utf-8")
+    return load_program(path, p4info)

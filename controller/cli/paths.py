@@ -15,6 +15,7 @@ from rich.table import Table
 from collectors.values import HopRecord, RecordKind
 from controller.cli.common import SettingsFile, log_to_stderr, ready
 from controller.cli.output import Cells, Format, FormatOption, flat, show, show_values, table_of, utc
+from controller.cli.units import seconds
 from controller.console import plain_or_terminal
 from controller.intents import FlowSpec
 from controller.paths.settings import ADDRESS
@@ -22,7 +23,7 @@ from dataplane.fabric.topology import LinkKey
 
 if TYPE_CHECKING:
     from controller.paths.client import RouteClient
-    from controller.paths.codec import Explanation, History, HistoryQuery
+    from controller.paths.codec import Explanation, History, HistoryQuery, PathServerStatus
     from controller.paths.decide import Decision
     from controller.paths.engineering.engineer import EngineeringRound
     from controller.paths.graph import PathFigures
@@ -63,11 +64,12 @@ def why(  # noqa: PLR0917 - a command line's options
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object, with times in ns since 1970.")] = False,
 ) -> None:
     """Say why a flow is on its path: what was measured, the candidates, the reason, its last moves; times are UTC."""
-    explanation = _ask(server, lambda client: client.why(FlowSpec(src, dst, protocol, src_port, dst_port)))
+    flow = FlowSpec(src, dst, protocol, src_port, dst_port)
+    explanation, now = _ask_at(server, lambda client: client.why(flow))
     if as_json:
         typer.echo(msgspec.json.encode(explanation).decode())
     else:
-        _show_explanation(explanation)
+        _show_explanation(explanation, now.now_ns)
 
 
 @paths.command()
@@ -84,9 +86,11 @@ def history(  # noqa: PLR0917 - a command line's options
     from controller.paths.codec import HistoryQuery  # noqa: PLC0415
 
     query = HistoryQuery(src, dst, _ns(since, "--since"), _ns(until, "--until"), limit)
-    found = _selected(query, _ask(server, lambda client: client.history(query)))
+    told, now = _ask_at(server, lambda client: client.history(query))
+    found = _selected(query, told)
     if form is Format.TABLE:
-        show(("time", "flow", "path", "why"), map(_history_cells, found), form)
+        rows_of_people = ((*_history_cells(one), seconds(now.now_ns - one.time_ns)) for one in found)
+        show(("time", "flow", "path", "why", "age s"), rows_of_people, form)
     else:
         rows = map(flat, found)
         show(_HISTORY_COLUMNS, ([row.get(column) for column in _HISTORY_COLUMNS] for row in rows), form)
@@ -95,12 +99,29 @@ def history(  # noqa: PLR0917 - a command line's options
 @paths.command()
 def routes(server: Server = SERVER) -> None:
     """List the explicit and the weighted routes in force."""
-    found = _ask(server, lambda client: client.current_routes())
+    found, _ = _ask_at(server, lambda client: client.current_routes())
     rows = [(_name(route.flow), route.switches) for route in found.routes]
     for weighted in found.weighted:
         ways = tuple(f"{peer} ({weight})" for peer, weight in weighted.next_hops)
         rows.append((f"all to {weighted.destination} at {weighted.switch}", ways))
     show(("flow", "path"), rows, Format.TABLE)
+
+
+@paths.command()
+def status(server: Server = SERVER, form: FormatOption = Format.TABLE) -> None:
+    """Say how old the state is that the path server decides by, and list what it has counted."""
+    _, now = _ask_at(server, _nothing)
+    ages = {
+        "state age s": seconds(now.snapshot_age_ns),
+        "last round age s": None if now.last_step_ns is None else seconds(now.now_ns - now.last_step_ns),
+        "feed": "silent" if now.feed_is_silent else "speaks",
+        "route set": now.version,
+        "flows": now.flows,
+        "explicit routes": now.explicit_routes,
+    }
+    show(("what", "value"), [*ages.items(), *sorted(now.counters.items())], form)
+    if now.last_problem is not None:
+        typer.echo(f"last problem: {now.last_problem}", err=True)
 
 
 @paths.command("link")
@@ -135,12 +156,12 @@ def records(  # noqa: PLR0917 - a command line's options
     from controller.paths.codec import RecordQuery  # noqa: PLC0415
 
     query = RecordQuery(src=src, dst=dst, link=None if link is None else _link(link), limit=limit)
-    found = _ask(server, lambda client: client.records(query))
+    found, now = _ask_at(server, lambda client: client.records(query))
     if form is not Format.TABLE:
         show_values(found, HopRecord, form)
         return
-    columns = ("received", "flow", "hop", "node", "in", "out", "latency us", "queue", "tx bytes/window")
-    show(columns, map(_record_cells, found), form)
+    columns = ("received", "flow", "hop", "node", "in", "out", "latency us", "queue", "tx bytes/window", "age s")
+    show(columns, ((*_record_cells(row), seconds(now.now_ns - row.received_ns)) for row in found), form)
 
 
 def _record_cells(row: HopRecord) -> Cells:
@@ -179,25 +200,49 @@ def _ask(server: str, question: Callable[[RouteClient], Awaitable[T]]) -> T:
     return asyncio.run(ask())
 
 
-def _show_explanation(explanation: Explanation) -> None:
+def _ask_at(server: str, question: Callable[[RouteClient], Awaitable[T]]) -> tuple[T, PathServerStatus]:
+    """Return an answer and how the path server is then; say on stderr where what it knows is old."""
+
+    async def both(client: RouteClient) -> tuple[T, PathServerStatus]:
+        return await question(client), await client.status()
+
+    answer, now = _ask(server, both)
+    if now.feed_is_silent:
+        newest = (
+            "nothing ever came" if now.snapshot_age_ns is None else f"figures are {seconds(now.snapshot_age_ns)} s old"
+        )
+        typer.echo(f"the collector's feed is silent: {newest}, and nothing is decided by them", err=True)
+    return answer, now
+
+
+async def _nothing(_: RouteClient) -> None:
+    """Ask nothing but how the path server is."""
+
+
+def _show_explanation(explanation: Explanation, now_ns: int) -> None:
     screen = plain_or_terminal()
-    screen.print(_record_table(explanation))
+    screen.print(_record_table(explanation, now_ns))
+    age = seconds(explanation.figures_age_ns)
+    label = f"{age} s ago" if explanation.feed_is_silent else "now"
     rows = [
-        _row(figures, present=figures.switches == explanation.present.switches) for figures in explanation.candidates
+        _row(figures, label if figures.switches == explanation.present.switches else "")
+        for figures in explanation.candidates
     ]
     screen.print(table_of(("", "path", "delay ms", "free Mbit/s"), rows, title=_name(explanation.flow)))
     screen.print(explanation.reason, highlight=False, soft_wrap=True)
+    screen.print(f"figures are {age} s old", highlight=False, soft_wrap=True)
     for move in explanation.moves:
         when = utc(move.time_ns).isoformat(timespec="milliseconds")
-        screen.print(f"moved at {when}: {move.reason}", highlight=False, soft_wrap=True)
+        ago = seconds(now_ns - move.time_ns)
+        screen.print(f"moved at {when}, {ago} s ago: {move.reason}", highlight=False, soft_wrap=True)
 
 
-def _record_table(explanation: Explanation) -> Table:
-    columns = ("received", "packet", "hop", "switch", "to", "latency us", "queue")
+def _record_table(explanation: Explanation, now_ns: int) -> Table:
+    columns = ("received", "packet", "hop", "switch", "to", "latency us", "queue", "age s")
     rows = (
         (
             *(utc(row.received_ns), f"{row.packet_id:x}"[-6:], row.hop_index, row.switch, row.next_hop),
-            *(_us(row.hop_latency_ns), row.queue_occupancy_frames),
+            *(_us(row.hop_latency_ns), row.queue_occupancy_frames, seconds(now_ns - row.received_ns)),
         )
         for row in explanation.records
     )
@@ -240,7 +285,7 @@ def _history_cells(one: Decision | EngineeringRound) -> Cells:
     return (utc(one.time_ns), "all to " + " ".join(one.destinations), "weighted", one.reason)
 
 
-def _row(figures: PathFigures, *, present: bool) -> tuple[str, str, str, str]:
+def _row(figures: PathFigures, label: str) -> tuple[str, str, str, str]:
     dead = "" if figures.dead_link is None else f" (dead: {figures.dead_link})"
     path = " ".join(figures.switches) + dead
-    return ("now" if present else "", path, f"{figures.delay_ns / 1e6:.3f}", f"{figures.bottleneck_bps / 1e6:.3f}")
+    return (label, path, f"{figures.delay_ns / 1e6:.3f}", f"{figures.bottleneck_bps / 1e6:.3f}")

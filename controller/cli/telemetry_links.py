@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from enum import StrEnum
 from typing import Annotated
 
 import typer
-from rich.console import RenderableType
+from rich.console import Group, RenderableType
 from rich.live import Live
 
 from collectors.feed_client import FeedClient
@@ -78,26 +79,43 @@ def top(
     async def watch(client: FeedClient) -> None:
         await client.status()
         looks = client.snapshots(round(interval * 1e9))
-        await _show_live(looks, count, lambda seen: _top(seen, by, rows))
+        await _show_live(looks, count, lambda seen: _top(seen, by, rows), patience_s=max(1.0, 3 * interval))
 
     with suppress(KeyboardInterrupt):
         ask(feed, watch, patience_s=None)
 
 
 async def _show_live(
-    looks: AsyncIterator[Snapshot], count: int | None, render: Callable[[Snapshot], RenderableType]
+    looks: AsyncIterator[Snapshot],
+    count: int | None,
+    render: Callable[[Snapshot], RenderableType],
+    *,
+    patience_s: float,
 ) -> None:
-    """Show each look in the place of the one before; where there is no terminal, one after the other."""
-    console, seen = plain_or_terminal(), 0
+    """Show each look in the place of the one before; where there is no terminal, one after the other.
+
+    Where none comes for `patience_s`, say so, and for how long already: what is shown is not of now.
+    """
+    console, seen, silent_s = plain_or_terminal(), 0, 0.0
+    shown: RenderableType = ""
+    coming = asyncio.ensure_future(anext(looks))
     with Live(console=console, auto_refresh=False, screen=console.is_terminal) as screen:
-        async for look in looks:
-            if console.is_terminal:
-                screen.update(render(look), refresh=True)
-            else:
-                console.print(render(look))
-            seen += 1
-            if seen == count:
-                return
+        try:
+            while seen != count:
+                done, _ = await asyncio.wait((coming,), timeout=patience_s)
+                if done:
+                    shown, silent_s = render(coming.result()), 0.0
+                    coming = asyncio.ensure_future(anext(looks))
+                    seen += 1
+                else:
+                    silent_s += patience_s
+                note = f"the collector has said nothing for {silent_s:.0f} s: figures are that old" if silent_s else ""
+                if console.is_terminal:
+                    screen.update(Group(note, shown) if note else shown, refresh=True)
+                else:
+                    console.print(note or shown)
+        finally:
+            coming.cancel()
 
 
 def _top(seen: Snapshot, by: Order, rows: int) -> RenderableType:

@@ -41,7 +41,8 @@ class RecordRow:
 class Explanation:
     """What the path server thinks of a flow: its path and the candidates now, why it is there, and its last moves.
 
-    `records` are the newest rows of the record table between its hosts, newest packet first.
+    `records` are the newest rows of the record table between its hosts, newest packet first. `figures_age_ns` is how
+    old the state is that the figures are of; where the feed is silent, nothing is decided by it.
     """
 
     flow: FlowSpec
@@ -51,6 +52,8 @@ class Explanation:
     reason: str
     moves: tuple[Decision, ...]
     records: tuple[RecordRow, ...] = ()
+    figures_age_ns: int | None = None
+    feed_is_silent: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +110,10 @@ class LinkNotes:
 
 @dataclass(frozen=True, slots=True)
 class PathServerStatus:
-    """The path server's counters: what it keeps, does and drops."""
+    """The path server's counters: what it keeps, does and drops; how old its newest state of the network is.
+
+    `now_ns` is its time, UTC, for ages of what it keeps.
+    """
 
     version: int
     flows: int
@@ -116,6 +122,8 @@ class PathServerStatus:
     snapshot_age_ns: int | None
     counters: dict[str, int]
     last_problem: str | None
+    feed_is_silent: bool
+    now_ns: int
 
 
 @dataclass(frozen=True, slots=True)

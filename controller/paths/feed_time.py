@@ -4,26 +4,37 @@ from __future__ import annotations
 
 from typing import Final
 
-_ANEW_NS: Final = 1_000_000_000
-"""A clock that is this far behind what it was began anew, with its machine."""
+_SPAN_NS: Final = 10_000_000_000
+"""The quickest snapshot of one or two such spans counts: two machines' clocks drift apart."""
 
 
 class FeedTime:
     """Learns from snapshots what the path server's clock is ahead of the collector's.
 
-    The quickest snapshot tells best: all came later than they were taken.
+    The quickest snapshot of late tells best: all came later than they were taken. So what waited on its way, because a
+    process stood still, shows its age. A collector whose clock began anew, with its machine, counts at once.
     """
 
     def __init__(self) -> None:
-        self._offset_ns: int | None = None
+        self._least_ns: int | None = None
+        self._before_ns: int | None = None
+        self._span_begins_ns = 0
+        self._taken_ns = 0
 
     def hear(self, taken_ns: int, arrived_ns: int) -> None:
         """Take note of a snapshot, taken by the collector's clock and arrived by ours."""
         ahead_ns = arrived_ns - taken_ns
-        if self._offset_ns is None or not self._offset_ns <= ahead_ns <= self._offset_ns + _ANEW_NS:
-            self._offset_ns = ahead_ns
+        if self._least_ns is None or taken_ns < self._taken_ns:
+            self._least_ns, self._before_ns, self._span_begins_ns = ahead_ns, None, arrived_ns
+        elif arrived_ns - self._span_begins_ns > _SPAN_NS:
+            self._least_ns, self._before_ns, self._span_begins_ns = ahead_ns, self._least_ns, arrived_ns
+        else:
+            self._least_ns = min(self._least_ns, ahead_ns)
+        self._taken_ns = taken_ns
 
     @property
     def offset_ns(self) -> int:
         """What to add to a time of the feed; 0 before the first snapshot."""
-        return self._offset_ns or 0
+        if self._least_ns is None:
+            return 0
+        return self._least_ns if self._before_ns is None else min(self._least_ns, self._before_ns)

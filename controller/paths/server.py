@@ -39,6 +39,7 @@ from controller.paths.codec import (
 from controller.paths.core import RECENT_DECISIONS, PathServerCore
 from controller.paths.decide import Decision
 from controller.paths.feed_time import FeedTime
+from controller.paths.feed_watch import FeedWatch
 from controller.paths.queries import answer, rows_between
 from controller.paths.recorder import Recorder
 from controller.paths.settings import PathServerSettings
@@ -50,6 +51,8 @@ LOGGER = logging.getLogger("millrace.paths")
 SERVICE: Final = "millrace.paths.v1.Paths"
 MAX_PENDING_BATCHES = 64
 """Batches of records that wait for the database before more are dropped and counted."""
+_LOOKS: Final = 4
+"""How often, in the time that makes a feed silent, one looks whether it is."""
 MAX_PENDING_DECISIONS = 1024
 """Decisions that wait for one subscriber before more are dropped and counted."""
 
@@ -88,9 +91,17 @@ class PathServer:
         self._feed_time = FeedTime()
         self._feed_time_known = asyncio.Event()
         self._last_step_ns: int | None = None
-        self._last_snapshot_ns: int | None = None
+        self._feed_watch = FeedWatch(settings.oldest_snapshot_ns, clock.now_ns())
         self.counters: dict[str, int] = dict.fromkeys(
-            ("records", "record_batches_dropped", "records_failed", "decisions_dropped", "stale_snapshots"), 0
+            (
+                "records",
+                "record_batches_dropped",
+                "records_failed",
+                "decisions_dropped",
+                "stale_snapshots",
+                "feed_silences",
+            ),
+            0,
         )
         self._server = grpc.aio.server(options=SERVER_OPTIONS)
         self._server.add_generic_rpc_handlers((self._handlers(),))
@@ -107,6 +118,7 @@ class PathServer:
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._watch(feed), name="watch")
+                group.create_task(self._listen_for_silence(), name="listen for silence")
                 group.create_task(self._decide(), name="decide")
                 group.create_task(self._receive(feed), name="receive records")
                 group.create_task(self._record(), name="record")
@@ -114,14 +126,14 @@ class PathServer:
             await self._server.stop(grace=None)
             self._worker.shutdown(wait=True, cancel_futures=True)
 
-    async def step(self, snapshot: Snapshot, arrived_ns: int) -> None:
-        """Decide on a snapshot and publish what comes of it; one that waited too long is counted and not used."""
+    async def step(self, snapshot: Snapshot, taken_ns: int) -> None:
+        """Decide on a snapshot, taken at a time of ours, and publish what comes of it; an old one is only counted."""
         now_ns = self._clock.now_ns()
-        if now_ns - arrived_ns > self._settings.max_snapshot_age_ns:
+        if self._feed_watch.is_old(taken_ns, now_ns):
             self.counters["stale_snapshots"] += 1
             return
         routes, decisions = await self._in_worker(lambda: self._round(snapshot, now_ns))
-        self._last_step_ns, self._last_snapshot_ns = now_ns, arrived_ns
+        self._last_step_ns = now_ns
         if routes is not None:
             await self._publish(routes, decisions)
 
@@ -155,11 +167,28 @@ class PathServer:
     async def _watch(self, feed: Feed) -> None:
         """Keep the newest snapshot only: a round that takes long must not leave a queue of old ones behind."""
         async for snapshot in feed.snapshots(self._settings.interval_ns):
-            now_ns = self._clock.now_ns()
-            self._feed_time.hear(snapshot.taken_ns, now_ns)
+            self._feed_time.hear(snapshot.taken_ns, self._clock.now_ns())
             self._feed_time_known.set()
-            self._newest = snapshot, now_ns
+            taken_ns = snapshot.taken_ns + self._feed_time.offset_ns
+            self._feed_watch.heard(taken_ns)
+            self.tell_of_silence()
+            self._newest = snapshot, taken_ns
             self._arrived.set()
+
+    async def _listen_for_silence(self) -> None:
+        while True:
+            await asyncio.sleep(self._settings.oldest_snapshot_ns / _LOOKS / 1e9)
+            self.tell_of_silence()
+
+    def tell_of_silence(self) -> None:
+        """Say, once each, when the feed falls silent and when it speaks again."""
+        now_ns = self._clock.now_ns()
+        news = self._feed_watch.news(now_ns)
+        if news is None:
+            return
+        is_silent = self._feed_watch.is_silent(now_ns)
+        self.counters["feed_silences"] += is_silent
+        LOGGER.log(logging.WARNING if is_silent else logging.INFO, "%s", news)
 
     async def _decide(self) -> None:
         while True:
@@ -253,8 +282,13 @@ class PathServer:
         return pack(await self._answer(context, lambda: self._explain(flow)))
 
     def _explain(self, flow: FlowSpec) -> Explanation:
-        found = self._core.why(flow, self._clock.now_ns())
-        return replace(found, records=rows_between(self._recorder, self._core.network.topology, flow))
+        now_ns = self._clock.now_ns()
+        return replace(
+            self._core.why(flow, now_ns),
+            records=rows_between(self._recorder, self._core.network.topology, flow),
+            figures_age_ns=self._feed_watch.age_ns(now_ns),
+            feed_is_silent=self._feed_watch.is_silent(now_ns),
+        )
 
     async def _serve_link_changed(self, request: bytes, context: _Context) -> bytes:
         change = await _checked(context, request, LinkChange)
@@ -280,17 +314,18 @@ class PathServer:
 
     async def _serve_status(self, request: bytes, context: _Context) -> bytes:
         await _checked(context, request, type(None))
-        age_ns = None if self._last_snapshot_ns is None else self._clock.now_ns() - self._last_snapshot_ns
-        core = self._core
+        now_ns, core = self._clock.now_ns(), self._core
         counters = {**self.counters, **core.counters}
         status = PathServerStatus(
             core.routes.version,
             core.flows,
             len(core.routes.routes),
             self._last_step_ns,
-            age_ns,
+            self._feed_watch.age_ns(now_ns),
             counters,
             core.last_problem,
+            self._feed_watch.is_silent(now_ns),
+            now_ns,
         )
         return pack(status)
 

@@ -17,6 +17,9 @@ Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 DurationNs = Annotated[int, msgspec.Meta(ge=0)]
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 
+_LEAST_PATIENCE_NS: Final = 1_000_000_000
+_MISSED_INTERVALS: Final = 3
+
 ADDRESS: Final = default_address("paths")
 """Where the path server listens, and is looked for, unless somebody says otherwise."""
 
@@ -117,8 +120,11 @@ class PathServerSettings(Strict, frozen=True):
     """gRPC address on which routes and decisions are served."""
     interval_ns: Positive = 100_000_000
     """Time between two rounds of decisions."""
-    max_snapshot_age_ns: DurationNs = 2_000_000_000
-    """With no newer snapshot than this nothing is decided: the collector may be gone."""
+    max_snapshot_age_ns: Positive | None = None
+    """By a state older than this nothing is decided, and the feed counts as silent: the collector may hang or be gone.
+
+    Left out, a second, or three intervals where those are longer.
+    """
     forget_after_ns: DurationNs = 60_000_000_000
     """A flow that telemetry has not shown for this long loses its explicit path; those listed in `flows` never do."""
     max_flows: Positive = 4096
@@ -131,3 +137,10 @@ class PathServerSettings(Strict, frozen=True):
     """Given, traffic is engineered: all demands at once by weighted routes, and `decide` only says what is dead."""
     records: RecordSettings = RecordSettings()
     """What is kept."""
+
+    @property
+    def oldest_snapshot_ns(self) -> int:
+        """How old a state may be that is decided by."""
+        if self.max_snapshot_age_ns is not None:
+            return self.max_snapshot_age_ns
+        return max(_LEAST_PATIENCE_NS, _MISSED_INTERVALS * self.interval_ns)

@@ -253,9 +253,9 @@ def test_an_old_snapshot_is_counted_and_moves_nothing(topology: Topology, tmp_pa
         core = PathServerCore(topology, DecideSettings(confirm_rounds=1), flows=(ManagedFlow(src="ha", dst="hd"),))
         database = Database(":memory:")
         server = PathServer(core, Recorder(database, max_records=1), settings, VirtualClock(100))
-        await server.step(congested(topology), arrived_ns=94)
+        await server.step(congested(topology), taken_ns=94)
         assert (server.counters["stale_snapshots"], core.routes.version) == (1, 0)
-        await server.step(congested(topology), arrived_ns=95)
+        await server.step(congested(topology), taken_ns=95)
         assert core.routes.version == 1
         database.close()
 

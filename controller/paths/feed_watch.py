@@ -1,0 +1,51 @@
+"""Whether the collector's feed speaks: snapshots come at every interval, whatever changes, so silence means something.
+
+Times are the path server's; what it decides by must not be older than the limit.
+"""
+
+from __future__ import annotations
+
+_S = 1_000_000_000
+
+
+class FeedWatch:
+    """Knows when the newest snapshot was taken, and tells once when the feed falls silent and once when it is back."""
+
+    def __init__(self, limit_ns: int, now_ns: int) -> None:
+        self._limit_ns = limit_ns
+        self._begun_ns = self._silent_from_ns = now_ns
+        self._newest_ns: int | None = None
+        self._is_silent = False
+
+    def heard(self, taken_ns: int) -> None:
+        """Take note of a snapshot; one that is older than another changes nothing."""
+        self._newest_ns = taken_ns if self._newest_ns is None else max(self._newest_ns, taken_ns)
+
+    def age_ns(self, now_ns: int) -> int | None:
+        """Return how old the newest snapshot is, None before the first."""
+        return None if self._newest_ns is None else max(now_ns - self._newest_ns, 0)
+
+    def is_old(self, taken_ns: int, now_ns: int) -> bool:
+        """Return whether a snapshot is too old to decide by."""
+        return now_ns - taken_ns > self._limit_ns
+
+    def is_silent(self, now_ns: int) -> bool:
+        """Return whether there is nothing new enough to decide by."""
+        return self.is_old(self._spoke_ns, now_ns)
+
+    @property
+    def _spoke_ns(self) -> int:
+        return self._begun_ns if self._newest_ns is None else self._newest_ns
+
+    def news(self, now_ns: int) -> str | None:
+        """Return what is to be said when silence has begun or ended since the last call, None if neither."""
+        was_silent, self._is_silent = self._is_silent, self.is_silent(now_ns)
+        if self._is_silent == was_silent:
+            return None
+        if not self._is_silent:
+            seconds = (now_ns - self._silent_from_ns) / _S
+            return f"the collector's feed speaks again, after {seconds:.1f} s; decisions go on"
+        age_ns = self.age_ns(now_ns)
+        newest = "nothing has come" if age_ns is None else f"its newest state is {age_ns / _S:.1f} s old"
+        self._silent_from_ns = self._spoke_ns
+        return f"the collector's feed is silent: {newest}; nothing is decided until it speaks again"

@@ -258,10 +258,11 @@ def test_a_path_server_that_begins_anew_believes_what_the_collector_was_told(une
     assert routes.routes == (Route(FlowSpec("ha", "hd"), ("a", "c", "d")),)
 
 
-@pytest.mark.parametrize(
-    "lost", [("ab",), ("ba",), ("ab", "ba", "bd", "db", "bc", "cb")], ids=["out", "back", "switch"]
-)
-def test_hellos_find_what_no_port_shows(unequal: Topology, lost: tuple[str, ...]) -> None:
+AROUND_B = tuple(ends for far in "acd" for ends in (("b", far), (far, "b")))
+
+
+@pytest.mark.parametrize("lost", [(("a", "b"),), (("b", "a"),), AROUND_B], ids=["out", "back", "switch"])
+def test_hellos_find_what_no_port_shows(unequal: Topology, lost: tuple[tuple[str, str], ...]) -> None:
     """Frames that are lost one way, on the flow's way or against it, and a switch that is dead."""
     circle = watching(unequal, Hellos())
     circle.run(400 * MS)

@@ -41,6 +41,8 @@ from dataplane.fabric.topology_file import dumps
 
 _VIEW_INTERVAL_NS = 200_000_000
 _READY_S = 60.0
+_READY_S_A_SWITCH = 5.0
+"""A switch needs some seconds of CPU time to start and to take its program, and all of them share a few cores."""
 _POLL_S = 0.05
 _START_S = 0.3
 """From the word that all hosts may begin to their beginning: every one has read it by then."""
@@ -67,13 +69,14 @@ class KernelRun:
         if self.scenario.topology.collector is None:
             raise FabricError(f"topology {self.scenario.topology.name}: has no collector; the demo needs one")
         self._collector_host = self.scenario.topology.collector.host
+        self._ready_s = _READY_S + _READY_S_A_SWITCH * len(self.scenario.topology.switches)
         self._clock = MonotonicClock()
         self._epoch_ns = UtcClock().epoch_ns
 
     def run(self) -> Outcome:
         """Build, run from zero to the scenario's end, and remove everything again."""
         with KernelFabric(self.scenario.topology, KernelSettings(seed=self.seed)) as fabric:
-            fabric.wait_ready()
+            fabric.wait_ready(self._ready_s)
             return asyncio.run(self._run(fabric))
 
     async def _run(self, fabric: KernelFabric) -> Outcome:
@@ -216,11 +219,11 @@ class KernelRun:
 
     async def _until(self, condition: Callable[[], bool], fabric: KernelFabric, who: Callable[[], str]) -> None:
         """Wait for a condition; raise FabricError, with `who` keeps us waiting, when it takes too long."""
-        deadline_ns = self._clock.now_ns() + round(_READY_S * NS_PER_S)
+        deadline_ns = self._clock.now_ns() + round(self._ready_s * NS_PER_S)
         while not condition():
             self._check(fabric)
             if self._clock.now_ns() > deadline_ns:
-                raise FabricError(f"not ready after {_READY_S:.0f} s: {who()}")
+                raise FabricError(f"not ready after {self._ready_s:.0f} s: {who()}")
             await asyncio.sleep(_POLL_S)
 
     async def _until_end(self, fabric: KernelFabric, agents: HostAgents) -> None:

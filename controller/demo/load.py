@@ -75,7 +75,7 @@ def load_line(outcome: Outcome) -> str:
         return f"Load as planned: {whole.sent} of {whole.planned} packets sent, {received} of them received."
     found = [f"hosts sent {whole.sent} of {whole.planned} packets ({_share(whole.sent, whole.planned):.1%})"]
     worst = min(hosts, key=lambda host: _share(host.sent.sent, host.sent.planned))
-    if worst.sent.missing:
+    if worst.sent.missing > (0 if outcome.exact else MISSING_SHARE * worst.sent.planned):
         found.append(f"{worst.host} {_share(worst.sent.sent, worst.sent.planned):.1%}")
     if whole.late:
         found.append(f"{_share(whole.late, whole.sent):.1%} left over {LATE_NS / _NS_PER_MS:.0f} ms late")

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -50,6 +51,17 @@ _AFTER_END_S = 5.0
 _MAX_RECORDS = 20_000
 
 
+@dataclass(frozen=True, slots=True)
+class _Daemon:
+    """A daemon of the run; it is ready when its log says `ready` as many `times`."""
+
+    name: str
+    command: tuple[str, ...]
+    settings: Strict
+    ready: str
+    times: int = 1
+
+
 @dataclass
 class KernelRun:
     """One run of the scenario between namespaces; `run` returns what it showed. Needs root."""
@@ -80,13 +92,7 @@ class KernelRun:
             return asyncio.run(self._run(fabric))
 
     async def _run(self, fabric: KernelFabric) -> Outcome:
-        self._start_daemons(fabric)
-        switches = len(self.scenario.topology.switches)
-        await self._until(
-            lambda: _count(fabric.run_dir / "controller.log", ": right, ") >= switches,
-            fabric,
-            lambda: f"the controller: {_last_line(fabric.run_dir / 'controller.log')}",
-        )
+        await self._start_daemons(fabric)
         with HostAgents(fabric) as agents:
             self._start_agents(agents)
             await self._until(lambda: not agents.waiting(), fabric, lambda: f"hosts {', '.join(agents.waiting())}")
@@ -113,8 +119,21 @@ class KernelRun:
 
     # the processes
 
-    def _start_daemons(self, fabric: KernelFabric) -> None:
-        """Start collector, path server and controller in the collector's namespace; their sockets are files."""
+    async def _start_daemons(self, fabric: KernelFabric) -> None:
+        """Start collector, path server and controller in the collector's namespace, each after the one that it asks.
+
+        Who finds nobody asks again after pauses that grow to seconds.
+        """
+        for daemon in self._daemon_plans(fabric):
+            file = fabric.run_dir / f"{daemon.name}.yaml"
+            _write(file, daemon.settings)
+            arguments = ["-m", "controller.cli", *daemon.command, "--settings", str(file)]
+            self._daemons[daemon.name] = self._start(fabric, self._collector_host, daemon.name, arguments)
+            log = fabric.run_dir / f"{daemon.name}.log"
+            await self._until(partial(_says, log, daemon.ready, daemon.times), fabric, partial(_last_line, log))
+
+    def _daemon_plans(self, fabric: KernelFabric) -> tuple[_Daemon, ...]:
+        """Return the daemons in the order of their start, with settings as a user would write; sockets are files."""
         topology = fabric.run_dir / "topology.yaml"
         topology.write_text(dumps(self.scenario.topology), encoding="utf-8")
         database = self.out.resolve() / "records.sqlite"
@@ -134,21 +153,17 @@ class KernelRun:
             decide=self.settings.decide,
             records=RecordSettings(database=str(database)),
         )
-        daemon = DaemonSettings(
+        controller = DaemonSettings(
             topology=str(topology),
             switches=switches,
             path_server=_address(fabric, "paths"),
             watches=(self.settings.watch,),
         )
-        for name, command, settings in (
-            ("collector", ["collector"], collector),
-            ("paths", ["paths", "serve"], paths),
-            ("controller", ["controller"], daemon),
-        ):
-            file = fabric.run_dir / f"{name}.yaml"
-            _write(file, settings)
-            arguments = ["-m", "controller.cli", *command, "--settings", str(file)]
-            self._daemons[name] = self._start(fabric, self._collector_host, name, arguments)
+        return (
+            _Daemon("collector", ("collector",), collector, ": ready: "),
+            _Daemon("paths", ("paths", "serve"), paths, ": ready: "),
+            _Daemon("controller", ("controller",), controller, ": right, ", times=len(switches)),
+        )
 
     def _start_agents(self, agents: HostAgents) -> None:
         """Start what sends and measures; nothing is sent before all of it is there to receive."""
@@ -280,10 +295,10 @@ def _write(file: Path, settings: Strict) -> None:
     file.write_text(yaml.safe_dump(msgspec.to_builtins(settings), sort_keys=False), encoding="utf-8")
 
 
-def _count(log: Path, text: str) -> int:
+def _says(log: Path, text: str, count: int) -> bool:
     with suppress(FileNotFoundError):
-        return log.read_text(encoding="utf-8", errors="replace").count(text)
-    return 0
+        return log.read_text(encoding="utf-8", errors="replace").count(text) >= count
+    return False
 
 
 def _last_line(log: Path) -> str:

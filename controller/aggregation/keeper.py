@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from ipaddress import IPv4Address
-from typing import Protocol
+from typing import Final, Protocol
 
 from collectors.values import Snapshot
 from controller.aggregation.jobs import RunningJob, number_of
@@ -19,6 +19,7 @@ from controller.aggregation.layer import AggregationLayer
 from controller.aggregation.moving import Better, Mover, better_tree, dead_links
 from controller.errors import ControllerError
 from controller.intents import Worker
+from controller.loss_deaths import LossDeaths
 from controller.tables.aggregation import parent_of, switches_of
 from controller.tables.entities import Entities, EntityKey, Kind, Update
 from dataplane.clock import Clock
@@ -26,6 +27,10 @@ from dataplane.fabric.addressing import switch_ipv4
 from dataplane.fabric.topology import LinkKey
 
 LOGGER = logging.getLogger("millrace.jobs")
+
+_LEAST_PATIENCE_NS: Final = 1_000_000_000
+_MISSED_INTERVALS: Final = 3
+"""A state of the network is old after so many intervals without a newer one, and no sooner than after a second."""
 
 Sleep = Callable[[float], Awaitable[None]]
 
@@ -74,8 +79,10 @@ class JobKeeper:
         snapshot: Snapshot,
         sleep: Sleep = asyncio.sleep,
     ) -> None:
-        """Place jobs by `snapshot` as long as none is observed."""
+        """Place jobs by `snapshot` as long as none is observed, and when none has been for too long."""
         self.layer, self._switches, self._clock, self._snapshot, self._sleep = layer, switches, clock, snapshot, sleep
+        self._nominal, self._observed_ns = snapshot, clock.now_ns()
+        self._loss_deaths = LossDeaths(layer.settings.moving.dead_loss)
         self._jobs = layer.jobs
         self._mover = Mover(layer.settings.moving)
         self._down: set[LinkKey] = set()
@@ -109,7 +116,7 @@ class JobKeeper:
         Raise ControllerError, and keep nothing of it, where there are no cells, or a switch does not take it.
         """
         job = self._jobs.create(
-            workers, self._snapshot, window=window, capacity=capacity, server=server, banned=self._away_now()
+            workers, self._present(), window=window, capacity=capacity, server=server, banned=self._away_now()
         )
         async with self._lock(job.number):
             await self._written(job, lambda: self._forget(job))
@@ -174,7 +181,7 @@ class JobKeeper:
             self._strange = strange
             return
         self._strange = None
-        self._snapshot = snapshot
+        self._snapshot, self._observed_ns = self._loss_deaths.believed(snapshot), self._clock.now_ns()
         self._avoid()
         found = {job.number: self._better(job) for job in self._mover.judged(self.running)}
         for number, better in self._mover.step(found, self._clock.now_ns()):
@@ -189,6 +196,12 @@ class JobKeeper:
             self._down.add(link)
         self._avoid()
 
+    def _present(self) -> Snapshot:
+        """Return the state to place by: where the newest is old, as the collector hangs, the one without telemetry."""
+        limit_ns = max(_LEAST_PATIENCE_NS, _MISSED_INTERVALS * self.layer.settings.interval_ns)
+        is_old = self._clock.now_ns() - self._observed_ns > limit_ns
+        return self._nominal if is_old else self._snapshot
+
     def _avoid(self) -> None:
         measured = dead_links(self.layer.topology, self._snapshot, self.layer.settings.moving)
         if self.layer.avoid(measured | self._down):
@@ -200,7 +213,7 @@ class JobKeeper:
     def _better(self, job: RunningJob) -> Better | None:
         layer = self.layer
         return better_tree(
-            layer.topology, layer.hops, self._snapshot, job, taken=self._jobs.taken(), banned=self._away_now()
+            layer.topology, layer.hops, self._present(), job, taken=self._jobs.taken(), banned=self._away_now()
         )
 
     async def run(self) -> None:

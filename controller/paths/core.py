@@ -11,6 +11,7 @@ from collectors.values import FlowKey, LinkStatus, Snapshot
 from controller.base_paths import next_hops
 from controller.errors import ControllerError, PathError
 from controller.intents import PROBE_UDP_PORT, FlowSpec, Route, RouteSet, WeightedRoute
+from controller.loss_deaths import LossDeaths
 from controller.paths.backups import Backups
 from controller.paths.codec import Assigned, Explanation, History, HistoryQuery
 from controller.paths.decide import Assignment, Decision
@@ -19,7 +20,6 @@ from controller.paths.engineering.engineer import TrafficEngineer, demands_of
 from controller.paths.engineering.settings import EngineeringSettings
 from controller.paths.evacuation import Evacuation, ToldLinks
 from controller.paths.graph import Network, Path
-from controller.paths.loss_deaths import LossDeaths
 from controller.paths.settings import DecideSettings, ManagedFlow
 from controller.paths.store import PathStore
 from controller.tables.flow_paths import check

@@ -234,8 +234,9 @@ def test_jobs_follow_what_the_daemon_hears_of_the_network(caplog: pytest.LogCapt
     async def states() -> AsyncIterator[Snapshot]:
         yield nominal(topology)
         await heard.wait()
-        for _ in range(3):
-            yield replace(busy, links={**busy.links, link: replace(busy.links[link], loss=1.0)})
+        for number in range(1, 5):
+            dead = replace(busy.links[link], loss=1.0, lost_packets=100 * number)
+            yield replace(busy, taken_ns=number, links={**busy.links, link: dead})
         raise FeedError("the collector speaks version 9")
 
     async def scene() -> None:
@@ -293,3 +294,17 @@ def test_a_state_of_another_topology_changes_nothing(caplog: pytest.LogCaptureFi
         assert (await run.of(run.jobs.create(workers(1, 2, 4, 5), window=4, capacity=4))).placed.tree.root == "spine1"
 
     play(scene)
+
+
+def test_a_job_is_not_placed_by_a_state_that_is_old() -> None:
+    topology = leaf_spine(2, 2, 3)
+
+    async def scene(run: Running) -> None:
+        run.jobs.observe(nominal(topology, spine1=0.9))
+        fresh = await run.of(run.jobs.create(workers(1, 2, 4, 5), window=4, capacity=4))
+        assert fresh.placed.tree.root == "spine2"
+        run.lab.clock.advance_to(run.lab.clock.now_ns() + 3 * 10**9 + 1)
+        old = await run.of(run.jobs.create(workers(1, 2, 4, 5), window=4, capacity=4))
+        assert old.placed.tree.root == "spine1"
+
+    play(scene, Lab(topology))

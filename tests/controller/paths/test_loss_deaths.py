@@ -9,8 +9,8 @@ import pytest
 from collectors.collector import Collector
 from collectors.settings import CollectorSettings, Core
 from collectors.values import DelaySource, LinkState, Snapshot
+from controller.loss_deaths import LossDeaths
 from controller.paths.core import PathServerCore
-from controller.paths.loss_deaths import LossDeaths
 from controller.paths.settings import DecideSettings, ManagedFlow
 from dataplane.clock import VirtualClock
 from dataplane.fabric.topology import LinkKey

@@ -21,7 +21,7 @@ from dataplane.nic.nic_settings import NicSettings
 from dataplane.nic.opening import open_port
 from dataplane.nic.packets import Packet
 from dataplane.nic.pcap import Capture, PcapReader, PcapWriter
-from dataplane.nic.port import Port, PortReading
+from dataplane.nic.port import LinkStatus, Port, PortReading
 from dataplane.nic.producer import Producer
 from dataplane.nic.queue import PortKind, PortQueue
 from dataplane.nic.settings import RingSettings
@@ -38,6 +38,7 @@ __all__ = [
     "Drop",
     "FlowClassifier",
     "FlowRule",
+    "LinkStatus",
     "Masked",
     "Mode",
     "Nic",

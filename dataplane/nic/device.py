@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import fcntl
 import os
@@ -13,12 +14,17 @@ from typing import Any
 from dataplane.errors import PortError
 from dataplane.nic.layouts import ETHERNET_BYTES
 from dataplane.nic.outside_loops import outside_loops
+from dataplane.nic.port import LinkStatus
 
 _SIOCGIFNAME, _SIOCGIFFLAGS = 0x8910, 0x8913
 _IFF_UP, _IFF_RUNNING = 1, 1 << 6
 _ETHERNET_TYPES = (1, 772)
 """ARPHRD_ETHER, ARPHRD_LOOPBACK: what has Ethernet headers."""
 _REQUEST_BYTES = 40
+_SIOCETHTOOL, _ETHTOOL_GSET, _ETHTOOL_COMMAND_BYTES = 0x8946, 1, 44
+_SPEED_LOW, _SPEED_HIGH = 12, 28
+"""Where struct ethtool_cmd has the two halves of the speed in Mbit/s."""
+_SPEED_UNKNOWN = (0, 0xFFFF, 0xFFFF_FFFF)
 _VLAN_TAGS_BYTES = 8
 
 
@@ -62,6 +68,36 @@ class DeviceWatch:
     def has_link(self) -> bool:
         """Whether the device is there and up, and at the other end of its cable there is somebody."""
         return bool(self._read_flags() & _IFF_RUNNING)
+
+    @property
+    def link_status(self) -> LinkStatus:
+        """How the device is now."""
+        flags = self._read_flags()
+        if flags & _IFF_UP:
+            return LinkStatus.UP if flags & _IFF_RUNNING else LinkStatus.NO_CARRIER
+        return LinkStatus.DOWN if self._is_there else LinkStatus.GONE
+
+    @property
+    def speed_bps(self) -> int | None:
+        """How fast the device says that it is (ethtool(8), "Speed"); None if it does not tell."""
+        command = bytearray(struct.pack("=I", _ETHTOOL_GSET).ljust(_ETHTOOL_COMMAND_BYTES, b"\0"))
+        answer = (ctypes.c_char * len(command)).from_buffer(command)
+        request = struct.pack("=16sQ", self.name.encode(), ctypes.addressof(answer)).ljust(_REQUEST_BYTES, b"\0")
+        try:
+            fcntl.ioctl(self._control.fileno(), _SIOCETHTOOL, request)
+        except OSError:
+            return None
+        low, high = struct.unpack_from("=H", command, _SPEED_LOW)[0], struct.unpack_from("=H", command, _SPEED_HIGH)[0]
+        mbps = high << 16 | low
+        return None if mbps in _SPEED_UNKNOWN else mbps * 1_000_000
+
+    @property
+    def _is_there(self) -> bool:
+        try:
+            fcntl.ioctl(self._control.fileno(), _SIOCGIFNAME, struct.pack("=16xi", self._index).ljust(_REQUEST_BYTES))
+        except OSError:
+            return False
+        return True
 
     def _read_flags(self) -> int:
         """Return the device's IFF_ flags, 0 if it is gone."""

@@ -17,7 +17,7 @@ from dataplane.nic.drops import missed, not_sent
 from dataplane.nic.kernels import receive, release
 from dataplane.nic.kernels.copying import send_copies
 from dataplane.nic.kernels.memory import arm
-from dataplane.nic.port import PortInformation, PortReading
+from dataplane.nic.port import LinkStatus, PortInformation, PortReading
 from dataplane.nic.queue import PortKind, PortQueue
 
 BURST_FRAMES = 256
@@ -112,6 +112,18 @@ class NicPort:
         if self._device is None or self._closed:
             return not self.is_down
         return self._device.has_link
+
+    @property
+    def link_status(self) -> LinkStatus:
+        """How the device is now, whether it is used or not."""
+        if self._device is None or self._closed:
+            return LinkStatus.DOWN if self.is_down else LinkStatus.UP
+        return self._device.link_status
+
+    @property
+    def speed_bps(self) -> int | None:
+        """How fast the device says that it is; None if it does not tell, or is no device."""
+        return None if self._device is None or self._closed else self._device.speed_bps
 
     def receive(self, max_frames: int) -> list[bytes]:
         """Return up to `max_frames` frames, VLAN tags in place, taking the queues in turn."""

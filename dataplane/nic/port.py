@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Protocol
 
 SOCKET_FULL = "socket_full"
@@ -13,6 +14,17 @@ TOO_LONG = "too_long"
 RECEIVED_TOO_LONG = "received_too_long"
 RECEIVED_TOO_SHORT = "received_too_short"
 SEND_REFUSED = "send_refused"
+
+
+class LinkStatus(Enum):
+    """Whether what stands behind a port carries frames."""
+
+    UP = "up"
+    DOWN = "down"
+    """It was set down, or the other end has closed."""
+    NO_CARRIER = "no carrier"
+    """It is set up, and there is nobody at the other end of the cable, or that end is down."""
+    GONE = "gone"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +66,16 @@ class Port(Protocol):
     @property
     def is_down(self) -> bool:
         """Whether the device was found down or gone the last time it was used."""
+        ...
+
+    @property
+    def link_status(self) -> LinkStatus:
+        """How the device is now, whether it is used or not."""
+        ...
+
+    @property
+    def speed_bps(self) -> int | None:
+        """How fast the device says that it is; None if it does not tell, or is no device."""
         ...
 
     def receive(self, max_frames: int) -> list[bytes]:

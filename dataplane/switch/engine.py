@@ -16,7 +16,9 @@ from dataclasses import dataclass, field
 
 from dataplane.clock import Clock
 from dataplane.errors import SwitchError
+from dataplane.nic import Port
 from dataplane.program.model import Program
+from dataplane.switch.devices import first_states
 from dataplane.switch.hellos.frames import is_hello
 from dataplane.switch.hellos.hellos import Hellos
 from dataplane.switch.interpreter import InterpretedPipeline
@@ -101,7 +103,7 @@ class Switch:
 
     The CPU port is a port of infinite rate that the switch adds itself. `seed` feeds the program's random numbers.
     With a `deflect_session`, packets that a full queue refuses are handed to the egress of that clone session's ports,
-    once it exists.
+    once it exists. `devices` are what the ports stand on, if anything, to be named in the ports' states.
     """
 
     def __init__(
@@ -114,6 +116,7 @@ class Switch:
         seed: int = 0,
         deflect_session: int | None = None,
         pipeline_factory: PipelineFactory | None = None,
+        devices: Mapping[int, Port] | None = None,
     ) -> None:
         self.device_id = device_id
         self._deflect_session = deflect_session_of(deflect_session)
@@ -138,8 +141,7 @@ class Switch:
         self._packet_in_receiver: Callable[[bytes], None] | None = None
         self._digests: list[DigestMessage] = []
         self._digest_receiver: Callable[[Sequence[DigestMessage]], None] | None = None
-        states = [PortState(port.number, str(port.number), port.rate_bps) for port in self.ports]
-        self._board = PortBoard(device_id, states, clock.now_ns)
+        self._board = PortBoard(device_id, first_states(self.ports, devices or {}, clock.now_ns()), clock.now_ns)
         self._down: set[int] = set()
         self._hellos = Hellos(device_id, seed)
         self._before_reading: Callable[[], None] | None = None

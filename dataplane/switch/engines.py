@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
@@ -10,18 +9,19 @@ from typing import Protocol
 
 from dataplane.clock import MonotonicClock
 from dataplane.nic import Port
+from dataplane.nic.link_events import LinkEvents
 from dataplane.program.model import Program
 from dataplane.switch.arguments import SwitchSettings
 from dataplane.switch.attachments import open_attachment, open_native_attachment
 from dataplane.switch.compiled.pipeline import compiled_pipeline
 from dataplane.switch.compiled.port_table import CABLE_FULL
 from dataplane.switch.compiled.switch import Forwarding, NativeSwitch
+from dataplane.switch.devices import read_oper
 from dataplane.switch.engine import PortCounters, Switch
 from dataplane.switch.forwarding import Forwarder
 from dataplane.switch.p4runtime.control import SwitchControl
+from dataplane.switch.port_log import PortLog
 from dataplane.switch.waiting import Waiter
-
-logger = logging.getLogger("millrace.switch")
 
 
 class Engine(Protocol):
@@ -78,17 +78,22 @@ class NativeEngine:
             forwarding=Forwarding(settings.engine.threads, settings.engine.spin_us),
         )
         stack.callback(self.control.close)
+        self._events = _watch(stack, self.control)
 
     def commit(self, program: Program) -> None:
         """Load the first program."""
         self.control.commit(program)
 
-    def start(self, waiter: Waiter) -> None:  # noqa: ARG002 - the workers wait for themselves
+    def start(self, waiter: Waiter) -> None:
         """Begin to forward."""
         self.control.start()
+        waiter.watch(self._events.fileno())
+        self.control.look_at_devices()
 
     def step(self, ready: Sequence[int]) -> None:
-        """Do nothing."""
+        """Have devices looked at that have changed."""
+        if self._events.fileno() in ready and self._events.take():
+            self.control.look_at_devices()
 
     def next_due_ns(self) -> int | None:
         """Return None: the workers know."""
@@ -120,10 +125,12 @@ class PythonEngine:
             seed=settings.seed,
             deflect_session=settings.deflect_session,
             pipeline_factory=compiled_pipeline if settings.engine.pipeline == "compiled" else None,
+            devices=ports,
         )
         self._forwarder = Forwarder(self.control, ports, clock)
         self._numbers = {port.fileno(): number for number, port in ports.items()}
-        self._down: set[int] = set()
+        self._down: dict[int, bool] = {}
+        self._events = _watch(stack, self.control)
 
     def commit(self, program: Program) -> None:
         """Load the first program."""
@@ -132,13 +139,14 @@ class PythonEngine:
     def start(self, waiter: Waiter) -> None:
         """Watch the ports."""
         self.control.on_wakeup(waiter.wake)
-        for descriptor in self._numbers:
+        for descriptor in (*self._numbers, self._events.fileno()):
             waiter.watch(descriptor)
+        self._note_ports(look=True)
 
     def step(self, ready: Sequence[int]) -> None:
         """Take bursts from the ports that are readable, send what is due."""
         self._forwarder.step([self._numbers[descriptor] for descriptor in ready if descriptor in self._numbers])
-        self._note_ports()
+        self._note_ports(look=self._events.fileno() in ready and self._events.take())
 
     def next_due_ns(self) -> int | None:
         """Return when a packet leaves next."""
@@ -151,17 +159,20 @@ class PythonEngine:
         in_flight = self._forwarder.in_flight
         return _stats(counters.ports, drops, self.control.parser_errors, in_flight, self._forwarder.ports)
 
-    def _note_ports(self) -> None:
-        """Say once that a port went down, and once that it came back."""
+    def _note_ports(self, *, look: bool) -> None:
+        """Note how devices are that were found down or up again when used; `look`: how all of them are."""
         for number, port in self._forwarder.ports.items():
-            if port.is_down and number not in self._down:
-                self._down.add(number)
-                logger.warning("port %d (%s) is down; the others go on", number, port.name)
-                self.control.set_port_status(number, False)
-            elif not port.is_down and number in self._down:
-                self._down.discard(number)
-                logger.info("port %d (%s) is up again", number, port.name)
-                self.control.set_port_status(number, True)
+            if look or port.is_down is not self._down.get(number, False):
+                self._down[number] = port.is_down
+                self.control.set_oper(number, read_oper(port))
+
+
+def _watch(stack: ExitStack, control: Switch | NativeSwitch) -> LinkEvents:
+    """Have what becomes of ports written to the log; return what tells that a device has changed."""
+    control.add_port_listener(PortLog(dict(control.port_states())))
+    events = LinkEvents()
+    stack.callback(events.close)
+    return events
 
 
 def _stats(

@@ -10,6 +10,7 @@ import struct
 from collections.abc import Sequence
 
 from dataplane.errors import PortError
+from dataplane.nic.device import DeviceWatch
 from dataplane.nic.offloads import disable_offloads
 from dataplane.nic.port import (
     PORT_DOWN,
@@ -17,6 +18,7 @@ from dataplane.nic.port import (
     SEND_REFUSED,
     SOCKET_FULL,
     TOO_LONG,
+    LinkStatus,
     Port,
     PortReading,
 )
@@ -74,6 +76,7 @@ class PacketPort:
         self._drops: dict[str, int] = {}
         self._buffer = memoryview(bytearray(_LONGEST_FRAME_BYTES))
         self._socket = _open(interface)
+        self._watch = DeviceWatch(interface, socket.if_nametoindex(interface))
 
     @property
     def name(self) -> str:
@@ -84,6 +87,16 @@ class PacketPort:
     def is_down(self) -> bool:
         """Whether the device was found down or gone the last time it was used."""
         return self._down
+
+    @property
+    def link_status(self) -> LinkStatus:
+        """How the device is now, whether it is used or not."""
+        return self._watch.link_status
+
+    @property
+    def speed_bps(self) -> int | None:
+        """How fast the device says that it is; None if it does not tell."""
+        return self._watch.speed_bps
 
     def receive(self, max_frames: int) -> list[bytes]:
         """Return up to `max_frames` frames, VLAN tags back in their place; none if nothing has arrived.
@@ -146,6 +159,7 @@ class PacketPort:
     def close(self) -> None:
         """Close the socket; the device stops being promiscuous."""
         self._socket.close()
+        self._watch.close()
 
     def _finish(self, frame: bytes, ancillary: Sequence[tuple[int, int, bytes]]) -> bytes:
         for level, kind, data in ancillary:

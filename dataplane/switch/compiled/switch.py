@@ -36,6 +36,7 @@ from dataplane.switch.compiled.queues import clear
 from dataplane.switch.compiled.rings import Bell, get, make_ring, put, ring
 from dataplane.switch.compiled.threads import WorkerThreads
 from dataplane.switch.compiled.worker import BURST_FRAMES, Worker
+from dataplane.switch.devices import first_states, read_oper
 from dataplane.switch.engine import CPU_QUEUE_FRAMES, DEFAULT_CPU_PORT, MAX_FRAME_BYTES, OVERSIZE, SwitchCounters
 from dataplane.switch.pipeline import DigestMessage, PreparedProgram
 from dataplane.switch.port_board import PortBoard, UsableWatch
@@ -113,8 +114,9 @@ class NativeSwitch:
         self._down: set[int] = set()
         self._packet_in_receiver: Callable[[bytes], None] | None = None
         self._digest_receiver: Callable[[Sequence[DigestMessage]], None] | None = None
-        states = [PortState(port.number, self.devices[port.number].name, port.rate_bps) for port in self.ports]
-        self._board = PortBoard(device_id, states, self._clock.now_ns)
+        first = first_states(self.ports, self.devices, self._clock.now_ns())
+        self._board = PortBoard(device_id, first, self._clock.now_ns)
+        self._devices_changed = False
         self._frames = BlockPool(FRAMES, 0)
         self._library = kernel_library(take, give, get, put, ring, clear, rest, run_without_program)
         self._take, self._give = self._library.bind(take), self._library.bind(give)
@@ -316,6 +318,11 @@ class NativeSwitch:
         """
         self._follow(lambda: self._board.set_oper(port, oper))
 
+    def look_at_devices(self) -> None:
+        """Find out soon how the devices are: somebody says that one has changed."""
+        self._devices_changed = True
+        self._ring(self._reports)
+
     def set_port_status(self, port: int, up: bool) -> None:
         """Note that a port's device went down or came back."""
         self.set_oper(port, OperStatus.UP if up else OperStatus.DOWN)
@@ -419,17 +426,13 @@ class NativeSwitch:
             self._settle(port for port, _ in changed)
 
     def _report_devices(self) -> None:
-        """Say once that a device went down, and once that it came back."""
+        """Note how devices are that changed, or that were found down when used; those that are down now and again."""
+        everything, self._devices_changed = self._devices_changed, False
         for number, device in self.devices.items():
-            if number not in self._down and not any(queue.down for queue in device.queues):
-                continue
-            is_down = device.is_down
-            if is_down and number not in self._down:
-                logger.warning("port %d (%s) is down; the others go on", number, device.name)
-            elif not is_down and number in self._down:
-                logger.info("port %d (%s) is up again", number, device.name)
-            (self._down.add if is_down else self._down.discard)(number)
-            self.set_port_status(number, not is_down)
+            if everything or number in self._down or any(queue.down for queue in device.queues):
+                oper = read_oper(device)
+                (self._down.discard if oper is OperStatus.UP else self._down.add)(number)
+                self.set_oper(number, oper)
 
     def _hand_over(self, receiver: Callable[..., None], *what: object) -> None:
         """Call a receiver; one that fails loses what it was given, which is counted, and is asked again."""

@@ -8,6 +8,7 @@ from typing import cast
 import pytest
 
 from dataplane.clock import VirtualClock
+from dataplane.nic import LinkStatus
 from dataplane.program.model import Program
 from dataplane.switch import forwarding
 from dataplane.switch.engine import PortSettings, Switch
@@ -24,6 +25,8 @@ class ListPort:
     def __init__(self, name: str) -> None:
         self.name = name
         self.is_down = False
+        self.link_status = LinkStatus.UP
+        self.speed_bps: int | None = None
         self.arrived: list[bytes] = []
         self.sent: list[bytes] = []
 

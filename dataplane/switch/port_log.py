@@ -1,0 +1,57 @@
+"""What becomes of ports and neighbours, in a line of the switch's log each."""
+
+from __future__ import annotations
+
+import logging
+
+from dataplane.switch.port_states import Diagnostic, HelloSession, HelloState, OperStatus, PortState
+
+logger = logging.getLogger("millrace.switch")
+
+_CAUSES = {
+    OperStatus.DOWN: "is down",
+    OperStatus.LOWER_LAYER_DOWN: "is down (no carrier)",
+    OperStatus.NOT_PRESENT: "is down (the device is gone)",
+    OperStatus.UNKNOWN: "does not tell whether it is up",
+}
+
+
+class PortLog:
+    """A listener that says what changed since it heard of a port the last time."""
+
+    def __init__(self, states: dict[int, PortState]) -> None:
+        self._states = dict(states)
+
+    def __call__(self, state: PortState) -> None:
+        """Say what is new."""
+        before, self._states[state.port] = self._states[state.port], state
+        where = f"port {state.port} ({state.device})"
+        if state.oper is not before.oper:
+            if state.oper is OperStatus.UP:
+                logger.info("%s is up again", where)
+            else:
+                logger.warning("%s %s; the others go on", where, _CAUSES[state.oper])
+        if state.admin_up is not before.admin_up:
+            logger.info("%s is %s", where, "in use again" if state.admin_up else "taken out of use")
+        for line, level in _hello_lines(before.hello, state.hello):
+            logger.log(level, "%s: %s", where, line)
+
+
+def _hello_lines(before: HelloSession | None, after: HelloSession | None) -> list[tuple[str, int]]:
+    """Return what is to be said, with its level: a session that goes down after it was up is worth a warning."""
+    was_up, was_lost = before is not None and before.state is HelloState.UP, before is not None and before.is_lost
+    if after is None:
+        return [("no more hellos", logging.INFO)] if before is not None else []
+    if after.state is HelloState.UP:
+        return [] if was_up else [(f"hello from neighbour {after.remote_discriminator:#x}", logging.INFO)]
+    if after.is_lost and not was_lost and after.state is not HelloState.ADMIN_DOWN:
+        return [(f"the neighbour is lost: {_cause(after)}", logging.WARNING)]
+    return []
+
+
+def _cause(hello: HelloSession) -> str:
+    if hello.remote_state is HelloState.ADMIN_DOWN:
+        return "its port is taken out of use"
+    if hello.diagnostic is Diagnostic.NEIGHBOR_SIGNALED_DOWN:
+        return "it does not hear us, or has begun anew"
+    return f"no hello came {hello.settings.multiplier} times in turn"

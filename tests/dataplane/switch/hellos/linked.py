@@ -1,0 +1,170 @@
+"""Two `millrace switch` processes on the two ends of a veth cable, told by gNMI to say hello, and what befalls it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import secrets
+import signal
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from types import TracebackType
+
+from finsy.gnmiclient import GNMIClient
+from finsy.gnmipath import GNMIPath
+from pyroute2 import IPRoute
+
+from dataplane.fabric.kernel import namespaces
+from dataplane.nic import bpf, ethernet
+from dataplane.nic.device import find_device
+
+ROOT = Path(__file__).parents[4]
+DEADLINE_S = 60.0
+DROP = 1
+"""XDP_DROP."""
+_LINE = re.compile(r"^(\S+ \S+),(\d+) \w+ \S+: (.*)$")
+
+
+class DropEverything(bpf.SocketProgram):
+    """Drops every frame that comes in at a device before anybody sees it, until it is closed."""
+
+    def _load(self) -> int:
+        code = bpf._instruction(bpf._SET, 0, 0, 0, DROP) + bpf._instruction(bpf._EXIT, 0, 0, 0, 0)
+        text, license_text = bpf.ctypes.create_string_buffer(code, len(code)), bpf.ctypes.create_string_buffer(b"GPL")
+        attributes = struct.pack(
+            "=IIQQIIQII16sII",
+            *(bpf._PROG_TYPE_XDP, 2, bpf.ctypes.addressof(text), bpf.ctypes.addressof(license_text)),
+            *(0, 0, 0),
+            *(0, 0, b"drop", 0, bpf._ATTACH_TYPE_XDP),
+        )
+        return self._keep(bpf._PROG_LOAD, attributes)
+
+
+class End:
+    """One switch process; `said` waits for a line of its log."""
+
+    def __init__(self, namespace: str, folder: Path, device: str, number: int, engine: tuple[str, ...]) -> None:
+        self.device, self._namespace = device, namespace
+        self.log, self.socket, ready = folder / f"{device}.log", folder / f"{device}.sock", folder / f"{device}.ready"
+        argv = [sys.executable, "-m", "dataplane.switch.process", "-i", f"1@{device}", "--device-id", str(number)]
+        argv += ["--ready-file", str(ready), "--log-level", "info", *engine, "--no-p4"]
+        argv += ["--", "--grpc-server-addr", f"unix:{self.socket}", "--cpu-port", "255"]
+        with self.log.open("wb") as log:
+            environment = dict(os.environ) | {"PYTHONPATH": str(ROOT)}
+            self.process: subprocess.Popen[bytes] = namespaces.start(namespace, argv, stderr=log, env=environment)
+        self._ready, self._seen = ready, 0
+
+    def wait_ready(self) -> None:
+        """Wait until it serves."""
+        deadline = time.monotonic() + DEADLINE_S
+        while not self._ready.exists():
+            assert self.process.poll() is None, self.log.read_text()
+            assert time.monotonic() < deadline, "never ready"
+            time.sleep(0.02)
+
+    def say_hello(self, interval_us: int, multiplier: int) -> None:
+        """Set hellos on its port."""
+        config = {"enabled": True, "desired-minimum-tx-interval": interval_us, "detection-multiplier": multiplier}
+        base = f"bfd/interfaces/interface[id={self.device}]/config"
+
+        async def work() -> None:
+            async with GNMIClient(f"unix:{self.socket}") as client:
+                await client.set(update=[(GNMIPath(f"{base}/{leaf}"), value) for leaf, value in config.items()])
+
+        asyncio.run(work())
+
+    def said(self, *words: str) -> float:
+        """Wait for the next line that has one of these words; return when it was written (time.time())."""
+        deadline = time.monotonic() + DEADLINE_S
+        while True:
+            lines = self.log.read_text().splitlines()
+            for place, line in enumerate(lines[self._seen :], self._seen):
+                found = _LINE.match(line)
+                if found is not None and any(word in line for word in words):
+                    self._seen = place + 1
+                    return datetime.strptime(found[1], "%Y-%m-%d %H:%M:%S").timestamp() + int(found[2]) / 1000
+            assert time.monotonic() < deadline, f"{self.device} did not say {words}: {lines[self._seen :]}"
+            time.sleep(0.005)
+
+    def count(self, word: str) -> int:
+        """Return how many lines have a word."""
+        return sum(word in line for line in self.log.read_text().splitlines())
+
+    def signal(self, number: int) -> None:
+        """Send it a signal."""
+        self.process.send_signal(number)
+
+
+class Linked:
+    """A cable a1-b1 in a namespace of its own with a switch at each end; use it as a context manager."""
+
+    def __init__(self, folder: Path, engine: tuple[str, ...] = ()) -> None:
+        self._namespace = f"mr-hello-{secrets.token_hex(3)}"
+        self._folder, self._engine = folder, engine
+
+    def __enter__(self) -> Linked:
+        namespaces.create(self._namespace)
+        try:
+            namespaces.call(self._namespace, self._make_cable)
+            self.a = End(self._namespace, self._folder, "a1", 1, self._engine)
+            self.b = End(self._namespace, self._folder, "b1", 2, self._engine)
+            for end in (self.a, self.b):
+                end.wait_ready()
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def _make_cable(self) -> None:
+        Path("/proc/sys/net/ipv6/conf/default/disable_ipv6").write_text("1")
+        with IPRoute() as netlink:
+            netlink.link("add", ifname="a1", kind="veth", peer={"ifname": "b1"})
+        for device in ("a1", "b1"):
+            ethernet.set_up(device, is_up=True)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for end in (getattr(self, name) for name in ("a", "b") if hasattr(self, name)):
+            if end.process.poll() is None:
+                end.signal(signal.SIGCONT)
+                end.signal(signal.SIGKILL)
+            end.process.wait()
+        namespaces.remove(self._namespace)
+
+    def say_hello(self, interval_us: int = 50_000, multiplier: int = 3) -> None:
+        """Set hellos at both ends and wait until they have met."""
+        for end in (self.a, self.b):
+            end.say_hello(interval_us, multiplier)
+        self.met()
+
+    def met(self) -> None:
+        """Wait until both ends say that they hear each other."""
+        for end in (self.a, self.b):
+            end.said("hello from neighbour")
+
+    def set_up(self, device: str, *, is_up: bool) -> None:
+        """Set a device up or down."""
+        namespaces.call(self._namespace, lambda: ethernet.set_up(device, is_up=is_up))
+
+    @contextmanager
+    def dropping(self, device: str) -> Iterator[None]:
+        """Drop what comes in at a device meanwhile."""
+
+        def attach() -> DropEverything:
+            program = DropEverything(find_device(device), 1)
+            program._link(bpf._GENERIC_MODE)
+            return program
+
+        program = namespaces.call(self._namespace, attach)
+        try:
+            yield
+        finally:
+            program.close()

@@ -1,0 +1,44 @@
+"""A cable between two switch processes: whatever befalls it or one of them, both ends know, and meet again."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.dataplane.switch.hellos.linked import Linked
+
+pytestmark = pytest.mark.root
+
+ENGINES = {"native": (), "python": ("--pipeline", "interpreter")}
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_both_ends_know_what_befalls_the_cable_and_each_other(engine: str, tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("needs root")
+    with Linked(tmp_path, ENGINES[engine]) as linked:
+        a, b = linked.a, linked.b
+        linked.say_hello(20_000, 5)
+        with linked.dropping("b1"):  # one way only: a hears b, and learns from it that b does not hear a
+            b.said("the neighbour is lost: no hello came")
+            a.said("the neighbour is lost: it does not hear us")
+        linked.met()
+        linked.set_up("a1", is_up=False)
+        a.said("port 1 (a1) is down; the others go on")
+        b.said("port 1 (b1) is down (no carrier); the others go on")
+        for end in (a, b):
+            end.said("the neighbour is lost")
+        linked.set_up("a1", is_up=True)
+        for end in (a, b):
+            end.said("is up again")
+        linked.met()
+        b.signal(signal.SIGSTOP)
+        a.said("the neighbour is lost: no hello came")
+        b.signal(signal.SIGCONT)
+        linked.met()
+        assert b.count("no hello came") <= 2  # of the drop and of the device, not of its own sleep
+        b.signal(signal.SIGKILL)
+        a.said("the neighbour is lost: no hello came")

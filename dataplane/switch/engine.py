@@ -174,8 +174,7 @@ class Switch:
 
     def port_states(self) -> Mapping[int, PortState]:
         """Return all ports as they are now, but for the CPU port."""
-        if self._before_reading is not None:
-            self._before_reading()
+        self._bring_up_to_date()
         with self._burst():
             for port, hello in self._hellos.ports.items():
                 self._board.set_hello(port, hello.describe())
@@ -187,6 +186,7 @@ class Switch:
 
     def set_admin(self, port: int, up: bool) -> None:
         """Take a port out of use or back into it; raise SwitchError if there is no such port."""
+        self._bring_up_to_date()
         with self._burst():
             self._follow(self._board.set_admin(port, up))
             self._hellos.set_admin(port, up, self._clock.now_ns())
@@ -196,6 +196,7 @@ class Switch:
 
     def set_hello(self, port: int, settings: HelloSettings | None) -> None:
         """Say hello on a port from now on, or no more; raise SwitchError if there is no such port."""
+        self._bring_up_to_date()
         with self._burst():
             admin_up = self._board[port].admin_up
             self._hellos.set(port, settings, self._clock.now_ns(), admin_up=admin_up)
@@ -211,8 +212,12 @@ class Switch:
         return self._hellos
 
     def on_reading(self, bring_up_to_date: Callable[[], None]) -> None:
-        """Call this before somebody is told the ports' states: for who passes over hellos that change nothing."""
+        """Call this before somebody reads or sets ports' states: for who passes over hellos that change nothing."""
         self._before_reading = bring_up_to_date
+
+    def _bring_up_to_date(self) -> None:
+        if self._before_reading is not None:
+            self._before_reading()
 
     def add_port_listener(self, listener: PortListener) -> Callable[[], None]:
         """Call `listener` with a port's new state at each change; return what ends that."""

@@ -31,6 +31,10 @@ class Cable:
     link: DirectedLink
     events: EventQueue
     deliver: Callable[[bytes], None]
+    deliver_hello: Callable[[bytes], None] | None = None
+    """Where hellos go, which are no traffic: they are in no counter; None: where everything goes."""
+    on_change: Callable[[], None] | None = None
+    """Is called before the cable breaks or is mended."""
     up: bool = True
     counters: CableCounters = field(default_factory=CableCounters)
     _breaks: int = 0
@@ -44,11 +48,22 @@ class Cable:
             return
         self.events.at(departs_ns + self.link.delay_ns, self._arrive, frame, self._breaks)
 
+    def carry_hello(self, frame: bytes, departs_ns: int) -> None:
+        """Take a hello that leaves at `departs_ns`, now or a while ago: not longer than it takes to arrive."""
+        if self.up:
+            self.events.at(departs_ns + self.link.delay_ns, self._arrive_hello, frame, self._breaks)
+
     def set_up(self, up: bool) -> None:
         """Mend or break the cable; a break loses what is on it."""
+        if self.on_change is not None:
+            self.on_change()
         if self.up and not up:
             self._breaks += 1
         self.up = up
+
+    def _arrive_hello(self, frame: bytes, breaks: int) -> None:
+        if breaks == self._breaks:
+            (self.deliver_hello or self.deliver)(frame)
 
     def _arrive(self, frame: bytes, breaks: int) -> None:
         if breaks != self._breaks:

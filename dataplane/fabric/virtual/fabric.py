@@ -7,7 +7,7 @@ are `dataplane.switch.engine.Switch`; their P4Runtime service is answered in pro
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -18,6 +18,7 @@ from dataplane.fabric.topology import DirectedLink, LinkKey, SwitchNode, Topolog
 from dataplane.fabric.virtual.cable import Cable
 from dataplane.fabric.virtual.events import EventQueue, Timer
 from dataplane.fabric.virtual.host import VirtualHost
+from dataplane.fabric.virtual.quiet import HelloEnd, QuietCable
 from dataplane.fabric.virtual.truth import HopRecorder
 from dataplane.switch.engine import PipelineFactory, PortSettings, Switch
 from dataplane.switch.p4runtime.core import P4RuntimeCore
@@ -39,6 +40,7 @@ class _Running:
 class VirtualFabric:
     """A running topology; nothing moves but in `run_until`, and all of it belongs to one thread.
 
+    Hellos between switches that change nothing are no events (`dataplane.fabric.virtual.quiet`) unless `every_hello`.
     `seed` feeds the programs' and the flows' random numbers; with `record_hops` the true times of every probe at every
     switch are kept in `hops`. `pipeline_factory` replaces the interpreter.
     """
@@ -51,6 +53,7 @@ class VirtualFabric:
         clock: VirtualClock | None = None,
         record_hops: bool = False,
         pipeline_factory: PipelineFactory | None = None,
+        every_hello: bool = False,
     ) -> None:
         self.topology = topology
         self.seed = seed
@@ -67,6 +70,7 @@ class VirtualFabric:
             self.cables[link.key] = self._make_cable(link)
         for running in self._switches.values():
             self._connect(running)
+        self._quiet = {} if every_hello else self._make_quiet()
         for host in topology.hosts:
             uplink = self.cables[LinkKey(host.name, topology.attachment[host.name].node)]
             self._hosts[host.name] = VirtualHost(host, self.events, uplink)
@@ -171,7 +175,9 @@ class VirtualFabric:
 
     def _make_cable(self, link: DirectedLink) -> Cable:
         if link.head.node in self._switches:
-            return Cable(link, self.events, partial(self._arrive, self._switches[link.head.node], link.head.port))
+            running, port = self._switches[link.head.node], link.head.port
+            arrive = partial(self._arrive, running, port)
+            return Cable(link, self.events, arrive, partial(self._arrive_hello, running, port, link.key))
         return Cable(link, self.events, partial(self._arrive_at_host, link.head.node))
 
     def _connect(self, running: _Running) -> None:
@@ -188,12 +194,48 @@ class VirtualFabric:
         running.switch.receive(port, (frame,))
         self._poll(running)
 
+    def _arrive_hello(self, running: _Running, port: int, link: LinkKey, frame: bytes) -> None:
+        running.switch.receive(port, (frame,))
+        self._poll(running)
+        if link in self._quiet:
+            self._quiet[link].rest(self.clock.time_ns)
+
+    def _make_quiet(self) -> dict[LinkKey, QuietCable]:
+        """Return, for both directions of each cable between switches, what passes over its hellos."""
+        quiet: dict[LinkKey, QuietCable] = {}
+        for key, cable in self.cables.items():
+            back = LinkKey(cable.link.head.node, cable.link.tail.node)
+            if back in quiet:
+                quiet[key] = quiet[back]
+            elif cable.link.tail.node in self._switches and cable.link.head.node in self._switches:
+                quiet[key] = QuietCable((self._end(cable), self._end(self.cables[back])))
+        for key, between in quiet.items():
+            self.cables[key].on_change = partial(self._stir, (between,))
+        for running in self._switches.values():
+            beside = [quiet[cable.link.key] for cable in running.cables.values() if cable.link.key in quiet]
+            running.switch.on_reading(partial(self._stir, beside))
+        return quiet
+
+    def _end(self, cable: Cable) -> HelloEnd:
+        running = self._switches[cable.link.tail.node]
+        return HelloEnd(running.switch, cable.link.tail.port, cable, partial(self._wake_for_hellos, running))
+
+    def _stir(self, cables: Iterable[QuietCable]) -> None:
+        for cable in cables:
+            cable.stir(self.clock.time_ns)
+
+    def _wake_for_hellos(self, running: _Running) -> None:
+        self._wake_at(running, running.switch.hellos.due_ns)
+
     def _arrive_at_host(self, name: str, frame: bytes) -> None:
         self._hosts[name].receive(frame)
 
     def _poll(self, running: _Running) -> None:
         now_ns = self.clock.time_ns
         for departure in running.switch.advance(now_ns):
+            if departure.is_hello:
+                running.cables[departure.port].carry_hello(departure.data, departure.departs_ns)
+                continue
             if self.hops is not None:
                 self.hops.departed(running.name, departure.port, departure.data, now_ns, departure.departs_ns)
             running.cables[departure.port].carry(departure.data, departure.departs_ns)

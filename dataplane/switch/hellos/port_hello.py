@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 
 from dataplane.errors import WireError
 from dataplane.switch.hellos import frames, session
 from dataplane.switch.hellos.session import HelloDrop, Session
-from dataplane.switch.port_states import HelloSession, HelloSettings
+from dataplane.switch.port_states import HelloSession, HelloSettings, HelloState
 from dataplane.wire import bfd
 
 EARLIEST_THOUSANDTHS, LATEST_THOUSANDTHS = 750, 900
@@ -33,7 +34,7 @@ class PortHello:
         self._next_ns = now_ns
         self._looked_ns = now_ns
         self._silence_ns = 0
-        self._unread = False
+        self._unread = self._at_rest = False
         self._sent = self._received = 0
         self._drops: Counter[str] = Counter()
 
@@ -71,7 +72,9 @@ class PortHello:
     # ---- what is due
 
     def due_ns(self) -> int | None:
-        """Return when `step` has something to do next."""
+        """Return when `step` has something to do next; None: only when something comes or is set."""
+        if self._at_rest:
+            return None
         send_ns = self._next_ns if self.session.send_interval_ns is not None else None
         detection_ns = self.session.detection_ns
         if detection_ns is None:
@@ -100,6 +103,42 @@ class PortHello:
 
     def _jitter(self, interval_ns: int) -> int:
         return interval_ns * self._rng.randint(EARLIEST_THOUSANDTHS, LATEST_THOUSANDTHS) // 1000
+
+    # ---- who passes over hellos that change nothing (virtual time)
+
+    @property
+    def frame(self) -> bytes:
+        """What is said now."""
+        return self._frame
+
+    def is_settled(self, now_ns: int) -> bool:
+        """Return whether both ends are UP and have said so: what comes next says the same."""
+        told = self.session
+        return told.state is told.remote_state is HelloState.UP and self._next_ns > now_ns
+
+    def rest(self) -> None:
+        """Have nothing due, until `resume`."""
+        self._at_rest = True
+
+    def skip(self, until_ns: int) -> Iterator[int]:
+        """Yield the times at which hellos would have been sent up to a time, and count them."""
+        interval_ns = self.session.send_interval_ns
+        while interval_ns is not None and self._next_ns <= until_ns:
+            sent_ns = self._next_ns
+            self._next_ns = sent_ns + self._jitter(interval_ns)
+            self._sent += 1
+            yield sent_ns
+
+    def credit(self, heard_ns: int) -> None:
+        """Count a hello that would have come at a time, which said nothing new."""
+        self._received += 1
+        if heard_ns > self._looked_ns:
+            self._silence_ns, self._looked_ns = 0, heard_ns
+
+    def resume(self, now_ns: int) -> None:
+        """Go on, having listened all the time."""
+        self._silence_ns += now_ns - self._looked_ns
+        self._looked_ns, self._at_rest = now_ns, False
 
     # ---- what somebody decides
 

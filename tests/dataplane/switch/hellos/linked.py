@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import os
 import re
 import secrets
@@ -37,10 +38,10 @@ class DropEverything(bpf.SocketProgram):
 
     def _load(self) -> int:
         code = bpf._instruction(bpf._SET, 0, 0, 0, DROP) + bpf._instruction(bpf._EXIT, 0, 0, 0, 0)
-        text, license_text = bpf.ctypes.create_string_buffer(code, len(code)), bpf.ctypes.create_string_buffer(b"GPL")
+        text, license_text = ctypes.create_string_buffer(code, len(code)), ctypes.create_string_buffer(b"GPL")
         attributes = struct.pack(
             "=IIQQIIQII16sII",
-            *(bpf._PROG_TYPE_XDP, 2, bpf.ctypes.addressof(text), bpf.ctypes.addressof(license_text)),
+            *(bpf._PROG_TYPE_XDP, 2, ctypes.addressof(text), ctypes.addressof(license_text)),
             *(0, 0, 0),
             *(0, 0, b"drop", 0, bpf._ATTACH_TYPE_XDP),
         )

@@ -1,0 +1,80 @@
+"""Hellos that change nothing, passed over in virtual time: what they would have done is made up for when it matters.
+
+Once both ends of a cable are UP and the cable carries, every hello says what the last one said: until the cable, a
+port or the settings change, or somebody asks, nothing depends on when they come. Their times, and with them counts and
+silences, are then drawn as they would have been, so that everything happens at the nanosecond at which it would have
+happened with each hello as an event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from dataplane.fabric.virtual.cable import Cable
+from dataplane.switch.engine import Switch
+from dataplane.switch.hellos.port_hello import PortHello
+
+
+@dataclass(frozen=True, slots=True)
+class HelloEnd:
+    """One end of a cable between switches: the switch, its port, the direction that it sends to."""
+
+    switch: Switch
+    port: int
+    cable: Cable
+    wake: Callable[[], None]
+    """Lets the fabric ask the switch again when something is due."""
+
+    @property
+    def hello(self) -> PortHello | None:
+        """The port's hellos, None while there are none."""
+        return self.switch.hellos.ports.get(self.port)
+
+
+class QuietCable:
+    """The two ends of a cable; at rest, neither has events."""
+
+    def __init__(self, ends: tuple[HelloEnd, HelloEnd]) -> None:
+        self._ends = ends
+        self._at_rest = False
+
+    def rest(self, now_ns: int) -> None:
+        """Pass over hellos from now on, if none changes anything."""
+        hellos = [end.hello for end in self._ends]
+        settled = all(hello is not None and hello.is_settled(now_ns) for hello in hellos)
+        if self._at_rest or not settled or not all(end.cable.up for end in self._ends):
+            return
+        self._at_rest = True
+        for end, hello in self._alive():
+            hello.rest()
+            end.switch.hellos.schedule()
+
+    def stir(self, now_ns: int) -> None:
+        """Make up for what was passed over; from now on each hello happens."""
+        if not self._at_rest:
+            return
+        self._at_rest = False
+        one, other = self._ends
+        self._make_up(one, other, now_ns)
+        self._make_up(other, one, now_ns)
+        for end, hello in self._alive():
+            hello.resume(now_ns)
+            end.switch.hellos.schedule()
+            end.wake()
+
+    def _make_up(self, sender: HelloEnd, receiver: HelloEnd, now_ns: int) -> None:
+        """Say what would have been said up to now: most has arrived, the last ones are on the cable."""
+        said, heard = sender.hello, receiver.hello
+        for sent_ns in () if said is None else said.skip(now_ns):
+            arrives_ns = sent_ns + sender.cable.link.delay_ns
+            if arrives_ns <= now_ns and heard is not None:
+                heard.credit(arrives_ns)
+            elif said is not None:
+                sender.cable.carry_hello(said.frame, sent_ns)
+
+    def _alive(self) -> Iterator[tuple[HelloEnd, PortHello]]:
+        for end in self._ends:
+            hello = end.hello
+            if hello is not None:
+                yield end, hello

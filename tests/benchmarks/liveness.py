@@ -1,0 +1,110 @@
+"""How soon two switches know that their link or one of them is dead, and whether a busy machine makes them think so.
+
+Two `millrace switch` processes on a veth cable say hello (50 ms, three times). In each round everything is dropped one
+way, a device is set down, one switch is stopped and goes on, one is killed; the time is from the command to the line in
+the log. Then every core is kept busy for a while, by twice as many processes as there are: whoever gives his neighbour
+up then is wrong.
+
+Usage: sudo python tests/benchmarks/liveness.py [--rounds N] [--busy-s S] [--engine native|python]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import median
+
+sys.path.insert(0, str(Path(__file__).parents[2]))  # tests import each other by their full names
+
+from tests.dataplane.switch.hellos.linked import End, Linked
+
+ENGINES = {"native": (), "python": ("--pipeline", "interpreter")}
+LOST = "the neighbour is lost"
+HOGS_PER_CORE = 2
+
+
+def main(argv: Sequence[str]) -> None:
+    """Measure and print; the last line is JSON, milliseconds and counts."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--busy-s", type=float, default=60.0)
+    parser.add_argument("--engine", choices=ENGINES, default="native")
+    options = parser.parse_args(argv)
+    times_ms: dict[str, list[float]] = {}
+    for number in range(options.rounds):
+        with tempfile.TemporaryDirectory() as folder, Linked(Path(folder), ENGINES[options.engine]) as linked:
+            for name, found_ms in measure_round(linked).items():
+                times_ms.setdefault(name, []).append(found_ms)
+        print(f"round {number + 1}: " + ", ".join(f"{name} {values[-1]:.0f} ms" for name, values in times_ms.items()))
+    figures: dict[str, float | int] = {}
+    for name, values in times_ms.items():
+        figures |= {f"{name}_ms": round(median(values), 1), f"{name}_worst_ms": round(max(values), 1)}
+    figures |= {"busy_s": options.busy_s, "false_losses": count_false_losses(options.busy_s, ENGINES[options.engine])}
+    print(json.dumps(figures))
+
+
+def measure_round(linked: Linked) -> dict[str, float]:
+    """Return the times, in milliseconds, until the first and the second end knew what was done to them."""
+    a, b = linked.a, linked.b
+    linked.say_hello()
+    found: dict[str, float] = {}
+    done = time.time()
+    with linked.dropping("b1"):
+        found["one_way_receiver"] = until(b, LOST, done)
+        found["one_way_sender"] = until(a, LOST, done)
+    linked.met()
+    found["link_down_own"], found["link_down_other"] = after(lambda: linked.set_up("a1", is_up=False), linked)
+    for end in (a, b):
+        end.said(LOST)
+    linked.set_up("a1", is_up=True)
+    linked.met()
+    done = time.time()
+    b.signal(signal.SIGSTOP)
+    found["stopped"] = until(a, LOST, done)
+    b.signal(signal.SIGCONT)
+    linked.met()
+    done = time.time()
+    b.signal(signal.SIGKILL)
+    found["killed"] = until(a, LOST, done)
+    return found
+
+
+def after(do: Callable[[], None], linked: Linked) -> tuple[float, float]:
+    """Return how long after the beginning of a command each end said that its port is down."""
+    done = time.time()
+    do()
+    return until(linked.a, "is down", done), until(linked.b, "is down", done)
+
+
+def until(end: End, words: str, since_s: float) -> float:
+    """Return the milliseconds from a time to the line that says so."""
+    return (end.said(words) - since_s) * 1000
+
+
+def count_false_losses(busy_s: float, engine: tuple[str, ...]) -> int:
+    """Return how often one of two healthy neighbours was given up while every core was busy."""
+    with tempfile.TemporaryDirectory() as folder, Linked(Path(folder), engine) as linked:
+        linked.say_hello()
+        hogs = [
+            subprocess.Popen([sys.executable, "-c", "while True: pass"])
+            for _ in range(HOGS_PER_CORE * (os.cpu_count() or 1))
+        ]
+        try:
+            time.sleep(busy_s)
+        finally:
+            for hog in hogs:
+                hog.kill()
+                hog.wait()
+        return sum(end.count(LOST) for end in (linked.a, linked.b))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -41,9 +41,8 @@ class QuietCable:
 
     def rest(self, now_ns: int) -> None:
         """Pass over hellos from now on, if none changes anything."""
-        hellos = [end.hello for end in self._ends]
-        settled = all(hello is not None and hello.is_settled(now_ns) for hello in hellos)
-        if self._at_rest or not settled or not all(end.cable.up for end in self._ends):
+        one, other = self._ends
+        if self._at_rest or not (_hears(one, other, now_ns) and _hears(other, one, now_ns)):
             return
         self._at_rest = True
         for end, hello in self._alive():
@@ -78,3 +77,11 @@ class QuietCable:
             hello = end.hello
             if hello is not None:
                 yield end, hello
+
+
+def _hears(receiver: HelloEnd, sender: HelloEnd, now_ns: int) -> bool:
+    """Return whether the receiver's end stays as it is for as long as the sender's does, and the cable."""
+    own, their = receiver.hello, sender.hello
+    if own is None or their is None or not sender.cable.up:
+        return False
+    return own.is_settled_with(their, sender.cable.link.delay_ns, now_ns)

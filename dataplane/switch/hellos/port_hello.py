@@ -111,10 +111,14 @@ class PortHello:
         """What is said now."""
         return self._frame
 
-    def is_settled(self, now_ns: int) -> bool:
-        """Return whether both ends are UP and have said so: what comes next says the same."""
-        told = self.session
-        return told.state is told.remote_state is HelloState.UP and self._next_ns > now_ns
+    def is_settled_with(self, neighbour: PortHello, delay_ns: int, now_ns: int) -> bool:
+        """Return whether nothing the neighbour has still to say changes anything, and comes in time."""
+        told, detection_ns = self.session, self.session.detection_ns
+        if told.state is not HelloState.UP or detection_ns is None or neighbour._next_ns <= now_ns:
+            return False
+        says_the_same = self._accepted == neighbour._frame[frames.PACKET_OFFSET : frames.HELLO_BYTES]
+        lost_ns = self._looked_ns - self._silence_ns + detection_ns
+        return says_the_same and neighbour._next_ns + delay_ns < lost_ns
 
     def rest(self) -> None:
         """Have nothing due, until `resume`."""

@@ -15,8 +15,15 @@ from typing import Final
 
 from dataplane.rpc.own_folder import own_folders, prepare, refusal
 
-SERVER_OPTIONS: Final = (("grpc.so_reuseport", 0),)
-"""Options of every server of ours: a port that is taken is an error."""
+SERVER_OPTIONS: Final = (
+    ("grpc.so_reuseport", 0),
+    ("grpc.http2.min_ping_interval_without_data_ms", 100),
+    ("grpc.keepalive_permit_without_calls", 1),
+)
+"""Options of every server of ours: a port that is taken is an error, clients may ask whether the server is there."""
+
+KEEPALIVE_MS: Final = 5000
+"""After so long without a word a client of ours asks whether the server is there; it may take as long to answer."""
 
 _LEAST_RECONNECT_MS: Final = 100
 
@@ -27,13 +34,20 @@ _PROBE_S: Final = 1.0
 
 
 def client_options(longest_wait_ns: int) -> list[tuple[str, int]]:
-    """Return the options of every client of ours: messages of any size, no proxy, reconnecting soon and for ever."""
+    """Return the options of every client of ours: messages of any size, no proxy, reconnecting soon and for ever.
+
+    A server that hangs, or whose machine or network died without a word, ends what is called, a stream as well.
+    """
     return [
         ("grpc.max_receive_message_length", -1),
         ("grpc.enable_http_proxy", 0),
         ("grpc.initial_reconnect_backoff_ms", _LEAST_RECONNECT_MS),
         ("grpc.min_reconnect_backoff_ms", _LEAST_RECONNECT_MS),
         ("grpc.max_reconnect_backoff_ms", max(longest_wait_ns // 1_000_000, _LEAST_RECONNECT_MS)),
+        ("grpc.keepalive_time_ms", KEEPALIVE_MS),
+        ("grpc.keepalive_timeout_ms", KEEPALIVE_MS),
+        ("grpc.http2.ping_timeout_ms", KEEPALIVE_MS),  # else a minute, whatever keepalive's
+        ("grpc.http2.max_pings_without_data", 0),
     ]
 
 

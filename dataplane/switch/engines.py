@@ -105,6 +105,7 @@ class NativeEngine:
         counters = switch.counters()
         drops = {CABLE_FULL: 0, **counters.drops, **control_drops}
         stats = _stats(counters.ports, drops, switch.parser_errors, switch.in_flight, switch.devices)
+        stats |= _states(switch)
         return stats | {"copies": switch.copies, "workers": [asdict(activity) for activity in switch.activity]}
 
 
@@ -157,7 +158,8 @@ class PythonEngine:
         counters = self.control.counters()
         drops = {CABLE_FULL: self._forwarder.cable_full, **counters.drops, **control_drops}
         in_flight = self._forwarder.in_flight
-        return _stats(counters.ports, drops, self.control.parser_errors, in_flight, self._forwarder.ports)
+        stats = _stats(counters.ports, drops, self.control.parser_errors, in_flight, self._forwarder.ports)
+        return stats | _states(self.control)
 
     def _note_ports(self, *, look: bool) -> None:
         """Note how devices are that were found down or up again when used; `look`: how all of them are."""
@@ -173,6 +175,10 @@ def _watch(stack: ExitStack, control: Switch | NativeSwitch) -> LinkEvents:
     events = LinkEvents()
     stack.callback(events.close)
     return events
+
+
+def _states(control: Switch | NativeSwitch) -> dict[str, object]:
+    return {"port_states": {str(number): asdict(state) for number, state in control.port_states().items()}}
 
 
 def _stats(

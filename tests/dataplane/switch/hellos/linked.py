@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import json
 import os
 import re
 import secrets
@@ -17,6 +18,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from finsy.gnmiclient import GNMIClient
 from finsy.gnmipath import GNMIPath
@@ -55,7 +57,17 @@ class End:
         self.device, self._namespace = device, namespace
         self.log, self.socket, ready = folder / f"{device}.log", folder / f"{device}.sock", folder / f"{device}.ready"
         argv = [sys.executable, "-m", "dataplane.switch.process", "-i", f"1@{device}", "--device-id", str(number)]
-        argv += ["--ready-file", str(ready), "--log-level", "info", *engine, "--no-p4"]
+        self._stats = folder / f"{device}.json"
+        argv += [
+            "--ready-file",
+            str(ready),
+            "--stats-file",
+            str(self._stats),
+            "--log-level",
+            "info",
+            *engine,
+            "--no-p4",
+        ]
         argv += ["--", "--grpc-server-addr", f"unix:{self.socket}", "--cpu-port", "255"]
         with self.log.open("wb") as log:
             environment = dict(os.environ) | {"PYTHONPATH": str(ROOT)}
@@ -93,6 +105,11 @@ class End:
                     return datetime.strptime(found[1], "%Y-%m-%d %H:%M:%S").timestamp() + int(found[2]) / 1000
             assert time.monotonic() < deadline, f"{self.device} did not say {words}: {lines[self._seen :]}"
             time.sleep(0.005)
+
+    def stats(self) -> dict[str, Any]:
+        """Return the ports' states as the statistics file has them."""
+        states: dict[str, Any] = json.loads(self._stats.read_text())["port_states"]
+        return states
 
     def count(self, word: str) -> int:
         """Return how many lines have a word."""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.dataplane.switch.compiled.queued_bench import wait_until
 from tests.dataplane.switch.hellos.linked import Linked
 
 pytestmark = pytest.mark.root
@@ -22,6 +23,8 @@ def test_both_ends_know_what_befalls_the_cable_and_each_other(engine: str, tmp_p
     with Linked(tmp_path, ENGINES[engine]) as linked:
         a, b = linked.a, linked.b
         linked.say_hello(20_000, 5)
+        wait_until(lambda: (a.stats()["1"]["hello"] or {}).get("state") == "UP", "the statistics do not say so")
+        assert a.stats()["1"]["hello"]["received"] > 0
         with linked.dropping("b1"):  # one way only: a hears b, and learns from it that b does not hear a
             b.said("the neighbour is lost: no hello came")
             a.said("the neighbour is lost: it does not hear us")

@@ -62,10 +62,10 @@ class Bench:
 def test_one_number_far_ahead_silences_no_switch(core: Core, give: Give, ahead: int) -> None:
     bench, calm = Bench(core, give), Bench(core, give)
     for one in (bench, calm):
-        one.report(20)
-    bench.forge(20 + ahead)
+        one.report(20, first=5000)
+    bench.forge(5020 + ahead)
     for one in (bench, calm):
-        one.report(60, first=20)
+        one.report(60, first=5020)
     said, truth = (one.collector.snapshot().reporters[REPORTER] for one in (bench, calm))
     assert replace(said, late=0) == truth
     assert said.late <= 1
@@ -77,10 +77,10 @@ def test_one_number_far_ahead_silences_no_switch(core: Core, give: Give, ahead: 
 @every_way
 def test_a_pair_of_numbers_far_ahead_costs_no_measurement(core: Core, give: Give) -> None:
     bench = Bench(core, give)
-    bench.report(20)
-    bench.forge(5000)
-    bench.forge(5001)
-    bench.report(50, first=20)
+    bench.report(20, first=5000)
+    bench.forge(9000)
+    bench.forge(9001)
+    bench.report(50, first=5020)
     assert bench.collector.status().counters["records"] == 72 * 3
     assert bench.collector.snapshot().reporters[REPORTER].restarts == 1
 

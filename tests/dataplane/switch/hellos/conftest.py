@@ -30,7 +30,8 @@ class Rig:
 
     def __init__(self, engine: str) -> None:
         self.clock = MonotonicClock()
-        pairs = {port.number: memory_pair((f"s{port.number}", f"t{port.number}")) for port in PORTS}
+        threads = 2 if "two" in engine else 1
+        pairs = {port.number: _cable(port.number, threads) for port in PORTS}
         self._near = {number: near for number, (near, _) in pairs.items()}
         self.far: dict[int, NicPort] = {number: far for number, (_, far) in pairs.items()}
         self.traffic: dict[int, list[bytes]] = {number: [] for number in self.far}
@@ -41,7 +42,6 @@ class Rig:
             self.switch = Switch(DEVICE, PORTS, self.clock)
             self._forwarder = Forwarder(self.switch, self._near, self.clock)
         else:
-            threads = 2 if "two" in engine else 1
             self.switch = NativeSwitch(DEVICE, PORTS, self._near, forwarding=Forwarding(threads=threads))
 
     def meet(self, port: int, settings: HelloSettings = BRISK) -> PortHello:
@@ -89,6 +89,14 @@ class Rig:
             self.switch.close()
         for port in (*self._near.values(), *self.far.values()):
             port.close()
+
+
+def _cable(number: int, queues: int) -> tuple[NicPort, NicPort]:
+    """Return two ends; what the far one sends comes to the last worker."""
+    pairs = [memory_pair((f"s{number}.{queue}", f"t{number}.{queue}")) for queue in range(queues)]
+    near = [channel for end, _ in pairs for channel in end._channels]
+    far = [channel for _, end in pairs for channel in end._channels]
+    return NicPort(f"s{number}", near), NicPort(f"t{number}", far[::-1])
 
 
 @pytest.fixture(params=ENGINES)

@@ -55,6 +55,7 @@ class WriteDelays(Strict, frozen=True):
 
 DEFAULT_DELAYS = WriteDelays()
 NO_HELLOS = Hellos(enabled=False)
+HELLOS = Hellos()
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +128,7 @@ class VirtualController:
         delays: WriteDelays = DEFAULT_DELAYS,
         aggregation: AggregationSettings | None = None,
         return_after_ns: int = RETURN_AFTER_NS,
-        hellos: Hellos = NO_HELLOS,
+        hellos: Hellos = HELLOS,
     ) -> VirtualController:
         """Return a controller with sessions to every switch of a fabric, which are to run the program of ours.
 

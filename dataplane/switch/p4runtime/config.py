@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
+from functools import lru_cache
 
 from finsy.proto import p4r
 from google.protobuf import empty_pb2, unknown_fields
@@ -133,7 +134,7 @@ class PipelineStore:
         config = p4r.ForwardingPipelineConfig()
         config.CopyFrom(request.config)
         try:
-            program = load_program(_device_json(config.p4_device_config), config.p4info.SerializeToString())
+            program = _program(_device_json(config.p4_device_config), config.p4info.SerializeToString())
             running = self.running
             if request.action == Action.RECONCILE_AND_COMMIT and running is not None and _same(running, program):
                 return Pipeline(config, running.context)
@@ -165,6 +166,12 @@ class PipelineStore:
         with self._lock:
             self._control.install(pipeline.prepared)
             self._running, self._saved = Pipeline(pipeline.config, pipeline.context), None
+
+
+@lru_cache(maxsize=4)
+def _program(json: bytes, p4info: bytes) -> Program:
+    """Read a program once for all switches of this process that run it: nothing changes it."""
+    return load_program(json, p4info)
 
 
 def _same(pipeline: Pipeline, program: Program) -> bool:

@@ -1,4 +1,4 @@
-"""Parametric topologies: leaf-spine and fat tree, by value or by text such as 'leaf-spine:spines=2,leaves=4'."""
+"""Parametric topologies: leaf-spine, fat tree and ring, by value or by text such as 'leaf-spine:spines=2,leaves=4'."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ COLLECTOR: Final = "collector"
 """The name of the host that takes telemetry reports, in every topology of ours."""
 
 _MAX_SIZE = 1024
+_LEAST_RING = 3
 
 
 def leaf_spine(
@@ -64,7 +65,29 @@ def fat_tree(k: int = 4, *, rate: str = "10 Gbit/s", delay: str = "1 us") -> Top
     return _fabric(name, cores + aggregations + edges, edges, half, links, LinkDefaults(rate=rate, delay=delay))
 
 
-FAMILIES: Final[dict[str, Callable[..., Topology]]] = {"leaf-spine": leaf_spine, "fat-tree": fat_tree}
+def ring(
+    switches: int = 6,
+    hosts: int = 1,
+    *,
+    rate: str = "10 Gbit/s",
+    delay: str = "1 ms",
+    access: str = "40 Gbit/s",
+) -> Topology:
+    """Return switches s1.. that are linked in a circle, with `hosts` on each, whose links have the rate `access`.
+
+    The collector takes one more port of s1. Raises ConfigError for fewer than 3 switches or more than 1024.
+    """
+    name = f"ring-{switches}-{hosts}"
+    _check_sizes(name, switches=switches, hosts=hosts)
+    if switches < _LEAST_RING:
+        raise ConfigError(f"{switches} switches make no ring: it needs {_LEAST_RING}", file=f"<{name}>", key="switches")
+    names = [f"s{number + 1}" for number in range(switches)]
+    links = [LinkSpec(a=a, b=b) for a, b in zip(names, names[1:] + names[:1], strict=True)]
+    everywhere = LinkDefaults(rate=rate, delay=delay)
+    return _fabric(name, names, names, hosts, links, everywhere, LinkDefaults(rate=access, delay=delay))
+
+
+FAMILIES: Final[dict[str, Callable[..., Topology]]] = {"leaf-spine": leaf_spine, "fat-tree": fat_tree, "ring": ring}
 """Families by the name that `from_text` takes; their arguments are the parameters of the functions."""
 
 
@@ -99,7 +122,13 @@ def _check_sizes(name: str, **sizes: int) -> None:
 
 
 def _fabric(  # noqa: PLR0917 - each is one part of a topology
-    name: str, switches: list[str], edges: list[str], hosts: int, links: list[LinkSpec], everywhere: LinkDefaults
+    name: str,
+    switches: list[str],
+    edges: list[str],
+    hosts: int,
+    links: list[LinkSpec],
+    everywhere: LinkDefaults,
+    access: LinkDefaults | None = None,
 ) -> Topology:
     carriers = [edge for edge in edges for _ in range(hosts)]
     return resolve_generated(
@@ -112,7 +141,7 @@ def _fabric(  # noqa: PLR0917 - each is one part of a topology
                 HostSpec(name=COLLECTOR, switch=edges[0]),
             ],
             links=links,
-            defaults=DefaultsSpec(link=everywhere, access=everywhere),
+            defaults=DefaultsSpec(link=everywhere, access=access or everywhere),
             collector=CollectorSpec(host=COLLECTOR),
             synchronised_clocks=True,
         )

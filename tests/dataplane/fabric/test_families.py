@@ -4,7 +4,7 @@ import networkx as nx
 import pytest
 
 from dataplane.errors import ConfigError
-from dataplane.fabric.families import fat_tree, from_text, leaf_spine
+from dataplane.fabric.families import fat_tree, from_text, leaf_spine, ring
 from dataplane.fabric.topology import Topology
 
 
@@ -72,3 +72,14 @@ def test_bad_members_name_the_parameter(text: str, key: str | None) -> None:
     with pytest.raises(ConfigError) as caught:
         from_text(text)
     assert caught.value.key == key
+
+
+def test_a_ring_is_a_circle_with_faster_links_to_its_hosts() -> None:
+    topology = ring(5, hosts=2)
+    assert nx.is_isomorphic(switch_graph(topology), nx.cycle_graph(5))
+    assert len(topology.hosts) == 11
+    rates = {link.rate_bps for key, link in topology.directed_links.items() if key.src not in topology.switch}
+    assert rates == {40_000_000_000}
+    assert from_text("ring:switches=3") == ring(3)
+    with pytest.raises(ConfigError, match="2 switches make no ring: it needs 3"):
+        ring(2)

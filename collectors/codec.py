@@ -89,6 +89,7 @@ class _Path(msgspec.Struct, array_like=True, frozen=True):
     delay_p99_ns: int | None
     loss: float | None
     samples: int
+    measured_bytes: int = 0
 
 
 class _Reporter(msgspec.Struct, array_like=True, frozen=True):
@@ -343,6 +344,7 @@ def _path_out(path: PathState) -> _Path:
         path.delay_p99_ns,
         path.loss,
         path.samples,
+        path.measured_bytes,
     )
 
 

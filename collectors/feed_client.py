@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
 from collectors import codec, event_codec
@@ -50,7 +50,7 @@ class FeedClient(ServiceClient):
     ) -> None:
         super().__init__(_PEER, settings or FeedClientSettings(), rng=rng, sleep=sleep, on_wait=on_wait)
 
-    async def snapshots(self, interval_ns: int) -> AsyncIterator[Snapshot]:
+    async def snapshots(self, interval_ns: int) -> AsyncGenerator[Snapshot, None]:
         """Yield a snapshot at every interval, for ever; raise FeedError when the two sides speak different versions."""
         async for message in self._stream("Watch", codec.encode_watch(interval_ns)):
             yield codec.decode_snapshot(message)

@@ -68,7 +68,17 @@ class PathMaker:
         delay_ns, bottleneck_bps, p50, p99, loss, samples = figures
         age_ns = max(self._now_ns - seen.received_ns, 0)
         return PathState(
-            seen.flow, seen.way.switches, delay_ns, bottleneck_bps, age_ns, seen.rate_bps, p50, p99, loss, samples
+            seen.flow,
+            seen.way.switches,
+            delay_ns,
+            bottleneck_bps,
+            age_ns,
+            seen.rate_bps,
+            p50,
+            p99,
+            loss,
+            samples,
+            seen.measured_bytes,
         )
 
     def _figures(self, way: Way) -> tuple[int, int, int | None, int | None, float | None, int]:

@@ -68,6 +68,11 @@ class RateMeter:
         self._prune(now_ns)
         return self._window.rate_bps(self._bytes, self._first_ns, now_ns)
 
+    @property
+    def nbytes(self) -> int:
+        """The bytes that were counted in the window, as it was when it was asked for a rate."""
+        return self._bytes
+
     def _prune(self, now_ns: int) -> None:
         oldest = self._window.oldest_slot(now_ns)
         while self._slots and self._slots[0][0] < oldest:

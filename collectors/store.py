@@ -48,6 +48,7 @@ class SeenFlow:
     way: Way
     received_ns: int
     rate_bps: int | None
+    measured_bytes: int = 0
 
 
 class SeenFlows(Protocol):
@@ -207,7 +208,15 @@ class PlainStore:
             path = flow.path
             if path is not None and now_ns - path.received_ns <= self._settings.forget_path_after_ns:
                 way = Way(path.switches, path.links, self._routes[path.switches].figures())
-                found.append(SeenFlow(key, way, path.received_ns, flow.meter.rate_bps(now_ns)))
+                found.append(
+                    SeenFlow(
+                        key,
+                        way,
+                        path.received_ns,
+                        flow.meter.rate_bps(now_ns),
+                        flow.meter.nbytes // self._settings.sample_every,
+                    )
+                )
         return found
 
     @property

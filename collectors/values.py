@@ -173,7 +173,8 @@ class PathState:
 
     `rate_bps` is what the flow sends, IP packets with their Ethernet framing, estimated from the packets that carried
     telemetry; None while too few have. `delay_ns` is the mean of whole packets' delays where `samples` is not 0, else
-    the sum of the links' means; `loss` a share of packets, None when unknown.
+    the sum of the links' means; `loss` a share of packets, None when unknown. `measured_bytes` are those of the packets
+    behind the rate: of few, it is uncertain.
     """
 
     flow: FlowKey
@@ -186,6 +187,7 @@ class PathState:
     delay_p99_ns: int | None = None
     loss: float | None = None
     samples: int = 0
+    measured_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

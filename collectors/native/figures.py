@@ -103,22 +103,25 @@ class NativeFlows:
         addresses: dict[tuple[int, int, int], IPv4Address | IPv6Address] = {}
         names = ("route", "source_host", "target_host", "path_ns", "key")
         columns = (self._cells[name].tolist() for name in names)
-        for route, source, target, path_ns, words, rate_bps in zip(*columns, self._rates(), strict=True):
+        for route, source, target, path_ns, words, (rate_bps, nbytes) in zip(*columns, self._rates(), strict=True):
             place = route, source, target
             way = ways.get(place)
             if way is None:
                 way = ways[place] = self._ways.way(*place)
-            yield SeenFlow(_flow(words, addresses), way, path_ns, rate_bps)
+            yield SeenFlow(_flow(words, addresses), way, path_ns, rate_bps, nbytes)
 
-    def _rates(self) -> list[int | None]:
-        """Return each flow's rate in bit/s as `collectors.rate` has it, None where no packet was counted."""
+    def _rates(self) -> list[tuple[int | None, int]]:
+        """Return each flow's rate in bit/s as `collectors.rate` has it, None where no packet was counted, and bytes."""
         newest = self._cells["rate_slot"].astype(np.int64)[:, None]
         places = np.arange(RATE_SLOTS)[None, :]
         numbers = newest - (newest - places) % RATE_SLOTS
         inside = numbers >= self._rate.oldest_slot(self._now_ns)
         sums = np.where(inside, self._cells["rate_bytes"], 0).sum(axis=1, dtype=np.int64)
         return [
-            None if first_ns == NONE64 else self._rate.rate_bps(total * self._sample_every, first_ns, self._now_ns)
+            (
+                None if first_ns == NONE64 else self._rate.rate_bps(total * self._sample_every, first_ns, self._now_ns),
+                total,
+            )
             for total, first_ns in zip(sums.tolist(), self._cells["first_ns"].tolist(), strict=True)
         ]
 

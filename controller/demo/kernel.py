@@ -150,7 +150,7 @@ class KernelRun:
             feed=_address(fabric, "collector"),
             listen=_address(fabric, "paths"),
             interval_ns=self.settings.decision_interval_ns,
-            decide=self.settings.decide,
+            decide=self.settings.decider(),
             records=RecordSettings(database=str(database)),
         )
         controller = DaemonSettings(

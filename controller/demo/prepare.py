@@ -25,7 +25,11 @@ Demands = Mapping[tuple[str, str], float]
 _REAL_MATRICES = "yates_abilene_hourly.txt"
 _YATES_SUFFIX = ".txt"
 _VIRTUAL_HOPS_PER_S = 4000.0
+_VIRTUAL_HOPS_PER_LINK_S = 30.0
+"""In a large fabric so many for each link: with fewer, a second is a few frames long."""
 _KERNEL_HOPS_PER_S = 1200.0
+_MOST_PAIRS = 512
+"""Without a matrix so many pairs of hosts send at most; more would send a frame a second each."""
 _REPORT_BYTES = 250
 """About what a report takes on the wire."""
 _REPORT_SHARE = 0.3
@@ -81,7 +85,9 @@ def _demands(topology: Topology, file: Path | None, settings: ScenarioSettings) 
     hosts = senders(topology)
     file = file or _default_file(topology)
     if file is None:
-        return {(src, dst): 1.0 for src in hosts for dst in hosts if src != dst}, "equal demands between all hosts"
+        some = _spread(hosts)
+        which = "all hosts" if len(some) == len(hosts) else f"{len(some)} of {len(hosts)} hosts"
+        return {(src, dst): 1.0 for src in some for dst in some if src != dst}, f"equal demands between {which}"
     if file.suffix == _YATES_SUFFIX:
         matrices = load_yates(file, hosts)
         if not 0 <= settings.matrix < len(matrices):
@@ -100,6 +106,12 @@ def senders(topology: Topology) -> tuple[str, ...]:
     return tuple(sorted(hosts, key=lambda name: (ids[topology.attachment[name].node], hosts.index(name))))
 
 
+def _spread(hosts: tuple[str, ...]) -> tuple[str, ...]:
+    """Return hosts at equal distances, as many as make `_MOST_PAIRS` pairs."""
+    most = math.isqrt(_MOST_PAIRS)
+    return hosts if len(hosts) <= most else tuple(hosts[place * len(hosts) // most] for place in range(most))
+
+
 def _default_file(topology: Topology) -> Path | None:
     """Return the measured matrices beside a checkout if they are there, else the bundled file, else None."""
     bundled = topologies_folder() / f"{topology.name}-demands.csv"
@@ -116,9 +128,14 @@ def _divisor(topology: Topology, demands: Demands, settings: ScenarioSettings, *
     for (src, dst), rate_bps in demands.items():
         path = next(base_paths(hops, topology.attachment[src].node, topology.attachment[dst].node), ())
         bit_hops += rate_bps * len(path)
-    hops_per_s = settings.hops_per_s or (_KERNEL_HOPS_PER_S if kernel else _VIRTUAL_HOPS_PER_S)
+    hops_per_s = settings.hops_per_s or (_KERNEL_HOPS_PER_S if kernel else _virtual_hops_per_s(topology))
     exact = bit_hops / (8 * settings.frame_bytes) / hops_per_s
     if exact <= 1:
         return 1
     step: int = 10 ** max(0, math.floor(math.log10(exact)) - 1)
     return math.ceil(exact / step) * step
+
+
+def _virtual_hops_per_s(topology: Topology) -> float:
+    inner = sum({key.src, key.dst} <= topology.switch.keys() for key in topology.directed_links)
+    return max(_VIRTUAL_HOPS_PER_S, _VIRTUAL_HOPS_PER_LINK_S * inner)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Annotated
 
 import msgspec
+from msgspec.structs import replace
 
 from collectors.settings import CollectorSettings, StateSettings
 from controller.demo.scenario import ScenarioSettings
 from controller.paths.settings import DecideSettings
+from controller.paths.telemetry_load import TelemetryLoad
 from controller.tables.int_watch import Watch
 from dataplane.config import Strict
 
@@ -38,14 +40,17 @@ class DemoSettings(Strict, frozen=True):
     """Flows, rates and times."""
     delays: LoopDelays = LoopDelays()
     """The control loop's delays in virtual time; in the kernel they are what they are."""
-    decide: DecideSettings = DecideSettings(
-        min_gain=0.25, min_gain_ns=30_000_000, hold_down_ns=10_000_000_000, settle_ns=1_000_000_000
-    )
-    """How the path server chooses; margins suit links on which one frame takes milliseconds."""
+    decide: DecideSettings = DecideSettings(min_gain=0.25, confirm_rounds=40)
+    """How the path server chooses; what telemetry adds to packets is taken from `watch`."""
     decision_interval_ns: Annotated[int, msgspec.Meta(ge=1)] = 50_000_000
     """Time between two rounds of decisions."""
     watch: Watch = DEFAULT_WATCH
     """Which packets carry telemetry, and which; left out, every second, or fewer where reports would fill a link."""
+
+    def decider(self) -> DecideSettings:
+        """Return how the path server chooses, with what the watch rule adds to packets unless that is said."""
+        load = TelemetryLoad(self.watch.sample_every, self.watch.instructions, self.watch.mode)
+        return self.decide if self.decide.watch is not None else replace(self.decide, watch=load)
 
     def collector(self) -> CollectorSettings:
         """Return the collector's settings that go with the watch rule."""

@@ -15,6 +15,7 @@ from controller.demo.settings import DemoSettings
 from controller.intents import RouteSet
 from controller.paths.core import PathServerCore
 from controller.paths.recorder import Recorder
+from controller.paths.signals import Signals
 from controller.virtual import VirtualController, WriteDelays
 from dataplane.errors import FabricError
 from dataplane.fabric.hosts import Receiver
@@ -34,6 +35,8 @@ class VirtualRun:
     view: LiveView
     recorder: Recorder
     seed: int = 0
+    deciding: bool = True
+    """Without it nothing moves: what a run is compared with."""
 
     def __post_init__(self) -> None:
         topology = self.scenario.topology
@@ -41,7 +44,11 @@ class VirtualRun:
             raise FabricError(f"topology {topology.name}: has no collector; the demo needs one")
         self.fabric = VirtualFabric(topology, seed=self.seed, pipeline_factory=compiled_pipeline, record_hops=True)
         self.collector = Collector(topology, self.fabric.clock, self.settings.collector())
-        self.paths = PathServerCore(topology, self.settings.decide)
+        decide = self.settings.decider()
+        self.paths = PathServerCore(topology, decide)
+        self._signals = Signals(
+            topology, queue_frames=decide.idle_frames, interval_ns=self.settings.decision_interval_ns
+        )
         self.receivers = {host.name: Receiver() for host in topology.hosts}
         self.snapshots: list[tuple[str, Snapshot]] = []
         self.moves: list[Move] = []
@@ -54,7 +61,8 @@ class VirtualRun:
         self._controller.start()
         self._attach_hosts()
         fabric, scenario = self.fabric, self.scenario
-        self._every(self.settings.decision_interval_ns, self._decide)
+        if self.deciding:
+            self._every(self.settings.decision_interval_ns, self._decide)
         self._every(_VIEW_INTERVAL_NS, self._show)
         fabric.call_at(scenario.congest_ns - 1, lambda: self._keep("before"))
         fabric.call_at(scenario.after_ns, self._keep_during)
@@ -99,10 +107,11 @@ class VirtualRun:
             payload = datagram.payload
             self.fabric.call_after(self.settings.delays.report_ns, lambda: self.collector.receive(payload))
 
-    def _decide(self) -> None:
+    def _decide(self, *, woken: bool = False) -> None:
         self._write_records()
         snapshot = self.collector.snapshot()
-        routes = self.paths.step(snapshot, self.fabric.now_ns)
+        routes = self.paths.step(snapshot, self.fabric.now_ns, woken=woken)
+        self._signals.decided(moved=routes is not None)
         if routes is None:
             return
         decisions = [decision for decision in self.paths.decisions if decision.time_ns == self.fabric.now_ns]
@@ -119,6 +128,8 @@ class VirtualRun:
 
     def _note(self, records: tuple[HopRecord, ...]) -> None:
         self._records += records
+        if self.deciding and self._signals.hear(records, self.fabric.now_ns):
+            self.fabric.call_after(0, lambda: self._decide(woken=True))
 
     def _write_records(self) -> None:
         records, self._records = self._records, []

@@ -22,14 +22,22 @@ _LONGEST_IDLE_BITS: Final = 2 * 1538 * 8
 _NEVER_NS: Final = -1
 _NS: Final = 1_000_000_000
 
+_FRAME_BITS: Final = 1538 * 8
+"""An Ethernet frame of the usual greatest length, gap included."""
+FORESEEN_NS: Final = 1_000_000_000
+"""What a link costs beside its delay that cannot carry what is sent over it: its queue fills and then frames are lost,
+and a lost frame costs its sender a retransmission timeout, of RFC 6298's least length, however short the queue is."""
+
 _delay, _available = attrgetter("delay_mean_ns"), attrgetter("available_bps")
 
 
 class Beliefs:
     """The live columns of a copy of a link table and what else a decider asks of links; `observe` brings it up to date.
 
-    By row of `table`: `nominal_ns` is the delay without a queue, `load_bps` what is believed to be used, `known`
-    whether telemetry of the link is believed, `headroom_bps` what the settings keep free.
+    By row of `table`: `nominal_ns` is the delay without a queue, `load_bps` what is believed to be used or, where that
+    is more, sent by the flows on it, `known` whether telemetry of the link is believed, `headroom_bps` what the
+    settings keep free. A link is `crowded` when it cannot carry its load, `overfull` when what flows send says so,
+    whatever was measured: that knows of a move at once.
     """
 
     def __init__(self, table: LinkTable, settings: DecideSettings) -> None:
@@ -40,7 +48,14 @@ class Beliefs:
         self.load_bps: Longs = np.zeros(size, np.int64)
         self.known = np.zeros(size, np.bool_)
         self._measured_ns: Longs = np.zeros(size, np.int64)
+        self._newest_ns: Longs = np.zeros(size, np.int64)
         self._available_bps: Longs = table.rate_bps.copy()
+        self.offered_bps: Longs = np.zeros(size, np.int64)
+        self._uncertain_bps: Longs = np.zeros(size, np.int64)
+        self._measured_bps: Longs = np.zeros(size, np.int64)
+        self.crowded = np.zeros(size, np.bool_)
+        self.overfull = np.zeros(size, np.bool_)
+        self._frame_ns = _FRAME_BITS * _NS / table.rate_bps
         self._age_ns: Longs = np.full(size, _NEVER_NS, np.int64)
         self._loss = np.full(size, np.nan)
         self._down = np.zeros(size, np.bool_)
@@ -70,11 +85,19 @@ class Beliefs:
         self._take(np.array([self.table.link_number.get(state.link, -1) for state in found], np.int64), found)
         return self._believe()
 
+    def offer(self, offered_bps: Longs, uncertain_bps: Longs) -> Ids:
+        """Take what flows send over links and its standard deviation; return the rows whose delay or life changed."""
+        if np.array_equal(offered_bps, self.offered_bps) and np.array_equal(uncertain_bps, self._uncertain_bps):
+            return np.zeros(0, np.uint32)
+        self.offered_bps, self._uncertain_bps = offered_bps, uncertain_bps
+        return self._believe()
+
     def _take(self, places: Longs, states: list[LinkState]) -> None:
         inner = places >= 0
         rows = places[inner]
         for column, values in (
             (self._measured_ns, np.fromiter(map(_delay, states), np.int64, len(states))),
+            (self._newest_ns, np.fromiter(map(_newest_ns, states), np.int64, len(states))),
             (self._available_bps, np.fromiter(map(_available, states), np.int64, len(states))),
             (self._age_ns, np.array([_NEVER_NS if s.age_ns is None else s.age_ns for s in states], np.int64)),
             (self._loss, np.array([np.nan if s.loss is None else s.loss for s in states], np.float64)),
@@ -85,8 +108,10 @@ class Beliefs:
         table, settings = self.table, self.settings
         self.known = (self._age_ns >= 0) & (self._age_ns <= settings.stale_after_ns)
         self.nominal_ns = table.propagation_ns + self._idle_excess_ns()[self._rate_of]
-        delay_ns = np.where(self.known, self._measured_ns, self.nominal_ns)
-        self.load_bps = np.where(self.known, table.rate_bps - self._available_bps, 0)
+        measured_bps = np.where(self.known, table.rate_bps - self._available_bps, 0)
+        self.load_bps = np.maximum(measured_bps, self.offered_bps)
+        self._measured_bps = measured_bps
+        delay_ns = self._delays_ns()
         dead = self._down | (self.known & (self._loss >= settings.dead_loss))
         if settings.dead_after_ns is not None:
             dead |= self._age_ns > settings.dead_after_ns
@@ -98,6 +123,27 @@ class Beliefs:
         table.alive[:] = ~dead
         table.available_bps[:] = np.clip(table.rate_bps - np.maximum(self.load_bps, 0), 0, table.rate_bps)
         return np.flatnonzero(changed).astype(np.uint32)
+
+    def _delays_ns(self) -> Longs:
+        """Return what links are believed to cost, and note which are crowded."""
+        table, settings = self.table, self.settings
+        queue_ns = np.where(self.known, self._newest_ns - self.nominal_ns, 0)
+        idle_ns = settings.idle_frames * self._frame_ns
+        queued = queue_ns > idle_ns
+        full_bps, foreseen_bps = settings.full * table.rate_bps, settings.foreseen * table.rate_bps
+        sure_bps = self.offered_bps - self._uncertain_bps
+        self.overfull = (queued & (sure_bps >= full_bps)) | (sure_bps - self._uncertain_bps >= foreseen_bps)
+        # The longer the queue, the more is believed of rates that few packets were measured for.
+        trust = np.clip((queue_ns - 3 * idle_ns) / np.maximum(2 * idle_ns, 1), -1.0, 1.0)
+        likely_bps = np.maximum(self._measured_bps, self.offered_bps + trust * self._uncertain_bps)
+        both = (sure_bps >= full_bps) & (self._measured_bps >= full_bps)
+        self.crowded = self.overfull | both | (queued & (likely_bps >= full_bps))
+        delay_ns = np.where(self.known, self._measured_ns, self.nominal_ns)
+        if settings.min_gain_ns is None:
+            long = self._measured_ns - self.nominal_ns > settings.idle_frames * self._frame_ns
+            counts = self.known & long & (self._measured_bps >= settings.loaded * table.rate_bps)
+            delay_ns = np.where(counts, self._measured_ns, self.nominal_ns)
+        return np.where(self.crowded, delay_ns + FORESEEN_NS, delay_ns)
 
     def _idle_excess_ns(self) -> Longs:
         """Return, for each rate that links have, what an idle link of that rate takes beside propagation.
@@ -111,6 +157,11 @@ class Beliefs:
             if len(measured):
                 seen[int(rate_bps)] = int(measured.min())
         return np.array([_scaled(seen, int(rate_bps)) for rate_bps in self._rates], np.int64)
+
+
+def _newest_ns(state: LinkState) -> int:
+    """Return a link's delay as it is now rather than as it was in the whole window, where that is known."""
+    return state.delay_mean_ns if state.delay_ewma_ns is None else state.delay_ewma_ns
 
 
 def _scaled(seen: Mapping[int, int], rate_bps: int) -> int:

@@ -78,8 +78,11 @@ class PathServerCore:
         """Return the last `count` decisions, oldest first, or as many as are kept in memory."""
         return tuple(islice(self.decisions, max(0, len(self.decisions) - count), None))
 
-    def step(self, snapshot: Snapshot, now_ns: int) -> RouteSet | None:
-        """Decide one round; return the new set of routes, None where it stays as it is."""
+    def step(self, snapshot: Snapshot, now_ns: int, *, woken: bool = False) -> RouteSet | None:
+        """Decide one round; return the new set of routes, None where it stays as it is.
+
+        A round out of turn (`woken`) confirms no wish: its snapshot is hardly newer than the last.
+        """
         self._snapshot = snapshot = self._loss_deaths.believed(snapshot)
         self._discover(snapshot, now_ns)
         forgotten = self._forget(now_ns)
@@ -93,7 +96,7 @@ class PathServerCore:
         decisions = [*self._evacuate(snapshot, now_ns), *self._come_back(snapshot, now_ns)]
         current = self.current(snapshot, now_ns)
         self._decider.place(current)
-        more = self._decider.step(now_ns)
+        more = self._decider.step(now_ns, confirming=not woken)
         for decision in more:
             self._apply(decision)
         self._backups.prepare({assignment.path for assignment in current.values()})
@@ -178,7 +181,7 @@ class PathServerCore:
     def current(self, snapshot: Snapshot, now_ns: int) -> dict[FlowSpec, Assignment]:
         """Return every flow looked after with the path that it is on, as far as anybody can know."""
         measured = self._measured(snapshot)
-        rates = self._measured_rates_bps(snapshot)
+        rates = self._measured_rates(snapshot)
         found: dict[FlowSpec, Assignment] = {}
         for flow in self._rates or self._seen_ns:
             path = self._path(flow, measured)
@@ -186,8 +189,10 @@ class PathServerCore:
                 since_ns = self._moved_ns.get(flow)
                 # A time in the future is from before the clock was set back.
                 since_ns = None if since_ns is None or since_ns > now_ns else since_ns
-                rate_bps = self._rates.get(flow)
-                found[flow] = Assignment(path, since_ns, rates.get(flow) if rate_bps is None else rate_bps)
+                rate_bps, measured_bytes = self._rates.get(flow), None
+                if rate_bps is None:
+                    rate_bps, measured_bytes = rates.get(flow, (None, None))
+                found[flow] = Assignment(path, since_ns, rate_bps, measured_bytes=measured_bytes)
         return found
 
     def why(self, flow: FlowSpec, now_ns: int) -> Explanation:
@@ -327,20 +332,21 @@ class PathServerCore:
                     found[flow] = rank, state.switches
         return {flow: path for flow, (_, path) in found.items()}
 
-    def _measured_rates_bps(self, snapshot: Snapshot) -> Mapping[FlowSpec, int]:
-        """Return what telemetry says that each flow sends; flows between the same hosts add up.
+    def _measured_rates(self, snapshot: Snapshot) -> Mapping[FlowSpec, tuple[int, int]]:
+        """Return what telemetry says that each flow sends (bit/s), and the bytes behind that; 5-tuples add up.
 
         A pair of hosts with a flow that has no rate yet has none itself: the sum would take it for silent.
         """
-        rates: Counter[FlowSpec] = Counter()
+        rates: dict[FlowSpec, tuple[int, int]] = {}
         unknown: set[FlowSpec] = set()
         for key, state in snapshot.paths.items():
             for flow in self._specs_of(key):
                 if state.rate_bps is None:
                     unknown.add(flow)
                 else:
-                    rates[flow] += state.rate_bps
-        return {flow: rate_bps for flow, rate_bps in rates.items() if flow not in unknown}
+                    rate_bps, nbytes = rates.get(flow, (0, 0))
+                    rates[flow] = rate_bps + state.rate_bps, nbytes + state.measured_bytes
+        return {flow: found for flow, found in rates.items() if flow not in unknown}
 
     def _specs_of(self, key: FlowKey) -> Iterator[FlowSpec]:
         """Yield the names by which a measured flow may be looked after: its hosts alone, and its whole 5-tuple."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from controller.intents import FlowSpec
 from controller.paths.graph import Own, Path, PathFigures, StateGraph
 from controller.paths.settings import DecideSettings, Mode
+from controller.paths.telemetry_load import DEFAULT_PACKET_BYTES
 from dataplane.fabric.topology import LinkKey
 from dataplane.fabric.units import format_rate
 
@@ -23,11 +24,16 @@ DEAD_GAIN = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """The path a flow is on, when it last moved (None: never) and the rate it is known to send at (None: unknown)."""
+    """The path a flow is on, when it last moved (None: never), its rate and its frames' length (None: unknown).
+
+    `measured_bytes` are those that the rate was estimated from, None for a rate that somebody knows.
+    """
 
     path: Path
     since_ns: int | None = None
     rate_bps: int | None = None
+    packet_bytes: int | None = None
+    measured_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +47,7 @@ class Verdict:
     rate_bps: int
     gain: float
     reason: str
+    packets_per_s: float = 0.0
 
     @property
     def moves(self) -> bool:
@@ -64,14 +71,18 @@ class Decision:
     dead_link: LinkKey | None = None
 
 
-def judge(graph: StateGraph, flow: FlowSpec, path: Path, rate_bps: int) -> Verdict:
+def judge(graph: StateGraph, flow: FlowSpec, now: Assignment, rate_bps: int) -> Verdict:
     """Compare a flow's path with its candidates and say whether it should leave, hold-down not considered.
 
+    `rate_bps` is what it is thought to send. Of what is sent over a link that cannot carry it not all comes out, where
+    rates are measured: such a flow needs more room than its rate.
     Candidates are the shortest paths by configured delay, the one of least measured delay with room, and the widest one
     where bandwidth decides; from a dead path also the one of least delay without room.
     """
     src, dst = graph.network.ends(flow.src_host, flow.dst_host)
-    own = Own(rate_bps, graph.network.rows(path))
+    path = now.path
+    packets_per_s = rate_bps / (8 * (now.packet_bytes or DEFAULT_PACKET_BYTES))
+    own = Own(rate_bps, graph.network.rows(path), packets_per_s)
     present = graph.figures(path, own)
     floor_bps = _floor_bps(graph, src, dst, own)
     measured = [graph.least_delay(src, dst, own, floor_bps)]
@@ -82,8 +93,9 @@ def judge(graph: StateGraph, flow: FlowSpec, path: Path, rate_bps: int) -> Verdi
     paths = dict.fromkeys((path, *graph.network.candidates(src, dst, graph.settings.candidates)))
     paths |= dict.fromkeys(found for found in measured if found is not None)
     candidates = tuple(graph.figures(candidate, own) for candidate in paths)
-    best, gain, reason = _choose(present, candidates, graph.settings, rate_bps, floor_bps)
-    return Verdict(flow, present, best, candidates, rate_bps, gain, reason)
+    hidden = graph.settings.hidden if present.crowded_link is not None and now.measured_bytes is not None else 1.0
+    best, gain, reason = _choose(present, candidates, graph.settings, rate_bps * hidden, floor_bps)
+    return Verdict(flow, present, best, candidates, rate_bps, gain, reason, packets_per_s)
 
 
 def _floor_bps(graph: StateGraph, src: str, dst: str, own: Own) -> int:
@@ -101,11 +113,11 @@ def _choose(
     present: PathFigures,
     candidates: tuple[PathFigures, ...],
     settings: DecideSettings,
-    rate_bps: int,
+    need_bps: float,
     floor_bps: int,
 ) -> Choice:
     others = [figures for figures in candidates if figures.alive and figures.switches != present.switches]
-    roomy = [figures for figures in others if figures.room_bps >= rate_bps and figures.bottleneck_bps >= floor_bps]
+    roomy = [figures for figures in others if figures.room_bps >= need_bps and figures.bottleneck_bps >= floor_bps]
     if present.dead_link is not None:
         return _leave_dead(present, roomy or others, settings.mode)
     if settings.mode is Mode.MOST_BANDWIDTH:
@@ -130,12 +142,15 @@ def _by_delay(present: PathFigures, roomy: list[PathFigures], settings: DecideSe
     if not roomy:
         return present, 0.0, "no other path has room"
     best = min(roomy, key=_less_delay)
-    gain_ns = present.delay_ns - best.delay_ns
+    gain_ns = present.cost_ns - best.cost_ns
     if gain_ns <= 0:
         return present, 0.0, f"{_show(present)} has the least delay"
-    if gain_ns < margin_ns(present.delay_ns, settings):
+    if gain_ns < margin_ns(present.cost_ns, settings):
         return present, 0.0, f"{_show(best)} is better than {_show(present)} by less than the margin"
-    return best, gain_ns / present.delay_ns, f"{_show(best)} has less delay than {_show(present)}"
+    if present.crowded_link is not None and best.crowded_link is None:
+        reason = f"{present.crowded_link} of {_show(present)} cannot carry what is sent over it; {_show(best)} has room"
+        return best, gain_ns / present.cost_ns, reason
+    return best, gain_ns / present.cost_ns, f"{_show(best)} has less delay than {_show(present)}"
 
 
 def _by_bandwidth(present: PathFigures, others: list[PathFigures], settings: DecideSettings) -> Choice:
@@ -151,16 +166,16 @@ def _by_bandwidth(present: PathFigures, others: list[PathFigures], settings: Dec
 
 
 def _less_delay(figures: PathFigures) -> tuple[int, int, Path]:
-    return figures.delay_ns, figures.hops, figures.switches
+    return figures.cost_ns, figures.hops, figures.switches
 
 
 def _more_bandwidth(figures: PathFigures) -> tuple[int, int, int, Path]:
-    return -figures.bottleneck_bps, figures.hops, figures.delay_ns, figures.switches
+    return -figures.bottleneck_bps, figures.hops, figures.cost_ns, figures.switches
 
 
 def margin_ns(present_ns: int, settings: DecideSettings) -> float:
     """Return by how much delay a path must be better than one of this delay."""
-    return max(settings.min_gain * present_ns, settings.min_gain_ns)
+    return max(settings.min_gain * present_ns, settings.min_gain_ns or 0)
 
 
 def flow_order(flow: FlowSpec) -> tuple[str, str, int, int, int]:

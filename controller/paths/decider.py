@@ -31,7 +31,7 @@ from controller.intents import FlowSpec
 from controller.paths.beliefs import Beliefs
 from controller.paths.decide import DEAD_GAIN, Assignment, Decision, Verdict, judge
 from controller.paths.flow_table import UNKNOWN, FlowTable
-from controller.paths.graph import Network, StateGraph
+from controller.paths.graph import Network, Own, StateGraph
 from controller.paths.settings import DecideSettings, Mode
 from controller.paths.widths import could_be_wider
 from dataplane.fabric.topology import LinkKey
@@ -105,26 +105,50 @@ class Decider:
             self._wishing_rows = np.flatnonzero(self._wished).astype(np.uint32)
         else:
             self._flag(moved)
+            self._offer()
 
     def place_all(self, flows: FlowTable) -> None:
         """Take a table of flows in place of the present one."""
         self.flows = flows
         self._flags = np.zeros(len(flows), np.uint8)
         self._wished, self._wishing_rows = np.zeros(len(flows), np.int64), np.zeros(0, np.uint32)
+        self._offer()
         self._flag(np.arange(len(flows), dtype=np.uint32))
 
-    def step(self, now_ns: int) -> list[Decision]:
-        """Decide one round: those flows may move whose wish has lasted for `confirm_rounds`, off a dead path at once.
+    def _offer(self) -> None:
+        self._take(self.beliefs.offer(self.flows.offered_bps(self.settings.watch), self.flows.uncertain_bps()))
 
+    def step(self, now_ns: int, *, confirming: bool = True) -> list[Decision]:
+        """Decide one round: off a dead path, and off links that cannot carry their load, flows move at once.
+
+        Others may move whose wish has lasted for `confirm_rounds`; a round that is not `confirming` adds none to that.
         The flows stay where they are until they are placed anew.
         """
         this = self._round()
         rows, dead = self._wishing(this, self._free(this, now_ns))
+        urgent = dead | self._on_crowded(rows, now_ns)
+        decisions = self._moves(this, rows[urgent], now_ns, self.settings.relief_moves)
+        if not confirming:
+            return decisions
         lasted = self._wished[rows] + 1
         self._wished[self._wishing_rows] = 0
         self._wished[rows] = lasted
         self._wishing_rows = rows
-        return self._moves(this, rows[dead | (lasted >= self.settings.confirm_rounds)], now_ns)
+        calm = rows[~urgent & (lasted >= self.settings.confirm_rounds)] if not decisions else rows[:0]
+        return decisions + self._moves(this, calm, now_ns, self.settings.moves_per_round)
+
+    def _on_crowded(self, rows: Ids, now_ns: int) -> Flags:
+        """Return which of these flows are on links that cannot carry their load.
+
+        While the network settles only what flows send says so: what was measured is of before the last move.
+        """
+        crowded = self.beliefs.overfull if self._settling(now_ns) else self.beliefs.crowded
+        links = np.flatnonzero(crowded).astype(np.uint32)
+        if not len(links) or not len(rows):
+            return np.zeros(len(rows), np.bool_)
+        near = np.isin(rows, self.flows.on_links(links))
+        near[near] = [bool(crowded[list(self.flows.rows(row))].any()) for row in rows[near].tolist()]
+        return near
 
     @property
     def wishing(self) -> int:
@@ -156,7 +180,7 @@ class Decider:
         rows = self._free(this, now_ns)
         if allowed is not None:
             rows = rows[[self.flows.names[row] in allowed for row in rows.tolist()]]
-        return self._moves(this, rows, now_ns)
+        return self._moves(this, rows, now_ns, self.settings.moves_per_round)
 
     def explain(self, flow: FlowSpec, now_ns: int) -> Verdict:
         """Return what the decider thinks of one flow now, and what keeps it where it is; it must have been placed."""
@@ -192,7 +216,7 @@ class Decider:
             rows,
             self._flags,
             min_gain=self.settings.min_gain,
-            min_gain_ns=self.settings.min_gain_ns,
+            min_gain_ns=self.settings.min_gain_ns or 0,
         )
 
     def _round(self) -> _Round:
@@ -200,13 +224,16 @@ class Decider:
 
     def _free(self, this: _Round, now_ns: int) -> Ids:
         """Return the rows of the flows that could gain and may move: dead paths, and all that nothing holds back."""
-        if self._settling(now_ns):
-            return np.flatnonzero(self._flags == DEAD).astype(np.uint32)
         flags = self._flags
+        if self._settling(now_ns):
+            rows = np.flatnonzero(flags != CONTENT).astype(np.uint32)
+            urgent = self._on_crowded(rows, now_ns) & ~self._held(rows, now_ns)
+            moving: Ids = rows[(flags[rows] == DEAD) | urgent]
+            return moving
         if self._widths is not None:
             wider = could_be_wider(this.graph, self.flows, this.crossing, self._widths.width)
             flags = np.maximum(flags, wider)
-        rows: Ids = np.flatnonzero(flags != CONTENT).astype(np.uint32)
+        rows = np.flatnonzero(flags != CONTENT).astype(np.uint32)
         free: Ids = rows[(flags[rows] == DEAD) | ~self._held(rows, now_ns)]
         return free
 
@@ -225,7 +252,7 @@ class Decider:
 
     def _judge(self, this: _Round, row: int) -> Verdict:
         rate_bps = int(self._weigh(this, np.array([row], np.uint32)).rate_bps[0])
-        return judge(this.graph, self.flows.names[row], self.flows.path(row), rate_bps)
+        return judge(this.graph, self.flows.names[row], self.flows.assignment(row), rate_bps)
 
     def _wishing(self, this: _Round, rows: Ids) -> tuple[Ids, Flags]:
         """Return which of these flows should move, each as if it alone did, and whether its path is dead."""
@@ -238,9 +265,9 @@ class Decider:
         wants = np.array([verdict.moves for verdict in verdicts], np.bool_)
         return rows[wants], dead[wants]
 
-    def _moves(self, this: _Round, rows: Ids, now_ns: int) -> list[Decision]:
+    def _moves(self, this: _Round, rows: Ids, now_ns: int, most: int) -> list[Decision]:
         decisions: list[Decision] = []
-        while len(decisions) < self.settings.moves_per_round:
+        while len(decisions) < most and len(rows):
             best = self._best(this, rows)
             if best is None:
                 break
@@ -252,13 +279,25 @@ class Decider:
     def _best(self, this: _Round, rows: Ids) -> tuple[int, Verdict] | None:
         """Return the flow that should move first, None if none should."""
         if self.settings.mode is Mode.LEAST_DELAY:
-            verdicts = ((row, self._judge(this, row)) for row in self._ranked(this, rows))
-            return next(((row, verdict) for row, verdict in verdicts if verdict.moves), None)
+            return self._best_ranked(this, rows)
         judged = ((row, self._judge(this, row)) for row in rows.tolist())
         return max(((row, verdict) for row, verdict in judged if verdict.moves), key=_benefit, default=None)
 
-    def _ranked(self, this: _Round, rows: Ids) -> Iterator[int]:
-        """Yield the rows of the flows that want to move, in the order of `_benefit`, the first in the table on ties.
+    def _best_ranked(self, this: _Round, rows: Ids) -> tuple[int, Verdict] | None:
+        """Return the flow that gains most; ranks are what each can gain at best, as telemetry takes room, too."""
+        best: tuple[_Rank, Verdict] | None = None
+        for hope in self._ranked(this, rows):
+            if best is not None and best[0] <= hope:
+                break
+            verdict = self._judge(this, hope[2])
+            dead, benefit = _benefit((hope[2], verdict))
+            rank = not dead, -benefit, hope[2]
+            if verdict.moves and (best is None or rank < best[0]):
+                best = rank, verdict
+        return None if best is None else (best[0][2], best[1])
+
+    def _ranked(self, this: _Round, rows: Ids) -> Iterator[_Rank]:
+        """Yield the ranks of the flows that want to move, in the order of `_benefit`, the first in the table on ties.
 
         All are ranked by what they could gain if there were room everywhere; what they do gain is searched for in that
         order, and no further than is asked for.
@@ -267,12 +306,12 @@ class Decider:
         found: list[_Rank] = []
         for start in range(0, len(hopes), _SEARCHED_AT_A_TIME):
             while found and found[0] <= hopes[start]:
-                yield heapq.heappop(found)[2]
+                yield heapq.heappop(found)
             some = np.array([row for _, _, row in hopes[start : start + _SEARCHED_AT_A_TIME]], np.uint32)
             for rank in self._rank(some, self._weigh(this, some)):
                 heapq.heappush(found, rank)
         while found:
-            yield heapq.heappop(found)[2]
+            yield heapq.heappop(found)
 
     def _rank(self, rows: Ids, weights: Weights) -> list[_Rank]:
         """Return the flows that should move by these weights, best first."""
@@ -287,7 +326,8 @@ class Decider:
 
     def _move(self, this: _Round, verdict: Verdict, now_ns: int) -> Decision:
         old, new = verdict.present.switches, verdict.best.switches
-        this.graph.move(verdict.rate_bps, old, new)
+        own = Own(verdict.rate_bps, self.network.rows(old), verdict.packets_per_s)
+        this.graph.move(own, new)
         this.crossing[list(self.network.rows(old))] -= 1
         this.crossing[list(self.network.rows(new))] += 1
         return Decision(now_ns, verdict.flow, old, new, verdict.candidates, verdict.reason)
@@ -300,7 +340,7 @@ def _widths_of(table: LinkTable) -> WidthTrees:
 def _wants(weights: Weights, settings: DecideSettings) -> Flags:
     """Return which flows should move, by delay: those on dead paths, and those that gain more than the margins."""
     gain_ns = weights.present_ns - weights.best_ns
-    margin_ns = np.maximum(settings.min_gain * weights.present_ns, settings.min_gain_ns)
+    margin_ns = np.maximum(settings.min_gain * weights.present_ns, settings.min_gain_ns or 0)
     wants: Flags = weights.possible & (weights.dead | ((gain_ns > 0) & (gain_ns >= margin_ns)))
     return wants
 

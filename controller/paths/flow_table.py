@@ -13,6 +13,7 @@ from controller.algorithms.structures import FlowColumns
 from controller.intents import FlowSpec
 from controller.paths.decide import Assignment, flow_order
 from controller.paths.graph import Network, Path, Rows
+from controller.paths.telemetry_load import DEFAULT_PACKET_BYTES, TelemetryLoad
 from dataplane.native import pointer_to
 
 UNKNOWN: Final = -1
@@ -35,6 +36,8 @@ class FlowTable:
         self.source, self.hops = source, hops
         self.destination = table.head[pool[np.cumsum(hops, dtype=np.int64) - 1]]
         self.rate_bps: Longs = np.full(len(hops), UNKNOWN, np.int64)
+        self.packet_bytes: Longs = np.full(len(hops), DEFAULT_PACKET_BYTES, np.int64)
+        self.measured_bytes: Longs = np.full(len(hops), UNKNOWN, np.int64)
         self.since_ns: Longs = np.full(len(hops), UNKNOWN, np.int64)
         self.last_move_ns = UNKNOWN
         self.crossing: Longs = np.bincount(pool, minlength=len(table.links))
@@ -91,6 +94,12 @@ class FlowTable:
         """Return the switches that a flow crosses."""
         return self.table.path(int(self.source[flow]), self.rows(flow))
 
+    def assignment(self, flow: int) -> Assignment:
+        """Return a flow's path and what is known of its packets."""
+        measured = int(self.measured_bytes[flow])
+        nbytes = None if measured == UNKNOWN else measured
+        return Assignment(self.path(flow), packet_bytes=int(self.packet_bytes[flow]), measured_bytes=nbytes)
+
     def put(self, flow: int, links: Rows, since_ns: int = UNKNOWN) -> None:
         """Put a flow on another path between the same switches, at some time."""
         self.since_ns[flow] = since_ns
@@ -131,6 +140,37 @@ class FlowTable:
         """Return the rows of the flows between pairs of switches."""
         return self._between.members(self._pairs(destinations, sources))
 
+    def offered_bps(self, watch: TelemetryLoad | None) -> Longs:
+        """Return what flows of known rate send over each link, with what telemetry adds to their packets.
+
+        A rate over the time since a flow's first packet counts one packet too many: of few, that is much.
+        """
+        rates = np.maximum(self.rate_bps, 0) * (1.0 - 1.0 / self._packets())
+        loads = np.repeat(rates, self.hops)
+        if watch is not None:
+            bits_per_s = np.repeat(rates / np.maximum(self.packet_bytes, 1), self.hops)
+            hop = np.arange(len(loads)) - np.repeat(_starts(self.hops), self.hops)
+            first = watch.carried_bytes(1)
+            loads += bits_per_s * (first + hop * (watch.carried_bytes(2) - first))
+        found: Longs = np.bincount(self._in_order(), weights=loads, minlength=len(self.table.links)).astype(np.int64)
+        return found
+
+    def uncertain_bps(self) -> Longs:
+        """Return one standard deviation of what flows send over each link: of few packets a rate is uncertain."""
+        rates = np.maximum(self.rate_bps, 0).astype(np.float64)
+        variance = rates * rates / self._packets()
+        if not variance.any():
+            return np.zeros(len(self.table.links), np.int64)
+        spread = np.repeat(variance, self.hops)
+        summed = np.bincount(self._in_order(), weights=spread, minlength=len(self.table.links))
+        found: Longs = np.sqrt(summed).astype(np.int64)
+        return found
+
+    def _packets(self) -> npt.NDArray[np.float64]:
+        """Return how many packets each rate was estimated from; infinitely many for one that somebody knows."""
+        measured = np.maximum(self.measured_bytes / np.maximum(self.packet_bytes, 1), 1.0)
+        return np.where(self.measured_bytes == UNKNOWN, np.inf, measured)
+
     def columns(self) -> FlowColumns:
         """Return the columns as kernels see them; valid until a flow is put on another path."""
         return FlowColumns(
@@ -150,6 +190,9 @@ class FlowTable:
         self.since_ns[:] = [UNKNOWN if found.since_ns is None else found.since_ns for found in ordered]
         self.last_move_ns = int(self.since_ns.max(initial=UNKNOWN))
         self.rate_bps[:] = [UNKNOWN if found.rate_bps is None else found.rate_bps for found in ordered]
+        measured = (found.measured_bytes for found in ordered)
+        self.measured_bytes[:] = [UNKNOWN if nbytes is None else nbytes for nbytes in measured]
+        self.packet_bytes[:] = [found.packet_bytes or DEFAULT_PACKET_BYTES for found in ordered]
 
 
 class _Groups:

@@ -7,6 +7,7 @@ load on the emptiest link of its path, which can only be too high.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import islice
@@ -21,7 +22,7 @@ from controller.algorithms.link_table import LinkTable, Longs
 from controller.algorithms.search import PathSearch
 from controller.algorithms.trees import DestinationTrees
 from controller.errors import PathError
-from controller.paths.beliefs import Beliefs
+from controller.paths.beliefs import FORESEEN_NS, Beliefs
 from controller.paths.settings import DecideSettings
 from dataplane.fabric.topology import LinkKey, Topology
 
@@ -39,7 +40,8 @@ _HOPS_FIRST: Final = np.uint64(1 << 48)
 class PathFigures:
     """What a path is worth to one flow: delay between its first and last switch, and bandwidth open to the flow.
 
-    `room_bps` is the bandwidth without what the settings keep free on every link.
+    `room_bps` is the bandwidth without what the settings keep free on every link. `crowded_link` cannot carry what is
+    sent over it; that counts as `foreseen_ns` beside the delay.
     """
 
     switches: Path
@@ -47,6 +49,13 @@ class PathFigures:
     bottleneck_bps: int
     room_bps: int
     dead_link: LinkKey | None
+    crowded_link: LinkKey | None = None
+    foreseen_ns: int = 0
+
+    @property
+    def cost_ns(self) -> int:
+        """What paths are compared by: delay, and what is foreseen."""
+        return self.delay_ns + self.foreseen_ns
 
     @property
     def alive(self) -> bool:
@@ -61,10 +70,11 @@ class PathFigures:
 
 @dataclass(frozen=True, slots=True)
 class Own:
-    """A flow's own part in what was measured: its rate, on the links of these rows."""
+    """A flow's own part in what was measured: its rate and packets a second, on the links of these rows."""
 
     rate_bps: int
     rows: Rows
+    packets_per_s: float = 0.0
 
 
 NOBODY = Own(0, ())
@@ -81,7 +91,10 @@ class Network:
         self.table = LinkTable.of(topology)
         self.search = PathSearch(self.table)
         self.base_trees = DestinationTrees(self.table, self.table.configured_costs())
+        collector = topology.collector
+        self._collector_switch = topology.attachment[collector.host].node if collector else None
         self.rows = lru_cache(maxsize=_REMEMBERED)(self._rows)
+        self.report_rows = lru_cache(maxsize=_REMEMBERED)(self._report_rows)
         self.candidates = lru_cache(maxsize=_REMEMBERED)(self._candidates)
         self.base = lru_cache(maxsize=_REMEMBERED)(self._base)
 
@@ -108,6 +121,13 @@ class Network:
         )
         return self.table.path(start, rows), only
 
+    def _report_rows(self, switch: int) -> Rows:
+        """Return the links that a switch's reports cross on their (first) base path to the collector."""
+        found = (
+            None if self._collector_switch is None else self.base(self.table.switches[switch], self._collector_switch)
+        )
+        return () if found is None else self.rows(found[0])
+
     def _rows(self, path: Path) -> Rows:
         return tuple(int(row) for row in self.table.rows(path))
 
@@ -130,10 +150,14 @@ class StateGraph:
         self.costs: Costs = self.table.costs()
 
     @classmethod
-    def of(cls, network: Network, snapshot: Snapshot, settings: DecideSettings) -> StateGraph:
+    def of(
+        cls, network: Network, snapshot: Snapshot, settings: DecideSettings, offered: tuple[Longs, Longs] | None = None
+    ) -> StateGraph:
         """Return a snapshot's graph; links without believable telemetry have their configured figures."""
         beliefs = Beliefs(network.table, settings)
         beliefs.observe(snapshot.links)
+        if offered is not None:
+            beliefs.offer(*offered)
         return cls(network, beliefs)
 
     @cached_property
@@ -143,8 +167,16 @@ class StateGraph:
 
     def delay_ns(self, row: int, own: Own) -> int:
         """Return a link's delay, queue included; a relieved link's queue is gone for those who stay, not for comers."""
-        eased = self.relieved[row] and row in own.rows
-        return int(self.beliefs.nominal_ns[row] if eased else self.table.delay_ns[row])
+        if self._eased(row, own):
+            return int(self.beliefs.nominal_ns[row])
+        return int(self.table.delay_ns[row]) - self.foreseen_ns(row, own)
+
+    def foreseen_ns(self, row: int, own: Own) -> int:
+        """Return what a link costs beside its delay as it cannot carry what is sent over it."""
+        return FORESEEN_NS if self.beliefs.crowded[row] and not self._eased(row, own) else 0
+
+    def _eased(self, row: int, own: Own) -> bool:
+        return bool(self.relieved[row]) and row in own.rows
 
     def used_bps(self, row: int) -> int:
         """Return a link's load, predicted moves included."""
@@ -154,20 +186,48 @@ class StateGraph:
         """Return what each link offers a flow: what is free, and what the flow itself takes."""
         rate_bps = self.table.rate_bps
         free = rate_bps - np.maximum(self.load_bps, 0)
-        free[list(own.rows)] += own.rate_bps
+        for row, own_bps in self.loads(own.rows, own).items():
+            free[row] += own_bps
         return np.clip(free, 0, rate_bps)
+
+    def loads(self, rows: Rows, own: Own) -> dict[int, int]:
+        """Return what a flow puts on links when it is on these: its packets, what they carry, and reports of them."""
+        watch, packets_per_s = self.settings.watch, own.packets_per_s
+        if watch is None or not packets_per_s or not rows:
+            return dict.fromkeys(rows, own.rate_bps)
+        found = {
+            row: own.rate_bps + round(8 * packets_per_s * watch.carried_bytes(hop)) for hop, row in enumerate(rows, 1)
+        }
+        switches = (int(self.table.tail[rows[0]]), *(int(self.table.head[row]) for row in rows))
+        for switch, nbytes in watch.reports(switches):
+            for row in self.network.report_rows(switch):
+                found[row] = found.get(row, 0) + round(8 * packets_per_s * nbytes)
+        return found
 
     def figures(self, path: Path, own: Own) -> PathFigures:
         """Return what a path is worth to a flow; a path within one switch has no delay and no limit."""
         table, rows = self.table, self.network.rows(path)
-        offers = [(self._available_bps(row, own), int(self.beliefs.headroom_bps[row])) for row in rows]
+        before, after = self.loads(own.rows, own), self.loads(rows, own)
+        offers = [
+            (self._available_bps(row, before) - (after[row] - own.rate_bps), int(self.beliefs.headroom_bps[row]))
+            for row in rows
+        ]
+        room_bps = min((available - kept for available, kept in offers), default=_UNLIMITED_BPS)
         return PathFigures(
             path,
             sum(self.delay_ns(row, own) for row in rows),
-            min((available for available, _ in offers), default=_UNLIMITED_BPS),
-            min((max(0, available - kept) for available, kept in offers), default=_UNLIMITED_BPS),
+            max(0, min((available for available, _ in offers), default=_UNLIMITED_BPS)),
+            max(0, room_bps) if self._carries_reports(rows, before, after) else 0,
             next((table.links[row] for row in rows if not table.alive[row]), None),
+            next((table.links[row] for row in rows if self.foreseen_ns(row, own)), None),
+            sum(self.foreseen_ns(row, own) for row in rows),
         )
+
+    def _carries_reports(self, rows: Rows, before: Mapping[int, int], after: Mapping[int, int]) -> bool:
+        """Whether links off the path have room for what a path adds to reports."""
+        more = {row: load - before.get(row, 0) for row, load in after.items() if row not in rows}
+        kept = self.beliefs.headroom_bps
+        return all(self._available_bps(row, {}) - kept[row] >= need for row, need in more.items() if need > 0)
 
     def least_delay(self, src: str, dst: str, own: Own, floor_bps: int = 0) -> Path | None:
         """Return the path of least measured delay over live links that have room and `floor_bps`; None if none.
@@ -195,16 +255,17 @@ class StateGraph:
         delay_ns = np.where(costs == FORBIDDEN, np.uint64(0), costs >> np.uint64(HOP_BITS))
         return self._path(src, dst, _HOPS_FIRST + delay_ns, wide & self.table.alive)
 
-    def move(self, rate_bps: int, old: Path, new: Path) -> None:
+    def move(self, own: Own, new: Path) -> None:
         """Predict what a flow's move does to the loads of links, and which queues it lets drain."""
-        left, entered = set(self.network.rows(old)), set(self.network.rows(new))
-        for row in left - entered:
-            self.load_bps[row] -= rate_bps
-            rate = int(self.table.rate_bps[row])
-            if self.used_bps(row) < self.settings.relieved_utilisation * rate:
+        rows = self.network.rows(new)
+        before, after = self.loads(own.rows, own), self.loads(rows, own)
+        for row, load in before.items():
+            self.load_bps[row] -= load
+        for row, load in after.items():
+            self.load_bps[row] += load
+        for row in set(own.rows) - set(rows):
+            if self.used_bps(row) < self.settings.relieved_utilisation * int(self.table.rate_bps[row]):
                 self.relieved[row] = True
-        for row in entered - left:
-            self.load_bps[row] += rate_bps
 
     def _costs(self, own: Own) -> Costs:
         eased = [row for row in own.rows if self.relieved[row]]
@@ -214,10 +275,10 @@ class StateGraph:
         costs[eased] = self.nominal_costs[eased]
         return costs
 
-    def _available_bps(self, row: int, own: Own) -> int:
+    def _available_bps(self, row: int, own_bps: Mapping[int, int]) -> int:
+        """Return what a link offers a flow that now has these loads on links."""
         rate_bps = int(self.table.rate_bps[row])
-        given_back = own.rate_bps if row in own.rows else 0
-        return max(0, min(rate_bps, rate_bps - self.used_bps(row) + given_back))
+        return max(0, min(rate_bps, rate_bps - self.used_bps(row) + own_bps.get(row, 0)))
 
     def _path(self, src: str, dst: str, costs: Costs, usable: np.ndarray) -> Path | None:
         table = self.table

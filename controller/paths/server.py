@@ -12,8 +12,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
@@ -43,6 +44,7 @@ from controller.paths.feed_watch import FeedWatch
 from controller.paths.queries import answer, rows_between
 from controller.paths.recorder import Recorder
 from controller.paths.settings import PathServerSettings
+from controller.paths.signals import Signals
 from dataplane.clock import Clock
 from dataplane.rpc.addresses import SERVER_OPTIONS, unavailable
 
@@ -63,7 +65,7 @@ _Context = grpc.aio.ServicerContext[bytes, bytes]
 class Feed(Protocol):
     """Where snapshots and records come from: `collectors.feed_client.FeedClient`."""
 
-    def snapshots(self, interval_ns: int) -> AsyncIterator[Snapshot]:
+    def snapshots(self, interval_ns: int) -> AsyncGenerator[Snapshot, None]:
         """Yield a snapshot at every interval."""
         ...
 
@@ -86,7 +88,11 @@ class PathServer:
         self._routes = core.routes
         self._recent = deque(core.decisions, maxlen=RECENT_DECISIONS)
         self._news = asyncio.Condition()
-        self._newest: tuple[Snapshot, int] | None = None
+        self._newest: tuple[Snapshot, int, bool] | None = None
+        self._signals = Signals(
+            core.network.topology, queue_frames=core.settings.idle_frames, interval_ns=settings.interval_ns
+        )
+        self._woken = asyncio.Event()
         self._arrived = asyncio.Event()
         self._feed_time = FeedTime()
         self._feed_time_known = asyncio.Event()
@@ -100,6 +106,7 @@ class PathServer:
                 "decisions_dropped",
                 "stale_snapshots",
                 "feed_silences",
+                "rounds_woken",
             ),
             0,
         )
@@ -119,6 +126,7 @@ class PathServer:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._watch(feed), name="watch")
                 group.create_task(self._listen_for_silence(), name="listen for silence")
+                group.create_task(self._look_at_once(feed), name="look at once")
                 group.create_task(self._decide(), name="decide")
                 group.create_task(self._receive(feed), name="receive records")
                 group.create_task(self._record(), name="record")
@@ -126,13 +134,17 @@ class PathServer:
             await self._server.stop(grace=None)
             self._worker.shutdown(wait=True, cancel_futures=True)
 
-    async def step(self, snapshot: Snapshot, taken_ns: int) -> None:
-        """Decide on a snapshot, taken at a time of ours, and publish what comes of it; an old one is only counted."""
+    async def step(self, snapshot: Snapshot, taken_ns: int, *, woken: bool = False) -> None:
+        """Decide on a snapshot, taken at a time of ours, and publish what comes of it; an old one is only counted.
+
+        `woken` says that it was asked for out of turn, as the network has changed.
+        """
         now_ns = self._clock.now_ns()
         if self._feed_watch.is_old(taken_ns, now_ns):
             self.counters["stale_snapshots"] += 1
             return
-        routes, decisions = await self._in_worker(lambda: self._round(snapshot, now_ns))
+        routes, decisions = await self._in_worker(lambda: self._round(snapshot, now_ns, woken=woken))
+        self._signals.decided(moved=routes is not None)
         self._last_step_ns = now_ns
         if routes is not None:
             await self._publish(routes, decisions)
@@ -155,8 +167,8 @@ class PathServer:
         if routes is not None:
             await self._publish(routes, decisions)
 
-    def _round(self, snapshot: Snapshot, now_ns: int) -> tuple[RouteSet | None, tuple[Decision, ...]]:
-        return self._new_routes(lambda: self._core.step(snapshot, now_ns))
+    def _round(self, snapshot: Snapshot, now_ns: int, *, woken: bool) -> tuple[RouteSet | None, tuple[Decision, ...]]:
+        return self._new_routes(lambda: self._core.step(snapshot, now_ns, woken=woken))
 
     def _new_routes(self, call: Callable[[], RouteSet | None]) -> tuple[RouteSet | None, tuple[Decision, ...]]:
         """Let the core decide in the worker's thread; return the new routes and the decisions behind them."""
@@ -169,11 +181,24 @@ class PathServer:
         async for snapshot in feed.snapshots(self._settings.interval_ns):
             self._feed_time.hear(snapshot.taken_ns, self._clock.now_ns())
             self._feed_time_known.set()
-            taken_ns = snapshot.taken_ns + self._feed_time.offset_ns
-            self._feed_watch.heard(taken_ns)
-            self.tell_of_silence()
-            self._newest = snapshot, taken_ns
-            self._arrived.set()
+            self._take(snapshot, woken=False)
+
+    async def _look_at_once(self, feed: Feed) -> None:
+        """Ask for a snapshot out of turn whenever records say that the network has changed."""
+        while True:
+            await self._woken.wait()
+            self._woken.clear()
+            async with aclosing(feed.snapshots(self._settings.interval_ns)) as snapshots:
+                async for snapshot in snapshots:
+                    self._take(snapshot, woken=True)
+                    break
+
+    def _take(self, snapshot: Snapshot, *, woken: bool) -> None:
+        taken_ns = snapshot.taken_ns + self._feed_time.offset_ns
+        self._feed_watch.heard(taken_ns)
+        self.tell_of_silence()
+        self._newest = snapshot, taken_ns, woken
+        self._arrived.set()
 
     async def _listen_for_silence(self) -> None:
         while True:
@@ -195,10 +220,14 @@ class PathServer:
             await self._arrived.wait()
             self._arrived.clear()
             if self._newest is not None:
-                await self.step(*self._newest)
+                snapshot, taken_ns, woken = self._newest
+                await self.step(snapshot, taken_ns, woken=woken)
 
     async def _receive(self, feed: Feed) -> None:
         async for records in feed.records():
+            if self._signals.hear(records, self._clock.now_ns()):
+                self.counters["rounds_woken"] += 1
+                self._woken.set()
             if self._pending.full():
                 self.counters["record_batches_dropped"] += 1
             elif records:

@@ -10,6 +10,7 @@ import msgspec
 from collectors.feed_client import FeedClientSettings
 from controller.intents import FlowSpec
 from controller.paths.engineering.settings import EngineeringSettings
+from controller.paths.telemetry_load import TelemetryLoad
 from dataplane.config import Strict
 from dataplane.rpc.own_folder import default_address
 
@@ -41,20 +42,36 @@ class DecideSettings(Strict, frozen=True):
     """In mode both: a path is wide enough with this share of the widest path's bottleneck."""
     min_gain: Share = 0.1
     """A flow moves only if the new path is better by this share of what it has."""
-    min_gain_ns: DurationNs = 100_000
-    """... and, where delay decides, by this much delay."""
+    min_gain_ns: DurationNs | None = None
+    """... and, where delay decides, by this much delay. Left out, no such number is needed: a queue counts where it is
+    longer than `idle_frames` and the link has load (`loaded`), so that delays which no load explains move nothing."""
     min_gain_bps: Annotated[int, msgspec.Meta(ge=0)] = 100_000
     """... and, where bandwidth decides, by this much bandwidth."""
-    confirm_rounds: Positive = 3
-    """A gain must show in this many rounds one after the other before a flow moves; a dead path is left at once."""
+    confirm_rounds: Positive = 20
+    """A gain in delay must show in this many rounds one after the other before a flow moves; a dead path, and a link
+    that cannot carry what is sent over it, are left at once."""
     headroom: Share = 0.2
     """A path has room for a flow if, with the flow on it, each of its links keeps this share of its rate free."""
-    hold_down_ns: DurationNs = 2_000_000_000
+    hold_down_ns: DurationNs = 5_000_000_000
     """A flow that has moved stays where it is for this long, unless its path dies."""
-    settle_ns: DurationNs = 300_000_000
+    settle_ns: DurationNs = 700_000_000
     """After any move nobody else moves for this long, so that the next round sees what the move did."""
     moves_per_round: Positive = 2
     """Flows that may move in one round; the loads of links are predicted anew after each."""
+    relief_moves: Positive = 32
+    """... and so many where a link cannot carry what is sent over it: they do not wait to be confirmed."""
+    idle_frames: Annotated[float, msgspec.Meta(ge=0)] = 2.0
+    """A queue that is sent in the time of so many full frames, or sooner, is what any link has now and then."""
+    loaded: Share = 0.5
+    """Without `min_gain_ns`, a queue counts on links that carry at least this share of their rate."""
+    full: Share = 0.9
+    """With a queue, a link that is sent this share of its rate cannot carry it: flows leave it at once."""
+    hidden: Annotated[float, msgspec.Meta(ge=1.0)] = 1.25
+    """A flow from a full link needs this many times the room of its measured rate: more may be sent than comes out."""
+    foreseen: Annotated[float, msgspec.Meta(ge=1.0)] = 1.05
+    """A link over which flows send this share of its rate cannot carry it, before any queue has grown."""
+    watch: TelemetryLoad | None = None
+    """What telemetry adds to packets and to the links to the collector; left out, nothing is known of that."""
     candidates: Annotated[int, msgspec.Meta(ge=1, le=64)] = 8
     """Shortest paths (by configured delay) that are compared for each flow, beside the best measured one."""
     stale_after_ns: DurationNs = 1_000_000_000

@@ -74,7 +74,7 @@ class Circle:
 def circle(diamond_of: MakeTopology) -> Circle:
     """Return a slow diamond: 1 Mbit/s, a-b-d 10 ms and a-c-d 14 ms long."""
     topology = diamond_of((5 * MS, 7 * MS, 5 * MS, 7 * MS, 20 * MS), 1_000_000)
-    return Circle(topology, DecideSettings(min_gain_ns=MS, hold_down_ns=S, settle_ns=200 * MS))
+    return Circle(topology, DecideSettings(min_gain_ns=MS, hold_down_ns=S, settle_ns=200 * MS, confirm_rounds=3))
 
 
 def test_a_flow_leaves_a_congested_link_without_losing_a_packet_and_returns(circle: Circle) -> None:

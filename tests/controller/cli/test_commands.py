@@ -7,7 +7,7 @@ import json
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from ipaddress import IPv4Address
@@ -57,7 +57,7 @@ class Feed:
         self._snapshot = Snapshot(0, {link.key: full}, {FLOW: path}, {})
         self._decided = decided
 
-    async def snapshots(self, interval_ns: int) -> AsyncIterator[Snapshot]:
+    async def snapshots(self, interval_ns: int) -> AsyncGenerator[Snapshot, None]:
         assert interval_ns > 0
         for _ in range(20):
             yield self._snapshot
@@ -77,7 +77,7 @@ def path_server(topology: Topology) -> Iterator[str]:
     with TemporaryDirectory(prefix="cli") as folder:
         address, decided, ended = f"unix:{folder}/paths", threading.Event(), threading.Event()
         settings = PathServerSettings(
-            topology="", feed="", listen=address, decide=DecideSettings(hold_down_ns=0, settle_ns=0)
+            topology="", feed="", listen=address, decide=DecideSettings(hold_down_ns=0, settle_ns=0, confirm_rounds=3)
         )
 
         async def scene() -> None:

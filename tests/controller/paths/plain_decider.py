@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Container, Mapping
 
+import numpy as np
+
 from collectors.values import Snapshot
+from controller.algorithms.link_table import Longs
 from controller.intents import FlowSpec
 from controller.paths.decide import Assignment, Verdict, flow_order, judge
-from controller.paths.graph import Network, Rows, StateGraph
+from controller.paths.graph import Network, Own, Rows, StateGraph
 from controller.paths.settings import DecideSettings
+from controller.paths.telemetry_load import DEFAULT_PACKET_BYTES
 
 Move = tuple[FlowSpec, Rows]
 
@@ -21,8 +25,9 @@ class PlainDecider:
         self, network: Network, snapshot: Snapshot, current: Mapping[FlowSpec, Assignment], settings: DecideSettings
     ) -> None:
         self.network, self.settings = network, settings
-        self.graph = StateGraph.of(network, snapshot, settings)
         self.placed = dict(current)
+        none = np.zeros(len(network.table.links), np.int64)
+        self.graph = StateGraph.of(network, snapshot, settings, (self._offered_bps(), none))
 
     def wishes(self, now_ns: int) -> dict[FlowSpec, bool]:
         """Return the flows that should move and whether their path is dead."""
@@ -39,7 +44,8 @@ class PlainDecider:
             if not verdicts:
                 break
             best = max(verdicts, key=lambda v: (not v.present.alive, v.gain * max(v.rate_bps, 1)))
-            self.graph.move(best.rate_bps, best.present.switches, best.best.switches)
+            own = Own(best.rate_bps, self.network.rows(best.present.switches), best.packets_per_s)
+            self.graph.move(own, best.best.switches)
             old = self.placed[best.flow]
             self.placed[best.flow] = Assignment(best.best.switches, now_ns, old.rate_bps)
             moved.append((best.flow, best.gain))
@@ -48,17 +54,29 @@ class PlainDecider:
     def _judge(self, flow: FlowSpec) -> Verdict:
         assignment = self.placed[flow]
         rate_bps = self._share_of_load_bps(flow) if assignment.rate_bps is None else assignment.rate_bps
-        return judge(self.graph, flow, assignment.path, rate_bps)
+        return judge(self.graph, flow, assignment, rate_bps)
 
     def _share_of_load_bps(self, flow: FlowSpec) -> int:
         crossing = Counter(row for other in self.placed.values() for row in self.network.rows(other.path))
         rows = [row for row in self.network.rows(self.placed[flow].path) if self.graph.beliefs.known[row]]
         return min((self.graph.used_bps(row) // crossing[row] for row in rows), default=0)
 
+    def _offered_bps(self) -> Longs:
+        offered = np.zeros(len(self.network.table.links), np.float64)
+        for assignment in self.placed.values():
+            rate_bps = assignment.rate_bps or 0
+            own = Own(rate_bps, (), rate_bps / (8 * (assignment.packet_bytes or DEFAULT_PACKET_BYTES)))
+            for hop, row in enumerate(self.network.rows(assignment.path), 1):
+                carried = 0.0 if self.settings.watch is None else self.settings.watch.carried_bytes(hop)
+                offered[row] += own.rate_bps + 8 * own.packets_per_s * carried
+        return offered.astype(np.int64)
+
     def _may_move(self, flow: FlowSpec, now_ns: int) -> bool:
-        if not all(self.graph.table.alive[list(self.network.rows(self.placed[flow].path))]):
+        rows = list(self.network.rows(self.placed[flow].path))
+        if not all(self.graph.table.alive[rows]):
             return True
+        since_ns = self.placed[flow].since_ns
+        held = since_ns is not None and now_ns - since_ns < self.settings.hold_down_ns
         moves_ns = [other.since_ns for other in self.placed.values() if other.since_ns is not None]
         settling = bool(moves_ns) and now_ns - max(moves_ns) < self.settings.settle_ns
-        since_ns = self.placed[flow].since_ns
-        return not settling and (since_ns is None or now_ns - since_ns >= self.settings.hold_down_ns)
+        return not held and (not settling or bool(self.graph.beliefs.overfull[rows].any()))

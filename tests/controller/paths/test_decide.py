@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from collectors.values import DelaySource, LinkState, Snapshot
 from controller.intents import FlowSpec
 from controller.paths.decide import Assignment
+from controller.paths.decider import Decider
 from controller.paths.graph import NOBODY, Network, Own, StateGraph
 from controller.paths.settings import DecideSettings, Mode
 from dataplane.fabric.topology import LinkKey, Topology
@@ -75,7 +76,8 @@ def test_a_congested_link_is_left_and_the_reason_names_both_paths(network: Netwo
     assert (decision.time_ns, decision.flow) == (7, AD)
     assert (decision.old_path, decision.new_path) == (("a", "b", "d"), ("a", "c", "d"))
     assert decision.reason == (
-        "a-c-d (14.000 ms, 10.0 Mbit/s free) has less delay than a-b-d (40.000 ms, 2.5 Mbit/s free)"
+        "a->b of a-b-d (40.000 ms, 2.5 Mbit/s free) cannot carry what is sent over it; "
+        "a-c-d (14.000 ms, 10.0 Mbit/s free) has room"
     )
     assert {figures.switches: figures.delay_ns for figures in decision.candidates} == {
         ("a", "b", "d"): 40 * MS,
@@ -319,3 +321,70 @@ def test_a_link_is_not_better_for_not_being_measured(network: Network) -> None:
     queued = StateGraph.of(network, snapshot(link_state(network, "ab", queue_ns=90 * MS)), SETTINGS)
     two_frames_ns = 2 * 1538 * 8 * 1_000_000_000 // RATE_BPS
     assert queued.figures(("a", "c", "d"), NOBODY).delay_ns == 14 * MS + 2 * two_frames_ns
+
+
+def scaled(delay_ns: int, rate_bps: int, diamond_of: MakeTopology) -> Network:
+    """Return the diamond with links of some delay and rate: a WAN's or a rack's."""
+    return Network(diamond_of((delay_ns, delay_ns, delay_ns, delay_ns, 4 * delay_ns), rate_bps))
+
+
+@pytest.mark.parametrize(
+    ("delay_ns", "rate_bps"), [(20 * MS, 10_000_000_000), (1000, 10_000_000_000), (1000, 4_000_000)]
+)
+def test_a_full_link_is_left_at_once_at_any_scale_without_settings(
+    delay_ns: int, rate_bps: int, diamond_of: MakeTopology
+) -> None:
+    network = scaled(delay_ns, rate_bps, diamond_of)
+    frame_ns = 1538 * 8 * 1_000_000_000 // rate_bps
+    full = snapshot(link_state(network, "ab", queue_ns=5 * frame_ns, used=0.97), link_state(network, "ba"))
+    calm = snapshot(link_state(network, "ab", queue_ns=frame_ns, used=0.7), link_state(network, "ba"))
+    jitter = snapshot(link_state(network, "ab", queue_ns=50 * frame_ns, used=0.1), link_state(network, "ba"))
+    flows = {AD: Assignment(("a", "b", "d"), rate_bps=rate_bps // 5)}
+    decider = Decider(network, DecideSettings())
+    for taken, expected in ((calm, []), (jitter, []), (full, [("a", "c", "d")])):
+        decider.observe(taken)
+        decider.place(flows)
+        assert [decision.new_path for decision in decider.step(0)] == expected
+
+
+def test_load_that_cannot_fit_is_foreseen_before_a_queue_has_grown(network: Network) -> None:
+    flows = {
+        FlowSpec("ha", "hd", 17, port): Assignment(("a", "b", "d"), rate_bps=RATE_BPS * 37 // 100) for port in range(3)
+    }
+    taken = snapshot(link_state(network, "ab"), link_state(network, "ba"))
+    decider = Decider(network, DecideSettings())
+    decider.observe(taken)
+    decider.place(flows)
+    [decision] = decider.step(0)  # one of three is enough
+    assert decision.reason.startswith("a->b of a-b-d (10.000 ms, 2.6 Mbit/s free) cannot carry what is sent over it")
+
+
+def test_rates_of_few_packets_foresee_nothing(network: Network) -> None:
+    flows = {
+        FlowSpec("ha", "hd", 17, port): Assignment(("a", "b", "d"), rate_bps=RATE_BPS * 4 // 10, measured_bytes=2000)
+        for port in range(3)
+    }
+    decider = Decider(network, DecideSettings())
+    decider.observe(snapshot(link_state(network, "ab"), link_state(network, "ba")))
+    decider.place(flows)
+    assert decider.step(0) == []
+
+
+def test_while_the_network_settles_old_measurements_of_a_full_link_move_nobody(network: Network) -> None:
+    full = snapshot(link_state(network, "ab", queue_ns=40 * MS, used=1.0), link_state(network, "ba"))
+    flows = {
+        FlowSpec("ha", "hd", 17, 1): Assignment(("a", "c", "d"), since_ns=0, rate_bps=3_000_000),
+        FlowSpec("ha", "hd", 17, 2): Assignment(("a", "b", "d"), rate_bps=3_000_000),
+    }
+    decider = Decider(network, DecideSettings())
+    decider.observe(full)
+    decider.place(flows)
+    assert decider.step(DecideSettings().settle_ns - 1) == []
+    assert len(decider.step(DecideSettings().settle_ns)) == 1
+
+
+def test_a_flow_measured_behind_a_full_link_needs_room_for_more_than_comes_out_of_it(network: Network) -> None:
+    full = snapshot(link_state(network, "ab", queue_ns=40 * MS, used=1.0), link_state(network, "ba"))
+    assert moves(network, full, on("abd", rate_bps=7_000_000), headroom=0.2) == ["acd"]
+    assert moves(network, full, on("abd", rate_bps=7_000_000, measured_bytes=10**6), headroom=0.2) == []
+    assert moves(network, full, on("abd", rate_bps=6_000_000, measured_bytes=10**6), headroom=0.2) == ["acd"]

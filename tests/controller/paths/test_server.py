@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address
@@ -49,7 +49,7 @@ class FakeFeed:
     waiting: asyncio.Queue[Snapshot] = field(default_factory=asyncio.Queue)
     batches: asyncio.Queue[tuple[HopRecord, ...]] = field(default_factory=asyncio.Queue)
 
-    async def snapshots(self, interval_ns: int) -> AsyncIterator[Snapshot]:
+    async def snapshots(self, interval_ns: int) -> AsyncGenerator[Snapshot, None]:
         assert interval_ns == 100 * MS
         while True:
             yield await self.waiting.get()
@@ -273,7 +273,7 @@ def test_an_address_that_cannot_be_had_is_named(topology: Topology, tmp_path: Pa
 
 def test_a_feed_that_fails_for_good_ends_the_server_with_its_reason(topology: Topology, tmp_path: Path) -> None:
     class Broken(FakeFeed):
-        async def snapshots(self, interval_ns: int) -> AsyncIterator[Snapshot]:
+        async def snapshots(self, interval_ns: int) -> AsyncGenerator[Snapshot, None]:
             if interval_ns:
                 raise PathError("another version")
             yield Snapshot(0, {}, {}, {})

@@ -1,0 +1,54 @@
+"""What in the stream of hop records says that the network has changed, so that a decision need not wait for its turn.
+
+A frame that met a queue, or a report of a congested queue, wakes the decider; how often is limited, and less often
+while rounds that were woken find nothing to move.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from collectors.values import HopRecord, RecordKind
+from dataplane.fabric.topology import Topology
+
+LEAST_GAP_NS: Final = 20_000_000
+"""Between two rounds that were woken, where the last one moved something."""
+
+
+class Signals:
+    """Hears records and says when a round is due; times are the caller's, in ns."""
+
+    def __init__(self, topology: Topology, *, queue_frames: float, interval_ns: int) -> None:
+        self._inner = {
+            (node.node_id, port)
+            for node in topology.switches
+            for port, peer in topology.neighbours[node.name].items()
+            if peer.node in topology.switch
+        }
+        self._queue_frames, self._interval_ns = queue_frames, interval_ns
+        self._gap_ns = LEAST_GAP_NS
+        self._last_ns: int | None = None
+        self.woken = 0
+
+    def hear(self, records: Iterable[HopRecord], now_ns: int) -> bool:
+        """Return whether a round should be made now because of these records; it is taken to be made."""
+        if self._last_ns is not None and 0 <= now_ns - self._last_ns < self._gap_ns:
+            return False
+        if not any(map(self._met_a_queue, records)):
+            return False
+        self._last_ns = now_ns
+        self._gap_ns = min(2 * self._gap_ns, max(self._interval_ns, LEAST_GAP_NS))
+        self.woken += 1
+        return True
+
+    def decided(self, *, moved: bool) -> None:
+        """Take note of a round, woken or not: one that moved something is looked after closely."""
+        if moved:
+            self._gap_ns = LEAST_GAP_NS
+
+    def _met_a_queue(self, record: HopRecord) -> bool:
+        if (record.node_id, record.egress_port) not in self._inner:
+            return False
+        occupancy = record.queue_occupancy_frames
+        return record.kind is RecordKind.QUEUE or (occupancy is not None and occupancy >= self._queue_frames)

@@ -5,7 +5,12 @@ Runs the demo's scenario on Abilene with the committed demand matrix, in virtual
 hop latency that INT reported and the simulator's true one: both stamps of a hop are floors to bmv2's microsecond, so a
 difference below 1000 ns is as exact as the fields allow.
 
-Usage: python tests/benchmarks/reaction.py [--no-kernel]
+Then surges on several fabrics and seeds, each beside a run with the same packets in which nothing moves
+(`reacting/surges.py`). Of the runs with spare capacity, `moved_share` is the share in which a packet was on a new path,
+and what is sent over the link fitted, within a second of network time; `worst_delay_ratio` the greatest ratio of the
+victims' delay after the moves to that without any. `false_moves` are moves in noise (`reacting/noise.py`).
+
+Usage: python tests/benchmarks/reaction.py [--no-kernel] [--seeds 10] [--topologies abilene,ring] [--noise-minutes 10]
 """
 
 from __future__ import annotations
@@ -16,25 +21,31 @@ import json
 import os
 import sys
 import tempfile
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
+sys.path.insert(0, str(Path(__file__).parents[2]))  # tests import each other by their full names
+
 from collectors.values import HopRecord
 from controller.demo.kernel import KernelRun
 from controller.demo.live import LiveView
 from controller.demo.outcome import Outcome, delay_by_phase_ns
-from controller.demo.prepare import Prepared, prepare
+from controller.demo.prepare import Prepared, prepare, sampled
 from controller.demo.settings import DemoSettings
 from controller.demo.virtual import VirtualRun
 from controller.paths.database import Database
 from controller.paths.recorder import Recorder
 from dataplane.fabric.hosts import FLOW_UDP_PORT
 from dataplane.fabric.topology_file import topologies_folder
+from tests.benchmarks.reacting.capacity import ENOUGH, least_utilisation
+from tests.benchmarks.reacting.noise import KINDS, moves_of
+from tests.benchmarks.reacting.report import figures, milliseconds, reaction_table
+from tests.benchmarks.reacting.surges import TOPOLOGIES, Reaction, prepared, react
 
-NS_PER_MS = 1e6
 NS_PER_US = 1_000
 
 
@@ -64,50 +75,84 @@ def run_virtual(prepared: Prepared, settings: DemoSettings) -> tuple[Outcome, in
     return outcome, worst, compared
 
 
-def milliseconds(nanoseconds: float | None) -> float | None:
-    """Return ns as ms with three decimals."""
-    return None if nanoseconds is None else round(nanoseconds / NS_PER_MS, 3)
-
-
 def delays_ms(outcome: Outcome) -> list[float | None]:
     """Return the moved flows' mean delay before, during and after, as their receivers measured it."""
     moved = [flow for flow in outcome.affected() if not flow.surge]
     return [milliseconds(delay) for delay in delay_by_phase_ns(moved)]
 
 
+def surges(console: Console, topologies: Sequence[str], seeds: int) -> list[Reaction]:
+    """Run every surge and print what it showed; return the runs with spare capacity."""
+    reactions: list[Reaction] = []
+    least: dict[str, float] = {}
+    for topology in topologies:
+        plan = prepared(topology)
+        least[topology] = least_utilisation(plan.scenario)
+        for seed in range(1, seeds + 1):
+            reactions.append(react(topology, plan, seed))
+            print(f"{topology}, seed {seed}: done", file=sys.stderr)
+    console.print(reaction_table(reactions, least))
+    for topology, utilisation in least.items():
+        if utilisation > ENOUGH:
+            console.print(f"{topology}: no spare capacity, {utilisation:.0%} of a link at best", highlight=False)
+    return [reaction for reaction in reactions if least[reaction.topology] <= ENOUGH]
+
+
+def false_moves(console: Console, minutes: float) -> int | None:
+    """Run the noise and print what moved; None for no minutes."""
+    if not minutes:
+        return None
+    count = 0
+    for kind in KINDS:
+        moves = moves_of(kind, 60.0 * minutes, seed=1)
+        console.print(f"{minutes:g} min of {kind.name} on {kind.topology}: {len(moves)} moves", highlight=False)
+        count += len(moves)
+    return count
+
+
 def main(argv: list[str]) -> None:
-    """Print a table and, last, one line of JSON."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    """Print tables and, last, one line of JSON."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--no-kernel", action="store_true", help="virtual time only, root or not")
+    parser.add_argument("--seeds", type=int, default=10, help="seeds of each surge, from 1")
+    parser.add_argument("--topologies", default=",".join(TOPOLOGIES), help="where surges are tried")
+    parser.add_argument("--noise-minutes", type=float, default=10.0, help="network time of each kind of noise")
     options = parser.parse_args(argv)
+    console = Console(width=160)
+    circle = abilene(console, kernel=os.geteuid() == 0 and not options.no_kernel)
+    reactions = surges(console, [name for name in options.topologies.split(",") if name], options.seeds)
+    noise = {"false_moves": false_moves(console, options.noise_minutes)}
+    print(json.dumps({**circle, **figures(reactions), **noise}))
+
+
+def abilene(console: Console, *, kernel: bool) -> dict[str, float | int | None]:
+    """Run the demo's scenario on Abilene and print what it showed; return its figures."""
     settings = DemoSettings()
     demands = topologies_folder() / "abilene-demands.csv"
-    prepared = prepare("abilene", demands, settings.scenario)
-    virtual, error_ns, compared = run_virtual(prepared, settings)
-    table = Table("", "reaction ms", "delay before ms", "congested ms", "after ms", "moves", "reports", "lost")
+    plan = prepare("abilene", demands, settings.scenario)
+    virtual, error_ns, compared = run_virtual(plan, sampled(settings, plan.scenario))
     rows = {"virtual": virtual}
-    if os.geteuid() == 0 and not options.no_kernel:
+    if kernel:
         with tempfile.TemporaryDirectory() as folder:
             slower = prepare("abilene", demands, settings.scenario, kernel=True)
-            rows["kernel"] = KernelRun(slower.scenario, settings, quiet_view(slower), Path(folder), 1).run()
+            sparse = sampled(settings, slower.scenario)
+            rows["kernel"] = KernelRun(slower.scenario, sparse, quiet_view(slower), Path(folder), 1).run()
+    table = Table("", "reaction ms", "delay before ms", "congested ms", "after ms", "moves", "reports", "lost")
     for name, outcome in rows.items():
-        figures = [milliseconds(outcome.reaction_ns), *delays_ms(outcome)]
+        cells = [milliseconds(outcome.reaction_ns), *delays_ms(outcome)]
         counts = [len(outcome.moves), outcome.reports, outcome.lost_reports]
-        table.add_row(name, *(str(figure) for figure in (*figures, *counts)))
-    console = Console(width=120)
+        table.add_row(name, *(str(cell) for cell in (*cells, *counts)))
     console.print(table)
     console.print(f"hop latency against the truth: at most {error_ns} ns off over {compared} hops", highlight=False)
     before, congested, after = delays_ms(virtual)
-    kernel = rows.get("kernel")
-    figures_json = {
+    return {
         "reaction_virtual_ms": milliseconds(virtual.reaction_ns),
-        "reaction_kernel_ms": None if kernel is None else milliseconds(kernel.reaction_ns),
+        "reaction_kernel_ms": milliseconds(rows["kernel"].reaction_ns) if kernel else None,
         "delay_before_ms": before,
         "delay_congested_ms": congested,
         "delay_after_ms": after,
         "hop_delay_error_ns": error_ns,
     }
-    print(json.dumps(figures_json))
 
 
 if __name__ == "__main__":

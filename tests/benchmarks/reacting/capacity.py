@@ -1,0 +1,25 @@
+"""Whether a fabric has room for a surge at all: the least utilisation that any splitting of all demands reaches."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from controller.demo.scenario import Scenario
+from controller.paths.engineering.program import solve
+from controller.paths.engineering.values import SwitchGraph
+
+ENOUGH = 0.9
+"""There is spare capacity where the busiest link between switches can be kept below this."""
+
+
+def least_utilisation(scenario: Scenario) -> float:
+    """Return the busiest link's share of its rate with surge, were every demand split as well as can be."""
+    topology = scenario.topology
+    graph = SwitchGraph.of(topology)
+    demands = np.zeros((len(graph.switches), len(graph.switches)))
+    for planned in scenario.flows:
+        ends = (topology.attachment[host].node for host in (planned.flow.src_host, planned.flow.dst_host))
+        src, dst = (graph.number[switch] for switch in ends)
+        demands[src, dst] += 0.0 if src == dst else planned.rate_bps
+    wanted = [int(place) for place in np.flatnonzero(demands.any(axis=0))]
+    return solve(graph, demands, wanted, enough=1.0).max_utilisation

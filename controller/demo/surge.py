@@ -15,7 +15,7 @@ import networkx as nx
 
 from controller.base_paths import base_paths, next_hops
 from controller.intents import FlowSpec
-from controller.virtual import VirtualController
+from controller.virtual import NO_HELLOS, VirtualController
 from dataplane.errors import FabricError
 from dataplane.fabric.hosts import Flow, flow_between
 from dataplane.fabric.topology import LinkKey, Topology
@@ -80,7 +80,7 @@ def base_paths_taken(topology: Topology, flows: Sequence[tuple[str, Flow]]) -> d
     One packet of each is sent through the program itself, in a fabric of its own.
     """
     fabric = VirtualFabric(topology, record_hops=True)
-    VirtualController.over(fabric, watches=()).start()
+    VirtualController.over(fabric, watches=(), hellos=NO_HELLOS).start()
     for place, (host, flow) in enumerate(flows):
         start_ns = place * _GAP_NS
         fabric.start_flow(host, replace(flow, start_ns=start_ns, stop_ns=start_ns + 1))

@@ -20,3 +20,15 @@ async def run_until(work: Coroutine[object, object, None], stop: asyncio.Event) 
         error = error.exceptions[0]
     if error is not None:
         raise error
+
+
+async def until_first_ends(*works: Coroutine[object, object, None]) -> None:
+    """Do all of this at the same time until the first of it ends; raise what it raised. The others are cancelled."""
+    tasks = [asyncio.create_task(work) for work in works]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        done.pop().result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

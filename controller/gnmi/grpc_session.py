@@ -19,6 +19,7 @@ from finsy.proto import gnmi, gnmi_grpc
 from controller.errors import SessionError
 from controller.gnmi.mirror import PortMirror, subscription
 from controller.gnmi.observer import PortObserver
+from controller.running import until_first_ends
 from dataplane.errors import SwitchError
 from dataplane.rpc.backoff import Backoff
 from dataplane.rpc.call_errors import reason_of
@@ -79,14 +80,7 @@ class PortSession:
 
     async def _work(self, stub: gnmi_grpc.gNMIAsyncStub) -> None:
         """Do all that a session does at the same time; raise what ends the first of it."""
-        tasks = [asyncio.create_task(work(stub)) for work in (self._follow, self._probe, self._correct)]
-        try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            done.pop().result()
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        await until_first_ends(self._follow(stub), self._probe(stub), self._correct(stub))
 
     async def _follow(self, stub: gnmi_grpc.gNMIAsyncStub) -> None:
         stream = stub.Subscribe()  # type: ignore[call-arg]  # the stubs insist on an iterator

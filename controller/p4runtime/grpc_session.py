@@ -37,6 +37,7 @@ from controller.p4runtime.session import (
     read_request,
     write_request,
 )
+from controller.running import until_first_ends
 from controller.tables.entities import Batch, Entity, EntityKey
 from dataplane.config import Strict
 
@@ -284,14 +285,7 @@ class GrpcSession:
 
     async def _listen(self) -> None:
         """Raise SessionError when the stream ends, another controller takes over or the switch answers no more."""
-        tasks = [asyncio.create_task(self._follow()), asyncio.create_task(self._probe())]
-        try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            done.pop().result()
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        await until_first_ends(self._follow(), self._probe())
 
     async def _probe(self) -> None:
         """Ask for something small now and then: a machine that has lost its power ends no connection.

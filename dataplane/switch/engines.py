@@ -13,9 +13,10 @@ from dataplane.nic.link_events import LinkEvents
 from dataplane.program.model import Program
 from dataplane.switch.arguments import SwitchSettings
 from dataplane.switch.attachments import open_attachment, open_native_attachment
+from dataplane.switch.compiled.activity import Forwarding
 from dataplane.switch.compiled.pipeline import compiled_pipeline
 from dataplane.switch.compiled.port_table import CABLE_FULL
-from dataplane.switch.compiled.switch import Forwarding, NativeSwitch
+from dataplane.switch.compiled.switch import NativeSwitch
 from dataplane.switch.devices import read_oper
 from dataplane.switch.engine import PortCounters, Switch
 from dataplane.switch.forwarding import Forwarder

@@ -16,7 +16,6 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from dataplane.clock import MonotonicClock
 from dataplane.errors import SwitchError
@@ -24,6 +23,7 @@ from dataplane.native import kernel_library, pointer_to
 from dataplane.nic import NicPort
 from dataplane.program.model import Program
 from dataplane.switch.abi import Packet
+from dataplane.switch.compiled.activity import Activity, Forwarding
 from dataplane.switch.compiled.discard import run_without_program
 from dataplane.switch.compiled.hello_state import NEVER
 from dataplane.switch.compiled.loaded import LoadedProgram
@@ -49,7 +49,6 @@ FRAMES = 65_536
 BLOCKS_IN_HAND = 4_096
 """Blocks for packets beside those that the queues can hold, which bounds what a program makes of one burst."""
 RING_FRAMES = 1_024
-DEFAULT_SPIN_US = 20
 NO_DIGEST_RECEIVER = "no_digest_receiver"
 RECEIVER_FAILED = "receiver_failed"
 PACKET_OUT_FULL = "packet_out_full"
@@ -59,22 +58,6 @@ _LOOK_AGAIN_MS = 500
 
 logger = logging.getLogger("millrace.switch")
 program_log = logging.getLogger("millrace.p4")
-
-
-@dataclass(frozen=True, slots=True)
-class Forwarding:
-    """How the workers go about it: how many there are, and how long at most each spins before it sleeps."""
-
-    threads: int = 1
-    spin_us: int = DEFAULT_SPIN_US
-
-
-@dataclass(frozen=True, slots=True)
-class Activity:
-    """How often a worker went round its loop, and how often it slept."""
-
-    turns: int
-    sleeps: int
 
 
 class NativeSwitch:

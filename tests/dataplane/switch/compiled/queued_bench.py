@@ -11,7 +11,8 @@ from types import TracebackType
 from dataplane.nic import NicPort, memory_pair
 from dataplane.program.loader import load_program
 from dataplane.program.model import Program
-from dataplane.switch.compiled.switch import Forwarding, NativeSwitch
+from dataplane.switch.compiled.activity import Forwarding
+from dataplane.switch.compiled.switch import NativeSwitch
 from dataplane.switch.traffic import PortSettings
 
 PROGRAMS = Path(__file__).parents[2] / "programs"

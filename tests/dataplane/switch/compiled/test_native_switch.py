@@ -18,7 +18,8 @@ from dataplane.errors import SwitchError
 from dataplane.nic import NicPort, memory_pair
 from dataplane.program.objects import RegisterSpec
 from dataplane.program.operations import Assign, Binary, BinaryOp, Constant, FieldRef, RegisterRead, RegisterWrite
-from dataplane.switch.compiled.switch import Forwarding, NativeSwitch
+from dataplane.switch.compiled.activity import Forwarding
+from dataplane.switch.compiled.switch import NativeSwitch
 from dataplane.switch.engine import MAX_FRAME_BYTES, Switch
 from dataplane.switch.pipeline import DigestMessage
 from dataplane.switch.tables import CloneSession, ForwardingState, Replica

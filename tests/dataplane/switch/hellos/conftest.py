@@ -10,7 +10,8 @@ import pytest
 
 from dataplane.clock import MonotonicClock
 from dataplane.nic import NicPort, memory_pair
-from dataplane.switch.compiled.switch import Forwarding, NativeSwitch
+from dataplane.switch.compiled.activity import Forwarding
+from dataplane.switch.compiled.switch import NativeSwitch
 from dataplane.switch.engine import Switch
 from dataplane.switch.forwarding import Forwarder
 from dataplane.switch.hellos.frames import is_hello

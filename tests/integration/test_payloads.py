@@ -117,7 +117,7 @@ def _datagram(src: str, dst: IPv4Address, dst_port: int, payload: bytes) -> byte
     )
 
 
-@pytest.mark.parametrize(("pipeline", "src"), [(compiled_pipeline, "h1"), (interpreted, "h4")])
+@pytest.mark.parametrize(("pipeline", "src"), [(compiled_pipeline, "h1"), (interpreted, "h4")], ids=["h1", "h4"])
 def test_a_host_cannot_report(pipeline: PipelineFactory, src: str) -> None:
     """Reports that it has seen, or made up, never reach the collector, also where drops are reported; others do."""
     assert TOPOLOGY.collector is not None

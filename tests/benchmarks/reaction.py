@@ -10,7 +10,11 @@ Then surges on several fabrics and seeds, each beside a run with the same packet
 and what is sent over the link fitted, within a second of network time; `worst_delay_ratio` the greatest ratio of the
 victims' delay after the moves to that without any. `false_moves` are moves in noise (`reacting/noise.py`).
 
+At last links die, in virtual time and in the kernel (`reacting/dead_links.py`): `dead_link_ms` is the longest time for
+which traffic with another way stayed away, over all faults and topologies.
+
 Usage: python tests/benchmarks/reaction.py [--no-kernel] [--seeds 10] [--topologies abilene,ring] [--noise-minutes 10]
+       [--only-dead-links]
 """
 
 from __future__ import annotations
@@ -42,6 +46,8 @@ from controller.paths.recorder import Recorder
 from dataplane.fabric.hosts import FLOW_UDP_PORT
 from dataplane.fabric.topology_file import topologies_folder
 from tests.benchmarks.reacting.capacity import ENOUGH, least_utilisation
+from tests.benchmarks.reacting.dead_links import longest_ms, outage_table
+from tests.benchmarks.reacting.dead_links import run as run_dead_links
 from tests.benchmarks.reacting.noise import KINDS, moves_of
 from tests.benchmarks.reacting.report import figures, milliseconds, reaction_table
 from tests.benchmarks.reacting.surges import TOPOLOGIES, Reaction, prepared, react
@@ -117,12 +123,30 @@ def main(argv: list[str]) -> None:
     parser.add_argument("--seeds", type=int, default=10, help="seeds of each surge, from 1")
     parser.add_argument("--topologies", default=",".join(TOPOLOGIES), help="where surges are tried")
     parser.add_argument("--noise-minutes", type=float, default=10.0, help="network time of each kind of noise")
+    parser.add_argument("--only-dead-links", action="store_true", help="nothing but links that die")
     options = parser.parse_args(argv)
     console = Console(width=160)
-    circle = abilene(console, kernel=os.geteuid() == 0 and not options.no_kernel)
+    kernel = os.geteuid() == 0 and not options.no_kernel
+    if options.only_dead_links:
+        print(json.dumps(dead_links(console, kernel=kernel)))
+        return
+    circle = abilene(console, kernel=kernel)
     reactions = surges(console, [name for name in options.topologies.split(",") if name], options.seeds)
     noise = {"false_moves": false_moves(console, options.noise_minutes)}
-    print(json.dumps({**circle, **figures(reactions), **noise}))
+    print(json.dumps({**circle, **figures(reactions), **noise, **dead_links(console, kernel=kernel)}))
+
+
+def dead_links(console: Console, *, kernel: bool) -> dict[str, float | int | None]:
+    """Let links die and print what that did; return the figures."""
+    outages = run_dead_links(kernel=kernel)
+    console.print(outage_table(outages))
+    virtual, real = (longest_ms(outages, kernel=kind) for kind in (False, True))
+    return {
+        "dead_link_ms": max(filter(None, (virtual, real)), default=None),
+        "dead_link_virtual_ms": virtual,
+        "dead_link_kernel_ms": real,
+        "dead_link_others_lost": sum(outage.others_lost for outage in outages),
+    }
 
 
 def abilene(console: Console, *, kernel: bool) -> dict[str, float | int | None]:

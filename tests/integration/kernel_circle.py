@@ -156,7 +156,7 @@ class Circle:
             settings = FeedClientSettings(address=self._address("collector"))
             async with (
                 FeedClient(settings) as client,
-                aclosing(client.snapshots(100 * MS)) as snapshots,  # type: ignore[type-var]
+                aclosing(client.snapshots(100 * MS)) as snapshots,
             ):
                 return await anext(snapshots)
 

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
+
+from rich.table import Table
 
 from collectors.collector import Collector
 from collectors.values import LinkCondition, LinkStatus, Snapshot
@@ -257,14 +259,18 @@ def run(*, kernel: bool) -> list[Outage]:
     return found
 
 
-def worst_ms(outages: list[Outage], *, kernel: bool) -> float | None:
+def longest_ms(outages: Sequence[Outage], *, kernel: bool) -> float | None:
     """Return the longest time away, None where nothing was run."""
     times = [outage.away_ns for outage in outages if outage.kernel is kernel]
     return round(max(times) / MS, 1) if times else None
 
 
-if __name__ == "__main__":
-    import os
-
-    for one in run(kernel=os.geteuid() == 0):
-        print(one)
+def outage_table(outages: Sequence[Outage]) -> Table:
+    """Return a row a fault."""
+    table = Table(title="Links that die: how long the traffic that they carried stays away", title_justify="left")
+    for name in ("topology", "fault", "time", "away ms", "others lost"):
+        table.add_column(name, justify="right" if name == "away ms" else "left")
+    for outage in outages:
+        kind = "kernel" if outage.kernel else "virtual"
+        table.add_row(outage.topology, outage.fault, kind, f"{outage.away_ns / MS:.1f}", str(outage.others_lost))
+    return table

@@ -85,7 +85,7 @@ def _demands(topology: Topology, file: Path | None, settings: ScenarioSettings) 
     hosts = senders(topology)
     file = file or _default_file(topology)
     if file is None:
-        some = _spread(hosts)
+        some = _spread(topology, hosts)
         which = "all hosts" if len(some) == len(hosts) else f"{len(some)} of {len(hosts)} hosts"
         return {(src, dst): 1.0 for src in some for dst in some if src != dst}, f"equal demands between {which}"
     if file.suffix == _YATES_SUFFIX:
@@ -106,10 +106,20 @@ def senders(topology: Topology) -> tuple[str, ...]:
     return tuple(sorted(hosts, key=lambda name: (ids[topology.attachment[name].node], hosts.index(name))))
 
 
-def _spread(hosts: tuple[str, ...]) -> tuple[str, ...]:
-    """Return hosts at equal distances, as many as make `_MOST_PAIRS` pairs."""
+def _spread(topology: Topology, hosts: tuple[str, ...]) -> tuple[str, ...]:
+    """Return all hosts of switches at equal distances, as many as make `_MOST_PAIRS` pairs.
+
+    With one host of each switch, the hosts' own links would be fuller than those between switches.
+    """
     most = math.isqrt(_MOST_PAIRS)
-    return hosts if len(hosts) <= most else tuple(hosts[place * len(hosts) // most] for place in range(most))
+    if len(hosts) <= most:
+        return hosts
+    by_switch: dict[str, list[str]] = {}
+    for host in hosts:
+        by_switch.setdefault(topology.attachment[host].node, []).append(host)
+    groups = list(by_switch.values())
+    count = min(len(groups), max(2, most // max(map(len, groups))))
+    return tuple(host for place in range(count) for host in groups[place * len(groups) // count])
 
 
 def _default_file(topology: Topology) -> Path | None:

@@ -55,7 +55,12 @@ class Beliefs:
         self._measured_bps: Longs = np.zeros(size, np.int64)
         self.crowded = np.zeros(size, np.bool_)
         self.overfull = np.zeros(size, np.bool_)
-        self._frame_ns = _FRAME_BITS * _NS / table.rate_bps
+        self._is_uncertain = False
+        self._surely_full = np.zeros(size, np.bool_)
+        self._foreseen = np.zeros(size, np.bool_)
+        self._idle_ns: Longs = (settings.idle_frames * _FRAME_BITS * _NS / table.rate_bps).astype(np.int64)
+        self._full_bps: Longs = np.ceil(settings.full * table.rate_bps).astype(np.int64)
+        self._loaded_bps: Longs = np.ceil(settings.loaded * table.rate_bps).astype(np.int64)
         self._age_ns: Longs = np.full(size, _NEVER_NS, np.int64)
         self._loss = np.full(size, np.nan)
         self._down = np.zeros(size, np.bool_)
@@ -90,6 +95,9 @@ class Beliefs:
         if np.array_equal(offered_bps, self.offered_bps) and np.array_equal(uncertain_bps, self._uncertain_bps):
             return np.zeros(0, np.uint32)
         self.offered_bps, self._uncertain_bps = offered_bps, uncertain_bps
+        self._is_uncertain = bool(uncertain_bps.any())
+        self._surely_full = offered_bps - uncertain_bps >= self._full_bps
+        self._foreseen = offered_bps - 2 * uncertain_bps >= self.settings.foreseen * self.table.rate_bps
         return self._believe()
 
     def _take(self, places: Longs, states: list[LinkState]) -> None:
@@ -126,24 +134,22 @@ class Beliefs:
 
     def _delays_ns(self) -> Longs:
         """Return what links are believed to cost, and note which are crowded."""
-        table, settings = self.table, self.settings
-        queue_ns = np.where(self.known, self._newest_ns - self.nominal_ns, 0)
-        idle_ns = settings.idle_frames * self._frame_ns
-        queued = queue_ns > idle_ns
-        full_bps, foreseen_bps = settings.full * table.rate_bps, settings.foreseen * table.rate_bps
-        sure_bps = self.offered_bps - self._uncertain_bps
-        self.overfull = (queued & (sure_bps >= full_bps)) | (sure_bps - self._uncertain_bps >= foreseen_bps)
-        # The longer the queue, the more is believed of rates that few packets were measured for.
-        trust = np.clip((queue_ns - 3 * idle_ns) / np.maximum(2 * idle_ns, 1), -1.0, 1.0)
-        likely_bps = np.maximum(self._measured_bps, self.offered_bps + trust * self._uncertain_bps)
-        both = (sure_bps >= full_bps) & (self._measured_bps >= full_bps)
-        self.crowded = self.overfull | both | (queued & (likely_bps >= full_bps))
+        queue_ns = self._newest_ns - self.nominal_ns
+        queued = self.known & (queue_ns > self._idle_ns)
+        measured_full = self._measured_bps >= self._full_bps
+        self.overfull = self._foreseen | (queued & self._surely_full)
+        self.crowded = self.overfull | (measured_full & (queued | self._surely_full))
+        if self._is_uncertain:
+            # The longer the queue, the more is believed of rates that few packets were measured for.
+            trust = np.clip((queue_ns - 3 * self._idle_ns) / np.maximum(2 * self._idle_ns, 1), -1.0, 1.0)
+            self.crowded |= queued & (self.offered_bps + trust * self._uncertain_bps >= self._full_bps)
         delay_ns = np.where(self.known, self._measured_ns, self.nominal_ns)
-        if settings.min_gain_ns is None:
-            long = self._measured_ns - self.nominal_ns > settings.idle_frames * self._frame_ns
-            counts = self.known & long & (self._measured_bps >= settings.loaded * table.rate_bps)
+        if self.settings.min_gain_ns is None:
+            long = self._measured_ns - self.nominal_ns > self._idle_ns
+            counts = self.known & long & (self._measured_bps >= self._loaded_bps)
             delay_ns = np.where(counts, self._measured_ns, self.nominal_ns)
-        return np.where(self.crowded, delay_ns + FORESEEN_NS, delay_ns)
+        delay_ns[self.crowded] += FORESEEN_NS
+        return delay_ns
 
     def _idle_excess_ns(self) -> Longs:
         """Return, for each rate that links have, what an idle link of that rate takes beside propagation.

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import doctest
+import importlib.util
 import io
 import re
 import shlex
@@ -124,6 +125,8 @@ def nothing_left_behind(namespace: dict[str, Any]) -> Iterator[None]:
 def test_examples_of_a_page_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if page.name in SHOWN_ELSEWHERE:
         pytest.skip(f"its example is {SHOWN_ELSEWHERE[page.name].relative_to(ROOT)}")
+    if "import torch\n" in page.read_text(encoding="utf-8") and importlib.util.find_spec("torch") is None:
+        pytest.skip("needs PyTorch")
     monkeypatch.chdir(tmp_path)
     # What an example starts must find the packages from here, and fold its lines as a page does.
     monkeypatch.setenv("PYTHONPATH", str(ROOT))

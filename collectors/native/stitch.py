@@ -77,6 +77,8 @@ class NativeStitcher(Stitcher):
         ring = 1 << slots_kept(settings.window_ns, settings.longest_wait_ns).bit_length()
         self._fates, self._noted = self._cells(FateCell, links * ring), self._cells(u32, links * ring)
         joins.fates, joins.noted_fates = self._fates.pointer, self._noted.pointer
+        self._lost_early = self._cells(u32, links)
+        joins.lost_early = self._lost_early.pointer
         self._reporting = self._cells(u32, len(self._store.topology.switches))
         joins.reporting = self._reporting.pointer
         joins.fate_ring, joins.fate_slot_ns = ring, slot_of(settings.window_ns)
@@ -89,7 +91,7 @@ class NativeStitcher(Stitcher):
 
     def take_fates(self) -> list[Fate]:
         """Return what became of packets on links since the last call."""
-        cells, found = self._fates.rows(np.dtype(FateCell)), []
+        cells, found = self._fates.rows(np.dtype(FateCell)), self._take_lost_early()
         for place in self._noted.rows(np.uint32)[: self._joins.noted_count].tolist():
             cell = cells[place]
             link = self._store.topology.link_keys[place // self._joins.fate_ring]
@@ -100,6 +102,13 @@ class NativeStitcher(Stitcher):
             for name in (*(name for name, _ in _OUTCOMES), "others", "noted"):
                 cell[name] = 0
         self._joins.noted_count = 0
+        return found
+
+    def _take_lost_early(self) -> list[Fate]:
+        """Return the losses of parts of time that the ring has forgotten: too old for a share, but they count."""
+        lost, links = self._lost_early.rows(np.uint32), self._store.topology.link_keys
+        found = [Fate(links[number], Outcome.MISSING, 0, int(lost[number])) for number in np.flatnonzero(lost).tolist()]
+        lost[:] = 0
         return found
 
     def reporting(self) -> list[str]:

@@ -396,6 +396,7 @@ class Joins(Struct):
     fate_ring: u64
     fate_slot_ns: u64
     noted_fates: Array[u32]
+    lost_early: Array[u32]  # by link: packets lost in parts of time that the ring has no cell for any more
     reporting: Array[u32]  # by switch: not 0: it has reported a drop
     noted_count: u64
     incomplete: u64

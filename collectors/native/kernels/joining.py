@@ -85,7 +85,7 @@ def egress_link(fabric: Fabric, key: Array[u64], hop: JoinHop, following: JoinHo
 @kernel(inline=True)
 def ingress_link(fabric: Fabric, hop: JoinHop) -> u32:
     """Return the reverse of the link that a packet came by, NONE32 where port or node are unknown."""
-    if hop.switch == NONE32 or hop.ingress == NONE32:  # noqa: PLR1714 - kernels have no `in`
+    if hop.switch == NONE32 or hop.ingress == NONE32:  # noqa: PLR1714 - no `in` here
         return NONE32
     return link_by_port(fabric, hop.switch, hop.ingress)
 
@@ -145,7 +145,7 @@ def is_probe(fabric: Fabric, key: Array[u64]) -> bool:
 @kernel(inline=True)
 def delay_by_stamps(fabric: Fabric, hop: JoinHop, following: JoinHop, link: u32, counting: bool) -> u64:
     """Return the difference of the ingress stamps of a link's ends, or NONE64."""
-    if hop.arrived_ns == NONE64 or following.arrived_ns == NONE64:  # noqa: PLR1714 - kernels have no `in`
+    if hop.arrived_ns == NONE64 or following.arrived_ns == NONE64:  # noqa: PLR1714 - no `in` here
         return NONE64
     if following.switch == NONE32 or following.switch != fabric.links[as_u64(link)].head_switch:
         fabric.not_adjacent += as_u64(counting)
@@ -270,14 +270,17 @@ def end_packet(fabric: Fabric, table: JoinTable, cell: JoinCell) -> None:
 
 @kernel(inline=False)
 def count_fate(fabric: Fabric, link: u32, outcome: u32, at_ns: u64) -> None:
-    """Count what became of a packet on a link; what is older than the ring is too old for anybody."""
+    """Count what became of a packet on a link; of what is older than the ring, only that it was lost."""
     joins = fabric.joins
     slot: u64 = at_ns // joins.fate_slot_ns + 1
     place: u64 = as_u64(link) * joins.fate_ring + (slot & (joins.fate_ring - 1))
     cell = joins.fates[place]
     if cell.slot != slot:
         if slot < cell.slot:
+            if outcome == MISSING or outcome == DROPPED or outcome == UNMARKED:  # noqa: PLR1714, SIM109 - no `in` here
+                joins.lost_early[link] += 1
             return
+        joins.lost_early[link] += cell.missing + cell.dropped + cell.unmarked
         cell.slot = slot
         cell.passed = 0
         cell.missing = 0
@@ -306,7 +309,7 @@ def count_fate(fabric: Fabric, link: u32, outcome: u32, at_ns: u64) -> None:
 @kernel(inline=True)
 def is_counted(hop: JoinHop) -> bool:
     """Return whether each hop reports each packet of this kind."""
-    return hop.kind == HOP_BY_HOP or hop.kind == MX  # noqa: PLR1714 - kernels have no `in`
+    return hop.kind == HOP_BY_HOP or hop.kind == MX  # noqa: PLR1714 - no `in` here
 
 
 @kernel(inline=True)

@@ -54,6 +54,7 @@ def test_drop_reasons_have_the_numbers_of_the_program() -> None:
                 "int_discard",
                 "queue_full",
                 "mtu_exceeded",
+                "report_at_edge",
             ]
         )
     )

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from collectors.collector import Collector
-from collectors.values import HopRecord, Snapshot
+from collectors.values import DropRecord, HopRecord, Snapshot
 from controller.demo.live import LiveView, Status
 from controller.demo.moves import describe, first_moves, new_links, phase_name
 from controller.demo.outcome import Move, Outcome
@@ -100,6 +100,7 @@ class VirtualRun:
             self.fabric.host(name).on_frame(_measuring(receiver))
         self.fabric.host(self._collector_host).on_frame(self._report_arrives)
         self.collector.subscribe(self._note)
+        self.collector.subscribe_drops(self._note_drops)
 
     def _report_arrives(self, frame: bytes, _now_ns: int) -> None:
         datagram = decode_udp_frame(frame)
@@ -129,7 +130,14 @@ class VirtualRun:
     def _note(self, records: tuple[HopRecord, ...]) -> None:
         self._records += records
         if self.deciding and self._signals.hear(records, self.fabric.now_ns):
-            self.fabric.call_after(0, lambda: self._decide(woken=True))
+            self._decide_at_once()
+
+    def _note_drops(self, drops: tuple[DropRecord, ...]) -> None:
+        if self.deciding and self._signals.hear_drops(drops, self.fabric.now_ns):
+            self._decide_at_once()
+
+    def _decide_at_once(self) -> None:
+        self.fabric.call_after(0, lambda: self._decide(woken=True))
 
     def _write_records(self) -> None:
         records, self._records = self._records, []

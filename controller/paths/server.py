@@ -23,7 +23,7 @@ import grpc
 import grpc.aio
 
 from collectors import codec as collector_codec
-from collectors.values import HopRecord, Snapshot
+from collectors.values import DropRecord, HopRecord, Snapshot
 from controller.errors import PathError
 from controller.intents import FlowSpec, RouteSet
 from controller.paths.codec import (
@@ -71,6 +71,10 @@ class Feed(Protocol):
 
     def records(self) -> AsyncIterator[tuple[HopRecord, ...]]:
         """Yield batches of hop records."""
+        ...
+
+    def drops(self) -> AsyncIterator[tuple[DropRecord, ...]]:
+        """Yield batches of what switches say they dropped."""
         ...
 
 
@@ -129,6 +133,7 @@ class PathServer:
                 group.create_task(self._look_at_once(feed), name="look at once")
                 group.create_task(self._decide(), name="decide")
                 group.create_task(self._receive(feed), name="receive records")
+                group.create_task(self._receive_drops(feed), name="receive drops")
                 group.create_task(self._record(), name="record")
         finally:
             await self._server.stop(grace=None)
@@ -225,13 +230,20 @@ class PathServer:
 
     async def _receive(self, feed: Feed) -> None:
         async for records in feed.records():
-            if self._signals.hear(records, self._clock.now_ns()):
-                self.counters["rounds_woken"] += 1
-                self._woken.set()
+            self._wake(self._signals.hear(records, self._clock.now_ns()))
             if self._pending.full():
                 self.counters["record_batches_dropped"] += 1
             elif records:
                 self._pending.put_nowait(records)
+
+    async def _receive_drops(self, feed: Feed) -> None:
+        async for drops in feed.drops():
+            self._wake(self._signals.hear_drops(drops, self._clock.now_ns()))
+
+    def _wake(self, wanted: bool) -> None:
+        if wanted:
+            self.counters["rounds_woken"] += 1
+            self._woken.set()
 
     async def _record(self) -> None:
         await self._feed_time_known.wait()

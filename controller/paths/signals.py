@@ -1,7 +1,7 @@
-"""What in the stream of hop records says that the network has changed, so that a decision need not wait for its turn.
+"""What in the streams of hop records and drops says that the network has changed, so that a decision need not wait.
 
-A frame that met a queue, or a report of a congested queue, wakes the decider; how often is limited, and less often
-while rounds that were woken find nothing to move.
+A frame that met a queue, a report of a congested queue, or of a frame that a full queue refused, wakes the decider; how
+often is limited, and less often while rounds that were woken find nothing to move.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from collectors.values import HopRecord, RecordKind
+from collectors.values import DropRecord, HopRecord, RecordKind
 from dataplane.fabric.topology import Topology
+from dataplane.wire.drop_reasons import DropReason
 
 LEAST_GAP_NS: Final = 20_000_000
 """Between two rounds that were woken, where the last one moved something."""
@@ -33,10 +34,16 @@ class Signals:
 
     def hear(self, records: Iterable[HopRecord], now_ns: int) -> bool:
         """Return whether a round should be made now because of these records; it is taken to be made."""
-        if self._last_ns is not None and 0 <= now_ns - self._last_ns < self._gap_ns:
-            return False
-        if not any(map(self._met_a_queue, records)):
-            return False
+        return not self._is_too_soon(now_ns) and any(map(self._met_a_queue, records)) and self._wake(now_ns)
+
+    def hear_drops(self, drops: Iterable[DropRecord], now_ns: int) -> bool:
+        """Return whether a round should be made now because of what was dropped; it is taken to be made."""
+        return not self._is_too_soon(now_ns) and any(map(self._found_no_room, drops)) and self._wake(now_ns)
+
+    def _is_too_soon(self, now_ns: int) -> bool:
+        return self._last_ns is not None and 0 <= now_ns - self._last_ns < self._gap_ns
+
+    def _wake(self, now_ns: int) -> bool:
         self._last_ns = now_ns
         self._gap_ns = min(2 * self._gap_ns, max(self._interval_ns, LEAST_GAP_NS))
         self.woken += 1
@@ -52,3 +59,6 @@ class Signals:
             return False
         occupancy = record.queue_occupancy_frames
         return record.kind is RecordKind.QUEUE or (occupancy is not None and occupancy >= self._queue_frames)
+
+    def _found_no_room(self, drop: DropRecord) -> bool:
+        return drop.reason == DropReason.QUEUE_FULL and (drop.node_id, drop.egress_port) in self._inner

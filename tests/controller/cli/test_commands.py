@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from typer.testing import CliRunner
 
-from collectors.values import DelaySource, FlowKey, HopRecord, LinkState, PathState, RecordKind, Snapshot
+from collectors.values import DelaySource, DropRecord, FlowKey, HopRecord, LinkState, PathState, RecordKind, Snapshot
 from controller import cli
 from controller.cli.app import app
 from controller.paths.process import serve
@@ -68,6 +68,10 @@ class Feed:
     async def records(self) -> AsyncIterator[tuple[HopRecord, ...]]:
         stacked = HopRecord(1, FLOW, 1, 1, 0, None, 1, 1, 2, 7000, 0, 3, 10, 7010, 999, 1)
         yield (stacked, replace(stacked, kind=RecordKind.XD, tx_bytes_per_window=998))
+        await asyncio.Event().wait()
+
+    async def drops(self) -> AsyncIterator[tuple[DropRecord, ...]]:
+        yield ()
         await asyncio.Event().wait()
 
 

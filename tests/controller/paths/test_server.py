@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collectors.values import DelaySource, FlowKey, HopRecord, LinkState, Snapshot
+from collectors.values import DelaySource, DropRecord, FlowKey, HopRecord, LinkState, Snapshot
 from controller.errors import PathError
 from controller.intents import FlowSpec, Route, RouteSet
 from controller.paths.client import RouteClient, RouteClientSettings
@@ -48,6 +48,7 @@ class FakeFeed:
 
     waiting: asyncio.Queue[Snapshot] = field(default_factory=asyncio.Queue)
     batches: asyncio.Queue[tuple[HopRecord, ...]] = field(default_factory=asyncio.Queue)
+    dropped: asyncio.Queue[tuple[DropRecord, ...]] = field(default_factory=asyncio.Queue)
 
     async def snapshots(self, interval_ns: int) -> AsyncGenerator[Snapshot, None]:
         assert interval_ns == 100 * MS
@@ -58,6 +59,11 @@ class FakeFeed:
         yield ()
         while True:
             yield await self.batches.get()
+
+    async def drops(self) -> AsyncIterator[tuple[DropRecord, ...]]:
+        yield ()
+        while True:
+            yield await self.dropped.get()
 
 
 def congested(topology: Topology) -> Snapshot:

@@ -6,9 +6,10 @@ from itertools import pairwise
 
 import pytest
 
-from collectors.values import FlowKey, HopRecord, RecordKind
+from collectors.values import DropRecord, FlowKey, HopRecord, RecordKind
 from controller.paths.signals import LEAST_GAP_NS, Signals
 from dataplane.fabric.families import ring
+from dataplane.wire.drop_reasons import DropReason
 from tests.controller.paths.addresses import flow_key
 
 MS = 1_000_000
@@ -44,6 +45,19 @@ def test_a_queue_between_switches_wakes_and_an_empty_one_or_a_host_s_does_not(si
 
 def test_a_report_of_a_congested_queue_wakes_whatever_it_says(signals: Signals) -> None:
     assert signals.hear([record(port=ports(inner=True)[0], queue_frames=None, kind=RecordKind.QUEUE)], 0)
+
+
+def test_a_full_queue_between_switches_wakes_and_no_other_drop_does(signals: Signals) -> None:
+    inner, outer = ports(inner=True)[0], ports(inner=False)[0]
+
+    def drop(port: int | None, reason: DropReason) -> DropRecord:
+        return DropRecord(0, 1, 1, 1, 1, port, 0, reason, KEY)
+
+    others = [drop(inner, DropReason.NO_ROUTE), drop(outer, DropReason.QUEUE_FULL), drop(None, DropReason.QUEUE_FULL)]
+    assert not signals.hear_drops(others, 0)
+    assert signals.hear_drops([*others, drop(inner, DropReason.QUEUE_FULL)], 0)
+    assert not signals.hear_drops([drop(inner, DropReason.QUEUE_FULL)], LEAST_GAP_NS)  # the gap has doubled
+    assert signals.hear_drops([drop(inner, DropReason.QUEUE_FULL)], 2 * LEAST_GAP_NS)
 
 
 def test_it_wakes_less_and_less_often_while_nothing_moves_but_never_less_than_rounds_come(signals: Signals) -> None:

@@ -85,7 +85,7 @@ def egress_link(fabric: Fabric, key: Array[u64], hop: JoinHop, following: JoinHo
 @kernel(inline=True)
 def ingress_link(fabric: Fabric, hop: JoinHop) -> u32:
     """Return the reverse of the link that a packet came by, NONE32 where port or node are unknown."""
-    if hop.switch == NONE32 or hop.ingress == NONE32:  # noqa: PLR1714 - no `in` here
+    if hop.switch == NONE32 or hop.ingress == NONE32:  # noqa: PLR1714 - kernels have no `in`
         return NONE32
     return link_by_port(fabric, hop.switch, hop.ingress)
 
@@ -145,7 +145,7 @@ def is_probe(fabric: Fabric, key: Array[u64]) -> bool:
 @kernel(inline=True)
 def delay_by_stamps(fabric: Fabric, hop: JoinHop, following: JoinHop, link: u32, counting: bool) -> u64:
     """Return the difference of the ingress stamps of a link's ends, or NONE64."""
-    if hop.arrived_ns == NONE64 or following.arrived_ns == NONE64:  # noqa: PLR1714 - no `in` here
+    if hop.arrived_ns == NONE64 or following.arrived_ns == NONE64:  # noqa: PLR1714 - kernels have no `in`
         return NONE64
     if following.switch == NONE32 or following.switch != fabric.links[as_u64(link)].head_switch:
         fabric.not_adjacent += as_u64(counting)
@@ -309,7 +309,7 @@ def count_fate(fabric: Fabric, link: u32, outcome: u32, at_ns: u64) -> None:
 @kernel(inline=True)
 def is_counted(hop: JoinHop) -> bool:
     """Return whether each hop reports each packet of this kind."""
-    return hop.kind == HOP_BY_HOP or hop.kind == MX  # noqa: PLR1714 - no `in` here
+    return hop.kind == HOP_BY_HOP or hop.kind == MX  # noqa: PLR1714 - kernels have no `in`
 
 
 @kernel(inline=True)

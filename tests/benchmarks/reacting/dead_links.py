@@ -41,6 +41,8 @@ S = 1_000 * MS
 RATE_BPS, FRAME_BYTES = 800_000, 200
 FAULT_NS = 1 * S
 WATCHED_NS = 3 * S
+BEFORE_NS = 500 * MS
+"""How long before the fault the other flow's packets begin to count."""
 NOTICE_NS = 1 * MS
 """A device that is set down is noticed by netlink at once."""
 RING = """
@@ -198,7 +200,9 @@ def strike_virtual(topology: Topology, ends: Ends, fault: Fault) -> Outage:
     circle.run_until(FAULT_NS + WATCHED_NS)
     hit, spared = circle.receivers
     away_ns = hit.longest_gap_ns(1, FAULT_NS, FAULT_NS + WATCHED_NS)
-    return Outage(topology.name, fault, False, away_ns, spared.measure(2, 0, FAULT_NS + WATCHED_NS).lost)
+    return Outage(
+        topology.name, fault, False, away_ns, spared.measure(2, FAULT_NS - BEFORE_NS, FAULT_NS + WATCHED_NS).lost
+    )
 
 
 # ---- the kernel
@@ -228,7 +232,8 @@ def _strike_once(circle: Circle, ends: Ends, fault: Fault) -> Outage:
         time.sleep(WATCHED_NS / S)
         mends()
     away_ns = traffic.longest_gap_ns(1, struck_ns, struck_ns + WATCHED_NS)
-    return Outage(topology.name, fault, True, away_ns, traffic.measure(2).lost)
+    spared = traffic.measure(2, struck_ns - BEFORE_NS, struck_ns + WATCHED_NS)
+    return Outage(topology.name, fault, True, away_ns, spared.lost)
 
 
 def _acts(fabric: KernelFabric, path: tuple[str, ...], fault: Fault) -> tuple[Callable[[], None], Callable[[], None]]:

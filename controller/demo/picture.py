@@ -81,8 +81,7 @@ def _grid(layout: Layout, panels: int) -> tuple[Figure, list[Axes]]:
     # A key that has a row of its own needs no more height than it has itself.
     key_alone = panels % columns == 0
     heights = [map_size[1] + _TITLE_IN] * rows
-    if key_alone:
-        heights[-1] = _KEY_IN[1]
+    heights[-1] = _KEY_IN[1] if key_alone else max(heights[-1], _KEY_IN[1] + _TITLE_IN)
     whole = columns * (map_size[0] + _MARGIN_IN) + _MARGIN_IN, sum(heights) + (rows + 1) * _MARGIN_IN
     figure = Figure(figsize=whole)
     cells = []

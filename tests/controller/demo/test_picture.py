@@ -16,7 +16,7 @@ from collectors.collector import Collector
 from collectors.values import Snapshot
 from controller.demo.labels import Line, crosses, overlap, place_label, rectangle_at
 from controller.demo.layout import Layout, layout_of
-from controller.demo.picture import Panel, draw
+from controller.demo.picture import Panel, _grid, draw
 from dataplane.clock import VirtualClock
 from dataplane.fabric.topology import LinkKey, Topology
 from dataplane.fabric.topology_file import load_topology, loads
@@ -134,6 +134,15 @@ def test_the_same_state_makes_the_same_files(name: str, tmp_path: Path) -> None:
     with Image.open(tmp_path / "first.png") as picture:
         assert len(picture.convert("RGB").getcolors(maxcolors=1 << 24) or ()) > 10
     assert ElementTree.parse(tmp_path / "first.svg").getroot().tag == "{http://www.w3.org/2000/svg}svg"
+
+
+@pytest.mark.parametrize("name", ["abilene", "geant", "leaf-spine", "fat-tree-4", "ring"])
+@pytest.mark.parametrize("count", [1, 2, 3, 4])
+def test_maps_and_key_lie_within_the_picture_and_beside_each_other(name: str, count: int) -> None:
+    _, cells = _grid(laid_out(name), count)
+    places = [cell.get_position() for cell in cells]
+    assert all(place.x0 >= 0 and place.y0 >= 0 and place.x1 <= 1 and place.y1 <= 1 for place in places)
+    assert not any(one.overlaps(other) for one, other in combinations(places, 2))
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 4])

@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Self
 
 import grpc
 import pytest
@@ -76,6 +77,12 @@ class Running:
             )
         os.close(read_end)
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     def wait_ready(self) -> None:
         wait_until(lambda: self.ready.exists() or self.process.poll() is not None, "never ready")
         assert self.process.poll() is None, self.log.read_text()
@@ -89,12 +96,9 @@ class Running:
 
 @pytest.fixture(params=["compiled", "interpreter"])
 def switch(request: pytest.FixtureRequest, namespace: str, tmp_path: Path) -> Iterator[Running]:
-    running = Running(namespace, tmp_path, str(BUILD / "fabric.json"), "--pipeline", request.param)
-    try:
+    with Running(namespace, tmp_path, str(BUILD / "fabric.json"), "--pipeline", request.param) as running:
         running.wait_ready()
         yield running
-    finally:
-        running.close()
 
 
 @pytest.mark.root
@@ -195,9 +199,8 @@ def test_what_cannot_start_says_why_in_one_line(namespace: str, tmp_path: Path) 
         (["--no-p4", "--ready-file", "/no/folder"], "/no/folder: No such file or directory"),
         ([*interpreted, "--p4info", str(odd_p4info)], "odd.p4info.txtpb: packet_in: 15 bits are not"),
     ):
-        running = Running(namespace, tmp_path, *arguments)
-        assert running.process.wait(DEADLINE_S) == 1
-        running.close()
+        with Running(namespace, tmp_path, *arguments) as running:
+            assert running.process.wait(DEADLINE_S) == 1
         (line,) = running.log.read_text().splitlines()
         assert line.startswith("millrace switch: ")
         assert problem in line
@@ -215,6 +218,13 @@ class RunningOnFiles:
         argv += ["--ready-file", str(self.ready), "--stats-file", str(self.stats)]
         argv += ["--", "--grpc-server-addr", f"unix:{folder / 'p4.sock'}"]
         self.process = subprocess.Popen(argv, cwd=folder, env=dict(os.environ) | {"PYTHONPATH": str(ROOT)})
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.wait(DEADLINE_S)
 
     def sent(self, port: int) -> int:
         return int(json.loads(self.stats.read_text())["ports"][str(port)]["tx_frames"])
@@ -235,11 +245,11 @@ def test_ports_may_be_capture_files(tmp_path: Path, pipeline: tuple[str, ...]) -
         with PcapWriter(tmp_path / name) as writer:
             for frame in content:
                 writer.write(frame, 1)
-    running = RunningOnFiles(tmp_path, "-i", "1@a", "-i", "2@b", "--use-files", "0", "--pipeline", *pipeline)
-    running.wait_ready()
-    # copies.p4 sends what asks for nothing to port 2, with 12 bytes in front.
-    wait_until(lambda: running.sent(2) == len(frames), "not all frames came through")
-    running.stop()
+    with RunningOnFiles(tmp_path, "-i", "1@a", "-i", "2@b", "--use-files", "0", "--pipeline", *pipeline) as running:
+        running.wait_ready()
+        # copies.p4 sends what asks for nothing to port 2, with 12 bytes in front.
+        wait_until(lambda: running.sent(2) == len(frames), "not all frames came through")
+        running.stop()
     with PcapReader(tmp_path / "b_out.pcap") as reader:
         assert [capture.frame[12:] for capture in reader] == frames
     with PcapReader(tmp_path / "a_out.pcap") as reader:
@@ -253,16 +263,16 @@ def test_a_port_may_be_a_unix_socket(tmp_path: Path, pipeline: tuple[str, ...]) 
         listening.listen()
         PcapWriter(tmp_path / "empty.pcap").close()
         arguments = ["-i", f"2@unix:{tmp_path / 'two'}", "-i", "1@empty.pcap,out.pcap", "--pipeline", *pipeline]
-        running = RunningOnFiles(tmp_path, *arguments)
-        running.wait_ready()
-        far, _ = listening.accept()
-        with far:
-            far.settimeout(DEADLINE_S)
-            for number in range(20):
-                frame = bytes(14) + bytes([number]) * 50
-                far.send(frame)
-                assert far.recv(2000)[12:] == frame
-    running.stop()
+        with RunningOnFiles(tmp_path, *arguments) as running:
+            running.wait_ready()
+            far, _ = listening.accept()
+            with far:
+                far.settimeout(DEADLINE_S)
+                for number in range(20):
+                    frame = bytes(14) + bytes([number]) * 50
+                    far.send(frame)
+                    assert far.recv(2000)[12:] == frame
+            running.stop()
 
 
 def test_a_damaged_or_missing_capture_file_is_told_in_one_line(tmp_path: Path) -> None:

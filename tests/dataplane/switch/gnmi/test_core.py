@@ -89,8 +89,13 @@ def test_wildcards_read_every_port_and_each_path_has_its_notification(core: Gnmi
 
 def test_a_wildcard_that_finds_nothing_is_no_error(core: GnmiCore) -> None:
     assert get(core, "bfd/interfaces/interface/peers", "bfd/interfaces/interface[id=*]/peers/peer/state") == [{}, {}]
-    portless = Board(0)
-    assert get(GnmiCore(portless), "interfaces/interface[name=*]/state/ifindex", "") == [{}, {}]
+
+
+def test_a_switch_without_ports_has_nothing_under_a_wildcard_and_no_port_by_name() -> None:
+    portless = GnmiCore(Board(ports=0))
+    assert get(portless, "interfaces/interface[name=*]/state/ifindex", "") == [{}, {}]
+    nobody = gnmi.GetRequest(path=[path("interfaces/interface[name=no]/state/ifindex")])
+    assert "there is no such node" in refusal(grpc.StatusCode.NOT_FOUND, lambda: portless.get(nobody))
 
 
 @pytest.mark.parametrize(
@@ -143,14 +148,6 @@ def test_models_restrict_what_is_read(core: GnmiCore) -> None:
         grpc.StatusCode.INVALID_ARGUMENT, lambda: get(core, "", use_models=[gnmi.ModelData(name="openconfig-bgp")])
     )
     assert message == "model 'openconfig-bgp' is not served"
-
-
-def test_all_ports_of_a_switch_without_ports_are_none() -> None:
-    empty = GnmiCore(Board(ports=0))
-    [notification] = empty.get(gnmi.GetRequest(path=[path("interfaces/interface[name=*]/state/ifindex")])).notification
-    assert not notification.update
-    nobody = gnmi.GetRequest(path=[path("interfaces/interface[name=no]/state/ifindex")])
-    assert "there is no such node" in refusal(grpc.StatusCode.NOT_FOUND, lambda: empty.get(nobody))
 
 
 def test_the_target_is_told_back(core: GnmiCore) -> None:

@@ -25,6 +25,9 @@ SERVER_OPTIONS: Final = (
 KEEPALIVE_MS: Final = 5000
 """After so long without a word a client of ours asks whether the server is there; it may take as long to answer."""
 
+CONNECT_MS: Final = 5000
+"""So long an attempt to connect may take, TCP's and HTTP/2's first words together, or a new one is made."""
+
 _LEAST_RECONNECT_MS: Final = 100
 
 _UNIX: Final = "unix:"
@@ -42,7 +45,7 @@ def client_options(longest_wait_ns: int) -> list[tuple[str, int]]:
         ("grpc.max_receive_message_length", -1),
         ("grpc.enable_http_proxy", 0),
         ("grpc.initial_reconnect_backoff_ms", _LEAST_RECONNECT_MS),
-        ("grpc.min_reconnect_backoff_ms", _LEAST_RECONNECT_MS),
+        ("grpc.min_reconnect_backoff_ms", CONNECT_MS),  # no wait, whatever its name: gRPC's MIN_CONNECT_TIMEOUT
         ("grpc.max_reconnect_backoff_ms", max(longest_wait_ns // 1_000_000, _LEAST_RECONNECT_MS)),
         ("grpc.keepalive_time_ms", KEEPALIVE_MS),
         ("grpc.keepalive_timeout_ms", KEEPALIVE_MS),

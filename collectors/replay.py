@@ -10,7 +10,7 @@ from collectors.collector import Collector
 from collectors.frames import FrameReader
 from collectors.payloads import payloads_of
 from dataplane.clock import VirtualClock
-from dataplane.nic.pcap import Capture
+from dataplane.nic.capture.pcap import Capture
 
 LONGEST_GAP_NS: Final = 60_000_000_000
 """In a longer time without a frame nothing regular is done: the clock of the capture was set, or nothing happened."""

@@ -17,7 +17,7 @@ from collectors.values import CollectorStatus
 from dataplane.clock import VirtualClock
 from dataplane.errors import PortError
 from dataplane.fabric.topology_file import load_topology
-from dataplane.nic.pcap import PcapReader
+from dataplane.nic.capture.pcap import PcapReader
 
 
 def replay_into(

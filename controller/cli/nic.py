@@ -16,7 +16,7 @@ from controller.console import plain_or_terminal
 
 if TYPE_CHECKING:
     from dataplane.nic import NicSettings, NicStatistics
-    from dataplane.nic.ethernet import EthernetDevice
+    from dataplane.nic.devices.ethernet import EthernetDevice
 
 nic = typer.Typer(name="nic", help="Look at a network device, and at what comes in on it.", no_args_is_help=True)
 
@@ -57,7 +57,7 @@ class IoName(StrEnum):
 @nic.command()
 def show(interface: Interface) -> None:
     """Show a device's driver, queues, rings, time stamps and features."""
-    from dataplane.nic.ethernet import read_device  # noqa: PLC0415
+    from dataplane.nic.devices.ethernet import read_device  # noqa: PLC0415
 
     device = read_device(interface)
     table = Table(show_header=False, box=None)

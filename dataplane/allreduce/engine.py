@@ -38,7 +38,7 @@ from dataplane.allreduce.transports import Transport, UdpTransport, open_rings, 
 from dataplane.allreduce.ways import Way, find_way
 from dataplane.errors import AllReduceError
 from dataplane.native import Array, Library, kernel_library
-from dataplane.nic.queue import PortKind
+from dataplane.nic.ports.queue import PortKind
 from dataplane.wire.aggregation import UDP_PORT, Aggregation, Reason, decode
 
 _NS: Final = 1_000_000_000

@@ -13,10 +13,10 @@ from dataplane.allreduce.kernels.layouts import BURST, LINK_BYTES, PACKET_BYTES,
 from dataplane.allreduce.ways import Way
 from dataplane.errors import AllReduceError, PortError
 from dataplane.native import Array, pointer_to
+from dataplane.nic.driver.opening import open_port
 from dataplane.nic.layouts import InputOutputVector, MessageHeader
-from dataplane.nic.nic_port import NicPort
-from dataplane.nic.opening import open_port
-from dataplane.nic.queue import PortKind
+from dataplane.nic.ports.nic_port import NicPort
+from dataplane.nic.ports.queue import PortKind
 from dataplane.wire.ipv4 import PROTOCOL_UDP
 from dataplane.wire.packet import ip_packet, link_header
 from dataplane.wire.udp import SIZE, Udp

@@ -9,7 +9,7 @@ from ipaddress import IPv4Address
 from typing import Any, Final
 
 from dataplane.errors import AllReduceError
-from dataplane.nic.outside_loops import outside_loops
+from dataplane.nic.run_off_loop import outside_loops
 
 _UNICAST: Final = 1
 """RTN_UNICAST; an address of this machine is RTN_LOCAL, 2."""

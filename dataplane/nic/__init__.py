@@ -4,28 +4,28 @@
 frame, and the packet manager hands it to a consumer in buffers of the consumer's own (docs/nic.md).
 
 Below it, `open_port`, `memory_pair` and `open_socket_port` make a `NicPort`: queues over AF_PACKET rings, AF_XDP, DPDK,
-memory or sockets, which go to the kernels of dataplane/nic/kernels, which a native forwarding loop calls, or stay with
-Python (`receive`, `send`). There are capture files, too.
+memory or sockets, which go to the kernels of dataplane/nic/ports/kernels, which a native forwarding loop calls, or stay
+with Python (`receive`, `send`). There are capture files, too.
 """
 
-from dataplane.nic.balance import Balance
-from dataplane.nic.connection import ConnectionInfo, ConnectionRequest
-from dataplane.nic.consumer import Consumer
+from dataplane.nic.buffers.packets import Packet
+from dataplane.nic.capture.pcap import Capture, PcapReader, PcapWriter
+from dataplane.nic.driver.connection import ConnectionInfo, ConnectionRequest
+from dataplane.nic.driver.opening import open_port
 from dataplane.nic.flows.classifier import FlowClassifier
 from dataplane.nic.flows.rules import Call, Drop, FlowRule, Masked, Range, ToConsumers
-from dataplane.nic.memory_port import memory_pair
+from dataplane.nic.manager.balance import Balance
+from dataplane.nic.manager.consumer import Consumer
+from dataplane.nic.manager.producer import Producer
 from dataplane.nic.modes import Mode
 from dataplane.nic.nic import Nic, open_nic
-from dataplane.nic.nic_port import NicPort
 from dataplane.nic.nic_settings import NicSettings
-from dataplane.nic.opening import open_port
-from dataplane.nic.packets import Packet
-from dataplane.nic.pcap import Capture, PcapReader, PcapWriter
 from dataplane.nic.port import LinkStatus, Port, PortReading
-from dataplane.nic.producer import Producer
-from dataplane.nic.queue import PortKind, PortQueue
+from dataplane.nic.ports.memory_port import memory_pair
+from dataplane.nic.ports.nic_port import NicPort
+from dataplane.nic.ports.queue import PortKind, PortQueue
+from dataplane.nic.ports.socket_port import connect_socket_port, open_socket_port
 from dataplane.nic.settings import RingSettings
-from dataplane.nic.socket_port import connect_socket_port, open_socket_port
 from dataplane.nic.statistics import NicStatistics, QueueStatistics, ThreadStatistics
 
 __all__ = [

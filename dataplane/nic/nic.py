@@ -14,19 +14,19 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 
 from dataplane.errors import PortError
-from dataplane.nic.balance import Balance
-from dataplane.nic.connection import ConnectionInfo, ConnectionRequest, bind, describe_port, request_connection
-from dataplane.nic.consumer import Consumer
-from dataplane.nic.driver import Driver, DriverThread, Stages
-from dataplane.nic.driver_state import DriverState
+from dataplane.nic.driver.connection import ConnectionInfo, ConnectionRequest, bind, describe_port, request_connection
+from dataplane.nic.driver.driver import Driver, DriverThread, Stages
+from dataplane.nic.driver.driver_state import DriverState
 from dataplane.nic.flows.classifier import FlowClassifier
 from dataplane.nic.layouts import field_offset
+from dataplane.nic.manager.balance import Balance
+from dataplane.nic.manager.consumer import Consumer
+from dataplane.nic.manager.packet_manager import PacketManager
+from dataplane.nic.manager.producer import Producer
 from dataplane.nic.modes import Mode
-from dataplane.nic.nic_port import NicPort
 from dataplane.nic.nic_settings import NicSettings
-from dataplane.nic.outside_loops import outside_loops
-from dataplane.nic.packet_manager import PacketManager
-from dataplane.nic.producer import Producer
+from dataplane.nic.ports.nic_port import NicPort
+from dataplane.nic.run_off_loop import outside_loops
 from dataplane.nic.statistics import NicStatistics, QueueStatistics
 
 _SENDER = "nic.send"

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from dataplane.errors import PortError
 from dataplane.nic.modes import Mode
-from dataplane.nic.queue import PortKind
+from dataplane.nic.ports.queue import PortKind
 from dataplane.nic.settings import RingSettings
 
 TIMER_US = 25

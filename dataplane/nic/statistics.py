@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dataplane.nic.consumer import QUEUE_FULL, RESERVE_SPENT
-from dataplane.nic.drops import missed, not_sent
-from dataplane.nic.manager_reading import ManagerReading
-from dataplane.nic.queue import PortQueue
+from dataplane.nic.manager.consumer import QUEUE_FULL, RESERVE_SPENT
+from dataplane.nic.manager.manager_reading import ManagerReading
+from dataplane.nic.ports.drops import missed, not_sent
+from dataplane.nic.ports.queue import PortQueue
 
 RULE, CLOSING, NO_CONSUMER = "rule", "closing", "no_consumer"
 

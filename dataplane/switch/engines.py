@@ -9,7 +9,7 @@ from typing import Protocol
 
 from dataplane.clock import MonotonicClock
 from dataplane.nic import Port
-from dataplane.nic.link_events import LinkEvents
+from dataplane.nic.devices.link_events import LinkEvents
 from dataplane.program.model import Program
 from dataplane.switch.arguments import SwitchSettings
 from dataplane.switch.attachments import open_attachment, open_native_attachment

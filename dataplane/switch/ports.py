@@ -10,8 +10,8 @@ import struct
 from collections.abc import Sequence
 
 from dataplane.errors import PortError
-from dataplane.nic.device import DeviceWatch
-from dataplane.nic.offloads import disable_offloads
+from dataplane.nic.devices.device import DeviceWatch
+from dataplane.nic.devices.offloads import disable_offloads
 from dataplane.nic.port import (
     PORT_DOWN,
     SEND_QUEUE_FULL,

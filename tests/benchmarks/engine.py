@@ -46,9 +46,9 @@ from dataplane.native import (
     view,
 )
 from dataplane.nic import PortKind
-from dataplane.nic.kernels.messages import header_at
-from dataplane.nic.kernels.system import recvmmsg, sendmmsg
 from dataplane.nic.layouts import InputOutputVector
+from dataplane.nic.ports.kernels.messages import header_at
+from dataplane.nic.ports.kernels.system import recvmmsg, sendmmsg
 from dataplane.wire.aggregation import UDP_PORT
 from tests.dataplane.allreduce.cabling import cabled
 from tests.dataplane.allreduce.simulating import Network, Simulation

@@ -18,7 +18,7 @@ from collectors.replay import LONGEST_GAP_NS, Regularly, Replay
 from collectors.replay_history import replay_into
 from dataplane.clock import VirtualClock
 from dataplane.errors import PortError
-from dataplane.nic.pcap import Capture, PcapWriter
+from dataplane.nic.capture.pcap import Capture, PcapWriter
 from dataplane.wire.packet import udp_frame
 from tests.collectors.history.samples import asked
 from tests.collectors.reports import MICRO, Reporter, build_topology, long_way

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from dataplane.allreduce.client import AllReducer
 from dataplane.allreduce.engine import EngineSettings, Rings
-from dataplane.nic.queue import PortKind
+from dataplane.nic.ports.queue import PortKind
 
 WAIT_S = 300.0
 

@@ -21,8 +21,6 @@ from dataplane.native import (
     u64,
     view,
 )
-from dataplane.nic.kernels.messages import header_at
-from dataplane.nic.kernels.system import NS_PER_S, last_error, ppoll, recvmmsg, sendmmsg
 from dataplane.nic.layouts import (
     EAGAIN,
     EINTR,
@@ -34,6 +32,8 @@ from dataplane.nic.layouts import (
     POLLIN,
     InputOutputVector,
 )
+from dataplane.nic.ports.kernels.messages import header_at
+from dataplane.nic.ports.kernels.system import NS_PER_S, last_error, ppoll, recvmmsg, sendmmsg
 
 _POLLOUT = 4
 _ENETUNREACH, _ECONNREFUSED, _EHOSTUNREACH = 101, 111, 113

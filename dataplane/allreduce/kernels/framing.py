@@ -26,9 +26,9 @@ from dataplane.native import (
     u32,
     u64,
 )
-from dataplane.nic.kernels.dispatch import commit, flush, receive, release, reserve
-from dataplane.nic.kernels.waiting import RETRY_NS, wait
 from dataplane.nic.layouts import EMSGSIZE, ENETDOWN
+from dataplane.nic.ports.kernels.dispatch import commit, flush, receive, release, reserve
+from dataplane.nic.ports.kernels.waiting import RETRY_NS, wait
 
 _FRAME_BYTES = LINK_BYTES + PACKET_BYTES
 _UDP_BYTES = 8

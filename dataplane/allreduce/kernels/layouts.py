@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 
 from dataplane.native import Array, Struct, i32, u8, u16, u32, u64
-from dataplane.nic.queue import PortQueue
+from dataplane.nic.ports.queue import PortQueue
 
 HEADER_BYTES = 16
 VALUE_BYTES = 1024

@@ -12,7 +12,7 @@ from dataplane.allreduce.kernels.reading import line_up
 from dataplane.allreduce.kernels.recovering import find_lost, look_at_timers, next_timer, note_sent, push
 from dataplane.allreduce.kernels.reviving import gather_behind, gather_kept
 from dataplane.native import address, as_u32, as_u64, kernel, u32, u64
-from dataplane.nic.kernels.system import monotonic_ns
+from dataplane.nic.ports.kernels.system import monotonic_ns
 
 _LONGEST_WAIT_NS = 20_000_000
 """After which `stop` is looked at."""

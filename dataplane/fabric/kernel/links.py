@@ -19,7 +19,7 @@ from dataplane.errors import FabricError, PortError
 from dataplane.fabric.addressing import format_mac
 from dataplane.fabric.kernel import namespaces
 from dataplane.fabric.topology import HostNode
-from dataplane.nic.offloads import disable_offloads
+from dataplane.nic.devices.offloads import disable_offloads
 
 GATEWAY_IPV4 = "169.254.0.1"
 GATEWAY_IPV6 = "fe80::1"

@@ -17,7 +17,7 @@ from typing import IO, TypeVar
 from pyroute2 import netns
 
 from dataplane.errors import FabricError
-from dataplane.nic.outside_loops import on_a_thread
+from dataplane.nic.run_off_loop import on_a_thread
 
 T = TypeVar("T")
 Stream = int | IO[bytes] | None

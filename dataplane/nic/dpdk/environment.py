@@ -14,7 +14,7 @@ import threading
 from dataclasses import dataclass
 
 from dataplane.errors import PortError
-from dataplane.nic.dpdk.places import in_place, open_place
+from dataplane.nic.dpdk.netns import in_place, open_place
 from dataplane.nic.dpdk.shim import load_shim
 
 logger = logging.getLogger("millrace.dpdk")

@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass, replace
 
 from dataplane.errors import PortError
-from dataplane.nic.device import Device
-from dataplane.nic.memory_map import require_memory
+from dataplane.nic.devices.device import Device
+from dataplane.nic.ports.memory_map import require_memory
 from dataplane.nic.settings import RingSettings
 
 AF_PACKET, AF_XDP = "net_af_packet", "net_af_xdp"

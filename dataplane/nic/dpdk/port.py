@@ -11,15 +11,15 @@ import time
 from collections.abc import Sequence
 
 from dataplane.errors import PortError
-from dataplane.nic.device import Device
+from dataplane.nic.devices.device import Device
 from dataplane.nic.dpdk.environment import Environment, start_environment
-from dataplane.nic.dpdk.leftovers import ProgramNote
-from dataplane.nic.dpdk.places import in_place, open_place
+from dataplane.nic.dpdk.netns import in_place, open_place
 from dataplane.nic.dpdk.plan import PCI, Plan, is_pci_address, plan_port
 from dataplane.nic.dpdk.sockets import DriverSocket, find_sockets, open_descriptors
+from dataplane.nic.dpdk.stale_xdp import ProgramNote
 from dataplane.nic.dpdk.timer import Timer
 from dataplane.nic.layouts import ETHERNET_BYTES
-from dataplane.nic.queue import DpdkLine, DpdkQueue, PortKind
+from dataplane.nic.ports.queue import DpdkLine, DpdkQueue, PortKind
 from dataplane.nic.settings import RingSettings
 
 _SOL_PACKET, _ADD_MEMBERSHIP, _PROMISCUOUS = 263, 1, 1

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from dataplane.errors import ClassifierError
 from dataplane.native import array_at, kernel_library, u64
+from dataplane.nic.epoch_reclamation import Epoch, Retirement
 from dataplane.nic.flows.calls import FlowCall, verdict_of
 from dataplane.nic.flows.counters import HitCounters, RuleCount, read_hits
 from dataplane.nic.flows.kernels.classifying import classify_one
@@ -21,7 +22,6 @@ from dataplane.nic.flows.patterns import pattern_of
 from dataplane.nic.flows.rules import MOST_U32, Action, Call, Drop, FlowRule, FlowVerdict, ToConsumers
 from dataplane.nic.flows.structures import Classifier, FlowLookup
 from dataplane.nic.flows.table import FlowEntry, Group, Outcome, Table, make_entry
-from dataplane.nic.retirement import Epoch, Retirement
 from dataplane.nic.structures import ActionKind
 
 __all__ = ["FlowClassifier", "FlowVerdict", "RuleCount"]

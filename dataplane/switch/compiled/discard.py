@@ -16,10 +16,10 @@ from dataplane.native import (
     view,
 )
 from dataplane.native.spinlock import try_lock, unlock
-from dataplane.nic.kernels import receive
-from dataplane.nic.kernels import release as give_back
-from dataplane.nic.kernels.system import monotonic_ns
-from dataplane.nic.queue import PortQueue
+from dataplane.nic.ports.kernels import receive
+from dataplane.nic.ports.kernels import release as give_back
+from dataplane.nic.ports.kernels.system import monotonic_ns
+from dataplane.nic.ports.queue import PortQueue
 from dataplane.switch.abi import Packet
 from dataplane.switch.compiled.hello_service import listens, note_look, serve_hellos, take_hello
 from dataplane.switch.compiled.loop import rest, sleep

@@ -16,8 +16,8 @@ from dataplane.native import (
     view,
 )
 from dataplane.native.spinlock import lock, unlock
-from dataplane.nic.kernels import commit, flush, reserve
-from dataplane.nic.queue import PortQueue
+from dataplane.nic.ports.kernels import commit, flush, reserve
+from dataplane.nic.ports.queue import PortQueue
 from dataplane.switch.abi import Packet
 from dataplane.switch.compiled.hello_state import (
     AGAIN_NS,

@@ -27,10 +27,10 @@ from dataplane.native import (
     u64,
     view,
 )
-from dataplane.nic.kernels import receive, wait
-from dataplane.nic.kernels import release as give_back
-from dataplane.nic.kernels.system import monotonic_ns
-from dataplane.nic.queue import PortQueue
+from dataplane.nic.ports.kernels import receive, wait
+from dataplane.nic.ports.kernels import release as give_back
+from dataplane.nic.ports.kernels.system import monotonic_ns
+from dataplane.nic.ports.queue import PortQueue
 from dataplane.switch.abi import Packet, Reason
 from dataplane.switch.compiled.core import count
 from dataplane.switch.compiled.hello_service import listens, note_look, serve_hellos, take_hello

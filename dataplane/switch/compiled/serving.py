@@ -21,8 +21,8 @@ from dataplane.native import (
     view,
 )
 from dataplane.native.spinlock import try_lock, unlock
-from dataplane.nic.kernels import commit, flush, reserve
-from dataplane.nic.queue import PortQueue
+from dataplane.nic.ports.kernels import commit, flush, reserve
+from dataplane.nic.ports.queue import PortQueue
 from dataplane.switch.abi import Packet, Reason
 from dataplane.switch.compiled.core import drop
 from dataplane.switch.compiled.generated import NO_LENGTH, p4_emitted_bytes

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataplane.native import Array, Struct, address, as_u32, copy, kernel, offset, pause, u8, u64
-from dataplane.nic.kernels import commit, flush, reserve
-from dataplane.nic.kernels.system import monotonic_ns
-from dataplane.nic.queue import PortQueue
+from dataplane.nic.ports.kernels import commit, flush, reserve
+from dataplane.nic.ports.kernels.system import monotonic_ns
+from dataplane.nic.ports.queue import PortQueue
 
 _NS_PER_S = 1_000_000_000
 _BURST = 64

@@ -26,9 +26,9 @@ from dataplane.native import (
     u32,
     u64,
 )
-from dataplane.nic.kernels import commit, flush, reserve
-from dataplane.nic.kernels.system import monotonic_ns, recv
-from dataplane.nic.queue import PortQueue
+from dataplane.nic.ports.kernels import commit, flush, reserve
+from dataplane.nic.ports.kernels.system import monotonic_ns, recv
+from dataplane.nic.ports.queue import PortQueue
 
 MAGIC = 0x6D696C6C6E696373
 STAMP_BYTES = 16

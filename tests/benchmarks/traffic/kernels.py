@@ -29,10 +29,10 @@ from dataplane.native import (
     u64,
     view,
 )
-from dataplane.nic.kernels import commit, flush, reserve
-from dataplane.nic.kernels.system import real_time_ns
 from dataplane.nic.layouts import TP_KERNEL, TP_USER, PacketV2Header
-from dataplane.nic.queue import PortQueue
+from dataplane.nic.ports.kernels import commit, flush, reserve
+from dataplane.nic.ports.kernels.system import real_time_ns
+from dataplane.nic.ports.queue import PortQueue
 
 MAGIC = 0x6D696C6C72616365
 STAMP_BYTES = 16

@@ -19,7 +19,7 @@ import numpy as np
 from dataplane.fabric.kernel import namespaces
 from dataplane.native import kernel_library
 from dataplane.nic import NicPort, PortKind, RingSettings, open_port
-from dataplane.nic.kernels.system import real_time_ns
+from dataplane.nic.ports.kernels.system import real_time_ns
 from tests.benchmarks.traffic.cables import Cables
 from tests.benchmarks.traffic.kernels import Sink, Source, drain, generate
 

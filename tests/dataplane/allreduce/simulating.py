@@ -37,8 +37,8 @@ from dataplane.native import (
     u64,
 )
 from dataplane.nic import NicPort, memory_pair
-from dataplane.nic.kernels.dispatch import commit, flush, receive, release, reserve
-from dataplane.nic.queue import PortQueue
+from dataplane.nic.ports.kernels.dispatch import commit, flush, receive, release, reserve
+from dataplane.nic.ports.queue import PortQueue
 from dataplane.wire.aggregation import Flags, Kind
 
 JOB = 3

@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from dataplane.native import kernel_library
-from dataplane.nic.kernels.handing import hand_out, publish
-from dataplane.nic.kernels.transmitting import has_to_transmit, transmit
-from dataplane.nic.lane import Lane, Memory
-from dataplane.nic.packet_manager import PacketManager
-from dataplane.nic.queue import PortQueue
+from dataplane.nic.buffers.kernels.transmitting import has_to_transmit, transmit
+from dataplane.nic.buffers.software_queue import Lane, Memory
+from dataplane.nic.manager.kernels.distribute import hand_out, publish
+from dataplane.nic.manager.packet_manager import PacketManager
+from dataplane.nic.ports.queue import PortQueue
 from dataplane.nic.structures import Buffer, Stamp, StampKind, Verdict
 
 

@@ -13,8 +13,8 @@ PRELUDE = """
 import ctypes, gc, os, resource, sys, time
 from dataplane.errors import PortError
 from dataplane.nic import PortKind, RingSettings, open_port
-from dataplane.nic import ethernet  # before a child loses the right to read what it imports
-from dataplane.nic.opening import DEVICE_KINDS
+from dataplane.nic.devices import ethernet# before a child loses the right to read what it imports
+from dataplane.nic.driver.opening import DEVICE_KINDS
 
 libc = ctypes.CDLL(None, use_errno=True)
 

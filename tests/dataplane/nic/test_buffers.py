@@ -10,10 +10,10 @@ import pytest
 
 from dataplane.errors import PortError
 from dataplane.native import kernel_library
-from dataplane.nic.core_control import HEAD_BYTES, BufferReading, default_sizes, stride_bytes
-from dataplane.nic.kernels.lanes import acquire, give_back, give_back_all
-from dataplane.nic.packet_manager import PacketManager
-from dataplane.nic.packets import _HEAD
+from dataplane.nic.buffers.buffer_pools import HEAD_BYTES, BufferReading, default_sizes, stride_bytes
+from dataplane.nic.buffers.kernels.software_queues import acquire, give_back, give_back_all
+from dataplane.nic.buffers.packets import _HEAD
+from dataplane.nic.manager.packet_manager import PacketManager
 from dataplane.nic.structures import Buffer, Stamp, Verdict
 from tests.dataplane.nic.bursts import Driver, free_addresses, kernels
 

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from dataplane.errors import PortError
-from dataplane.nic.consumer import Consumer
-from dataplane.nic.packet_manager import PacketManager
+from dataplane.nic.manager.consumer import Consumer
+from dataplane.nic.manager.packet_manager import PacketManager
 from dataplane.nic.structures import Stamp, StampKind
 from tests.dataplane.nic.bursts import Driver
 

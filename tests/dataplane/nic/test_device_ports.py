@@ -11,7 +11,7 @@ import pytest
 
 from dataplane.errors import PortError
 from dataplane.nic import NicPort, PortKind, RingSettings
-from dataplane.nic.opening import DEVICE_KINDS
+from dataplane.nic.driver.opening import DEVICE_KINDS
 from tests.dataplane.nic.conftest import Cable, needs_dpdk, receive, total_bytes, wait_until
 
 MACS = bytes.fromhex("020000000002 020000000001")
@@ -224,8 +224,8 @@ def test_a_ring_that_is_too_large_is_refused_before_the_kernel_tries(
 
 @pytest.mark.parametrize("kind", [PortKind.PACKET_V2, PortKind.PACKET_V3], ids=lambda kind: kind.name)
 def test_a_ring_that_the_kernel_refuses_is_told(cable: Cable, kind: PortKind, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dataplane.nic.packet_socket._BLOCK_BYTES", 4096 + 16)
-    monkeypatch.setattr("dataplane.nic.packet_socket._power_of_two", lambda nbytes: nbytes)
+    monkeypatch.setattr("dataplane.nic.ports.packet_socket._BLOCK_BYTES", 4096 + 16)
+    monkeypatch.setattr("dataplane.nic.ports.packet_socket._power_of_two", lambda nbytes: nbytes)
     settings = RingSettings(block_bytes=4096 + 16, rx_frames=64)
     with pytest.raises(PortError, match=r"^interface here: a receive ring of \d+ KiB cannot be had: Invalid argument$"):
         cable.open("here", kind, settings=settings)

@@ -20,13 +20,13 @@ from pyroute2 import IPRoute
 from dataplane.errors import PortError
 from dataplane.native import kernel_library
 from dataplane.nic import NicPort, PortKind, RingSettings, open_port
-from dataplane.nic.device import find_device
-from dataplane.nic.dpdk.leftovers import KEPT_NOTES, ProgramNote, read_program
+from dataplane.nic.capture.pcap import PcapReader, PcapWriter
+from dataplane.nic.devices.device import find_device
 from dataplane.nic.dpdk.plan import XDP_MBUFS
 from dataplane.nic.dpdk.shim import load_shim
-from dataplane.nic.kernels import is_readable
-from dataplane.nic.kernels.waiting import wait
-from dataplane.nic.pcap import PcapReader, PcapWriter
+from dataplane.nic.dpdk.stale_xdp import KEPT_NOTES, ProgramNote, read_program
+from dataplane.nic.ports.kernels import is_readable
+from dataplane.nic.ports.kernels.waiting import wait
 from dataplane.nic.settings import DpdkSettings
 from tests.dataplane.nic.conftest import PATIENCE_S, Cable, needs_dpdk, receive, wait_until
 

@@ -14,11 +14,12 @@ from pyroute2 import IPRoute
 
 from dataplane.errors import PortError
 from dataplane.fabric.kernel import namespaces
-from dataplane.nic import NicPort, PortKind, RingSettings, ethernet
-from dataplane.nic.bpf import SocketProgram
-from dataplane.nic.device import Device, DeviceWatch, find_device
-from dataplane.nic.opening import DEVICE_KINDS
-from dataplane.nic.packet_socket import open_packet_sockets
+from dataplane.nic import NicPort, PortKind, RingSettings
+from dataplane.nic.devices import ethernet
+from dataplane.nic.devices.device import Device, DeviceWatch, find_device
+from dataplane.nic.driver.opening import DEVICE_KINDS
+from dataplane.nic.ports.bpf import SocketProgram
+from dataplane.nic.ports.packet_socket import open_packet_sockets
 from tests.dataplane.nic.children import run_child
 from tests.dataplane.nic.conftest import Cable, receive, wait_until
 

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from dataplane.nic import memory_pair
-from dataplane.nic.balance import Balance
-from dataplane.nic.consumer import Consumer
-from dataplane.nic.lane_kernels import lane_kernels
-from dataplane.nic.packet_manager import PacketManager
-from dataplane.nic.packets import Packet
-from dataplane.nic.producer import Producer
+from dataplane.nic.buffers.packets import Packet
+from dataplane.nic.buffers.queue_kernels import lane_kernels
+from dataplane.nic.manager.balance import Balance
+from dataplane.nic.manager.consumer import Consumer
+from dataplane.nic.manager.packet_manager import PacketManager
+from dataplane.nic.manager.producer import Producer
 from dataplane.nic.structures import Buffer
 from tests.dataplane.nic.bursts import Driver, buffer_count, chain, free_addresses, waiting_addresses
 

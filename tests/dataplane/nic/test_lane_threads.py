@@ -32,17 +32,17 @@ from dataplane.native import (
 )
 from dataplane.native.spinlock import sched_yield
 from dataplane.nic import memory_pair
-from dataplane.nic.balance import Balance
-from dataplane.nic.consumer import Consumer
-from dataplane.nic.kernels import receive, release
-from dataplane.nic.kernels.bells import arm_bell, disarm_bell, sleep_on
-from dataplane.nic.kernels.handing import hand_out, publish
-from dataplane.nic.kernels.lanes import acquire, await_packets, give_back
-from dataplane.nic.kernels.transmitting import has_to_transmit, transmit
-from dataplane.nic.lane import Lane, ManagerThread
-from dataplane.nic.packet_manager import PacketManager
-from dataplane.nic.producer import Producer
-from dataplane.nic.queue import PortQueue
+from dataplane.nic.buffers.kernels.doorbell import arm_bell, disarm_bell, sleep_on
+from dataplane.nic.buffers.kernels.software_queues import acquire, await_packets, give_back
+from dataplane.nic.buffers.kernels.transmitting import has_to_transmit, transmit
+from dataplane.nic.buffers.software_queue import Lane, ManagerThread
+from dataplane.nic.manager.balance import Balance
+from dataplane.nic.manager.consumer import Consumer
+from dataplane.nic.manager.kernels.distribute import hand_out, publish
+from dataplane.nic.manager.packet_manager import PacketManager
+from dataplane.nic.manager.producer import Producer
+from dataplane.nic.ports.kernels import receive, release
+from dataplane.nic.ports.queue import PortQueue
 from dataplane.nic.structures import Bell, Buffer, Stamp, Verdict
 
 PATIENCE_S = 30.0

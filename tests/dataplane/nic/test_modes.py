@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from dataplane.errors import PortError
 from dataplane.native import kernel_library
 from dataplane.nic import Mode, NicSettings, PortKind, RingSettings
-from dataplane.nic.driver_state import LEAST_BATCH, MOST_BATCH, Pacer
-from dataplane.nic.kernels.polling import AT_ONCE, UNTIL_WOKEN, begin_pacing, pace
+from dataplane.nic.driver.driver_state import LEAST_BATCH, MOST_BATCH, Pacer
+from dataplane.nic.driver.kernels.polling import AT_ONCE, UNTIL_WOKEN, begin_pacing, pace
 
 US = 1_000
 LIBRARY = kernel_library(pace, begin_pacing)

@@ -30,7 +30,7 @@ from dataplane.nic import (
     memory_pair,
     open_nic,
 )
-from dataplane.nic.driver import Driver
+from dataplane.nic.driver.driver import Driver
 from tests.dataplane.nic.conftest import wait_until
 
 MS = 1_000_000

@@ -13,8 +13,8 @@ import pytest
 
 from dataplane.errors import PortError
 from dataplane.nic import Drop, FlowRule, Mode, Nic, NicPort, NicSettings, PortKind, ToConsumers, open_nic
-from dataplane.nic.connection import ConnectionRequest, bind, describe_port, request_connection
-from dataplane.nic.opening import DEVICE_KINDS
+from dataplane.nic.driver.connection import ConnectionRequest, bind, describe_port, request_connection
+from dataplane.nic.driver.opening import DEVICE_KINDS
 from tests.dataplane.nic.conftest import Cable, make_pair, wait_until
 from tests.dataplane.nic.test_nic import assert_adds_up, has_received, udp
 

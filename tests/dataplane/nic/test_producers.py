@@ -11,8 +11,8 @@ import pytest
 from dataplane.errors import PortError
 from dataplane.native import kernel_library
 from dataplane.nic import NicPort, memory_pair
-from dataplane.nic.kernels.transmitting import claim, complete
-from dataplane.nic.packet_manager import PacketManager
+from dataplane.nic.buffers.kernels.transmitting import claim, complete
+from dataplane.nic.manager.packet_manager import PacketManager
 from dataplane.nic.structures import Buffer
 from tests.dataplane.nic.bursts import Driver, buffer_count, chain, free_addresses
 

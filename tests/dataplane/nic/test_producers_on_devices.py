@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from dataplane.nic import PortKind
-from dataplane.nic.packet_manager import PacketManager
+from dataplane.nic.manager.packet_manager import PacketManager
 from tests.dataplane.nic.bursts import Driver
 from tests.dataplane.nic.conftest import Cable, receive, wait_until
 

@@ -10,10 +10,10 @@ import pytest
 
 from dataplane.native import kernel_library, pointer_to
 from dataplane.nic import NicPort, PortKind, memory_pair, open_socket_port
-from dataplane.nic.kernels import receive as receive_frames
+from dataplane.nic.driver.opening import DEVICE_KINDS
 from dataplane.nic.layouts import TP_HARDWARE_STAMP, TP_USER, PacketV2Header
-from dataplane.nic.opening import DEVICE_KINDS
-from dataplane.nic.queue import PacketQueue
+from dataplane.nic.ports.kernels import receive as receive_frames
+from dataplane.nic.ports.queue import PacketQueue
 from dataplane.nic.structures import StampKind
 from tests.dataplane.nic.conftest import Cable, receive, wait_until
 

@@ -13,8 +13,9 @@ import pytest
 from pyroute2 import IPRoute
 
 from dataplane.native import pointer_to
-from dataplane.nic import NicPort, PortKind, RingSettings, ethernet, open_port
-from dataplane.nic.queue import XdpQueue
+from dataplane.nic import NicPort, PortKind, RingSettings, open_port
+from dataplane.nic.devices import ethernet
+from dataplane.nic.ports.queue import XdpQueue
 from tests.dataplane.nic.children import start_child
 from tests.dataplane.nic.conftest import Cable, receive, wait_until
 

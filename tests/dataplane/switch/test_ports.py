@@ -15,7 +15,7 @@ from pyroute2 import IPRoute
 
 from dataplane.errors import PortError
 from dataplane.fabric.kernel import namespaces
-from dataplane.nic.offloads import disable_offloads
+from dataplane.nic.devices.offloads import disable_offloads
 from dataplane.switch.ports import PacketPort, restore_vlan_tag
 
 MACS = bytes.fromhex("020000000002 020000000001")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dataplane.nic import NicPort
-from dataplane.nic.socket_port import MessageSocket
+from dataplane.nic.ports.socket_port import MessageSocket
 from dataplane.switch.traffic import PortSettings
 from tests.dataplane.switch.compiled.queued_bench import QueuedBench, own_program, wait_until
 

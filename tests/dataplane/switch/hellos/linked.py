@@ -25,8 +25,9 @@ from finsy.gnmipath import GNMIPath
 from pyroute2 import IPRoute
 
 from dataplane.fabric.kernel import namespaces
-from dataplane.nic import bpf, ethernet
-from dataplane.nic.device import find_device
+from dataplane.nic.devices import ethernet
+from dataplane.nic.devices.device import find_device
+from dataplane.nic.ports import bpf
 
 ROOT = Path(__file__).parents[4]
 DEADLINE_S = 60.0

@@ -1,0 +1,228 @@
+"""Core control: memory for buffers of any size, in a reserve for each user, and the software queues beside them.
+
+Each lane has memory of its own, mapped when its consumer or producer comes, so that users never contend and none can
+take what another one needs.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import itertools
+import mmap
+import os
+import weakref
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from dataplane.errors import PortError
+from dataplane.native import array_at, kernel_library, sizeof, u64
+from dataplane.nic.buffers.kernels.buffers import lay_out
+from dataplane.nic.buffers.software_queue import GroupState, Lane, Memory, SendElement, SendLane
+from dataplane.nic.structures import SIZE_CLASSES, Bell, Buffer, Ring
+
+SMALL_BYTES, LARGE_BYTES = 256, 2048
+_LINE_BYTES = 64
+HEAD_BYTES = -(-sizeof(Buffer) // _LINE_BYTES) * _LINE_BYTES
+"""From a buffer's head to its bytes."""
+LONGEST_BUFFER_BYTES = 1 << 24
+MOST_BUFFERS = 1 << 24
+
+
+@functools.cache
+def _lay_out() -> Callable[..., None]:
+    return kernel_library(lay_out).bind(lay_out)
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiveLane:
+    """A lane to a consumer, and its memory, which stays mapped as long as `view`, or a part of it, is in use."""
+
+    lane: Lane
+    view: memoryview
+    start: int  # address of the view's first byte
+    thread: int  # number of the driver thread
+    address: int  # of the lane
+    state: GroupState  # its buckets are told of packets that come back
+
+
+@dataclass(frozen=True, slots=True)
+class TransmitLane:
+    """A lane from a producer, and its memory."""
+
+    lane: SendLane
+    view: memoryview
+    thread: int
+    address: int
+
+
+@dataclass(frozen=True, slots=True)
+class BufferReading:
+    """The buffers of one size, in bytes: how many there are, and how many nobody has."""
+
+    size_bytes: int
+    buffers: int
+    free: int
+
+
+def default_sizes(buffers: int, longest_frame: int) -> dict[int, int]:
+    """Return how many buffers of which size in bytes are made of a number of them.
+
+    Half are small. Of the others, an eighth hold the device's longest frame where that takes more than a large one.
+    """
+    if longest_frame <= SMALL_BYTES:
+        return {longest_frame: buffers}
+    small = buffers // 2
+    rest = buffers - small
+    if longest_frame <= LARGE_BYTES:
+        sizes = {SMALL_BYTES: small, max(longest_frame, LARGE_BYTES): rest}
+    else:
+        longest = max(1, rest // 8)
+        sizes = {SMALL_BYTES: small, LARGE_BYTES: rest - longest, longest_frame: longest}
+    return {size: count for size, count in sizes.items() if count}
+
+
+class CoreControl:
+    """Makes lanes; `memory_bytes` bounds what all of them take together, None: an eighth of the machine's memory."""
+
+    def __init__(self, name: str, memory_bytes: int | None = None) -> None:
+        self._name = name
+        total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        self._limit = total // 8 if memory_bytes is None else memory_bytes
+        self._sizes: dict[int, int] = {}
+        self._numbers = itertools.count()
+
+    @property
+    def memory_bytes(self) -> int:
+        """Return how much memory the lanes take at present."""
+        return sum(list(self._sizes.values()))
+
+    def make_lane(
+        self,
+        user: str,
+        thread: int,
+        sizes: Mapping[int, int],
+        queue_packets: int | None,
+        *,
+        bell: Bell,
+        state: GroupState,
+    ) -> ReceiveLane:
+        """Return a lane to a consumer, with `sizes` (bytes: number) of buffers.
+
+        Raises PortError naming the user if the sizes are not possible or do not fit.
+        """
+        buffers = self._check(user, sizes)
+        limit = buffers if queue_packets is None else queue_packets
+        if not 1 <= limit <= MOST_BUFFERS:
+            raise PortError(f"{user}: a queue of {limit} packets is not possible")
+        lane = Lane(limit=limit)
+        lane.bell = bell
+        memory = self._map(user, sizes, ring_places(limit) * 8)
+        set_ring(lane.packets[0], memory.take(ring_places(limit) * 8), ring_places(limit))
+        memory.furnish(lane.address, lane.memory[0], sizes)
+        return ReceiveLane(lane, memory.view(), memory.start, thread, lane.address, state)
+
+    def make_send_lane(
+        self, user: str, thread: int, sizes: Mapping[int, int], queue_packets: int, *, bell: Bell, driver_bell: Bell
+    ) -> TransmitLane:
+        """Return a lane from a producer; `queue_packets` is rounded up to a power of two.
+
+        Raises PortError naming the user if the sizes are not possible or do not fit.
+        """
+        self._check(user, sizes)
+        if not 1 <= queue_packets <= MOST_BUFFERS:
+            raise PortError(f"{user}: a queue of {queue_packets} packets is not possible")
+        places = ring_places(queue_packets)
+        lane = SendLane(mask=places - 1)
+        lane.bell, lane.driver_bell = bell, driver_bell
+        memory = self._map(user, sizes, places * sizeof(SendElement))
+        lane.elements = array_at(SendElement, memory.take(places * sizeof(SendElement)))
+        memory.furnish(lane.address, lane.memory[0], sizes)
+        return TransmitLane(lane, memory.view(), thread, lane.address)
+
+    def _check(self, user: str, sizes: Mapping[int, int]) -> int:
+        if not 1 <= len(sizes) <= SIZE_CLASSES:
+            raise PortError(f"{user}: buffers come in 1 to {SIZE_CLASSES} sizes, not {len(sizes)}")
+        for size, count in sizes.items():
+            if not (1 <= size <= LONGEST_BUFFER_BYTES and 1 <= count <= MOST_BUFFERS):
+                raise PortError(f"{user}: {count} buffers of {size} bytes are not possible")
+        return sum(sizes.values())
+
+    def _map(self, user: str, sizes: Mapping[int, int], extra_bytes: int) -> LaneMemory:
+        nbytes = _round_up(extra_bytes) + sum(map(class_bytes, sizes, sizes.values()))
+        left = self._limit - self.memory_bytes
+        if nbytes > left:
+            problem = f"{_mebibytes(nbytes)} of buffers do not fit"
+            raise PortError(f"{user}: {problem}: {_mebibytes(left)} of {_mebibytes(self._limit)} are left")
+        try:
+            memory = LaneMemory(nbytes)
+        except OSError as error:
+            raise PortError(f"{user}: {_mebibytes(nbytes)} of buffers cannot be had: {error.strerror}") from error
+        number = next(self._numbers)
+        self._sizes[number] = nbytes
+        weakref.finalize(memory.area, self._sizes.pop, number)
+        return memory
+
+
+class LaneMemory:
+    """A mapping that is dealt out from its beginning; raises OSError.
+
+    Python itself unmaps it, once nothing refers to it. A finalizer of ours would do so too early: those of packets that
+    are garbage together with it may run later, and give buffers back.
+    """
+
+    def __init__(self, nbytes: int) -> None:
+        self.area = mmap.mmap(-1, nbytes, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_POPULATE)
+        self.start = self._next = ctypes.addressof(ctypes.c_char.from_buffer(self.area))
+        self._nbytes = nbytes
+
+    def take(self, nbytes: int) -> int:
+        """Return the address of so many bytes, at the beginning of a line of the cache."""
+        start = self._next
+        self._next += _round_up(nbytes)
+        return start
+
+    def furnish(self, lane: int, memory: Memory, sizes: Mapping[int, int]) -> None:
+        """Make the buffers of a lane (its address), sizes ascending, all of them free."""
+        memory.classes = len(sizes)
+        memory.start, memory.nbytes = self.start, self._nbytes
+        for number, (size, count) in enumerate(sorted(sizes.items())):
+            reserve = memory.reserves[number]
+            reserve.capacity, reserve.buffers = size, count
+            set_ring(reserve.returned[0], self.take(ring_places(count) * 8), ring_places(count))
+            reserve.stack = array_at(u64, self.take(count * 8))
+            stride = stride_bytes(size)
+            _lay_out()(reserve, self.take(count * stride), stride, HEAD_BYTES, lane, number)
+
+    def view(self) -> memoryview:
+        """Return all of the memory; what is cut out of it keeps it mapped, too."""
+        return memoryview(self.area)
+
+
+def set_ring(ring: Ring, address: int, places: int) -> None:
+    """Give a ring its slots, a power of two."""
+    ring.slots = array_at(u64, address)
+    ring.mask = places - 1
+
+
+def ring_places(count: int) -> int:
+    """Return the power of two that holds so many."""
+    return 1 << max(count - 1, 1).bit_length()
+
+
+def stride_bytes(size: int) -> int:
+    """Return how far apart buffers of a size lie."""
+    return HEAD_BYTES + _round_up(size)
+
+
+def class_bytes(size: int, count: int) -> int:
+    """Return the memory that buffers of one size take, with the places to keep them in."""
+    return count * stride_bytes(size) + _round_up(ring_places(count) * 8) + _round_up(count * 8)
+
+
+def _round_up(nbytes: int) -> int:
+    return -(-nbytes // _LINE_BYTES) * _LINE_BYTES
+
+
+def _mebibytes(nbytes: int) -> str:
+    return f"{nbytes / (1 << 20):.1f} MiB"

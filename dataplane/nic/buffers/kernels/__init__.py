@@ -1,0 +1,1 @@
+"""Kernels over buffers and software queues."""

@@ -1,0 +1,257 @@
+"""Software transmit queues: a producer writes packets in line, the driver thread takes them to the device's slots.
+
+A packet is complete once its element says so: the position of the element plus one, which no earlier packet in the same
+place has had. The buffers of a large packet all name the same element.
+"""
+
+from __future__ import annotations
+
+from dataplane.native import (
+    Array,
+    address,
+    as_u64,
+    fence,
+    kernel,
+    load_acquire,
+    store_release,
+    u8,
+    u32,
+    u64,
+    view,
+)
+from dataplane.nic.buffers.kernels.buffers import LENT, gather, put_back, scatter, take
+from dataplane.nic.buffers.kernels.doorbell import ring_bell
+from dataplane.nic.buffers.software_queue import ManagerTable, ManagerThread, SendLane
+from dataplane.nic.ports.kernels.dispatch import commit, flush, reserve
+from dataplane.nic.ports.queue import PortQueue
+from dataplane.nic.structures import Buffer
+
+NOT_SENT = 0xFFFF_FFFF_FFFF_FFFF
+"""Instead of a position: the packet was not taken into the queue, which was counted."""
+TAKEN, NO_ROOM, DROPPED = 0, 1, 2
+"""What became of a packet that was to go to the device."""
+
+
+@kernel
+def claim(lane: SendLane, length: u32) -> Buffer:
+    """Return buffers for a packet of `length` bytes that the producer writes itself, then calls `complete`; null: none.
+
+    One packet at a time: what is claimed and not completed is returned again if it has the same length, else given up.
+    """
+    if lane.claimed != 0:
+        packet = view(Buffer, lane.claimed)
+        if packet.total == length:
+            return packet
+        lane.claimed = 0
+        reuse(lane, packet)
+    if lane.tail - lane.head_seen > lane.mask:
+        lane.head_seen = load_acquire(lane.settled)
+        if lane.tail - lane.head_seen > lane.mask:
+            lane.queue_full += 1
+            return view(Buffer, 0)
+    taken = take(lane.memory[0], length)
+    if address(taken) == 0:
+        lane.reserve_spent += 1
+    lane.claimed = address(taken)
+    return taken
+
+
+@kernel(inline=False)
+def reuse(lane: SendLane, packet: Buffer) -> None:
+    """Put a claimed packet's buffers back on the producer's own stacks."""
+    segment = packet
+    while address(segment) != 0:
+        reserve_of = lane.memory[0].reserves[segment.size_class]
+        following: u64 = segment.next
+        segment.state = 0
+        reserve_of.stack[reserve_of.count] = address(segment)
+        reserve_of.count += 1
+        segment = view(Buffer, following)
+
+
+@kernel
+def complete(lane: SendLane) -> u64:
+    """Put the claimed packet behind the last one, show it to the driver thread, wake that; return the position."""
+    packet = view(Buffer, lane.claimed)
+    lane.claimed = 0
+    position: u64 = lane.tail
+    element = lane.elements[position & lane.mask]
+    element.first = address(packet)
+    element.length = packet.total
+    element.segments = packet.segments
+    segment = packet
+    segment.element = position
+    while segment.next != 0:
+        segment = view(Buffer, segment.next)
+        segment.element = position
+    element.last = address(segment)
+    packet.state = LENT
+    lane.tail_bytes += as_u64(packet.total)
+    lane.tail = position + 1
+    store_release(element.complete, position + 1)
+    fence()
+    ring_bell(lane.driver_bell)
+    return position
+
+
+@kernel
+def send_copy(lane: SendLane, frame: Array[u8], length: u32) -> u64:
+    """Copy a frame into the software queue; return its position, or NOT_SENT if there is no room, which is counted."""
+    packet = claim(lane, length)
+    if address(packet) == 0:
+        return NOT_SENT
+    scatter(packet, frame)
+    return complete(lane)
+
+
+@kernel(inline=True)
+def is_complete(lane: SendLane) -> bool:
+    """Return whether the next packet in line is written as a whole."""
+    return load_acquire(lane.elements[lane.head & lane.mask].complete) == lane.head + 1
+
+
+@kernel
+def has_to_transmit(manager: ManagerThread) -> bool:
+    """Return whether a packet is in line."""
+    table = view(ManagerTable, load_acquire(manager.table))
+    i: u32 = 0
+    while i < table.sender_count:
+        if is_complete(view(SendLane, table.senders[i])):
+            return True
+        i += 1
+    return False
+
+
+@kernel
+def transmit(manager: ManagerThread, queue: PortQueue, limit: u32) -> u32:
+    """Take up to `limit` whole packets, one of each lane in turn, to the device; return how many.
+
+    What the device has no room for stays in line. Always call it with the same queue for one manager. It also flushes
+    the queue, and settles what the device has taken since.
+    """
+    table = view(ManagerTable, load_acquire(manager.table))
+    if manager.on_device == 0:
+        # Others may have sent through this queue.
+        manager.frames_seen = queue.tx_frames
+    taken: u32 = 0
+    idle: u32 = 0
+    while taken < limit and idle < table.sender_count:
+        manager.turn += 1
+        lane = view(SendLane, table.senders[manager.turn % as_u64(table.sender_count)])
+        if not is_complete(lane):
+            idle += 1
+            continue
+        if is_unsettled_full(manager) or move(manager, queue, lane) == NO_ROOM:
+            break
+        taken += 1
+        idle = 0
+    flush(queue)
+    settle(manager, queue)
+    return taken
+
+
+@kernel(inline=True)
+def is_unsettled_full(manager: ManagerThread) -> bool:
+    """Return whether no further packet can be on its way."""
+    return manager.unsettled_tail - manager.unsettled_head > manager.unsettled_mask
+
+
+@kernel
+def move(manager: ManagerThread, queue: PortQueue, lane: SendLane) -> u32:
+    """Copy the lane's next packet into a slot of the device and give its buffers back."""
+    element = lane.elements[lane.head & lane.mask]
+    packet = view(Buffer, element.first)
+    fate: u32 = offer(manager, queue, lane, packet)
+    if fate == NO_ROOM:
+        return NO_ROOM
+    put_back(lane.memory[0], packet)
+    lane.head += 1
+    entry: u64 = address(lane)
+    if fate == DROPPED:
+        entry |= 1
+    else:
+        lane.sent_bytes += as_u64(element.length)
+    manager.unsettled[manager.unsettled_tail & manager.unsettled_mask] = entry
+    manager.unsettled_tail += 1
+    return fate
+
+
+@kernel
+def offer(manager: ManagerThread, queue: PortQueue, lane: SendLane, packet: Buffer) -> u32:
+    """Write the packet into a slot of the device, if it has one; count for the lane why it does not take the packet."""
+    slot: Array[u8] = reserve(queue, packet.total)
+    if address(slot) == 0:
+        if packet.total > queue.transmit_room:
+            lane.too_long += 1
+            return DROPPED
+        if queue.down != 0:
+            lane.down += 1
+            return DROPPED
+        # The device counted a drop, but the packet stays in line.
+        queue.tx_full -= 1
+        return NO_ROOM
+    gather(packet, slot, as_u64(packet.total))
+    if commit(queue, packet.total):
+        manager.on_device += 1
+        return TAKEN
+    if packet.total < queue.shortest_frame:
+        lane.refused += 1
+    else:
+        lane.too_long += 1
+    return DROPPED
+
+
+@kernel
+def settle(manager: ManagerThread, queue: PortQueue) -> None:
+    """Complete the packets that are no longer pending in the device's queue, in order, and wake who waits for them.
+
+    Of a run of packets that the device was done with, those that it did not count as sent were the last ones.
+    """
+    pending: u64 = as_u64(queue.tx_pending)
+    frames: u64 = queue.tx_frames - manager.frames_seen
+    manager.frames_seen = queue.tx_frames
+    if manager.unsettled_head == manager.unsettled_tail:
+        return
+    done: u64 = manager.on_device - pending if manager.on_device > pending else 0
+    first: u64 = manager.unsettled_head
+    while manager.unsettled_head != manager.unsettled_tail:
+        entry: u64 = manager.unsettled[manager.unsettled_head & manager.unsettled_mask]
+        lane = view(SendLane, entry & 0xFFFF_FFFF_FFFF_FFFE)
+        if (entry & 1) == 0:
+            if done == 0:
+                break
+            done -= 1
+            manager.on_device -= 1
+            if frames > 0:
+                frames -= 1
+                lane.sent += 1
+            else:
+                lane.down += 1
+        store_release(lane.settled, lane.settled + 1)
+        manager.unsettled_head += 1
+    wake_producers(manager, first)
+
+
+@kernel
+def wake_producers(manager: ManagerThread, first: u64) -> None:
+    """Ring the bells of those whose packets were settled from a place on."""
+    if manager.unsettled_head == first:
+        return
+    fence()
+    place: u64 = first
+    while place != manager.unsettled_head:
+        entry: u64 = manager.unsettled[place & manager.unsettled_mask]
+        ring_bell(view(SendLane, entry & 0xFFFF_FFFF_FFFF_FFFE).bell)
+        place += 1
+
+
+@kernel
+def abandon(lane: SendLane) -> u64:
+    """Drop what is in line of a producer that has left, and count it; return how many packets."""
+    count: u64 = 0
+    while is_complete(lane):
+        put_back(lane.memory[0], view(Buffer, lane.elements[lane.head & lane.mask].first))
+        lane.head += 1
+        count += 1
+    lane.producer_left += count
+    return count

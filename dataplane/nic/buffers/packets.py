@@ -1,0 +1,108 @@
+"""Packets as Python consumers have them: buffers that are lent, read in place, and given back."""
+
+from __future__ import annotations
+
+import struct
+from types import TracebackType
+from typing import Protocol
+
+from dataplane.errors import PortError
+from dataplane.nic.buffers.buffer_pools import ReceiveLane
+from dataplane.nic.structures import StampKind
+
+_HEAD = struct.Struct("=QQIIIIQIIQQQIIIIQ")
+"""`Buffer`."""
+
+
+class Home(Protocol):
+    """Who takes buffers back."""
+
+    def take_back(self, lane: ReceiveLane, address: int) -> bool:
+        """Return whether the packet was lent."""
+        ...
+
+
+class Packet:
+    """A packet in buffers of its consumer's reserve, the consumer's until `release`, which garbage collection does too.
+
+    `data` and `segments` are the buffers themselves, and may be changed. After the release they are other packets'.
+    `time_ns` is the kernel's time of arrival (CLOCK_REALTIME), `hardware_time_ns` the device's; None: not known.
+    """
+
+    __slots__ = (
+        "_address",
+        "_first",
+        "_home",
+        "_lane",
+        "_next",
+        "hardware_time_ns",
+        "length",
+        "mark",
+        "queue",
+        "rule",
+        "time_ns",
+    )
+
+    def __init__(self, home: Home, lane: ReceiveLane, address: int) -> None:
+        self._home, self._lane, self._address = home, lane, address
+        head = _HEAD.unpack_from(lane.view, address - lane.start)
+        self._next: int = head[0]
+        self._first: tuple[int, int] = (head[1], head[3])
+        self.length: int = head[4]
+        time_ns, kind = head[11:13]
+        self.queue: int = head[13]
+        self.mark: int = head[14]
+        self.rule: int = head[15]
+        self.time_ns: int | None = time_ns if kind == StampKind.SOFTWARE else None
+        self.hardware_time_ns: int | None = time_ns if kind == StampKind.HARDWARE else None
+
+    @property
+    def data(self) -> memoryview:
+        """The bytes of the first segment, which is the whole packet unless that is longer than a buffer."""
+        return self._cut(*self._first)
+
+    @property
+    def segments(self) -> tuple[memoryview, ...]:
+        """The bytes of all segments, in order."""
+        parts = [self.data]
+        following = self._next
+        while following:
+            head = _HEAD.unpack_from(self._lane.view, following - self._lane.start)
+            parts.append(self._cut(head[1], head[3]))
+            following = head[0]
+        return tuple(parts)
+
+    def _cut(self, address: int, length: int) -> memoryview:
+        if self.is_released:
+            raise PortError("a packet that was given back has no data any more")
+        place = address - self._lane.start
+        return self._lane.view[place : place + length]
+
+    @property
+    def is_released(self) -> bool:
+        """Whether the packet has been given back."""
+        return self._address == 0
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __bytes__(self) -> bytes:
+        return b"".join(self.segments)
+
+    def release(self) -> bool:
+        """Give the buffers back; False, and counted as refused, if that was done before."""
+        address, self._address = self._address, 0
+        return self._home.take_back(self._lane, address)
+
+    def __enter__(self) -> Packet:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not self.is_released:
+            self.release()
+
+    def __del__(self) -> None:
+        if getattr(self, "_address", 0):
+            self.release()

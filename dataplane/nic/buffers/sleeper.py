@@ -1,0 +1,82 @@
+"""Python threads that sleep until a driver thread has something for them, with a deadline."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+
+from dataplane.clock import Clock, MonotonicClock
+from dataplane.nic.buffers.queue_kernels import lane_kernels
+from dataplane.nic.structures import Bell
+
+_NS_PER_S = 1_000_000_000
+
+
+class Sleeper:
+    """The owner of a bell. One thread sleeps on it, others that wait look whenever that one wakes; any may wake it.
+
+    A signal handler may close it in the midst of a wait of its own thread.
+    """
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._clock = clock or MonotonicClock()
+        self._changed = threading.Condition()
+        self._sleeping: int | None = None
+        """The thread that sleeps on the bell."""
+        self.bell = Bell(fd=os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC))
+
+    def wait(self, condition: Callable[[], bool], timeout_s: float) -> bool:
+        """Return whether the condition, which is looked at whenever the bell rings, came true in time."""
+        deadline_ns = self._clock.now_ns() + round(timeout_s * _NS_PER_S)
+        while not condition():
+            left_ns = deadline_ns - self._clock.now_ns()
+            if left_ns <= 0:
+                return False
+            self._sleep(condition, left_ns)
+        return True
+
+    def _sleep(self, condition: Callable[[], bool], timeout_ns: int) -> None:
+        """Sleep on the bell, or, while another thread does, until that one has woken."""
+        own = threading.get_ident()
+        try:
+            with self._changed:
+                if self._sleeping not in {None, own}:
+                    if not condition():
+                        self._changed.wait(timeout_ns / _NS_PER_S)
+                    return
+                self._sleeping = own
+            lane_kernels().arm_bell(self.bell)
+            # What came true for others before, while the bell was not armed, rang nothing.
+            self._tell_others()
+            if not condition():
+                lane_kernels().sleep_on(self.bell, timeout_ns)
+        finally:
+            if self._sleeping == own:
+                lane_kernels().disarm_bell(self.bell)
+                self._sleeping = None
+                self._tell_others()
+
+    def _tell_others(self) -> None:
+        with self._changed:
+            self._changed.notify_all()
+
+    def wake(self) -> None:
+        """Let the sleeping thread look at its condition."""
+        with self._changed:
+            if self.bell.fd >= 0:
+                os.eventfd_write(self.bell.fd, 1)
+
+    def fileno(self) -> int:
+        """Return the eventfd; -1: closed."""
+        return int(self.bell.fd)
+
+    def close(self) -> None:
+        """Close the eventfd, which nobody may ring any more; the condition of who still sleeps must have come true."""
+        self.wake()
+        with self._changed:
+            while self._sleeping not in {None, threading.get_ident()}:
+                self._changed.wait()
+            descriptor, self.bell.fd = self.bell.fd, -1
+            if descriptor >= 0:
+                os.close(descriptor)

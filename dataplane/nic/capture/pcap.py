@@ -1,0 +1,166 @@
+"""Capture files: classic pcap written, pcap and pcapng read, one frame at a time (draft-ietf-opsawg-pcap, -pcapng).
+
+Classic pcap: a header of 24 bytes (magic number, version 2.4, two unused words, longest frame, link type), then for
+each frame 16 bytes (seconds, fraction, bytes kept, bytes that there were) and the bytes kept. The magic number tells
+byte order and whether the fraction is of a microsecond or of a nanosecond.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO
+
+from dataplane.errors import PortError
+from dataplane.nic.capture.pcapng import SECTION_MAGIC, read_pcapng
+
+ETHERNET_LINK = 1
+MAGIC_US, MAGIC_NS = 0xA1B2C3D4, 0xA1B23C4D
+LONGEST_FRAME_BYTES = 1 << 18
+_FRACTION_NS = {MAGIC_US: 1000, MAGIC_NS: 1}
+_VERSION = (2, 4)
+_LINK_MASK = 0x0FFF_FFFF
+
+
+@dataclass(frozen=True, slots=True)
+class Capture:
+    """One captured frame: its bytes, nanoseconds since 1970, and how long it was on the wire, in bytes."""
+
+    frame: bytes
+    time_ns: int
+    length: int
+
+    @property
+    def is_whole(self) -> bool:
+        """Return whether the file has all of the frame."""
+        return len(self.frame) >= self.length
+
+
+class PcapReader:
+    """Iterates over the Ethernet frames of a capture file, reading as it goes.
+
+    Raises PortError, naming the file and what is wrong at which byte: when it opens if the file is no capture of
+    Ethernet, later where the file is damaged or ends inside a frame.
+    """
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+        try:
+            self._file: BinaryIO = self.path.open("rb")
+        except OSError as error:
+            raise PortError(f"{self.path}: {error.strerror}") from error
+        try:
+            self._captures = self._begin()
+        except PortError:
+            self._file.close()
+            raise
+
+    def __iter__(self) -> Iterator[Capture]:
+        return self
+
+    def __next__(self) -> Capture:
+        return next(self._captures)
+
+    def close(self) -> None:
+        """Close the file; a second call does nothing."""
+        self._file.close()
+
+    def __enter__(self) -> PcapReader:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _begin(self) -> Iterator[Capture]:
+        magic = self._take(4, "the magic number")
+        if int.from_bytes(magic, "big") == SECTION_MAGIC:
+            return (Capture(*found) for found in read_pcapng(self._file, str(self.path)))
+        for order in "<>":
+            (number,) = struct.unpack(order + "I", magic)
+            if number in _FRACTION_NS:
+                return self._read(order, _FRACTION_NS[number])
+        raise PortError(f"{self.path}: is no capture file: it begins with {magic.hex()}")
+
+    def _read(self, order: str, fraction_ns: int) -> Iterator[Capture]:
+        header = self._take(20, "the file's header")
+        major, minor, _, _, _, link = struct.unpack(order + "HHIIII", header)
+        if (major, minor) != _VERSION:
+            raise PortError(f"{self.path}: pcap version {major}.{minor} is not supported, only 2.4")
+        if link & _LINK_MASK != ETHERNET_LINK:
+            raise PortError(f"{self.path}: link type {link & _LINK_MASK} is not supported, only 1 (Ethernet)")
+        return self._frames(struct.Struct(order + "IIII"), fraction_ns)
+
+    def _frames(self, layout: struct.Struct, fraction_ns: int) -> Iterator[Capture]:
+        while True:
+            start = self._file.tell()
+            header = self._file.read(layout.size)
+            if not header:
+                return
+            if len(header) < layout.size:
+                raise PortError(f"{self.path}: ends inside a frame's header at byte {start}")
+            seconds, fraction, kept, length = layout.unpack(header)
+            if kept > LONGEST_FRAME_BYTES:
+                raise PortError(f"{self.path}: a frame of {kept} bytes at byte {start} cannot be: the file is damaged")
+            yield Capture(self._take(kept, "a frame"), seconds * 1_000_000_000 + fraction * fraction_ns, length)
+
+    def _take(self, nbytes: int, what: str) -> bytes:
+        start = self._file.tell()
+        data = self._file.read(nbytes)
+        if len(data) < nbytes:
+            raise PortError(f"{self.path}: ends inside {what}, which begins at byte {start}")
+        return data
+
+
+class PcapWriter:
+    """Writes Ethernet frames to a classic pcap file, in this machine's byte order; raises PortError.
+
+    `nanoseconds` False writes microseconds, for programs that know no other files.
+    """
+
+    def __init__(self, path: Path | str, *, nanoseconds: bool = True) -> None:
+        self.path = Path(path)
+        magic = MAGIC_NS if nanoseconds else MAGIC_US
+        self._fraction_ns = _FRACTION_NS[magic]
+        try:
+            self._file: BinaryIO = self.path.open("wb")
+            self._file.write(struct.pack("=IHHIIII", magic, *_VERSION, 0, 0, LONGEST_FRAME_BYTES, ETHERNET_LINK))
+        except OSError as error:
+            raise PortError(f"{self.path}: {error.strerror}") from error
+
+    def write(self, frame: bytes, time_ns: int) -> None:
+        """Append a frame that was seen at `time_ns`, nanoseconds since 1970, before 2106."""
+        seconds, rest_ns = divmod(time_ns, 1_000_000_000)
+        if not 0 <= seconds < 1 << 32 or len(frame) > LONGEST_FRAME_BYTES:
+            raise PortError(f"{self.path}: a frame of {len(frame)} bytes at {time_ns} ns cannot be written")
+        head = struct.pack("=IIII", seconds, rest_ns // self._fraction_ns, len(frame), len(frame))
+        try:
+            self._file.write(head + frame)
+        except OSError as error:
+            raise PortError(f"{self.path}: {error.strerror}") from error
+
+    def flush(self) -> None:
+        """Bring what was written to the file."""
+        try:
+            self._file.flush()
+        except OSError as error:
+            raise PortError(f"{self.path}: {error.strerror}") from error
+
+    def close(self) -> None:
+        """Write what is left and close the file; a second call does nothing."""
+        try:
+            self._file.close()
+        except OSError as error:
+            raise PortError(f"{self.path}: {error.strerror}") from error
+
+    def __enter__(self) -> PcapWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,209 @@
+"""The packet manager at work in a driver thread: which consumer gets a packet, and its copy into that one's buffers."""
+
+from __future__ import annotations
+
+from dataplane.native import (
+    Array,
+    address,
+    as_i64,
+    as_u32,
+    as_u64,
+    fence,
+    i64,
+    kernel,
+    load_acquire,
+    store_release,
+    u8,
+    u32,
+    u64,
+    view,
+)
+from dataplane.nic.buffers.kernels.buffers import refill_all, scatter, take
+from dataplane.nic.buffers.kernels.doorbell import ring_bell
+from dataplane.nic.buffers.software_queue import NO_PLACE, Group, Lane, ManagerTable, ManagerThread
+from dataplane.nic.manager.balance import Balance
+from dataplane.nic.structures import Bucket, Buffer, Stamp, Verdict
+
+MOST_TOUCHED = 256
+"""Lanes that one burst can reach before what they got is published early."""
+_BUCKET_BITS = 12
+_SPREAD = 0x9E37_79B9_7F4A_7C15
+
+
+@kernel
+def hand_out(manager: ManagerThread, verdict: Verdict, frame: Array[u8], length: u32, stamp: Stamp) -> bool:
+    """Copy a frame into buffers of a consumer of `verdict.group`; False: dropped, and counted by name.
+
+    The consumer sees it after the next `publish`, which belongs to the same burst.
+    """
+    table = view(ManagerTable, load_acquire(manager.table))
+    if verdict.group >= table.group_count or table.groups[verdict.group].count == 0:
+        count_no_consumer(manager, table, verdict.group)
+        return False
+    group = table.groups[verdict.group]
+    bucket = view(Bucket, 0)
+    lane = view(Lane, group.members[0].lane)
+    if group.count > 1:
+        bucket = group.state.buckets[bucket_of(verdict.flow_hash)]
+        lane = view(Lane, group.members[choose(group, bucket, verdict.flow_hash)].lane)
+    if lane.put - lane.packets[0].head_seen >= lane.limit and not has_room(lane):
+        lane.queue_full += 1
+        return False
+    if lane.touched == 0:
+        touch(manager, lane)
+    packet = take(lane.memory[0], length)
+    if address(packet) == 0:
+        lane.reserve_spent += 1
+        return False
+    scatter(packet, frame)
+    describe(packet, verdict, stamp)
+    packet.bucket = address(bucket)
+    if address(bucket) != 0:
+        bucket.sent += 1
+    else:
+        lane.loose += 1
+    ring = lane.packets[0]
+    ring.slots[lane.put & ring.mask] = address(packet)
+    lane.put += 1
+    lane.handed_out_bytes += as_u64(length)
+    lane.segments += as_u64(packet.segments)
+    return True
+
+
+@kernel(inline=False)
+def count_no_consumer(manager: ManagerThread, table: ManagerTable, group: u32) -> None:
+    """Count a packet for a group that has no consumer, or that there is not."""
+    manager.no_consumer += 1
+    if group < table.group_count:
+        table.groups[group].state.no_consumer += 1
+
+
+@kernel
+def has_room(lane: Lane) -> bool:
+    """Return whether the consumer has made room since the driver thread looked last."""
+    ring = lane.packets[0]
+    ring.head_seen = load_acquire(ring.head)
+    return lane.put - ring.head_seen < lane.limit
+
+
+@kernel
+def touch(manager: ManagerThread, lane: Lane) -> None:
+    """Begin with a lane in this burst: note that it has something to publish, take what its consumer gave back."""
+    refill_all(lane.memory[0])
+    if manager.touched_count == MOST_TOUCHED:
+        publish(manager)
+    manager.touched[manager.touched_count] = address(lane)
+    manager.touched_count += 1
+    lane.touched = 1
+
+
+@kernel(inline=True)
+def describe(packet: Buffer, verdict: Verdict, stamp: Stamp) -> None:
+    """Write into the packet's head what is known of it."""
+    packet.flow_hash = verdict.flow_hash
+    packet.time_ns = stamp.time_ns
+    packet.stamp_kind = stamp.kind
+    packet.queue = stamp.queue
+    packet.mark = verdict.mark
+    packet.rule = verdict.rule
+
+
+@kernel
+def publish(manager: ManagerThread) -> None:
+    """Let consumers see what was handed out in this burst, and wake those that sleep."""
+    if manager.touched_count == 0:
+        return
+    i: u64 = 0
+    while i < manager.touched_count:
+        lane = view(Lane, manager.touched[i])
+        store_release(lane.packets[0].tail, lane.put)
+        lane.touched = 0
+        i += 1
+    fence()
+    i = 0
+    while i < manager.touched_count:
+        ring_bell(view(Lane, manager.touched[i]).bell)
+        i += 1
+    manager.touched_count = 0
+
+
+@kernel(inline=True)
+def bucket_of(flow_hash: u64) -> u64:
+    """Return which bucket a flow falls into."""
+    return (flow_hash * _SPREAD) >> (64 - _BUCKET_BITS)
+
+
+@kernel(inline=True)
+def choose(group: Group, bucket: Bucket, flow_hash: u64) -> u32:
+    """Return the place of the member that gets the bucket's next packet.
+
+    The bucket stays where it is while packets of it are outstanding there, so that its flows stay in order.
+    """
+    wanted: u32 = hashed_place(group, flow_hash)
+    if group.balance == Balance.FLOW_HASH and group.members[wanted].serial == bucket.member:
+        return wanted
+    place: u32 = place_of(group, bucket.member)
+    if place != NO_PLACE and load_acquire(bucket.done) != bucket.sent:
+        return place
+    wanted = place_to_begin(group, wanted)
+    bucket.member = group.members[wanted].serial
+    return wanted
+
+
+@kernel(inline=True)
+def hashed_place(group: Group, flow_hash: u64) -> u32:
+    """Return which member a bucket falls to by its hash."""
+    return as_u32((bucket_of(flow_hash) * as_u64(group.count)) >> _BUCKET_BITS)
+
+
+@kernel
+def place_of(group: Group, serial: u64) -> u32:
+    """Return where a member stands in the group, or NO_PLACE."""
+    i: u32 = 0
+    while i < group.count:
+        if group.members[i].serial == serial:
+            return i
+        i += 1
+    return NO_PLACE
+
+
+@kernel
+def place_to_begin(group: Group, hashed: u32) -> u32:
+    """Return the member for a bucket of which nothing is outstanding.
+
+    A member that was alone got packets without buckets: as long as it holds some, any bucket may have packets there.
+    """
+    if group.anchor != NO_PLACE and holds_loose(view(Lane, group.members[group.anchor].lane)):
+        return group.anchor
+    if group.balance == Balance.ROUND_ROBIN:
+        group.state.turn += 1
+        return as_u32(group.state.turn % as_u64(group.count))
+    if group.balance == Balance.LEAST_LOADED:
+        return least_loaded(group)
+    return hashed
+
+
+@kernel(inline=True)
+def holds_loose(lane: Lane) -> bool:
+    """Return whether packets without a bucket are outstanding."""
+    return load_acquire(lane.loose_done) != lane.loose
+
+
+@kernel
+def least_loaded(group: Group) -> u32:
+    """Return the member with the fewest packets outstanding; among equals the next in turn."""
+    count: u64 = as_u64(group.count)
+    group.state.turn += 1
+    best: u32 = 0
+    fewest: i64 = 0
+    i: u64 = 0
+    while i < count:
+        place: u32 = as_u32((group.state.turn + i) % count)
+        lane = view(Lane, group.members[place].lane)
+        # What is discarded when a consumer leaves is not given back, but then it is no member any more.
+        outstanding: i64 = as_i64(lane.put - load_acquire(lane.given_back))
+        if i == 0 or outstanding < fewest:
+            best = place
+            fewest = outstanding
+        i += 1
+    return best

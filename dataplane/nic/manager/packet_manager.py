@@ -1,0 +1,289 @@
+"""The packet manager: groups of consumers, who is in them, and what driver threads know of it.
+
+Driver threads read immutable tables that are exchanged as a whole, and are never waited for.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import threading
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from dataplane.clock import Clock
+from dataplane.errors import PortError
+from dataplane.native import array_at, pointer_to, u64
+from dataplane.nic.buffers.buffer_pools import CoreControl, default_sizes
+from dataplane.nic.buffers.sleeper import Sleeper
+from dataplane.nic.buffers.software_queue import GroupState, ManagerThread
+from dataplane.nic.epoch_reclamation import Epoch, Retirement
+from dataplane.nic.layouts import field_offset
+from dataplane.nic.manager.balance import Balance
+from dataplane.nic.manager.consumer import Consumer
+from dataplane.nic.manager.kernels.distribute import MOST_TOUCHED
+from dataplane.nic.manager.manager_reading import GroupReading, ManagerReading, PastReading
+from dataplane.nic.manager.manager_table import LoadedTable, Membership, build_table
+from dataplane.nic.manager.producer import Producer
+from dataplane.nic.structures import FLOW_BUCKETS, Bucket
+
+MOST_GROUPS = 1 << 8
+UNSETTLED_PACKETS = 1 << 14
+"""Packets of one driver thread that the device may have without having reported them."""
+
+
+@dataclass(slots=True)
+class _Group:
+    name: str
+    balance: Balance
+    states: list[GroupState]
+    members: list[Consumer] = field(default_factory=list)
+    anchor: int | None = None
+
+
+class PacketManager:
+    """Hands packets of some driver threads out to consumers, and takes those of producers.
+
+    Any thread may call it. `threads` are for the driver threads; what they point to lives as long as this object.
+    """
+
+    def __init__(
+        self,
+        threads: int,
+        *,
+        name: str,
+        longest_frame: int,
+        memory_bytes: int | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._name, self._longest_frame, self._clock = name, longest_frame, clock
+        self._core = CoreControl(name, memory_bytes)
+        self._lock = threading.RLock()
+        self._retirement = Retirement()
+        self._serials = itertools.count(1)
+        self._groups: dict[str, _Group] = {}
+        self._consumers: list[Consumer] = []
+        self._producers: list[Producer] = []
+        self._departing: list[Consumer | Producer] = []
+        self._departed = PastReading()
+        self._bells = [Sleeper(clock) for _ in range(threads)]
+        self.threads = [_make_thread(bell) for bell in self._bells]
+        self._tables: list[LoadedTable | None] = [None] * threads
+        self._is_closed = False
+        self._publish()
+
+    def follow(self, epochs: Sequence[Epoch]) -> None:
+        """Heed the epochs of the driver threads from now on (dataplane/nic/epoch_reclamation.py)."""
+        with self._lock:
+            self._retirement.follow(epochs)
+
+    def ring(self, thread: int) -> None:
+        """Wake a driver thread."""
+        self._bells[thread].wake()
+
+    def group_number(self, name: str) -> int:
+        """Return the number that a `Verdict` names a group by; the group is made if need be.
+
+        Raises PortError if there are too many.
+        """
+        with self._lock:
+            if name not in self._groups:
+                self._make_group(name)
+                self._publish()
+            return list(self._groups).index(name)
+
+    def set_balance(self, group: str, balance: Balance) -> None:
+        """Choose how packets are spread over a group's consumers, from the next packet on."""
+        with self._lock:
+            self.group_number(group)
+            self._groups[group].balance = balance
+            self._publish()
+
+    def add_consumer(
+        self,
+        name: str,
+        *,
+        group: str | None = None,
+        buffers: int | Mapping[int, int] = 4096,
+        queue_packets: int | None = None,
+    ) -> Consumer:
+        """Return a new member of a group, by default the group of its own name.
+
+        For each driver thread it has `buffers`: so many, of sizes that suit the device, or sizes in bytes and how many
+        of each; and a queue of `queue_packets`, None: as many as there are buffers. Raises PortError naming the
+        consumer if it exists, or its memory does not fit.
+        """
+        user = f"consumer {name}"
+        with self._lock:
+            self._require_new(user, name, self._consumers)
+            self.group_number(group or name)
+            joined = self._groups[group or name]
+            sleeper = Sleeper(self._clock)
+            sizes = default_sizes(buffers, self._longest_frame) if isinstance(buffers, int) else buffers
+            try:
+                lanes = [
+                    self._core.make_lane(user, number, sizes, queue_packets, bell=sleeper.bell, state=state)
+                    for number, state in enumerate(joined.states)
+                ]
+            except PortError:
+                sleeper.close()
+                raise
+            consumer = Consumer(name, joined.name, next(self._serials), sleeper, lanes)
+            consumer.joined(lambda: self._remove_consumer(consumer))
+            self._consumers.append(consumer)
+            joined.anchor = joined.members[0].serial if len(joined.members) == 1 else joined.anchor
+            joined.members.append(consumer)
+            self._publish()
+            return consumer
+
+    def add_producer(
+        self,
+        name: str,
+        *,
+        thread: int | None = None,
+        queue_packets: int = 1024,
+        buffers: int | Mapping[int, int] | None = None,
+    ) -> Producer:
+        """Return a new producer whose packets a driver thread sends, None: the thread with the fewest producers.
+
+        Its software queue holds `queue_packets`, rounded up to a power of two; `buffers` are as a consumer's, None: one
+        for each packet. Raises PortError naming the producer if it exists, or its memory does not fit.
+        """
+        user = f"producer {name}"
+        with self._lock:
+            self._require_new(user, name, self._producers)
+            number = self._idlest_thread() if thread is None else thread
+            if not 0 <= number < len(self.threads):
+                raise PortError(f"{user}: there is no driver thread {number}")
+            count = queue_packets if buffers is None else buffers
+            sizes = default_sizes(count, self._longest_frame) if isinstance(count, int) else count
+            sleeper = Sleeper(self._clock)
+            try:
+                lane = self._core.make_send_lane(
+                    user, number, sizes, queue_packets, bell=sleeper.bell, driver_bell=self._bells[number].bell
+                )
+            except PortError:
+                sleeper.close()
+                raise
+            producer = Producer(name, sleeper, lane)
+            producer.joined(lambda: self._remove_producer(producer))
+            self._producers.append(producer)
+            self._publish()
+            return producer
+
+    def read(self) -> ManagerReading:
+        """Return all counters as they are now; also once closed."""
+        with self._lock:
+            self.collect()
+            here = [*self._consumers, *(one for one in self._departing if isinstance(one, Consumer))]
+            senders = [*self._producers, *(one for one in self._departing if isinstance(one, Producer))]
+            return ManagerReading(
+                consumers=tuple(consumer.read() for consumer in here),
+                producers=tuple(producer.read() for producer in senders),
+                groups=tuple(map(_read_group, self._groups.values())),
+                departed=self._departed,
+                no_consumer=sum(thread.no_consumer for thread in self.threads),
+                memory_bytes=self._core.memory_bytes,
+            )
+
+    def collect(self) -> None:
+        """Free what no driver thread uses any more, and the memory of those who left and hold nothing."""
+        with self._lock:
+            self._retirement.collect()
+            for one in tuple(self._departing):
+                if isinstance(one, Consumer) and one.is_drained and not one.holds_buffers:
+                    self._departed = self._departed.with_consumer(one.free())
+                elif isinstance(one, Producer) and one.is_drained and not one.is_on_device:
+                    self._departed = self._departed.with_producer(one.free())
+                    # A driver thread settles packets first, and looks whom to wake afterwards.
+                    self._retirement.when_unused(one.fall_silent)
+                else:
+                    continue
+                self._departing.remove(one)
+
+    def close(self) -> None:
+        """Let everyone leave; only once the driver threads have ended. A second call does nothing."""
+        with self._lock:
+            if self._is_closed:
+                return
+            self._is_closed = True
+            everyone: list[Consumer | Producer] = [*self._consumers, *self._producers]
+            for one in everyone:
+                one.close()
+            self._retirement.finish()
+            self.collect()
+            self._retirement.finish()
+            for one in self._departing:
+                if isinstance(one, Producer):
+                    one.fall_silent()
+            for bell in self._bells:
+                bell.close()
+
+    def _require_new(self, user: str, name: str, others: Sequence[Consumer | Producer]) -> None:
+        if self._is_closed:
+            raise PortError(f"{user}: {self._name} is closed")
+        if any(other.name == name for other in others):
+            raise PortError(f"{user}: exists already on {self._name}")
+
+    def _make_group(self, name: str) -> None:
+        if len(self._groups) == MOST_GROUPS:
+            raise PortError(f"group {name}: {self._name} has {MOST_GROUPS} groups already")
+        states = []
+        for _ in self.threads:
+            state = GroupState()
+            state.buckets = pointer_to((Bucket * FLOW_BUCKETS)())
+            states.append(state)
+        self._groups[name] = _Group(name, Balance.FLOW_HASH, states)
+
+    def _remove_consumer(self, consumer: Consumer) -> None:
+        with self._lock:
+            self._consumers.remove(consumer)
+            self._groups[consumer.group].members.remove(consumer)
+            self._departing.append(consumer)
+            self._publish()
+            self._retirement.when_unused(consumer.discard)
+            self.collect()
+
+    def _remove_producer(self, producer: Producer) -> None:
+        with self._lock:
+            self._producers.remove(producer)
+            self._departing.append(producer)
+            self._publish()
+            self._retirement.when_unused(producer.abandon)
+            self.collect()
+
+    def _idlest_thread(self) -> int:
+        counts = Counter(producer.thread for producer in self._producers)
+        return min(range(len(self.threads)), key=lambda number: counts[number])
+
+    def _publish(self) -> None:
+        """Let the driver threads have new tables; the old ones live until none reads them."""
+        old = list(self._tables)
+        for number, thread in enumerate(self.threads):
+            groups = [_membership(group, number) for group in self._groups.values()]
+            senders = [producer.lane.address for producer in self._producers if producer.thread == number]
+            loaded = build_table(groups, senders)
+            word = array_at(u64, thread.address + field_offset(ManagerThread, "table"))
+            self._retirement.publish(word, loaded.table.address)
+            self._tables[number] = loaded
+        self._retirement.when_unused(old.clear)
+        self._retirement.collect()
+
+
+def _make_thread(bell: Sleeper) -> ManagerThread:
+    thread = ManagerThread(unsettled_mask=UNSETTLED_PACKETS - 1)
+    thread.bell = bell.bell
+    thread.touched = pointer_to((ctypes.c_uint64 * MOST_TOUCHED)())
+    thread.unsettled = pointer_to((ctypes.c_uint64 * UNSETTLED_PACKETS)())
+    return thread
+
+
+def _membership(group: _Group, thread: int) -> Membership:
+    lanes = tuple((member.lanes[thread].address, member.serial) for member in group.members)
+    return Membership(lanes, group.balance, group.anchor, group.states[thread])
+
+
+def _read_group(group: _Group) -> GroupReading:
+    names = tuple(member.name for member in group.members)
+    return GroupReading(group.name, names, sum(state.no_consumer for state in group.states))

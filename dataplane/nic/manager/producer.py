@@ -1,0 +1,164 @@
+"""Producers: who sends, through a software queue of its own."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from types import TracebackType
+
+from dataplane.errors import PortError
+from dataplane.nic.buffers.buffer_pools import TransmitLane
+from dataplane.nic.buffers.kernels.transmitting import NOT_SENT
+from dataplane.nic.buffers.queue_kernels import lane_kernels
+from dataplane.nic.buffers.sleeper import Sleeper
+from dataplane.nic.buffers.software_queue import SendLane
+
+QUEUE_FULL = "queue_full"
+RESERVE_SPENT = "reserve_spent"
+TOO_LONG = "too_long"
+REFUSED = "refused"
+DOWN = "down"
+PRODUCER_LEFT = "producer_left"
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerReading:
+    """What a producer sent, in packets: queued = waiting + on_device + sent + dropped later.
+
+    `waiting` are in the software queue, `on_device` in the device's, which has not reported them sent. Never queued are
+    those that the software queue (`queue_full`) or its buffers (`reserve_spent`) had no room for; dropped later, those
+    `too_long` for the device or `refused` as too short, that it lost going `down`, or in line as the producer left.
+    """
+
+    name: str
+    thread: int
+    queued: int
+    queued_bytes: int
+    waiting: int
+    on_device: int
+    sent: int
+    drops: dict[str, int]
+
+
+class Producer:
+    """Sends packets in order, from any thread, one packet at a time.
+
+    Native code may be the producer instead: it calls `claim` and `complete`, or `send_copy`, of
+    dataplane/nic/buffers/kernels/transmitting.py with `lane`; then Python must not send.
+    """
+
+    def __init__(self, name: str, sleeper: Sleeper, lane: TransmitLane) -> None:
+        self.name = name
+        self._sleeper = sleeper
+        self._lane = lane
+        self._leave: Callable[[], None] | None = None
+        # A signal handler may close the producer in the midst of a call of the same thread.
+        self._lock = threading.RLock()
+        self.is_drained = False
+
+    @property
+    def lane(self) -> SendLane:
+        """The lane, for native code."""
+        return self._lane.lane
+
+    @property
+    def thread(self) -> int:
+        """The number of the driver thread that sends."""
+        return self._lane.thread
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the producer has left."""
+        return self._leave is None
+
+    def send(self, frame: bytes) -> int | None:
+        """Put a packet behind the last one and return its position; None if there is no room, which is counted.
+
+        Raises PortError if the producer has left.
+        """
+        with self._lock:
+            if self.is_closed:
+                raise PortError(f"producer {self.name}: has left")
+            lane = self._lane
+            position = lane_kernels().send_copy(lane.address, frame, len(frame))
+        return None if position == NOT_SENT else position
+
+    def sent(self, position: int) -> bool:
+        """Return whether the packet has left: the device took it, or it was dropped and counted."""
+        return bool(self._lane.lane.settled > position)
+
+    def wait_sent(self, position: int, timeout_s: float) -> bool:
+        """Return whether the packet has left, as soon as it has or the time has passed.
+
+        Raises PortError if the producer leaves before.
+        """
+        self._sleeper.wait(lambda: self.sent(position) or self.is_closed, timeout_s)
+        if not self.sent(position) and self.is_closed:
+            raise PortError(f"producer {self.name}: has left")
+        return self.sent(position)
+
+    def close(self) -> None:
+        """Leave; what is still in line is dropped and counted as `producer_left`. A second call does nothing."""
+        with self._lock:
+            leave, self._leave = self._leave, None
+        if leave is not None:
+            leave()
+            self._sleeper.wake()
+
+    def read(self) -> ProducerReading:
+        """Return the counters as they are now; from any thread, also once closed."""
+        lane = self._lane.lane
+        sent, too_long, refused, down = lane.sent, lane.too_long, lane.refused, lane.down
+        settled, left = lane.settled, lane.producer_left
+        head = lane.head
+        tail = lane.tail
+        return ProducerReading(
+            name=self.name,
+            thread=self.thread,
+            queued=tail,
+            queued_bytes=lane.tail_bytes,
+            waiting=tail - head,
+            on_device=head - left - settled,
+            sent=sent,
+            drops={
+                QUEUE_FULL: lane.queue_full,
+                RESERVE_SPENT: lane.reserve_spent,
+                TOO_LONG: too_long,
+                REFUSED: refused,
+                DOWN: down,
+                PRODUCER_LEFT: left,
+            },
+        )
+
+    def joined(self, leave: Callable[[], None]) -> None:
+        """Note how to leave (the packet manager's)."""
+        self._leave = leave
+
+    def abandon(self) -> None:
+        """Drop what is in line, once no driver thread sends for this producer any more (the packet manager's)."""
+        with self._lock:
+            lane_kernels().abandon(self._lane.lane)
+        self.is_drained = True
+
+    def free(self) -> ProducerReading:
+        """Let go of the memory, once the device has nothing of it; return the last reading (the packet manager's)."""
+        self._lane = replace(self._lane, view=memoryview(b""))
+        return self.read()
+
+    def fall_silent(self) -> None:
+        """Close the bell, once no driver thread rings it any more (the packet manager's)."""
+        self._sleeper.close()
+
+    @property
+    def is_on_device(self) -> bool:
+        """Whether the device still has packets that it has not reported."""
+        return self.read().on_device > 0
+
+    def __enter__(self) -> Producer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,208 @@
+"""AF_PACKET sockets with rings in shared memory: packet(7), kernel Documentation/networking/packet_mmap.
+
+A port with several queues is a fanout group: the kernel hands each frame to one socket by the hash of its flow.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import socket
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dataplane.errors import PortError
+from dataplane.native import Array
+from dataplane.nic.devices.device import Device, refusal
+from dataplane.nic.layouts import ETHERNET_BYTES, PacketV2Header, PacketV3Header, field_offset
+from dataplane.nic.ports.memory_map import MemoryMap, require_memory
+from dataplane.nic.ports.queue import Cursor, PacketQueue, PortKind, SlotRing
+from dataplane.nic.settings import RingSettings
+
+_ETH_P_ALL = 3
+_SOL_PACKET = 263
+_ADD_MEMBERSHIP, _RX_RING, _STATISTICS, _VERSION, _TX_RING = 1, 5, 6, 10, 13
+_LOSS, _TIMESTAMP, _FANOUT, _QDISC_BYPASS, _IGNORE_OUTGOING = 14, 17, 18, 20, 23
+_RAW_HARDWARE = 1 << 6
+"""SOF_TIMESTAMPING_RAW_HARDWARE: the device's own clock, where it has stamped the frame."""
+_VERSIONS = {PortKind.PACKET_V2: 1, PortKind.PACKET_V3: 2}
+_FANOUT_HASH, _FANOUT_UNIQUE_ID = 0, 0x2000
+_MEMBERSHIP_PROMISCUOUS = 1
+_SO_SNDBUFFORCE, _SO_ATTACH_FILTER, _SO_DETACH_FILTER = 32, 26, 27
+_REQUEST = struct.Struct("=IIII")
+"""struct tpacket_req: block size, blocks, frame size, frames."""
+_REQUEST_V3 = struct.Struct("=IIIIIII")
+"""struct tpacket_req3: the same, then retire timeout in ms, private bytes, features."""
+_BLOCK_BYTES, _LINE_BYTES = 1 << 16, 64
+_RX_HEAD_BYTES, _TX_HEAD_BYTES = 112, 48
+"""What headers, address, the gap for a VLAN tag and alignment take of a slot at most."""
+_NOTHING = struct.pack("=HBBI", 6, 0, 0, 0)
+"""A classic BPF program: drop everything."""
+_LARGEST_SEND_BUFFER = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """How slots lie in a ring, in bytes."""
+
+    ring_bytes: int
+    block_bytes: int
+    slot_bytes: int
+
+    def describe(self, start: int, ring: Array[SlotRing], *cursors: Array[Cursor]) -> None:
+        """Fill in a ring at an address, and cursors at its beginning."""
+        per_block = self.block_bytes // self.slot_bytes
+        ring[0].start, ring[0].end = start, start + self.ring_bytes
+        ring[0].slot_bytes, ring[0].slots = self.slot_bytes, self.ring_bytes // self.block_bytes * per_block
+        ring[0].block_slots, ring[0].block_gap = per_block, self.block_bytes - per_block * self.slot_bytes
+        for cursor in cursors:
+            cursor[0].slot, cursor[0].left = start, per_block
+
+
+class PacketSocket:
+    """One AF_PACKET socket and its rings; receives nothing before `start`. Raises PortError."""
+
+    def __init__(self, device: Device, kind: PortKind, settings: RingSettings) -> None:
+        self.device = device
+        self.queue = PacketQueue(kind=kind, down=0)
+        self._map: MemoryMap | None = None
+        try:
+            # Protocol 0 until the socket is bound, so that no other device's frames come in before.
+            self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_NONBLOCK, 0)
+        except OSError as error:
+            raise refusal(device.name, "a raw socket", error) from error
+        try:
+            self._configure(settings)
+            self._make_rings(kind, settings)
+        except OSError as error:
+            self.close()
+            raise refusal(device.name, "cannot be opened", error) from error
+        except PortError:
+            self.close()
+            raise
+
+    def fileno(self) -> int:
+        """Return the socket's descriptor, -1 once closed."""
+        return self._socket.fileno()
+
+    def join(self, group: int | None) -> int:
+        """Join the fanout group, or found a new one; return its number."""
+        flags = _FANOUT_HASH if group is not None else _FANOUT_HASH | _FANOUT_UNIQUE_ID
+        try:
+            self._socket.setsockopt(_SOL_PACKET, _FANOUT, (group or 0) | flags << 16)
+            return self._socket.getsockopt(_SOL_PACKET, _FANOUT) & 0xFFFF
+        except OSError as error:
+            raise refusal(self.device.name, "queues cannot be made", error) from error
+
+    def start(self) -> None:
+        """Let frames in."""
+        self._socket.setsockopt(socket.SOL_SOCKET, _SO_DETACH_FILTER, 0)
+
+    def read_drops(self) -> None:
+        """Bring the queue's `rx_dropped` up to date; the kernel's own count starts again with each reading."""
+        if self._socket.fileno() >= 0:
+            raw = self._socket.getsockopt(_SOL_PACKET, _STATISTICS, 12)
+            self.queue.rx_dropped += int.from_bytes(raw[4:8], "little")
+
+    def close(self) -> None:
+        """Close socket and rings; the device stops being promiscuous."""
+        self.read_drops()
+        self._socket.close()
+        if self._map is not None:
+            self._map.close()
+
+    def _configure(self, settings: RingSettings) -> None:
+        opened = self._socket
+        drop_all = ctypes.create_string_buffer(_NOTHING, len(_NOTHING))
+        program = struct.pack("HxxxxxxP", 1, ctypes.addressof(drop_all))
+        opened.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, program)
+        opened.setsockopt(_SOL_PACKET, _VERSION, _VERSIONS[PortKind(self.queue.kind)])
+        opened.setsockopt(_SOL_PACKET, _IGNORE_OUTGOING, 1)
+        opened.setsockopt(_SOL_PACKET, _LOSS, 1)
+        opened.setsockopt(_SOL_PACKET, _QDISC_BYPASS, int(settings.qdisc_bypass))
+        if settings.stamps == "hardware":
+            opened.setsockopt(_SOL_PACKET, _TIMESTAMP, _RAW_HARDWARE)
+        membership = struct.pack("=iHH8s", self.device.index, _MEMBERSHIP_PROMISCUOUS, 0, b"")
+        opened.setsockopt(_SOL_PACKET, _ADD_MEMBERSHIP, membership)
+
+    def _make_rings(self, kind: PortKind, settings: RingSettings) -> None:
+        frame_bytes = settings.frame_bytes or self.device.slot_bytes
+        rx_slot, tx_slot = _round_up(frame_bytes + _RX_HEAD_BYTES), _round_up(frame_bytes + _TX_HEAD_BYTES)
+        if kind is PortKind.PACKET_V3:
+            block_bytes = _power_of_two(max(settings.block_bytes, rx_slot, _BLOCK_BYTES))
+            rx_bytes = max(-(-settings.rx_bytes(rx_slot) // block_bytes), 2) * block_bytes
+            self._ask(_RX_RING, block_bytes, rx_bytes // block_bytes, rx_slot, settings.block_timeout_ms)
+            rx = _Layout(rx_bytes, block_bytes, block_bytes)
+        else:
+            rx = self._ask_slots(_RX_RING, settings.rx_bytes(rx_slot), rx_slot)
+        tx = self._ask_slots(_TX_RING, settings.tx_bytes(tx_slot), tx_slot)
+        # What a frame in the transmit ring counts for against this is up to twice its size.
+        self._socket.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, min(2 * tx.ring_bytes, _LARGEST_SEND_BUFFER))
+        self._map = MemoryMap(rx.ring_bytes + tx.ring_bytes, self._socket.fileno())
+        self._socket.bind((self.device.name, _ETH_P_ALL))
+        queue, start = self.queue, self._map.address
+        rx.describe(start, queue.rx, queue.rx_cursor, queue.rx_released)
+        tx.describe(start + rx.ring_bytes, queue.tx, queue.tx_cursor, queue.tx_unsent)
+        self._fill_in(kind, tx_slot)
+
+    def _ask_slots(self, option: int, nbytes: int, slot_bytes: int) -> _Layout:
+        """Ask for a ring of slots of so many bytes in all."""
+        block_bytes = _power_of_two(max(_BLOCK_BYTES, slot_bytes))
+        blocks = -(-nbytes // block_bytes)
+        self._ask(option, block_bytes, blocks, slot_bytes, 0)
+        return _Layout(blocks * block_bytes, block_bytes, slot_bytes)
+
+    def _ask(self, option: int, block_bytes: int, blocks: int, slot_bytes: int, timeout_ms: int) -> None:
+        require_memory(f"interface {self.device.name}", block_bytes * blocks)
+        size = (block_bytes, blocks, slot_bytes, blocks * (block_bytes // slot_bytes))
+        is_v3 = self.queue.kind == PortKind.PACKET_V3
+        request = _REQUEST_V3.pack(*size, timeout_ms, 0, 0) if is_v3 else _REQUEST.pack(*size)
+        try:
+            self._socket.setsockopt(_SOL_PACKET, option, request)
+        except OSError as error:
+            if error.errno not in {errno.ENOMEM, errno.EINVAL}:
+                raise
+            ring = "receive" if option == _RX_RING else "transmit"
+            reason = f"a {ring} ring of {block_bytes * blocks >> 10} KiB cannot be had: {os.strerror(error.errno)}"
+            raise PortError(f"interface {self.device.name}: {reason}") from error
+
+    def _fill_in(self, kind: PortKind, tx_slot: int) -> None:
+        queue = self.queue
+        queue.fd = self._socket.fileno()
+        header = PacketV2Header if kind is PortKind.PACKET_V2 else PacketV3Header
+        queue.tx_status_offset = field_offset(header, "status")
+        queue.tx_length_offset = field_offset(header, "length")
+        queue.tx_data_offset = ctypes.sizeof(header)
+        queue.transmit_room = tx_slot - queue.tx_data_offset
+        queue.shortest_frame = ETHERNET_BYTES
+        queue.longest_frame = self.device.mtu + ETHERNET_BYTES
+
+
+def open_packet_sockets(device: Device, kind: PortKind, queues: int, settings: RingSettings) -> Sequence[PacketSocket]:
+    """Return so many sockets on one device that share its frames by flow, each frame going to one of them."""
+    opened: list[PacketSocket] = []
+    group = None
+    try:
+        for _ in range(queues):
+            opened.append(PacketSocket(device, kind, settings))
+            if queues > 1:
+                group = opened[-1].join(group)
+    except PortError:
+        for each in opened:
+            each.close()
+        raise
+    # While they joined, frames would have come to several of them.
+    for each in opened:
+        each.start()
+    return opened
+
+
+def _round_up(nbytes: int) -> int:
+    """Return the multiple of a cache line that is as large or larger; an odd one, so that slots share no cache set."""
+    return (nbytes + _LINE_BYTES - 1) // _LINE_BYTES * _LINE_BYTES | _LINE_BYTES
+
+
+def _power_of_two(nbytes: int) -> int:
+    return 1 << (nbytes - 1).bit_length()

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from dataplane.native import pointer_to
 from dataplane.program.model import Program
 from dataplane.switch.abi import EventRing
-from dataplane.switch.compiler.routine import LogText
+from dataplane.switch.compiler.lowering.routine import LogText
 from dataplane.switch.pipeline import DigestMessage
 
 EVENT_WORDS = 1 << 16

@@ -33,7 +33,7 @@ from dataplane.native.cache import default_dir
 from dataplane.program.model import Program
 from dataplane.switch.compiled import bursts, loop
 from dataplane.switch.compiler import emit_program
-from dataplane.switch.compiler.routine import LogText
+from dataplane.switch.compiler.lowering.routine import LogText
 
 _PACKAGES = ("dataplane.nic", "dataplane.program", "dataplane.switch")
 """Whose source determines the code, beside the program."""

@@ -9,13 +9,13 @@ from llvmlite import ir
 
 from dataplane.native import Module
 from dataplane.program.model import Program
-from dataplane.switch.compiler.accessors import emit_accessors
-from dataplane.switch.compiler.control import emit_control
-from dataplane.switch.compiler.deparser import emit_deparser
-from dataplane.switch.compiler.events import emit_digests
-from dataplane.switch.compiler.layout import Layout
-from dataplane.switch.compiler.parser import emit_parser
-from dataplane.switch.compiler.routine import I32, POINTER, Emission, LogText
+from dataplane.switch.compiler.blocks.accessors import emit_accessors
+from dataplane.switch.compiler.blocks.control import emit_control
+from dataplane.switch.compiler.blocks.deparser import emit_deparser
+from dataplane.switch.compiler.blocks.events import emit_digests
+from dataplane.switch.compiler.blocks.parser import emit_parser
+from dataplane.switch.compiler.lowering.layout import Layout
+from dataplane.switch.compiler.lowering.routine import I32, POINTER, Emission, LogText
 
 
 @dataclass(frozen=True, slots=True)

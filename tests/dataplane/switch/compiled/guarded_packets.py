@@ -21,7 +21,7 @@ from dataplane.switch.compiled.pipeline import CompiledPipeline
 from dataplane.switch.compiled.pool import BUFFER_BYTES, Pool
 from dataplane.switch.compiled.program import CompiledProgram
 from dataplane.switch.compiler import emit_program
-from dataplane.switch.compiler.deparser import NO_ROOM
+from dataplane.switch.compiler.blocks.deparser import NO_ROOM
 from dataplane.switch.pipeline import Dequeued, Frame
 from dataplane.switch.random_numbers import SplitMix
 from dataplane.switch.tables import ForwardingState

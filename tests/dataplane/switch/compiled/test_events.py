@@ -9,7 +9,7 @@ import pytest
 
 from dataplane.program.loader import load_program
 from dataplane.switch.compiled.events import EVENT_WORDS, EventReader
-from dataplane.switch.compiler.routine import LogText
+from dataplane.switch.compiler.lowering.routine import LogText
 from dataplane.switch.pipeline import DigestMessage
 
 PROGRAMS = Path(__file__).parents[2] / "programs"

@@ -19,10 +19,10 @@ from dataplane.native import Library, Module, array_at, compile_module, pointer_
 from dataplane.program.model import VALID, Program
 from dataplane.switch.abi import UNLIMITED, EventRing, Machine, Packet, Reason
 from dataplane.switch.compiler import ProgramLayout, emit_program
-from dataplane.switch.compiler.deparser import FAULT, NO_ROOM
-from dataplane.switch.compiler.layout import HeaderPlace
-from dataplane.switch.compiler.layout import Layout as RegionLayout
-from dataplane.switch.compiler.ranges import machine_bits
+from dataplane.switch.compiler.analysis.ranges import machine_bits
+from dataplane.switch.compiler.blocks.deparser import FAULT, NO_ROOM
+from dataplane.switch.compiler.lowering.layout import HeaderPlace
+from dataplane.switch.compiler.lowering.layout import Layout as RegionLayout
 from dataplane.switch.interpreter import InterpretedPipeline
 from dataplane.switch.interpreter import layout as slots
 from dataplane.switch.interpreter.layout import PacketFault

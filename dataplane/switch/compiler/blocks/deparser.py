@@ -7,13 +7,13 @@ from llvmlite import ir
 from dataplane.program.model import Checksum
 from dataplane.program.operations import RegisterRead, RegisterWrite
 from dataplane.switch.abi import Packet
-from dataplane.switch.compiler.calculations import emit_calculation, payload_size
-from dataplane.switch.compiler.expressions import Expressions
-from dataplane.switch.compiler.fields import Header, header_of, resize
-from dataplane.switch.compiler.parser import bits_before_varbit
-from dataplane.switch.compiler.primitives import emit_primitives
-from dataplane.switch.compiler.routine import I32, I64, Emission, Routine, u32, u64
-from dataplane.switch.compiler.varbits import put_together
+from dataplane.switch.compiler.blocks.parser import bits_before_varbit
+from dataplane.switch.compiler.blocks.primitives import emit_primitives
+from dataplane.switch.compiler.lowering.calculations import emit_calculation, payload_size
+from dataplane.switch.compiler.lowering.expressions import Expressions
+from dataplane.switch.compiler.lowering.fields import Header, header_of, resize
+from dataplane.switch.compiler.lowering.routine import I32, I64, Emission, Routine, u32, u64
+from dataplane.switch.compiler.lowering.varbits import put_together
 
 NO_ROOM = 0xFFFF_FFFF
 """What the deparser returns where headers and payload do not fit."""

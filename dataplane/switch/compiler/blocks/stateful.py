@@ -7,10 +7,10 @@ from llvmlite import ir
 from dataplane.native import sizeof
 from dataplane.program.operations import Count, ExecuteMeter, Expression, Hash, Random, RegisterRead, RegisterWrite
 from dataplane.switch.abi import Machine, MeterCell
-from dataplane.switch.compiler.calculations import emit_calculation
-from dataplane.switch.compiler.expressions import Expressions
-from dataplane.switch.compiler.randomness import next_random
-from dataplane.switch.compiler.routine import I64, Routine, integer, u64
+from dataplane.switch.compiler.lowering.calculations import emit_calculation
+from dataplane.switch.compiler.lowering.expressions import Expressions
+from dataplane.switch.compiler.lowering.randomness import next_random
+from dataplane.switch.compiler.lowering.routine import I64, Routine, integer, u64
 from dataplane.switch.tables.native.meter import execute_meter
 
 

@@ -24,8 +24,8 @@ from dataplane.program.operations import (
     Primitive,
     RegisterRead,
 )
-from dataplane.switch.compiler.layout import Layout
-from dataplane.switch.compiler.leftovers import leftovers
+from dataplane.switch.compiler.analysis.clear_elision import leftovers
+from dataplane.switch.compiler.lowering.layout import Layout
 from tests.dataplane.switch.compiler.synthetic import chain, program_with
 from tests.dataplane.switch.compiler.twin import CompiledProgram, Twin
 

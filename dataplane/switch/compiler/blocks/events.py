@@ -12,12 +12,12 @@ from dataplane.native.spinlock import lock, unlock
 from dataplane.program.model import Digest
 from dataplane.program.operations import LogMessage, SizedConstant
 from dataplane.switch.abi import EventRing, Machine, Reason
-from dataplane.switch.compiler.fields import header_of, resize
-from dataplane.switch.compiler.routine import I64, POINTER, Emission, LogText, Routine, integer, u32
-from dataplane.switch.compiler.routine import u64 as word
+from dataplane.switch.compiler.lowering.fields import header_of, resize
+from dataplane.switch.compiler.lowering.routine import I64, POINTER, Emission, LogText, Routine, integer, u32
+from dataplane.switch.compiler.lowering.routine import u64 as word
 
 if TYPE_CHECKING:
-    from dataplane.switch.compiler.expressions import Expressions
+    from dataplane.switch.compiler.lowering.expressions import Expressions
 
 DIGEST, LOG_MESSAGE = 0, 1
 """Kinds of records."""

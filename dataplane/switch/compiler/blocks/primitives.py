@@ -39,7 +39,16 @@ from dataplane.program.operations import (
     Truncate,
 )
 from dataplane.switch.abi import SESSION_VALID, Reason
-from dataplane.switch.compiler.copies import (
+from dataplane.switch.compiler.blocks.events import emit_log_message
+from dataplane.switch.compiler.blocks.stateful import (
+    count_packet,
+    draw_random,
+    hash_to_field,
+    meter_packet,
+    read_register,
+    write_register,
+)
+from dataplane.switch.compiler.lowering.copies import (
     add_header,
     copy_bytes,
     copy_header,
@@ -50,18 +59,9 @@ from dataplane.switch.compiler.copies import (
     remove_header,
     truncate_packet,
 )
-from dataplane.switch.compiler.events import emit_log_message
-from dataplane.switch.compiler.expressions import Expressions
-from dataplane.switch.compiler.fields import header_of, resize
-from dataplane.switch.compiler.routine import I32, POINTER, Emission, Routine, u32
-from dataplane.switch.compiler.stateful import (
-    count_packet,
-    draw_random,
-    hash_to_field,
-    meter_packet,
-    read_register,
-    write_register,
-)
+from dataplane.switch.compiler.lowering.expressions import Expressions
+from dataplane.switch.compiler.lowering.fields import header_of, resize
+from dataplane.switch.compiler.lowering.routine import I32, POINTER, Emission, Routine, u32
 
 DROP_PORT = 511
 """The egress_spec of a packet that is to be dropped, as in simple_switch."""

@@ -46,9 +46,9 @@ from dataplane.program.operations import (
     RegisterRead,
 )
 from dataplane.program.pipelines import successors
-from dataplane.switch.compiler.flow import Place, Use, Way, in_graph, in_sequence
-from dataplane.switch.compiler.mentions import Reference, conditions, operations, parts, reads, references
-from dataplane.switch.compiler.validity import valid_where
+from dataplane.switch.compiler.analysis.dataflow import Place, Use, Way, in_graph, in_sequence
+from dataplane.switch.compiler.analysis.references import Reference, conditions, operations, parts, reads, references
+from dataplane.switch.compiler.analysis.validity import valid_where
 
 _SWITCH_STRUCTS = {"standard_metadata", "intrinsic_metadata", "queueing_metadata"}
 

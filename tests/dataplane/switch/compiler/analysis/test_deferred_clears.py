@@ -29,11 +29,14 @@ from dataplane.program.operations import (
     Unary,
     UnaryOp,
 )
-from dataplane.switch.compiler import flow, late, layout, leftovers
-from dataplane.switch.compiler.flow import Use, gates, in_graph
-from dataplane.switch.compiler.late import late_fields
-from dataplane.switch.compiler.layout import Layout
-from dataplane.switch.compiler.validity import valid_where
+from dataplane.switch.compiler.analysis import clear_elision as leftovers
+from dataplane.switch.compiler.analysis import dataflow as flow
+from dataplane.switch.compiler.analysis import deferred_clears as late
+from dataplane.switch.compiler.analysis.dataflow import Use, gates, in_graph
+from dataplane.switch.compiler.analysis.deferred_clears import late_fields
+from dataplane.switch.compiler.analysis.validity import valid_where
+from dataplane.switch.compiler.lowering import layout
+from dataplane.switch.compiler.lowering.layout import Layout
 from tests.dataplane.switch.compiler.synthetic import chain, program_with
 from tests.dataplane.switch.compiler.twin import CompiledProgram, Twin
 

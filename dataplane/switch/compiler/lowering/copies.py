@@ -8,8 +8,8 @@ from llvmlite import ir
 
 from dataplane.program.model import VALID
 from dataplane.switch.abi import Packet
-from dataplane.switch.compiler.fields import Header, header_of
-from dataplane.switch.compiler.routine import BYTE, I32, I64, POINTER, Routine, u32
+from dataplane.switch.compiler.lowering.fields import Header, header_of
+from dataplane.switch.compiler.lowering.routine import BYTE, I32, I64, POINTER, Routine, u32
 
 _REGION = ("region", "region")
 

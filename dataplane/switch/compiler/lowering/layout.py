@@ -18,9 +18,9 @@ from itertools import pairwise
 from dataplane.errors import ProgramError
 from dataplane.program.model import VALID, FieldSpec, Header, HeaderType, Program
 from dataplane.program.operations import FieldRef
-from dataplane.switch.compiler.late import late_fields
-from dataplane.switch.compiler.leftovers import leftovers, own_fields
-from dataplane.switch.compiler.ranges import machine_bits
+from dataplane.switch.compiler.analysis.clear_elision import leftovers, own_fields
+from dataplane.switch.compiler.analysis.deferred_clears import late_fields
+from dataplane.switch.compiler.analysis.ranges import machine_bits
 
 MAX_NATIVE_BITS = 512
 """Wider metadata fields are kept as bytes, since nobody computes with them."""

@@ -8,11 +8,11 @@ from llvmlite import ir
 
 from dataplane.program.operations import FieldRef
 from dataplane.switch.abi import Packet
-from dataplane.switch.compiler.copies import copy_field, copy_varbit
-from dataplane.switch.compiler.deparser import emit_verification, header_bytes
-from dataplane.switch.compiler.fields import Header, header_of, resize
-from dataplane.switch.compiler.ranges import machine_bits
-from dataplane.switch.compiler.routine import I32, I64, POINTER, Emission, Routine, u32, u64
+from dataplane.switch.compiler.analysis.ranges import machine_bits
+from dataplane.switch.compiler.blocks.deparser import emit_verification, header_bytes
+from dataplane.switch.compiler.lowering.copies import copy_field, copy_varbit
+from dataplane.switch.compiler.lowering.fields import Header, header_of, resize
+from dataplane.switch.compiler.lowering.routine import I32, I64, POINTER, Emission, Routine, u32, u64
 
 _QUEUEING = ("enq_timestamp", "enq_qdepth", "deq_timedelta", "deq_qdepth")
 

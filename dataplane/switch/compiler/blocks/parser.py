@@ -24,13 +24,13 @@ from dataplane.program.model import (
 )
 from dataplane.program.operations import Assign, HeaderRef, Lookahead, RegisterRead, RegisterWrite
 from dataplane.switch.abi import Reason
-from dataplane.switch.compiler.copies import next_pointer
-from dataplane.switch.compiler.expressions import Expressions
-from dataplane.switch.compiler.fields import Header, header_of, load_frame_bits, resize
-from dataplane.switch.compiler.primitives import emit_primitive
-from dataplane.switch.compiler.ranges import MAX_BITS, machine_bits
-from dataplane.switch.compiler.routine import I32, I64, POINTER, Emission, Routine, integer, u32, u64
-from dataplane.switch.compiler.varbits import take_apart
+from dataplane.switch.compiler.analysis.ranges import MAX_BITS, machine_bits
+from dataplane.switch.compiler.blocks.primitives import emit_primitive
+from dataplane.switch.compiler.lowering.copies import next_pointer
+from dataplane.switch.compiler.lowering.expressions import Expressions
+from dataplane.switch.compiler.lowering.fields import Header, header_of, load_frame_bits, resize
+from dataplane.switch.compiler.lowering.routine import I32, I64, POINTER, Emission, Routine, integer, u32, u64
+from dataplane.switch.compiler.lowering.varbits import take_apart
 from dataplane.switch.tables.native import lookup_mask
 
 MAX_STATES = 4096

@@ -13,8 +13,8 @@ from functools import reduce
 from dataplane.program.model import Pipeline, Program
 from dataplane.program.operations import FieldRef
 from dataplane.program.pipelines import successors
-from dataplane.switch.compiler.flow import gates
-from dataplane.switch.compiler.mentions import in_node, outside_of_controls, reachable
+from dataplane.switch.compiler.analysis.dataflow import gates
+from dataplane.switch.compiler.analysis.references import in_node, outside_of_controls, reachable
 
 
 def late_fields(program: Program, candidates: Iterable[FieldRef]) -> dict[str, tuple[FieldRef, ...]]:

@@ -12,9 +12,9 @@ from llvmlite import ir
 
 from dataplane.program.model import VALID, FieldSpec
 from dataplane.program.operations import FieldRef
-from dataplane.switch.compiler.layout import FieldPlace, HeaderPlace, Strides
-from dataplane.switch.compiler.ranges import MAX_BITS, machine_bits
-from dataplane.switch.compiler.routine import BYTE, I32, I64, Routine, integer, u32, u64
+from dataplane.switch.compiler.analysis.ranges import MAX_BITS, machine_bits
+from dataplane.switch.compiler.lowering.layout import FieldPlace, HeaderPlace, Strides
+from dataplane.switch.compiler.lowering.routine import BYTE, I32, I64, Routine, integer, u32, u64
 
 _STILL = Strides(0, 0, 0, 0)
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from dataplane.native import kernel_library
 from dataplane.program.operations import Calculation, CrcParameters
 from dataplane.switch.abi import Machine
-from dataplane.switch.compiler.hashing import kernel_of
-from dataplane.switch.compiler.randomness import next_random
+from dataplane.switch.compiler.lowering.hashing import kernel_of
+from dataplane.switch.compiler.lowering.randomness import next_random
 from dataplane.switch.interpreter.hashes import bind_hash
 from dataplane.switch.random_numbers import SplitMix
 

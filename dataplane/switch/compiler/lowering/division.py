@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from llvmlite import ir
 
-from dataplane.switch.compiler.routine import I32, Emission, Routine, integer, u32
+from dataplane.switch.compiler.lowering.routine import I32, Emission, Routine, integer, u32
 
 
 def divide(routine: Routine, dividend: ir.Value, divisor: ir.Value) -> tuple[ir.Value, ir.Value]:

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from llvmlite import ir
 
 from dataplane.program.operations import Calculation, FieldRef, HeaderRef, Payload, SizedConstant
-from dataplane.switch.compiler.assembly import Group, assemble
-from dataplane.switch.compiler.fields import Header, header_of, resize
-from dataplane.switch.compiler.hashing import hash_bytes, sum_words
-from dataplane.switch.compiler.routine import I64, POINTER, Emission, Routine, chunks, integer, u64
+from dataplane.switch.compiler.lowering.assembly import Group, assemble
+from dataplane.switch.compiler.lowering.fields import Header, header_of, resize
+from dataplane.switch.compiler.lowering.hashing import hash_bytes, sum_words
+from dataplane.switch.compiler.lowering.routine import I64, POINTER, Emission, Routine, chunks, integer, u64
 
 
 def emit_calculation(routine: Routine, calculation: Calculation, payload_bytes: ir.Value | None = None) -> ir.Value:

@@ -8,12 +8,12 @@ from llvmlite import ir
 
 from dataplane.program.model import TableNode
 from dataplane.switch.abi import Entry, Machine, Reason, TableHead, Tally
-from dataplane.switch.compiler.calculations import emit_calculation
-from dataplane.switch.compiler.expressions import Expressions
-from dataplane.switch.compiler.fields import Header, header_of, resize
-from dataplane.switch.compiler.primitives import call_action
-from dataplane.switch.compiler.routine import I1, I32, I64, POINTER, Routine, u32, u64
-from dataplane.switch.compiler.stateful import add_to, charge_meter, ingress_bytes
+from dataplane.switch.compiler.blocks.primitives import call_action
+from dataplane.switch.compiler.blocks.stateful import add_to, charge_meter, ingress_bytes
+from dataplane.switch.compiler.lowering.calculations import emit_calculation
+from dataplane.switch.compiler.lowering.expressions import Expressions
+from dataplane.switch.compiler.lowering.fields import Header, header_of, resize
+from dataplane.switch.compiler.lowering.routine import I1, I32, I64, POINTER, Routine, u32, u64
 from dataplane.switch.tables.native import empty_kernel, lookup_kernel, select_member
 
 NULL = ir.Constant(POINTER, None)

@@ -15,7 +15,7 @@ from dataplane.native.spinlock import lock, unlock
 from dataplane.native.values import untyped_alloca
 from dataplane.program.model import Program
 from dataplane.switch.abi import Machine, Packet, Reason
-from dataplane.switch.compiler.layout import Layout
+from dataplane.switch.compiler.lowering.layout import Layout
 
 BYTE: Final = ir.IntType(8)
 I1: Final = ir.IntType(1)

@@ -9,9 +9,9 @@ from llvmlite import ir
 
 from dataplane.native import Array, as_u8, kernel, u8, u64
 from dataplane.program.operations import SizedConstant
-from dataplane.switch.compiler.fields import Header, header_of, resize
-from dataplane.switch.compiler.routine import BYTE, I64, Routine, integer
-from dataplane.switch.compiler.routine import u64 as word
+from dataplane.switch.compiler.lowering.fields import Header, header_of, resize
+from dataplane.switch.compiler.lowering.routine import BYTE, I64, Routine, integer
+from dataplane.switch.compiler.lowering.routine import u64 as word
 
 HIGH_BYTE = 0xFF00
 

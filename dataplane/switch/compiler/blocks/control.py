@@ -8,11 +8,11 @@ from dataplane.program.atomic import register_sections
 from dataplane.program.model import CallNode, ConditionNode, Node, Pipeline, TableNode
 from dataplane.program.operations import Exit
 from dataplane.program.pipelines import successors
-from dataplane.switch.compiler.expressions import Expressions
-from dataplane.switch.compiler.mentions import actions_of, reachable
-from dataplane.switch.compiler.primitives import call_action
-from dataplane.switch.compiler.routine import I64, Emission, Routine, u32, u64
-from dataplane.switch.compiler.tables import TableApplication, key_words
+from dataplane.switch.compiler.analysis.references import actions_of, reachable
+from dataplane.switch.compiler.blocks.primitives import call_action
+from dataplane.switch.compiler.blocks.tables import TableApplication, key_words
+from dataplane.switch.compiler.lowering.expressions import Expressions
+from dataplane.switch.compiler.lowering.routine import I64, Emission, Routine, u32, u64
 
 
 def emit_control(emission: Emission, pipeline: Pipeline, function: ir.Function) -> None:

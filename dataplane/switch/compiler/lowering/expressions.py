@@ -31,11 +31,11 @@ from dataplane.program.operations import (
     UnaryOp,
 )
 from dataplane.switch.abi import Reason
-from dataplane.switch.compiler.copies import headers_equal
-from dataplane.switch.compiler.division import divide
-from dataplane.switch.compiler.fields import Header, header_of, resize
-from dataplane.switch.compiler.ranges import MAX_BITS, Range, Ranges, is_truth, machine_bits, unsigned
-from dataplane.switch.compiler.routine import I1, I32, I64, Routine, integer, u32, u64
+from dataplane.switch.compiler.analysis.ranges import MAX_BITS, Range, Ranges, is_truth, machine_bits, unsigned
+from dataplane.switch.compiler.lowering.copies import headers_equal
+from dataplane.switch.compiler.lowering.division import divide
+from dataplane.switch.compiler.lowering.fields import Header, header_of, resize
+from dataplane.switch.compiler.lowering.routine import I1, I32, I64, Routine, integer, u32, u64
 
 _COMPARISONS = {
     BinaryOp.EQ: "==",

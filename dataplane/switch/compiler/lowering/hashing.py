@@ -16,9 +16,9 @@ from dataplane.native import (
     u64,
 )
 from dataplane.program.operations import Calculation
-from dataplane.switch.compiler.crc import Hash, crc_kernel
-from dataplane.switch.compiler.routine import Routine
-from dataplane.switch.compiler.routine import u64 as word
+from dataplane.switch.compiler.lowering.crc import Hash, crc_kernel
+from dataplane.switch.compiler.lowering.routine import Routine
+from dataplane.switch.compiler.lowering.routine import u64 as word
 
 Bytes = tuple[ir.Value, ir.Value]
 """Where they begin, and how many there are, as 64 bits."""

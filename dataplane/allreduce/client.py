@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from dataplane.allreduce.engine import Engine, EngineSettings, EngineStatistics
 from dataplane.allreduce.errors import SaturatedError
-from dataplane.allreduce.line import Line
-from dataplane.allreduce.narrow import from_bfloat16, to_bfloat16, to_float16
+from dataplane.allreduce.half_precision import from_bfloat16, to_bfloat16, to_float16
+from dataplane.allreduce.submission_queue import Line
 from dataplane.errors import AllReduceError
 from dataplane.wire.aggregation import Aggregation, age
 

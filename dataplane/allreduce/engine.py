@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 from dataplane.allreduce.errors import NoResultError, RefusedError, SaturatedError
 from dataplane.allreduce.formats import BLOCK, headroom
 from dataplane.allreduce.kernels import layouts
-from dataplane.allreduce.kernels.accepting import adopt_epoch
-from dataplane.allreduce.kernels.generating import CLASSES, EXPONENTS
 from dataplane.allreduce.kernels.layouts import (
     AGREED_GROUPS,
     BURST,
@@ -30,12 +28,14 @@ from dataplane.allreduce.kernels.layouts import (
     Slot,
     Status,
 )
+from dataplane.allreduce.kernels.loss_recovery import LEAST_REORDERING, NEVER
 from dataplane.allreduce.kernels.pacing import PACKET
-from dataplane.allreduce.kernels.recovering import LEAST_REORDERING, NEVER
+from dataplane.allreduce.kernels.receive import adopt_epoch
 from dataplane.allreduce.kernels.running import offer_kept, run_engine
+from dataplane.allreduce.kernels.send_schedule import CLASSES, EXPONENTS
+from dataplane.allreduce.next_hop import Way, find_way
 from dataplane.allreduce.schedule import GROUP
 from dataplane.allreduce.transports import Transport, UdpTransport, open_rings, zeros
-from dataplane.allreduce.ways import Way, find_way
 from dataplane.errors import AllReduceError
 from dataplane.native import Array, Library, kernel_library
 from dataplane.nic.ports.queue import PortKind

@@ -24,20 +24,10 @@ import numpy as np
 from msgspec import structs
 from numpy.typing import NDArray
 
+from dataplane.allreduce.barriers import EveryAllReduce, Rounds, Steering
 from dataplane.allreduce.client import AllReducer
 from dataplane.allreduce.engine import EngineSettings
 from dataplane.allreduce.errors import JobRefusedError, RemovedError
-from dataplane.allreduce.following import (
-    Adopt,
-    Begin,
-    Fail,
-    Following,
-    GoOn,
-    Order,
-    RunUntil,
-    SayWhenPast,
-    StopAtNext,
-)
 from dataplane.allreduce.membership_messages import (
     ATTEND,
     Admitted,
@@ -51,7 +41,17 @@ from dataplane.allreduce.membership_messages import (
     decode_downward,
     encode,
 )
-from dataplane.allreduce.steering import EveryAllReduce, Rounds, Steering
+from dataplane.allreduce.membership_state import (
+    Adopt,
+    Begin,
+    Fail,
+    Following,
+    GoOn,
+    Order,
+    RunUntil,
+    SayWhenPast,
+    StopAtNext,
+)
 from dataplane.errors import AllReduceError
 from dataplane.rpc.addresses import client_options, malformed
 from dataplane.rpc.backoff import Backoff

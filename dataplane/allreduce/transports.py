@@ -10,7 +10,7 @@ from ipaddress import IPv4Address
 from typing import Any, Final, Protocol
 
 from dataplane.allreduce.kernels.layouts import BURST, LINK_BYTES, PACKET_BYTES, STRIDE, EngineState
-from dataplane.allreduce.ways import Way
+from dataplane.allreduce.next_hop import Way
 from dataplane.errors import AllReduceError, PortError
 from dataplane.native import Array, pointer_to
 from dataplane.nic.driver.opening import open_port

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataplane.allreduce.kernels.accepting import accept_packet
-from dataplane.allreduce.kernels.generating import packet_of
 from dataplane.allreduce.kernels.layouts import BURST, STRIDE, EngineState, Status
+from dataplane.allreduce.kernels.receive import accept_packet
+from dataplane.allreduce.kernels.send_schedule import packet_of
 from dataplane.native import (
     address,
     array_at,

@@ -6,9 +6,9 @@ Ethernet(14) IPv4(20) UDP(8): EtherType16 at 12, VersionLength8 at 14, Fragment1
 
 from __future__ import annotations
 
-from dataplane.allreduce.kernels.accepting import accept_packet
-from dataplane.allreduce.kernels.generating import packet_of
 from dataplane.allreduce.kernels.layouts import BURST, LINK_BYTES, PACKET_BYTES, EngineState, Status
+from dataplane.allreduce.kernels.receive import accept_packet
+from dataplane.allreduce.kernels.send_schedule import packet_of
 from dataplane.native import (
     Array,
     address,

@@ -6,9 +6,9 @@ the oldest. If there is an answer to that, the all-reduce is over, and it asks f
 
 from __future__ import annotations
 
-from dataplane.allreduce.kernels.generating import slot_of
 from dataplane.allreduce.kernels.layouts import EngineState, Reading, Slot, State
-from dataplane.allreduce.kernels.recovering import NEVER, push, set_probe
+from dataplane.allreduce.kernels.loss_recovery import NEVER, push, set_probe
+from dataplane.allreduce.kernels.send_schedule import slot_of
 from dataplane.native import as_u32, as_u64, kernel, u32
 
 _BEHIND, _LOOKED_AT = 16, 8

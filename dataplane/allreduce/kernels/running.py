@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataplane.allreduce.kernels.accepting import take_epoch
 from dataplane.allreduce.kernels.datagrams import receive_datagrams, send_datagrams, wait_for_datagrams
 from dataplane.allreduce.kernels.framing import receive_frames, send_frames, wait_for_frames
-from dataplane.allreduce.kernels.generating import DEFERRED, READY, generate, is_generated, slot_of
 from dataplane.allreduce.kernels.layouts import BURST, EngineState, Reading, State, Status
+from dataplane.allreduce.kernels.loss_recovery import find_lost, look_at_timers, next_timer, note_sent, push
 from dataplane.allreduce.kernels.pacing import PACKET
 from dataplane.allreduce.kernels.reading import line_up
-from dataplane.allreduce.kernels.recovering import find_lost, look_at_timers, next_timer, note_sent, push
-from dataplane.allreduce.kernels.reviving import gather_behind, gather_kept
+from dataplane.allreduce.kernels.receive import take_epoch
+from dataplane.allreduce.kernels.replay import gather_behind, gather_kept
+from dataplane.allreduce.kernels.send_schedule import DEFERRED, READY, generate, is_generated, slot_of
 from dataplane.native import address, as_u32, as_u64, kernel, u32, u64
 from dataplane.nic.ports.kernels.system import monotonic_ns
 

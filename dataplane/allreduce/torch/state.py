@@ -28,7 +28,7 @@ from dataplane.allreduce.errors import RemovedError, SaturatedError
 from dataplane.allreduce.membership import Membership
 from dataplane.allreduce.reducer import Reducer
 from dataplane.allreduce.torch.agreement import Agreement, Voters, listed
-from dataplane.allreduce.torch.place import Place
+from dataplane.allreduce.torch.job_membership import Place
 from dataplane.allreduce.torch.results import BEYOND, carried, carrier, is_beyond
 from dataplane.allreduce.torch.ring import Ring, Started
 from dataplane.allreduce.torch.staging import DEVICES, LAYOUTS, back, future_of, on_host

@@ -11,7 +11,8 @@ from msgspec import structs
 from controller.aggregation.job_settings import JobSettings
 from controller.aggregation.meeting import Action, Change, Create, End, Join, Move, Remove, Standing, Tell
 from controller.aggregation.rendezvous import Rendezvous
-from dataplane.allreduce.following import (
+from dataplane.allreduce.membership_messages import Beat, Downward, Held, Hello, Leave, Past, Reached
+from dataplane.allreduce.membership_state import (
     Adopt,
     Begin,
     Fail,
@@ -22,7 +23,6 @@ from dataplane.allreduce.following import (
     SayWhenPast,
     StopAtNext,
 )
-from dataplane.allreduce.membership_messages import Beat, Downward, Held, Hello, Leave, Past, Reached
 
 S = 1_000_000_000
 ITEMS = 10

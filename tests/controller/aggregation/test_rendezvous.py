@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from controller.aggregation.meeting import Create, Phase, Remove
-from dataplane.allreduce.following import GoOn, RunUntil, StopAtNext
 from dataplane.allreduce.membership_messages import Hold, View
+from dataplane.allreduce.membership_state import GoOn, RunUntil, StopAtNext
 from tests.controller.aggregation.crowd import SETTINGS, Crowd, Player, S
 
 RUNS = 300

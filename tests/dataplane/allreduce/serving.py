@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 from ipaddress import IPv4Address
 from types import TracebackType
 
+from dataplane.allreduce.next_hop import Way
 from dataplane.allreduce.reference.aggregator import Aggregator, Job, Multicast, Unicast
 from dataplane.allreduce.transports import RingTransport
-from dataplane.allreduce.ways import Way
 from dataplane.nic import NicPort, memory_pair
 from dataplane.wire.aggregation import Aggregation, Flags, Kind, decode
 from dataplane.wire.packet import decode_udp_frame, udp_frame

@@ -12,10 +12,10 @@ import numpy as np
 
 from dataplane.allreduce.engine import Engine, EngineSettings
 from dataplane.allreduce.kernels.layouts import BURST, LINK_BYTES, PACKET_BYTES, EngineState, Status
-from dataplane.allreduce.kernels.recovering import next_timer
+from dataplane.allreduce.kernels.loss_recovery import next_timer
 from dataplane.allreduce.kernels.running import turn
+from dataplane.allreduce.next_hop import Way
 from dataplane.allreduce.transports import RingTransport, zeros
-from dataplane.allreduce.ways import Way
 from dataplane.native import (
     Array,
     Struct,

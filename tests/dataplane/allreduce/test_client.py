@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from dataplane.allreduce.client import AllReducer
 from dataplane.allreduce.engine import EngineSettings
 from dataplane.allreduce.errors import NoResultError, SaturatedError
-from dataplane.allreduce.narrow import from_bfloat16, to_bfloat16
+from dataplane.allreduce.half_precision import from_bfloat16, to_bfloat16
 from dataplane.errors import AllReduceError
 from tests.dataplane.allreduce.serving import JOB, Server, Weather
 

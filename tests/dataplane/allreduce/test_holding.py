@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from dataplane.allreduce.client import AllReducer
 from dataplane.allreduce.engine import EngineSettings
 from dataplane.allreduce.errors import NoResultError
-from dataplane.allreduce.line import Line
 from dataplane.allreduce.reference.aggregator import Job
+from dataplane.allreduce.submission_queue import Line
 from dataplane.errors import AllReduceError
 from dataplane.wire.aggregation import Aggregation
 from tests.dataplane.allreduce.serving import JOB, Server, Weather

@@ -14,8 +14,8 @@ import pytest
 
 from dataplane.allreduce.engine import Engine, EngineSettings, Rings
 from dataplane.allreduce.errors import NoResultError
+from dataplane.allreduce.next_hop import Way, find_way
 from dataplane.allreduce.transports import RingTransport
-from dataplane.allreduce.ways import Way, find_way
 from dataplane.errors import AllReduceError
 from dataplane.fabric.kernel import namespaces
 from dataplane.nic import PortKind, memory_pair

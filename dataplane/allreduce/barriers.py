@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from typing import Protocol
 
 from dataplane.allreduce.client import AllReducer
-from dataplane.allreduce.following import GoOn
+from dataplane.allreduce.membership_state import GoOn
 from dataplane.errors import AllReduceError
 
 Report = Callable[[int], None]

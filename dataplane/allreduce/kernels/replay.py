@@ -8,8 +8,8 @@ adds the same integers up once more. Only those with results of the present epoc
 
 from __future__ import annotations
 
-from dataplane.allreduce.kernels.generating import packet_of, write_epoch
 from dataplane.allreduce.kernels.layouts import EngineState
+from dataplane.allreduce.kernels.send_schedule import packet_of, write_epoch
 from dataplane.native import Array, as_u32, as_u64, kernel, load_be16, load_be32, u8, u32
 from dataplane.wire.aggregation import Kind
 

@@ -3,17 +3,6 @@
 from __future__ import annotations
 
 from dataplane.allreduce.kernels.formats import from_lanes
-from dataplane.allreduce.kernels.generating import (
-    CLASSES,
-    EXPONENTS,
-    SUMS,
-    begin_deferred,
-    block_at,
-    packet_of,
-    slot_of,
-    values_in,
-    write_epoch,
-)
 from dataplane.allreduce.kernels.layouts import (
     AGREED_GROUPS,
     HEADER_BYTES,
@@ -25,10 +14,21 @@ from dataplane.allreduce.kernels.layouts import (
     State,
     Status,
 )
+from dataplane.allreduce.kernels.loss_recovery import note_result, push
 from dataplane.allreduce.kernels.pacing import note_congestion
 from dataplane.allreduce.kernels.reading import ask_for_all, ask_for_missing, line_up
-from dataplane.allreduce.kernels.recovering import note_result, push
-from dataplane.allreduce.kernels.reviving import keep
+from dataplane.allreduce.kernels.replay import keep
+from dataplane.allreduce.kernels.send_schedule import (
+    CLASSES,
+    EXPONENTS,
+    SUMS,
+    begin_deferred,
+    block_at,
+    packet_of,
+    slot_of,
+    values_in,
+    write_epoch,
+)
 from dataplane.allreduce.schedule import GROUP
 from dataplane.native import (
     Array,

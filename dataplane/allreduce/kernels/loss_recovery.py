@@ -8,9 +8,9 @@ then, and no cut of the window.
 
 from __future__ import annotations
 
-from dataplane.allreduce.kernels.generating import slot_of
 from dataplane.allreduce.kernels.layouts import EngineState, Reading, Sent, Slot, State
 from dataplane.allreduce.kernels.pacing import measure, note_loss, note_no_loss, open_window
+from dataplane.allreduce.kernels.send_schedule import slot_of
 from dataplane.native import as_u64, kernel, u32, u64
 
 NEVER = (1 << 64) - 1

@@ -96,7 +96,7 @@ def controller(settings: SettingsFile) -> None:
 @app.command()
 def clean() -> None:
     """Remove namespaces and processes that a killed kernel fabric left behind (root)."""
-    from dataplane.fabric.kernel.leftovers import remove_leftovers  # noqa: PLC0415
+    from dataplane.fabric.kernel.manifest import remove_leftovers  # noqa: PLC0415
 
     removed = remove_leftovers()
     typer.echo("\n".join(removed) if removed else "nothing was left behind")

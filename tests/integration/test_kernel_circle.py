@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from dataplane.fabric.kernel import KernelFabric, remove_leftovers
-from dataplane.fabric.kernel.leftovers import RUN_ROOT, Manifest
+from dataplane.fabric.kernel.manifest import RUN_ROOT, Manifest
 from dataplane.fabric.kernel.namespaces import RUN_NETNS
 from tests.integration.kernel_circle import (
     AROUND,

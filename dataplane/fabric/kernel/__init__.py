@@ -1,6 +1,6 @@
 """A topology in the kernel: a network namespace for each host and switch, veth cables, a process for each switch."""
 
 from dataplane.fabric.kernel.fabric import HOST_DEVICE, KernelFabric, KernelSettings, Target, switch_device
-from dataplane.fabric.kernel.leftovers import remove_leftovers
+from dataplane.fabric.kernel.manifest import remove_leftovers
 
 __all__ = ["HOST_DEVICE", "KernelFabric", "KernelSettings", "Target", "remove_leftovers", "switch_device"]

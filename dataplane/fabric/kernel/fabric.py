@@ -21,8 +21,9 @@ from typing import Any, NoReturn, TypeVar
 
 from dataplane.errors import FabricError
 from dataplane.fabric.addressing import gateway_mac, mac_at
-from dataplane.fabric.kernel import leftovers, links, namespaces
-from dataplane.fabric.kernel.leftovers import RUN_ROOT, Manifest, ProcessId
+from dataplane.fabric.kernel import links, namespaces
+from dataplane.fabric.kernel import manifest as leftovers
+from dataplane.fabric.kernel.manifest import RUN_ROOT, Manifest, ProcessId
 from dataplane.fabric.kernel.namespaces import Stream
 from dataplane.fabric.topology import DirectedLink, Endpoint, LinkKey, Topology
 from dataplane.switch import bmv2

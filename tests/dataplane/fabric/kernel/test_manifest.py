@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from dataplane.errors import FabricError
-from dataplane.fabric.kernel import leftovers
-from dataplane.fabric.kernel.leftovers import Manifest, ProcessId, end_processes, remove_leftovers
+from dataplane.fabric.kernel import manifest as leftovers
+from dataplane.fabric.kernel.manifest import Manifest, ProcessId, end_processes, remove_leftovers
 
 
 def this_process() -> ProcessId:

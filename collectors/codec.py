@@ -100,6 +100,7 @@ class _Reporter(msgspec.Struct, array_like=True, frozen=True):
     late: int
     duplicate: int
     restarts: int
+    contested: int = 0
 
 
 class _Clock(msgspec.Struct, array_like=True, frozen=True):
@@ -355,7 +356,14 @@ def _path_in(path: _Path) -> PathState:
 
 def _reporter_out(state: ReporterState) -> _Reporter:
     return _Reporter(
-        state.node_id, state.hw_id, state.received, state.lost, state.late, state.duplicate, state.restarts
+        state.node_id,
+        state.hw_id,
+        state.received,
+        state.lost,
+        state.late,
+        state.duplicate,
+        state.restarts,
+        state.contested,
     )
 
 

@@ -13,7 +13,7 @@ from collectors.link_notes import LinkNotes
 from collectors.native.bulk import BulkCore
 from collectors.numbering import HopNumbering, drop_record
 from collectors.payloads import Payloads
-from collectors.sequence import Accounting, Arrival, SequenceAccounting
+from collectors.sequence import Accounting, Arrival, SequenceAccounting, content_mark
 from collectors.settings import CollectorSettings, Core
 from collectors.sketch import Sketch
 from collectors.state import NetworkStateBuilder
@@ -79,9 +79,11 @@ class Collector:
             return
         now_ns = self._clock.now_ns()
         self._state.tick(now_ns, self._accounting.states)
-        if self._accounting.observe(decoded.group, now_ns) is Arrival.REPEATED:
+        arrival = self._accounting.observe(decoded.group, content_mark(payload), now_ns)
+        if arrival is Arrival.REPEATED:
             self._counters[Count.REPEATED] += 1
             return
+        self._counters[Count.CONTESTED] += arrival is Arrival.CONTESTED
         records = tuple(self._records(decoded, now_ns))
         self._counters[Count.RECORDS] += len(records)
         for sink in self._sinks if records else ():

@@ -16,7 +16,11 @@ class Count(StrEnum):
     """Report packets dropped because some of their bytes are not what the specification says."""
 
     REPEATED = "repeated"
-    """Report packets dropped because their sequence number had come before, or too long ago to tell."""
+    """Report packets dropped because they had come before: the same number, the same content."""
+
+    CONTESTED = "contested"
+    """Report packets whose sequence number had come before with other content: measured, but one of the two is not the
+    switch's."""
 
     RECORDS = "records"
     """Hop records made."""

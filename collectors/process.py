@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from collectors.collector import Collector
+from collectors.contests import ContestWatch
 from collectors.events.rules import RuleSettings
 from collectors.events.service import EventService
 from collectors.feed import FeedServer, FeedSettings
@@ -143,7 +144,8 @@ async def serve(
         if on_ready is not None:
             where = [f"reports on UDP port {receiver.udp_port}", *map(str, extras), f"feed at {feed.address}"]
             on_ready(", ".join(where))
-        works = [receiver.run(), events.run(), *(extra.run() for extra in extras)]
+        contests = ContestWatch(collector, topology, LOGGER.warning)
+        works = [receiver.run(), events.run(), contests.run(), *(extra.run() for extra in extras)]
         if reloading is not None:
             works.append(reloading.run(events))
         await _work_until(stop, works)

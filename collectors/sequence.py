@@ -1,12 +1,16 @@
-"""Report sequence numbers, 22 bits per node and hardware id: what is lost, late, repeated, or begins anew.
+"""Report sequence numbers, 22 bits per node and hardware id: what is lost, late, repeated, contested, or begins anew.
 
 For every tracker, between restarts: received + lost == numbers from the first to the newest. A number that is further
 behind than the window cannot be told late from repeated: it counts as late and changes nothing else. So does one that
 is as far ahead, until the very next report goes on from there: one forged or broken number moves nothing.
+
+A repetition has the same number and the same content, told by its mark. A number that comes again with other content is
+contested: one of the two reports is not the switch's, and nobody can tell which.
 """
 
 from __future__ import annotations
 
+import struct
 from collections import OrderedDict
 from enum import Enum
 from typing import Final, Protocol
@@ -18,6 +22,10 @@ from dataplane.wire.report_group import SEQUENCE_BITS, ReportGroup
 
 MODULUS: Final = 1 << SEQUENCE_BITS
 
+_HEADER_BYTES: Final = 8
+_FACTOR: Final = 0xD134_2543_DE82_EF95
+"""A multiplier from L'Ecuyer's search (1999)."""
+
 
 class Arrival(Enum):
     """What a report's sequence number says about it."""
@@ -25,61 +33,74 @@ class Arrival(Enum):
     NEW = "new"
     LATE = "late"
     TOO_OLD = "too old"
-    REPEATED = "repeated"
+    REPEATED = "repeated"  # with the same content
     RESTART = "restart"
     FAR_AHEAD = "far ahead"
+    CONTESTED = "contested"  # it came before, with other content
 
 
 class SequenceTracker:
     """Accounts one reporter's sequence numbers in constant memory; `first` and `newest` count on beyond the wrap."""
 
-    def __init__(self, settings: SequenceSettings, sequence: int, now_ns: int) -> None:
+    def __init__(self, settings: SequenceSettings, sequence: int, mark: int, now_ns: int) -> None:
         self._settings = settings
+        self._marks = [0] * settings.window_reports  # of the numbers that have come, each at its remainder
         self.received = 0
         self.lost = 0
         self.late = 0
         self.duplicate = 0
+        self.contested = 0
         self.restarts = 0
-        self._before: tuple[int, int, int] | None = None
-        self._jump: int | None = None
-        self._begin(sequence, now_ns)
+        self._before: tuple[int, int, int, int] | None = None
+        self._jump: tuple[int, int] | None = None
+        self._begin(sequence, mark, now_ns)
 
-    def _begin(self, sequence: int, now_ns: int) -> None:
+    def _begin(self, sequence: int, mark: int, now_ns: int) -> None:
         self._first = self._newest = sequence
+        self._set_mark(sequence, mark)
         self._seen = 1  # bit i: number newest - i has come
         self._last_repeat = -1
         self._repeats = 0
         self._heard_ns = now_ns
         self.received += 1
 
-    def observe(self, sequence: int, now_ns: int) -> Arrival:
-        """Account a report that came at `now_ns`; repeated numbers and those a window off change no `received`."""
+    def observe(self, sequence: int, mark: int, now_ns: int) -> Arrival:
+        """Account a report that came at `now_ns`; `mark` tells its content from others.
+
+        Numbers that came before and those a window off change no `received`.
+        """
         self._reconsider(sequence)
         self._confirm_jump(sequence)
         ahead = self._ahead(sequence, self._newest)
         silent_ns, self._heard_ns = now_ns - self._heard_ns, now_ns
         if self._is_restart(sequence, ahead, silent_ns):
-            before = self._first, self._newest, self._seen
-            arrival = self._restart(sequence, now_ns)
+            before = self._first, self._newest, self._seen, self._mark(sequence)
+            arrival = self._restart(sequence, mark, now_ns)
             self._before = before
             return arrival
         if ahead >= self._settings.window_reports:
             self.late += 1
-            self._jump = sequence
+            self._jump = sequence, mark
             return Arrival.FAR_AHEAD
         if ahead > 0:
             self._repeats = 0
-            return self._advance(ahead)
+            return self._advance(ahead, mark)
         behind = -ahead
         if behind >= self._settings.window_reports:
             if self._is_long_run(sequence):
-                return self._restart(sequence, now_ns)
+                return self._restart(sequence, mark, now_ns)
             self.late += 1
             return Arrival.TOO_OLD
         if self._seen >> behind & 1:
-            return self._repeat(sequence, now_ns)
+            return self._repeat(sequence, self._newest - behind, mark, now_ns)
         self._repeats = 0
-        return self._fill(behind)
+        return self._fill(behind, mark)
+
+    def _mark(self, number: int) -> int:
+        return self._marks[number % len(self._marks)]
+
+    def _set_mark(self, number: int, mark: int) -> None:
+        self._marks[number % len(self._marks)] = mark
 
     @staticmethod
     def _ahead(sequence: int, newest: int) -> int:
@@ -91,7 +112,8 @@ class SequenceTracker:
         if before is None or 0 < self._ahead(sequence, self._newest) < self._settings.window_reports:
             return
         if 0 < self._ahead(sequence, before[1]) <= self._settings.largest_gap_reports:
-            self._first, self._newest, self._seen = before
+            self._set_mark(self._newest, before[3])
+            self._first, self._newest, self._seen, _ = before
             self.restarts -= 1
             self.received -= 1
             self.late += 1
@@ -99,9 +121,9 @@ class SequenceTracker:
     def _confirm_jump(self, sequence: int) -> None:
         """Believe a number far ahead once the very next report follows it: what is between them was lost."""
         jump, self._jump = self._jump, None
-        if jump is not None and 0 < self._ahead(sequence, jump) < self._settings.window_reports:
+        if jump is not None and 0 < self._ahead(sequence, jump[0]) < self._settings.window_reports:
             self.late -= 1
-            self._advance(self._ahead(jump, self._newest))
+            self._advance(self._ahead(jump[0], self._newest), jump[1])
 
     def _is_restart(self, sequence: int, ahead: int, silent_ns: int) -> bool:
         """Tell a switch that begins again near 0 from a wrap, a loss or a repetition: by distance or by silence."""
@@ -112,24 +134,26 @@ class SequenceTracker:
         far = ahead > 0 or -ahead >= self._settings.window_reports
         return far or silent_ns > self._settings.silence_ns
 
-    def _restart(self, sequence: int, now_ns: int) -> Arrival:
+    def _restart(self, sequence: int, mark: int, now_ns: int) -> Arrival:
         self.restarts += 1
-        self._begin(sequence, now_ns)
+        self._begin(sequence, mark, now_ns)
         return Arrival.RESTART
 
-    def _advance(self, ahead: int) -> Arrival:
+    def _advance(self, ahead: int, mark: int) -> Arrival:
         self.lost += ahead - 1
         self.received += 1
         self._newest += ahead
+        self._set_mark(self._newest, mark)
         window = self._settings.window_reports
         self._seen = (self._seen << ahead | 1) & (1 << window) - 1 if ahead < window else 1
         return Arrival.NEW
 
-    def _fill(self, behind: int) -> Arrival:
+    def _fill(self, behind: int, mark: int) -> Arrival:
         """Take a report whose number was passed over: lost until now, or ahead of the first that we heard."""
         self._seen |= 1 << behind
         self.received += 1
         number = self._newest - behind
+        self._set_mark(number, mark)
         if number < self._first:
             self.lost += self._first - number - 1
             self._first = number
@@ -144,18 +168,36 @@ class SequenceTracker:
         self._last_repeat = sequence
         return self._repeats >= self._settings.repeats_before_restart
 
-    def _repeat(self, sequence: int, now_ns: int) -> Arrival:
+    def _repeat(self, sequence: int, number: int, mark: int, now_ns: int) -> Arrival:
+        """Take a report whose number came before; what a network doubles has the same content, and begins nothing."""
+        if self._mark(number) == mark:
+            self.duplicate += 1
+            return Arrival.REPEATED
         if self._is_long_run(sequence):
-            return self._restart(sequence, now_ns)
-        self.duplicate += 1
-        return Arrival.REPEATED
+            return self._restart(sequence, mark, now_ns)
+        self._set_mark(number, mark)  # the network may double this one, too
+        self.contested += 1
+        return Arrival.CONTESTED
+
+
+def content_mark(payload: bytes) -> int:
+    """Return 32 bits that tell a report's content, its number aside, from that of others; as the kernel has it.
+
+    The sum of its words of 8 bytes and, the other way round, its last 8 bytes: stamps are in it, which nobody can
+    foretell.
+    """
+    if len(payload) < _HEADER_BYTES:
+        return 0
+    words: tuple[int, ...] = struct.unpack_from(f"<{(len(payload) - _HEADER_BYTES) // 8}Q", payload, _HEADER_BYTES)
+    total = sum(words) + int.from_bytes(payload[-8:], "big") + len(payload)
+    return total * _FACTOR >> 32 & 0xFFFF_FFFF
 
 
 class Accounting(Protocol):
     """The accounts of every reporter."""
 
-    def observe(self, group: ReportGroup, now_ns: int) -> Arrival:
-        """Account one report packet."""
+    def observe(self, group: ReportGroup, mark: int, now_ns: int) -> Arrival:
+        """Account one report packet; its `content_mark` tells a repetition from another that has its number."""
         ...
 
     def states(self) -> dict[tuple[int, int], ReporterState]:
@@ -171,14 +213,14 @@ class SequenceAccounting:
         self._counters = counters
         self._trackers: OrderedDict[tuple[int, int], SequenceTracker] = OrderedDict()
 
-    def observe(self, group: ReportGroup, now_ns: int) -> Arrival:
-        """Account one report packet."""
+    def observe(self, group: ReportGroup, mark: int, now_ns: int) -> Arrival:
+        """Account one report packet; its `content_mark` tells a repetition from another that has its number."""
         key = (group.node_id, group.hw_id)
         tracker = self._trackers.get(key)
         if tracker is not None:
             self._trackers.move_to_end(key)
-            return tracker.observe(group.sequence, now_ns)
-        self._trackers[key] = SequenceTracker(self._settings, group.sequence, now_ns)
+            return tracker.observe(group.sequence, mark, now_ns)
+        self._trackers[key] = SequenceTracker(self._settings, group.sequence, mark, now_ns)
         if len(self._trackers) > self._settings.max_reporters:
             self._trackers.popitem(last=False)
             self._counters[Count.REPORTERS_FORGOTTEN] += 1
@@ -187,6 +229,8 @@ class SequenceAccounting:
     def states(self) -> dict[tuple[int, int], ReporterState]:
         """Return every account, by node id and hardware id."""
         return {
-            (node_id, hw_id): ReporterState(node_id, hw_id, t.received, t.lost, t.late, t.duplicate, t.restarts)
+            (node_id, hw_id): ReporterState(
+                node_id, hw_id, t.received, t.lost, t.late, t.duplicate, t.restarts, t.contested
+            )
             for (node_id, hw_id), t in self._trackers.items()
         }

@@ -32,8 +32,8 @@ class SequenceSettings(Strict, frozen=True):
     """After so long without a report a small number is a restart of the switch and no repetition."""
 
     repeats_before_restart: Positive = 16
-    """So many repeated numbers, or numbers behind the window, in ascending order with nothing new between them, are a
-    restart too."""
+    """So many numbers that came before with other content, or are behind the window, in ascending order with nothing
+    new between them, are a restart too."""
 
     max_reporters: Positive = 4096
     """How many (node, hardware) pairs are accounted; the one unheard for longest makes room for a new one."""

@@ -192,7 +192,10 @@ class PathState:
 
 @dataclass(frozen=True, slots=True)
 class ReporterState:
-    """Sequence accounting of one (node id, hardware id): what came, what is missing, late or twice."""
+    """Sequence accounting of one (node id, hardware id): what came, what is missing, late or twice.
+
+    `contested` counts numbers that came again with other content: somebody else reports in the switch's name.
+    """
 
     node_id: int
     hw_id: int
@@ -201,6 +204,7 @@ class ReporterState:
     late: int
     duplicate: int
     restarts: int
+    contested: int = 0
 
 
 @dataclass(frozen=True, slots=True)

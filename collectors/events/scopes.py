@@ -26,7 +26,7 @@ class Scope(StrEnum):
     CHILD = "child"
 
 
-_COUNTERS: Final = ("received", "lost", "late", "duplicate", "restarts")
+_COUNTERS: Final = ("received", "lost", "late", "duplicate", "restarts", "contested")
 
 _LINK: Final = (
     "delay_mean_ns",

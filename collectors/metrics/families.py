@@ -73,6 +73,7 @@ _REPORTS: Final = (
     ("reports_received", "Reports that came from a node.", "received"),
     ("reports_late", "Reports that came after a later one.", "late"),
     ("reports_duplicate", "Reports that came twice.", "duplicate"),
+    ("reports_contested", "Reports with a number that another one came with, too.", "contested"),
     ("node_restarts", "Restarts of a node, by the numbers of its reports.", "restarts"),
 )
 

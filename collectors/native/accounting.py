@@ -27,12 +27,14 @@ class NativeAccounting:
         ring = max(64, 1 << (settings.window_reports - 1).bit_length())
         places = 1 << (2 * most - 1).bit_length()
         self._trackers = CellMemory(TrackerCell, most)
-        self._kept = [CellMemory(u64, most * ring // 64), CellMemory(u64, most * ring // 64), CellMemory(u32, places)]
-        seen, before_seen, index = (memory.pointer for memory in self._kept)
+        bits, marks = most * ring // 64, most * ring
+        self._kept = [CellMemory(u64, bits), CellMemory(u64, bits), CellMemory(u32, marks), CellMemory(u32, places)]
+        seen, before_seen, mark_ring, index = (memory.pointer for memory in self._kept)
         self._accounts = Accounts(
             trackers=self._trackers.pointer,
             seen=seen,
             before_seen=before_seen,
+            marks=mark_ring,
             index=index,
             index_mask=places - 1,
             most=most,
@@ -48,10 +50,10 @@ class NativeAccounting:
         """What kernels take."""
         return self._accounts
 
-    def observe(self, group: ReportGroup, now_ns: int) -> Arrival:
-        """Account one report packet."""
+    def observe(self, group: ReportGroup, mark: int, now_ns: int) -> Arrival:
+        """Account one report packet; its `content_mark` tells a repetition from another that has its number."""
         first_word = group.hw_id << SEQUENCE_BITS | group.sequence
-        arrival = _ARRIVALS[self._calls.observe(self._accounts, group.node_id, first_word, now_ns)]
+        arrival = _ARRIVALS[self._calls.observe(self._accounts, group.node_id, first_word, mark, now_ns)]
         self.count()
         return arrival
 
@@ -64,7 +66,7 @@ class NativeAccounting:
     def states(self) -> dict[tuple[int, int], ReporterState]:
         """Return every account, by node id and hardware id."""
         cells = self._trackers.rows(np.dtype(TrackerCell))[: self._accounts.count]
-        names = ("key", "received", "lost", "late", "duplicate", "restarts")
+        names = ("key", "received", "lost", "late", "duplicate", "restarts", "contested")
         found = {}
         for key, *counts in zip(*(cells[name].tolist() for name in names), strict=True):
             node_id, hw_id = key & 0xFFFF_FFFF, key >> 32

@@ -47,6 +47,7 @@ from dataplane.wire.ipv4 import PROTOCOL_UDP
 _COUNTED = (
     ("reports", Count.REPORTS),
     ("repeated", Count.REPEATED),
+    ("contested", Count.CONTESTED),
     ("records", Count.RECORDS),
     ("unknown_node", Count.UNKNOWN_NODE),
     ("unknown_port", Count.UNKNOWN_PORT),

@@ -158,13 +158,16 @@ class TrackerCell(Struct):
     late: u64
     duplicate: u64
     restarts: u64
-    last_repeat: u64
-    repeats: u64
+    last_repeat: u32
+    repeats: u32
     touched: u64
-    has_before: u64
+    contested: u64
     before_first: u64
     before_newest: u64
-    jump: u64  # a number far ahead, which nothing has followed yet; NONE64: none
+    has_before: u32
+    before_mark: u32
+    jump: u32  # a number far ahead, which nothing has followed yet; NONE32: none
+    jump_mark: u32
 
 
 class Accounts(Struct):
@@ -173,6 +176,7 @@ class Accounts(Struct):
     trackers: Array[TrackerCell]
     seen: Array[u64]  # `ring` bits a tracker
     before_seen: Array[u64]
+    marks: Array[u32]  # `ring` a tracker, of the numbers that were seen
     index: Array[u32]
     index_mask: u64
     count: u64
@@ -225,14 +229,15 @@ class Packet(Struct):
     inner: u64  # address of the packet as the report has it
     cell: u64  # address of its flow's cell; of others than stacks the hash of flow and identity
     stamped: u32  # not 0: every hop of the stack tells when the packet arrived, none when it left, nor of buffers
-    shim_at: u32  # where the INT shim stands in the payload
+    mark: u32  # of the report packet that it leads: `collectors.sequence.content_mark`
     # All that is asked of a plain stack stands before: two lines of the cache.
+    shim_at: u32  # where the INT shim stands in the payload
     last: u32  # not 0: the last hop of those that report hop by hop
     remaining: u32  # how many hops may follow those that report hop by hop
     tracked: u32  # not 0: telemetry was asked for the flow of a packet that was dropped
     drop_ingress: u32
     drop_egress: u32
-    _gap: Inline[u32, Literal[11]]
+    _gap: Inline[u32, Literal[10]]
 
 
 class Layout(Struct):
@@ -491,3 +496,4 @@ class Fabric(Struct):
     routes_full: u64
     packet_dropped: u64
     not_read: u64
+    contested: u64

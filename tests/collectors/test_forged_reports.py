@@ -75,6 +75,39 @@ def test_one_number_far_ahead_silences_no_switch(core: Core, give: Give, ahead: 
 
 @every_core
 @every_way
+@pytest.mark.parametrize("ahead", [0, 1, 40, 1023])
+def test_a_number_that_was_forged_throws_away_no_measurement(core: Core, give: Give, ahead: int) -> None:
+    bench, calm = Bench(core, give), Bench(core, give)
+    for one in (bench, calm):
+        one.report(20, first=5000)
+    bench.forge(5019 + ahead, ahead_ns=3 * MS)
+    for one in (bench, calm):
+        one.report(1030, first=5020)
+    counters, truth = bench.collector.status().counters, calm.collector.status().counters
+    assert counters["records"] == truth["records"] + 3
+    assert "repeated" not in counters
+    assert counters["contested"] == 1
+    said, right = (one.collector.snapshot().reporters[REPORTER] for one in (bench, calm))
+    assert replace(said, late=0, contested=0) == right
+    assert said.contested == 1
+
+
+@every_core
+@every_way
+def test_what_the_network_doubles_is_measured_once(core: Core, give: Give) -> None:
+    bench, calm = Bench(core, give), Bench(core, give)
+    for number in range(200):
+        payload = Reporter().stacked(long_way(bench.clock.now_ns()), sequence=number)
+        give(bench.collector, [payload, payload])
+        give(calm.collector, [payload])
+    assert bench.collector.status().counters["repeated"] == 200
+    assert bench.collector.status().counters["records"] == calm.collector.status().counters["records"]
+    said, right = (one.collector.snapshot().reporters[REPORTER] for one in (bench, calm))
+    assert said == replace(right, duplicate=200)
+
+
+@every_core
+@every_way
 def test_a_pair_of_numbers_far_ahead_costs_no_measurement(core: Core, give: Give) -> None:
     bench = Bench(core, give)
     bench.report(20, first=5000)

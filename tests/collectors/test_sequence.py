@@ -7,17 +7,23 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from collectors.counters import Count, Counters
-from collectors.sequence import MODULUS, Arrival, SequenceAccounting, SequenceTracker
+from collectors.sequence import MODULUS, Arrival, SequenceAccounting, SequenceTracker, content_mark
 from collectors.settings import SequenceSettings
 from collectors.values import ReporterState
 from dataplane.wire.report_group import ReportGroup
+from tests.collectors.cores import AccountingFactory, every_accounting
 
 SETTINGS = SequenceSettings(window_reports=8, largest_gap_reports=100, silence_ns=1000, repeats_before_restart=4)
 
 
-def account(numbers: list[int], settings: SequenceSettings = SETTINGS) -> tuple[SequenceTracker, list[Arrival]]:
-    tracker = SequenceTracker(settings, numbers[0] % MODULUS, 0)
-    return tracker, [tracker.observe(number % MODULUS, 0) for number in numbers[1:]]
+def account(
+    numbers: list[int], settings: SequenceSettings = SETTINGS, marks: list[int] | None = None
+) -> tuple[SequenceTracker, list[Arrival]]:
+    """Account numbers, of the same content where these are the same unless `marks` say otherwise."""
+    marks = numbers if marks is None else marks
+    tracker = SequenceTracker(settings, numbers[0] % MODULUS, marks[0], 0)
+    later = zip(numbers[1:], marks[1:], strict=True)
+    return tracker, [tracker.observe(number % MODULUS, mark, 0) for number, mark in later]
 
 
 def figures(tracker: SequenceTracker) -> tuple[int, int, int, int, int]:
@@ -131,26 +137,30 @@ def test_small_numbers_far_from_the_newest_are_a_restart(first: int) -> None:
 
 
 def test_a_small_number_after_silence_is_a_restart_and_without_it_a_repeat() -> None:
-    quick, slow = SequenceTracker(SETTINGS, 0, 0), SequenceTracker(SETTINGS, 0, 0)
+    quick, slow = SequenceTracker(SETTINGS, 0, 0, 0), SequenceTracker(SETTINGS, 0, 0, 0)
     for number in range(1, 6):
-        quick.observe(number, 0)
-        slow.observe(number, 0)
-    assert quick.observe(0, 1000) is Arrival.REPEATED
-    assert slow.observe(0, 1001) is Arrival.RESTART
+        quick.observe(number, number, 0)
+        slow.observe(number, number, 0)
+    assert quick.observe(0, 0, 1000) is Arrival.REPEATED
+    assert slow.observe(0, 0, 1001) is Arrival.RESTART
     assert figures(slow) == (7, 0, 0, 0, 1)
 
 
 def test_silence_before_the_next_number_is_no_restart() -> None:
-    tracker = SequenceTracker(SETTINGS, 0, 0)
-    assert tracker.observe(1, 10_000) is Arrival.NEW
-    assert tracker.observe(4, 20_000) is Arrival.NEW
+    tracker = SequenceTracker(SETTINGS, 0, 0, 0)
+    assert tracker.observe(1, 0, 10_000) is Arrival.NEW
+    assert tracker.observe(4, 0, 20_000) is Arrival.NEW
     assert figures(tracker) == (3, 2, 0, 0, 0)
 
 
-def test_a_run_of_repeats_in_order_is_a_restart() -> None:
-    tracker, arrivals = account([0, 1, 2, 3, 4, 5, 6, 0, 1, 2, 3, 4])
-    assert arrivals[-5:] == [Arrival.REPEATED] * 3 + [Arrival.RESTART, Arrival.NEW]
-    assert figures(tracker) == (9, 0, 0, 3, 1)
+def test_a_run_of_numbers_that_came_before_is_a_restart_if_their_content_is_new() -> None:
+    numbers = [0, 1, 2, 3, 4, 5, 6, 0, 1, 2, 3, 4]
+    tracker, arrivals = account(numbers, marks=list(range(len(numbers))))
+    assert arrivals[-5:] == [Arrival.CONTESTED] * 3 + [Arrival.RESTART, Arrival.NEW]
+    assert figures(tracker) == (9, 0, 0, 0, 1)
+    tracker, arrivals = account(numbers)
+    assert arrivals[-5:] == [Arrival.REPEATED] * 5
+    assert figures(tracker) == (7, 0, 0, 5, 0)
 
 
 def test_a_network_that_doubles_every_packet_restarts_nothing() -> None:
@@ -165,22 +175,23 @@ def test_a_long_outage_is_a_loss_unless_the_number_is_small() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, MODULUS - 1), st.integers(0, 5000)), min_size=1, max_size=50))
 def test_any_numbers_leave_sane_figures(events: list[tuple[int, int]]) -> None:
-    tracker = SequenceTracker(SETTINGS, events[0][0], 0)
+    tracker = SequenceTracker(SETTINGS, events[0][0], 0, 0)
     now_ns = 0
     for number, pause_ns in events[1:]:
         now_ns += pause_ns
-        tracker.observe(number, now_ns)
+        tracker.observe(number, pause_ns % 2, now_ns)
     received, lost, late, duplicate, restarts = figures(tracker)
-    assert min(received, lost, late, duplicate, restarts) >= 0
-    # Every report is new to the account, repeated, or too old to say; some that are new came late.
-    assert received + duplicate <= len(events) <= received + duplicate + late
+    assert min(received, lost, late, duplicate, restarts, tracker.contested) >= 0
+    # Every report is new to the account, there already, or too old to say; some that are new came late.
+    again = duplicate + tracker.contested
+    assert received + again <= len(events) <= received + again + late
 
 
 def test_accounts_are_per_node_and_hardware_and_bounded() -> None:
     counters = Counters()
     accounting = SequenceAccounting(SequenceSettings(max_reporters=2), counters)
     for node_id, hw_id, sequence in ((1, 0, 5), (1, 1, 9), (1, 0, 7), (2, 0, 1)):
-        accounting.observe(ReportGroup(hw_id, sequence, node_id), 0)
+        accounting.observe(ReportGroup(hw_id, sequence, node_id), 0, 0)
     assert accounting.states() == {
         (1, 0): ReporterState(1, 0, 2, 1, 0, 0, 0),
         (2, 0): ReporterState(2, 0, 1, 0, 0, 0, 0),
@@ -203,8 +214,8 @@ def test_the_wrap_is_exhaustively_like_any_other_place() -> None:
 
 @pytest.mark.parametrize("ahead", [8, 100, 101, 5000, MODULUS // 2 - 1])
 def test_one_number_far_ahead_moves_nothing(ahead: int) -> None:
-    tracker = SequenceTracker(SETTINGS, 40, 0)
-    arrivals = [tracker.observe(number, 0) for number in (41, 41 + ahead, *range(42, 400))]
+    tracker = SequenceTracker(SETTINGS, 40, 0, 0)
+    arrivals = [tracker.observe(number, number, 0) for number in (41, 41 + ahead, *range(42, 400))]
     assert arrivals == [Arrival.NEW, Arrival.FAR_AHEAD, *[Arrival.NEW] * 358]
     assert figures(tracker) == (360, 0, 1, 0, 0)
 
@@ -217,15 +228,86 @@ def test_a_pair_far_ahead_is_left_again_for_a_run_of_numbers_in_order() -> None:
 
 
 def test_one_stray_old_report_is_no_restart() -> None:
-    tracker = SequenceTracker(SETTINGS, 40, 0)
+    tracker = SequenceTracker(SETTINGS, 40, 0, 0)
     for number in (41, 42, 3, 43, 44):
-        tracker.observe(number, 0)
+        tracker.observe(number, number, 0)
     # 3 looked like a restart until 43 went on as if nothing had been: nothing is lost, one report came late.
     assert figures(tracker) == (5, 0, 1, 0, 0)
 
 
 def test_a_restart_that_goes_on_stays_one() -> None:
-    tracker = SequenceTracker(SETTINGS, 40, 0)
+    tracker = SequenceTracker(SETTINGS, 40, 0, 0)
     for number in (41, 3, 4, 5):
-        tracker.observe(number, 0)
+        tracker.observe(number, number, 0)
     assert figures(tracker) == (5, 0, 0, 0, 1)
+
+
+class Account:
+    """One reporter's account in either accounting; content is a number, and its own number where none is given."""
+
+    def __init__(self, make_accounting: AccountingFactory) -> None:
+        self._accounting = make_accounting(SETTINGS, Counters())
+
+    def observe(self, number: int, content: int | None = None) -> Arrival:
+        mark = number if content is None else content
+        return self._accounting.observe(ReportGroup(0, number % MODULUS, 7), mark % 2**32, 0)
+
+    def state(self) -> ReporterState:
+        return self._accounting.states()[7, 0]
+
+
+@every_accounting
+@pytest.mark.parametrize("ahead", [0, 1, 5, 7])
+def test_a_number_that_somebody_used_before_costs_no_measurement_and_no_loss(
+    make_accounting: AccountingFactory, ahead: int
+) -> None:
+    account = Account(make_accounting)
+    for number in range(40, 50):
+        account.observe(number)
+    account.observe(49 + ahead, content=-1)
+    arrivals = {number: account.observe(number) for number in range(50, 70)}
+    contested = [number for number, arrival in arrivals.items() if arrival is Arrival.CONTESTED]
+    assert contested == ([49 + ahead] if ahead else [])
+    assert Arrival.REPEATED not in arrivals.values()
+    assert (account.state().received, account.state().lost, account.state().contested) == (30, 0, 1)
+
+
+@every_accounting
+def test_what_the_network_doubles_is_repeated_whichever_of_two_contents_it_has(
+    make_accounting: AccountingFactory,
+) -> None:
+    account = Account(make_accounting)
+    first = [account.observe(50), account.observe(51, content=-1), account.observe(51, content=-1)]
+    assert first == [Arrival.NEW, Arrival.NEW, Arrival.REPEATED]
+    assert [account.observe(51), account.observe(51)] == [Arrival.CONTESTED, Arrival.REPEATED]
+    assert account.state() == ReporterState(7, 0, 2, 0, 0, 2, 0, 1)
+
+
+@every_accounting
+def test_content_is_remembered_over_strays_jumps_and_late_reports(make_accounting: AccountingFactory) -> None:
+    account = Account(make_accounting)
+    for number in (40, 41, 43):
+        account.observe(number)
+    assert account.observe(3, content=-1) is Arrival.RESTART  # taken back by the next: 3 lies where 43 does in the ring
+    assert account.observe(44) is Arrival.NEW
+    assert [account.observe(43), account.observe(42), account.observe(42)] == [
+        Arrival.REPEATED,
+        Arrival.LATE,
+        Arrival.REPEATED,
+    ]
+    assert account.observe(42, content=-1) is Arrival.CONTESTED
+    assert [account.observe(90), account.observe(91)] == [Arrival.FAR_AHEAD, Arrival.NEW]
+    assert [account.observe(90), account.observe(90, content=-1)] == [Arrival.REPEATED, Arrival.CONTESTED]
+
+
+@given(st.binary(min_size=16, max_size=300), st.integers(0, 299), st.integers(1, 255))
+@example(bytes(24), 23, 0x80)
+@example(bytes(30), 29, 0x80)
+def test_a_mark_tells_contents_apart_and_says_nothing_of_the_number(payload: bytes, place: int, change: int) -> None:
+    altered = bytearray(payload)
+    altered[place % len(payload)] ^= change
+    assert (content_mark(bytes(altered)) == content_mark(payload)) is (place % len(payload) < 8)
+
+
+def test_what_is_no_report_has_a_mark_of_nothing() -> None:
+    assert content_mark(bytes(7)) == 0

@@ -10,7 +10,7 @@ from collectors.native.kernels.routes import (
     hops_of,
     same_hops,
 )
-from collectors.native.kernels.sequence import REPEATED, account, observe
+from collectors.native.kernels.sequence import CONTESTED, NEW, REPEATED, account, content_mark, observe
 from collectors.native.kernels.singles import prefetch_single, prepare_single, take_single
 from collectors.native.kernels.splits import comes_in_parts, take_stack_part
 from collectors.native.kernels.stacks import take_hops
@@ -92,11 +92,19 @@ def skip_report(fabric: Fabric, accounts: Accounts, data: Array[u8], length: u64
     """Account a report packet's number, if it is one, and nothing else of it."""
     fabric.reports += 1
     if length >= GROUP_BYTES and load_be32(data, 0) >> 28 == REPORT_VERSION:
-        arrival: u32 = observe(accounts, load_be32(data, 4), load_be32(data, 0), fabric.now_ns)
-        if arrival == REPEATED:
-            fabric.repeated += 1
+        mark: u32 = content_mark(data, length)
+        arrival: u32 = observe(accounts, load_be32(data, 4), load_be32(data, 0), mark, fabric.now_ns)
+        if not is_fresh(fabric, arrival):
             return
     fabric.not_read += 1
+
+
+@kernel(inline=False)
+def is_fresh(fabric: Fabric, arrival: u32) -> bool:
+    """Count a report packet whose number came before; False if it has been measured already."""
+    fabric.repeated += as_u64(arrival == REPEATED)
+    fabric.contested += as_u64(arrival == CONTESTED)
+    return arrival != REPEATED
 
 
 @kernel
@@ -196,9 +204,10 @@ def find_flows(fabric: Fabric, accounts: Accounts, decoder: Decoder) -> None:
         packet = decoder.packets[i]
         if packet.leads != 0:
             fabric.reports += 1
-            arrival: u32 = account(accounts, packet.node_id, packet.sequence, fabric.now_ns)
-            fresh = as_u32(arrival != REPEATED)
-            fabric.repeated += 1 - as_u64(fresh)
+            arrival: u32 = account(accounts, packet.node_id, packet.sequence, packet.mark, fabric.now_ns)
+            fresh = 1
+            if arrival != NEW:
+                fresh = as_u32(is_fresh(fabric, arrival))
         packet.fresh = fresh
         if packet.kind | packet.dropped != STACK:
             packet.route = NONE32

@@ -10,6 +10,7 @@ from collectors.native.kernels.flows import hash_key
 from collectors.native.kernels.hops import egress_of, ingress_of, layout_of, read_hop
 from collectors.native.kernels.identity import NO_INT, has_whole_int, hops_size, identity_of_stack
 from collectors.native.kernels.patterns import decode_alike, learn_pattern, pattern_of
+from collectors.native.kernels.sequence import content_mark
 from collectors.native.kernels.singles import read_single
 from collectors.native.structures import (
     COMPLETION,
@@ -109,6 +110,7 @@ def decode_unlike(decoder: Decoder, data: Array[u8], length: u64, row: u32) -> u
             packet.row = row
             packet.leads = 1 if at == 8 else 0
             packet.sequence = load_be32(data, 0)
+            packet.mark = content_mark(data, length)
             packet.hash = hash_key(reference(packet.key[0]))
             packet.stamped = 0
             decoder.packet_count += 1

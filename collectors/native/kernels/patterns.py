@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collectors.native.kernels.flows import hash_key
 from collectors.native.kernels.hops import ARRIVED, BUFFER, LEFT, NO_EGRESS, layout_of, name_of, read_hop
+from collectors.native.kernels.sequence import content_mark
 from collectors.native.structures import NONE32, PATTERN_BYTES, STACK, Decoder, Hop, Packet, Pattern
 from dataplane.native import (
     Array,
@@ -78,6 +79,7 @@ def decode_alike(decoder: Decoder, pattern: Pattern, data: Array[u8], row: u32) 
     packet.row = row
     packet.leads = 1
     packet.sequence = load_be32(data, 0)
+    packet.mark = content_mark(data, as_u64(pattern.length) - 1)
     decoder.hop_count += as_u32(count) + 1
     decoder.packet_count += 1
     return True

@@ -2,8 +2,23 @@
 
 from __future__ import annotations
 
-from collectors.native.structures import NONE64, Accounts, TrackerCell
-from dataplane.native import Array, as_i64, as_u32, as_u64, i64, kernel, offset, u32, u64
+from collectors.native.structures import NONE32, Accounts, TrackerCell
+from dataplane.native import (
+    Array,
+    address,
+    array_at,
+    as_i64,
+    as_u32,
+    as_u64,
+    i64,
+    kernel,
+    load_be64,
+    load_u64,
+    offset,
+    u8,
+    u32,
+    u64,
+)
 
 NEW = 0
 LATE = 1
@@ -11,11 +26,27 @@ TOO_OLD = 2
 REPEATED = 3
 RESTART = 4
 FAR_AHEAD = 5
+CONTESTED = 6
 """The values of `collectors.sequence.Arrival`, in its order."""
 
 MODULUS = 1 << 22
 HALF = 1 << 21
 HASH = 0x9E37_79B9_7F4A_7C15
+HEADER_BYTES = 8
+FACTOR = 0xD134_2543_DE82_EF95
+
+
+@kernel(inline=True)
+def content_mark(data: Array[u8], length: u64) -> u32:
+    """Return what `collectors.sequence.content_mark` does, of a payload of 8 bytes or more."""
+    total: u64 = load_be64(data, length - 8) + length
+    words: u64 = (length - HEADER_BYTES) >> 3
+    body = offset(data, HEADER_BYTES)
+    word: u64 = 0
+    while word < words:
+        total += load_u64(body, word << 3)
+        word += 1
+    return as_u32(total * FACTOR >> 32)
 
 
 @kernel(inline=True)
@@ -25,13 +56,13 @@ def ahead_of(sequence: u64, newest: u64) -> i64:
 
 
 @kernel
-def observe(accounts: Accounts, node_id: u32, first_word: u32, now_ns: u64) -> u32:
+def observe(accounts: Accounts, node_id: u32, first_word: u32, mark: u32, now_ns: u64) -> u32:
     """Account a report packet by the first word of its group header."""
-    return account(accounts, node_id, first_word, now_ns)
+    return account(accounts, node_id, first_word, mark, now_ns)
 
 
 @kernel(inline=True)
-def account(accounts: Accounts, node_id: u32, first_word: u32, now_ns: u64) -> u32:
+def account(accounts: Accounts, node_id: u32, first_word: u32, mark: u32, now_ns: u64) -> u32:
     """Account a report packet; most are the next of a reporter that is known."""
     key: u64 = as_u64((first_word >> 22) & 0x3F) << 32 | as_u64(node_id)
     sequence: u64 = as_u64(first_word) & (MODULUS - 1)
@@ -45,27 +76,29 @@ def account(accounts: Accounts, node_id: u32, first_word: u32, now_ns: u64) -> u
             words: u64 = number * (accounts.ring // 64)
             seen = offset(accounts.seen, words)
             if tracker.has_before == 0 and (tracker.newest + 1) & (MODULUS - 1) == sequence:
-                take_next(accounts, tracker, seen, now_ns)
+                take_next(accounts, tracker, seen, offset(accounts.marks, words << 6), mark, now_ns)
                 return NEW
-            return track(accounts, tracker, seen, words, sequence, now_ns)
+            return track(accounts, tracker, seen, words, sequence, mark, now_ns)
         place = (place + 1) & accounts.index_mask
-    add_tracker(accounts, key, sequence, now_ns)
+    add_tracker(accounts, key, sequence, mark, now_ns)
     return NEW
 
 
 @kernel(inline=True)
-def take_next(accounts: Accounts, tracker: TrackerCell, seen: Array[u64], now_ns: u64) -> None:
+def take_next(  # noqa: PLR0917 - kernels have no keywords
+    accounts: Accounts, tracker: TrackerCell, seen: Array[u64], marks: Array[u32], mark: u32, now_ns: u64
+) -> None:
     """Account the number that follows the newest; a restart near 0 is never one step ahead."""
     tracker.heard_ns = now_ns
     tracker.repeats = 0
-    tracker.jump = NONE64
+    tracker.jump = NONE32
     tracker.received += 1
     tracker.newest += 1
-    set_bit(accounts, seen, tracker.newest)
+    note_seen(accounts, seen, marks, tracker.newest, mark)
 
 
 @kernel(inline=False)
-def add_tracker(accounts: Accounts, key: u64, sequence: u64, now_ns: u64) -> None:
+def add_tracker(accounts: Accounts, key: u64, sequence: u64, mark: u32, now_ns: u64) -> None:
     """Begin an account; where there is no room, that of the reporter unheard for longest goes."""
     number: u64 = accounts.count
     if number == accounts.most:
@@ -84,11 +117,12 @@ def add_tracker(accounts: Accounts, key: u64, sequence: u64, now_ns: u64) -> Non
     tracker.lost = 0
     tracker.late = 0
     tracker.duplicate = 0
+    tracker.contested = 0
     tracker.restarts = 0
     tracker.has_before = 0
     accounts.touches += 1
     tracker.touched = accounts.touches
-    begin(accounts, tracker, offset(accounts.seen, number * (accounts.ring // 64)), sequence, now_ns)
+    begin(accounts, tracker, offset(accounts.seen, number * (accounts.ring // 64)), sequence, mark, now_ns)
     place: u64 = 0
     while place <= accounts.index_mask:
         accounts.index[place] = 0
@@ -103,15 +137,17 @@ def add_tracker(accounts: Accounts, key: u64, sequence: u64, now_ns: u64) -> Non
 
 
 @kernel
-def begin(accounts: Accounts, tracker: TrackerCell, seen: Array[u64], sequence: u64, now_ns: u64) -> None:
+def begin(  # noqa: PLR0917 - kernels have no keywords
+    accounts: Accounts, tracker: TrackerCell, seen: Array[u64], sequence: u64, mark: u32, now_ns: u64
+) -> None:
     """Count anew from a number on."""
     tracker.first = sequence
     tracker.newest = sequence
     clear_all(accounts, seen)
-    set_bit(accounts, seen, sequence)
-    tracker.last_repeat = NONE64
+    note_seen(accounts, seen, marks_of(accounts, seen), sequence, mark)
+    tracker.last_repeat = NONE32
     tracker.repeats = 0
-    tracker.jump = NONE64
+    tracker.jump = NONE32
     tracker.heard_ns = now_ns
     tracker.received += 1
 
@@ -126,28 +162,35 @@ def clear_all(accounts: Accounts, seen: Array[u64]) -> None:
 
 
 @kernel(inline=True)
-def set_bit(accounts: Accounts, seen: Array[u64], number: u64) -> None:
-    """Note that a number came."""
+def note_seen(accounts: Accounts, seen: Array[u64], marks: Array[u32], number: u64, mark: u32) -> None:
+    """Note that a number came, with what content."""
     bit: u64 = number & (accounts.ring - 1)
     seen[bit >> 6] |= as_u64(1) << (bit & 63)
+    marks[bit] = mark
+
+
+@kernel(inline=True)
+def marks_of(accounts: Accounts, seen: Array[u64]) -> Array[u32]:
+    """Return the marks of the tracker that has these bits: a bit there is 32 here."""
+    return array_at(u32, address(accounts.marks) + ((address(seen) - address(accounts.seen)) << 5))
 
 
 @kernel(inline=False)
 def track(  # noqa: PLR0917 - kernels have no keywords
-    accounts: Accounts, tracker: TrackerCell, seen: Array[u64], words: u64, sequence: u64, now_ns: u64
+    accounts: Accounts, tracker: TrackerCell, seen: Array[u64], words: u64, sequence: u64, mark: u32, now_ns: u64
 ) -> u32:
     """Account a number of a reporter that is known."""
     if tracker.has_before != 0:
         reconsider(accounts, tracker, seen, words, sequence)
-    if tracker.jump != NONE64:
+    if tracker.jump != NONE32:
         confirm_jump(accounts, tracker, seen, sequence)
     ahead: i64 = ahead_of(sequence, tracker.newest)
     if ahead == 1:
-        take_next(accounts, tracker, seen, now_ns)
+        take_next(accounts, tracker, seen, marks_of(accounts, seen), mark, now_ns)
         return NEW
     silent_ns: u64 = now_ns - tracker.heard_ns
     tracker.heard_ns = now_ns
-    return track_others(accounts, tracker, seen, words, sequence, now_ns, ahead, silent_ns)
+    return track_others(accounts, tracker, seen, words, sequence, mark, now_ns, ahead, silent_ns)
 
 
 @kernel(inline=False)
@@ -157,6 +200,7 @@ def track_others(  # noqa: PLR0917 - kernels have no keywords
     seen: Array[u64],
     words: u64,
     sequence: u64,
+    mark: u32,
     now_ns: u64,
     ahead: i64,
     silent_ns: u64,
@@ -165,36 +209,38 @@ def track_others(  # noqa: PLR0917 - kernels have no keywords
     if is_restart(accounts, sequence, ahead, silent_ns):
         tracker.before_first = tracker.first
         tracker.before_newest = tracker.newest
+        tracker.before_mark = marks_of(accounts, seen)[sequence & (accounts.ring - 1)]
         before = offset(accounts.before_seen, words)
         word: u64 = 0
         while word < accounts.ring // 64:
             before[word] = seen[word]
             word += 1
         tracker.restarts += 1
-        begin(accounts, tracker, seen, sequence, now_ns)
+        begin(accounts, tracker, seen, sequence, mark, now_ns)
         tracker.has_before = 1
         return RESTART
     if ahead > 0 and as_u64(ahead) >= accounts.window:
         tracker.late += 1
-        tracker.jump = sequence
+        tracker.jump = as_u32(sequence)
+        tracker.jump_mark = mark
         return FAR_AHEAD
     if ahead > 0:
         tracker.repeats = 0
-        advance(accounts, tracker, seen, as_u64(ahead))
+        advance(accounts, tracker, seen, as_u64(ahead), mark)
         return NEW
     behind: u64 = as_u64(-ahead)
     if behind >= accounts.window:
         if is_long_run(accounts, tracker, sequence):
             tracker.restarts += 1
-            begin(accounts, tracker, seen, sequence, now_ns)
+            begin(accounts, tracker, seen, sequence, mark, now_ns)
             return RESTART
         tracker.late += 1
         return TOO_OLD
     bit: u64 = (tracker.newest - behind) & (accounts.ring - 1)
     if seen[bit >> 6] >> (bit & 63) & 1 != 0:
-        return repeat(accounts, tracker, seen, sequence, now_ns)
+        return repeat(accounts, tracker, seen, sequence, mark, now_ns)
     tracker.repeats = 0
-    return fill_gap(accounts, tracker, seen, behind)
+    return fill_gap(accounts, tracker, seen, behind, mark)
 
 
 @kernel(inline=True)
@@ -208,7 +254,7 @@ def is_restart(accounts: Accounts, sequence: u64, ahead: i64, silent_ns: u64) ->
 
 
 @kernel
-def advance(accounts: Accounts, tracker: TrackerCell, seen: Array[u64], ahead: u64) -> None:
+def advance(accounts: Accounts, tracker: TrackerCell, seen: Array[u64], ahead: u64, mark: u32) -> None:
     """Step over numbers that did not come."""
     tracker.lost += ahead - 1
     tracker.received += 1
@@ -221,14 +267,14 @@ def advance(accounts: Accounts, tracker: TrackerCell, seen: Array[u64], ahead: u
             seen[bit >> 6] &= ~(as_u64(1) << (bit & 63))
             number += 1
     tracker.newest += ahead
-    set_bit(accounts, seen, tracker.newest)
+    note_seen(accounts, seen, marks_of(accounts, seen), tracker.newest, mark)
 
 
 @kernel
-def fill_gap(accounts: Accounts, tracker: TrackerCell, seen: Array[u64], behind: u64) -> u32:
+def fill_gap(accounts: Accounts, tracker: TrackerCell, seen: Array[u64], behind: u64, mark: u32) -> u32:
     """Take a number that was passed over: lost until now, or ahead of the first that was heard."""
     number: u64 = tracker.newest - behind
-    set_bit(accounts, seen, number)
+    note_seen(accounts, seen, marks_of(accounts, seen), number, mark)
     tracker.received += 1
     if as_i64(number - tracker.first) < 0:
         tracker.lost += tracker.first - number - 1
@@ -242,32 +288,40 @@ def fill_gap(accounts: Accounts, tracker: TrackerCell, seen: Array[u64], behind:
 @kernel
 def is_long_run(accounts: Accounts, tracker: TrackerCell, sequence: u64) -> bool:
     """Count numbers that came before, or may have, in ascending order: after so many counting begins there."""
-    follows: bool = sequence == (tracker.last_repeat + 1) & (MODULUS - 1)
+    follows: bool = sequence == (as_u64(tracker.last_repeat) + 1) & (MODULUS - 1)
     tracker.repeats = tracker.repeats + 1 if follows else 1
-    tracker.last_repeat = sequence
-    return tracker.repeats >= accounts.most_repeats
+    tracker.last_repeat = as_u32(sequence)
+    return as_u64(tracker.repeats) >= accounts.most_repeats
 
 
 @kernel
-def repeat(accounts: Accounts, tracker: TrackerCell, seen: Array[u64], sequence: u64, now_ns: u64) -> u32:
-    """Count a number that came before; a run of them in order is a restart."""
+def repeat(  # noqa: PLR0917 - kernels have no keywords
+    accounts: Accounts, tracker: TrackerCell, seen: Array[u64], sequence: u64, mark: u32, now_ns: u64
+) -> u32:
+    """Count a number that came before; a run of them in order, with other content, is a restart."""
+    marks = marks_of(accounts, seen)
+    place: u64 = sequence & (accounts.ring - 1)
+    if marks[place] == mark:
+        tracker.duplicate += 1
+        return REPEATED
     if is_long_run(accounts, tracker, sequence):
         tracker.restarts += 1
-        begin(accounts, tracker, seen, sequence, now_ns)
+        begin(accounts, tracker, seen, sequence, mark, now_ns)
         return RESTART
-    tracker.duplicate += 1
-    return REPEATED
+    marks[place] = mark
+    tracker.contested += 1
+    return CONTESTED
 
 
 @kernel(inline=False)
 def confirm_jump(accounts: Accounts, tracker: TrackerCell, seen: Array[u64], sequence: u64) -> None:
     """Believe a number far ahead once the very next report follows it: what is between them was lost."""
-    jump: u64 = tracker.jump
-    tracker.jump = NONE64
+    jump: u64 = as_u64(tracker.jump)
+    tracker.jump = NONE32
     ahead: i64 = ahead_of(sequence, jump)
     if ahead > 0 and as_u64(ahead) < accounts.window:
         tracker.late -= 1
-        advance(accounts, tracker, seen, as_u64(ahead_of(jump, tracker.newest)))
+        advance(accounts, tracker, seen, as_u64(ahead_of(jump, tracker.newest)), tracker.jump_mark)
 
 
 @kernel(inline=False)
@@ -280,6 +334,7 @@ def reconsider(accounts: Accounts, tracker: TrackerCell, seen: Array[u64], words
     before: i64 = ahead_of(sequence, tracker.before_newest)
     if before <= 0 or as_u64(before) > accounts.largest_gap:
         return
+    marks_of(accounts, seen)[tracker.newest & (accounts.ring - 1)] = tracker.before_mark
     tracker.first = tracker.before_first
     tracker.newest = tracker.before_newest
     kept = offset(accounts.before_seen, words)

@@ -19,15 +19,16 @@ WIDE = SequenceSettings(window_reports=100, largest_gap_reports=3000, silence_ns
 STEPS = st.integers(-12, 12) | st.sampled_from([90, 101, 150, 4000, -5000, MODULUS // 2])
 
 
-def run_both(chosen: SequenceSettings, events: list[tuple[int, int, int]]) -> None:
-    """Account the same numbers in both; each event is (node, number, pause)."""
+def run_both(chosen: SequenceSettings, events: list[tuple[int, int, int]], contents: int = 1) -> None:
+    """Account the same numbers in both; each event is (node, number, pause), whose lowest bits make the content."""
     plain, native = Counters(), Counters()
     reference, machine = SequenceAccounting(chosen, plain), NativeAccounting(chosen, native)
     now_ns = 0
     for node_id, number, pause_ns in events:
         now_ns += pause_ns
         group = ReportGroup(node_id % 2, number % MODULUS, node_id)
-        assert machine.observe(group, now_ns) is reference.observe(group, now_ns)
+        mark = pause_ns % contents
+        assert machine.observe(group, mark, now_ns) is reference.observe(group, mark, now_ns)
         assert machine.states() == reference.states()
     assert native[Count.REPORTERS_FORGOTTEN] == plain[Count.REPORTERS_FORGOTTEN]
 
@@ -42,7 +43,7 @@ def test_a_reporter_has_the_same_account(start: int, steps: list[tuple[int, int]
         for step, pause_ns in steps:
             number += step
             events.append((7, number, pause_ns))
-        run_both(chosen, events)
+        run_both(chosen, events, contents=3)
 
 
 @given(st.lists(st.tuples(st.integers(1, 5), st.integers(0, 40), st.just(1)), max_size=40))
@@ -52,4 +53,5 @@ def test_reporters_make_room_alike(events: list[tuple[int, int, int]]) -> None:
 
 def test_long_runs_with_gaps_repeats_and_a_wrap_are_accounted_alike() -> None:
     numbers = [MODULUS - 500 + n + 3 * (n % 7 == 0) - 2 * (n % 11 == 0) for n in range(1200)]
-    run_both(SequenceSettings(), [(3, number, 5) for number in numbers])
+    for contents in (1, 7):
+        run_both(SequenceSettings(), [(3, number, place) for place, number in enumerate(numbers)], contents)

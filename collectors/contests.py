@@ -1,0 +1,54 @@
+"""Says which switches' report numbers are contested: other reports come under their names."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from collectors.collector import Collector
+from collectors.values import ReporterState
+from dataplane.fabric.topology import Topology
+
+INTERVAL_S: Final = 10.0
+FEWEST: Final = 16
+"""In an interval; fewer may be a switch that began again at a number close by."""
+
+Reporters = Mapping[tuple[int, int], ReporterState]
+
+
+def contests(before: Reporters, now: Reporters, names: Mapping[int, str]) -> list[str]:
+    """Return a line for each reporter that had `FEWEST` or more numbers contested between two moments."""
+    lines = []
+    for key, state in now.items():
+        past = before.get(key)
+        count = state.contested - (past.contested if past is not None else 0)
+        if count >= FEWEST:
+            who = names.get(state.node_id, "a node that the topology lacks")
+            lines.append(
+                f"{count} reports of node {state.node_id} ({who}) have numbers that other reports of it had, too: "
+                "somebody reports in its name, or two switches have its node id"
+            )
+    return lines
+
+
+class ContestWatch:
+    """Looks at a collector's reporters from time to time, and tells what is contested, a line each."""
+
+    def __init__(self, collector: Collector, topology: Topology, tell: Callable[[str], None]) -> None:
+        self._collector, self._tell = collector, tell
+        self._names = {node.node_id: node.name for node in topology.switches}
+        self._before: Reporters = {}
+
+    def step(self) -> None:
+        """Tell what was contested since the last time."""
+        now = self._collector.snapshot().reporters
+        for line in contests(self._before, now, self._names):
+            self._tell(line)
+        self._before = now
+
+    async def run(self) -> None:
+        """Step now and then until cancelled."""
+        while True:
+            await asyncio.sleep(INTERVAL_S)
+            self.step()

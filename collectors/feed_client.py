@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
 from typing import Final
 
 from collectors import codec, event_codec
@@ -52,8 +53,9 @@ class FeedClient(ServiceClient):
 
     async def snapshots(self, interval_ns: int) -> AsyncGenerator[Snapshot, None]:
         """Yield a snapshot at every interval, for ever; raise FeedError when the two sides speak different versions."""
-        async for message in self._stream("Watch", codec.encode_watch(interval_ns)):
-            yield codec.decode_snapshot(message)
+        async with aclosing(self._stream("Watch", codec.encode_watch(interval_ns))) as messages:
+            async for message in messages:
+                yield codec.decode_snapshot(message)
 
     async def records(self) -> AsyncIterator[tuple[HopRecord, ...]]:
         """Yield batches of hop records, for ever; raise FeedError when the two sides speak different versions.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol, Self
@@ -105,19 +105,23 @@ class ServiceClient:
             raise self._failed(reason_of(error)) from error
         raise self._failed("it ended the stream without an answer")
 
-    async def _stream(self, method: str, request: bytes) -> AsyncIterator[bytes]:
-        """Yield a method's messages over as many calls as it takes."""
+    async def _stream(self, method: str, request: bytes) -> AsyncGenerator[bytes, None]:
+        """Yield a method's messages over as many calls as it takes; whoever closes the generator ends the call."""
         backoff = Backoff(self._place.first_wait_ns, self._place.longest_wait_ns, self._rng)
         while True:
             reason = f"the {self._peer.name} ended the stream"
+            call = self._open().unary_stream(f"/{self._peer.service}/{method}", None, None)(request)
             try:
-                async for message in self._open().unary_stream(f"/{self._peer.service}/{method}", None, None)(request):
+                async for message in call:
                     backoff.reset()
                     yield message
             except grpc.aio.AioRpcError as error:
                 reason = reason_of(error)
                 if error.code() in PERMANENT:
                     raise self._failed(reason) from error
+            finally:
+                # A call that nobody reads any more is not over for the service before it is cancelled.
+                call.cancel()
             seconds = backoff.next_s()
             if self._on_wait is not None:
                 where = f"the {self._peer.name} at {self._place.address}"

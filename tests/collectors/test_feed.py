@@ -6,7 +6,7 @@ import asyncio
 import random
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TypeVar
@@ -80,6 +80,36 @@ def test_snapshots_are_put_into_bytes_beside_the_event_loop(address: str, monkey
     run(scenario)
     assert threads
     assert threading.main_thread().name not in threads
+
+
+def test_whoever_stops_reading_ends_the_stream_of_snapshots(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who asks for single snapshots must not leave a stream behind each time."""
+    asked, encode = list[int](), codec.encode_snapshot
+
+    def counted(snapshot: Snapshot) -> bytes:
+        asked.append(1)
+        return encode(snapshot)
+
+    monkeypatch.setattr(codec, "encode_snapshot", counted)
+
+    async def scenario() -> None:
+        async with (
+            serving(a_collector(), FeedSettings(address=address)),
+            FeedClient(FeedClientSettings(address=address)) as client,
+        ):
+            for _ in range(5):
+                async with aclosing(client.snapshots(MS)) as snapshots:
+                    await anext(snapshots)
+            async with aclosing(client.snapshots(MS)) as snapshots:
+                for _ in range(3):
+                    await anext(snapshots)
+                before = len(asked)
+                for _ in range(10):
+                    await anext(snapshots)
+                # Our own stream's, and one that may be under way.
+                assert len(asked) - before <= 11
+
+    run(scenario)
 
 
 def test_names_of_jobs_reach_the_collector(address: str) -> None:

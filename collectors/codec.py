@@ -90,6 +90,7 @@ class _Path(msgspec.Struct, array_like=True, frozen=True):
     loss: float | None
     samples: int
     measured_bytes: int = 0
+    is_young: bool = False
 
 
 class _Reporter(msgspec.Struct, array_like=True, frozen=True):
@@ -346,6 +347,7 @@ def _path_out(path: PathState) -> _Path:
         path.loss,
         path.samples,
         path.measured_bytes,
+        path.is_young,
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from collectors import decode
 from collectors.allowance import Allowance
 from collectors.counters import Count, Counters
-from collectors.decode import DecodedReport
+from collectors.decode import DecodedReport, MeasuredPacket
 from collectors.link_notes import LinkNotes
 from collectors.native.bulk import BulkCore
 from collectors.numbering import HopNumbering, drop_record
@@ -17,7 +17,16 @@ from collectors.sequence import Accounting, Arrival, SequenceAccounting, content
 from collectors.settings import CollectorSettings, Core
 from collectors.sketch import Sketch
 from collectors.state import NetworkStateBuilder
-from collectors.values import CollectorStatus, DropRecord, FlowKey, HopRecord, JobNote, LinkStatus, Snapshot
+from collectors.values import (
+    CollectorStatus,
+    DropRecord,
+    FlowKey,
+    HopRecord,
+    JobNote,
+    LinkStatus,
+    RecordKind,
+    Snapshot,
+)
 from dataplane.clock import Clock
 from dataplane.errors import WireError
 from dataplane.fabric.topology import LinkKey, Topology
@@ -172,7 +181,7 @@ class Collector:
                 self._counters[Count.ABOUT_REPORTS] += 1
                 continue
             if self._numbering.counts(packet):
-                self._state.count(packet.flow, packet.ip_bytes)
+                self._state.count(packet.flow, packet.ip_bytes, _source_ns(packet))
             records = self._numbering.records(decoded.group, packet, now_ns)
             # Packet by packet: two of a group may look the same.
             self._state.add(records)
@@ -190,6 +199,13 @@ class Collector:
 
     def _is_report(self, flow: FlowKey) -> bool:
         return flow.protocol == PROTOCOL_UDP and flow.dst_port == self._report_udp_port
+
+
+def _source_ns(packet: MeasuredPacket) -> int | None:
+    """Return when a packet came to its first switch, where its report tells of all hops."""
+    if packet.kind is not RecordKind.STACK or packet.missing_hops or not packet.hops:
+        return None
+    return packet.hops[0].metadata.ingress_timestamp
 
 
 def marking_of(settings: CollectorSettings) -> Marking:

@@ -79,6 +79,7 @@ class PathMaker:
             loss,
             samples,
             seen.measured_bytes,
+            seen.is_young,
         )
 
     def _figures(self, way: Way) -> tuple[int, int, int | None, int | None, float | None, int]:

@@ -1,8 +1,12 @@
-"""A flow's rate from the packets that were measured: bytes over a sliding window."""
+"""A flow's rate from the packets that were measured: bytes over a sliding window.
+
+Packets count at the times at which they came to their first switch, where its stamps tell that: behind a queue that
+grows they come out at the rate of the link, whatever is sent. Those times go on from the first packet's arrival; only
+differences of stamps count, so that the clocks need not agree.
+"""
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass
 from typing import Final
 
@@ -32,48 +36,63 @@ class RateWindow:
         """Return the number of the oldest slot that counts."""
         return now_ns // self.slot_ns - SLOTS + 1
 
+    def begins_ns(self, now_ns: int) -> int:
+        """Return where the window begins: with a whole slot, as what leaves it does."""
+        return self.oldest_slot(now_ns) * self.slot_ns
+
     def rate_bps(self, nbytes: int, first_ns: int, now_ns: int) -> int:
         """Return bit/s over the window, or over the flow's life while it is younger."""
-        # The window begins with a whole slot, as what leaves it does.
-        begins_ns = self.oldest_slot(now_ns) * self.slot_ns
-        span_ns = max(now_ns - max(first_ns, begins_ns), self.window_ns // _YOUNGEST, 1)
+        span_ns = max(now_ns - max(first_ns, self.begins_ns(now_ns)), self.window_ns // _YOUNGEST, 1)
         return nbytes * 8 * 1_000_000_000 // span_ns
+
+    @property
+    def lead_ns(self) -> int:
+        """How much more or less time may lie between two stamps than between the packets' arrivals."""
+        return self.window_ns // 2
+
+    def sent_ns(self, now_ns: int, newest_ns: int, between_stamps_ns: int, between_arrivals_ns: int) -> int:
+        """Return when a packet that comes now was sent, given when the one before was and what lies between the two.
+
+        Now, where the stamps cannot be of one clock that was not set meanwhile.
+        """
+        sent_ns = max(newest_ns + between_stamps_ns, 0)
+        is_one_clock = abs(between_stamps_ns - between_arrivals_ns) <= self.lead_ns
+        return sent_ns if is_one_clock and sent_ns <= now_ns + self.lead_ns else now_ns
 
 
 class RateMeter:
-    """Bytes of the last `window_ns`, to one part in `SLOTS`; times must not decrease."""
+    """Bytes of the last `window_ns`, to one part in `SLOTS`; what is older than the window is left out."""
 
     def __init__(self, window_ns: int) -> None:
-        self._window = RateWindow(window_ns)
-        self._slots: deque[tuple[int, int]] = deque()
-        self._bytes = 0
+        self.window = RateWindow(window_ns)
+        self._slots: dict[int, int] = {}
         self._first_ns: int | None = None
+        self.newest_ns = 0
+        """The newest time at which a packet was counted."""
 
-    def add(self, now_ns: int, nbytes: int) -> None:
-        """Count a packet that was seen now, with the bytes of those that it stands for."""
+    def add(self, at_ns: int, nbytes: int) -> None:
+        """Count a packet that was sent at a time, with the bytes of those that it stands for."""
         if self._first_ns is None:
-            self._first_ns = now_ns
-        self._bytes += nbytes
-        number = now_ns // self._window.slot_ns
-        if self._slots and self._slots[-1][0] == number:
-            self._slots[-1] = number, self._slots[-1][1] + nbytes
-        else:
-            self._slots.append((number, nbytes))
-        self._prune(now_ns)
+            self._first_ns = self.newest_ns = at_ns
+        self.newest_ns = max(self.newest_ns, at_ns)
+        number = at_ns // self.window.slot_ns
+        if number >= self.window.oldest_slot(self.newest_ns):
+            self._slots[number] = self._slots.get(number, 0) + nbytes
+        oldest = self.window.oldest_slot(self.newest_ns)
+        for old in [number for number in self._slots if number < oldest]:
+            del self._slots[old]
 
     def rate_bps(self, now_ns: int) -> int | None:
         """Return bit/s over the window, or over the flow's life while it is younger; None before its first packet."""
         if self._first_ns is None:
             return None
-        self._prune(now_ns)
-        return self._window.rate_bps(self._bytes, self._first_ns, now_ns)
+        return self.window.rate_bps(self.nbytes(now_ns), self._first_ns, now_ns)
 
-    @property
-    def nbytes(self) -> int:
-        """The bytes that were counted in the window, as it was when it was asked for a rate."""
-        return self._bytes
+    def is_young(self, now_ns: int) -> bool:
+        """Return whether the window began before the first packet, which the rate then counts without what it took."""
+        return self._first_ns is not None and self._first_ns > self.window.begins_ns(now_ns)
 
-    def _prune(self, now_ns: int) -> None:
-        oldest = self._window.oldest_slot(now_ns)
-        while self._slots and self._slots[0][0] < oldest:
-            self._bytes -= self._slots.popleft()[1]
+    def nbytes(self, now_ns: int) -> int:
+        """Return the bytes that were counted in the window."""
+        oldest = self.window.oldest_slot(now_ns)
+        return sum(nbytes for number, nbytes in self._slots.items() if number >= oldest)

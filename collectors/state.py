@@ -91,9 +91,12 @@ class NetworkStateBuilder:
         self._stitcher.correct(corrections)
         self._store.correct(corrections)
 
-    def count(self, flow: FlowKey, ip_bytes: int) -> None:
-        """Take note of one measured packet of a flow, once per packet: what the flow's rate is estimated from."""
-        self._store.take_packet(flow, ip_bytes, self._clock.now_ns())
+    def count(self, flow: FlowKey, ip_bytes: int, source_ns: int | None = None) -> None:
+        """Take note of one measured packet of a flow, once per packet: what the flow's rate is estimated from.
+
+        `source_ns` is when it came to its first switch, by that switch's clock.
+        """
+        self._store.take_packet(flow, ip_bytes, self._clock.now_ns(), source_ns)
 
     def snapshot(self, reporters: Mapping[tuple[int, int], ReporterState] | None = None) -> Snapshot:
         """Return the state now: every directed link of the topology, and every flow heard of lately."""

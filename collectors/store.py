@@ -49,6 +49,7 @@ class SeenFlow:
     received_ns: int
     rate_bps: int | None
     measured_bytes: int = 0
+    is_young: bool = False
 
 
 class SeenFlows(Protocol):
@@ -77,8 +78,11 @@ class Store(Protocol):
         """Take the whole way of one packet."""
         ...
 
-    def take_packet(self, flow: FlowKey, ip_bytes: int, now_ns: int) -> None:
-        """Take note of one measured packet of a flow, once per packet: what the flow's rate is estimated from."""
+    def take_packet(self, flow: FlowKey, ip_bytes: int, now_ns: int, source_ns: int | None = None) -> None:
+        """Take note of one measured packet of a flow, once per packet: what the flow's rate is estimated from.
+
+        `source_ns` is when it came to its first switch, by that switch's clock.
+        """
         ...
 
     def link(self, link: LinkKey) -> WindowFigures | None:
@@ -183,9 +187,11 @@ class PlainStore:
         is_ahead = clock is not None and stamp_ns is not None and clock.runs_ahead(stamp_ns, path.received_ns)
         return replace(path, source_time_ns=None) if is_ahead else path
 
-    def take_packet(self, flow: FlowKey, ip_bytes: int, now_ns: int) -> None:
+    def take_packet(self, flow: FlowKey, ip_bytes: int, now_ns: int, source_ns: int | None = None) -> None:
         """Take note of one measured packet of a flow, once per packet: what the flow's rate is estimated from."""
-        self._touch(flow, now_ns).meter.add(now_ns, (ip_bytes + FRAMING_BYTES) * self._settings.sample_every)
+        found = self._touch(flow, now_ns)
+        at_ns = now_ns if source_ns is None else _sent_ns(found, now_ns, source_ns)
+        found.meter.add(at_ns, (ip_bytes + FRAMING_BYTES) * self._settings.sample_every)
 
     def link(self, link: LinkKey) -> WindowFigures | None:
         """Return a link's figures, None when it was never heard of."""
@@ -208,13 +214,15 @@ class PlainStore:
             path = flow.path
             if path is not None and now_ns - path.received_ns <= self._settings.forget_path_after_ns:
                 way = Way(path.switches, path.links, self._routes[path.switches].figures())
+                sending_ns = flow.meter.newest_ns + max(now_ns - flow.heard_ns, 0)
                 found.append(
                     SeenFlow(
                         key,
                         way,
                         path.received_ns,
-                        flow.meter.rate_bps(now_ns),
-                        flow.meter.nbytes // self._settings.sample_every,
+                        flow.meter.rate_bps(sending_ns),
+                        flow.meter.nbytes(sending_ns) // self._settings.sample_every,
+                        flow.meter.is_young(sending_ns),
                     )
                 )
         return found
@@ -254,3 +262,13 @@ class PlainStore:
         if path.switches[0] != known.switches[0] or path.source_time_ns is None or known.source_time_ns is None:
             return False
         return 0 < known.source_time_ns - path.source_time_ns <= self._settings.stale_after_ns
+
+
+def _sent_ns(flow: _Flow, now_ns: int, source_ns: int) -> int:
+    """Return when a packet of a flow was sent, on the time that goes on from the first one's arrival."""
+    last = flow.path
+    if last is None or last.source_time_ns is None:
+        return now_ns
+    meter = flow.meter
+    between_ns = source_ns - last.source_time_ns, now_ns - last.received_ns
+    return meter.window.sent_ns(now_ns, meter.newest_ns, *between_ns)

@@ -174,7 +174,8 @@ class PathState:
     `rate_bps` is what the flow sends, IP packets with their Ethernet framing, estimated from the packets that carried
     telemetry; None while too few have. `delay_ns` is the mean of whole packets' delays where `samples` is not 0, else
     the sum of the links' means; `loss` a share of packets, None when unknown. `measured_bytes` are those of the packets
-    behind the rate: of few, it is uncertain.
+    behind the rate: of few, it is uncertain. That of a young flow is over the time since its first packet, and counts
+    that packet, too.
     """
 
     flow: FlowKey
@@ -188,6 +189,7 @@ class PathState:
     loss: float | None = None
     samples: int = 0
     measured_bytes: int = 0
+    is_young: bool = False
 
 
 @dataclass(frozen=True, slots=True)

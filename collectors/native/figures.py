@@ -103,27 +103,33 @@ class NativeFlows:
         addresses: dict[tuple[int, int, int], IPv4Address | IPv6Address] = {}
         names = ("route", "source_host", "target_host", "path_ns", "key")
         columns = (self._cells[name].tolist() for name in names)
-        for route, source, target, path_ns, words, (rate_bps, nbytes) in zip(*columns, self._rates(), strict=True):
+        for route, source, target, path_ns, words, rate in zip(*columns, self._rates(), strict=True):
             place = route, source, target
             way = ways.get(place)
             if way is None:
                 way = ways[place] = self._ways.way(*place)
-            yield SeenFlow(_flow(words, addresses), way, path_ns, rate_bps, nbytes)
+            yield SeenFlow(_flow(words, addresses), way, path_ns, *rate)
 
-    def _rates(self) -> list[tuple[int | None, int]]:
-        """Return each flow's rate in bit/s as `collectors.rate` has it, None where no packet was counted, and bytes."""
-        newest = self._cells["rate_slot"].astype(np.int64)[:, None]
-        places = np.arange(RATE_SLOTS)[None, :]
+    def _rates(self) -> list[tuple[int | None, int, bool]]:
+        """Return each flow's rate in bit/s as `collectors.rate` has it, None where no packet was counted.
+
+        Beside it the bytes, and whether the flow is young.
+        """
+        cells, window = self._cells, self._rate
+        sent_ns, heard_ns = cells["rate_ns"].astype(np.int64), cells["heard_ns"].astype(np.int64)
+        now_ns = sent_ns + np.maximum(self._now_ns - heard_ns, 0)
+        newest, places = (sent_ns // window.slot_ns)[:, None], np.arange(RATE_SLOTS)[None, :]
         numbers = newest - (newest - places) % RATE_SLOTS
-        inside = numbers >= self._rate.oldest_slot(self._now_ns)
-        sums = np.where(inside, self._cells["rate_bytes"], 0).sum(axis=1, dtype=np.int64)
-        return [
-            (
-                None if first_ns == NONE64 else self._rate.rate_bps(total * self._sample_every, first_ns, self._now_ns),
-                total,
-            )
-            for total, first_ns in zip(sums.tolist(), self._cells["first_ns"].tolist(), strict=True)
-        ]
+        inside = numbers >= (now_ns // window.slot_ns - RATE_SLOTS + 1)[:, None]
+        sums = np.where(inside, cells["rate_bytes"], 0).sum(axis=1, dtype=np.int64)
+        columns = (column.tolist() for column in (sums, cells["first_ns"], now_ns))
+        return [self._rate_of(*row) for row in zip(*columns, strict=True)]
+
+    def _rate_of(self, nbytes: int, first_ns: int, now_ns: int) -> tuple[int | None, int, bool]:
+        if first_ns == NONE64:
+            return None, nbytes, False
+        rate_bps = self._rate.rate_bps(nbytes * self._sample_every, first_ns, now_ns)
+        return rate_bps, nbytes, first_ns > self._rate.begins_ns(now_ns)
 
 
 def _flow(words: Sequence[int], known: dict[tuple[int, int, int], IPv4Address | IPv6Address]) -> FlowKey:

@@ -121,6 +121,7 @@ class NativeStore:
         fabric.probe = NONE64 if settings.probe_udp_port is None else settings.probe_udp_port << 8 | PROTOCOL_UDP
         fabric.lead_ns = settings.window_ns // 2
         fabric.longest_ns, fabric.rate_slot_ns = settings.longest_link_delay_ns, self._rate.slot_ns
+        fabric.rate_lead_ns = self._rate.lead_ns
 
     def _put_windows(self, count: int) -> None:
         self._windows, self._buckets = self._cells(WindowCell, count), self._cells(u32, count * ROW)
@@ -204,10 +205,10 @@ class NativeStore:
         )
         self.count()
 
-    def take_packet(self, flow: FlowKey, ip_bytes: int, now_ns: int) -> None:
+    def take_packet(self, flow: FlowKey, ip_bytes: int, now_ns: int, source_ns: int | None = None) -> None:
         """Take note of one measured packet of a flow, once per packet."""
         self.begin_batch(now_ns)
-        self._calls.take_packet(self._fabric, key_words(flow), ip_bytes)
+        self._calls.take_packet(self._fabric, key_words(flow), ip_bytes, word(source_ns))
         self.count()
 
     def link(self, link: LinkKey) -> WindowFigures | None:

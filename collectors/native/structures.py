@@ -104,7 +104,7 @@ class FlowCell(Struct):
     target_host: u32
     touched: u32  # rises with every touch of any flow
     first_ns: u64  # NONE64: no packet counted
-    rate_slot: u64
+    rate_ns: u64  # when the newest packet was sent that was counted
     rate_bytes: Inline[u32, Literal[8]]
 
 
@@ -460,6 +460,7 @@ class Fabric(Struct):
     hand: u64
     touches: u64
     rate_slot_ns: u64
+    rate_lead_ns: u64
     # Routes.
     routes: Array[RouteCell]
     route_nodes: Array[u32]  # MOST_SWITCHES a route
@@ -480,7 +481,6 @@ class Fabric(Struct):
     tx_number: u64
     tx_begins_ns: u64
     calm_ns: u64  # a sample as far behind is of the slot and of the window of TX readings that now is in
-    rate_number: u64
     joins: Joins
     skips_others: u64  # not 0: of what is not of the common form only the number is accounted
     # Counters.

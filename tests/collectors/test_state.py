@@ -386,3 +386,45 @@ def test_flows_without_a_path_are_bounded() -> None:
         bench.builder.count(FlowKey(IPv4Address("192.0.2.1"), IPv4Address("192.0.2.2"), 17, port, 1), 100)
     assert bench.store.flow_count == 10
     assert bench.counters[Count.FLOWS_FORGOTTEN] == 90
+
+
+def sends(bench: Bench, number: int, stamp_ns: int, received_ns: int) -> None:
+    """A packet of 962 bytes that came to its first switch when its stamp says, and is reported when it was received."""
+    bench.clock.advance_to(received_ns)
+    bench.builder.count(FLOW, 962, stamp_ns)
+    bench.builder.add(records(long_way(stamp_ns), packet_id=number, received_ns=received_ns))
+
+
+def test_behind_a_queue_that_grows_a_flows_rate_is_that_at_which_it_is_sent() -> None:
+    bench = Bench()
+    for number in range(200):
+        # Sent each 10 ms, by a clock that is 3 s ahead; each waits 2 ms longer than the one before.
+        sends(bench, number, 3_000 * MS + number * 10 * MS, 50 * MS + number * 12 * MS)
+    path = bench.snapshot().paths[FLOW]
+    assert path.rate_bps == pytest.approx(800_000, rel=0.02)
+    assert not path.is_young
+
+
+def test_a_young_flows_rate_counts_its_first_packet() -> None:
+    bench = Bench()
+    for number in range(5):
+        sends(bench, number, number * 100 * MS, 50 * MS + number * 100 * MS)
+    path = bench.snapshot().paths[FLOW]
+    assert path.is_young
+    assert (path.rate_bps, path.measured_bytes) == (5 * 8_000 * 10 // 4, 5_000)
+
+
+def test_stamps_that_jump_do_not_move_a_flows_window() -> None:
+    bench = Bench()
+    for number in range(100):
+        jump_ns = 10**13 if number == 50 else 0
+        sends(bench, number, number * 20 * MS + jump_ns, 50 * MS + number * 20 * MS)
+    assert bench.snapshot().paths[FLOW].rate_bps == pytest.approx(400_000, rel=0.05)
+
+
+def test_a_flow_that_ends_has_no_rate_after_the_window() -> None:
+    bench = Bench()
+    for number in range(100):
+        sends(bench, number, number * 20 * MS, 50 * MS + number * 20 * MS)
+    bench.clock.advance_to(5_000 * MS)
+    assert bench.snapshot().paths[FLOW].rate_bps == 0

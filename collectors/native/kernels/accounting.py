@@ -20,6 +20,7 @@ from collectors.native.structures import (
     COMPLETION,
     INTERMEDIATE,
     NONE32,
+    NONE64,
     STACK,
     Accounts,
     Decoder,
@@ -149,18 +150,36 @@ def take_group(fabric: Fabric, accounts: Accounts, decoder: Decoder) -> None:
     i = 0
     while i < count:
         packet = decoder.packets[i]
-        usual: bool = packet.kind | packet.dropped == STACK and fabric.joins.splits.count == 0
+        whole: bool = packet.kind | packet.dropped == STACK
+        if packet.fresh != 0 and whole:
+            count_stack(fabric, decoder, packet)
+        usual: bool = whole and fabric.joins.splits.count == 0
         if packet.fresh != 0 and (usual or not take_unusual_packet(fabric, decoder, packet)):
-            cell = view(FlowCell, packet.cell)
-            if not same_key(cell, reference(packet.key[0])):
-                # Another flow of this group has taken its place.
-                cell = touch_flow(fabric, reference(packet.key[0]), packet.hash, fabric.now_ns)
+            cell = cell_of(fabric, packet)
             if fabric.lessons != lessons:
                 # The hops that a route is known by are others than when they were compared.
                 find_links_again(fabric, decoder, packet)
             take_hops(fabric, decoder, packet, cell)
         i += 1
     settle_counts(fabric)
+
+
+@kernel(inline=True)
+def cell_of(fabric: Fabric, packet: Packet) -> FlowCell:
+    """Return the cell of a packet's flow, found before; another flow of its group may have taken its place."""
+    cell = view(FlowCell, packet.cell)
+    if not same_key(cell, reference(packet.key[0])):
+        cell = touch_flow(fabric, reference(packet.key[0]), packet.hash, fabric.now_ns)
+    return cell
+
+
+@kernel(inline=True)
+def count_stack(fabric: Fabric, decoder: Decoder, packet: Packet) -> None:
+    """Count a packet in its flow's rate, at its first hop's stamp where the report tells of all hops."""
+    source_ns: u64 = NONE64
+    if packet.missing == 0 and packet.hop_count != 0:
+        source_ns = decoder.hops[packet.first_hop].arrived_ns
+    count_packet(fabric, cell_of(fabric, packet), as_u64(packet.ip_bytes), source_ns)
 
 
 @kernel(inline=False)
@@ -214,7 +233,6 @@ def find_flows(fabric: Fabric, accounts: Accounts, decoder: Decoder) -> None:
             prefetch_single(fabric, packet)
         elif fresh != 0:
             cell = touch_flow(fabric, reference(packet.key[0]), packet.hash, fabric.now_ns)
-            count_packet(fabric, cell, as_u64(packet.ip_bytes))
             packet.cell = address(cell)
             packet.route = cell.route
             if cell.route != NONE32:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collectors.native.kernels.places import close_gap
 from collectors.native.structures import KEY_WORDS, NONE32, NONE64, RATE_SLOTS, Fabric, FlowCell
-from dataplane.native import Array, as_u32, as_u64, kernel, offset, prefetch, reference, u32, u64
+from dataplane.native import Array, as_i64, as_u32, as_u64, i64, kernel, offset, prefetch, reference, u32, u64
 
 LOW32 = 0xFFFF_FFFF
 CANDIDATES = 16
@@ -86,7 +86,7 @@ def forget(cell: FlowCell) -> None:
     cell.source_host = NONE32
     cell.target_host = NONE32
     cell.first_ns = NONE64
-    cell.rate_slot = 0
+    cell.rate_ns = 0
     i: u64 = 0
     while i < RATE_SLOTS:
         cell.rate_bytes[i] = 0
@@ -139,32 +139,51 @@ def make_room(fabric: Fabric, now_ns: u64) -> u64:
 
 
 @kernel(inline=True)
-def count_packet(fabric: Fabric, cell: FlowCell, ip_bytes: u64) -> None:
-    """Count a measured packet of a flow in its rate."""
+def count_packet(fabric: Fabric, cell: FlowCell, ip_bytes: u64, source_ns: u64) -> None:
+    """Count a measured packet of a flow in its rate, at the time at which it was sent (`collectors.rate`)."""
     if cell.first_ns == NONE64:
         cell.first_ns = fabric.now_ns
-        cell.rate_slot = fabric.rate_number
-    if cell.rate_slot != fabric.rate_number:
-        step_slots(fabric, cell)
-    place: u64 = fabric.rate_number & (RATE_SLOTS - 1)
+        cell.rate_ns = fabric.now_ns
+    at_ns: u64 = fabric.now_ns
+    if source_ns != NONE64 and cell.source_ns != NONE64:  # noqa: PLR1714 - kernels have no `in`
+        at_ns = sent_ns(fabric, cell, as_i64(source_ns - cell.source_ns))
+    newest: u64 = cell.rate_ns // fabric.rate_slot_ns
+    number: u64 = at_ns // fabric.rate_slot_ns
+    if at_ns > cell.rate_ns:
+        cell.rate_ns = at_ns
+        if number != newest:
+            step_slots(cell, newest, number)
+    elif number + RATE_SLOTS <= newest:
+        return
+    place: u64 = number & (RATE_SLOTS - 1)
     total: u64 = as_u64(cell.rate_bytes[place]) + ip_bytes + FRAMING_BYTES
     cell.rate_bytes[place] = as_u32(min(total, LOW32))
 
 
+@kernel(inline=True)
+def sent_ns(fabric: Fabric, cell: FlowCell, between_ns: i64) -> u64:
+    """Return when a packet was sent whose stamp is so much after that of the flow's path; now, if that cannot be."""
+    off_ns: i64 = between_ns - as_i64(fabric.now_ns - cell.path_ns)
+    lead_ns: i64 = as_i64(fabric.rate_lead_ns)
+    if off_ns > lead_ns or off_ns < -lead_ns:
+        return fabric.now_ns
+    at_ns: i64 = max(as_i64(cell.rate_ns) + between_ns, 0)
+    return as_u64(at_ns) if at_ns <= as_i64(fabric.now_ns) + lead_ns else fabric.now_ns
+
+
 @kernel(inline=False)
-def step_slots(fabric: Fabric, cell: FlowCell) -> None:
+def step_slots(cell: FlowCell, newest: u64, number: u64) -> None:
     """Empty the slots of the rate that begin anew."""
-    steps: u64 = min(fabric.rate_number - cell.rate_slot, RATE_SLOTS)
+    steps: u64 = min(number - newest, RATE_SLOTS)
     while steps > 0:
         steps -= 1
-        cell.rate_bytes[(fabric.rate_number - steps) & (RATE_SLOTS - 1)] = 0
-    cell.rate_slot = fabric.rate_number
+        cell.rate_bytes[(number - steps) & (RATE_SLOTS - 1)] = 0
 
 
 @kernel
-def take_packet(fabric: Fabric, key: Array[u64], ip_bytes: u64) -> None:
+def take_packet(fabric: Fabric, key: Array[u64], ip_bytes: u64, source_ns: u64) -> None:
     """Take note of a measured packet of a flow."""
-    count_packet(fabric, touch_flow(fabric, key, hash_key(key), fabric.now_ns), ip_bytes)
+    count_packet(fabric, touch_flow(fabric, key, hash_key(key), fabric.now_ns), ip_bytes, source_ns)
 
 
 @kernel

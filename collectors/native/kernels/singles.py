@@ -125,7 +125,7 @@ def take_single(fabric: Fabric, decoder: Decoder, packet: Packet) -> None:
         ends = fabric.links[as_u64(hop.link)].head_switch == NONE32
     if ends:
         cell = touch_flow(fabric, reference(packet.key[0]), packet.hash, fabric.now_ns)
-        count_packet(fabric, cell, as_u64(packet.ip_bytes))
+        count_packet(fabric, cell, as_u64(packet.ip_bytes), NONE64)
     if packet.kind == QUEUE:
         take_queue(fabric, hop)
         return

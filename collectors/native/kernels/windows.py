@@ -46,7 +46,6 @@ def begin_batch(fabric: Fabric, now_ns: u64) -> None:
     fabric.clock_slot = fabric.slot_number + 1
     fabric.tx_number = now_ns // fabric.tx_window_ns
     fabric.tx_begins_ns = fabric.tx_number * fabric.tx_window_ns
-    fabric.rate_number = now_ns // fabric.rate_slot_ns
     recent_ns: u64 = min(now_ns - fabric.slot_begins_ns, now_ns - fabric.tx_begins_ns)
     oldest_ns: u64 = min(fabric.stale_ns, fabric.window_ns)
     fabric.calm_ns = min(recent_ns, oldest_ns)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
 from msgspec.structs import replace
@@ -15,6 +15,9 @@ from controller.tables.int_watch import Watch
 from dataplane.config import Strict
 
 _DelayNs = Annotated[int, msgspec.Meta(ge=0)]
+
+_WINDOW_NS: Final = 250_000_000
+"""The collector's mean of delays and queues is of so long: with links of some hundred frames a second, short enough."""
 
 
 DEFAULT_WATCH = Watch(sample_every=2, instructions=(0, 1, 2, 3, 4, 7))
@@ -54,4 +57,5 @@ class DemoSettings(Strict, frozen=True):
 
     def collector(self) -> CollectorSettings:
         """Return the collector's settings that go with the watch rule."""
-        return CollectorSettings(state=StateSettings(sample_every=self.watch.sample_every))
+        state = StateSettings(sample_every=self.watch.sample_every, window_ns=_WINDOW_NS)
+        return CollectorSettings(state=state)

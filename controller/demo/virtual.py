@@ -129,6 +129,7 @@ class VirtualRun:
 
     def _note(self, records: tuple[HopRecord, ...]) -> None:
         self._records += records
+        self.paths.hear(records)
         if self.deciding and self._signals.hear(records, self.fabric.now_ns):
             self._decide_at_once()
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 
-from collectors.values import FlowKey, LinkStatus, Snapshot
+from collectors.values import FlowKey, HopRecord, LinkStatus, Snapshot
 from controller.base_paths import next_hops
 from controller.errors import ControllerError, PathError
 from controller.intents import PROBE_UDP_PORT, FlowSpec, Route, RouteSet, WeightedRoute
@@ -20,6 +20,8 @@ from controller.paths.engineering.engineer import TrafficEngineer, demands_of
 from controller.paths.engineering.settings import EngineeringSettings
 from controller.paths.evacuation import Evacuation, ToldLinks
 from controller.paths.graph import Network, Path
+from controller.paths.measured_rate import MeasuredRate
+from controller.paths.regularity import Regularity
 from controller.paths.settings import DecideSettings, ManagedFlow
 from controller.paths.store import PathStore
 from controller.tables.flow_paths import check
@@ -57,6 +59,7 @@ class PathServerCore:
         self._max_flows, self._forget_after_ns = max_flows, forget_after_ns
         self._rates = {flow.spec: flow.rate_bps for flow in flows}
         self._names_ports = any(flow.protocol is not None for flow in flows)
+        self._regularity = Regularity(max_flows)
         self._seen_ns: dict[FlowSpec, int] = {}
         self._assigned: dict[FlowSpec, Assigned] = {}
         self._moved_ns: dict[FlowSpec, int] = {}
@@ -77,6 +80,10 @@ class PathServerCore:
     def newest(self, count: int) -> tuple[Decision, ...]:
         """Return the last `count` decisions, oldest first, or as many as are kept in memory."""
         return tuple(islice(self.decisions, max(0, len(self.decisions) - count), None))
+
+    def hear(self, records: Iterable[HopRecord]) -> None:
+        """Take records as they come: between snapshots they tell how far rates can be trusted."""
+        self._regularity.hear(records)
 
     def step(self, snapshot: Snapshot, now_ns: int, *, woken: bool = False) -> RouteSet | None:
         """Decide one round; return the new set of routes, None where it stays as it is.
@@ -189,10 +196,9 @@ class PathServerCore:
                 since_ns = self._moved_ns.get(flow)
                 # A time in the future is from before the clock was set back.
                 since_ns = None if since_ns is None or since_ns > now_ns else since_ns
-                rate_bps, measured_bytes = self._rates.get(flow), None
-                if rate_bps is None:
-                    rate_bps, measured_bytes = rates.get(flow, (None, None))
-                found[flow] = Assignment(path, since_ns, rate_bps, measured_bytes=measured_bytes)
+                rate = rates.get(flow) if self._rates.get(flow) is None else None
+                assignment = Assignment(path, since_ns, self._rates.get(flow))
+                found[flow] = assignment if rate is None else rate.given_to(assignment)
         return found
 
     def why(self, flow: FlowSpec, now_ns: int) -> Explanation:
@@ -332,20 +338,20 @@ class PathServerCore:
                     found[flow] = rank, state.switches
         return {flow: path for flow, (_, path) in found.items()}
 
-    def _measured_rates(self, snapshot: Snapshot) -> Mapping[FlowSpec, tuple[int, int]]:
-        """Return what telemetry says that each flow sends (bit/s), and the bytes behind that; 5-tuples add up.
+    def _measured_rates(self, snapshot: Snapshot) -> Mapping[FlowSpec, MeasuredRate]:
+        """Return what telemetry says that each flow sends; 5-tuples add up.
 
         A pair of hosts with a flow that has no rate yet has none itself: the sum would take it for silent.
         """
-        rates: dict[FlowSpec, tuple[int, int]] = {}
+        rates: dict[FlowSpec, MeasuredRate] = {}
         unknown: set[FlowSpec] = set()
         for key, state in snapshot.paths.items():
+            one = MeasuredRate.of(state, self._regularity.variation(key))
             for flow in self._specs_of(key):
-                if state.rate_bps is None:
+                if one is None:
                     unknown.add(flow)
                 else:
-                    rate_bps, nbytes = rates.get(flow, (0, 0))
-                    rates[flow] = rate_bps + state.rate_bps, nbytes + state.measured_bytes
+                    rates[flow] = one + rates[flow] if flow in rates else one
         return {flow: found for flow, found in rates.items() if flow not in unknown}
 
     def _specs_of(self, key: FlowKey) -> Iterator[FlowSpec]:

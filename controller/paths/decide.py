@@ -26,7 +26,9 @@ DEAD_GAIN = 2.0
 class Assignment:
     """The path a flow is on, when it last moved (None: never), its rate and its frames' length (None: unknown).
 
-    `measured_bytes` are those that the rate was estimated from, None for a rate that somebody knows.
+    `measured_bytes` are those that the rate was estimated from, None for a rate that somebody knows; `uncertain_bps` is
+    its standard deviation, left out what so many bytes make it. `first_bps` is what it counts too much for the packets
+    that young flows began with: as the flow's own need one rather expects too much, in sums over links one does not.
     """
 
     path: Path
@@ -34,6 +36,8 @@ class Assignment:
     rate_bps: int | None = None
     packet_bytes: int | None = None
     measured_bytes: int | None = None
+    first_bps: int = 0
+    uncertain_bps: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,8 @@ class FlowTable:
         self.rate_bps: Longs = np.full(len(hops), UNKNOWN, np.int64)
         self.packet_bytes: Longs = np.full(len(hops), DEFAULT_PACKET_BYTES, np.int64)
         self.measured_bytes: Longs = np.full(len(hops), UNKNOWN, np.int64)
+        self.first_bps: Longs = np.zeros(len(hops), np.int64)
+        self._variance: npt.NDArray[np.float64] = np.zeros(len(hops))
         self.since_ns: Longs = np.full(len(hops), UNKNOWN, np.int64)
         self.last_move_ns = UNKNOWN
         self.crossing: Longs = np.bincount(pool, minlength=len(table.links))
@@ -141,11 +143,8 @@ class FlowTable:
         return self._between.members(self._pairs(destinations, sources))
 
     def offered_bps(self, watch: TelemetryLoad | None) -> Longs:
-        """Return what flows of known rate send over each link, with what telemetry adds to their packets.
-
-        A rate over the time since a flow's first packet counts one packet too many: of few, that is much.
-        """
-        rates = np.maximum(self.rate_bps, 0) * (1.0 - 1.0 / self._packets())
+        """Return what flows of known rate send over each link, with what telemetry adds to their packets."""
+        rates = (np.maximum(self.rate_bps, 0) - self.first_bps).astype(np.float64)
         loads = np.repeat(rates, self.hops)
         if watch is not None:
             bits_per_s = np.repeat(rates / np.maximum(self.packet_bytes, 1), self.hops)
@@ -157,19 +156,12 @@ class FlowTable:
 
     def uncertain_bps(self) -> Longs:
         """Return one standard deviation of what flows send over each link: of few packets a rate is uncertain."""
-        rates = np.maximum(self.rate_bps, 0).astype(np.float64)
-        variance = rates * rates / self._packets()
-        if not variance.any():
+        if not self._variance.any():
             return np.zeros(len(self.table.links), np.int64)
-        spread = np.repeat(variance, self.hops)
+        spread = np.repeat(self._variance, self.hops)
         summed = np.bincount(self._in_order(), weights=spread, minlength=len(self.table.links))
         found: Longs = np.sqrt(summed).astype(np.int64)
         return found
-
-    def _packets(self) -> npt.NDArray[np.float64]:
-        """Return how many packets each rate was estimated from; infinitely many for one that somebody knows."""
-        measured = np.maximum(self.measured_bytes / np.maximum(self.packet_bytes, 1), 1.0)
-        return np.where(self.measured_bytes == UNKNOWN, np.inf, measured)
 
     def columns(self) -> FlowColumns:
         """Return the columns as kernels see them; valid until a flow is put on another path."""
@@ -193,6 +185,22 @@ class FlowTable:
         measured = (found.measured_bytes for found in ordered)
         self.measured_bytes[:] = [UNKNOWN if nbytes is None else nbytes for nbytes in measured]
         self.packet_bytes[:] = [found.packet_bytes or DEFAULT_PACKET_BYTES for found in ordered]
+        self.first_bps[:] = [found.first_bps for found in ordered]
+        self._variance[:] = [_variance(found) for found in ordered]
+
+
+def _variance(found: Assignment) -> float:
+    """Return the variance of a flow's rate: 0 for one that somebody knows, else as of packets that come by chance."""
+    if found.uncertain_bps is not None:
+        return float(found.uncertain_bps) ** 2
+    if found.measured_bytes is None or found.rate_bps is None:
+        return 0.0
+    return rate_variance(found.rate_bps, found.measured_bytes, found.packet_bytes or DEFAULT_PACKET_BYTES)
+
+
+def rate_variance(rate_bps: int, measured_bytes: int, packet_bytes: int = DEFAULT_PACKET_BYTES) -> float:
+    """Return the variance of a rate that was estimated from so many bytes of packets that come by chance."""
+    return float(rate_bps) ** 2 / max(measured_bytes / packet_bytes, 1.0)
 
 
 class _Groups:

@@ -1,0 +1,81 @@
+"""How regularly flows' measured packets come: of a regular flow few packets tell the rate.
+
+Of packets that come by chance n tell a rate with a standard deviation of one in the square root of n; of a stream with
+a clock behind it, or of every k-th packet, they tell more. The gaps between the stamps of a flow's first switch say
+which it is. That is learned slowly: the first gap counts as one of a flow by chance.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from collectors.values import FlowKey, HopRecord, RecordKind
+
+_REMEMBERED: Final = 16
+"""Gaps that count: older ones weigh less."""
+_PAUSE: Final = 16
+"""A gap so many times as long as the mean is a pause, after which all is learned anew."""
+_WITH_PLACE: Final = frozenset({RecordKind.STACK, RecordKind.HOP_BY_HOP})
+
+
+@dataclass(slots=True)
+class _Gaps:
+    """What is known of a flow's gaps: how many, their mean, and their variance as a share of the mean's square."""
+
+    last_ns: int
+    count: int = 0
+    mean_ns: float = 0.0
+    variation: float = 1.0
+
+    def add(self, gap_ns: int) -> None:
+        if self.count and gap_ns > _PAUSE * self.mean_ns:
+            self.count, self.mean_ns, self.variation = 0, 0.0, 1.0
+            return
+        self.count += 1
+        if self.count == 1:
+            self.mean_ns = float(gap_ns)
+            return
+        weight = max(1 / self.count, 1 / _REMEMBERED)
+        off = (gap_ns - self.mean_ns) / self.mean_ns
+        self.variation += (off * off - self.variation) * weight
+        self.mean_ns += (gap_ns - self.mean_ns) * weight
+
+
+class Regularity:
+    """Hears hop records; at most so many flows, the one unheard for longest makes room."""
+
+    def __init__(self, max_flows: int) -> None:
+        self._max_flows = max_flows
+        self._flows: OrderedDict[FlowKey, _Gaps] = OrderedDict()
+
+    def hear(self, records: Iterable[HopRecord]) -> None:
+        """Take note of when packets came to their first switch; records that do not tell count for nothing."""
+        for record in records:
+            stamp_ns = record.ingress_timestamp_ns
+            if record.hop_index == 0 and record.kind in _WITH_PLACE and stamp_ns is not None:
+                self._note(record.flow, stamp_ns)
+
+    def variation(self, flow: FlowKey) -> float:
+        """Return the variance of a flow's gaps as a share of their mean's square; at most 1, which is chance."""
+        gaps = self._flows.get(flow)
+        return 1.0 if gaps is None else min(gaps.variation, 1.0)
+
+    def _note(self, flow: FlowKey, stamp_ns: int) -> None:
+        gaps = self._flows.get(flow)
+        if gaps is None:
+            self._flows[flow] = _Gaps(stamp_ns)
+            if len(self._flows) > self._max_flows:
+                self._flows.popitem(last=False)
+            return
+        self._flows.move_to_end(flow)
+        if stamp_ns > gaps.last_ns:
+            gaps.add(stamp_ns - gaps.last_ns)
+        elif gaps.last_ns - stamp_ns > _PAUSE * gaps.mean_ns:
+            # No packet that was overtaken: the clock was set back, or began anew.
+            gaps.count, gaps.mean_ns, gaps.variation = 0, 0.0, 1.0
+        else:
+            return
+        gaps.last_ns = stamp_ns

@@ -35,9 +35,9 @@ class Beliefs:
     """The live columns of a copy of a link table and what else a decider asks of links; `observe` brings it up to date.
 
     By row of `table`: `nominal_ns` is the delay without a queue, `load_bps` what is believed to be used or, where that
-    is more, sent by the flows on it, `known` whether telemetry of the link is believed, `headroom_bps` what the
-    settings keep free. A link is `crowded` when it cannot carry its load, `overfull` when what flows send says so,
-    whatever was measured: that knows of a move at once.
+    is more, sent by the flows on it, `uncertain_bps` the standard deviation of what they send, `known` whether
+    telemetry of the link is believed, `headroom_bps` what the settings keep free. A link is `crowded` when it cannot
+    carry its load, `overfull` when what flows send says so, whatever was measured: that knows of a move at once.
     """
 
     def __init__(self, table: LinkTable, settings: DecideSettings) -> None:
@@ -51,7 +51,7 @@ class Beliefs:
         self._newest_ns: Longs = np.zeros(size, np.int64)
         self._available_bps: Longs = table.rate_bps.copy()
         self.offered_bps: Longs = np.zeros(size, np.int64)
-        self._uncertain_bps: Longs = np.zeros(size, np.int64)
+        self.uncertain_bps: Longs = np.zeros(size, np.int64)
         self._measured_bps: Longs = np.zeros(size, np.int64)
         self.crowded = np.zeros(size, np.bool_)
         self.overfull = np.zeros(size, np.bool_)
@@ -92,9 +92,9 @@ class Beliefs:
 
     def offer(self, offered_bps: Longs, uncertain_bps: Longs) -> Ids:
         """Take what flows send over links and its standard deviation; return the rows whose delay or life changed."""
-        if np.array_equal(offered_bps, self.offered_bps) and np.array_equal(uncertain_bps, self._uncertain_bps):
+        if np.array_equal(offered_bps, self.offered_bps) and np.array_equal(uncertain_bps, self.uncertain_bps):
             return np.zeros(0, np.uint32)
-        self.offered_bps, self._uncertain_bps = offered_bps, uncertain_bps
+        self.offered_bps, self.uncertain_bps = offered_bps, uncertain_bps
         self._is_uncertain = bool(uncertain_bps.any())
         self._surely_full = offered_bps - uncertain_bps >= self._full_bps
         self._foreseen = offered_bps - 2 * uncertain_bps >= self.settings.foreseen * self.table.rate_bps
@@ -142,7 +142,7 @@ class Beliefs:
         if self._is_uncertain:
             # The longer the queue, the more is believed of rates that few packets were measured for.
             trust = np.clip((queue_ns - 3 * self._idle_ns) / np.maximum(2 * self._idle_ns, 1), -1.0, 1.0)
-            self.crowded |= queued & (self.offered_bps + trust * self._uncertain_bps >= self._full_bps)
+            self.crowded |= queued & (self.offered_bps + trust * self.uncertain_bps >= self._full_bps)
         delay_ns = np.where(self.known, self._measured_ns, self.nominal_ns)
         if self.settings.min_gain_ns is None:
             long = self._measured_ns - self.nominal_ns > self._idle_ns

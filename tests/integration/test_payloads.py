@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import random
 from functools import partial
 from ipaddress import IPv4Address
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -22,12 +24,23 @@ from dataplane.switch.engine import PipelineFactory
 from dataplane.wire.packet import decode_udp_frame, udp_frame
 from tests.payloads.cases import DOMAINS, MODES, SPECIALS, interpreted, watches_of
 from tests.payloads.chain import ACROSS, SAME_LEAF, TOPOLOGY, Chain
-from tests.payloads.mutants import Patch, marker_before_check, mutant, payload_marker_forgotten
-from tests.payloads.oracle import Verdict, try_payloads
+from tests.payloads.mutants import (
+    Patch,
+    marker_before_check,
+    mutant,
+    payload_marker_forgotten,
+    second_tag_over_the_first,
+)
+from tests.payloads.oracle import Verdict, judge, make_cases, try_payloads
+from tests.payloads.timed import Timed
 
 MS = 1_000_000
 OVERRUN = bytes(8) + bytes.fromhex("11ff000020") + bytes(87)
 """A payload whose ninth byte begins a shim that reaches past the end."""
+
+
+TAGS = (b"\x81\0", b"\x88\xa8", b"\x91\0")
+ONE_TAG = [(b"\x81\0", ether_type) for ether_type in (b"\x08\0", b"\x86\xdd")]
 
 
 @pytest.fixture(scope="module", params=["fabric", "fabric_aggregation"])
@@ -79,8 +92,28 @@ def test_the_interpreter_changes_nothing_either(reference: Chain, domain: IntDom
 @pytest.mark.parametrize("patch", [marker_before_check, payload_marker_forgotten])
 def test_a_program_with_a_fault_is_caught(tmp_path: Path, patch: Patch) -> None:
     p4info, program = fabric_program(FABRIC)
-    chain = Chain(interpreted, change=lambda _: mutant(patch, program, p4info, tmp_path))
-    assert try_payloads(chain, DOMAINS["dscp"], "fault", 200).changed > 0
+    chain = Chain(compiled_pipeline, change=lambda _: mutant(patch, program, p4info, tmp_path))
+    assert try_payloads(chain, DOMAINS["dscp"], "fault", 2000).changed > 0
+
+
+def test_a_fault_that_only_two_tags_show(tmp_path: Path) -> None:
+    p4info, program = fabric_program(FABRIC)
+    chain = Chain(compiled_pipeline, change=lambda _: mutant(second_tag_over_the_first, program, p4info, tmp_path))
+    cases = make_cases(random.Random(1), DOMAINS["dscp"], ACROSS, [bytes(60)] * 1000)
+    tagged = [
+        case for case in cases if case.sent[12:14] in TAGS and (case.sent[12:14], case.sent[16:18]) not in ONE_TAG
+    ]
+    assert judge(chain, ACROSS, [case for case in cases if case not in tagged]).changed == 0
+    assert judge(chain, ACROSS, tagged).changed > 0
+
+
+@pytest.mark.parametrize("program", ["fabric", "fabric_aggregation"])
+def test_payloads_behind_queues_and_cables(program: str) -> None:
+    """With time, hellos and reports, by the default controller."""
+    fabric = Timed(compiled_pipeline, aggregating=program != "fabric")
+    for name, mode in (("dscp", "md"), ("probe marker, tunnels", "hop-by-hop"), ("udp port, tunnels", "mx")):
+        fabric.configure(DOMAINS[name], watches_of(cast("Mode", mode)))
+        check(try_payloads(fabric, DOMAINS[name], f"{program} {name}", 120), 120)
 
 
 @pytest.mark.parametrize("pipeline", [compiled_pipeline, interpreted], ids=["compiled", "interpreter"])

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from controller.aggregation.settings import AggregationSettings
 from controller.tables.int_domain import DEFAULT_DOMAIN, IntDomain
@@ -23,14 +24,26 @@ from dataplane.switch.random_numbers import SplitMix
 
 TOPOLOGY = load_topology("leaf-spine:spines=1,leaves=2,hosts=2")
 SAME_LEAF, ACROSS = ("h1", "h2"), ("h1", "h4")
-HOPS = {SAME_LEAF: 1, ACROSS: 3}
+HOPS_ACROSS = 3
 _CPU_PORT = 255
 _US_A_BURST = 1_000
-_CHANGE_NS = 10_000_000_000
-_ABOUT_REPORTS = ("without_target", "about_report", "not_watched", "over_quota")
+CHANGE_NS = 10_000_000_000
+ABOUT_REPORTS = ("without_target", "about_report", "not_watched", "over_quota")
 
 Change = Callable[[Program], Program]
 """Makes another program of the committed one."""
+
+
+class Fabric(Protocol):
+    """Takes frames from host to host."""
+
+    def configure(self, domain: IntDomain = ..., watches: Sequence[Watch] = ...) -> None:
+        """Have switches begin and end INT so."""
+        ...
+
+    def carry(self, src: str, frames: Sequence[bytes], *, reports: bool = True) -> Carried:
+        """Send a burst from a host, and tell what became of it."""
+        ...
 
 
 @dataclass(slots=True)
@@ -57,12 +70,12 @@ class Chain:
     def configure(self, domain: IntDomain = DEFAULT_DOMAIN, watches: Sequence[Watch] = (Watch(),)) -> None:
         """Have the controller bring other marks and watches into the switches."""
         self._controller.configure(watches=watches, domain=domain)
-        self._fabric.run_until(self._fabric.now_ns + _CHANGE_NS)
+        self._fabric.run_until(self._fabric.now_ns + CHANGE_NS)
         assert self._controller.coordinator.telemetry.is_settled
 
     def carry(self, src: str, frames: Sequence[bytes], *, reports: bool = True) -> Carried:
         """Send a burst from a host; without `reports` these end at the switch that makes them."""
-        before, carried = self._drops(), Carried()
+        before, carried = program_drops(self._fabric), Carried()
         self._now_us += _US_A_BURST
         edge = TOPOLOGY.attachment[src]
         work: list[tuple[str, int, list[bytes]]] = [(edge.node, edge.port, list(frames))]
@@ -78,7 +91,8 @@ class Chain:
                     carried.arrived[end.node] += found
                 else:
                     work.append((end.node, end.port, found))
-        carried.drops = {name: count - before[name] for name, count in self._drops().items() if count > before[name]}
+        after = program_drops(self._fabric)
+        carried.drops = {name: count - before[name] for name, count in after.items() if count > before[name]}
         return carried
 
     def _pass(self, node: str, frames: list[Frame], *, reports: bool) -> list[Output]:
@@ -101,17 +115,18 @@ class Chain:
             self._pipelines[node] = self._make(program, switch.state, SplitMix(1))
         return self._pipelines[node]
 
-    def _drops(self) -> Mapping[str, int]:
-        """Return the packets that each drop counter counts, over all switches, but those that are about reports."""
-        counts: dict[str, int] = defaultdict(int)
-        for node in TOPOLOGY.switches:
-            state = self._fabric.switch(node.name).state
-            assert state is not None
-            for name, array in state.counters.items():
-                short = name.rpartition(".")[2]
-                if short.startswith("drop_") and not short.endswith(_ABOUT_REPORTS):
-                    counts[short] += array.packets[0]
-        return counts
+
+def program_drops(fabric: VirtualFabric) -> Mapping[str, int]:
+    """Return the packets that each drop counter counts, over all switches, but those that are about reports."""
+    counts: dict[str, int] = defaultdict(int)
+    for node in TOPOLOGY.switches:
+        state = fabric.switch(node.name).state
+        assert state is not None
+        for name, array in state.counters.items():
+            short = name.rpartition(".")[2]
+            if short.startswith("drop_") and not short.endswith(ABOUT_REPORTS):
+                counts[short] += array.packets[0]
+    return counts
 
 
 def _dequeued(packet: object, port: int, now_us: int) -> Dequeued:

@@ -33,6 +33,15 @@ def payload_marker_forgotten(program: dict[str, Any]) -> None:
     action["primitives"] = kept
 
 
+def second_tag_over_the_first(program: dict[str, Any]) -> None:
+    """Follow VLAN tags as far as they go, with room for one: the inner tag takes the outer one's place."""
+    states = {state["name"]: state for state in program["parsers"][0]["parse_states"]}
+    ethernet, vlan = states["parse_ethernet"]["transitions"], states["parse_vlan"]["transitions"]
+    (tag,) = (one for one in ethernet if one["next_state"] == "parse_vlan")
+    ethernet.insert(0, {**tag, "value": "0x88a8"})
+    vlan.insert(0, dict(tag))
+
+
 def _redirect(state: dict[str, Any], old: str, new: str) -> int:
     """Have a state's transitions go elsewhere; return how many did."""
     found = [transition for transition in state["transitions"] if transition["next_state"] == old]

@@ -9,11 +9,13 @@ from dataclasses import dataclass, field
 
 from controller.tables.int_domain import IntDomain
 from dataplane.fabric.addressing import mac_at
+from dataplane.fabric.topology import Topology
 from tests.payloads import envelopes, shapes
-from tests.payloads.chain import ACROSS, HOPS, SAME_LEAF, TOPOLOGY, Chain
+from tests.payloads.chain import ACROSS, HOPS_ACROSS, SAME_LEAF, TOPOLOGY, Fabric
 from tests.payloads.envelopes import Envelope, Marked
 
 BURST = 256
+ETHERNET_BYTES, SHIELD_BYTES = 14, 24
 STRANGE_MARKER = 0
 """What stands before INT in a payload by chance, most easily."""
 
@@ -60,24 +62,37 @@ class Case:
     may_be_dropped: bool
 
 
-def make_cases(rng: random.Random, domain: IntDomain, way: tuple[str, str], payloads: Sequence[bytes]) -> list[Case]:
-    """Return payloads in envelopes, each drawn."""
-    src, dst = (TOPOLOGY.host[name] for name in way)
-    edge, marked = TOPOLOGY.attachment[dst.name], marked_by(domain)
-    last_mac = mac_at(TOPOLOGY, edge.node, edge.port)
+def make_cases(
+    rng: random.Random,
+    domain: IntDomain,
+    way: tuple[str, str],
+    payloads: Sequence[bytes],
+    *,
+    topology: Topology = TOPOLOGY,
+    frame_bytes: int | None = None,
+) -> list[Case]:
+    """Return payloads in envelopes, each drawn; with `frame_bytes` payloads end where the frame would get longer."""
+    src, dst = (topology.host[name] for name in way)
+    edge, marked = topology.attachment[dst.name], marked_by(domain)
+    last_mac = mac_at(topology, edge.node, edge.port)
+    hops = 1 if topology.attachment[src.name].node == edge.node else HOPS_ACROSS
     marks = (marked.dscp,) if rng.random() < 0.2 else ()
     cases = []
-    for payload in payloads:
+    for drawn in payloads:
+        payload = drawn
         is_named = rng.random() < 0.03
         envelope = envelopes.draw_named(rng) if is_named else envelopes.draw(rng, marks)
-        sent = envelopes.frame(TOPOLOGY, src, dst, envelope, payload)
-        expected = envelopes.routed(sent, dst.mac, last_mac, HOPS[way])
-        cases.append(Case(sent, expected, _is_excused(envelope, payload, domain, marked)))
+        sent = envelopes.frame(topology, src, dst, envelope, payload)
+        if frame_bytes is not None and len(sent) > frame_bytes:
+            payload = payload[: max(0, len(payload) - len(sent) + frame_bytes)]
+            sent = envelopes.frame(topology, src, dst, envelope, payload)
+        expected = envelopes.routed(sent, dst.mac, last_mac, hops)
+        cases.append(Case(sent, expected, _is_excused(envelope, payload, domain, marked, len(sent) - ETHERNET_BYTES)))
     return cases
 
 
-def _is_excused(envelope: Envelope, payload: bytes, domain: IntDomain, marked: Marked) -> bool:
-    """Return whether a frame may be dropped: by its headers, or as a forgery that cannot get INT of its own.
+def _is_excused(envelope: Envelope, payload: bytes, domain: IntDomain, marked: Marked, packet_bytes: int) -> bool:
+    """Return whether a frame may be dropped: by its headers or length, or as a forgery that cannot get INT of its own.
 
     That needs a checksum that can be restored: TCP's 0xffff is another spelling of 0, and zero says that there may be
     sums or names behind UDP.
@@ -85,7 +100,10 @@ def _is_excused(envelope: Envelope, payload: bytes, domain: IntDomain, marked: M
     if envelopes.may_be_dropped(envelope, marked):
         return True
     marker = domain.probe_marker
-    if marker is None or not (envelope.tunnel + payload).startswith(marker.to_bytes(8, "big")):
+    is_forged = marker is not None and (envelope.tunnel + payload).startswith(marker.to_bytes(8, "big"))
+    if domain.mtu_bytes is not None and packet_bytes > domain.mtu_bytes - SHIELD_BYTES * is_forged:
+        return True
+    if not is_forged:
         return False
     ports = (
         envelope.dst_port == envelopes.AGGREGATION_PORT,
@@ -94,20 +112,20 @@ def _is_excused(envelope: Envelope, payload: bytes, domain: IntDomain, marked: M
     return envelope.checksum == (0xFFFF if envelope.kind == "tcp" else 0) and (envelope.kind == "tcp" or any(ports))
 
 
-def judge(chain: Chain, way: tuple[str, str], cases: Sequence[Case], *, reports: bool = True) -> Verdict:
+def judge(fabric: Fabric, way: tuple[str, str], cases: Sequence[Case], *, reports: bool = True) -> Verdict:
     """Send payloads over a fabric and compare what arrives."""
     verdict = Verdict()
     for start in range(0, len(cases), BURST):
         burst = cases[start : start + BURST]
-        carried = chain.carry(way[0], [case.sent for case in burst], reports=reports)
+        carried = fabric.carry(way[0], [case.sent for case in burst], reports=reports)
         arrived = carried.arrived.pop(way[1], [])
         carried.arrived.pop("collector", None)
         strays = sum(map(len, carried.arrived.values()))
-        verdict.add(_compare(burst, arrived, carried.drops, strays))
+        verdict.add(compare(burst, arrived, carried.drops, strays))
     return verdict
 
 
-def _compare(cases: Sequence[Case], arrived: Sequence[bytes], drops: dict[str, int], strays: int) -> Verdict:
+def compare(cases: Sequence[Case], arrived: Sequence[bytes], drops: dict[str, int], strays: int) -> Verdict:
     """Match what arrived, which is in order, with what should; each frame that did not is to be a counted drop."""
     verdict = Verdict(sent=len(cases), dropped=Counter(drops))
     later = Counter(case.expected for case in cases)
@@ -132,7 +150,7 @@ def _compare(cases: Sequence[Case], arrived: Sequence[bytes], drops: dict[str, i
 
 
 def try_payloads(
-    chain: Chain, domain: IntDomain, seed: str, count: int, *, systematic: bool = False, reports: bool = True
+    fabric: Fabric, domain: IntDomain, seed: str, count: int, *, systematic: bool = False, reports: bool = True
 ) -> Verdict:
     """Send so many payloads over a fabric with a domain's marks, half of them to the same leaf.
 
@@ -141,6 +159,6 @@ def try_payloads(
     rng, headers, verdict = random.Random(seed), headers_of(domain), Verdict()
     for way in (SAME_LEAF, ACROSS):
         payloads = list(shapes.every(rng.getrandbits(32), headers)) if systematic else []
-        payloads += [shapes.draw(rng, headers) for _ in range(count // 2)]
-        verdict.add(judge(chain, way, make_cases(rng, domain, way, payloads), reports=reports))
+        payloads += [shapes.draw(rng, headers, shapes.LARGE_BYTES) for _ in range(count // 2)]
+        verdict.add(judge(fabric, way, make_cases(rng, domain, way, payloads), reports=reports))
     return verdict

@@ -14,6 +14,8 @@ Header = Callable[[random.Random, int], bytes]
 """Makes a header; the second argument is the payload's bytes from the header's first one on."""
 
 PAYLOAD_BYTES = (0, 1, 3, 4, 8, 12, 15, 16, 17, 20, 23, 24, 25, 28, 31, 32, 33, 40, 48, 64, 100, 255, 404, 1000)
+LARGE_BYTES = (*PAYLOAD_BYTES, 1400, 8900)
+"""With what nearly fills a frame of 1,500 bytes, or a jumbo one."""
 OFFSETS = (0, 0, 0, 0, 8, 8, 8, 4, 12, 16, 20, 24, 28, 32)
 OUR_DOMAIN = 0x4D52
 
@@ -158,9 +160,9 @@ def headers_for(markers: Sequence[int]) -> tuple[Header, ...]:
     return (int_headers, int_headers, good_int, *marked, *others)
 
 
-def draw(rng: random.Random, headers: Sequence[Header]) -> bytes:
+def draw(rng: random.Random, headers: Sequence[Header], sizes: Sequence[int] = PAYLOAD_BYTES) -> bytes:
     """Return a payload of one to three headers that may overlap, cut off where the payload ends."""
-    size = rng.choice(PAYLOAD_BYTES) if rng.random() < 0.7 else rng.randrange(300)
+    size = rng.choice(sizes) if rng.random() < 0.7 else rng.randrange(300)
     data = bytearray(rng.randbytes(size) if rng.random() < 0.5 else size)
     for _ in range(rng.choice((1, 1, 2, 3))):
         at = rng.choice(OFFSETS) if rng.random() < 0.8 else rng.randrange(max(1, size))

@@ -1,17 +1,20 @@
-"""Whether what hosts send arrives as it was sent, whatever it looks like: payloads without time, sockets in the kernel.
+"""Whether what hosts send arrives as it was sent, whatever it looks like: in virtual time and in the kernel.
 
-The first part draws payloads by a grammar of INT shapes (tests/payloads/shapes.py) into envelopes of every kind, and
-takes them from host to host through the switches' programs, tables from the real controller, on the same leaf and
-over three switches, with both programs and in every mode and mark. It compares every byte that comes out; what does
-not come out has to be counted as a drop, and its headers have to be the reason. There is no clock: a burst goes from
-switch to switch, and reports end where they are made unless `--reports` lets them go to the collector.
+Payloads are drawn by a grammar of INT shapes (tests/payloads/shapes.py) into envelopes of every kind, and go from host
+to host on the same leaf and over three switches, with both programs and in every mode and mark. Every byte that comes
+out is compared; what does not come out has to be counted as a drop, and its headers have to be the reason.
 
-The second part (root; `--kernel-minutes`) lets a client send random requests of 400 bytes over TCP, and datagrams of
-404, between namespaces over the built-in switch, under the real daemon with default settings; half of them have
-headers in them. A request that is not answered within 30 s is a stall.
+1. Without time (`--count`): bursts through the switches' programs, with the tables of the real controller. Reports end
+   where they are made unless `--reports` lets them go to the collector.
+2. In virtual time (`--virtual-count`): a fabric under the default controller, with its queues, cables, hellos, reports.
+3. In the kernel (`--kernel-minutes`; root): namespaces, the built-in switch, the real daemon, both programs and every
+   case for an equal share of the time. Frames go between packet sockets, and sockets talk: TCP requests of 400 bytes,
+   IPv4 and IPv6, plain, signed, with data in the SYN; datagrams of 404 bytes, with and without checksum, in full
+   frames and in fragments; both through the kernel's own tunnels. Half of the payloads have headers in them, and the
+   other side sends them back. A request that is not answered within 30 s is a stall, a datagram after 10 s is lost.
 
-Usage: python tests/benchmarks/payload.py [--count N] [--seconds N] [--reports] [--seed N] [--kernel-minutes N]
-                                          [--rate N]
+Usage: python tests/benchmarks/payload.py [--count N] [--virtual-count N] [--seconds N] [--reports] [--seed N]
+                                          [--kernel-minutes N] [--frames N] [--rate N]
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Mapping
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # tests import each other by their full names
@@ -28,86 +31,109 @@ sys.path.insert(0, str(Path(__file__).parents[2]))  # tests import each other by
 from rich.console import Console
 from rich.table import Table
 
-from controller.tables.int_domain import IntDomain
-from controller.tables.int_watch import Watch
 from dataplane.switch.compiled.pipeline import compiled_pipeline
-from tests.payloads.cases import DOMAINS, MODES, SPECIALS, watches_of
-from tests.payloads.chain import Chain
-from tests.payloads.kernel import KernelCounts, Talk, kernel_fabric
+from tests.payloads.cases import named_cases
+from tests.payloads.chain import Chain, Fabric
+from tests.payloads.kernel import PROGRAMS
 from tests.payloads.oracle import Verdict, try_payloads
+from tests.payloads.rounds import Round, kernel_rounds
+from tests.payloads.talk import KernelCounts
+from tests.payloads.timed import Timed
 
 _ROUND = 4_096
 """Payloads of one case before the next one has its turn, so that a run cut short has seen them all."""
 
 
-def cases() -> Iterator[tuple[str, IntDomain, tuple[Watch, ...]]]:
-    """Yield every mark and mode, and what else there is."""
-    for mark, domain in DOMAINS.items():
-        for mode in MODES:
-            yield f"{mark}, {mode}", domain, watches_of(mode)
-    for name, (domain, watches) in SPECIALS.items():
-        yield name, domain, watches
-
-
-def without_time(options: argparse.Namespace) -> dict[str, Verdict]:
+def carried(
+    fabrics: Mapping[str, Fabric], options: argparse.Namespace, count: int, *, reports: bool
+) -> dict[str, Verdict]:
     """Return what became of payloads, by program and case."""
     verdicts: dict[str, Verdict] = {}
     end, sent, turn = time.monotonic() + options.seconds, 0, 0
-    chains = {name: Chain(compiled_pipeline, aggregating=name != "fabric") for name in ("fabric", "fabric_aggregation")}
-    while sent < options.count and time.monotonic() < end:
-        for name, domain, watches in cases():
-            for program, chain in chains.items():
-                chain.configure(domain, watches)
+    while sent < count and time.monotonic() < end:
+        for name, domain, watches in named_cases():
+            for program, fabric in fabrics.items():
+                fabric.configure(domain, watches)
                 seed = f"{options.seed}/{turn}/{program}/{name}"
-                count = min(_ROUND, max(2, (options.count - sent) // 2 * 2))
-                found = try_payloads(chain, domain, seed, count, systematic=turn == 0, reports=options.reports)
+                most = min(_ROUND, max(2, (count - sent) // 2 * 2))
+                found = try_payloads(fabric, domain, seed, most, systematic=turn == 0, reports=reports)
                 verdicts.setdefault(f"{program}: {name}", Verdict()).add(found)
                 sent += found.sent
-            if sent >= options.count or time.monotonic() >= end:
+            if sent >= count or time.monotonic() >= end:
                 break
         turn += 1
     return verdicts
 
 
-def in_the_kernel(options: argparse.Namespace) -> KernelCounts:
-    """Return what sockets saw."""
-    with kernel_fabric() as fabric:
-        talk = Talk(fabric, options.seed)
-        return talk.run(60 * options.kernel_minutes, requests_per_s=options.rate, datagrams_per_s=options.rate)
+def without_time(options: argparse.Namespace) -> dict[str, Verdict]:
+    """Return what became of payloads in programs alone."""
+    chains = {name: Chain(compiled_pipeline, aggregating=name != PROGRAMS[0]) for name in PROGRAMS}
+    return carried(chains, options, options.count, reports=options.reports)
+
+
+def in_virtual_time(options: argparse.Namespace) -> dict[str, Verdict]:
+    """Return what became of payloads behind queues and cables."""
+    fabrics = {name: Timed(compiled_pipeline, aggregating=name != PROGRAMS[0]) for name in PROGRAMS}
+    return carried(fabrics, options, options.virtual_count, reports=True)
+
+
+def in_the_kernel(options: argparse.Namespace, console: Console) -> tuple[KernelCounts, dict[str, Verdict]]:
+    """Return what sockets saw, and what became of frames by case; tell how far it is."""
+    verdicts: dict[str, Verdict] = {}
+    last: Round | None = None
+    began = time.monotonic()
+    for last in kernel_rounds(options.seed, 60 * options.kernel_minutes, options.frames, options.rate):
+        verdicts[last.name] = last.verdict
+        print(f"{time.monotonic() - began:.0f} s, {last.name}: {last.counts.faults}", file=sys.stderr)
+    assert last is not None
+    console.print(f"devices that this kernel has not: {', '.join(last.absent) or 'none'}", highlight=False)
+    console.print(f"ports and queues dropped {last.refused}", highlight=False)
+    return last.counts, verdicts
+
+
+def show(console: Console, title: str, verdicts: Mapping[str, Verdict]) -> Verdict:
+    """Print what became of payloads, and return all of it together."""
+    total, table = Verdict(), Table(title, "payloads", "changed", "dropped for their headers")
+    for name, verdict in verdicts.items():
+        drops = ", ".join(f"{counter} {count}" for counter, count in sorted(verdict.dropped.items()))
+        table.add_row(name, str(verdict.sent), str(verdict.changed), drops)
+        total.add(verdict)
+    console.print(table)
+    for example in total.examples:
+        console.print(example, highlight=False, soft_wrap=True)
+    return total
 
 
 def main(argv: list[str]) -> None:
     """Print a table and, last, one line of JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=1_000_000, help="payloads without time")
-    parser.add_argument("--seconds", type=float, default=3600, help="at most so long for them")
+    parser.add_argument("--virtual-count", type=int, default=1_000_000, help="payloads in virtual time")
+    parser.add_argument("--seconds", type=float, default=3600, help="at most so long for either of them")
     parser.add_argument("--reports", action="store_true", help="let reports go to the collector, too")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--kernel-minutes", type=float, default=0, help="of requests and datagrams; needs root")
+    parser.add_argument("--kernel-minutes", type=float, default=0, help="of requests, datagrams and frames; needs root")
+    parser.add_argument("--frames", type=int, default=512, help="frames between packet sockets in each case")
     parser.add_argument("--rate", type=float, default=200, help="requests, and datagrams, a second at most")
     options = parser.parse_args(argv)
-    began, total = time.monotonic(), Verdict()
-    table = Table("", "payloads", "changed", "dropped for their headers")
-    for name, verdict in without_time(options).items():
-        drops = ", ".join(f"{counter} {count}" for counter, count in sorted(verdict.dropped.items()))
-        table.add_row(name, str(verdict.sent), str(verdict.changed), drops)
-        total.add(verdict)
-    console = Console(width=140)
-    console.print(table)
-    for example in total.examples:
-        console.print(example, highlight=False, soft_wrap=True)
-    console.print(f"{total.sent} payloads in {time.monotonic() - began:.0f} s", highlight=False)
-    kernel = in_the_kernel(options) if options.kernel_minutes else None
+    console, total = Console(width=140), Verdict()
+    for title, part in (("without time", without_time), ("in virtual time", in_virtual_time)):
+        began = time.monotonic()
+        found = show(console, title, part(options))
+        console.print(f"{found.sent} payloads {title} in {time.monotonic() - began:.0f} s", highlight=False)
+        total.add(found)
     figures: dict[str, int | None] = {
         "payloads_sent": total.sent,
         "payloads_changed": total.changed,
         "tcp_requests": None,
         "tcp_stalls": None,
     }
-    if kernel is not None:
+    if options.kernel_minutes:
+        kernel, verdicts = in_the_kernel(options, console)
+        frames = show(console, "frames in the kernel", verdicts)
         console.print(kernel, highlight=False)
-        figures["payloads_sent"] = total.sent + kernel.datagrams
-        figures["payloads_changed"] = total.changed + kernel.tcp_changed + kernel.changed + kernel.lost
+        figures["payloads_sent"] = total.sent + frames.sent + kernel.datagrams
+        figures["payloads_changed"] = total.changed + frames.changed + kernel.tcp_changed + kernel.changed + kernel.lost
         figures["tcp_requests"], figures["tcp_stalls"] = kernel.tcp_requests, kernel.tcp_stalls
     print(json.dumps(figures))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from controller.tables.int_domain import IntDomain
@@ -38,5 +39,15 @@ SPECIALS: Final[dict[str, tuple[IntDomain, tuple[Watch, ...]]]] = {
     "MTU, left out": (IntDomain(probe_marker=PROBE_MARKER, mtu_bytes=1200), (Watch(instructions=tuple(range(9))),)),
     "no telemetry": (DOMAINS["probe marker"], ()),
 }
+
+
+def named_cases() -> Iterator[tuple[str, IntDomain, tuple[Watch, ...]]]:
+    """Yield every mark and mode, and what else there is, by name."""
+    for mark, domain in DOMAINS.items():
+        for mode in MODES:
+            yield f"{mark}, {mode}", domain, watches_of(mode)
+    for name, (domain, watches) in SPECIALS.items():
+        yield name, domain, watches
+
 
 interpreted: Final[PipelineFactory] = lambda program, state, rng: InterpretedPipeline(program, state, rng=rng)  # noqa: E731

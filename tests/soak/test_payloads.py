@@ -1,4 +1,4 @@
-"""Ten seconds of requests and datagrams between namespaces; tests/benchmarks/payload.py has half an hour."""
+"""Every case for a few seconds: sockets and frames between namespaces; tests/benchmarks/payload.py has half an hour."""
 
 from __future__ import annotations
 
@@ -6,15 +6,18 @@ import os
 
 import pytest
 
-from tests.payloads.kernel import Talk, kernel_fabric
+from tests.payloads.rounds import KERNEL_CASES, kernel_rounds
 
 
 @pytest.mark.slow
 @pytest.mark.root
 @pytest.mark.skipif(os.geteuid() != 0, reason="namespaces need root")
-def test_requests_and_datagrams_between_namespaces() -> None:
-    with kernel_fabric() as fabric:
-        counts = Talk(fabric, 1).run(10, requests_per_s=400, datagrams_per_s=400)
+def test_every_case_between_namespaces() -> None:
+    rounds = list(kernel_rounds(1, seconds=2.0 * len(KERNEL_CASES), frames=128, rate=200.0))
+    assert len(rounds) == len(KERNEL_CASES)
+    for one in rounds:
+        assert one.verdict.changed == 0, f"{one.name}\n" + "\n".join(one.verdict.examples)
+    counts = rounds[-1].counts
     assert counts.tcp_requests > 0
     assert counts.datagrams > 0
-    assert (counts.tcp_stalls, counts.tcp_changed, counts.changed, counts.lost) == (0, 0, 0, 0)
+    assert counts.faults == (0, 0, 0, 0)

@@ -1,0 +1,153 @@
+"""What hosts send arrives as it was sent, in the kernel: sockets and frames of every kind, all marks, both programs.
+
+One fabric, whose telemetry the daemon changes in between; tests/benchmarks/payload.py has half an hour of it.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
+
+import pytest
+from pyroute2 import IPRoute
+
+from controller.p4runtime.session import FABRIC, FABRIC_AGGREGATION
+from controller.tables.int_domain import IntDomain
+from controller.tables.int_watch import Mode, Watch
+from dataplane.fabric.addressing import mac_at
+from dataplane.fabric.kernel import switch_device
+from dataplane.switch.ports import TOO_LONG
+from tests.payloads.cases import DOMAINS, watches_of
+from tests.payloads.envelopes import Envelope, frame, routed
+from tests.payloads.kernel import ACROSS, TOPOLOGY, Bed, kernel_bed
+from tests.payloads.lines import FRAGMENTED_BYTES, plain_lines
+from tests.payloads.oracle import headers_of
+from tests.payloads.talk import SACK, SYN_DATA, TIMESTAMPS, WINDOW_SCALE, Talk
+from tests.payloads.tunnels import add_tunnels
+from tests.payloads.wire import FRAME_BYTES, Frames, frames_on
+
+pytestmark = [pytest.mark.root, pytest.mark.skipif(os.geteuid() != 0, reason="namespaces need root")]
+CASES = (
+    (FABRIC, "dscp", "md"),
+    (FABRIC, "dscp bit", "mx"),
+    (FABRIC, "new udp", "hop-by-hop"),
+    (FABRIC, "dscp, tunnels", "xd"),
+    (FABRIC, "probe marker, tunnels", "md"),
+    (FABRIC_AGGREGATION, "udp port, tunnels", "md"),
+    (FABRIC_AGGREGATION, "udp port", "mx"),
+    (FABRIC_AGGREGATION, "probe marker", "hop-by-hop"),
+)
+TALK_S, RATE, FRAMES = 0.4, 200.0, 64
+LATE_S = 30.0
+PLAIN = IntDomain()
+SWITCHES = frozenset(node.name for node in TOPOLOGY.switches)
+
+
+@pytest.fixture(scope="module")
+def bed() -> Iterator[Bed]:
+    """Return a fabric and its daemon."""
+    with kernel_bed() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def frames(bed: Bed) -> Iterator[Frames]:
+    """Return packet sockets at hosts."""
+    with frames_on(bed) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def talk(bed: Bed) -> Iterator[Talk]:
+    """Return every line of sockets that this kernel has."""
+    with ExitStack() as stack:
+        yield Talk(bed, stack, (*plain_lines(), *add_tunnels(bed)[0]))
+
+
+@pytest.mark.parametrize(("program", "mark", "mode"), CASES, ids=[" ".join(case) for case in CASES])
+def test_what_hosts_send_arrives(bed: Bed, frames: Frames, talk: Talk, program: str, mark: str, mode: Mode) -> None:
+    if bed.program != program:
+        bed.start(program)
+    domain, rng = DOMAINS[mark], random.Random(mark)
+    bed.configure(domain, watches_of(mode))
+    verdict = frames.exchange(domain, rng, FRAMES)
+    assert verdict.sent == FRAMES
+    assert verdict.changed == 0, "\n".join(verdict.examples)
+    before = talk.counts.tcp_requests, talk.counts.datagrams
+    talk.run(rng, headers_of(domain), TALK_S, RATE, FRAGMENTED_BYTES)
+    assert talk.counts.faults == (0, 0, 0, 0)
+    assert talk.counts.tcp_requests > before[0]
+    assert talk.counts.datagrams > before[1]
+
+
+def test_the_kernels_options_were_on_the_wire(talk: Talk) -> None:
+    """Of the lines of the tests before."""
+    options = talk.counts.options
+    assert options["TCP"] == TIMESTAMPS | SACK | WINDOW_SCALE
+    assert options["TCP, signed"] & TIMESTAMPS == 0  # signatures leave no room for them
+    for name in ("TCP, data with SYN", "TCP, IPv6, data with SYN"):
+        assert options[name] & SYN_DATA, name
+
+
+FULL = Envelope()
+FULL_PAYLOAD = bytes(FRAME_BYTES - 42)
+
+
+def full_frames(count: int) -> tuple[list[bytes], bytes]:
+    """Return frames that fill the MTU, and what each is to arrive as."""
+    src, dst = (TOPOLOGY.host[name] for name in ACROSS)
+    sent = frame(TOPOLOGY, src, dst, FULL, FULL_PAYLOAD)
+    assert len(sent) == FRAME_BYTES
+    edge = TOPOLOGY.attachment[dst.name]
+    return [sent] * count, routed(sent, dst.mac, mac_at(TOPOLOGY, edge.node, edge.port), 3)
+
+
+def test_full_frames_arrive_with_all_that_int_can_ask_for(bed: Bed, frames: Frames) -> None:
+    bed.configure(PLAIN, (Watch(instructions=tuple(range(16))),))
+    sent, expected = full_frames(8)
+    assert frames.send(ACROSS, sent, expect=len(sent)) == [expected] * len(sent)
+
+
+def test_what_int_makes_too_long_for_a_link_is_counted(bed: Bed, frames: Frames) -> None:
+    """Links between switches take 1,500 bytes, and nobody has told the controller: their kernel refuses, we count."""
+    bed.configure(PLAIN)
+    sent, _ = full_frames(8)
+    with short_links(bed):
+        before = bed.refused()[TOO_LONG]
+        assert frames.send(ACROSS, sent, expect=0) == []
+        deadline = time.monotonic() + LATE_S
+        while bed.refused()[TOO_LONG] < before + len(sent):
+            assert time.monotonic() < deadline, bed.refused()
+            time.sleep(0.1)
+
+
+def test_int_leaves_out_what_has_no_room_for_it(bed: Bed, frames: Frames) -> None:
+    bed.configure(IntDomain(mtu_bytes=1500))
+    sent, expected = full_frames(8)
+    with short_links(bed):
+        assert frames.send(ACROSS, sent, expect=len(sent)) == [expected] * len(sent)
+
+
+@contextmanager
+def short_links(bed: Bed) -> Iterator[None]:
+    """Give the devices between switches the MTU that hosts have."""
+    ends = [(link.tail.node, link.tail.port) for link in TOPOLOGY.directed_links.values() if link.tail.node in SWITCHES]
+    ends = [(node, port) for node, port in ends if TOPOLOGY.neighbours[node][port].node in SWITCHES]
+    _set_mtu(bed, ends, 1500)
+    yield
+    _set_mtu(bed, ends, bed.fabric.settings.switch_mtu)
+
+
+def _set_mtu(bed: Bed, ends: Sequence[tuple[str, int]], mtu: int) -> None:
+    for node, port in ends:
+        bed.fabric.call_in(node, partial(_set_device_mtu, switch_device(port), mtu))
+
+
+def _set_device_mtu(device: str, mtu: int) -> None:
+    with IPRoute() as netlink:
+        (index,) = netlink.link_lookup(ifname=device)
+        netlink.link("set", index=index, mtu=mtu)

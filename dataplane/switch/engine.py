@@ -206,6 +206,15 @@ class Switch:
         self._board.tell()
         self._wake_up()
 
+    def take_leave(self) -> None:
+        """Have all neighbours told by hellos, where there are any, that this switch goes; `advance` sends it."""
+        with self._burst():
+            for port in self._hellos.ports:
+                self._hellos.set_admin(port, False, self._clock.now_ns())
+            self._note_hellos()
+        self._board.tell()
+        self._wake_up()
+
     @property
     def hellos(self) -> Hellos:
         """The hellos of the ports, for who moves the switch."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
-from typing import Protocol
+from typing import Final, Protocol
 
 from dataplane.clock import MonotonicClock
 from dataplane.nic import Port
@@ -23,6 +24,10 @@ from dataplane.switch.forwarding import Forwarder
 from dataplane.switch.p4runtime.control import SwitchControl
 from dataplane.switch.port_log import PortLog
 from dataplane.switch.waiting import Waiter
+
+LONGEST_LEAVE_S: Final = 0.25
+"""So long, at most, what a switch says last may take over its cables."""
+_LEAVE_POLL_S = 0.001
 
 
 class Engine(Protocol):
@@ -47,6 +52,10 @@ class Engine(Protocol):
 
     def next_due_ns(self) -> int | None:
         """Return when `step` has something to do next, if it depends on the time."""
+        ...
+
+    def take_leave(self) -> None:
+        """Tell neighbours, where there are hellos, that this switch stops, so that nobody finds out by silence."""
         ...
 
     def read_stats(self, control_drops: Mapping[str, int]) -> dict[str, object]:
@@ -80,6 +89,8 @@ class NativeEngine:
         )
         stack.callback(self.control.close)
         self._events = _watch(stack, self.control)
+        longest_ns = max((port.settings.delay_ns for port in settings.ports), default=0)
+        self._cables_s = min(longest_ns / 1e9, LONGEST_LEAVE_S)
 
     def commit(self, program: Program) -> None:
         """Load the first program."""
@@ -99,6 +110,12 @@ class NativeEngine:
     def next_due_ns(self) -> int | None:
         """Return None: the workers know."""
         return None
+
+    def take_leave(self) -> None:
+        """Have the workers send it, and leave it the time to cross the cables."""
+        self.control.take_leave()
+        if any(state.hello is not None for state in self.control.port_states().values()):
+            time.sleep(self._cables_s)
 
     def read_stats(self, control_drops: Mapping[str, int]) -> dict[str, object]:
         """Return all counters."""
@@ -153,6 +170,15 @@ class PythonEngine:
     def next_due_ns(self) -> int | None:
         """Return when a packet leaves next."""
         return self._forwarder.next_due_ns()
+
+    def take_leave(self) -> None:
+        """Send it, with all that is on the cables already."""
+        self.control.take_leave()
+        deadline = time.monotonic() + LONGEST_LEAVE_S
+        self._forwarder.step(())
+        while self._forwarder.in_flight and time.monotonic() < deadline:
+            time.sleep(_LEAVE_POLL_S)
+            self._forwarder.step(())
 
     def read_stats(self, control_drops: Mapping[str, int]) -> dict[str, object]:
         """Return all counters."""

@@ -104,7 +104,12 @@ class _Loop:
         self._waiter.wake()
 
     def run(self) -> None:
-        """Forward until `stop`."""
+        """Forward until `stop`; neighbours are told then."""
+        self._forward()
+        self._engine.take_leave()
+        self.write_stats(last=True)
+
+    def _forward(self) -> None:
         while not self._stopped:
             ready = self._waiter.wait(self._next_due_ns(), self._clock.now_ns())
             if self._lifeline in ready:
@@ -112,7 +117,6 @@ class _Loop:
                 return
             self._engine.step(ready)
             self.write_stats()
-        self.write_stats(last=True)
 
     def _next_due_ns(self) -> int | None:
         due_ns = self._engine.next_due_ns()

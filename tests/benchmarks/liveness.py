@@ -1,9 +1,9 @@
 """How soon two switches know that their link or one of them is dead, and whether a busy machine makes them think so.
 
 Two `millrace switch` processes on a veth cable say hello (50 ms, three times). In each round everything is dropped one
-way, a device is set down, one switch is stopped and goes on, one is killed; the time is from the command to the line in
-the log. Then every core is kept busy for a while, by twice as many processes as there are: whoever gives his neighbour
-up then is wrong.
+way, a device is set down, one switch is stopped and goes on, one is killed, of another pair one is ended (SIGTERM); the
+time is from the command to the line in the log. Then every core is kept busy for a while, by twice as many processes as
+there are: whoever gives his neighbour up then is wrong.
 
 Usage: sudo python tests/benchmarks/liveness.py [--rounds N] [--busy-s S] [--engine native|python]
 """
@@ -40,9 +40,10 @@ def main(argv: Sequence[str]) -> None:
     options = parser.parse_args(argv)
     times_ms: dict[str, list[float]] = {}
     for number in range(options.rounds):
-        with tempfile.TemporaryDirectory() as folder, Linked(Path(folder), ENGINES[options.engine]) as linked:
-            for name, found_ms in measure_round(linked).items():
-                times_ms.setdefault(name, []).append(found_ms)
+        for measure in (measure_round, measure_end):
+            with tempfile.TemporaryDirectory() as folder, Linked(Path(folder), ENGINES[options.engine]) as linked:
+                for name, found_ms in measure(linked).items():
+                    times_ms.setdefault(name, []).append(found_ms)
         print(f"round {number + 1}: " + ", ".join(f"{name} {values[-1]:.0f} ms" for name, values in times_ms.items()))
     figures: dict[str, float | int] = {}
     for name, values in times_ms.items():
@@ -75,6 +76,14 @@ def measure_round(linked: Linked) -> dict[str, float]:
     b.signal(signal.SIGKILL)
     found["killed"] = until(a, LOST, done)
     return found
+
+
+def measure_end(linked: Linked) -> dict[str, float]:
+    """Return the time, in milliseconds, until an end knew that the other one was told to end."""
+    linked.say_hello()
+    done = time.time()
+    linked.b.signal(signal.SIGTERM)
+    return {"ended": until(linked.a, LOST, done)}
 
 
 def after(do: Callable[[], None], linked: Linked) -> tuple[float, float]:

@@ -169,6 +169,16 @@ class NativeHellos:
             port.adopt(session.set_admin(port.session, up, now_ns))
             self.publish()
 
+    def take_leave(self, now_ns: int) -> Callable[[], bool]:
+        """Tell every neighbour that the switch goes; return what says whether workers have sent that everywhere."""
+        leaving = [port for port in self._ports.values() if port.session is not None]
+        sent = [port.hello.sent for port in leaving]
+        for port in leaving:
+            if port.session is not None:
+                port.adopt(session.set_admin(port.session, up=False, now_ns=now_ns))
+        self.publish()
+        return lambda: all(port.hello.sent > before for port, before in zip(leaving, sent, strict=True))
+
     def read(self, now_ns: int) -> Sequence[tuple[int, HelloSession | None]]:
         """Look at what workers heard and missed; return the ports that say something else than the last time."""
         for port in self._ports.values():

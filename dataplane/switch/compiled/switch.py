@@ -13,6 +13,7 @@ import os
 import random
 import select
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -54,6 +55,7 @@ RECEIVER_FAILED = "receiver_failed"
 PACKET_OUT_FULL = "packet_out_full"
 
 _LOOK_AGAIN_MS = 500
+_LEAVE_S, _LEAVE_POLL_S = 0.05, 0.0005
 """How often ports that are down are looked at."""
 
 logger = logging.getLogger("millrace.switch")
@@ -289,6 +291,18 @@ class NativeSwitch:
             queues = min(len(self.devices[port].queues), len(self._workers))
             self._hellos.set(self._table[port], queues, settings, self.now_ns(), admin_up=admin_up)
         self._report_hellos()
+
+    def take_leave(self) -> None:
+        """Tell all neighbours by hellos, where there are any, that this switch goes; return once that was sent.
+
+        A port whose device takes nothing is not waited for long.
+        """
+        deadline = time.monotonic() + _LEAVE_S
+        with self._lock:
+            is_sent = self._hellos.take_leave(self.now_ns())
+        self._report_hellos()
+        while not is_sent() and time.monotonic() < deadline:
+            time.sleep(_LEAVE_POLL_S)
 
     def add_port_listener(self, listener: PortListener) -> Callable[[], None]:
         """Call `listener` with a port's new state at each change; return what ends that."""

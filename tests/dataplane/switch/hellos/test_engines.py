@@ -76,6 +76,18 @@ def test_a_port_taken_out_of_use_tells_its_neighbour_and_comes_back(rig: Rig) ->
     rig.until(lambda: rig.hello(1).state is UP and neighbour.session.state is UP, "did not come back")
 
 
+def test_a_switch_that_goes_tells_every_neighbour_at_once(rig: Rig) -> None:
+    for port in (1, 3):
+        come_up(rig, port, PATIENT, PATIENT)
+    rig.switch.take_leave()
+    left = [neighbour.session for neighbour in rig.neighbours.values()]
+    rig.until(lambda: all(n.session.remote_state is HelloState.ADMIN_DOWN for n in rig.neighbours.values()), "not told")
+    assert all(session.state is UP for session in left)  # nobody had to wait for silence
+    assert all(neighbour.session.describe().is_lost for neighbour in rig.neighbours.values())
+    assert all(state.admin_up for state in rig.switch.port_states().values())
+    assert rig.hello(1).state is HelloState.ADMIN_DOWN
+
+
 def test_hellos_that_end_are_no_loss(rig: Rig) -> None:
     come_up(rig, 1, PATIENT, PATIENT)
     neighbour = rig.neighbours[1]

@@ -45,3 +45,15 @@ def test_both_ends_know_what_befalls_the_cable_and_each_other(engine: str, tmp_p
         assert b.count("no hello came") <= 2  # of the drop and of the device, not of its own sleep
         b.signal(signal.SIGKILL)
         a.said("the neighbour is lost: no hello came")
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_switch_that_is_stopped_tells_its_neighbour(engine: str, tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("needs root")
+    with Linked(tmp_path, ENGINES[engine]) as linked:
+        linked.say_hello(100_000, 250)  # by silence it would take 25 s
+        linked.b.signal(signal.SIGTERM)
+        linked.a.said("the neighbour is lost: its port is taken out of use")
+        assert linked.b.process.wait(30) == 0
+        assert linked.b.count("neighbour") == 1  # that they met

@@ -14,6 +14,9 @@ from functools import partial
 
 import pytest
 from pyroute2 import IPRoute
+from scapy.layers.inet import IP, TCP, UDP
+from scapy.layers.inet6 import IPv6, IPv6ExtHdrFragment
+from scapy.layers.l2 import Ether
 
 from controller.p4runtime.session import FABRIC, FABRIC_AGGREGATION
 from controller.tables.int_domain import IntDomain
@@ -21,14 +24,15 @@ from controller.tables.int_watch import Mode, Watch
 from dataplane.fabric.addressing import mac_at
 from dataplane.fabric.kernel import switch_device
 from dataplane.switch.ports import TOO_LONG
+from tests.payloads.bulk import sack_recoveries, transfer
 from tests.payloads.cases import DOMAINS, watches_of
-from tests.payloads.envelopes import Envelope, frame, routed
+from tests.payloads.envelopes import VXLAN_PORT, Envelope, frame, routed
 from tests.payloads.kernel import ACROSS, TOPOLOGY, Bed, kernel_bed
-from tests.payloads.lines import FRAGMENTED_BYTES, plain_lines
+from tests.payloads.lines import FAR, FRAGMENTED_BYTES, plain_lines
 from tests.payloads.oracle import headers_of
-from tests.payloads.talk import SACK, SYN_DATA, TIMESTAMPS, WINDOW_SCALE, Talk
+from tests.payloads.talk import Talk
 from tests.payloads.tunnels import add_tunnels
-from tests.payloads.wire import FRAME_BYTES, Frames, frames_on
+from tests.payloads.wire import FRAME_BYTES, Frames, frames_on, seen_at
 
 pytestmark = [pytest.mark.root, pytest.mark.skipif(os.geteuid() != 0, reason="namespaces need root")]
 CASES = (
@@ -74,6 +78,7 @@ def test_what_hosts_send_arrives(bed: Bed, frames: Frames, talk: Talk, program: 
         bed.start(program)
     domain, rng = DOMAINS[mark], random.Random(mark)
     bed.configure(domain, watches_of(mode))
+    told = bed.counts("int_")
     verdict = frames.exchange(domain, rng, FRAMES)
     assert verdict.sent == FRAMES
     assert verdict.changed == 0, "\n".join(verdict.examples)
@@ -82,15 +87,36 @@ def test_what_hosts_send_arrives(bed: Bed, frames: Frames, talk: Talk, program: 
     assert talk.counts.faults == (0, 0, 0, 0)
     assert talk.counts.tcp_requests > before[0]
     assert talk.counts.datagrams > before[1]
+    told = bed.counts("int_") - told
+    for counter in ("int_exported", "int_reports") if mode == "xd" else ("int_sourced", "int_sunk", "int_reports"):
+        assert told[counter] > talk.counts.tcp_requests - before[0], counter
 
 
-def test_the_kernels_options_were_on_the_wire(talk: Talk) -> None:
-    """Of the lines of the tests before."""
-    options = talk.counts.options
-    assert options["TCP"] == TIMESTAMPS | SACK | WINDOW_SCALE
-    assert options["TCP, signed"] & TIMESTAMPS == 0  # signatures leave no room for them
-    for name in ("TCP, data with SYN", "TCP, IPv6, data with SYN"):
-        assert options[name] & SYN_DATA, name
+def test_the_kernels_own_packets_were_on_the_wire(bed: Bed, talk: Talk) -> None:
+    """As they arrive at the far host: none of the lines is another by mistake."""
+    with seen_at(bed, FAR) as frames:
+        talk.run(random.Random(1), headers_of(PLAIN), TALK_S, RATE, FRAGMENTED_BYTES)
+    assert talk.counts.faults == (0, 0, 0, 0)
+    packets = [Ether(frame) for frame in frames]
+    options = {name for packet in packets if packet.haslayer(TCP) for name, _ in packet[TCP].options}
+    assert {"Timestamp", "SAckOK", "WScale", "MD5", "TFO"} <= options
+    assert any(packet.haslayer(TCP) and packet[TCP].flags == "S" and packet[TCP].payload for packet in packets)
+    for family in (IP, IPv6):
+        datagrams = [packet.payload.payload for packet in packets if isinstance(packet.payload, family)]
+        datagrams = [datagram for datagram in datagrams if isinstance(datagram, UDP)]
+        assert {bool(one.chksum) for one in datagrams if one.dport != VXLAN_PORT} == {False, True}
+        assert {bool(one.chksum) for one in datagrams if one.dport == VXLAN_PORT} == {family is IPv6}
+    assert any(packet.haslayer(IP) and packet[IP].frag > 0 for packet in packets)
+    assert any(packet.haslayer(IPv6ExtHdrFragment) for packet in packets)
+    assert any(len(frame) == FRAME_BYTES for frame in frames)
+
+
+def test_tcp_repairs_losses_by_selective_acknowledgments(bed: Bed) -> None:
+    bed.configure(PLAIN)
+    data, deadline = random.Random(2).randbytes(1 << 20), time.monotonic() + LATE_S
+    while sack_recoveries(bed) == 0:
+        assert time.monotonic() < deadline
+        assert transfer(bed, data) == data
 
 
 FULL = Envelope()

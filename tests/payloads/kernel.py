@@ -92,7 +92,11 @@ class Bed:
 
     def drops(self) -> Counter[str]:
         """Return what each drop counter of the program counts over all switches, but those that are about reports."""
-        return asyncio.run(self._read_drops())
+        return Counter({name: n for name, n in self.counts("drop_").items() if not name.endswith(ABOUT_REPORTS)})
+
+    def counts(self, prefix: str) -> Counter[str]:
+        """Return the packets of the program's counters with such names, over all switches."""
+        return asyncio.run(self._read(prefix))
 
     def refused(self) -> Counter[str]:
         """Return what queues, ports and devices of all switches dropped, by cause, as they last wrote it down."""
@@ -104,14 +108,14 @@ class Bed:
                 found.update(part["drops"])
         return found
 
-    async def _read_drops(self) -> Counter[str]:
+    async def _read(self, prefix: str) -> Counter[str]:
         found, schema = Counter[str](), _schema(self.program)
         for node in TOPOLOGY.switches:
             target = Target(node.name, self.fabric.p4runtime_address(node.name), node.node_id)
             session = GrpcSession(target, schema, timeout_s=_READY_S)
             await session.connect_to_read()
             for counter in schema.counters:
-                if counter.alias.startswith("drop_") and not counter.alias.endswith(ABOUT_REPORTS):
+                if counter.alias.startswith(prefix):
                     found[counter.alias] += sum(await session.counts(counter.alias))
             await session.close()
         return found

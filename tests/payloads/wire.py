@@ -66,15 +66,7 @@ class Frames:
 
     def _take(self, host: str, quiet_s: float) -> list[bytes]:
         """Return the frames that have come to a host, once none has for a while."""
-        opened, frames = self._sockets[host], list[bytes]()
-        opened.settimeout(quiet_s)
-        while True:
-            try:
-                data, ancillary, _, address = opened.recvmsg(1 << 16, 64)
-            except (TimeoutError, BlockingIOError):
-                return frames
-            if address[2] != _OUTGOING:
-                frames.append(_with_tag(data, ancillary))
+        return _taken(self._sockets[host], quiet_s)
 
 
 @contextmanager
@@ -85,12 +77,33 @@ def frames_on(bed: Bed) -> Iterator[Frames]:
         yield Frames(bed, {host: stack.enter_context(bed.fabric.call_in(host, _open)) for host in hosts})
 
 
+@contextmanager
+def seen_at(bed: Bed, host: str) -> Iterator[list[bytes]]:
+    """Yield a list that has, afterwards, the frames that came to a host meanwhile."""
+    frames: list[bytes] = []
+    with bed.fabric.call_in(host, _open) as opened:
+        yield frames
+        frames += _taken(opened, 0)
+
+
 def _open() -> socket.socket:
     opened = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
     opened.setsockopt(_SOL_PACKET, _AUXDATA, 1)
     opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BYTES)
     opened.bind((HOST_DEVICE, _ALL_PROTOCOLS))
     return opened
+
+
+def _taken(opened: socket.socket, quiet_s: float) -> list[bytes]:
+    frames: list[bytes] = []
+    opened.settimeout(quiet_s)
+    while True:
+        try:
+            data, ancillary, _, address = opened.recvmsg(1 << 16, 64)
+        except (TimeoutError, BlockingIOError):
+            return frames
+        if address[2] != _OUTGOING:
+            frames.append(_with_tag(data, ancillary))
 
 
 def _with_tag(frame: bytes, ancillary: Sequence[tuple[int, int, bytes]]) -> bytes:

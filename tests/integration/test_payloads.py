@@ -49,10 +49,10 @@ def compiled(request: pytest.FixtureRequest) -> Chain:
     return Chain(compiled_pipeline, aggregating=request.param != "fabric")
 
 
-@pytest.fixture(scope="module")
-def reference() -> Chain:
-    """Return a fabric of interpreters."""
-    return Chain(interpreted)
+@pytest.fixture(scope="module", params=["fabric", "fabric_aggregation"])
+def reference(request: pytest.FixtureRequest) -> Chain:
+    """Return a fabric of interpreters with one of the programs."""
+    return Chain(interpreted, aggregating=request.param != "fabric")
 
 
 def check(verdict: Verdict, count: int) -> None:

@@ -36,8 +36,8 @@ class Envelope:
     """What is around a payload; `checksum` of L4 is right (None) or these 16 bits.
 
     `tags` are VLAN tags and `shim` what else stands before IP, with its EtherType; `extensions` are of IPv6. `lie` is
-    added to the UDP length; `fragment` are flags and offset as IPv4 has them; `cut` bytes are missing at the frame's
-    end.
+    added to the UDP length; IP's own length says `short` bytes less than there are. `fragment` are flags and offset as
+    IPv4 has them; `cut` bytes are missing at the frame's end.
     """
 
     version: int = 4
@@ -53,6 +53,7 @@ class Envelope:
     protocol: int = UDP
     fragment: int = 0
     lie: int = 0
+    short: int = 0
     padding: int = 0
     cut: int = 0
     dscp: int = 0
@@ -79,6 +80,7 @@ def draw(rng: random.Random, marks: tuple[int, ...] = ()) -> Envelope:
         protocol=protocol,
         fragment=rng.choice((0x2000, 0x2001, 0x0001, 0x00B9, 0x4000, 0x8000)) if rare and version == 4 else 0,
         lie=rng.choice((-0x1000, -8, -1, 1, 4, 8, 0x1000)) if rng.random() < 0.1 else 0,
+        short=rng.choice((1, 4, 8, 20, 28, 64, 0xFFFF)) if rng.random() < 0.05 else 0,
         padding=rng.choice((0, 0, 0, 2, 18, 46)),
         cut=rng.choice((1, 4, 16, 20, 40)) if rng.random() < 0.02 else 0,
         dscp=rng.choice((0, 0, 0, 10, 46, *marks)),
@@ -130,10 +132,12 @@ def frame_to(mac: int, src: HostNode, dst: HostNode, envelope: Envelope, payload
     """Return the frame as the host sends it to a switch port of that MAC address."""
     body, protocol = _body(src, dst, envelope, payload)
     link = mac.to_bytes(6, "big") + src.mac.to_bytes(6, "big") + envelope.tags
-    ip = _ipv4(src, dst, envelope, protocol, len(body)) if envelope.version == 4 else b""
+    size = max(0, len(body) - envelope.short)
+    ip = _ipv4(src, dst, envelope, protocol, size) if envelope.version == 4 else b""
     if envelope.version == 6:
         body, protocol = inside.extended(envelope.extensions, protocol, body)
-        ip = struct.pack("!IHBB", 6 << 28 | envelope.dscp << 22 | 0x12345, len(body), protocol, 64)
+        size = max(0, len(body) - envelope.short)
+        ip = struct.pack("!IHBB", 6 << 28 | envelope.dscp << 22 | 0x12345, size, protocol, 64)
         ip += b"".join(_addresses(src, dst, 6))
     packet = ip + body
     packet = packet[: len(packet) - min(envelope.cut, len(body))] if envelope.cut else packet + bytes(envelope.padding)

@@ -13,8 +13,8 @@ out is compared; what does not come out has to be counted as a drop, and its hea
    frames and in fragments; both through the kernel's own tunnels. Half of the payloads have headers in them, and the
    other side sends them back. A request that is not answered within 30 s is a stall, a datagram after 10 s is lost.
 
-Usage: python tests/benchmarks/payload.py [--count N] [--virtual-count N] [--seconds N] [--reports] [--seed N]
-                                          [--kernel-minutes N] [--frames N] [--rate N]
+Usage: python tests/benchmarks/payload.py [--count N] [--virtual-count N] [--seconds N] [--round N] [--only-drawn]
+                                          [--reports] [--seed N] [--kernel-minutes N] [--frames N] [--rate N]
 """
 
 from __future__ import annotations
@@ -40,9 +40,6 @@ from tests.payloads.rounds import Round, kernel_rounds
 from tests.payloads.talk import KernelCounts
 from tests.payloads.timed import Timed
 
-_ROUND = 4_096
-"""Payloads of one case before the next one has its turn, so that a run cut short has seen them all."""
-
 
 def carried(
     fabrics: Mapping[str, Fabric], options: argparse.Namespace, count: int, *, reports: bool
@@ -55,10 +52,12 @@ def carried(
             for program, fabric in fabrics.items():
                 fabric.configure(domain, watches)
                 seed = f"{options.seed}/{turn}/{program}/{name}"
-                most = min(_ROUND, max(2, (count - sent) // 2 * 2))
-                found = try_payloads(fabric, domain, seed, most, systematic=turn == 0, reports=reports)
+                most = min(options.round, max(2, (count - sent) // 2 * 2))
+                systematic = turn == 0 and not options.only_drawn
+                found = try_payloads(fabric, domain, seed, most, systematic=systematic, reports=reports)
                 verdicts.setdefault(f"{program}: {name}", Verdict()).add(found)
                 sent += found.sent
+            print(f"{sent} payloads: {name}", file=sys.stderr)
             if sent >= count or time.monotonic() >= end:
                 break
         turn += 1
@@ -110,6 +109,8 @@ def main(argv: list[str]) -> None:
     parser.add_argument("--count", type=int, default=1_000_000, help="payloads without time")
     parser.add_argument("--virtual-count", type=int, default=1_000_000, help="payloads in virtual time")
     parser.add_argument("--seconds", type=float, default=3600, help="at most so long for either of them")
+    parser.add_argument("--round", type=int, default=4096, help="payloads of a case before the next one has its turn")
+    parser.add_argument("--only-drawn", action="store_true", help="without every header at every offset first")
     parser.add_argument("--reports", action="store_true", help="let reports go to the collector, too")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--kernel-minutes", type=float, default=0, help="of requests, datagrams and frames; needs root")

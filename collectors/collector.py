@@ -13,6 +13,7 @@ from collectors.link_notes import LinkNotes
 from collectors.native.bulk import BulkCore
 from collectors.numbering import HopNumbering, drop_record
 from collectors.payloads import Payloads
+from collectors.receive_clock import ReceiveClock
 from collectors.sequence import Accounting, Arrival, SequenceAccounting, content_mark
 from collectors.settings import CollectorSettings, Core
 from collectors.sketch import Sketch
@@ -43,7 +44,7 @@ class Collector:
 
     def __init__(self, topology: Topology, clock: Clock, settings: CollectorSettings | None = None) -> None:
         settings = settings or CollectorSettings()
-        self._clock = clock
+        self._clock = ReceiveClock(clock)
         self._marking = marking_of(settings)
         known = topology.collector.udp_port if topology.collector else REPORT_UDP_PORT
         self._report_udp_port = known if settings.report_udp_port is None else settings.report_udp_port
@@ -59,7 +60,7 @@ class Collector:
             self._accounting = SequenceAccounting(settings.sequence, self._counters)
             self._numbering = HopNumbering(topology, self._counters, settings.state.max_flows)
             store, stitcher = None, None
-        self._state = NetworkStateBuilder(topology, clock, settings.state, self._counters, store, stitcher)
+        self._state = NetworkStateBuilder(topology, self._clock, settings.state, self._counters, store, stitcher)
         self._links = LinkNotes(topology)
         self._allowance = Allowance(settings.records_reports_per_s, clock)
         others = settings.other_reports_per_s
@@ -102,10 +103,17 @@ class Collector:
             self._state.jobs.add(decoded.group.node_id, item.said, item.child, now_ns)
 
     def receive_many(self, payloads: Payloads) -> None:
-        """Take payloads in their order, in bulk where that can be.
+        """Take payloads in their order, in bulk where that can be; they count as of when they came.
 
         While somebody subscribes, so many reports as the settings allow are taken one by one, which makes records.
         """
+        if payloads.age_ns:
+            with self._clock.set_back(payloads.age_ns):
+                self._receive_many(payloads)
+        else:
+            self._receive_many(payloads)
+
+    def _receive_many(self, payloads: Payloads) -> None:
         self._state.tick(self._clock.now_ns(), self._accounting.states)
         done, count = 0, len(payloads)
         alone = self._allowance.take(count) if self._sinks else 0

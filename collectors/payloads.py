@@ -13,13 +13,15 @@ from numpy.typing import NDArray
 class Payloads:
     """Payload i is the `lengths[i]` bytes of `data` (one dimension, contiguous) from `places[i]` on.
 
-    `source_of` tells who sent it, where that is known; it only appears in the explanation of a refusal.
+    `source_of` tells who sent it, where that is known; it only appears in the explanation of a refusal. `age_ns` is how
+    long they have been there, 0 for what comes now.
     """
 
     data: NDArray[np.uint8]
     places: NDArray[np.uint64]
     lengths: NDArray[np.uint32]
     source_of: Callable[[int], object] | None = None
+    age_ns: int = 0
 
     def __len__(self) -> int:
         return len(self.lengths)

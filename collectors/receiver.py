@@ -93,4 +93,4 @@ def _open(settings: ReceiverSettings, own_port: int, clock: Clock) -> ReportSour
     udp_port = own_port if settings.udp_port is None else settings.udp_port
     if settings.interface is not None:
         return NicSource(settings.interface, settings.address, udp_port, clock)
-    return SocketSource(settings.address, udp_port, settings.socket_buffer_bytes)
+    return SocketSource(settings.address, udp_port, settings.socket_buffer_bytes, clock)

@@ -5,18 +5,20 @@ from __future__ import annotations
 import contextlib
 import socket
 import struct
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from ipaddress import ip_address
 from typing import Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from collectors.datagrams import DatagramVector
+from collectors.datagrams import MESSAGES, DatagramVector
 from collectors.errors import CollectorError
 from collectors.frames import FrameReader
 from collectors.payloads import Payloads
-from dataplane.clock import Clock
+from dataplane.clock import Clock, MonotonicClock
 from dataplane.errors import PortError
 from dataplane.nic import FlowRule, NicSettings, NicStatistics, ToConsumers, open_nic
 
@@ -33,6 +35,8 @@ FRAMES: Final = 1024
 RESERVE_BUFFERS: Final = 32_768
 SO_ATTACH_FILTER: Final = 26
 """Linux: a classic BPF program that says how much of each datagram is kept (socket(7)); not in `socket`."""
+LATE_NS: Final = 20_000_000
+"""What has waited for less counts as come now."""
 LOOK_NS: Final = 1_000_000_000
 """How often the device's own losses are looked up."""
 _CONSUMER = "reports"
@@ -70,15 +74,29 @@ class ReportSource(Protocol):
 
 
 class SocketSource:
-    """A UDP socket, many datagrams a system call; raises CollectorError if it cannot be bound."""
+    """A UDP socket, many datagrams a system call; raises CollectorError if it cannot be bound.
 
-    def __init__(self, address: str, udp_port: int, buffer_bytes: int) -> None:
+    What has waited for longer than `LATE_NS`, because nobody read, says how long: the kernel's stamps tell.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        udp_port: int,
+        buffer_bytes: int,
+        clock: Clock | None = None,
+        wall_ns: Callable[[], int] = time.time_ns,
+    ) -> None:
         self._socket = _bind(address, udp_port, buffer_bytes)
+        self._clock, self._wall_ns = clock or MonotonicClock(), wall_ns
         # A kernel without these only lacks the counter, and the datagrams that come as one.
         for level, option in ((socket.SOL_SOCKET, SO_RXQ_OVFL), (SOL_UDP, UDP_GRO)):
             with contextlib.suppress(OSError):
                 self._socket.setsockopt(level, option, 1)
         self._vector = DatagramVector(self._socket)
+        self._vector.stamp_ns()  # from now on the kernel takes them
+        self._read_up_to_ns = self._clock.now_ns()  # what came before has been read
+        self._late_messages = 1
         self._overflow = 0
         self.lost = 0
 
@@ -101,13 +119,31 @@ class SocketSource:
         """Yield what is there, up to about `most` payloads; they are good until the next."""
         left = most
         while left > 0:
-            payloads = self._vector.receive()
+            now_ns = self._clock.now_ns()
+            is_late = now_ns - self._read_up_to_ns > LATE_NS
+            payloads = self._vector.receive(self._late_messages if is_late else MESSAGES)
             if payloads is None:
+                self._read_up_to_ns, self._late_messages = now_ns, 1
                 return
+            if is_late:
+                payloads = replace(payloads, age_ns=self._age_ns())
             if self._vector.overflow is not None:
                 self.count_overflow(self._vector.overflow)
             left -= len(payloads)
             yield payloads
+
+    def _age_ns(self) -> int:
+        """Return how long what was just read had waited, 0 for less than `LATE_NS`; read more at once if that is alike.
+
+        Whoever sets the machine's time makes it neither younger than nothing nor older than what was read before.
+        """
+        now_ns, stamp_ns = self._clock.now_ns(), self._vector.stamp_ns()
+        age_ns = 0 if stamp_ns is None else max(self._wall_ns() - stamp_ns, 0)
+        came_ns = max(now_ns - age_ns, self._read_up_to_ns)
+        many = came_ns - self._read_up_to_ns < LATE_NS // 2
+        self._late_messages = min(2 * self._late_messages, MESSAGES) if many else max(self._late_messages // 4, 1)
+        self._read_up_to_ns = came_ns
+        return now_ns - came_ns if now_ns - came_ns > LATE_NS else 0
 
     def count_overflow(self, total: int) -> None:
         """Take the kernel's count, in 32 bits, of what the socket's full buffer has cost since it was opened."""

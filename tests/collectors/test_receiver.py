@@ -53,7 +53,8 @@ def test_reports_sent_to_the_port_become_records() -> None:
 
 def test_a_burst_is_bounded_and_what_is_left_comes_next() -> None:
     core = collector()
-    receiver = ReportReceiver(core, ReceiverSettings(address="127.0.0.1", udp_port=0, burst_reports=1))
+    settings = ReceiverSettings(address="127.0.0.1", udp_port=0, burst_reports=1)
+    receiver = ReportReceiver(core, settings, VirtualClock())
     reporter, sent = Reporter(), MESSAGES + 50
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
         for _ in range(sent):

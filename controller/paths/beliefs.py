@@ -129,7 +129,7 @@ class Beliefs:
         changed = (delay_ns != table.delay_ns) | (dead == table.alive)
         table.delay_ns[:] = delay_ns
         table.alive[:] = ~dead
-        table.available_bps[:] = np.clip(table.rate_bps - np.maximum(self.load_bps, 0), 0, table.rate_bps)
+        table.available_bps[:] = np.maximum(table.rate_bps - np.maximum(self.load_bps, 0), 0)
         return np.flatnonzero(changed).astype(np.uint32)
 
     def _delays_ns(self) -> Longs:
@@ -148,7 +148,8 @@ class Beliefs:
             long = self._measured_ns - self.nominal_ns > self._idle_ns
             counts = self.known & long & (self._measured_bps >= self._loaded_bps)
             delay_ns = np.where(counts, self._measured_ns, self.nominal_ns)
-        delay_ns[self.crowded] += FORESEEN_NS
+        if self.crowded.any():
+            delay_ns[self.crowded] += FORESEEN_NS
         return delay_ns
 
     def _idle_excess_ns(self) -> Longs:

@@ -5,7 +5,8 @@ flow between every two switches in each direction: 999,000 flows on the shortest
 becomes slower by a factor of 2 to 20, faster again, another one goes down, and up again. A change is timed from the
 link's new state until the decisions are there (`Decider.observe_some` and `step`): beliefs, trees towards all 1,000
 destinations, which flows are concerned, what they could gain, and the first two moves with all their candidates and
-reasons. Moves take effect before the next change. Every wish counts at once (`confirm_rounds` 1).
+reasons: two off a dead link, too, where up to 32 flows move in a round by default (`relief_moves`). Moves take effect
+before the next change. Every wish counts at once (`confirm_rounds` 1).
 
 A decider without memory would first compute all trees from nothing; so do networkx (timed on some destinations and
 scaled up) and scipy (csgraph.dijkstra of all pairs), and the ratios of a change are over that. Questions about one pair
@@ -48,7 +49,7 @@ from tests.benchmarks.routing.scale import Change, all_pairs, changes, idle_stat
 SWITCHES, DEGREE = 1000, 20
 QUICK_SWITCHES = 200
 FLOW_BPS = 1_000_000
-SETTINGS = DecideSettings(confirm_rounds=1, min_gain_ns=1_000, hold_down_ns=0, settle_ns=0)
+SETTINGS = DecideSettings(confirm_rounds=1, min_gain_ns=1_000, hold_down_ns=0, settle_ns=0, relief_moves=2)
 QUESTIONS = {
     "least delay": "least",
     f"{K} shortest": "kth",

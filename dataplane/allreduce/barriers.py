@@ -8,7 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Protocol
 
-from dataplane.allreduce.client import AllReducer
+from dataplane.allreduce.job_engine import JobEngine
 from dataplane.allreduce.membership_state import GoOn
 from dataplane.errors import AllReduceError
 
@@ -39,7 +39,7 @@ class Steering(Protocol):
 class EveryAllReduce:
     """Stops before the next all-reduce."""
 
-    def __init__(self, reducer: AllReducer) -> None:
+    def __init__(self, reducer: JobEngine) -> None:
         self._reducer = reducer
 
     def stop(self, limit_s: float) -> int:
@@ -61,7 +61,7 @@ class EveryAllReduce:
 class Rounds:
     """Stops where the caller's rounds end; `passed` and `newest` are as the job stood when this worker came."""
 
-    def __init__(self, reducer: AllReducer, passed: int, newest: tuple[str, ...]) -> None:
+    def __init__(self, reducer: JobEngine, passed: int, newest: tuple[str, ...]) -> None:
         self._reducer = reducer
         self._changed = threading.Condition()
         self._passed, self._newest = passed, newest

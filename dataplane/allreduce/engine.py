@@ -36,6 +36,7 @@ from dataplane.allreduce.kernels.send_schedule import CLASSES, EXPONENTS
 from dataplane.allreduce.next_hop import Way, find_way
 from dataplane.allreduce.schedule import GROUP
 from dataplane.allreduce.transports import Transport, UdpTransport, open_rings, zeros
+from dataplane.allreduce.turns import LOOK_S, Look
 from dataplane.errors import AllReduceError
 from dataplane.native import Array, Library, kernel_library
 from dataplane.nic.ports.queue import PortKind
@@ -165,6 +166,7 @@ class Engine:
             reordering=LEAST_REORDERING,
             order_mask=4 * window - 1,
             patience_ns=int(settings.patience_s * _NS),
+            pause_at_ns=NEVER,
         )
         state.slots = zeros(window * ctypes.sizeof(Slot))
         state.order = zeros(4 * window * ctypes.sizeof(Sent))
@@ -207,16 +209,17 @@ class Engine:
         *,
         mean: bool = False,
         final: bool = False,
+        look: Look | None = None,
     ) -> None:
         """Write sums, or means of floats, over all workers to `target`, which may be `values`.
 
-        Both are contiguous, of one type and size; `final` sums go to the main server as well. Raises AllReduceError;
-        with SaturatedError the results are there, stopped at the bounds, and the next all-reduce may follow; after any
-        other one the engine is of no more use.
+        Both are contiguous, of one type and size; `final` sums go to the main server as well. `look` is called every
+        LOOK_S. Raises AllReduceError, and what `look` raises; with SaturatedError the results are there, stopped at the
+        bounds, and the next all-reduce may follow; after any other one the engine is of no more use.
         """
         self._begin(values, target, mean=mean)
         self._state.is_final, self._state.reading = int(final), Reading.NO
-        self._finish()
+        self._finish(look)
 
     def read(self, target: NDArray[np.float32] | NDArray[np.int32], *, mean: bool = False) -> None:
         """Write what workers add up, or added up last, to `target`, without taking part: the main server's part.
@@ -228,16 +231,20 @@ class Engine:
         self._state.is_final, self._state.reading = 0, Reading.LISTENING
         self._finish()
 
-    def _finish(self) -> None:
+    def _finish(self, look: Look | None = None) -> None:
         self._adopt_epoch(self._state.wanted_epoch)
         while True:
+            self._state.pause_at_ns = NEVER if look is None else time.monotonic_ns() + int(LOOK_S * _NS)
             self._run(self._state)
             status = Status(self._state.status)
             if status is Status.DONE:
                 return
-            if status is not Status.EPOCH:
+            if status is Status.EPOCH:
+                self._adopt_epoch(self._state.new_epoch)
+            elif status is Status.PAUSED and look is not None:
+                look()
+            else:
                 raise self._error(status)
-            self._adopt_epoch(self._state.new_epoch)
 
     def offer_again(self, item: int) -> None:
         """Send a few contributions to items before this one once more, each time others; no all-reduce may be going on.

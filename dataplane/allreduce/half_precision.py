@@ -1,11 +1,19 @@
-"""Floats of 16 bits: widened, which is exact, and rounded back to the nearest, ties to even."""
+"""Floats of 16 bits: widened, which is exact, and rounded back to the nearest, ties to even.
+
+Plain, and in machine code (`widen`, `narrow`), which is what all-reduces use.
+"""
 
 from __future__ import annotations
+
+from functools import cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dataplane.allreduce.formats import Floats
+from dataplane.allreduce.kernels import half_precision as kernels
+from dataplane.native import Library, kernel_library
 
 _NAN = 0x7FC0
 
@@ -26,3 +34,20 @@ def to_float16(values: Floats) -> NDArray[np.float16]:
     """Return the nearest float16 values, infinite ones where they are out of range."""
     with np.errstate(over="ignore", under="ignore"):
         return values.astype(np.float16)
+
+
+def widen(values: NDArray[Any], wide: Floats) -> None:
+    """Write the values of a contiguous float16 array, or the bits of bfloat16 in uint16, to one of float32."""
+    kernel = kernels.from_float16 if values.dtype == np.float16 else kernels.from_bfloat16
+    _library().bind(kernel)(values.ctypes.data, values.size, wide.ctypes.data)
+
+
+def narrow(wide: Floats, values: NDArray[Any]) -> None:
+    """Write the nearest values to a contiguous array of float16, or the bits of bfloat16 to one of uint16."""
+    kernel = kernels.to_float16 if values.dtype == np.float16 else kernels.to_bfloat16
+    _library().bind(kernel)(wide.ctypes.data, wide.size, values.ctypes.data)
+
+
+@cache
+def _library() -> Library:
+    return kernel_library(kernels.from_bfloat16, kernels.to_bfloat16, kernels.from_float16, kernels.to_float16)

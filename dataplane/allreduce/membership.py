@@ -28,6 +28,7 @@ from dataplane.allreduce.barriers import EveryAllReduce, Rounds, Steering
 from dataplane.allreduce.client import AllReducer
 from dataplane.allreduce.engine import EngineSettings
 from dataplane.allreduce.errors import JobRefusedError, RemovedError
+from dataplane.allreduce.job_engine import JobEngine, Values
 from dataplane.allreduce.membership_messages import (
     ATTEND,
     Admitted,
@@ -59,7 +60,7 @@ from dataplane.rpc.call_errors import PERMANENT, reason_of
 
 LOGGER = logging.getLogger("millrace.allreduce")
 
-MakeReducer = Callable[[EngineSettings], AllReducer]
+MakeEngine = Callable[[EngineSettings], JobEngine]
 
 _FIRST_BEAT_S: Final = 0.5
 """How often a worker speaks that does not know yet how often it should."""
@@ -81,14 +82,14 @@ _NS: Final = 1e9
 class Membership:
     """A worker of a job, from `join` to `close`; threads of its own talk to the service."""
 
-    def __init__(self, address: str, hello: Hello, make: MakeReducer) -> None:
+    def __init__(self, address: str, hello: Hello, make: MakeEngine) -> None:
         """Use `join`."""
         self._address, self._hello, self._make = address, hello, make
         self._following = Following()
         self._changed = threading.Condition()
         self._obeying = threading.RLock()
         self._outbox: queue.SimpleQueue[Upward] = queue.SimpleQueue()
-        self._made: AllReducer | None = None
+        self._made: JobEngine | None = None
         self._steering: Steering | None = None
         self._newest: tuple[str, ...] = ()
         self._at_boundary: tuple[str, ...] = ()
@@ -117,7 +118,7 @@ class Membership:
         server: tuple[str, int] | None = None,
         local_address: str = "",
         patience_s: float | None = None,
-        make: MakeReducer = AllReducer,
+        make: MakeEngine = AllReducer,
     ) -> Self:
         """Meet the other workers of a job at its service, and return once the switches add up for them.
 
@@ -125,8 +126,9 @@ class Membership:
         between two all-reduces, or with `boundaries` only where all call `boundary`. `window` and `capacity` are the
         service's choice if left out; so is `patience_s`, the time without a result after which an all-reduce fails:
         longer than it takes to do without a worker that has died. `server`, a host and its UDP port, gets final sums:
-        see `for_server`. `local_address` is where results come to, if the machine has several. Raises JobRefusedError,
-        with the reason that all workers get, and AllReduceError when no answer comes in time.
+        see `for_server`. `local_address` is where results come to, if the machine has several. `make` returns what
+        adds up: without a thread of its own, a JobEngine. Raises JobRefusedError, with the reason that all workers get,
+        and AllReduceError when no answer comes in time.
         """
         problem = malformed(address)
         if problem is not None:
@@ -136,7 +138,7 @@ class Membership:
         token = secrets.token_hex(8)
         hello = Hello(job, host, token, workers, port, deadline_ns, window, capacity, boundaries, server=server)
 
-        def with_choices(settings: EngineSettings) -> AllReducer:
+        def with_choices(settings: EngineSettings) -> JobEngine:
             patience = settings.patience_s if patience_s is None else patience_s
             return make(replace(settings, local=(local_address, port), patience_s=patience))
 
@@ -153,11 +155,19 @@ class Membership:
         self.close()
 
     @property
-    def reducer(self) -> AllReducer:
+    def engine(self) -> JobEngine:
         """Return what adds up; the membership holds it, releases it, and fails it when there is no job any more."""
         if self._made is None:
             raise self._failure or AllReduceError(f"job {self._hello.job}: {self._hello.host} is not admitted")
         return self._made
+
+    @property
+    def reducer(self) -> AllReducer:
+        """Return the engine, where it was made with a thread of its own, as it is unless `join` is told otherwise."""
+        engine = self.engine
+        if not isinstance(engine, AllReducer):
+            raise AllReduceError(f"job {self._hello.job}: its engine has no thread of its own")
+        return engine
 
     @property
     def members(self) -> tuple[str, ...]:
@@ -194,11 +204,12 @@ class Membership:
         self._newest = self._steering.pass_one()
         return bool(self._newest)
 
-    def share(self, values: NDArray[Any]) -> NDArray[Any]:
+    def share(self, values: NDArray[Any], add_up: Callable[[Values], Values] | None = None) -> NDArray[Any]:
         """Return the values of a worker that was there before the newest, the same bits at all workers.
 
         To be called by all after `boundary` has returned True, with arrays of the same shape and type. They go through
-        the switches as integers; where the worker that gives them is lost meanwhile, the next one does.
+        the switches as integers; where the worker that gives them is lost meanwhile, the next one does. `add_up`
+        returns sums of int32 over all workers, for engines without a thread of their own.
         """
         data = np.ascontiguousarray(values).tobytes()
         words = np.frombuffer(data + bytes(-len(data) % 4), np.int32)
@@ -206,7 +217,7 @@ class Membership:
             given = np.zeros(words.size + 1, np.int32)
             if source == self._hello.host:
                 given[:-1], given[-1] = words, 1
-            sums = self.reducer.all_reduce(given).result()
+            sums = self.reducer.all_reduce(given).result() if add_up is None else add_up(given)
             if sums[-1] == 1:
                 found: NDArray[Any] = np.frombuffer(sums[:-1].tobytes()[: len(data)], values.dtype)
                 return found.reshape(values.shape).copy()
@@ -225,7 +236,7 @@ class Membership:
             window=admitted.window,
             capacity=admitted.capacity,
             epoch=admitted.epoch,
-            first_item=self.reducer.next_item,
+            first_item=self.engine.next_item,
             local=("", 0 if self._hello.server is None else self._hello.server[1]),
         )
 
@@ -370,7 +381,7 @@ class Membership:
                 case Begin():
                     self._begin(order.admitted)
                 case Adopt():
-                    self.reducer.set_epoch(order.epoch)
+                    self.engine.set_epoch(order.epoch)
                 case SayWhenPast():
                     self._promise(order.item)
                 case StopAtNext() | RunUntil() | GoOn():
@@ -399,7 +410,7 @@ class Membership:
             self._changed.notify_all()
 
     def _promise(self, item: int) -> None:
-        self.reducer.say_when_past(item, lambda: self._say(Past(item)))
+        self.engine.say_when_past(item, lambda: self._say(Past(item)))
 
     def _steer(self, order: StopAtNext | RunUntil | GoOn) -> None:
         steering = self._steering

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 from typing import Any, Protocol
 
 from numpy.typing import NDArray
+
+from dataplane.allreduce.turns import Look
 
 
 class Reducer(Protocol):
     """Adds up vectors; all workers give the same lengths in the same order, and get the same results to the bit."""
 
-    def all_reduce(self, values: NDArray[Any], *, mean: bool) -> concurrent.futures.Future[NDArray[Any]]:
-        """Begin to add up float32 or int32, which must stay as they are until there is a result; never wait.
+    def reduce(
+        self, values: NDArray[Any], target: NDArray[Any], *, mean: bool, final: bool = False, look: Look | None = None
+    ) -> None:
+        """Write the sums of float32, float16, int32, or bits of bfloat16 in uint16, to `target`.
 
-        A mean is over those whose values are in it. What fails, fails with AllReduceError; SaturatedError is the
-        result where a sum has left int32, the same at all workers, and the reducer goes on.
+        A mean is over those whose values are in it. Calls `look` from time to time while it waits. What fails, fails
+        with AllReduceError; SaturatedError is raised where a sum has left int32, the same at all workers, and the
+        reducer goes on. What `look` raises ends it.
         """
         ...
 
     def close(self) -> None:
-        """Send no more; all-reduces without a result fail. May be called again."""
+        """Send no more; have `reduce` of another thread fail. May be called again."""
         ...

@@ -30,7 +30,7 @@ from pyroute2 import netns
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from dataplane.allreduce.client import AllReducer
+from dataplane.allreduce.job_engine import JobEngine
 from dataplane.allreduce.torch import MillraceState, attach
 from dataplane.fabric.kernel import HOST_DEVICE
 from tests.dataplane.allreduce.torch.forking import fork_workers
@@ -119,7 +119,7 @@ class Worker:
             with self._connect(order) as state:
                 attach(training.model, state)
                 self._train(order, training, state)
-                reducer = cast(AllReducer, state._reducer)
+                reducer = cast(JobEngine, state._reducer)
                 repeated = reducer.statistics.repeated if reducer else 0
                 self._answer(order, training, by_ring=state.is_by_ring, repeated=repeated, said=said)
 

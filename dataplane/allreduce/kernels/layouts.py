@@ -41,6 +41,8 @@ class Status(IntEnum):
     """The socket, or the queue, has failed for good; `error`."""
     HELD = 8
     """Nobody has released the job in time; `bad_item` is the oldest without a result."""
+    PAUSED = 9
+    """It is `pause_at_ns`; go on where it was."""
 
 
 class State(IntEnum):
@@ -102,6 +104,7 @@ class EngineState(Struct):
     wanted_epoch: u32  # to be adopted if it is newer
     hears_refusals: u32  # a newer epoch in a refusal is to be adopted, too
     held_until_ns: u64  # while it is not 0, patience does not run out
+    pause_at_ns: u64  # the caller wants to look at something else
     # The all-reduce.
     reading: u32  # a `Reading`
     is_final: u32

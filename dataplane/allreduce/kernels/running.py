@@ -73,6 +73,8 @@ def check_limits(engine: EngineState) -> None:
     if engine.stop != 0:
         engine.status = Status.STOPPED
         return
+    if engine.now_ns >= engine.pause_at_ns:
+        engine.status = Status.PAUSED
     take_epoch(engine, engine.wanted_epoch)
     if engine.held_until_ns != 0:
         engine.patient_from_ns = engine.now_ns

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import torch
@@ -37,11 +37,14 @@ class Place:
         except AllReduceError:
             return False
 
-    def share(self, tensors: Iterable[torch.Tensor]) -> None:
-        """Give all workers the tensors of one that was there before the newest, bit by bit."""
+    def share(self, tensors: Iterable[torch.Tensor], add_up: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        """Give all workers the tensors of one that was there before the newest, bit by bit.
+
+        `add_up` returns sums of int32 over all workers.
+        """
         for tensor in tensors:
             values = tensor.detach()
             if values.numel():
                 own = values.cpu().contiguous().view(-1).view(torch.uint8).numpy()
-                found = torch.from_numpy(self.membership.share(own))
-                values.copy_(found.view(values.dtype).view(values.shape))
+                found = self.membership.share(own, lambda words: add_up(torch.from_numpy(words)).numpy())
+                values.copy_(torch.from_numpy(found).view(values.dtype).view(values.shape))

@@ -1,16 +1,15 @@
 """All-reduces of tensors in order: by the switch as long as it goes, then by gloo's ring.
 
-A worker has at most `in_flight` all-reduces at the switch at once. Whoever has a result of n knows that every worker
-has begun n, so has the results up to n - in_flight. Each keeps its last `in_flight` results: when the workers leave the
-switch, what one has is never more than in_flight ahead of another, and those behind get it from one who is ahead. So a
-result that anybody trains on is everybody's; what nobody has is added up by the ring from the values that are still in
-their buckets.
+One thread carries them out, each by the switch until there is a result, before the next one begins. Whoever has the
+result of n knows that every worker has begun n, so has the results up to n - 1. Each keeps its last result: when the
+workers leave the switch, what one has is never more than one ahead of another, and those behind get it from one who is
+ahead. So a result that anybody trains on is everybody's; what nobody has is added up by the ring from the values that
+are still in their buckets.
 """
 
 from __future__ import annotations
 
 import atexit
-import concurrent.futures
 import itertools
 import logging
 import threading
@@ -19,47 +18,48 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, Self
+from typing import Final, Self
 
 import torch
 import torch.distributed as dist
 
 from dataplane.allreduce.errors import RemovedError, SaturatedError
+from dataplane.allreduce.job_engine import JobEngine
 from dataplane.allreduce.membership import Membership
 from dataplane.allreduce.reducer import Reducer
+from dataplane.allreduce.submission_queue import SubmissionQueue
 from dataplane.allreduce.torch.agreement import Agreement, Voters, listed
 from dataplane.allreduce.torch.job_membership import Place
-from dataplane.allreduce.torch.results import BEYOND, carried, carrier, is_beyond
+from dataplane.allreduce.torch.results import BEYOND, SpareTensors, as_array, carried, carrier, is_beyond
 from dataplane.allreduce.torch.ring import Ring, Started
 from dataplane.allreduce.torch.staging import DEVICES, LAYOUTS, back, future_of, on_host
+from dataplane.allreduce.turns import LOOK_S
 from dataplane.clock import Clock, MonotonicClock
-from dataplane.errors import AllReduceError, MillraceError
+from dataplane.errors import AllReduceError
 
 logger = logging.getLogger("millrace.allreduce")
 
 FORMATS: Final = (torch.float32, torch.float16, torch.bfloat16, torch.int32)
-_LOOK_S: Final = 0.25
-"""How often a worker looks whether another has left the switch."""
+_BY_RING: Final = 4
+"""How many all-reduces gloo's ring has at once."""
 _ABANDON_S: Final = 2.0
 """How long an end in a hurry waits for the thread."""
 _numbers = itertools.count()
-_Running = concurrent.futures.Future[Any]
 
 
 class _CalledError(AllReduceError):
     """Another worker has left the switch."""
 
 
-@dataclass(slots=True)
-class _Wanted:
-    """An all-reduce whose result is not there; `values` are the tensor's on the host; `running` once it has begun."""
+@dataclass(frozen=True, slots=True)
+class _Submission:
+    """A tensor to be added up; `values` are its own on the host, and stay as they are until there is a result."""
 
     number: int
     tensor: torch.Tensor
     values: torch.Tensor
     mean: bool
     future: torch.futures.Future[torch.Tensor]
-    running: _Running | Started | None = None
 
 
 class MillraceState:
@@ -76,7 +76,6 @@ class MillraceState:
         *,
         deadline_s: float = 600.0,
         agreement_s: float = 60.0,
-        in_flight: int = 4,
         reason: str = "there is no reducer",
         place: Place | None = None,
         clock: Clock | None = None,
@@ -86,17 +85,16 @@ class MillraceState:
         `deadline_s` bounds each wait for a result, and `agreement_s` the one for those who shall go on by the ring.
         """
         self._reducer, self._reason, self._place = reducer, reason, place
-        self._deadline_s, self._in_flight, self._clock = deadline_s, in_flight, clock or MonotonicClock()
+        self._deadline_s, self._clock = deadline_s, clock or MonotonicClock()
         self._agreement = _agreement(process_group, place, agreement_s, self._clock)
         self._ring: Ring | None = None
         self._is_leaving = False
-        self._is_closed = False
-        self._failure: AllReduceError | None = None
+        self._submitting = threading.Lock()
         self._submitted = self._settled = 0
         self._looked_ns = 0
-        self._wanted: deque[_Wanted] = deque()
-        self._last: deque[object] = deque(maxlen=in_flight)
-        self._changed = threading.Condition()
+        self._queue: SubmissionQueue[_Submission] = SubmissionQueue("PyTorch's all-reduces")
+        self._spare = SpareTensors()
+        self._last: torch.Tensor | None = None
         self._thread = threading.Thread(target=self._run, name="millrace-allreduce", daemon=True)
         self._thread.start()
         _open_states.add(self)
@@ -139,13 +137,14 @@ class MillraceState:
                 boundaries=boundaries,
                 local_address=local_address,
                 patience_s=patience_s,
+                make=JobEngine,
             )
         except AllReduceError as error:
             if process_group is None and not dist.is_initialized():
                 raise
             return make(None, reason=str(error))
         try:
-            return make(membership.reducer, place=Place(membership, host))
+            return make(membership.engine, place=Place(membership, host))
         except BaseException:
             membership.close()
             raise
@@ -169,13 +168,9 @@ class MillraceState:
             future.set_result(tensor)
             return future
         values = on_host(tensor)
-        with self._changed:
-            failure = self._failure or (AllReduceError("the state is closed") if self._is_closed else None)
-            if failure is None:
-                self._wanted.append(_Wanted(self._submitted, tensor, values, mean, future))
-                self._submitted += 1
-                self._begin()
-                self._changed.notify()
+        with self._submitting:
+            failure = self._queue.put(_Submission(self._submitted, tensor, values, mean, future))
+            self._submitted += failure is None
         if failure is not None:
             future.set_exception(failure)
         return future
@@ -197,21 +192,16 @@ class MillraceState:
         """
         if self._place is None:
             raise AllReduceError("there is nobody to share with: the job has no service")
-        self._place.share(tensors)
+        self._place.share(tensors, lambda values: self.submit(values, mean=False).wait())
 
     def close(self) -> None:
         """Finish what was begun, then let the reducer go."""
-        with self._changed:
-            self._is_closed = True
-            self._changed.notify()
+        self._queue.close(AllReduceError("the state is closed"))
         self._thread.join()
         self._let_go()
 
     def abandon(self) -> None:
         """Let everything go without finishing it: all-reduces without a result fail."""
-        with self._changed:
-            self._is_closed = True
-            self._changed.notify()
         self._fail(AllReduceError("the state was closed before there was a result"))
         self._thread.join(_ABANDON_S)
         self._let_go()
@@ -233,118 +223,92 @@ class MillraceState:
         elif self._reducer is not None:
             self._reducer.close()
 
-    def _begin(self) -> None:
-        """Begin as many as may be under way; the caller holds the lock."""
-        if self._is_leaving:
-            return
-        for wanted in itertools.islice(self._wanted, self._in_flight):
-            if wanted.running is None:
-                wanted.running = self._start(wanted)
-
-    def _start(self, wanted: _Wanted) -> _Running | Started:
-        if self._ring is not None:
-            return self._ring.start(wanted.values, mean=wanted.mean)
-        failed: _Running = concurrent.futures.Future()
-        if self._reducer is None:
-            failed.set_exception(AllReduceError(self._reason))
-            return failed
-        try:
-            values = wanted.values.reshape(-1)
-            values = values if values.dtype == torch.int32 else values.to(torch.float32)
-            return self._reducer.all_reduce(values.numpy(), mean=wanted.mean)
-        except MillraceError as error:
-            failed.set_exception(error)
-            return failed
-
     def _run(self) -> None:
         try:
-            while (wanted := self._first()) is not None:
-                self._settle(wanted)
+            self._add_up_by_switch()
+            self._add_up_by_ring()
         except AllReduceError as error:
             self._fail(error)
         except Exception as error:  # whatever it is: nobody may wait for a thread that has ended
             logger.exception("all-reduce %d", self._settled)
             self._fail(AllReduceError(f"all-reduce {self._settled}: {error!r}"))
 
-    def _first(self) -> _Wanted | None:
-        """Return the oldest all-reduce; whoever has none leaves the switch, too, once another has."""
-        while True:
-            with self._changed:
-                self._changed.wait_for(lambda: self._wanted or self._is_closed, timeout=_LOOK_S)
-                if self._wanted or self._is_closed:
-                    return self._wanted[0] if self._wanted else None
+    def _add_up_by_switch(self) -> None:
+        """Add up until all is done or the switch is left, which whoever has nothing to add up does, too."""
+        while self._ring is None:
+            submission = self._queue.first(LOOK_S)
+            if self._queue.is_over():
+                return
             try:
                 self._look()
-            except _CalledError as error:
+                if submission is not None:
+                    self._finish(submission, self._sums(submission))
+            except RemovedError:
+                raise
+            except AllReduceError as error:
+                if self._queue.is_over():
+                    return
                 self._leave(error)
 
-    def _settle(self, wanted: _Wanted) -> None:
-        try:
-            value = self._wait(wanted)
-        except RemovedError:
-            raise
-        except AllReduceError as error:
-            if self._ring is not None or self._failure is not None:
-                raise
-            self._leave(error)
-        else:
-            self._finish(wanted, value)
+    def _sums(self, submission: _Submission) -> torch.Tensor:
+        """Return the switch's sums, in the tensor's format."""
+        if self._reducer is None:
+            raise AllReduceError(self._reason)
+        until_ns = self._clock.now_ns() + int(self._deadline_s * 1e9)
 
-    def _wait(self, wanted: _Wanted) -> object:
-        assert wanted.running is not None
-        if isinstance(wanted.running, Started):
-            return wanted.running.result(wanted.number, self._deadline_s)
-        running, until_ns = wanted.running, self._clock.now_ns() + int(self._deadline_s * 1e9)
-        self._look()
-        while not concurrent.futures.wait([running], timeout=_LOOK_S).done:
+        def look() -> None:
             if self._clock.now_ns() >= until_ns:
                 raise AllReduceError(
-                    f"waited {self._deadline_s:g} s for the switch's result of all-reduce {wanted.number}"
+                    f"waited {self._deadline_s:g} s for the switch's result of all-reduce {submission.number}"
                 )
             self._look()
-        failure = running.exception()
-        if failure is None:
-            return running.result()
-        if isinstance(failure, SaturatedError):
-            return torch.full((wanted.values.numel(),), BEYOND)
-        raise failure if isinstance(failure, AllReduceError) else AllReduceError(repr(failure)) from failure
+
+        values = submission.values.reshape(-1)
+        sums = self._spare.take(values)
+        try:
+            self._reducer.reduce(as_array(values), as_array(sums), mean=submission.mean, look=look)
+        except SaturatedError:
+            return torch.full((values.numel(),), BEYOND)
+        return sums
 
     def _look(self) -> None:
         """Raise _CalledError if another has left the switch, also where results still come: some may without it."""
         now_ns = self._clock.now_ns()
-        if self._agreement is None or self._ring is not None or now_ns < self._looked_ns + int(_LOOK_S * 1e9):
+        if self._agreement is None or now_ns < self._looked_ns + int(LOOK_S * 1e9):
             return
         self._looked_ns = now_ns
         called = self._agreement.called()
         if called is not None:
             raise _CalledError(called)
 
-    def _finish(self, wanted: _Wanted, value: object) -> None:
-        result = torch.as_tensor(value)
+    def _add_up_by_ring(self) -> None:
+        started: deque[Started] = deque()
+        while self._ring is not None and (submission := self._queue.first()) is not None:
+            for each in self._queue.ahead(_BY_RING)[len(started) :]:
+                started.append(self._ring.start(each.values, mean=each.mean))
+            self._finish(submission, started.popleft().result(submission.number, self._deadline_s))
+
+    def _finish(self, submission: _Submission, result: torch.Tensor) -> None:
         if self._ring is None:
-            self._last.append(result)
-        target = wanted.values
-        has_left = target.dtype == torch.int32 and is_beyond(carried(result))
+            self._last = result
+        target = submission.values
+        has_left = target.dtype == torch.int32 and is_beyond(result)
         if not has_left and result.data_ptr() != target.data_ptr():
             target.copy_(result.view(target.shape))
-        filled = wanted.tensor if has_left else back(target, wanted.tensor)
-        with self._changed:
-            if self._failure is not None:
-                return
-            self._wanted.popleft()
-            self._settled += 1
-            self._begin()
+        filled = submission.tensor if has_left else back(target, submission.tensor)
+        if not self._queue.settle(submission):
+            return
+        self._settled += 1
         if has_left:
-            wanted.future.set_exception(SaturatedError(f"sums of all-reduce {wanted.number} left int32"))
+            submission.future.set_exception(SaturatedError(f"sums of all-reduce {submission.number} left int32"))
         else:
-            wanted.future.set_result(filled)
+            submission.future.set_result(filled)
 
     def _leave(self, error: AllReduceError) -> None:
         """Go on by the ring from the first result on that nobody has."""
         if self._agreement is None:
             raise AllReduceError(f"{error}; and there is no process group whose ring could add up")
-        with self._changed:
-            self._is_leaving = True
+        self._is_leaving = True
         if self._reducer is not None:
             self._reducer.close()
         decision = self._agreement.settle(self._settled, str(error), called=isinstance(error, _CalledError))
@@ -355,45 +319,33 @@ class MillraceState:
             listed(decision.ranks),
             decision.reason,
         )
-        if most - least > self._in_flight:
+        if most - least > 1:
             raise AllReduceError(f"{decision.reason}; and a worker is {most - least} results behind another")
         ring = Ring(decision.ranks, self._deadline_s)
         if self._place is not None:
             self._place.membership.close()
-        self._catch_up(ring, decision.source, least, most)
-        with self._changed:
-            self._ring, self._is_leaving = ring, False
-            for wanted in self._wanted:
-                wanted.running = None
-            self._begin()
+        if most != least:
+            self._catch_up(ring, decision.source, most - 1)
+        self._ring, self._is_leaving = ring, False
 
-    def _catch_up(self, ring: Ring, source: int, least: int, most: int) -> None:
-        settled = self._settled
-        for number in range(least, most):
-            if number < settled:
-                ring.broadcast(carried(self._last[number - settled]), source)
-                continue
-            wanted = self._begun(number)
-            result = torch.zeros(wanted.values.numel(), dtype=carrier(wanted.values.dtype))
-            ring.broadcast(result, source)
-            self._finish(wanted, result)
-
-    def _begun(self, number: int) -> _Wanted:
-        """Return the oldest all-reduce, which others could do without this worker if it had been taken for dead."""
-        with self._changed:
-            if not self._changed.wait_for(lambda: self._wanted, self._deadline_s):
-                raise AllReduceError(
-                    f"waited {self._deadline_s:g} s for all-reduce {number} to begin, whose result others have"
-                )
-            return self._wanted[0]
+    def _catch_up(self, ring: Ring, source: int, number: int) -> None:
+        """Give the last result to those who lack it, or take it."""
+        if number < self._settled:
+            assert self._last is not None
+            ring.broadcast(carried(self._last), source)
+            return
+        submission = self._queue.first(self._deadline_s)  # others could do without this worker if it was taken for dead
+        if submission is None:
+            raise AllReduceError(
+                f"waited {self._deadline_s:g} s for all-reduce {number} to begin, whose result others have"
+            )
+        result = torch.zeros(submission.values.numel(), dtype=carrier(submission.values.dtype))
+        ring.broadcast(result, source)
+        self._finish(submission, result)
 
     def _fail(self, error: AllReduceError) -> None:
-        with self._changed:
-            self._failure = self._failure or error
-            wanted = list(self._wanted)
-            self._wanted.clear()
-        for one in wanted:
-            one.future.set_exception(error)
+        for submission in self._queue.drain(error):
+            submission.future.set_exception(error)
         if self._reducer is not None:
             self._reducer.close()
 

@@ -16,9 +16,17 @@ from numpy.typing import NDArray
 from dataplane.allreduce.client import AllReducer
 from dataplane.allreduce.engine import EngineSettings
 from dataplane.allreduce.errors import NoResultError, SaturatedError
-from dataplane.allreduce.half_precision import from_bfloat16, to_bfloat16
+from dataplane.allreduce.half_precision import from_bfloat16, narrow, to_bfloat16, to_float16, widen
 from dataplane.errors import AllReduceError
 from tests.dataplane.allreduce.serving import JOB, Server, Weather
+
+_NEAR_HALVES = st.builds(
+    lambda half, more, sign: int(from_bfloat16(np.array([half], np.uint16)).view(np.uint32)[0]) + more + (sign << 31),
+    st.integers(0x3300, 0x4780),
+    st.sampled_from([0, 1, 0x1000, 0x0FFF, 0x1001, 0x3000, 0xF000, 0xEFFF, 0xFFFF]),
+    st.integers(0, 1),
+)
+"""About what a float16 can be: the least, those without a hidden bit, the greatest; ties, and what is beside them."""
 
 
 @contextmanager
@@ -82,6 +90,26 @@ def test_bfloat16_values_come_back(bits: int) -> None:
     brief = np.array([bits], np.uint16)
     wide = from_bfloat16(brief)
     assert np.isnan(wide[0]) or to_bfloat16(wide)[0] == bits
+
+
+def test_machine_code_widens_all_floats_of_16_bits_as_numpy_does() -> None:
+    bits, wide = np.arange(2**16, dtype=np.uint16), np.empty(2**16, np.float32)
+    widen(bits, wide)
+    assert np.array_equal(wide.view(np.uint32), from_bfloat16(bits).view(np.uint32))
+    widen(bits.view(np.float16), wide)
+    assert np.array_equal(wide.view(np.uint32), bits.view(np.float16).astype(np.float32).view(np.uint32))
+
+
+@given(arrays.arrays(np.uint32, 256, elements=st.one_of(st.integers(0, 2**32 - 1), _NEAR_HALVES), fill=st.just(0)))
+def test_machine_code_rounds_as_numpy_does(bits: NDArray[np.uint32]) -> None:
+    wide, found = bits.view(np.float32), np.empty(bits.size, np.uint16)
+    narrow(wide, found)
+    assert np.array_equal(found, to_bfloat16(wide))
+    half = found.view(np.float16)
+    narrow(wide, half)
+    is_number = ~np.isnan(wide)
+    assert np.array_equal(found[is_number], to_float16(wide).view(np.uint16)[is_number])
+    assert np.isnan(half[~is_number]).all()
 
 
 def test_a_saturated_sum_fails_alone() -> None:

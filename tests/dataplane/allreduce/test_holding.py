@@ -16,8 +16,10 @@ from numpy.typing import NDArray
 from dataplane.allreduce.client import AllReducer
 from dataplane.allreduce.engine import EngineSettings
 from dataplane.allreduce.errors import NoResultError
+from dataplane.allreduce.job_engine import JobEngine
 from dataplane.allreduce.reference.aggregator import Job
-from dataplane.allreduce.submission_queue import Line
+from dataplane.allreduce.submission_queue import MOST_SUBMISSIONS, SubmissionQueue
+from dataplane.allreduce.turns import Turns
 from dataplane.errors import AllReduceError
 from dataplane.wire.aggregation import Aggregation
 from tests.dataplane.allreduce.serving import JOB, Server, Weather
@@ -170,23 +172,90 @@ def test_a_job_goes_on_at_another_switch_under_another_number() -> None:
         assert other.switch.counts["complete"] > 12
 
 
-def test_a_line_gives_things_back_in_order_up_to_where_it_is_held() -> None:
-    line: Line[int] = Line("job 1")
-    for number in range(3):
-        line.put(number)
-    assert line.take() == 0
-    assert line.hold(9) == 1
-    line.finish()
-    assert line.is_quiet
+def test_turns_come_in_order_up_to_where_they_are_held() -> None:
+    turns = Turns("job 1")
+    turns.begin()
+    assert turns.hold(9) == 1
+    turns.finish()
+    assert turns.is_quiet
     told: list[AllReduceError | None] = []
-    line.run_until(1, told.append)
+    turns.run_until(1, told.append)
     assert told == [None]
-    line.run_until(2, told.append)
-    assert line.take() == 1
+    turns.run_until(2, told.append)
+    turns.begin()
     assert len(told) == 1
-    line.finish()
+    turns.finish()
     assert told == [None, None]
-    assert line.is_quiet
-    line.fail(AllReduceError("enough"))
-    assert (line.take(), line.take()) == (2, None)
-    assert str(line.put(4)) == "enough"
+    assert turns.is_quiet
+    turns.fail(AllReduceError("enough"))
+    with pytest.raises(AllReduceError, match="enough"):
+        turns.begin()
+
+
+def test_who_waits_for_its_turn_looks_at_other_things_which_may_end_the_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("dataplane.allreduce.turns.LOOK_S", 0.001)
+    turns = Turns("job 1")
+    turns.hold(9)
+    looks: list[int] = []
+
+    def look() -> None:
+        looks.append(turns.begun)
+        if len(looks) == 3:
+            raise AllReduceError("another has left")
+
+    with pytest.raises(AllReduceError, match="another has left"):
+        turns.begin(look)
+    assert looks == [0, 0, 0]
+    turns.release()
+    turns.begin(look)
+    assert turns.begun == 1
+
+
+def test_nobody_waits_for_who_looks_at_something_else_and_it_does_not_go_on_after_a_failure() -> None:
+    turns = Turns("job 1")
+    turns.begin()
+
+    def look() -> None:
+        turns.fail(AllReduceError("enough"))
+        turns.wait_until_idle()
+
+    with pytest.raises(AllReduceError, match="enough"):
+        turns.pause(look)
+
+
+def test_an_all_reduce_that_takes_long_looks_at_other_things(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dataplane.allreduce.engine.LOOK_S", 0.001)
+    looks: list[int] = []
+
+    def look() -> None:
+        looks.append(worker.begun)
+        if len(looks) == 3:
+            raise AllReduceError("another has left")
+
+    with Server(2, 16) as server, JobEngine(_settings(server)) as worker:
+        for _ in range(2):
+            with pytest.raises(AllReduceError, match="another has left"):
+                worker.reduce(_ones(), _ones(), look=look)
+    assert looks == [1, 1, 1]
+
+
+def test_submissions_stay_in_order_until_they_are_settled_and_are_bounded() -> None:
+    queue: SubmissionQueue[str] = SubmissionQueue("job 1")
+    assert queue.first(0) is None
+    words = ["one", "two", "three"]
+    assert [queue.put(word) for word in words] == [None] * 3
+    assert queue.first() == "one"
+    assert queue.ahead(2) == words[:2]
+    assert not queue.settle("two")
+    assert queue.settle("one")
+    queue.close(AllReduceError("enough"))
+    assert str(queue.put("four")) == "enough"
+    assert not queue.is_over()
+    assert queue.drain(AllReduceError("more than that")) == words[1:]
+    assert (queue.is_over(), queue.first(), queue.settle("two")) == (True, None, False)
+    assert str(queue.put("four")) == "enough"
+    full: SubmissionQueue[int] = SubmissionQueue("job 1")
+    assert not any(full.put(number) for number in range(MOST_SUBMISSIONS))
+    assert str(full.put(0)) == "job 1: 65536 all-reduces wait already"

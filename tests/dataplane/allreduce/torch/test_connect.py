@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import logging
-from collections.abc import Iterator
-from concurrent.futures import Future
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NoReturn
@@ -28,31 +27,14 @@ from dataplane.allreduce.torch import MillraceState, all_reduce, attach, millrac
 from dataplane.allreduce.torch.agreement import Voters
 from dataplane.allreduce.torch.roster import Roster
 from dataplane.allreduce.torch.state import _at_exit
-
-
-class Silent:
-    """Never answers by itself."""
-
-    def __init__(self) -> None:
-        self.running: list[Future[NDArray[Any]]] = []
-        self.closed = 0
-
-    def all_reduce(self, values: NDArray[Any], *, mean: bool = False) -> Future[NDArray[Any]]:
-        self.running.append(Future())
-        return self.running[-1]
-
-    def close(self) -> None:
-        self.closed += 1
-        for one in self.running:
-            if not one.done():
-                one.set_exception(AllReduceError("the all-reducer is closed"))
+from tests.dataplane.allreduce.torch.reducers import Doubling
 
 
 class Member:
     """A member of a job of two."""
 
     def __init__(self) -> None:
-        self.reducer, self.closed = Silent(), 0
+        self.engine, self.closed = Doubling(held=True), 0
         self.members = ("h1", "h2")
         self.problem: AllReduceError | None = None
 
@@ -64,8 +46,11 @@ class Member:
             raise self.problem
         return True
 
-    def share(self, values: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        return values + np.uint8(1)
+    def share(
+        self, values: NDArray[np.uint8], add_up: Callable[[NDArray[np.int32]], NDArray[np.int32]]
+    ) -> NDArray[np.uint8]:
+        padded = np.frombuffer(values.tobytes() + bytes(-values.size % 4), np.int32)
+        return add_up(padded + 0x01010101).view(np.uint8)[: values.size]
 
 
 @pytest.fixture
@@ -119,7 +104,7 @@ def test_who_is_refused_and_has_no_group_is_told_at_once(monkeypatch: pytest.Mon
 def test_a_removed_worker_fails_and_does_not_have_the_others_leave_the_switch(member: Member) -> None:
     with connect() as state:
         future = all_reduce(torch.ones(2), state)
-        member.reducer.running[0].set_exception(RemovedError("h1 was silent for 5 s"))
+        member.engine.end(0, RemovedError("h1 was silent for 5 s"))
         with pytest.raises(RemovedError, match="silent"):
             future.wait()
         state._thread.join()
@@ -131,7 +116,7 @@ def test_a_removed_worker_fails_and_does_not_have_the_others_leave_the_switch(me
 def test_alone_in_its_group_a_worker_does_not_train_on_without_the_others(member: Member) -> None:
     with connect() as state:
         future = all_reduce(torch.ones(2), state)
-        member.reducer.running[0].set_exception(AllReduceError("switch s1 is gone"))
+        member.engine.end(0, AllReduceError("switch s1 is gone"))
         with pytest.raises(AllReduceError, match="switch s1 is gone; 1 of 2 workers are no majority"):
             future.wait()
     assert member.closed
@@ -150,7 +135,7 @@ def test_an_exception_in_the_training_waits_for_nobody(member: Member) -> None:
         with pytest.raises(AllReduceError, match="closed before there was a result"):
             future.wait()
     assert not state._thread.is_alive()
-    assert member.reducer.closed
+    assert member.engine.closed
     assert member.closed
 
 
@@ -164,6 +149,7 @@ def test_what_is_left_open_is_let_go_at_the_end_of_the_process(member: Member) -
 
 @pytest.mark.usefixtures("alone")
 def test_between_steps_newcomers_are_met_and_given_what_there_is(member: Member) -> None:
+    member.engine = Doubling(factor=1)
     with connect(boundaries=True) as state:
         assert state.boundary()
         tensors = [torch.zeros(2, 2, dtype=torch.int64), torch.zeros(3, dtype=torch.bfloat16).t(), torch.empty(0)]
@@ -178,7 +164,7 @@ def test_between_steps_newcomers_are_met_and_given_what_there_is(member: Member)
 
 
 def test_nobody_is_met_or_given_anything_where_there_is_no_service() -> None:
-    with MillraceState(Silent()) as state:
+    with MillraceState(Doubling(held=True)) as state:
         assert not state.boundary()
         with pytest.raises(AllReduceError, match="no service"):
             state.share([])

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import importlib.util
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from dataplane.allreduce.errors import SaturatedError
 from dataplane.clock import VirtualClock
@@ -26,33 +23,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from dataplane.allreduce.torch import MillraceState, all_reduce, millrace_hook
 from dataplane.allreduce.torch.agreement import Decision
-
-Future = concurrent.futures.Future[NDArray[np.float32]]
-
-
-class Doubling:
-    """Doubles what it is given, once it is let go."""
-
-    def __init__(self, *, held: bool = False) -> None:
-        self.asked: list[tuple[NDArray[np.float32], Future]] = []
-        self.is_held = held
-        self.is_closed = False
-
-    def all_reduce(self, values: NDArray[np.float32], *, mean: bool) -> Future:
-        future = Future()
-        self.asked.append((values, future))
-        if not self.is_held:
-            future.set_result(values * 2)
-        return future
-
-    def let_go(self, count: int | None = None) -> None:
-        self.is_held = False
-        for values, future in self.asked[:count]:
-            if not future.done():
-                future.set_result(values * 2)
-
-    def close(self) -> None:
-        self.is_closed = True
+from tests.dataplane.allreduce.torch.reducers import Doubling, failing
 
 
 @pytest.fixture
@@ -74,12 +45,14 @@ def test_the_backward_pass_does_not_wait_for_a_bucket_before_all_have_begun() ->
     model = DistributedDataParallel(net, bucket_cap_mb=0.001)
     reducer = Doubling()
     buckets = []
+    futures = []
 
     def hook(state: MillraceState, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
         future = millrace_hook(state, bucket)
         buckets.append(bucket.index())
+        futures.append(future)
         if bucket.is_last():
-            assert not any(given.done() for _, given in reducer.asked[-4:])
+            assert not any(one.done() for one in futures)
             reducer.let_go()
         return future
 
@@ -89,8 +62,9 @@ def test_the_backward_pass_does_not_wait_for_a_bucket_before_all_have_begun() ->
         model.register_comm_hook(state, hook)
         for _ in range(2):  # in the second step buckets are as small as they should be
             buckets.clear()
+            futures.clear()
             net.zero_grad()
-            reducer.is_held = True
+            reducer.hold()
             model(images).sum().backward()
     assert buckets == list(range(len(buckets)))
     assert len(buckets) == 6
@@ -101,20 +75,24 @@ def test_the_backward_pass_does_not_wait_for_a_bucket_before_all_have_begun() ->
         assert torch.equal(by_hook, plain.grad * 2)
 
 
-def test_no_more_are_under_way_than_may_be_and_results_come_in_order() -> None:
+def test_one_is_under_way_at_a_time_and_results_come_in_order() -> None:
     reducer = Doubling(held=True)
     done: list[int] = []
-    with MillraceState(reducer, deadline_s=5, in_flight=3) as state:
+    with MillraceState(reducer, deadline_s=5) as state:
         futures = [all_reduce(torch.full((2,), float(at)), state) for at in range(6)]
         for at, future in enumerate(futures):
             future.add_done_callback(lambda _, at=at: done.append(at))
-        assert len(reducer.asked) == 3
-        reducer.asked[1][1].set_result(reducer.asked[1][0] * 2)
+        reducer.end(1)
+        reducer.wait_until_asked(1)
         assert not done
+        assert len(reducer.asked) == 1
+        reducer.end(0)
+        reducer.wait_until_asked(3)
+        assert done == [0, 1]
         reducer.let_go()
         assert [future.wait().tolist() for future in futures] == [[2.0 * at] * 2 for at in range(6)]
     assert done == list(range(6))
-    assert reducer.is_closed
+    assert reducer.closed
 
 
 @pytest.mark.parametrize("kind", [torch.float32, torch.float16, torch.bfloat16])
@@ -148,17 +126,15 @@ def test_integers_have_no_mean() -> None:
 
 @pytest.mark.usefixtures("alone")
 def test_sums_of_integers_are_exact_and_one_that_leaves_int32_is_an_error_that_is_no_end() -> None:
-    reducer = Doubling(held=True)
+    reducer = Doubling()
+    reducer.end(0, SaturatedError("left int32"))
+    reducer.end(2, AllReduceError("no answer"))
     with MillraceState(reducer, deadline_s=5) as state:
-        futures = [all_reduce(torch.full((2,), 2**24 + 1, dtype=torch.int32), state) for _ in range(3)]
-        reducer.asked[0][1].set_exception(SaturatedError("left int32"))
-        reducer.asked[1][1].set_result(np.full(2, 2**31 - 1, np.int32))
+        futures = [all_reduce(torch.full((2,), 2**29 + 1, dtype=torch.int32), state) for _ in range(3)]
         with pytest.raises(SaturatedError, match="all-reduce 0"):
             futures[0].wait()
-        assert futures[1].wait().tolist() == [2**31 - 1] * 2
-        assert not state.is_by_ring
-        reducer.asked[2][1].set_exception(AllReduceError("no answer"))
-        assert futures[2].wait().tolist() == [2**24 + 1] * 2
+        assert futures[1].wait().tolist() == [2**30 + 2] * 2
+        assert futures[2].wait().tolist() == [2**29 + 1] * 2
         assert state.is_by_ring
 
 
@@ -181,14 +157,12 @@ def test_a_closed_state_refuses() -> None:
 
 @pytest.mark.usefixtures("alone")
 def test_a_reducer_that_fails_is_closed_and_the_ring_gets_what_it_had() -> None:
-    reducer = Doubling(held=True)
+    reducer = failing(1, AllReduceError("no route to host"))
     with MillraceState(reducer, deadline_s=5) as state:
         futures = [all_reduce(torch.full((3,), float(at)), state) for at in range(3)]
-        reducer.let_go(1)
-        reducer.asked[1][1].set_exception(OSError("no route to host"))
         assert [future.wait().tolist() for future in futures] == [[0.0] * 3, [1.0] * 3, [2.0] * 3]
         assert state.is_by_ring
-    assert reducer.is_closed
+    assert reducer.closed
 
 
 @pytest.mark.usefixtures("alone")

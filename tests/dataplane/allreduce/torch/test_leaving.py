@@ -1,13 +1,12 @@
-"""Leaving the switch with workers that are several results apart: those ahead give, those behind take, in order."""
+"""Leaving the switch with workers that are a result apart: those ahead give, those behind take, in order."""
 
 from __future__ import annotations
 
 import importlib.util
-from concurrent.futures import Future
+import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from dataplane.allreduce.errors import SaturatedError
@@ -21,46 +20,39 @@ import torch.distributed as dist
 
 from dataplane.allreduce.torch import MillraceState, all_reduce
 from dataplane.allreduce.torch.agreement import Decision
+from tests.dataplane.allreduce.torch.reducers import Doubling, failing
 
 TAKEN, BY_RING = 7, 9
+SATURATED = SaturatedError("left int32")
 
 
-class Answering:
-    """Answers the first all-reduces with their own values, or with SaturatedError, then fails."""
+class Sum:
+    """What the ring has added up."""
 
-    def __init__(self, answers: int, *, saturated: bool = False) -> None:
-        self._left, self._is_saturated = answers, saturated
+    def __init__(self, ring: Ring, tensor: torch.Tensor) -> None:
+        self._ring, self._tensor = ring, tensor
 
-    def all_reduce(self, values: np.ndarray[Any, Any], *, mean: bool) -> Future[Any]:
-        future: Future[Any] = Future()
-        self._left -= 1
-        if self._left < 0:
-            future.set_exception(AllReduceError("no answer"))
-        elif self._is_saturated:
-            future.set_exception(SaturatedError("left int32"))
-        else:
-            future.set_result(values.copy())
-        return future
-
-    def close(self) -> None:
-        pass
+    def result(self, number: int, deadline_s: float) -> torch.Tensor:
+        self._ring.begun_at_results.append(self._ring.begun)
+        return torch.full((self._tensor.numel(),), BY_RING, dtype=self._tensor.dtype)
 
 
 class Ring:
-    """Records what is broadcast; what is taken is all TAKEN, and what the ring adds up BY_RING."""
+    """Records what is broadcast and begun; what is taken is all TAKEN, and what the ring adds up BY_RING."""
 
     def __init__(self, ranks: tuple[int, ...], deadline_s: float) -> None:
         self.broadcasts: list[tuple[list[float], int]] = []
+        self.begun = 0
+        self.begun_at_results: list[int] = []
 
     def broadcast(self, tensor: torch.Tensor, source: int) -> None:
         self.broadcasts.append((tensor.tolist(), source))
         if source:
             tensor.fill_(TAKEN)
 
-    def start(self, tensor: torch.Tensor, *, mean: bool) -> Future[Any]:
-        future: Future[Any] = Future()
-        future.set_result(torch.full((tensor.numel(),), BY_RING, dtype=tensor.dtype))
-        return future
+    def start(self, tensor: torch.Tensor, *, mean: bool) -> Sum:
+        self.begun += 1
+        return Sum(self, tensor)
 
 
 @pytest.fixture(autouse=True)
@@ -82,45 +74,88 @@ def _broadcasts(state: MillraceState) -> list[tuple[list[float], int]]:
     return list(ring.broadcasts)
 
 
-def test_who_is_ahead_gives_its_last_results_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    _decide(monkeypatch, 5, 3)
-    with MillraceState(Answering(5), in_flight=3) as state:
-        futures = [all_reduce(torch.full((2,), float(at)), state) for at in range(7)]
+def _values(count: int, kind: torch.dtype = torch.float32) -> list[torch.Tensor]:
+    return [torch.full((2,), at, dtype=kind) for at in range(count)]
+
+
+def test_who_is_ahead_gives_its_last_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    _decide(monkeypatch, 5, 4)
+    with MillraceState(failing(5, factor=1)) as state:
+        futures = [all_reduce(values, state) for values in _values(7)]
         assert [future.wait()[0].item() for future in futures] == [0, 1, 2, 3, 4, BY_RING, BY_RING]
-        assert _broadcasts(state) == [([3, 3], 0), ([4, 4], 0)]
+        assert _broadcasts(state) == [([4, 4], 0)]
 
 
-@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16, torch.int32])
+def test_what_training_does_with_a_result_changes_nothing_of_what_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    _decide(monkeypatch, 2, 1)
+    reducer = Doubling(held=True, factor=1)
+    with MillraceState(reducer) as state:
+        tensors = _values(3)
+        reducer.end(0)
+        reducer.end(1)
+        futures = [all_reduce(values, state) for values in tensors]
+        futures[1].wait().fill_(-1)
+        reducer.end(2, AllReduceError("no answer"))
+        assert futures[2].wait()[0].item() == BY_RING
+        assert _broadcasts(state) == [([1, 1], 0)]
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.float16, torch.bfloat16, torch.int32])
 def test_who_is_behind_takes_what_it_lacks_and_the_ring_goes_on_from_there(
     monkeypatch: pytest.MonkeyPatch, kind: torch.dtype
 ) -> None:
-    _decide(monkeypatch, 1, 4)
-    with MillraceState(Answering(1), in_flight=3) as state:
-        futures = [all_reduce(torch.full((2,), at, dtype=kind), state) for at in range(6)]
-        assert [future.wait()[0].item() for future in futures] == [0, TAKEN, TAKEN, TAKEN, BY_RING, BY_RING]
-        assert [source for _, source in _broadcasts(state)] == [1, 1, 1]
+    _decide(monkeypatch, 1, 2)
+    with MillraceState(failing(1, factor=1)) as state:
+        futures = [all_reduce(values, state) for values in _values(6, kind)]
+        assert [future.wait()[0].item() for future in futures] == [0, TAKEN, *[BY_RING] * 4]
+        assert [source for _, source in _broadcasts(state)] == [1]
 
 
-def test_one_between_takes_part_in_what_others_take(monkeypatch: pytest.MonkeyPatch) -> None:
-    _decide(monkeypatch, 2, 3, 1)
-    with MillraceState(Answering(2), in_flight=3) as state:
-        futures = [all_reduce(torch.full((2,), float(at)), state) for at in range(4)]
+def test_of_three_those_with_as_many_results_take_part_in_what_others_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    _decide(monkeypatch, 2, 3, 2)
+    with MillraceState(failing(2, factor=1)) as state:
+        futures = [all_reduce(values, state) for values in _values(4)]
         assert [future.wait()[0].item() for future in futures] == [0, 1, TAKEN, BY_RING]
-        assert [source for _, source in _broadcasts(state)] == [1, 1]
+        assert [source for _, source in _broadcasts(state)] == [1]
+
+
+def test_the_ring_begins_what_waits_without_waiting_for_what_is_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    _decide(monkeypatch, 0, 0)
+    reducer = Doubling(held=True)
+    with MillraceState(reducer) as state:
+        futures = [all_reduce(values, state) for values in _values(6)]
+        reducer.end(0, AllReduceError("no answer"))
+        assert [future.wait()[0].item() for future in futures] == [BY_RING] * 6
+        ring: Any = state._ring
+        assert ring.begun_at_results == [4, 5, 6, 6, 6, 6]
+
+
+def _call(state: MillraceState) -> None:
+    assert state._agreement is not None
+    state._agreement._store.set(state._agreement._key("call/1"), "0 no answer")
 
 
 def test_who_takes_what_it_has_not_begun_waits_for_that_but_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    _decide(monkeypatch, 0, 2)
-    with MillraceState(Answering(0), deadline_s=0.05) as state:
-        assert all_reduce(torch.ones(2), state).wait().tolist() == [TAKEN, TAKEN]
+    monkeypatch.setattr("dataplane.allreduce.torch.state.LOOK_S", 0.001)
+    _decide(monkeypatch, 0, 1)
+    with MillraceState(Doubling(), deadline_s=0.05) as state:
+        _call(state)
         state._thread.join()
-        with pytest.raises(AllReduceError, match=r"waited 0\.05 s for all-reduce 1 to begin, whose result others have"):
+        with pytest.raises(AllReduceError, match=r"waited 0\.05 s for all-reduce 0 to begin, whose result others have"):
             all_reduce(torch.ones(2), state).wait()
+    reducer = Doubling()
+    with MillraceState(reducer, deadline_s=9) as state:
+        _call(state)
+        while not reducer.closed:
+            time.sleep(0.001)
+        assert all_reduce(torch.ones(2), state).wait().tolist() == [TAKEN, TAKEN]
 
 
 def test_that_a_sum_left_int32_is_given_on_too(monkeypatch: pytest.MonkeyPatch) -> None:
     _decide(monkeypatch, 1, 0)
-    with MillraceState(Answering(1, saturated=True)) as state:
+    saturated = failing(1)
+    saturated.end(0, SATURATED)
+    with MillraceState(saturated) as state:
         futures = [all_reduce(torch.ones(2, dtype=torch.int32), state) for _ in range(2)]
         with pytest.raises(SaturatedError):
             futures[0].wait()
@@ -131,7 +166,7 @@ def test_that_a_sum_left_int32_is_given_on_too(monkeypatch: pytest.MonkeyPatch) 
 def test_who_takes_a_sum_that_left_int32_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Ring, "broadcast", lambda _, tensor, source: tensor.fill_(2**31))
     _decide(monkeypatch, 0, 1)
-    with MillraceState(Answering(0)) as state:
+    with MillraceState(failing(0)) as state:
         with pytest.raises(SaturatedError):
             all_reduce(torch.ones(2, dtype=torch.int32), state).wait()
         assert all_reduce(torch.ones(2, dtype=torch.int32), state).wait().tolist() == [BY_RING, BY_RING]

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Iterator
-from concurrent.futures import Future
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from dataplane.errors import AllReduceError
 
@@ -22,28 +19,7 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from dataplane.allreduce.torch import MillraceState, all_reduce, millrace_hook, staging
-
-
-class Doubling:
-    """Doubles what it is given, where it is; the last of so many it fails."""
-
-    def __init__(self, answers: int = 1000) -> None:
-        self._left = answers
-        self.given: list[NDArray[Any]] = []
-
-    def all_reduce(self, values: NDArray[Any], *, mean: bool) -> Future[NDArray[Any]]:
-        future: Future[NDArray[Any]] = Future()
-        self.given.append(values)
-        self._left -= 1
-        if self._left < 0:
-            future.set_exception(AllReduceError("no answer"))
-        else:
-            values *= 2
-            future.set_result(values)
-        return future
-
-    def close(self) -> None:
-        pass
+from tests.dataplane.allreduce.torch.reducers import Doubling, failing
 
 
 @pytest.fixture
@@ -71,13 +47,13 @@ def test_a_tensor_of_any_layout_is_copied_and_filled(kind: torch.dtype) -> None:
         assert all_reduce(part, state).wait() is part
     assert whole[::2, 1::2].tolist() == [[2, 6, 10], [26, 30, 34]]
     assert whole[1].tolist() == [6, 7, 8, 9, 10, 11]
-    assert not np.shares_memory(reducer.given[0], whole.view(torch.int8).numpy())
+    assert not np.shares_memory(reducer.asked[0], whole.view(torch.int8).numpy())
 
 
 @pytest.mark.usefixtures("elsewhere", "alone")
 def test_the_ring_has_the_values_as_they_were_given() -> None:
     tensors = [torch.full((3,), float(at)) for at in range(4)]
-    with MillraceState(Doubling(answers=2), deadline_s=5) as state:
+    with MillraceState(failing(2), deadline_s=5) as state:
         futures = [all_reduce(tensor, state) for tensor in tensors]
         assert [future.wait()[0].item() for future in futures] == [0, 2, 2, 3]
     assert [tensor[0].item() for tensor in tensors] == [0, 2, 2, 3]

@@ -14,8 +14,8 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from dataplane.allreduce.client import AllReducer
 from dataplane.allreduce.engine import EngineSettings
+from dataplane.allreduce.job_engine import JobEngine
 from dataplane.allreduce.torch import MillraceState, all_reduce, millrace_hook
 from dataplane.errors import AllReduceError
 from tests.dataplane.allreduce.torch.dying_switch import CELLS
@@ -90,7 +90,7 @@ def work(world: int, folder: Path, port: int, rank: int) -> None:
 
     def state(job: int, patience_s: float = 30.0, agreement_s: float = 60.0) -> MillraceState:
         settings = EngineSettings("127.0.0.1", job, CELLS // 2, world, epoch=1, port=port, patience_s=patience_s)
-        return MillraceState(AllReducer(settings), deadline_s=60, agreement_s=agreement_s)
+        return MillraceState(JobEngine(settings), deadline_s=60, agreement_s=agreement_s)
 
     keep("gloo", train(rank, None))
     for job in LOSSES:
@@ -105,7 +105,7 @@ def work(world: int, folder: Path, port: int, rank: int) -> None:
     found["sparse_by_gloo"] = train_sparse(rank, None)
     with state(SPARSE) as switch:
         found["sparse"] = train_sparse(rank, switch)
-        assert isinstance(switch._reducer, AllReducer)
+        assert isinstance(switch._reducer, JobEngine)
         found["sparse_sent"] = switch._reducer.statistics.sent
     with MillraceState(None) as ring:
         found["sparse_by_ring"] = train_sparse(rank, ring)

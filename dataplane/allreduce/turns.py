@@ -1,0 +1,182 @@
+"""Whose turn it is: all-reduces begin one after the other, unless the job's service holds them."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+from dataplane.errors import AllReduceError
+
+Then: TypeAlias = Callable[[AllReduceError | None], None]
+Look: TypeAlias = Callable[[], None]
+"""What somebody does who waits, from time to time; what it raises ends the waiting."""
+
+LOOK_S: Final = 0.25
+"""How often."""
+
+
+class Turns:
+    """How many all-reduces were begun and finished, and how many may be; one thread begins them, others hold it."""
+
+    def __init__(self, who: str, begun: int = 0) -> None:
+        """`who` stands in messages; `begun` is how many the others had done before this worker came."""
+        self._who = who
+        self._changed = threading.Condition()
+        self._begun = self._finished = begun
+        self._is_running = False
+        self._limit: int | None = None
+        self._held_for_s = self._held_until_s = 0.0
+        self._alarm: threading.Timer | None = None
+        self._failure: AllReduceError | None = None
+        self._watchers: list[tuple[Callable[[], bool], Then]] = []
+
+    @property
+    def failure(self) -> AllReduceError | None:
+        """Why nothing more is begun."""
+        return self._failure
+
+    @property
+    def begun(self) -> int:
+        """How many were begun."""
+        return self._begun
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether all that may begin have begun and are done, and no more may."""
+        with self._changed:
+            return self._limit is not None and self._begun == self._finished == self._limit
+
+    def begin(self, look: Look | None = None) -> None:
+        """Wait until one may begin, and count it; raise what the job has failed with, or what `look` raises."""
+        while not self._has_begun(None if look is None else LOOK_S):
+            if look is not None:
+                look()
+
+    def pause(self, look: Look) -> None:
+        """Look at something else in the middle of one, which `wait_until_idle` does not wait for.
+
+        Raises what the job has failed with meanwhile, or what `look` raises.
+        """
+        with self._changed:
+            self._is_running = False
+            self._changed.notify_all()
+        look()
+        with self._changed:
+            self._check()
+            self._is_running = True
+
+    def finish(self) -> None:
+        """Say that the one begun last is done."""
+        with self._changed:
+            self._finished += 1
+            self._is_running = False
+            self._fail_if_overdue()
+            self._tell()
+
+    def give_up(self, error: AllReduceError) -> None:
+        """Say that the one begun last will not be done, and begin nothing more; the first error counts."""
+        with self._changed:
+            self._is_running = False
+            self.fail(error)
+
+    def fail(self, error: AllReduceError) -> None:
+        """Begin nothing more; the first error counts."""
+        with self._changed:
+            self._failure = self._failure or error
+            self._set_alarm(None)
+            self._tell()
+
+    def wait_until_idle(self) -> None:
+        """Wait while one is going on that will soon be done or given up."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._is_running)
+
+    def hold(self, deadline_s: float) -> int:
+        """Begin no more for now, and return how many were begun; raise what the job has failed with.
+
+        Without `release` within `deadline_s`, or another `hold`, it fails.
+        """
+        with self._changed:
+            self._check()
+            self._limit = self._begun
+            self._set_alarm(deadline_s)
+            return self._begun
+
+    def when(self, condition: Callable[[], bool], then: Then) -> None:
+        """Call `then` when a condition holds, looked at whenever something is done, or with the job's failure."""
+        with self._changed:
+            self._watchers.append((condition, then))
+            self._tell()
+
+    def run_until(self, count: int, then: Then) -> None:
+        """Begin up to so many although they are held; call `then` once they are done, or with what it fails with.
+
+        Raises AllReduceError if they are not held.
+        """
+        with self._changed:
+            self._check()
+            if self._limit is None:
+                raise AllReduceError(f"{self._who}: all-reduces are not held, so they cannot be held at {count}")
+            self._limit = max(self._limit, count)
+            self._watchers.append((lambda: self._finished >= count, then))
+            self._tell()
+
+    def release(self) -> None:
+        """Go on."""
+        with self._changed:
+            self._limit = None
+            self._set_alarm(None)
+            self._changed.notify_all()
+
+    def _has_begun(self, wait_s: float | None) -> bool:
+        with self._changed:
+            self._changed.wait_for(self._may_begin, wait_s)
+            self._check()
+            if not self._may_begin():
+                return False
+            self._begun += 1
+            self._is_running = True
+            return True
+
+    def _may_begin(self) -> bool:
+        return self._failure is not None or self._limit is None or self._begun < self._limit
+
+    def _set_alarm(self, delay_s: float | None) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        if delay_s is not None:
+            self._held_for_s, self._held_until_s = delay_s, time.monotonic() + delay_s
+            self._alarm = threading.Timer(delay_s, self._fail_if_overdue)
+            self._alarm.daemon = True
+            self._alarm.start()
+
+    def _fail_if_overdue(self) -> None:
+        """Fail if nobody has ended the hold in time; what is going on knows the time, and can say more."""
+        with self._changed:
+            if self._limit is None or time.monotonic() < self._held_until_s or self._begun > self._finished:
+                return
+            done = f"{self._finished} of {self._limit}" if self._limit else "0"
+            self.fail(
+                AllReduceError(
+                    f"{self._who}: the service held all-reduces, of which {done} are done, and did not release them "
+                    f"for {self._held_for_s:g} s"
+                )
+            )
+
+    def _tell(self) -> None:
+        """Tell all who wait how things stand; the caller holds the lock."""
+        self._changed.notify_all()
+        watchers, self._watchers = self._watchers, []
+        for condition, then in watchers:
+            is_met = condition()
+            if is_met or self._failure is not None:
+                then(None if is_met else self._failure)
+            else:
+                self._watchers.append((condition, then))
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise self._failure

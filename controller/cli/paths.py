@@ -22,11 +22,14 @@ from controller.paths.settings import ADDRESS
 from dataplane.fabric.topology import LinkKey
 
 if TYPE_CHECKING:
+    from controller.paths.balancing.values import Rebalance
     from controller.paths.client import RouteClient
     from controller.paths.codec import Explanation, History, HistoryQuery, PathServerStatus
     from controller.paths.decide import Decision
     from controller.paths.engineering.engineer import EngineeringRound
     from controller.paths.graph import PathFigures
+
+    _Decided = Decision | Rebalance | EngineeringRound
 
 paths = typer.Typer(name="paths", help="The path server, and questions to one that runs.", no_args_is_help=True)
 
@@ -38,7 +41,7 @@ Dst = Annotated[str, typer.Argument(help="Name of the receiving host.")]
 _A_TIME: Final = "2026-01-31T12:00 (UTC) or 2026-01-31T12:00+01:00"
 _HISTORY_COLUMNS: Final = (
     *("time_ns", "src_host", "dst_host", "protocol", "src_port", "dst_port", "old_path", "new_path"),
-    *("destinations", "reason"),
+    *("switch", "destination", "old_weights", "new_weights", "destinations", "reason"),
 )
 
 T = TypeVar("T")
@@ -82,7 +85,7 @@ def history(  # noqa: PLR0917 - a command line's options
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="Decisions at most, the newest.")] = 50,
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """List what was decided over time: moves of flows, and rounds of traffic engineering; times are UTC."""
+    """List what was decided over time: moves of flows, weights of groups, rounds of traffic engineering; in UTC."""
     from controller.paths.codec import HistoryQuery  # noqa: PLC0415
 
     query = HistoryQuery(src, dst, _ns(since, "--since"), _ns(until, "--until"), limit)
@@ -265,9 +268,9 @@ def _ns(text: str | None, option: str) -> int | None:
     return (since.days * 86_400 + since.seconds) * 1_000_000_000 + since.microseconds * 1000
 
 
-def _selected(query: HistoryQuery, found: History) -> list[Decision | EngineeringRound]:
-    """Return moves, and rounds of traffic engineering where no host was asked for: the newest, in their order."""
-    chosen: list[Decision | EngineeringRound] = list(found.decisions)
+def _selected(query: HistoryQuery, found: History) -> list[_Decided]:
+    """Return moves and changes of weights, and rounds of engineering where no host was asked for: the newest."""
+    chosen: list[_Decided] = [*found.decisions, *found.rebalances]
     if query.src is None and query.dst is None:
         chosen += [
             one
@@ -277,11 +280,15 @@ def _selected(query: HistoryQuery, found: History) -> list[Decision | Engineerin
     return sorted(chosen, key=attrgetter("time_ns"))[-query.limit :]
 
 
-def _history_cells(one: Decision | EngineeringRound) -> Cells:
+def _history_cells(one: _Decided) -> Cells:
+    from controller.paths.balancing.values import Rebalance  # noqa: PLC0415
     from controller.paths.decide import Decision  # noqa: PLC0415
 
     if isinstance(one, Decision):
         return (utc(one.time_ns), _name(one.flow), one.new_path, one.reason)
+    if isinstance(one, Rebalance):
+        ways = tuple(f"{peer} ({weight})" for peer, weight in one.new_weights)
+        return (utc(one.time_ns), f"all to {one.destination} at {one.switch}", ways, one.reason)
     return (utc(one.time_ns), "all to " + " ".join(one.destinations), "weighted", one.reason)
 
 

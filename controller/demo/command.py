@@ -12,7 +12,7 @@ from rich.console import Console
 from controller.console import plain_or_terminal
 from controller.demo.live import LiveView
 from controller.demo.load import as_planned, deviates, host_loads, load_figures, load_line, load_table
-from controller.demo.moves import describe, first_moves
+from controller.demo.moves import describe, describe_weights, first_moves
 from controller.demo.outcome import Outcome, delay_by_phase_ns, flow_table
 from controller.demo.picture import Panel, draw
 from controller.demo.prepare import Prepared, prepare, sampled
@@ -110,9 +110,14 @@ def _show(console: Console, outcome: Outcome, out: Path) -> None:
         # The live view has gone with its decisions; without a terminal they were printed as they came.
         for move in outcome.moves:
             console.print(describe(move), highlight=False, soft_wrap=True)
+        for change in outcome.rebalances:
+            console.print(describe_weights(change), highlight=False, soft_wrap=True)
     console.print(flow_table(outcome))
     if outcome.reaction_ns is None:
-        console.print("The surge moved nothing.")
+        weights = sum(change.time_ns >= outcome.scenario.congest_ns for change in outcome.rebalances)
+        console.print(
+            f"The surge moved no flow, but {weights} groups' weights." if weights else "The surge moved nothing."
+        )
     else:
         console.print(f"First packet on a new path {outcome.reaction_ns / _NS_PER_MS:.0f} ms after the surge began.")
     console.print(f"{outcome.reports} telemetry reports, {outcome.lost_reports} lost.", highlight=False)
@@ -140,6 +145,7 @@ def figures_of(outcome: Outcome) -> dict[str, object]:
         "delay_after_ms": after,
         "reaction_ms": None if outcome.reaction_ns is None else outcome.reaction_ns / _NS_PER_MS,
         "moves": len(outcome.moves),
+        "rebalances": len(outcome.rebalances),
         "reports": outcome.reports,
         "lost_reports": outcome.lost_reports,
         "load": load_figures(outcome),

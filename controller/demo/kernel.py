@@ -12,7 +12,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -25,10 +25,11 @@ from collectors.process import CollectorProcessSettings
 from collectors.values import HopRecord, Snapshot
 from controller.daemon_settings import DaemonSettings
 from controller.demo.live import LiveView, Status
-from controller.demo.moves import describe, first_on_new_path_ns, phase_name
+from controller.demo.moves import describe, describe_weights, first_on_new_path_ns, phase_name
 from controller.demo.outcome import Move, Outcome
 from controller.demo.scenario import NS_PER_S, Scenario
 from controller.demo.settings import DemoSettings
+from controller.paths.balancing.values import Rebalance
 from controller.paths.client import RouteClient, RouteClientSettings
 from controller.paths.codec import RecordQuery
 from controller.paths.settings import PathServerSettings, RecordSettings
@@ -72,6 +73,7 @@ class KernelRun:
     out: Path
     seed: int = 0
     _moves: list[Move] = field(default_factory=list)
+    _rebalances: list[Rebalance] = field(default_factory=list)
     _snapshots: list[tuple[str, Snapshot]] = field(default_factory=list)
     _latest: Snapshot | None = None
     _origin_ns: int = 0
@@ -106,7 +108,11 @@ class KernelRun:
         async with FeedClient(feed) as collector, RouteClient(routes) as paths:
             self._origin_ns = self._clock.now_ns() + round(_START_S * NS_PER_S)
             agents.begin(self._origin_ns)
-            watching = [asyncio.create_task(self._watch(collector)), asyncio.create_task(self._listen(paths))]
+            watching = [
+                asyncio.create_task(self._watch(collector)),
+                asyncio.create_task(self._listen(paths)),
+                asyncio.create_task(self._listen_for_weights(paths)),
+            ]
             try:
                 await self._until_end(fabric, agents)
             finally:
@@ -224,6 +230,13 @@ class KernelRun:
             self._moves.append(move)
             self.view.decided(describe(move))
 
+    async def _listen_for_weights(self, paths: RouteClient) -> None:
+        async for change in paths.rebalances(recent=0):
+            time_ns = change.time_ns - self._epoch_ns - self._origin_ns
+            if time_ns <= self.scenario.end_ns:
+                self._rebalances.append(replace(change, time_ns=time_ns))
+                self.view.decided(describe_weights(self._rebalances[-1]))
+
     def _check(self, fabric: KernelFabric) -> None:
         """Raise FabricError, with its last words, for a switch or a daemon that has ended by itself."""
         fabric.check()
@@ -283,6 +296,7 @@ class KernelRun:
             first_on_new_path_ns=first_ns,
             sent=agents.loads(),
             exact=False,
+            rebalances=tuple(self._rebalances),
         )
 
 

@@ -9,6 +9,7 @@ from collectors.values import HopRecord
 from controller.demo.outcome import Move
 from controller.demo.scenario import NS_PER_S, Scenario
 from controller.intents import FlowSpec
+from controller.paths.balancing.values import Rebalance
 
 _NS_PER_US = 1_000
 
@@ -16,6 +17,11 @@ _NS_PER_US = 1_000
 def describe(move: Move) -> str:
     """Return a move as the line that the live view and the log show."""
     return f"{move.time_ns / NS_PER_S:7.3f} s  {move.flow.src_host} → {move.flow.dst_host} moves: {move.reason}"
+
+
+def describe_weights(change: Rebalance) -> str:
+    """Return a change of weights as the line that the live view and the log show."""
+    return f"{change.time_ns / NS_PER_S:7.3f} s  all to {change.destination} at {change.switch}: {change.reason}"
 
 
 def first_moves(scenario: Scenario, moves: Sequence[Move]) -> dict[FlowSpec, Move]:

@@ -10,6 +10,7 @@ from rich.table import Table
 from collectors.values import Snapshot
 from controller.demo.scenario import Scenario
 from controller.intents import FlowSpec
+from controller.paths.balancing.values import Rebalance
 from dataplane.fabric.hosts import FlowMeasurement, Receiver
 from dataplane.fabric.load import SentLoad
 
@@ -62,6 +63,7 @@ class Outcome:
     """What was sent of each flow, by its number."""
     exact: bool
     """Whether hosts keep time exactly, as in virtual time."""
+    rebalances: tuple[Rebalance, ...] = ()
 
     @property
     def phases(self) -> tuple[Phase, ...]:

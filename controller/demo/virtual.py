@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from collectors.collector import Collector
 from collectors.values import DropRecord, HopRecord, Snapshot
 from controller.demo.live import LiveView, Status
-from controller.demo.moves import describe, first_moves, new_links, phase_name
+from controller.demo.moves import describe, describe_weights, first_moves, new_links, phase_name
 from controller.demo.outcome import Move, Outcome
 from controller.demo.scenario import NS_PER_S, Scenario
 from controller.demo.settings import DemoSettings
 from controller.intents import RouteSet
+from controller.paths.balancing.values import Rebalance
 from controller.paths.core import PathServerCore
 from controller.paths.recorder import Recorder
 from controller.paths.signals import Signals
@@ -52,6 +53,7 @@ class VirtualRun:
         self.receivers = {host.name: Receiver() for host in topology.hosts}
         self.snapshots: list[tuple[str, Snapshot]] = []
         self.moves: list[Move] = []
+        self.rebalances: list[Rebalance] = []
         self._records: list[HopRecord] = []
         self._collector_host = topology.collector.host
         self._controller = self._connect()
@@ -78,6 +80,7 @@ class VirtualRun:
             scenario=scenario,
             receivers=self.receivers,
             moves=tuple(self.moves),
+            rebalances=tuple(self.rebalances),
             snapshots=tuple(self.snapshots),
             reports=sum(state.received for state in reporters),
             lost_reports=sum(state.lost for state in reporters),
@@ -115,6 +118,10 @@ class VirtualRun:
         self._signals.decided(moved=routes is not None)
         if routes is None:
             return
+        for change in self.paths.rebalances:
+            if change.time_ns == self.fabric.now_ns:
+                self.rebalances.append(change)
+                self.view.decided(describe_weights(change))
         decisions = [decision for decision in self.paths.decisions if decision.time_ns == self.fabric.now_ns]
         if decisions and self.fabric.now_ns >= self.scenario.congest_ns:
             self._keep_during()

@@ -14,6 +14,7 @@ from collectors.errors import FeedError
 from collectors.values import HopRecord, LinkStatus
 from controller.errors import PathError
 from controller.intents import FlowSpec, RouteSet
+from controller.paths.balancing.values import Rebalance
 from controller.paths.codec import (
     Explanation,
     History,
@@ -78,6 +79,14 @@ class RouteClient(ServiceClient):
         """Yield the last `recent` decisions and then each as it is made; after a restart the last ones come again."""
         async for message in self._stream("Decisions", pack(RecentDecisions(recent))):
             yield unpack(message, Decision)
+
+    async def rebalances(self, recent: int = 20) -> AsyncIterator[Rebalance]:
+        """Yield the last `recent` changes of weights and then each as it is made; after a restart the last come again.
+
+        Raises PathError when the two sides speak different versions.
+        """
+        async for message in self._stream("Rebalances", pack(RecentDecisions(recent))):
+            yield unpack(message, Rebalance)
 
     async def why(self, flow: FlowSpec) -> Explanation:
         """Return why a flow is where it is; raise PathError for a flow not looked after or a server out of reach."""

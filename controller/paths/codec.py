@@ -13,6 +13,7 @@ import msgspec
 from collectors.values import LinkStatus
 from controller.errors import PathError
 from controller.intents import FlowSpec
+from controller.paths.balancing.values import Rebalance
 from controller.paths.decide import Decision
 from controller.paths.engineering.engineer import EngineeringRound
 from controller.paths.graph import Path, PathFigures
@@ -69,10 +70,14 @@ class HistoryQuery:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """Decisions about flows, newest first, and the rounds of traffic engineering since the path server started."""
+    """Decisions about flows and changes of weights, newest first, and rounds of traffic engineering since the start.
+
+    Changes of weights concern all hosts of a switch: `src` of a query leaves them out, `dst` those to other switches.
+    """
 
     decisions: tuple[Decision, ...]
     rounds: tuple[EngineeringRound, ...] = ()
+    rebalances: tuple[Rebalance, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,12 @@ from controller.errors import ControllerError, PathError
 from controller.intents import PROBE_UDP_PORT, FlowSpec, Route, RouteSet, WeightedRoute
 from controller.loss_deaths import LossDeaths
 from controller.paths.backups import Backups
+from controller.paths.balancing.balancer import Balancer, weights_on
+from controller.paths.balancing.streams import report_streams, streams_of
+from controller.paths.balancing.values import Rebalance, Stream
+from controller.paths.balancing.ways import Ways
 from controller.paths.codec import Assigned, Explanation, History, HistoryQuery
-from controller.paths.decide import Assignment, Decision
+from controller.paths.decide import Assignment, Decision, Verdict
 from controller.paths.decider import Decider
 from controller.paths.engineering.engineer import TrafficEngineer, demands_of
 from controller.paths.engineering.settings import EngineeringSettings
@@ -23,6 +27,7 @@ from controller.paths.graph import Network, Path
 from controller.paths.measured_rate import MeasuredRate
 from controller.paths.regularity import Regularity
 from controller.paths.settings import DecideSettings, ManagedFlow
+from controller.paths.spread_pairs import parts_of
 from controller.paths.store import PathStore
 from controller.tables.flow_paths import check
 from controller.tables.weighted_routes import spreads_of
@@ -53,6 +58,7 @@ class PathServerCore:
         self.settings = settings
         self._decider = Decider(self.network, settings)
         self.decisions: deque[Decision] = deque(maxlen=RECENT_DECISIONS)
+        self.rebalances: deque[Rebalance] = deque(maxlen=RECENT_DECISIONS)
         self.counters: Counter[str] = Counter()
         self.last_problem: str | None = None
         self._store = store
@@ -70,6 +76,7 @@ class PathServerCore:
         self._evacuation = Evacuation(self._backups, self._told, return_after_ns=settings.return_after_ns)
         self._check_flows()
         self.engineer: TrafficEngineer | None = None
+        self._balancer = Balancer(self.network, settings)
         self.routes = self._restore(engineering)
 
     @property
@@ -84,6 +91,10 @@ class PathServerCore:
     def hear(self, records: Iterable[HopRecord]) -> None:
         """Take records as they come: between snapshots they tell how far rates can be trusted."""
         self._regularity.hear(records)
+
+    def changed(self, count: int) -> tuple[Rebalance, ...]:
+        """Return the last `count` changes of weights, oldest first, or as many as are kept in memory."""
+        return tuple(islice(self.rebalances, max(0, len(self.rebalances) - count), None))
 
     def step(self, snapshot: Snapshot, now_ns: int, *, woken: bool = False) -> RouteSet | None:
         """Decide one round; return the new set of routes, None where it stays as it is.
@@ -107,9 +118,10 @@ class PathServerCore:
         for decision in more:
             self._apply(decision)
         self._backups.prepare({assignment.path for assignment in current.values()})
-        if not decisions and not more and not forgotten:
+        changes = self._rebalance(snapshot, now_ns, moved=bool(decisions or more), confirming=not woken)
+        if not decisions and not more and not forgotten and not changes:
             return None
-        return self._publish([*decisions, *more])
+        return self._publish([*decisions, *more], changes)
 
     def link_changed(self, link: LinkKey, now_ns: int, *, up: bool) -> RouteSet | None:
         """Note that a link went down or came back; return the routes that lead around it, None if none change.
@@ -142,7 +154,37 @@ class PathServerCore:
         if self.engineer is not None:
             return self._publish([]) if self._engineer(self.engineer, snapshot, now_ns) else None
         decisions = self._evacuate(snapshot, now_ns)
-        return self._publish(decisions) if decisions else None
+        changes = self._balancer.keep_off(self._decider.dead_links(), self._told.watched.keys(), now_ns)
+        return self._publish(decisions, changes) if decisions or changes else None
+
+    def _rebalance(self, snapshot: Snapshot, now_ns: int, *, moved: bool, confirming: bool) -> list[Rebalance]:
+        """Change weights of groups: off dead links at once, else where no flow moved that would have helped."""
+        balancer, beliefs = self._balancer, self._decider.beliefs
+        changes = balancer.keep_off(self._decider.dead_links(), self._told.watched.keys(), now_ns)
+        if self.settings.balance.enabled and not changes:
+            last_ns = now_ns if moved else max(self._moved_ns.values(), default=None)
+            changes = balancer.step(
+                beliefs,
+                lambda ways: self._streams(snapshot, ways),
+                now_ns,
+                last_move_ns=last_ns,
+                confirming=confirming,
+            )
+        if changes:
+            self._decider.rebalanced(now_ns)
+        return changes
+
+    def _streams(self, snapshot: Snapshot, ways: Ways) -> list[Stream]:
+        """Return what goes by weights and base routes: measured flows without an explicit path, and reports."""
+        found = streams_of(snapshot, self.network, self._has_route, self.settings.stale_after_ns)
+        watch = self.settings.watch
+        return found if watch is None else [*found, *report_streams(snapshot, self.network, watch, ways.path)]
+
+    def _has_route(self, key: FlowKey, src: str, dst: str) -> bool:
+        if FlowSpec(src, dst) in self._assigned:
+            return True
+        five = FlowSpec(src, dst, key.protocol, key.src_port, key.dst_port)
+        return self._names_ports and five in self._assigned
 
     def _engineer(self, engineer: TrafficEngineer, snapshot: Snapshot, now_ns: int) -> bool:
         """Let a round of traffic engineering go on; return whether weights have changed."""
@@ -173,22 +215,25 @@ class PathServerCore:
                 self._assigned.pop(decision.flow, None)
         return [decision for decision, _ in back]
 
-    def _publish(self, decisions: list[Decision]) -> RouteSet:
+    def _publish(self, decisions: list[Decision], changes: Sequence[Rebalance] = ()) -> RouteSet:
         """Take decisions that were applied into a new set of routes, and remember both."""
         self.counters["moves"] += len(decisions)
+        self.counters["rebalances"] += len(changes)
         self.decisions.extend(decisions)
+        self.rebalances.extend(changes)
         self.routes = self._route_set(self.routes.version + 1)
-        self._save(decisions)
+        self._save(decisions, changes)
         return self.routes
 
     def _route_set(self, version: int) -> RouteSet:
-        weighted = () if self.engineer is None else self.engineer.weighted
+        weighted = self._balancer.weighted if self.engineer is None else self.engineer.weighted
         return RouteSet(version, self._routes(), weighted)
 
     def current(self, snapshot: Snapshot, now_ns: int) -> dict[FlowSpec, Assignment]:
         """Return every flow looked after with the path that it is on, as far as anybody can know."""
         measured = self._measured(snapshot)
         rates = self._measured_rates(snapshot)
+        parts = parts_of(snapshot, self.network)
         found: dict[FlowSpec, Assignment] = {}
         for flow in self._rates or self._seen_ns:
             path = self._path(flow, measured)
@@ -197,7 +242,8 @@ class PathServerCore:
                 # A time in the future is from before the clock was set back.
                 since_ns = None if since_ns is None or since_ns > now_ns else since_ns
                 rate = rates.get(flow) if self._rates.get(flow) is None else None
-                assignment = Assignment(path, since_ns, self._rates.get(flow))
+                spread = () if flow in self._assigned else parts.get(flow, ())
+                assignment = Assignment(path, since_ns, self._rates.get(flow), parts=spread)
                 found[flow] = assignment if rate is None else rate.given_to(assignment)
         return found
 
@@ -214,9 +260,16 @@ class PathServerCore:
         if verdict.moves:
             seen = f"{self._decider.rounds_wished(flow)} of the {self.settings.confirm_rounds} rounds that a move takes"
             verdict = replace(verdict, reason=f"{verdict.reason} (in {seen})")
-        reason = verdict.reason if self.engineer is None else self.engineer.explain(verdict.present.switches)
+        path = verdict.present.switches
+        reason = self._told_weights(flow, verdict) if self.engineer is None else self.engineer.explain(path)
         moves = [decision for decision in reversed(self.decisions) if decision.flow == flow][:_EXPLAINED_MOVES]
         return Explanation(flow, verdict.present, verdict.candidates, verdict.rate_bps, reason, tuple(moves))
+
+    def _told_weights(self, flow: FlowSpec, verdict: Verdict) -> str:
+        """Return a verdict's reason, and the weights that a flow without an explicit path meets."""
+        weights = {(route.switch, route.destination): route.next_hops for route in self._balancer.weighted}
+        met = "" if flow in self._assigned else weights_on(verdict.present.switches, weights)
+        return f"{verdict.reason}; weights on its way: {met}" if met else verdict.reason
 
     def _why_not(self, flow: FlowSpec) -> str:
         """Return why there is nothing to tell of a flow."""
@@ -236,14 +289,21 @@ class PathServerCore:
         """Return the decisions that a query selects, from the store; raise PathError where it cannot be read."""
         decisions = () if self._store is None else tuple(self._store.decisions(query))
         rounds = () if self.engineer is None else tuple(reversed(self.engineer.rounds))
-        return History(decisions, rounds)
+        return History(decisions, rounds, self._changes_of(query))
 
-    def _save(self, decisions: Sequence[Decision]) -> None:
+    def _changes_of(self, query: HistoryQuery) -> tuple[Rebalance, ...]:
+        """Return the changes of weights that concern what a query asks for; none are a source's own."""
+        edge = None if query.dst is None else self.network.topology.attachment.get(query.dst)
+        if self._store is None or query.src is not None or (query.dst is not None and edge is None):
+            return ()
+        return tuple(self._store.rebalances(query, None if edge is None else edge.node))
+
+    def _save(self, decisions: Sequence[Decision], changes: Sequence[Rebalance]) -> None:
         """Save what must survive; traffic is moved even while the file does not take it, which is counted and told."""
         if self._store is None:
             return
         try:
-            self._store.save(self.routes.version, self._assigned, decisions, self.routes.weighted)
+            self._store.save(self.routes.version, self._assigned, decisions, self.routes.weighted, changes)
         except PathError as error:
             self.counters["saves_failed"] += 1
             self.last_problem = str(error)
@@ -264,6 +324,7 @@ class PathServerCore:
             self._evacuation.restore(newest_first)
         if engineering is None:
             self._take_up(explicit)
+            self._balancer = Balancer(self.network, self.settings, weighted)
         else:
             # Nobody would look after explicit paths, not even when one of their links dies.
             self.engineer = TrafficEngineer(self.network.topology, engineering, self._possible(weighted))

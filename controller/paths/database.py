@@ -42,6 +42,9 @@ CREATE TABLE IF NOT EXISTS decisions (
     time_ns INTEGER NOT NULL, flow BLOB NOT NULL, decision BLOB NOT NULL
 );
 CREATE INDEX IF NOT EXISTS decisions_by_flow ON decisions (flow, id);
+CREATE TABLE IF NOT EXISTS rebalances (
+    id INTEGER PRIMARY KEY, time_ns INTEGER NOT NULL, destination TEXT NOT NULL, change BLOB NOT NULL
+);
 CREATE TABLE IF NOT EXISTS routes (
     flow BLOB PRIMARY KEY, switches BLOB NOT NULL, since_ns INTEGER NOT NULL
 ) WITHOUT ROWID;

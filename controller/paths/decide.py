@@ -29,6 +29,8 @@ class Assignment:
     `measured_bytes` are those that the rate was estimated from, None for a rate that somebody knows; `uncertain_bps` is
     its standard deviation, left out what so many bytes make it. `first_bps` is what it counts too much for the packets
     that young flows began with: as the flow's own need one rather expects too much, in sums over links one does not.
+    `parts` has all paths with their shares of the rate where the hash spreads the 5-tuples of a pair; `path` is then
+    the fullest one.
     """
 
     path: Path
@@ -38,6 +40,7 @@ class Assignment:
     measured_bytes: int | None = None
     first_bps: int = 0
     uncertain_bps: int | None = None
+    parts: tuple[tuple[Path, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,6 +80,7 @@ class Decider:
         self._flags: npt.NDArray[np.uint8] = np.zeros(0, np.uint8)
         self._wished: Longs = np.zeros(0, np.int64)
         self._wishing_rows: Ids = np.zeros(0, np.uint32)
+        self._rebalanced_ns = UNKNOWN
 
     def observe(self, snapshot: Snapshot, down: Set[LinkKey] = frozenset()) -> None:
         """Take a snapshot of all links, and which are known to be down."""
@@ -142,6 +143,8 @@ class Decider:
 
         While the network settles only what flows send says so: what was measured is of before the last move.
         """
+        if self._just_rebalanced(now_ns):
+            return np.zeros(len(rows), np.bool_)
         crowded = self.beliefs.overfull if self._settling(now_ns) else self.beliefs.crowded
         links = np.flatnonzero(crowded).astype(np.uint32)
         if not len(links) or not len(rows):
@@ -149,6 +152,10 @@ class Decider:
         near = np.isin(rows, self.flows.on_links(links))
         near[near] = [bool(crowded[list(self.flows.rows(row))].any()) for row in rows[near].tolist()]
         return near
+
+    def rebalanced(self, now_ns: int) -> None:
+        """Note that weights of groups have changed: until the network has settled nobody knows who is where."""
+        self._rebalanced_ns = now_ns
 
     @property
     def wishing(self) -> int:
@@ -244,7 +251,12 @@ class Decider:
 
     def _settling(self, now_ns: int) -> bool:
         last_ns = self.flows.last_move_ns
-        return last_ns != UNKNOWN and now_ns - last_ns < self.settings.settle_ns
+        moved = last_ns != UNKNOWN and now_ns - last_ns < self.settings.settle_ns
+        return moved or self._just_rebalanced(now_ns)
+
+    def _just_rebalanced(self, now_ns: int) -> bool:
+        since_ns = self._rebalanced_ns
+        return since_ns != UNKNOWN and 0 <= now_ns - since_ns < self.settings.settle_ns
 
     def _weigh(self, this: _Round, rows: Ids, *, searching: bool = True) -> Weights:
         distance, flows = self.trees.distance, self.flows.columns()

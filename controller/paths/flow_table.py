@@ -42,6 +42,7 @@ class FlowTable:
         self._variance: npt.NDArray[np.float64] = np.zeros(len(hops))
         self.since_ns: Longs = np.full(len(hops), UNKNOWN, np.int64)
         self.last_move_ns = UNKNOWN
+        self._parts: dict[int, tuple[tuple[Rows, float], ...]] = {}
         self.crossing: Longs = np.bincount(pool, minlength=len(table.links))
         self._between = _Groups(self._pairs(self.destination, source), np.arange(len(hops), dtype=np.uint32))
         self._lay_out(pool)
@@ -63,6 +64,7 @@ class FlowTable:
         source = network.table.tail[[path[0] for path in rows]] if rows else np.zeros(0, np.uint32)
         flows = cls(network.table, names, source, pool, hops)
         flows._note(current)
+        flows._take_parts(network, current)
         return flows
 
     def __len__(self) -> int:
@@ -85,6 +87,7 @@ class FlowTable:
         for row in moved:
             self.put(row, network.rows(current[self.names[row]].path))
         self._note(current)
+        self._take_parts(network, current)
         return np.array(moved, np.uint32)
 
     def rows(self, flow: int) -> Rows:
@@ -151,17 +154,27 @@ class FlowTable:
             hop = np.arange(len(loads)) - np.repeat(_starts(self.hops), self.hops)
             first = watch.carried_bytes(1)
             loads += bits_per_s * (first + hop * (watch.carried_bytes(2) - first))
-        found: Longs = np.bincount(self._in_order(), weights=loads, minlength=len(self.table.links)).astype(np.int64)
+        found: Longs = self._summed(loads).astype(np.int64)
         return found
 
     def uncertain_bps(self) -> Longs:
         """Return one standard deviation of what flows send over each link: of few packets a rate is uncertain."""
         if not self._variance.any():
             return np.zeros(len(self.table.links), np.int64)
-        spread = np.repeat(self._variance, self.hops)
-        summed = np.bincount(self._in_order(), weights=spread, minlength=len(self.table.links))
-        found: Longs = np.sqrt(summed).astype(np.int64)
+        found: Longs = np.sqrt(np.maximum(self._summed(np.repeat(self._variance, self.hops)), 0.0)).astype(np.int64)
         return found
+
+    def _summed(self, loads: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Add up by link what is there by flow and hop, that of flows with several paths where it is."""
+        summed = np.bincount(self._in_order(), weights=loads, minlength=len(self.table.links)).astype(np.float64)
+        starts = _starts(self.hops if self._parts else self.hops[:0])
+        for flow, parts in self._parts.items():
+            own = loads[starts[flow] : starts[flow] + self.hops[flow]]
+            summed[list(self.rows(flow))] -= own
+            for rows, share in parts:
+                # Equally good paths have as many links; where they do not, the last figure stands for the rest.
+                summed[list(rows)] += share * np.resize(own, len(rows)) if len(rows) <= len(own) else share * own[-1]
+        return summed
 
     def columns(self) -> FlowColumns:
         """Return the columns as kernels see them; valid until a flow is put on another path."""
@@ -176,6 +189,13 @@ class FlowTable:
 
     def _pairs(self, destinations: Ids, sources: Ids) -> npt.NDArray[np.uint64]:
         return destinations.astype(np.uint64) * np.uint64(len(self.table.switches)) + sources.astype(np.uint64)
+
+    def _take_parts(self, network: Network, current: Mapping[FlowSpec, Assignment]) -> None:
+        self._parts = {
+            row: tuple((network.rows(path), share) for path, share in parts)
+            for row, parts in enumerate(current[name].parts for name in self.names)
+            if parts
+        }
 
     def _note(self, current: Mapping[FlowSpec, Assignment]) -> None:
         ordered = [current[name] for name in self.names]

@@ -1,8 +1,8 @@
 """The path server's process: the collector's feed in, routes, decisions and answers out (spec/offload.md, section 4).
 
 Service millrace.paths.v1.Paths over gRPC with generic handlers: Routes (the full set at once, then each new one),
-Decisions (the last ones, then each as it is made), Why, History, LinkChanged (by hand), NoteLinks (by the controller),
-Records, Status (once each). Everything
+Decisions and Rebalances (the last ones, then each as it is made), Why, History, LinkChanged (by hand), NoteLinks (by
+the controller), Records, Status (once each). Everything
 that touches the database runs in one thread of its own, so that a slow disk delays neither feed nor answers of others.
 Nothing here authenticates: the address is a unix socket, guarded by its folder's rights, or loopback.
 """
@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from dataclasses import replace
@@ -26,6 +26,7 @@ from collectors import codec as collector_codec
 from collectors.values import DropRecord, HopRecord, Snapshot
 from controller.errors import PathError
 from controller.intents import FlowSpec, RouteSet
+from controller.paths.balancing.values import Rebalance
 from controller.paths.codec import (
     Explanation,
     HistoryQuery,
@@ -59,6 +60,8 @@ MAX_PENDING_DECISIONS = 1024
 """Decisions that wait for one subscriber before more are dropped and counted."""
 
 T = TypeVar("T")
+_Decided = tuple[RouteSet | None, tuple[Decision, ...], tuple[Rebalance, ...]]
+"""New routes, None where all stays, and the moves and the changes of weights behind them."""
 _Context = grpc.aio.ServicerContext[bytes, bytes]
 
 
@@ -89,8 +92,10 @@ class PathServer:
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="paths")
         self._pending: asyncio.Queue[tuple[HopRecord, ...]] = asyncio.Queue(MAX_PENDING_BATCHES)
         self._subscribers: set[asyncio.Queue[Decision]] = set()
+        self._balance_subscribers: set[asyncio.Queue[Rebalance]] = set()
         self._routes = core.routes
         self._recent = deque(core.decisions, maxlen=RECENT_DECISIONS)
+        self._recent_changes = deque(core.rebalances, maxlen=RECENT_DECISIONS)
         self._news = asyncio.Condition()
         self._newest: tuple[Snapshot, int, bool] | None = None
         self._signals = Signals(
@@ -148,38 +153,38 @@ class PathServer:
         if self._feed_watch.is_old(taken_ns, now_ns):
             self.counters["stale_snapshots"] += 1
             return
-        routes, decisions = await self._in_worker(lambda: self._round(snapshot, now_ns, woken=woken))
-        self._signals.decided(moved=routes is not None)
+        decided = await self._in_worker(lambda: self._round(snapshot, now_ns, woken=woken))
+        self._signals.decided(moved=decided[0] is not None)
         self._last_step_ns = now_ns
-        if routes is not None:
-            await self._publish(routes, decisions)
+        await self._publish(*decided)
 
     async def link_changed(self, change: LinkChange) -> None:
         """Take note of a link that went down or came back, and publish what comes of it."""
         now_ns = self._clock.now_ns()
-        routes, decisions = await self._in_worker(
+        decided = await self._in_worker(
             lambda: self._new_routes(lambda: self._core.link_changed(change.link, now_ns, up=change.up))
         )
-        if routes is not None:
-            await self._publish(routes, decisions)
+        await self._publish(*decided)
 
     async def links_noted(self, notes: LinkNotes) -> None:
         """Take note of what the controller says of all links, and publish what comes of it."""
         now_ns, statuses = self._clock.now_ns(), dict(notes.links)
-        routes, decisions = await self._in_worker(
-            lambda: self._new_routes(lambda: self._core.links_noted(statuses, now_ns))
-        )
-        if routes is not None:
-            await self._publish(routes, decisions)
+        decided = await self._in_worker(lambda: self._new_routes(lambda: self._core.links_noted(statuses, now_ns)))
+        await self._publish(*decided)
 
-    def _round(self, snapshot: Snapshot, now_ns: int, *, woken: bool) -> tuple[RouteSet | None, tuple[Decision, ...]]:
+    def _round(self, snapshot: Snapshot, now_ns: int, *, woken: bool) -> _Decided:
         return self._new_routes(lambda: self._core.step(snapshot, now_ns, woken=woken))
 
-    def _new_routes(self, call: Callable[[], RouteSet | None]) -> tuple[RouteSet | None, tuple[Decision, ...]]:
-        """Let the core decide in the worker's thread; return the new routes and the decisions behind them."""
-        before = self._core.counters["moves"]
+    def _new_routes(self, call: Callable[[], RouteSet | None]) -> _Decided:
+        """Let the core decide in the worker's thread; return the new routes and what was decided."""
+        counters = self._core.counters
+        moves, changes = counters["moves"], counters["rebalances"]
         routes = call()
-        return routes, self._core.newest(self._core.counters["moves"] - before)
+        return (
+            routes,
+            self._core.newest(counters["moves"] - moves),
+            self._core.changed(counters["rebalances"] - changes),
+        )
 
     async def _watch(self, feed: Feed) -> None:
         """Keep the newest snapshot only: a round that takes long must not leave a queue of old ones behind."""
@@ -263,18 +268,30 @@ class PathServer:
             else:
                 problem = ""
 
-    async def _publish(self, routes: RouteSet, decisions: tuple[Decision, ...]) -> None:
+    async def _publish(
+        self, routes: RouteSet | None, decisions: tuple[Decision, ...], changes: tuple[Rebalance, ...]
+    ) -> None:
+        """Tell everybody what was decided; nothing was where the routes are None."""
+        if routes is None:
+            return
         self._recent.extend(decisions)
+        self._recent_changes.extend(changes)
         for decision in decisions:
             LOGGER.info("%s->%s: %s", decision.flow.src_host, decision.flow.dst_host, decision.reason)
-            for queue in self._subscribers:
-                if queue.full():
-                    self.counters["decisions_dropped"] += 1
-                else:
-                    queue.put_nowait(decision)
+            self._tell(self._subscribers, decision)
+        for change in changes:
+            LOGGER.info("all to %s at %s: %s", change.destination, change.switch, change.reason)
+            self._tell(self._balance_subscribers, change)
         async with self._news:
             self._routes = routes
             self._news.notify_all()
+
+    def _tell(self, subscribers: set[asyncio.Queue[T]], news: T) -> None:
+        for queue in subscribers:
+            if queue.full():
+                self.counters["decisions_dropped"] += 1
+            else:
+                queue.put_nowait(news)
 
     async def _in_worker(self, call: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._worker, call)
@@ -285,6 +302,7 @@ class PathServer:
             {
                 "Routes": grpc.unary_stream_rpc_method_handler(self._serve_routes),
                 "Decisions": grpc.unary_stream_rpc_method_handler(self._serve_decisions),
+                "Rebalances": grpc.unary_stream_rpc_method_handler(self._serve_rebalances),
                 "Why": grpc.unary_unary_rpc_method_handler(self._serve_why),
                 "History": grpc.unary_unary_rpc_method_handler(self._serve_history),
                 "NoteLinks": grpc.unary_unary_rpc_method_handler(self._serve_note_links),
@@ -308,16 +326,13 @@ class PathServer:
 
     async def _serve_decisions(self, request: bytes, context: _Context) -> AsyncIterator[bytes]:
         wanted = await _checked(context, request, RecentDecisions)
-        queue: asyncio.Queue[Decision] = asyncio.Queue(MAX_PENDING_DECISIONS)
-        recent = list(self._recent)
-        self._subscribers.add(queue)
-        try:
-            for decision in recent[max(0, len(recent) - max(0, wanted.recent)) :]:
-                yield pack(decision)
-            while True:
-                yield pack(await queue.get())
-        finally:
-            self._subscribers.discard(queue)
+        async for message in _follow(self._recent, self._subscribers, wanted.recent):
+            yield message
+
+    async def _serve_rebalances(self, request: bytes, context: _Context) -> AsyncIterator[bytes]:
+        wanted = await _checked(context, request, RecentDecisions)
+        async for message in _follow(self._recent_changes, self._balance_subscribers, wanted.recent):
+            yield message
 
     async def _serve_why(self, request: bytes, context: _Context) -> bytes:
         flow = await _checked(context, request, FlowSpec)
@@ -378,6 +393,20 @@ class PathServer:
         except PathError as error:
             await context.abort(grpc.StatusCode.NOT_FOUND, str(error))
             raise
+
+
+async def _follow(news: Collection[T], subscribers: set[asyncio.Queue[T]], recent: int) -> AsyncIterator[bytes]:
+    """Yield the last `recent` of what was decided, then all that follows, until nobody asks any more."""
+    queue: asyncio.Queue[T] = asyncio.Queue(MAX_PENDING_DECISIONS)
+    known = list(news)
+    subscribers.add(queue)
+    try:
+        for one in known[max(0, len(known) - max(0, recent)) :]:
+            yield pack(one)
+        while True:
+            yield pack(await queue.get())
+    finally:
+        subscribers.discard(queue)
 
 
 async def _checked(context: _Context, request: bytes, schema: type[T]) -> T:

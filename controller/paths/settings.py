@@ -33,6 +33,22 @@ class Mode(StrEnum):
     BOTH = "both"
 
 
+class BalanceSettings(Strict, frozen=True):
+    """When groups of equally good next hops get other weights; hold-down, settling and headroom are the decider's."""
+
+    enabled: bool = True
+    """Whether weights change at all; without it only single flows move."""
+    confirm_rounds: Positive = 3
+    """In so many rounds in a row a link must have been sent too much before weights change."""
+    min_gain: Share = 0.05
+    """Where a link cannot be brought under its headroom, weights change if that takes this share of its rate off it."""
+    changes_per_round: Positive = 4
+    """Groups (a switch's for one destination) that may change in a round, those first that load the link most."""
+    return_room: Share = 0.15
+    """A group goes back to equal weights when with those this share of each link's rate would stay free beyond the
+    headroom, for as long as a flow is held down."""
+
+
 class DecideSettings(Strict, frozen=True):
     """How the decider chooses, and what keeps it calm."""
 
@@ -70,6 +86,8 @@ class DecideSettings(Strict, frozen=True):
     """A flow from a full link needs this many times the room of its measured rate: more may be sent than comes out."""
     foreseen: Annotated[float, msgspec.Meta(ge=1.0)] = 1.05
     """A link over which flows send this share of its rate cannot carry it, before any queue has grown."""
+    balance: BalanceSettings = BalanceSettings()
+    """Weights of ECMP groups, which change where no single flow fits elsewhere."""
     watch: TelemetryLoad | None = None
     """What telemetry adds to packets and to the links to the collector; left out, nothing is known of that."""
     candidates: Annotated[int, msgspec.Meta(ge=1, le=64)] = 8

@@ -8,6 +8,7 @@ from typing import Final
 
 from controller.errors import PathError
 from controller.intents import FlowSpec, WeightedRoute
+from controller.paths.balancing.values import Rebalance
 from controller.paths.codec import Assigned, HistoryQuery, freeze, thaw
 from controller.paths.database import Database
 from controller.paths.decide import Decision
@@ -37,8 +38,9 @@ class PathStore:
         assigned: Mapping[FlowSpec, Assigned],
         decisions: Sequence[Decision],
         weighted: Sequence[WeightedRoute] = (),
+        changes: Sequence[Rebalance] = (),
     ) -> None:
-        """Replace the saved paths and weights and add decisions, all or nothing; the oldest decisions go."""
+        """Replace the saved paths and weights, add decisions and changes of weights, all or nothing; the oldest go."""
         with self._database.transaction() as connection:
             connection.execute("INSERT OR REPLACE INTO weighted VALUES (0, ?)", (freeze(weighted),))
             connection.execute("INSERT OR REPLACE INTO versions VALUES (0, ?)", (version,))
@@ -54,19 +56,42 @@ class PathStore:
             connection.execute(
                 "DELETE FROM decisions WHERE id <= (SELECT max(id) FROM decisions) - ?", (self._max_decisions,)
             )
+            connection.executemany(
+                "INSERT INTO rebalances (time_ns, destination, change) VALUES (?, ?, ?)",
+                [(change.time_ns, change.destination, freeze(change)) for change in changes],
+            )
+            connection.execute(
+                "DELETE FROM rebalances WHERE id <= (SELECT max(id) FROM rebalances) - ?", (self._max_decisions,)
+            )
 
     def decisions(self, query: HistoryQuery) -> list[Decision]:
         """Return the newest decisions that a query selects, newest first; raise PathError for no span of time."""
-        start_ns = 0 if query.start_ns is None else query.start_ns
-        end_ns = _NO_END if query.end_ns is None else query.end_ns
-        if not 0 <= start_ns <= end_ns <= _NO_END:
-            raise PathError(f"{start_ns} to {end_ns} ns is no span of time")
+        start_ns, end_ns = _span(query)
         rows = self._database.query(
             "SELECT decision FROM decisions WHERE time_ns >= ? AND time_ns < ? ORDER BY id DESC", (start_ns, end_ns)
         )
         # Hosts are inside the stored value; what is kept is bounded.
         found = (thaw(row[0], Decision) for row in rows)
         return list(islice((decision for decision in found if _selects(query, decision.flow)), max(0, query.limit)))
+
+    def rebalances(self, query: HistoryQuery, destination: str | None = None) -> list[Rebalance]:
+        """Return the newest changes of weights in a query's span of time, of all or of one destination switch."""
+        start_ns, end_ns = _span(query)
+        rows = self._database.query(
+            "SELECT change FROM rebalances WHERE time_ns >= ? AND time_ns < ? AND (? IS NULL OR destination = ?)"
+            " ORDER BY id DESC LIMIT ?",
+            (start_ns, end_ns, destination, destination, max(0, query.limit)),
+        )
+        return [thaw(row[0], Rebalance) for row in rows]
+
+
+def _span(query: HistoryQuery) -> tuple[int, int]:
+    """Return from when on and before when; raise PathError for no span of time."""
+    start_ns = 0 if query.start_ns is None else query.start_ns
+    end_ns = _NO_END if query.end_ns is None else query.end_ns
+    if not 0 <= start_ns <= end_ns <= _NO_END:
+        raise PathError(f"{start_ns} to {end_ns} ns is no span of time")
+    return start_ns, end_ns
 
 
 def _selects(query: HistoryQuery, flow: FlowSpec) -> bool:

@@ -110,12 +110,17 @@ def route_match(family: Family, address: int) -> P4TableMatch:
     return P4TableMatch(dst_addr=(address, family.bits))
 
 
-def hash_entity(topology: Topology, switch: str) -> Entity:
+def hash_multiplier(node_id: int) -> int:
     """Return the multiplier of a switch's path hash: odd, and unlike those of its neighbours (SplitMix64)."""
-    mixed = (topology.switch[switch].node_id * 0x9E3779B97F4A7C15) % (1 << 64)
+    mixed = (node_id * 0x9E3779B97F4A7C15) % (1 << 64)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         mixed = ((mixed ^ mixed >> shift) * factor) % (1 << 64)
-    multiplier = mixed >> 32 | 1
+    return mixed >> 32 | 1
+
+
+def hash_entity(topology: Topology, switch: str) -> Entity:
+    """Return what gives a switch's path hash its multiplier."""
+    multiplier = hash_multiplier(topology.switch[switch].node_id)
     return P4TableEntry(
         "path_hash", action=P4TableAction("set_path_hash_multiplier", multiplier=multiplier), is_default_action=True
     )

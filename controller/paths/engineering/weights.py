@@ -35,7 +35,7 @@ def _quantise(shares: tuple[float, ...], max_total: int, tolerance: float) -> tu
     weights = (
         _smallest(exact, max_total, _SAME)
         or _smallest(exact, max_total, tolerance)
-        or _largest_remainder(exact, max_total)
+        or largest_remainder(exact, max_total)
     )
     common = math.gcd(*weights)
     return tuple(weight // common for weight in weights)
@@ -54,11 +54,12 @@ def rounded(splits: Splits, max_total: int = MAX_GROUP_SIZE, tolerance: float = 
 
 
 def _smallest(exact: Sequence[float], max_total: int, tolerance: float) -> list[int] | None:
-    candidates = (_largest_remainder(exact, parts) for parts in range(1, max_total + 1))
+    candidates = (largest_remainder(exact, parts) for parts in range(1, max_total + 1))
     return next((weights for weights in candidates if _error(weights, exact) <= tolerance), None)
 
 
-def _largest_remainder(exact: Sequence[float], parts: int) -> list[int]:
+def largest_remainder(exact: Sequence[float], parts: int) -> list[int]:
+    """Return whole numbers that add up to `parts`, in proportion to shares that add up to 1."""
     weights = [math.floor(share * parts) for share in exact]
     by_remainder = sorted(range(len(exact)), key=lambda place: (weights[place] - exact[place] * parts, place))
     for place in by_remainder[: parts - sum(weights)]:

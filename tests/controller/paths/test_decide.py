@@ -59,9 +59,11 @@ def snapshot(*states: tuple[LinkKey, LinkState]) -> Snapshot:
     return Snapshot(0, dict(states), {}, {})
 
 
-def on(path: str, **more: int) -> Mapping[FlowSpec, Assignment]:
+def on(
+    path: str, since_ns: int | None = None, rate_bps: int | None = None, measured_bytes: int | None = None
+) -> Mapping[FlowSpec, Assignment]:
     """Return the one flow on a path such as 'abd'."""
-    return {AD: Assignment(tuple(path), **more)}
+    return {AD: Assignment(tuple(path), since_ns, rate_bps, measured_bytes=measured_bytes)}
 
 
 def moves(network: Network, taken: Snapshot, current: Mapping[FlowSpec, Assignment], **changes: object) -> list[str]:

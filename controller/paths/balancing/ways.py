@@ -1,0 +1,76 @@
+"""Where switches send what has no explicit path: base routes, the weights in force, and what the hash makes of both."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+
+from controller.algorithms.link_table import Flags, LinkTable
+from controller.algorithms.trees import DestinationTrees
+from controller.paths.balancing.values import Group, Spread
+from controller.paths.graph import Rows
+from controller.tables.path_choice import chosen, digest
+from controller.tables.routing import MAX_GROUP_SIZE
+from dataplane.fabric.topology import Topology
+
+
+class Ways:
+    """The next hops of every switch towards every other one; `weights` are those in force, by group.
+
+    `trees` are the shortest path trees that base routes follow. Every next hop is one of theirs, so whatever the
+    weights are, traffic only comes nearer to its destination.
+    """
+
+    def __init__(
+        self, topology: Topology, trees: DestinationTrees, alive: Flags, weights: Mapping[Group, Spread]
+    ) -> None:
+        self.table: LinkTable = trees.table
+        self._trees, self._alive = trees, alive
+        self.weights = dict(weights)
+        self._node_ids = [topology.switch[name].node_id for name in self.table.switches]
+        self.base = lru_cache(maxsize=None)(self._base)
+        self.digest = lru_cache(maxsize=65_536)(self._digest)
+
+    def _base(self, switch: int, destination: int) -> Spread:
+        """Return the equally good links that base routes take, each with weight 1."""
+        rows = list(self._trees.next_links(switch, destination))[:MAX_GROUP_SIZE]
+        return tuple((row, 1) for row in rows)
+
+    def usable(self, switch: int, destination: int) -> Rows:
+        """Return the links of base routes that are alive."""
+        return tuple(row for row, _ in self.base(switch, destination) if self._alive[row])
+
+    def spread(self, switch: int, destination: int) -> Spread:
+        """Return what a switch spreads its traffic for a destination over now; empty if it has no way."""
+        return self.weights.get((switch, destination)) or self.base(switch, destination)
+
+    def path(self, hashed: int, switch: int, destination: int) -> Rows | None:
+        """Return the links that a flow of this hash takes from a switch on, None where there is no way."""
+        rows: list[int] = []
+        while switch != destination:
+            spread = self.spread(switch, destination)
+            if not spread:
+                return None
+            rows.append(spread[choice([weight for _, weight in spread], self.digest(switch, hashed))][0])
+            switch = int(self.table.head[rows[-1]])
+        return tuple(rows)
+
+    def shares(self, switch: int, destination: int) -> list[tuple[Rows, float]]:
+        """Return all ways from a switch on with the share of its traffic that each gets, were flows without number."""
+        if switch == destination:
+            return [((), 1.0)]
+        spread = self.spread(switch, destination)
+        total = sum(weight for _, weight in spread)
+        return [
+            ((row, *rest), weight / total * share)
+            for row, weight in spread
+            for rest, share in self.shares(int(self.table.head[row]), destination)
+        ]
+
+    def _digest(self, switch: int, hashed: int) -> int:
+        return digest(hashed, self._node_ids[switch])
+
+
+def choice(weights: Sequence[int], digested: int) -> int:
+    """Return the place of a group's member that a digest falls on; one member alone takes all."""
+    return 0 if len(weights) == 1 else chosen(weights, digested)

@@ -233,7 +233,7 @@ class PathServerCore:
         """Return every flow looked after with the path that it is on, as far as anybody can know."""
         measured = self._measured(snapshot)
         rates = self._measured_rates(snapshot)
-        parts = parts_of(snapshot, self.network)
+        parts = parts_of(snapshot, self.network, self._regularity.variation)
         found: dict[FlowSpec, Assignment] = {}
         for flow in self._rates or self._seen_ns:
             path = self._path(flow, measured)

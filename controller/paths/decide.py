@@ -23,14 +23,22 @@ DEAD_GAIN = 2.0
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """What of a pair of hosts' 5-tuples is on one path: the rate as it counts in sums over links, and its variance."""
+
+    path: Path
+    rate_bps: float
+    variance: float
+
+
+@dataclass(frozen=True, slots=True)
 class Assignment:
     """The path a flow is on, when it last moved (None: never), its rate and its frames' length (None: unknown).
 
     `measured_bytes` are those that the rate was estimated from, None for a rate that somebody knows; `uncertain_bps` is
     its standard deviation, left out what so many bytes make it. `first_bps` is what it counts too much for the packets
     that young flows began with: as the flow's own need one rather expects too much, in sums over links one does not.
-    `parts` has all paths with their shares of the rate where the hash spreads the 5-tuples of a pair; `path` is then
-    the fullest one.
+    `parts` has all paths where the hash spreads the 5-tuples of a pair; `path` is then that of the largest.
     """
 
     path: Path
@@ -40,7 +48,7 @@ class Assignment:
     measured_bytes: int | None = None
     first_bps: int = 0
     uncertain_bps: int | None = None
-    parts: tuple[tuple[Path, float], ...] = ()
+    parts: tuple[Part, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

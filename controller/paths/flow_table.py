@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
 from typing import Final
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy.typing as npt
 from controller.algorithms.link_table import Ids, LinkTable, Longs
 from controller.algorithms.structures import FlowColumns
 from controller.intents import FlowSpec
-from controller.paths.decide import Assignment, flow_order
+from controller.paths.decide import Assignment, Part, flow_order
 from controller.paths.graph import Network, Path, Rows
 from controller.paths.telemetry_load import DEFAULT_PACKET_BYTES, TelemetryLoad
 from dataplane.native import pointer_to
@@ -42,7 +43,7 @@ class FlowTable:
         self._variance: npt.NDArray[np.float64] = np.zeros(len(hops))
         self.since_ns: Longs = np.full(len(hops), UNKNOWN, np.int64)
         self.last_move_ns = UNKNOWN
-        self._parts: dict[int, tuple[tuple[Rows, float], ...]] = {}
+        self._parts: dict[int, tuple[tuple[Rows, Part], ...]] = {}
         self.crossing: Longs = np.bincount(pool, minlength=len(table.links))
         self._between = _Groups(self._pairs(self.destination, source), np.arange(len(hops), dtype=np.uint32))
         self._lay_out(pool)
@@ -154,26 +155,29 @@ class FlowTable:
             hop = np.arange(len(loads)) - np.repeat(_starts(self.hops), self.hops)
             first = watch.carried_bytes(1)
             loads += bits_per_s * (first + hop * (watch.carried_bytes(2) - first))
-        found: Longs = self._summed(loads).astype(np.int64)
+        found: Longs = self._summed(loads, attrgetter("rate_bps")).astype(np.int64)
         return found
 
     def uncertain_bps(self) -> Longs:
         """Return one standard deviation of what flows send over each link: of few packets a rate is uncertain."""
         if not self._variance.any():
             return np.zeros(len(self.table.links), np.int64)
-        found: Longs = np.sqrt(np.maximum(self._summed(np.repeat(self._variance, self.hops)), 0.0)).astype(np.int64)
+        summed = self._summed(np.repeat(self._variance, self.hops), attrgetter("variance"))
+        found: Longs = np.sqrt(np.maximum(summed, 0.0)).astype(np.int64)
         return found
 
-    def _summed(self, loads: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """Add up by link what is there by flow and hop, that of flows with several paths where it is."""
+    def _summed(self, loads: npt.NDArray[np.float64], of: Callable[[Part], float]) -> npt.NDArray[np.float64]:
+        """Add up by link what is there by flow and hop, `of` each part of flows with several paths where that is."""
         summed = np.bincount(self._in_order(), weights=loads, minlength=len(self.table.links)).astype(np.float64)
         starts = _starts(self.hops if self._parts else self.hops[:0])
         for flow, parts in self._parts.items():
             own = loads[starts[flow] : starts[flow] + self.hops[flow]]
             summed[list(self.rows(flow))] -= own
-            for rows, share in parts:
-                # Equally good paths have as many links; where they do not, the last figure stands for the rest.
-                summed[list(rows)] += share * np.resize(own, len(rows)) if len(rows) <= len(own) else share * own[-1]
+            whole = sum(of(part) for _, part in parts)
+            for rows, part in parts if whole else ():
+                # Equally good paths have as many links; where one has more, the last figure stands for the rest.
+                each = own[np.minimum(np.arange(len(rows)), len(own) - 1)]
+                summed[list(rows)] += of(part) / whole * each
         return summed
 
     def columns(self) -> FlowColumns:
@@ -192,7 +196,7 @@ class FlowTable:
 
     def _take_parts(self, network: Network, current: Mapping[FlowSpec, Assignment]) -> None:
         self._parts = {
-            row: tuple((network.rows(path), share) for path, share in parts)
+            row: tuple((network.rows(part.path), part) for part in parts)
             for row, parts in enumerate(current[name].parts for name in self.names)
             if parts
         }

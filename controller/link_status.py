@@ -150,6 +150,10 @@ class LinkWatch:
 
     def _hello_problem(self, end: CableEnd, hello: HelloSession) -> str:
         """Return why hellos say that a neighbour is gone."""
+        if hello.state is HelloState.ADMIN_DOWN:
+            return f"{end.switch} stops"
+        if hello.remote_state is HelloState.ADMIN_DOWN:
+            return f"{end.peer} says that it stops, or takes its port out of service"
         if hello.diagnostic is Diagnostic.NEIGHBOR_SIGNALED_DOWN:
             return f"{end.peer} says that it does not hear {end.switch}"
         silent = f", and {end.peer} does not answer the controller" if end.peer in self._silent else ""

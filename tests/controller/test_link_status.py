@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from collectors.values import LinkCondition, LinkStatus
@@ -22,6 +24,8 @@ AB, BA = LinkKey("a", "b"), LinkKey("b", "a")
 
 LOST = HelloSession(HelloSettings(), HelloState.DOWN, Diagnostic.CONTROL_DETECTION_EXPIRED, was_up=True)
 TOLD = HelloSession(HelloSettings(), HelloState.DOWN, Diagnostic.NEIGHBOR_SIGNALED_DOWN, was_up=True)
+LEFT = replace(TOLD, remote_state=HelloState.ADMIN_DOWN)
+LEAVES = HelloSession(HelloSettings(), HelloState.ADMIN_DOWN, Diagnostic.ADMIN_DOWN, was_up=True)
 HEARD = HelloSession(HelloSettings(), HelloState.UP, was_up=True)
 NEVER = HelloSession(HelloSettings())
 BEGUN = HelloSession(HelloSettings(), HelloState.INIT)
@@ -97,7 +101,15 @@ def test_a_port_out_of_service_is_down(watched: Watched) -> None:
     assert watched.cause() == f"port {watched.port('a')} of a was taken out of service"
 
 
-@pytest.mark.parametrize(("hello", "cause"), [(LOST, "a no longer hears b"), (TOLD, "b says that it does not hear a")])
+@pytest.mark.parametrize(
+    ("hello", "cause"),
+    [
+        (LOST, "a no longer hears b"),
+        (TOLD, "b says that it does not hear a"),
+        (LEFT, "b says that it stops, or takes its port out of service"),
+        (LEAVES, "a stops"),
+    ],
+)
 def test_a_lost_neighbour_takes_the_link_down(watched: Watched, hello: HelloSession, cause: str) -> None:
     watched.says("a", 0)
     assert watched.says("a", 1, hello=hello)

@@ -25,7 +25,13 @@ from collectors.process import CollectorProcessSettings
 from collectors.values import HopRecord, Snapshot
 from controller.daemon_settings import DaemonSettings
 from controller.demo.live import LiveView, Status
-from controller.demo.moves import describe, describe_weights, first_on_new_path_ns, phase_name
+from controller.demo.moves import (
+    describe,
+    describe_weights,
+    first_arrival_ns,
+    first_on_new_path_ns,
+    phase_name,
+)
 from controller.demo.outcome import Move, Outcome
 from controller.demo.scenario import NS_PER_S, Scenario
 from controller.demo.settings import DemoSettings
@@ -285,7 +291,11 @@ class KernelRun:
     def _outcome(self, agents: HostAgents, records: list[HopRecord]) -> Outcome:
         receivers = agents.receivers()
         reporters = {} if self._latest is None else self._latest.reporters
-        first_ns = first_on_new_path_ns(self.scenario, self._moves, records, self._origin_ns)
+        seen = (
+            first_on_new_path_ns(self.scenario, self._moves, records, self._origin_ns),
+            first_arrival_ns(self.scenario, self._moves, agents.arrivals),
+        )
+        first_ns = min((time_ns for time_ns in seen if time_ns is not None), default=None)
         return Outcome(
             scenario=self.scenario,
             receivers={host.name: receivers.get(host.name, Receiver()) for host in self.scenario.topology.hosts},

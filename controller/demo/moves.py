@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 
 from collectors.values import HopRecord
@@ -10,6 +10,7 @@ from controller.demo.outcome import Move
 from controller.demo.scenario import NS_PER_S, Scenario
 from controller.intents import FlowSpec
 from controller.paths.balancing.values import Rebalance
+from dataplane.fabric.agent import Arrival
 
 _NS_PER_US = 1_000
 
@@ -54,7 +55,7 @@ def first_on_new_path_ns(
     """Return when telemetry first saw a flow that the surge moved on a new link, as run time; None if it never did.
 
     The stamp is the switch's, at the packet's arrival; switches share the machine's clock. Packets without telemetry
-    may have been earlier by up to the sampling distance.
+    may have been earlier by up to the sampling distance: `first_arrival_ns` knows of them where they come out.
     """
     topology, hosts = scenario.topology, scenario.topology.host_by_address
     by_flow = {(flow.src_host, flow.dst_host): move for flow, move in first_moves(scenario, moves).items()}
@@ -70,3 +71,30 @@ def first_on_new_path_ns(
         if peer is not None and (switch.name, peer.node) in new_links(move) and stamp_ns >= move.time_ns - _NS_PER_US:
             seen.append(stamp_ns)
     return min(seen, default=None)
+
+
+def first_arrival_ns(
+    scenario: Scenario, moves: Sequence[Move], arrivals: Callable[[str], Iterable[Arrival]]
+) -> int | None:
+    """Return when a receiver first got a packet that the surge had moved to a path of another length; None if never.
+
+    `arrivals` has a host's packets in the order of time. Each switch takes one from the hops that a packet may have
+    left, so a packet that has more or fewer left than the one before the move, as the paths' lengths say, came by the
+    new path.
+    """
+    found: list[int] = []
+    answers = first_moves(scenario, moves)
+    for host in {flow.dst_host for flow in answers}:
+        moved = {n: answers[p.flow] for n, p in scenario.by_number().items() if p.flow in answers}
+        left: dict[int, int] = {}
+        for arrival in arrivals(host):
+            number = arrival.probe.flow_id
+            move = moved.get(number)
+            if move is None or len(move.new) == len(move.old) or not arrival.hop_limit:
+                continue
+            if arrival.arrived_ns < move.time_ns:
+                left[number] = arrival.hop_limit
+            elif left.get(number) == arrival.hop_limit + len(move.new) - len(move.old):
+                found.append(arrival.arrived_ns)
+                break
+    return min(found, default=None)

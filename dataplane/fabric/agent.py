@@ -32,11 +32,15 @@ from dataplane.fabric.load import LATE_NS, SentLoad
 READY: Final = "ready"
 """What an agent says when its sockets are open."""
 
-_RECORD: Final = struct.Struct("!IQQQI")
+_RECORD: Final = struct.Struct("!IQQQIB")
+_HOP_LIMIT: Final = struct.Struct("@i")
+_IP_RECVTTL: Final = 12
+"""Of linux/in.h; Python names it from 3.14 on."""
 _NS_PER_S: Final = 1_000_000_000
 _MAX_WAIT_S: Final = 0.2
 _BURST: Final = 64
 _RECEIVE_BUFFER_BYTES: Final = 1 << 20
+_ANCILLARY_BYTES: Final = socket.CMSG_SPACE(4)
 
 
 class AgentFlow(Strict, frozen=True):
@@ -75,11 +79,15 @@ class AgentPlan(Strict, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """One line of the log: a probe, when it arrived (ns of run time) and the frame's size."""
+    """One line of the log: a probe, when it arrived (ns of run time), the frame's size and the hops that it had left.
+
+    `hop_limit` is 0 where the kernel did not tell it.
+    """
 
     probe: Probe
     arrived_ns: int
     frame_bytes: int
+    hop_limit: int = 0
 
 
 def plan_flow(flow: Flow) -> AgentFlow:
@@ -108,8 +116,8 @@ def read_log(path: Path) -> Iterator[Arrival]:
         raise FabricError(f"{path}: {error.strerror}") from error
     if len(data) % _RECORD.size:
         raise FabricError(f"{path}: ends in the middle of a record")
-    for flow_id, sequence, sent_ns, arrived_ns, frame_bytes in _RECORD.iter_unpack(data):
-        yield Arrival(Probe(flow_id, sequence, sent_ns), arrived_ns, frame_bytes)
+    for flow_id, sequence, sent_ns, arrived_ns, frame_bytes, hop_limit in _RECORD.iter_unpack(data):
+        yield Arrival(Probe(flow_id, sequence, sent_ns), arrived_ns, frame_bytes, hop_limit)
 
 
 def replay(path: Path) -> Receiver:
@@ -151,7 +159,12 @@ class Agent:
         self._sockets: list[socket.socket] = []
         self._sending = [self._sender(flow) for flow in plan.send]
         for port in plan.receive_ports:
-            self._selector.register(self._open(port), selectors.EVENT_READ)
+            opened = self._open(port)
+            if opened.family == socket.AF_INET6:
+                opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_RECVHOPLIMIT, 1)
+            else:
+                opened.setsockopt(socket.IPPROTO_IP, _IP_RECVTTL, 1)
+            self._selector.register(opened, selectors.EVENT_READ)
 
     def run(self, origin_ns: int) -> None:
         """Send and receive until the plan's end; the run's time is zero at `origin_ns` of the clock."""
@@ -238,17 +251,26 @@ class Agent:
     def _receive(self, opened: socket.socket) -> None:
         for _ in range(_BURST):
             try:
-                payload = opened.recv(1 << 16)
+                payload, said, _, _ = opened.recvmsg(1 << 16, _ANCILLARY_BYTES)
             except BlockingIOError:
                 return
             probe = decode_probe(payload)
             if probe is not None:
-                record = (probe.flow_id, probe.sequence, probe.sent_ns, self._now_ns(), len(payload) + self._overhead)
-                self._log.write(_RECORD.pack(*record))
+                said_of_it = self._now_ns(), len(payload) + self._overhead, _hop_limit(said)
+                self._log.write(_RECORD.pack(probe.flow_id, probe.sequence, probe.sent_ns, *said_of_it))
 
     @property
     def _overhead(self) -> int:
         return 62 if ":" in self._plan.address else 42
+
+
+def _hop_limit(said: list[tuple[int, int, bytes]]) -> int:
+    """Return the hops that a packet had left, of what the kernel said beside it; 0 where it did not."""
+    for level, kind, data in said:
+        is_it = (level, kind) in {(socket.IPPROTO_IP, socket.IP_TTL), (socket.IPPROTO_IPV6, socket.IPV6_HOPLIMIT)}
+        if is_it and len(data) >= _HOP_LIMIT.size:
+            return int(_HOP_LIMIT.unpack_from(data)[0]) & 0xFF
+    return 0
 
 
 def read_load(path: Path) -> dict[int, SentLoad]:

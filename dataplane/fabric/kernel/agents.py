@@ -13,7 +13,7 @@ from types import TracebackType
 import msgspec
 
 from dataplane.errors import FabricError
-from dataplane.fabric.agent import READY, AgentPlan, plan_flow, read_load, replay
+from dataplane.fabric.agent import READY, AgentPlan, Arrival, plan_flow, read_load, read_log, replay
 from dataplane.fabric.hosts import Flow, Receiver
 from dataplane.fabric.kernel.fabric import KernelFabric, environment
 from dataplane.fabric.load import SentLoad
@@ -107,6 +107,11 @@ class HostAgents:
     def receivers(self) -> dict[str, Receiver]:
         """Return what each host received, after the end."""
         return {host: replay(Path(agent.plan.log)) for host, agent in self._agents.items()}
+
+    def arrivals(self, host: str) -> list[Arrival]:
+        """Return what a host received, in the order of time, after the end; nothing for one without an agent."""
+        agent = self._agents.get(host)
+        return [] if agent is None else list(read_log(Path(agent.plan.log)))
 
     def loads(self) -> dict[int, SentLoad]:
         """Return what was sent of each flow, by its number, after the end."""

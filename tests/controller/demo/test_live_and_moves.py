@@ -10,13 +10,14 @@ from rich.console import Console
 from collectors.collector import Collector
 from controller.demo.command import figures_of
 from controller.demo.live import LiveView, Status
-from controller.demo.moves import first_moves, first_on_new_path_ns, phase_name
+from controller.demo.moves import first_arrival_ns, first_moves, first_on_new_path_ns, phase_name
 from controller.demo.outcome import Move, Outcome, flow_table
 from controller.demo.prepare import prepare
 from controller.demo.scenario import NS_PER_S, Scenario, ScenarioSettings
 from controller.intents import FlowSpec
 from dataplane.clock import VirtualClock
-from dataplane.fabric.hosts import Receiver
+from dataplane.fabric.agent import Arrival
+from dataplane.fabric.hosts import Probe, Receiver
 from dataplane.fabric.load import SentLoad
 
 STATUS = Status(12.5, 20.0, "congested", 123456, 7)
@@ -65,6 +66,25 @@ def test_phases_and_reaction_follow_the_moves_that_answer_the_surge(scenario: Sc
     assert phase_name(scenario, scenario.congest_ns, (early,)) == "congested"
     assert phase_name(scenario, scenario.congest_ns + 2, (early, late)) == "rerouted"
     assert first_on_new_path_ns(scenario, (early,), [], 0) is None
+
+
+def test_a_packet_that_passed_more_switches_came_by_the_longer_path(scenario: Scenario) -> None:
+    """Also one without telemetry; what was under way before the move has as many hops left as ever."""
+    flow = scenario.flows[0]
+    at_ns = scenario.congest_ns + 200_000_000
+    move = Move(at_ns, flow.flow, ("a", "b", "c"), ("a", "d", "e", "c"), "surge")
+    gone = ((at_ns - 9, 61), (at_ns + 5, 61), (at_ns + 7, 60), (at_ns + 9, 60))
+    arrivals = [Arrival(Probe(flow.number, place, 0), ns, 1000, left) for place, (ns, left) in enumerate(gone)]
+    others = [Arrival(Probe(1, 0, 0), at_ns - 8, 1000, 61), Arrival(Probe(1, 1, 0), at_ns + 6, 1000, 60)]
+    assert scenario.flows[1].flow != flow.flow
+
+    def of(host: str) -> list[Arrival]:
+        return sorted(arrivals + others, key=lambda arrival: arrival.arrived_ns) if host == flow.flow.dst_host else []
+
+    assert first_arrival_ns(scenario, (move,), of) == at_ns + 7
+    as_long = Move(at_ns, flow.flow, ("a", "b", "c"), ("a", "d", "c"), "surge")
+    assert first_arrival_ns(scenario, (as_long,), of) is None
+    assert first_arrival_ns(scenario, (), of) is None
 
 
 def test_nothing_moved_is_told_without_figures(scenario: Scenario) -> None:

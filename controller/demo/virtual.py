@@ -136,8 +136,8 @@ class VirtualRun:
 
     def _note(self, records: tuple[HopRecord, ...]) -> None:
         self._records += records
-        self.paths.hear(records)
-        if self.deciding and self._signals.hear(records, self.fabric.now_ns):
+        outgrown, now_ns = self.paths.hear(records), self.fabric.now_ns
+        if self.deciding and (self._signals.hear(records, now_ns) or self._signals.hear_growth(outgrown, now_ns)):
             self._decide_at_once()
 
     def _note_drops(self, drops: tuple[DropRecord, ...]) -> None:

@@ -29,6 +29,7 @@ from controller.paths.regularity import Regularity
 from controller.paths.settings import DecideSettings, ManagedFlow
 from controller.paths.spread_pairs import parts_of
 from controller.paths.store import PathStore
+from controller.paths.telemetry_load import DEFAULT_PACKET_BYTES
 from controller.tables.flow_paths import check
 from controller.tables.weighted_routes import spreads_of
 from dataplane.fabric.topology import LinkKey, Topology
@@ -88,9 +89,24 @@ class PathServerCore:
         """Return the last `count` decisions, oldest first, or as many as are kept in memory."""
         return tuple(islice(self.decisions, max(0, len(self.decisions) - count), None))
 
-    def hear(self, records: Iterable[HopRecord]) -> None:
-        """Take records as they come: between snapshots they tell how far rates can be trusted."""
-        self._regularity.hear(records)
+    def hear(self, records: Iterable[HopRecord]) -> bool:
+        """Take records as they come: between snapshots they tell how far rates can be trusted.
+
+        Return whether flows send so much more than the last round knew that a link cannot carry it.
+        """
+        grown = self._regularity.hear(records)
+        return any(self._outgrows_a_link(flow, more_hz) for flow, more_hz in grown.items())
+
+    def _outgrows_a_link(self, key: FlowKey, more_hz: float) -> bool:
+        """Whether so many more measured packets a second make the load of a link on a flow's way exceed its rate."""
+        flow = self._host_pair(key)
+        path = None if flow is None else self._path(flow, {})
+        if path is None or len(path) < 2 or _is_probe(key):
+            return False
+        watch = self.settings.watch
+        more_bps = 8 * DEFAULT_PACKET_BYTES * more_hz * (1 if watch is None else watch.sample_every)
+        beliefs, rows = self._decider.beliefs, list(self.network.rows(path))
+        return bool((beliefs.offered_bps[rows] + more_bps > beliefs.table.rate_bps[rows]).any())
 
     def changed(self, count: int) -> tuple[Rebalance, ...]:
         """Return the last `count` changes of weights, oldest first, or as many as are kept in memory."""
@@ -101,6 +117,7 @@ class PathServerCore:
 
         A round out of turn (`woken`) confirms no wish: its snapshot is hardly newer than the last.
         """
+        self._regularity.decided()
         self._snapshot = snapshot = self._loss_deaths.believed(snapshot)
         self._discover(snapshot, now_ns)
         forgotten = self._forget(now_ns)

@@ -2,7 +2,8 @@
 
 Of packets that come by chance n tell a rate with a standard deviation of one in the square root of n; of a stream with
 a clock behind it, or of every k-th packet, they tell more. The gaps between the stamps of a flow's first switch say
-which it is. That is learned slowly: the first gap counts as one of a flow by chance.
+which it is. That is learned slowly: the first gap counts as one of a flow by chance. The gaps also
+tell, between two rounds of decisions, of flows that send more than the last round knew.
 """
 
 from __future__ import annotations
@@ -18,6 +19,11 @@ _REMEMBERED: Final = 16
 """Gaps that count: older ones weigh less."""
 _PAUSE: Final = 16
 """A gap so many times as long as the mean is a pause, after which all is learned anew."""
+_TELLING: Final = 4
+"""So many gaps tell a rate that is worth a word."""
+_GROWN: Final = 1.25
+"""A flow that sends so much more than it did is news."""
+_NS_PER_S: Final = 1e9
 _WITH_PLACE: Final = frozenset({RecordKind.STACK, RecordKind.HOP_BY_HOP})
 
 
@@ -29,6 +35,13 @@ class _Gaps:
     count: int = 0
     mean_ns: float = 0.0
     variation: float = 1.0
+    known_hz: float = 0.0
+    round: int = -1
+
+    @property
+    def hz(self) -> float:
+        """Packets a second, 0 while too few came."""
+        return _NS_PER_S / self.mean_ns if self.count >= _TELLING and self.mean_ns else 0.0
 
     def add(self, gap_ns: int) -> None:
         if self.count and gap_ns > _PAUSE * self.mean_ns:
@@ -50,32 +63,52 @@ class Regularity:
     def __init__(self, max_flows: int) -> None:
         self._max_flows = max_flows
         self._flows: OrderedDict[FlowKey, _Gaps] = OrderedDict()
+        self._round = 0
 
-    def hear(self, records: Iterable[HopRecord]) -> None:
-        """Take note of when packets came to their first switch; records that do not tell count for nothing."""
+    def hear(self, records: Iterable[HopRecord]) -> dict[FlowKey, float]:
+        """Take note of when packets came to their first switch; records that do not tell count for nothing.
+
+        Return the flows that have come to send a good part more than the last round knew, with how many measured
+        packets a second more; each growth once.
+        """
+        grown: dict[FlowKey, float] = {}
         for record in records:
             stamp_ns = record.ingress_timestamp_ns
             if record.hop_index == 0 and record.kind in _WITH_PLACE and stamp_ns is not None:
-                self._note(record.flow, stamp_ns)
+                more_hz = self._note(record.flow, stamp_ns)
+                if more_hz:
+                    grown[record.flow] = more_hz
+        return grown
+
+    def decided(self) -> None:
+        """Take note of a round: it knows of all that was heard so far."""
+        self._round += 1
 
     def variation(self, flow: FlowKey) -> float:
         """Return the variance of a flow's gaps as a share of their mean's square; at most 1, which is chance."""
         gaps = self._flows.get(flow)
         return 1.0 if gaps is None else min(gaps.variation, 1.0)
 
-    def _note(self, flow: FlowKey, stamp_ns: int) -> None:
+    def _note(self, flow: FlowKey, stamp_ns: int) -> float:
+        """Note a packet of a flow; return how many measured packets a second more that makes, 0 for no news."""
         gaps = self._flows.get(flow)
         if gaps is None:
             self._flows[flow] = _Gaps(stamp_ns)
             if len(self._flows) > self._max_flows:
                 self._flows.popitem(last=False)
-            return
+            return 0.0
         self._flows.move_to_end(flow)
+        if gaps.round != self._round:
+            gaps.round, gaps.known_hz = self._round, gaps.hz
         if stamp_ns > gaps.last_ns:
             gaps.add(stamp_ns - gaps.last_ns)
         elif gaps.last_ns - stamp_ns > _PAUSE * gaps.mean_ns:
             # No packet that was overtaken: the clock was set back, or began anew.
             gaps.count, gaps.mean_ns, gaps.variation = 0, 0.0, 1.0
         else:
-            return
+            return 0.0
         gaps.last_ns = stamp_ns
+        if gaps.hz <= _GROWN * gaps.known_hz:
+            return 0.0
+        more_hz, gaps.known_hz = gaps.hz - gaps.known_hz, gaps.hz
+        return more_hz

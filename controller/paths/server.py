@@ -235,8 +235,8 @@ class PathServer:
 
     async def _receive(self, feed: Feed) -> None:
         async for records in feed.records():
-            self._core.hear(records)
-            self._wake(self._signals.hear(records, self._clock.now_ns()))
+            outgrown, now_ns = self._core.hear(records), self._clock.now_ns()
+            self._wake(self._signals.hear(records, now_ns) or self._signals.hear_growth(outgrown, now_ns))
             if self._pending.full():
                 self.counters["record_batches_dropped"] += 1
             elif records:

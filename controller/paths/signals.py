@@ -1,7 +1,7 @@
 """What in the streams of hop records and drops says that the network has changed, so that a decision need not wait.
 
-A frame that met a queue, a report of a congested queue, or of a frame that a full queue refused, wakes the decider; how
-often is limited, and less often while rounds that were woken find nothing to move.
+A frame that met a queue, a report of a congested queue, or of a frame that a full queue refused, wakes the decider, and
+so do flows that outgrow a link; how often is limited, and less often while rounds that were woken find nothing to move.
 """
 
 from __future__ import annotations
@@ -39,6 +39,10 @@ class Signals:
     def hear_drops(self, drops: Iterable[DropRecord], now_ns: int) -> bool:
         """Return whether a round should be made now because of what was dropped; it is taken to be made."""
         return not self._is_too_soon(now_ns) and any(map(self._found_no_room, drops)) and self._wake(now_ns)
+
+    def hear_growth(self, outgrown: bool, now_ns: int) -> bool:
+        """Return whether a round should be made now as flows outgrow a link; it is taken to be made."""
+        return outgrown and not self._is_too_soon(now_ns) and self._wake(now_ns)
 
     def _is_too_soon(self, now_ns: int) -> bool:
         return self._last_ns is not None and 0 <= now_ns - self._last_ns < self._gap_ns

@@ -98,3 +98,23 @@ def test_rates_add_up_with_what_is_uncertain_of_them() -> None:
 
 def test_a_flow_without_a_rate_has_none() -> None:
     assert MeasuredRate.of(path(None, 0)) is None
+
+
+def test_a_flow_that_begins_or_grows_is_news_once() -> None:
+    regularity, news = Regularity(10), list[float]()
+    stamps = [10 * number for number in range(8)] + [70 + 2 * number for number in range(1, 30)]
+    for stamp_ms in stamps:
+        news += regularity.hear([record(stamp_ms * MS)]).values()
+    assert news[0] == pytest.approx(100)
+    assert 250 < sum(news) <= 500
+    assert len(news) < 10
+    regularity.decided()
+    assert regularity.hear([record(stamps[-1] * MS + 2 * MS)]) == {}
+
+
+def test_what_a_round_knew_is_no_news() -> None:
+    regularity = heard([10] * 3)
+    regularity.decided()
+    assert regularity.hear([record(40 * MS)]) == {FLOW: pytest.approx(100)}
+    regularity.decided()
+    assert regularity.hear([record(50 * MS), record(60 * MS)]) == {}

@@ -47,6 +47,14 @@ def test_a_report_of_a_congested_queue_wakes_whatever_it_says(signals: Signals) 
     assert signals.hear([record(port=ports(inner=True)[0], queue_frames=None, kind=RecordKind.QUEUE)], 0)
 
 
+def test_flows_that_outgrow_a_link_wake_and_others_do_not(signals: Signals) -> None:
+    assert not signals.hear_growth(False, 0)
+    assert signals.hear_growth(True, 0)
+    assert not signals.hear_growth(True, LEAST_GAP_NS)  # the gap has doubled
+    assert signals.hear_growth(True, 2 * LEAST_GAP_NS)
+    assert signals.woken == 2
+
+
 def test_a_full_queue_between_switches_wakes_and_no_other_drop_does(signals: Signals) -> None:
     inner, outer = ports(inner=True)[0], ports(inner=False)[0]
 

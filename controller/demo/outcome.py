@@ -67,11 +67,12 @@ class Outcome:
 
     @property
     def phases(self) -> tuple[Phase, ...]:
-        """Before the surge, while the path server reacts to it, and the end, when it should have."""
+        """Before the surge; until the first packet took a new path, or none did; the end, when queues have drained."""
         scenario = self.scenario
+        answered_ns = self.first_on_new_path_ns or scenario.after_ns
         return (
             Phase("before", scenario.warm_up_ns, scenario.congest_ns),
-            Phase("during", scenario.congest_ns, scenario.after_ns),
+            Phase("during", scenario.congest_ns, max(scenario.congest_ns + 1, min(answered_ns, scenario.after_ns))),
             Phase("after", scenario.after_ns, scenario.end_ns),
         )
 

@@ -250,7 +250,7 @@ class PathServerCore:
         """Return every flow looked after with the path that it is on, as far as anybody can know."""
         measured = self._measured(snapshot)
         rates = self._measured_rates(snapshot)
-        parts = parts_of(snapshot, self.network, self._regularity.variation)
+        parts = parts_of(snapshot, self.network, self._regularity.gaps)
         found: dict[FlowSpec, Assignment] = {}
         for flow in self._rates or self._seen_ns:
             path = self._path(flow, measured)
@@ -424,7 +424,7 @@ class PathServerCore:
         rates: dict[FlowSpec, MeasuredRate] = {}
         unknown: set[FlowSpec] = set()
         for key, state in snapshot.paths.items():
-            one = MeasuredRate.of(state, self._regularity.variation(key))
+            one = MeasuredRate.of(state, self._regularity.gaps(key))
             for flow in self._specs_of(key):
                 if one is None:
                     unknown.add(flow)

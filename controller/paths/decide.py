@@ -36,9 +36,10 @@ class Assignment:
     """The path a flow is on, when it last moved (None: never), its rate and its frames' length (None: unknown).
 
     `measured_bytes` are those that the rate was estimated from, None for a rate that somebody knows; `uncertain_bps` is
-    its standard deviation, left out what so many bytes make it. `first_bps` is what it counts too much for the packets
-    that young flows began with: as the flow's own need one rather expects too much, in sums over links one does not.
-    `parts` has all paths where the hash spreads the 5-tuples of a pair; `path` is then that of the largest.
+    its standard deviation, left out what so many bytes make it. `past_bps` is what of it is over: the packets that
+    young flows began with, and flows that have fallen silent. As the flow's own need one rather expects too much, in
+    sums over links one does not. `parts` has all paths where the hash spreads the 5-tuples of a pair; `path` is then
+    that of the largest.
     """
 
     path: Path
@@ -46,7 +47,7 @@ class Assignment:
     rate_bps: int | None = None
     packet_bytes: int | None = None
     measured_bytes: int | None = None
-    first_bps: int = 0
+    past_bps: int = 0
     uncertain_bps: int | None = None
     parts: tuple[Part, ...] = ()
 

@@ -39,7 +39,7 @@ class FlowTable:
         self.rate_bps: Longs = np.full(len(hops), UNKNOWN, np.int64)
         self.packet_bytes: Longs = np.full(len(hops), DEFAULT_PACKET_BYTES, np.int64)
         self.measured_bytes: Longs = np.full(len(hops), UNKNOWN, np.int64)
-        self.first_bps: Longs = np.zeros(len(hops), np.int64)
+        self.past_bps: Longs = np.zeros(len(hops), np.int64)
         self._variance: npt.NDArray[np.float64] = np.zeros(len(hops))
         self.since_ns: Longs = np.full(len(hops), UNKNOWN, np.int64)
         self.last_move_ns = UNKNOWN
@@ -148,7 +148,7 @@ class FlowTable:
 
     def offered_bps(self, watch: TelemetryLoad | None) -> Longs:
         """Return what flows of known rate send over each link, with what telemetry adds to their packets."""
-        rates = (np.maximum(self.rate_bps, 0) - self.first_bps).astype(np.float64)
+        rates = (np.maximum(self.rate_bps, 0) - self.past_bps).astype(np.float64)
         loads = np.repeat(rates, self.hops)
         if watch is not None:
             bits_per_s = np.repeat(rates / np.maximum(self.packet_bytes, 1), self.hops)
@@ -209,7 +209,7 @@ class FlowTable:
         measured = (found.measured_bytes for found in ordered)
         self.measured_bytes[:] = [UNKNOWN if nbytes is None else nbytes for nbytes in measured]
         self.packet_bytes[:] = [found.packet_bytes or DEFAULT_PACKET_BYTES for found in ordered]
-        self.first_bps[:] = [found.first_bps for found in ordered]
+        self.past_bps[:] = [found.past_bps for found in ordered]
         self._variance[:] = [_variance(found) for found in ordered]
 
 

@@ -4,37 +4,46 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Final
 
 from collectors.values import PathState
 from controller.paths.decide import Assignment
 from controller.paths.flow_table import rate_variance
+from controller.paths.regularity import UNKNOWN_GAPS, Gaps
 from controller.paths.telemetry_load import DEFAULT_PACKET_BYTES
+
+_SILENT_GAPS: Final = 8
+"""A flow that was silent for so many of its gaps is over: of those with packets by chance, one in 3,000 is not."""
+_LEAST_SILENCE_NS: Final = 100_000_000
+"""Reports may be late by so much."""
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredRate:
-    """A rate, the bytes behind it, its variance, and what of it young flows' first packets make: one each too many."""
+    """A rate, the bytes behind it, its variance, and what of it is over: see `Assignment`."""
 
     rate_bps: int
     nbytes: int
-    first_bps: float
+    past_bps: float
     variance: float
 
     @classmethod
-    def of(cls, state: PathState, variation: float = 1.0) -> MeasuredRate | None:
-        """Return what a 5-tuple sends, None where nobody knows yet; `variation` is that of its packets' gaps."""
+    def of(cls, state: PathState, gaps: Gaps = UNKNOWN_GAPS) -> MeasuredRate | None:
+        """Return what a 5-tuple sends, None where nobody knows yet."""
         if state.rate_bps is None:
             return None
+        if gaps.mean_ns is not None and state.age_ns > max(_SILENT_GAPS * gaps.mean_ns, _LEAST_SILENCE_NS):
+            return cls(state.rate_bps, state.measured_bytes, float(state.rate_bps), 0.0)
         packets = max(state.measured_bytes / DEFAULT_PACKET_BYTES, 1.0)
-        first_bps = state.rate_bps / packets if state.is_young else 0.0
-        variance = variation * rate_variance(state.rate_bps, state.measured_bytes)
-        return cls(state.rate_bps, state.measured_bytes, first_bps, variance)
+        past_bps = state.rate_bps / packets if state.is_young else 0.0
+        variance = gaps.variation * rate_variance(state.rate_bps, state.measured_bytes)
+        return cls(state.rate_bps, state.measured_bytes, past_bps, variance)
 
     def __add__(self, other: MeasuredRate) -> MeasuredRate:
         return MeasuredRate(
             self.rate_bps + other.rate_bps,
             self.nbytes + other.nbytes,
-            self.first_bps + other.first_bps,
+            self.past_bps + other.past_bps,
             self.variance + other.variance,
         )
 
@@ -44,6 +53,6 @@ class MeasuredRate:
             flow,
             rate_bps=self.rate_bps,
             measured_bytes=self.nbytes,
-            first_bps=round(self.first_bps),
+            past_bps=round(self.past_bps),
             uncertain_bps=math.isqrt(round(self.variance)),
         )

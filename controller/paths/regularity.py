@@ -27,6 +27,20 @@ _NS_PER_S: Final = 1e9
 _WITH_PLACE: Final = frozenset({RecordKind.STACK, RecordKind.HOP_BY_HOP})
 
 
+@dataclass(frozen=True, slots=True)
+class Gaps:
+    """The mean of a flow's gaps, None before there were any, and their variance as a share of that's square.
+
+    That is 1 at most, as of packets that come by chance.
+    """
+
+    mean_ns: float | None
+    variation: float
+
+
+UNKNOWN_GAPS: Final = Gaps(None, 1.0)
+
+
 @dataclass(slots=True)
 class _Gaps:
     """What is known of a flow's gaps: how many, their mean, and their variance as a share of the mean's square."""
@@ -84,10 +98,12 @@ class Regularity:
         """Take note of a round: it knows of all that was heard so far."""
         self._round += 1
 
-    def variation(self, flow: FlowKey) -> float:
-        """Return the variance of a flow's gaps as a share of their mean's square; at most 1, which is chance."""
+    def gaps(self, flow: FlowKey) -> Gaps:
+        """Return what is known of a flow's gaps."""
         gaps = self._flows.get(flow)
-        return 1.0 if gaps is None else min(gaps.variation, 1.0)
+        if gaps is None:
+            return UNKNOWN_GAPS
+        return Gaps(gaps.mean_ns if gaps.count else None, min(gaps.variation, 1.0))
 
     def _note(self, flow: FlowKey, stamp_ns: int) -> float:
         """Note a packet of a flow; return how many measured packets a second more that makes, 0 for no news."""

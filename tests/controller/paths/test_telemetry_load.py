@@ -120,7 +120,7 @@ def test_what_flows_send_over_links_is_added_up_with_what_their_packets_carry(ne
         network,
         {
             FlowSpec("h2", "h4"): Assignment(path, rate_bps=800_000, packet_bytes=1000),
-            FlowSpec("h3", "h4"): Assignment(path[1:], rate_bps=400_000, first_bps=100_000, uncertain_bps=200_000),
+            FlowSpec("h3", "h4"): Assignment(path[1:], rate_bps=400_000, past_bps=100_000, uncertain_bps=200_000),
         },
     )
     first, second = network.rows(path)

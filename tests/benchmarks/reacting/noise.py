@@ -17,6 +17,7 @@ from controller.demo.outcome import Move
 from controller.demo.prepare import prepare
 from controller.demo.scenario import NS_PER_S, PlannedFlow, Scenario, ScenarioSettings
 from controller.demo.settings import DemoSettings
+from controller.paths.balancing.values import Rebalance
 from dataplane.fabric.hosts import MAX_FLOWS
 from dataplane.fabric.topology_file import topologies_folder
 from tests.benchmarks.reacting.surges import run
@@ -42,8 +43,8 @@ KINDS = (
 )
 
 
-def moves_of(noise: Noise, seconds: float, seed: int) -> tuple[Move, ...]:
-    """Return what moved in so much network time of noise."""
+def moves_of(noise: Noise, seconds: float, seed: int) -> tuple[Move | Rebalance, ...]:
+    """Return what moved, flows and weights, in so much network time of noise."""
     scenario = ScenarioSettings(
         peak_utilisation=noise.peak,
         hops_per_s=noise.hops_per_s,
@@ -59,7 +60,7 @@ def moves_of(noise: Noise, seconds: float, seed: int) -> tuple[Move, ...]:
         raise ValueError(f"{noise.name}: {len(bursts)} bursts, more than {MAX_FLOWS} flows")
     plan = replace(plan, scenario=replace(plan.scenario, flows=bursts))
     outcome, _ = run(plan, msgspec.structs.replace(DemoSettings(), scenario=scenario), seed)
-    return outcome.moves
+    return *outcome.moves, *outcome.rebalances
 
 
 def _bursts(scenario: Scenario, noise: Noise, chance: random.Random) -> Iterator[PlannedFlow]:

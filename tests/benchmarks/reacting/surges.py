@@ -25,8 +25,12 @@ from controller.paths.database import Database
 from controller.paths.recorder import Recorder
 from dataplane.fabric.hosts import FlowMeasurement
 from dataplane.fabric.topology_file import topologies_folder
+from tests.benchmarks.reacting.small_flows import SMALL, laid_anew_ns, scattered
 
-TOPOLOGIES = ("abilene", "geant", "leaf-spine", "fat-tree-4", "fat-tree:k=8", "ring")
+TOPOLOGIES = (
+    *("abilene", "geant", "leaf-spine", "fat-tree-4", "fat-tree:k=8", "ring"),
+    *(f"leaf-spine{SMALL}", f"fat-tree-4{SMALL}"),
+)
 SCENARIO = ScenarioSettings(warm_up_s=1.0, before_s=2.0, during_s=1.0, after_s=6.0)
 WITHIN_NS = 1_000_000_000
 """Network time in which a surge is to be answered."""
@@ -43,6 +47,7 @@ class Reaction:
 
     `victims` are the background flows that crossed the surge's link when it began. `relieved_ns` is from the surge's
     start to the decision after which what is sent over the link fits; `moved_ns` to the first packet on a new path.
+    Where weights have changed, both are of the packets that leave the link's switch. `moves` counts both kinds.
     """
 
     topology: str
@@ -73,6 +78,8 @@ class Reaction:
 
 def prepared(spec: str, scenario: ScenarioSettings = SCENARIO) -> Prepared:
     """Return the demo's scenario on a topology; Abilene's demands are the bundled ones, wherever this runs."""
+    if spec.endswith(SMALL):
+        return scattered(prepared(spec.removesuffix(SMALL), scenario))
     demands = topologies_folder() / "abilene-demands.csv" if spec == "abilene" else None
     return prepare(spec, demands, scenario)
 
@@ -101,14 +108,17 @@ def react(spec: str, plan: Prepared, seed: int, settings: DemoSettings | None = 
     victims = crossing & background
     moved = {move.flow for move in outcome.moves if move.time_ns >= scenario.congest_ns}
     there = {p.flow for p in scenario.flows if p.number in crossing}
+    moved_ns, relieved_ns = outcome.reaction_ns, _relieved_ns(scenario, outcome, crossing)
+    if outcome.rebalances:
+        moved_ns, relieved_ns = laid_anew_ns(virtual, crossing)
     before_ns, reacting_ns, after_ns = (_mean(outcome, victims, place) for place in range(3))
     return Reaction(
         topology=spec,
         seed=seed,
         victims=len(victims),
-        moved_ns=outcome.reaction_ns,
-        relieved_ns=_relieved_ns(scenario, outcome, crossing),
-        moves=len(outcome.moves),
+        moved_ns=moved_ns,
+        relieved_ns=relieved_ns,
+        moves=len(outcome.moves) + len(outcome.rebalances),
         before_ns=before_ns,
         reacting_ns=reacting_ns,
         after_ns=after_ns,
@@ -162,9 +172,14 @@ def _mean(outcome: Outcome, numbers: Iterable[int], place: int) -> float | None:
 
 
 def _twice(outcome: Outcome) -> int:
-    """Return how many moves came within `TWICE_NS` of the same flow's last one."""
+    """Return how many moves came within `TWICE_NS` of the same flow's last one, and weights of the same group's."""
     last: dict[FlowSpec, int] = {}
+    groups: dict[tuple[str, str], int] = {}
     count = 0
+    for change in outcome.rebalances:
+        group = change.switch, change.destination
+        count += group in groups and change.time_ns - groups[group] < TWICE_NS
+        groups[group] = change.time_ns
     for move in outcome.moves:
         count += move.flow in last and move.time_ns - last[move.flow] < TWICE_NS
         last[move.flow] = move.time_ns

@@ -1,0 +1,81 @@
+"""A surge of many small flows that the hash spreads unevenly: no pair of hosts as a whole has another path."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from collectors.values import FlowKey
+from controller.demo.prepare import Prepared
+from controller.demo.scenario import PlannedFlow, Scenario
+from controller.demo.virtual import VirtualRun
+from controller.paths.balancing.ways import Ways
+from controller.paths.graph import Network
+from controller.tables.path_choice import flow_hash
+from dataplane.fabric.hosts import flow_between
+from dataplane.wire.ipv4 import PROTOCOL_UDP
+
+SMALL = " in small flows"
+"""What the name of a topology ends with where the surge is made of them."""
+PARTS = 20
+OVER = 18
+"""Of so many flows in the place of one that many cross the congested link; these send what the one would have."""
+
+
+def scattered(plan: Prepared) -> Prepared:
+    """Return the plan with small flows of the same pairs of hosts in the place of each stream of the surge."""
+    scenario = plan.scenario
+    network = Network(scenario.topology)
+    alive = np.ones(len(network.table.links), np.bool_)
+    ways = Ways(scenario.topology, network.base_trees, alive, {})
+    link = network.table.link_number[scenario.congested]
+    flows = [planned for planned in scenario.flows if not planned.surge]
+    number = max(planned.number for planned in scenario.flows) + 1
+    for planned in scenario.flows:
+        if planned.surge:
+            some = list(_parts(scenario, planned, number, ways, link))
+            number = some[-1].number + 1
+            flows += some
+    return replace(plan, scenario=replace(scenario, flows=tuple(flows)))
+
+
+def _parts(scenario: Scenario, planned: PlannedFlow, number: int, ways: Ways, link: int) -> Iterator[PlannedFlow]:
+    topology, pair = scenario.topology, planned.flow
+    src, dst = topology.host[pair.src_host], topology.host[pair.dst_host]
+    switches = (ways.table.switch_number[topology.attachment[host.name].node] for host in (src, dst))
+    source, destination = switches
+    left = {True: OVER, False: PARTS - OVER}
+    while any(left.values()):
+        flow = flow_between(topology, number, src.name, dst.name, 1)
+        key = FlowKey(src.ipv4, dst.ipv4, PROTOCOL_UDP, flow.src_port, flow.dst_port)
+        over = link in (ways.path(flow_hash(key), source, destination) or ())
+        if left[over]:
+            left[over] -= 1
+            yield replace(planned, number=number, rate_bps=planned.rate_bps / OVER)
+        number += 1
+
+
+def laid_anew_ns(virtual: VirtualRun, crossing: set[int]) -> tuple[int | None, int | None]:
+    """Return from the surge's start to the first packet of a flow that left the link, and to when the rest fitted.
+
+    By the packets themselves, as they leave the switch at the link's tail; `crossing` began on the link.
+    """
+    scenario = virtual.scenario
+    assert virtual.fabric.hops is not None
+    neighbours = scenario.topology.neighbours[scenario.congested.src]
+    rates = {planned.number: planned.rate_bps for planned in scenario.flows}
+    rate_bps = scenario.topology.directed_links[scenario.congested].rate_bps
+    on_link, first_ns = set(crossing), None
+    for hop in virtual.fabric.hops.hops:
+        if hop.switch != scenario.congested.src or hop.flow_id not in rates or hop.started_ns < scenario.congest_ns:
+            continue
+        if neighbours[hop.out_port].node == scenario.congested.dst:
+            on_link.add(hop.flow_id)
+        elif hop.flow_id in on_link:
+            on_link.discard(hop.flow_id)
+            first_ns = first_ns or hop.started_ns - scenario.congest_ns
+            if sum(rates[number] for number in on_link) <= rate_bps:
+                return first_ns, hop.started_ns - scenario.congest_ns
+    return first_ns, None

@@ -47,13 +47,17 @@ def _parts(scenario: Scenario, planned: PlannedFlow, number: int, ways: Ways, li
     switches = (ways.table.switch_number[topology.attachment[host.name].node] for host in (src, dst))
     source, destination = switches
     left = {True: OVER, False: PARTS - OVER}
+    rate_bps = planned.rate_bps / OVER
+    # One after the other: frames of all that come together are a queue by themselves.
+    step_ns = round(8e9 * scenario.frame_bytes / rate_bps / PARTS)
     while any(left.values()):
         flow = flow_between(topology, number, src.name, dst.name, 1)
         key = FlowKey(src.ipv4, dst.ipv4, PROTOCOL_UDP, flow.src_port, flow.dst_port)
         over = link in (ways.path(flow_hash(key), source, destination) or ())
         if left[over]:
             left[over] -= 1
-            yield replace(planned, number=number, rate_bps=planned.rate_bps / OVER)
+            start_ns = planned.start_ns + (PARTS - sum(left.values())) * step_ns
+            yield replace(planned, number=number, rate_bps=rate_bps, start_ns=start_ns)
         number += 1
 
 

@@ -103,8 +103,8 @@ def show(console: Console, title: str, verdicts: Mapping[str, Verdict]) -> Verdi
     return total
 
 
-def main(argv: list[str]) -> None:
-    """Print a table and, last, one line of JSON."""
+def options_of(argv: list[str]) -> argparse.Namespace:
+    """Return what the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=1_000_000, help="payloads without time")
     parser.add_argument("--virtual-count", type=int, default=1_000_000, help="payloads in virtual time")
@@ -116,7 +116,12 @@ def main(argv: list[str]) -> None:
     parser.add_argument("--kernel-minutes", type=float, default=0, help="of requests, datagrams and frames; needs root")
     parser.add_argument("--frames", type=int, default=512, help="frames between packet sockets in each case")
     parser.add_argument("--rate", type=float, default=200, help="requests, and datagrams, a second at most")
-    options = parser.parse_args(argv)
+    return parser.parse_args(argv)
+
+
+def main(argv: list[str]) -> None:
+    """Print tables and, last, one line of JSON."""
+    options = options_of(argv)
     console, total = Console(width=140), Verdict()
     for title, part in (("without time", without_time), ("in virtual time", in_virtual_time)):
         began = time.monotonic()

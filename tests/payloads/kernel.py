@@ -79,7 +79,7 @@ class Bed:
         """End the daemon; the switches keep what they have."""
         if self._process is not None:
             self._process.terminate()
-            self._process.wait(10)
+            self._process.wait(_READY_S)
             self._process = None
 
     def configure(self, domain: IntDomain = DEFAULT_DOMAIN, watches: tuple[Watch, ...] = (Watch(),)) -> None:

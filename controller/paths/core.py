@@ -39,6 +39,8 @@ RECENT_DECISIONS = 1000
 """Decisions that are kept in memory; the store keeps more."""
 
 _EXPLAINED_MOVES = 10
+_PREPARED_A_ROUND = 4
+"""Pairs of switches whose candidate paths a calm round works out, so that one that moves flows need not."""
 
 
 class PathServerCore:
@@ -136,6 +138,9 @@ class PathServerCore:
             self._apply(decision)
         self._backups.prepare({assignment.path for assignment in current.values()})
         changes = self._rebalance(snapshot, now_ns, moved=bool(decisions or more), confirming=not woken)
+        if not decisions and not more and not woken:
+            ends = ((assignment.path[0], assignment.path[-1]) for assignment in current.values())
+            self.network.prepare(ends, self.settings.candidates, _PREPARED_A_ROUND)
         if not decisions and not more and not forgotten and not changes:
             return None
         return self._publish([*decisions, *more], changes)

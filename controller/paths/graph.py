@@ -7,7 +7,7 @@ load on the emptiest link of its path, which can only be too high.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import islice
@@ -97,6 +97,17 @@ class Network:
         self.report_rows = lru_cache(maxsize=_REMEMBERED)(self._report_rows)
         self.candidates = lru_cache(maxsize=_REMEMBERED)(self._candidates)
         self.base = lru_cache(maxsize=_REMEMBERED)(self._base)
+        self._prepared: set[tuple[str, str]] = set()
+
+    def prepare(self, ends: Iterable[tuple[str, str]], limit: int, most: int) -> None:
+        """Work out the candidates of pairs of switches before they are asked for, of at most so many at a time."""
+        for pair in ends:
+            if most == 0 or len(self._prepared) >= _REMEMBERED:
+                return
+            if pair not in self._prepared:
+                self._prepared.add(pair)
+                self.candidates(*pair, limit)
+                most -= 1
 
     def ends(self, src_host: str, dst_host: str) -> tuple[str, str]:
         """Return the switches that two hosts hang on."""

@@ -18,6 +18,7 @@ from controller.paths.codec import HistoryQuery
 from controller.paths.core import PathServerCore
 from controller.paths.database import Database
 from controller.paths.engineering.settings import EngineeringSettings
+from controller.paths.graph import Network
 from controller.paths.settings import DecideSettings, ManagedFlow
 from controller.paths.store import PathStore
 from dataplane.fabric.topology import LinkKey, Topology
@@ -302,3 +303,16 @@ def test_of_several_flows_between_two_hosts_the_largest_says_the_path(diamond_of
     taken = dataclasses.replace(taken, paths=paths)
     core.step(taken, 0)
     assert core.current(taken, 0)[AD].path == ("a", "c", "d")
+
+
+def test_calm_rounds_work_out_candidates_ahead_a_few_at_a_time(topology: Topology) -> None:
+    network = Network(topology)
+    pairs = [(a.name, b.name) for a in topology.switches for b in topology.switches if a is not b]
+    for rounds in range(1, 3):
+        network.prepare(iter(pairs), 8, 2)
+        assert network.candidates.cache_info().currsize == 2 * rounds
+    network.prepare(iter(pairs), 8, len(pairs))
+    known = network.candidates.cache_info()
+    for pair in pairs:
+        network.candidates(*pair, 8)
+    assert network.candidates.cache_info().misses == known.misses

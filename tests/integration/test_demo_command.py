@@ -31,6 +31,7 @@ FIGURES = {
     "delay_after_ms",
     "reaction_ms",
     "moves",
+    "rebalances",
     "reports",
     "lost_reports",
     "load",

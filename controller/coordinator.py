@@ -1,93 +1,54 @@
 """What every switch should hold, what it is known to hold, and what to write next; no session, no clock.
 
-Both drivers of it (the daemon over gRPC, the virtual controller in one process) do the same: hand over what they read
-from a switch, send what `connected` and `next_step` return, and report what became of it. Everything is level
-triggered: the next step follows from what is wanted and what is held now, whatever happened in between.
+All of it is asked of the owners of tables (`controller/owners`), none of which is known by name. Both drivers (gRPC,
+and virtual time in one process) do the same: hand over what they read from a switch, send what `reconcile`, `sync` and
+`next_step` ask for, and say what became of it. They differ in how a batch is sent and how time passes, in nothing
+else. Everything is level triggered: what comes next follows from what is wanted and what is held now.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import replace
-from itertools import pairwise
+from collections.abc import Generator, Iterable, Iterator, Sequence, Set
 
-from controller.aggregation.layer import AggregationLayer
-from controller.intents import RouteSet
+from controller.errors import ControllerError, SessionError
+from controller.owners.base import Known, ListeningOwner, Owner, Refusal, StagedOwner, Verdict
+from controller.owners.steps import Phase, Step, UpdatePlan, merged
 from controller.reconcile import apply, chunks, diff
-from controller.route_plan import RouteLayer, is_route_layer, merged
-from controller.tables.aggregation import clearing, unwatched_entities
-from controller.tables.base import COMPANIONS_TABLES, WATCH_ALL, check_room
-from controller.tables.entities import Batch, Entities, EntityKey, Kind, Update, index
-from controller.tables.flow_paths import FLOW_TABLES, flow_path_entities
-from controller.tables.int_domain import DEFAULT_DOMAIN, IntDomain
-from controller.tables.int_watch import Watch, watchlist_entities
-from controller.tables.reporting import NO_REPORTING, Reporting
-from controller.telemetry_change import Telemetry, TelemetryChange
-from controller.update_plan import Step, UpdatePlan, plan, restorable
+from controller.tables.base import FILL_ORDER
+from controller.tables.entities import Batch, Entities, Entity, EntityKey, Kind, Update, same
 from dataplane.fabric.topology import LinkKey, Topology
 
-_MAX_STRIKES = 2
-"""One refusal may come from a wrong belief about what the switch holds, which reading it again mends."""
+_UNIMPLEMENTED = "UNIMPLEMENTED"
+
+Exchange = Generator[Batch, SessionError | None, int | None]
+"""Batches for one switch, each to be answered by None when it is acknowledged, else by the error of writing it.
+
+It returns how many updates were acknowledged, None if the switch is to be read again, and raises the error if the
+switch cannot be used.
+"""
 
 
 class Coordinator:
     """The tables of a whole fabric, wanted and held."""
 
-    def __init__(
-        self,
-        topology: Topology,
-        watches: Sequence[Watch] = WATCH_ALL,
-        reporting: Reporting = NO_REPORTING,
-        domain: IntDomain = DEFAULT_DOMAIN,
-        aggregation: AggregationLayer | None = None,
-    ) -> None:
-        """Begin with nothing held; with `aggregation` the switches' program is to be the one that adds up."""
-        self.topology = topology
-        self.aggregation = aggregation
-        self._check_watches(watches)
-        self.routes: RouteSet | None = None
-        self._routes = RouteLayer(topology)
-        self.telemetry = TelemetryChange(topology, Telemetry(tuple(watches), reporting, domain))
-        self._desired: dict[str, Entities] = {}
+    def __init__(self, topology: Topology, owners: Sequence[Owner]) -> None:
+        """Begin with nothing held; raise ControllerError if two owners want an entity in different ways.
+
+        Owners are asked in this order: an entity that several want is as the last one of them says.
+        """
+        self.topology, self.owners = topology, tuple(owners)
+        self.staged = tuple(owner for owner in self.owners if isinstance(owner, StagedOwner))
+        self.listening = tuple(owner for owner in self.owners if isinstance(owner, ListeningOwner))
         self._held: dict[str, Entities] = {}
         self._live: set[str] = set()
-        self._strikes: dict[EntityKey, int] = {}
+        self.known = Known(self._held, self._live)
+        """What owners are shown."""
+        self._order = (*FILL_ORDER, *(table for owner in self.owners for table in owner.fill_order))
         self.down: frozenset[LinkKey] = frozenset()
         """The links that are known to be dead."""
-        self._detours = False
-
-    def configure(self, watches: Sequence[Watch], reporting: Reporting, domain: IntDomain = DEFAULT_DOMAIN) -> None:
-        """Want other telemetry from now on; raise ControllerError, and change nothing, if it does not fit the topology.
-
-        What `connected` returns next brings a switch there, without touching anything else, or, while `telemetry` has
-        another stage before it, to that stage.
-        """
-        self._check_watches(watches)
-        self.telemetry.want(Telemetry(tuple(watches), reporting, domain))
-
-    def avoid(self, down: Set[LinkKey]) -> bool:
-        """Keep off these links from now on, both ways; return whether they are others than before.
-
-        Base routes take other ways where there are any, by the steps that follow; reports do, by `report_updates`.
-        """
-        if down == self.down:
-            return False
-        self.down, self._detours = frozenset(down), True
-        self._routes.avoid(down)
-        self.telemetry.avoid(down)
-        if self.routes is not None:
-            self._desired = dict(flow_path_entities(self.topology, self._alive(self.routes)))
-        return True
-
-    def report_updates(self, switch: str) -> list[Batch]:
-        """Return what has a switch's reports keep off dead links, in the order of sending."""
-        wanted, held = self.telemetry.report_routes(switch), self.held(switch)
-        return diff(wanted, {key: held[key] for key in wanted if key in held})
-
-    @property
-    def base(self) -> dict[str, Entities]:
-        """What the topology and the wanted telemetry imply for each switch."""
-        return self.telemetry.base
+        self._made_ns: int | None = None
+        for node in topology.switches:
+            _check_agreement(node.name, self.owners)
 
     @property
     def live(self) -> frozenset[str]:
@@ -95,134 +56,168 @@ class Coordinator:
         return frozenset(self._live)
 
     @property
-    def refused(self) -> frozenset[EntityKey]:
-        """Flow entries and groups that a switch refused repeatedly; they wait for other routes or for its return."""
-        return frozenset(key for key, strikes in self._strikes.items() if strikes >= _MAX_STRIKES)
+    def is_everybody_right(self) -> bool:
+        """Whether all switches are there, and have gone through all stages; there may be steps left."""
+        return len(self._live) == len(self.topology.switches) and all(owner.is_settled for owner in self.staged)
 
     def held(self, switch: str) -> Entities:
         """Return what a switch is known to hold, nothing for one never seen."""
         return self._held.get(switch, {})
 
-    def want(self, routes: RouteSet) -> None:
-        """Take the newest full set of routes; raise ControllerError, and change nothing, if one of them cannot be."""
-        desired = dict(flow_path_entities(self.topology, self._alive(routes)))
-        self._routes.want(routes.weighted)
-        self._desired, self.routes = desired, routes
-        self._strikes.clear()
+    def wanted(self, switch: str) -> dict[EntityKey, Entity]:
+        """Return what a switch is to hold when all is as it should be."""
+        return {key: entity for owner in self.owners for key, entity in owner.wanted(switch).items()}
 
-    def _alive(self, routes: RouteSet) -> RouteSet:
-        """Leave out explicit paths over dead links: base routes lead around those, also while nobody decides."""
-        if not self.down:
-            return routes
-        kept = (route for route in routes.routes if self.down.isdisjoint(_links(route.switches)))
-        return replace(routes, routes=tuple(kept))
+    def samples(self) -> Iterator[Entity]:
+        """Yield entities of every kind that the switches' program must have a place for."""
+        for owner in self.owners:
+            yield from owner.samples(self.topology.switches[0].name)
+
+    def avoid(self, down: Set[LinkKey]) -> bool:
+        """Keep off these links from now on, both ways; return whether they are others than before."""
+        if down == self.down:
+            return False
+        self.down = frozenset(down)
+        for owner in self.owners:
+            owner.avoid(self.down)
+        return True
+
+    def installed(self, switch: str) -> None:
+        """Note that a switch has just got its program."""
+        for owner in self.owners:
+            owner.installed(switch)
+
+    def reconcile(self, switch: str, actual: Entities) -> Exchange:
+        """Bring a switch that holds `actual` to what it may hold at once; from then on steps may use it."""
+        count = yield from self._write(switch, self.connected(switch, actual))
+        if count is not None:
+            self.reconciled(switch)
+        return count
+
+    def sync(self, switch: str) -> Exchange:
+        """Bring a switch that is right to what its owners want of it now, one owner after the other."""
+        total = 0
+        for owner in self.owners:
+            while batches := owner.next_batches(switch, self.known):
+                count = yield from self._write(switch, batches, in_order=True)
+                if count is None:
+                    return None
+                total += count
+        if switch in self._live:
+            for owner in self.owners:
+                owner.confirmed(switch, self.held(switch))
+        return total
+
+    def write(self, switch: str, updates: Sequence[Update]) -> Exchange:
+        """Write a switch's part of a step."""
+        return (yield from self._write(switch, chunks(updates)))
+
+    def is_right(self, switch: str) -> bool:
+        """Return whether no owner wants to write to this switch alone."""
+        return not any(owner.next_batches(switch, self.known) for owner in self.owners)
 
     def connected(self, switch: str, actual: Entities) -> list[Batch]:
-        """Take what was read from a switch and return what makes it right, paths and routes where that is safe.
+        """Take what was read from a switch and return what makes it right, as far as that is safe at once.
 
-        Explicit paths whose way onward is not in place yet, those that nobody wants any more, and routes that say
-        something else are left as they are: the steps that follow change them in an order that is safe across switches.
+        What no owner wants is removed. What must change in an order that is safe across switches stays as it is: the
+        steps that follow do that.
         """
-        actual = {key: entity for key, entity in actual.items() if key.table not in COMPANIONS_TABLES}
-        wanted = self.telemetry.entities(switch, actual, self.held(switch))
-        fixed = {key: entity for key, entity in wanted.items() if not is_route_layer(key)}
+        for owner in self.owners:
+            owner.found(switch, actual)
+        wanted: dict[EntityKey, Entity] = {}
+        for owner in self.owners:
+            wanted.update(owner.restored(switch, actual, self.known))
         self._held[switch] = actual
-        flows = {key: entity for key, entity in actual.items() if _is_flow(key)}
-        onward = restorable(self.topology, switch, self._desired, self._flows_held(self._live))
-        flows.update((key, entity) for key, entity in onward.items() if key not in self._strikes)
-        others = {name: entities for name, entities in self._held.items() if name != switch}
-        routes = self._routes.restored(switch, actual, others, self._strikes.keys())
-        sums: Entities = {}
-        if self.aggregation is not None:
-            self.aggregation.jobs.met(actual)
-            sums = self.aggregation.wanted(switch)
-        return diff({**fixed, **routes, **flows, **sums}, actual)
+        return diff(wanted, actual, order=self._order)
 
     def reconciled(self, switch: str) -> None:
         """Note that all that `connected` returned is acknowledged: from now on steps may use the switch."""
         self._live.add(switch)
-        self.telemetry.confirm(switch)
-        self.brought(switch)
 
     def lost(self, switch: str) -> None:
         """Note that a switch is gone, or that nobody knows what it holds."""
         self._live.discard(switch)
+        for owner in self.owners:
+            owner.lost(switch)
 
-    def acknowledged(self, switch: str, updates: Iterable[Update]) -> None:
-        """Note that updates took effect."""
-        self._held[switch] = apply(self.held(switch), updates)
+    def acknowledged(self, switch: str, updates: Sequence[Update]) -> None:
+        """Note that updates took effect; registers are not held, as packets write them, too."""
+        entities = [update for update in updates if update.key.kind is not Kind.REGISTER]
+        if entities:
+            self._held[switch] = apply(self.held(switch), entities)
+        for owner in self.owners:
+            owner.acknowledged(switch, updates)
 
-    def refuse(self, updates: Sequence[Update]) -> bool:
-        """Note that a switch refused updates, and return whether all of them were about explicit paths or weights.
-
-        After two refusals a flow stays as it is, on every switch, and so do the routes that want a group.
-        """
-        optional = [update.key for update in updates if _is_flow(update.key) or self._routes.is_weighted(update.key)]
-        for key in optional:
-            self._strikes[key] = self._strikes.get(key, 0) + 1
-        return bool(updates) and len(optional) == len(updates)
-
-    def clearings(self, switch: str) -> dict[int, list[Batch]]:
-        """Return what clears a switch's cells for jobs that get them now, by job; say `cleared` when acknowledged."""
-        if self.aggregation is None:
-            return {}
-        blocks = self.aggregation.jobs.to_clear(switch)
-        return {number: chunks(list(clearing(block))) for number, block in blocks.items()}
-
-    def cleared(self, number: int, switch: str) -> None:
-        """Note that a switch's cells for a job are empty."""
-        if self.aggregation is not None and number in self.aggregation.jobs.to_clear(switch):
-            self.aggregation.jobs.cleared(number, switch)
-
-    @property
-    def has_repeated_numbers(self) -> bool:
-        """Whether a job may have the number of one before it."""
-        return self.aggregation is not None and self.aggregation.jobs.has_repeated_numbers
-
-    def sums(self, switch: str) -> list[Batch]:
-        """Return what brings a switch to what is wanted for the sake of sums, in the order of sending."""
-        if self.aggregation is None:
-            return []
-        return diff(self.aggregation.wanted(switch), self.aggregation.ours(switch, self.held(switch)))
-
-    def brought(self, switch: str) -> None:
-        """Note that what `sums` returned is acknowledged: cells of jobs that have ended are free there."""
-        if self.aggregation is not None and switch in self._live:
-            self.aggregation.jobs.held(switch, self.held(switch))
+    def refused(self, switch: str, batch: Batch, error: SessionError) -> Verdict:
+        """Tell owners what a switch refused of a batch, and return what follows from it."""
+        refused: dict[int, list[Update]] = {}
+        for place in _refused(batch, error):
+            refused.setdefault(self._owner_of(batch[place].key), []).append(batch[place])
+        verdicts = [
+            Verdict.INSISTS
+            if number < 0
+            else self.owners[number].refused(Refusal(switch, tuple(updates), error.code, str(error)))
+            for number, updates in refused.items()
+        ]
+        return max(verdicts, default=Verdict.INSISTS)
 
     def forgive(self) -> None:
         """Let what was refused be tried again: a switch has returned, possibly with room or another program."""
-        self._strikes.clear()
+        for owner in self.owners:
+            owner.forgive()
 
     def plan(self) -> UpdatePlan:
-        """Return the steps from here to the wanted routes; none as long as nobody has said which routes are wanted."""
-        refused = self.refused
-        if self.routes is None:
-            # Explicit paths and weights may be wanted that nobody has told of yet; dead links are left all the same.
-            return self._routes.plan(self._held, self._live, refused) if self._detours else UpdatePlan((), frozenset())
-        flows = plan(self.topology, self._desired, self._flows_held(self._held), self._live, refused)
-        return merged((self._routes.plan(self._held, self._live, refused), flows))
+        """Return the steps from here to what is wanted, all that is made before all that breaks."""
+        return merged([owner.plan(self.known) for owner in self.owners])
 
     def next_step(self) -> Step | None:
         """Return what may be sent now, None when nothing is left that can be done."""
         steps = self.plan().steps
         return steps[0] if steps else None
 
-    def _check_watches(self, watches: Sequence[Watch]) -> None:
-        """Raise ControllerError for more rules than there is room for beside those that leave out packets of sums."""
-        if self.aggregation is not None:
-            rules = watchlist_entities(self.topology, watches, at_edge=True)
-            check_room(index((*rules, *unwatched_entities())))
+    def stepped(self, step: Step, now_ns: int) -> None:
+        """Note that a step has been sent, and everything of it acknowledged that will be."""
+        if step.phase is Phase.MAKE:
+            self._made_ns = now_ns
 
-    def _flows_held(self, switches: Iterable[str]) -> Mapping[str, Entities]:
-        return {
-            switch: {key: entity for key, entity in self._held[switch].items() if _is_flow(key)} for switch in switches
-        }
+    def not_before_ns(self, step: Step, drain_ns: int) -> int:
+        """Return when a step may take effect: packets get `drain_ns` to leave what breaks."""
+        return 0 if step.phase is Phase.MAKE or self._made_ns is None else self._made_ns + drain_ns
+
+    def _write(self, switch: str, batches: Iterable[Batch], *, in_order: bool = False) -> Exchange:
+        """Write batches; with `in_order` those are not sent that come after one of which something is left out."""
+        count = 0
+        for batch in batches:
+            error = yield batch
+            if error is None:
+                self.acknowledged(switch, batch)
+                count += len(batch)
+                continue
+            verdict = self.refused(switch, batch, error)
+            if verdict is Verdict.INSISTS:
+                raise error
+            if verdict is Verdict.SPARED:
+                return None
+            refused = _refused(batch, error)
+            self.acknowledged(switch, [update for place, update in enumerate(batch) if place not in refused])
+            if verdict is Verdict.LEFT and in_order:
+                break
+        return count
+
+    def _owner_of(self, key: EntityKey) -> int:
+        """Return the place of who owns an entity; -1: nobody does, it was there and is not wanted."""
+        return next((place for place, owner in enumerate(self.owners) if owner.owns(key)), -1)
 
 
-def _links(path: Sequence[str]) -> Iterator[LinkKey]:
-    return (LinkKey(*pair) for pair in pairwise(path))
+def _refused(batch: Batch, error: SessionError) -> Sequence[int]:
+    """Return the places of refused updates: all, where a target says that it does not implement what they ask for."""
+    return error.refused or (range(len(batch)) if error.code == _UNIMPLEMENTED else ())
 
 
-def _is_flow(key: EntityKey) -> bool:
-    return key.kind is Kind.ENTRY and key.table in FLOW_TABLES
+def _check_agreement(switch: str, owners: Sequence[Owner]) -> None:
+    found: dict[EntityKey, tuple[Owner, Entity]] = {}
+    for owner in owners:
+        for key, entity in owner.wanted(switch).items():
+            other = found.setdefault(key, (owner, entity))
+            if other[1] is not entity and not same(other[1], entity):
+                raise ControllerError(f"switch {switch}: {key}: {other[0].name} and {owner.name} want different things")

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Set
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from controller.coordinator import Coordinator
 from controller.link_news import LinkNews
 from controller.link_status import LinkWatch
 from dataplane.clock import Clock
-from dataplane.fabric.topology import LinkKey
 from dataplane.switch.port_states import PortState
 
 LOGGER: Final = logging.getLogger("millrace.controller")
-
-OnChange = Callable[[Set[LinkKey], Set[LinkKey]], None]
-"""Gets the links that died and those that are back, when what the coordinator wants has changed."""
 
 
 class LinkKeeper:
@@ -28,9 +24,10 @@ class LinkKeeper:
         coordinator: Coordinator,
         watch: LinkWatch,
         clock: Clock,
-        on_change: OnChange,
+        on_change: Callable[[], None],
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
+        """Call `on_change` whenever what the coordinator wants has changed."""
         self._coordinator, self._watch, self._clock = coordinator, watch, clock
         self._on_change, self._sleep = on_change, sleep
         self._due = asyncio.Event()
@@ -71,5 +68,5 @@ class LinkKeeper:
         for link in sorted(back, key=str):
             LOGGER.info("link %s is back", link)
         if self._coordinator.avoid(down):
-            self._on_change(died, back)
+            self._on_change()
         self.news.changed()

@@ -13,24 +13,24 @@ from pathlib import Path
 from collectors.feed_client import FeedClient, FeedClientSettings
 from collectors.job_names import tell_jobs
 from collectors.stopping import stop_on_signals
-from controller.aggregation.layer import AggregationLayer
 from controller.aggregation.service import JobService
-from controller.aggregation.settings import AggregationSettings
-from controller.coordinator import Coordinator
-from controller.daemon import Connect, Daemon, SwitchSession
+from controller.daemon import Daemon
 from controller.daemon_settings import DaemonSettings
+from controller.driver import Connect, SwitchSession
+from controller.features import Features
 from controller.gnmi.grpc_session import PortTarget, PortWatcher
 from controller.gnmi.observer import PortObserver
 from controller.gnmi.settings import wanted_hellos
 from controller.intents import RouteSet
 from controller.link_news import Listener
+from controller.owners.base import Owner
+from controller.owners.telemetry import Telemetry
 from controller.p4runtime.grpc_session import GrpcSession
 from controller.p4runtime.session import FABRIC, FABRIC_AGGREGATION, check_schema, fabric_program, load_schema
 from controller.paths.client import RouteClient, RouteClientSettings
 from controller.running import run_until
 from controller.store.keeper import StoreKeeper
 from controller.store.settings import StoreSettings
-from controller.tables import store
 from dataplane.clock import Clock, MonotonicClock
 from dataplane.config import load
 from dataplane.errors import MillraceError
@@ -91,32 +91,18 @@ async def serve(
     on_ready: Callable[[str], None] | None = None,
     on_daemon: Callable[[Daemon], None] | None = None,
     on_store: Callable[[StoreKeeper], None] | None = None,
+    more: Sequence[Owner] = (),
 ) -> None:
     """Control until `stop` is set; raise ControllerError for settings, topology and program that do not fit together.
 
     `on_daemon` gets the daemon before it starts, for whoever wants to watch its status; `on_store` what looks after the
-    store, where the program has one.
+    store, where the program has one. `more` are owners of tables that the program has beside those of ours.
     """
     if settings.tls is not None:
         settings.tls.check()
-    layer = None
-    if runs_aggregation(settings):
-        # At random, so that packets of jobs under another daemon are of no job of this one.
-        sums = settings.sums or AggregationSettings()
-        layer = AggregationLayer(topology, sums, newest=random.randrange(1 << 16))
-    coordinator = Coordinator(topology, settings.watches, settings.reporting, settings.int_domain, layer)
-    files = program_files(settings)
-    schema = load_schema(*files)
-    check_schema(schema, next(iter(coordinator.base.values()), {}).values())
-    if layer is not None:
-        check_schema(schema, layer.everything())
-    companions = []
-    if runs_aggregation(settings):
-        check_schema(schema, [store.mark_entity(1)])
-        keeper = StoreKeeper(topology, settings.store or StoreSettings(), clock)
-        companions.append(keeper)
-        if on_store is not None:
-            on_store(keeper)
+    features = features_of(settings, topology, more)
+    schema = load_schema(*program_files(settings))
+    check_schema(schema, features.coordinator.samples())
     async with AsyncExitStack() as stack:
         routes, listeners = nothing(), list[Listener]()
         if settings.path_server is not None:
@@ -131,18 +117,19 @@ async def serve(
             feed = FeedClient(FeedClientSettings(address=settings.aggregation.feed), on_wait=LOGGER.warning)
             states = (await stack.enter_async_context(feed)).snapshots(settings.aggregation.interval_ns)
         daemon = Daemon(
-            coordinator,
+            features,
             connector(settings, topology),
             routes,
             clock,
             retry=settings.retry,
             rng=random.Random(),
             states=states,
-            companions=companions,
             return_after_ns=settings.links.return_after_ns,
         )
         if on_daemon is not None:
             on_daemon(daemon)
+        if on_store is not None and daemon.store is not None:
+            on_store(daemon.store)
         service = None
         if settings.jobs is not None and settings.sums is not None and daemon.jobs is not None:
             service = JobService(settings.jobs, topology, daemon.jobs, clock, change_ns=settings.sums.deadline_ns)
@@ -177,6 +164,22 @@ async def work_of(
         group.create_task(service.run())
         if feed is not None:
             group.create_task(tell_jobs(FeedClientSettings(address=feed), service.notes, LOGGER.warning))
+
+
+def features_of(settings: DaemonSettings, topology: Topology, more: Sequence[Owner] = ()) -> Features:
+    """Return the owners of tables that settings ask for; raise ControllerError for settings that cannot be."""
+    telemetry = Telemetry(settings.watches, settings.reporting, settings.int_domain)
+    if not runs_aggregation(settings):
+        return Features(topology, telemetry, more=more)
+    # Jobs' numbers at random, so that packets of jobs under another daemon are of no job of this one.
+    return Features(
+        topology,
+        telemetry,
+        aggregation=settings.sums,
+        newest_job=random.randrange(1 << 16),
+        store=settings.store or StoreSettings(),
+        more=more,
+    )
 
 
 def runs_aggregation(settings: DaemonSettings) -> bool:

@@ -47,8 +47,8 @@ class Switches(Protocol):
         """Return what a switch is known to hold."""
         ...
 
-    def bring(self, switches: Iterable[str]) -> None:
-        """Have switches hold what is wanted now, and tell `JobKeeper.brought`."""
+    def sync(self, switches: Iterable[str]) -> None:
+        """Have switches hold what is wanted now, and tell `JobKeeper.confirmed`."""
         ...
 
     def problem(self, switch: str) -> str:
@@ -85,7 +85,6 @@ class JobKeeper:
         self._loss_deaths = LossDeaths(layer.settings.moving.dead_loss)
         self._jobs = layer.jobs
         self._mover = Mover(layer.settings.moving)
-        self._down: set[LinkKey] = set()
         self._strange: LinkKey | None = None
         self._listeners: list[Listener] = []
         self._refusals: dict[int, str] = {}
@@ -188,14 +187,6 @@ class JobKeeper:
             for listener in self._listeners:
                 listener.should_move(number, str(better))
 
-    def link_changed(self, link: LinkKey, *, up: bool) -> None:
-        """Take from a switch that a link of its own has come or gone, whatever telemetry says."""
-        if up:
-            self._down.discard(link)
-        else:
-            self._down.add(link)
-        self._avoid()
-
     def _present(self) -> Snapshot:
         """Return the state to place by: where the newest is old, as the collector hangs, the one without telemetry."""
         limit_ns = max(_LEAST_PATIENCE_NS, _MISSED_INTERVALS * self.layer.settings.interval_ns)
@@ -204,8 +195,8 @@ class JobKeeper:
 
     def _avoid(self) -> None:
         measured = dead_links(self.layer.topology, self._snapshot, self.layer.settings.moving)
-        if self.layer.avoid(measured | self._down):
-            self._switches.bring(self.layer.topology.switch)
+        if self.layer.avoid(measured=measured):
+            self._switches.sync(self.layer.topology.switch)
 
     def _away_now(self) -> set[str]:
         return self.layer.topology.switch.keys() - self._switches.live
@@ -229,7 +220,7 @@ class JobKeeper:
             waits = [due_ns - now_ns for due_ns in due.values() if due_ns > now_ns]
             await self._first(progress, min(waits, default=None))
 
-    def brought(self, switch: str) -> None:
+    def confirmed(self, switch: str) -> None:
         """Note that a switch holds what is wanted, as far as it is known."""
         self._away.pop(switch, None)
         self._tell()
@@ -272,7 +263,7 @@ class JobKeeper:
         if undo is not None:
             self._undo[job.number] = undo
         try:
-            self._switches.bring(switches)
+            self._switches.sync(switches)
             await self._settled(job.number, switches, "in")
             self._jobs.job(job.number)
         except BaseException:
@@ -286,7 +277,7 @@ class JobKeeper:
     def _take_back(self, job: RunningJob, worker: Worker) -> None:
         if self._is_running(job.number):
             self._jobs.leave(job.number, worker.host)
-            self._switches.bring(switches_of(job.placed.tree))
+            self._switches.sync(switches_of(job.placed.tree))
 
     async def _settled(self, number: int, switches: Sequence[str], where: str) -> None:
         """Return when switches hold of a job what is wanted; ControllerError if one refuses, or at the deadline."""
@@ -348,7 +339,7 @@ class JobKeeper:
         if self._is_running(job.number):
             self._jobs.end(job.number)
             self._locks.pop(job.number, None)
-            self._switches.bring(switches_of(job.placed.tree))
+            self._switches.sync(switches_of(job.placed.tree))
 
     def _is_running(self, number: int) -> bool:
         return any(job.number == number for job in self.running)

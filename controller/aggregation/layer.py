@@ -5,7 +5,7 @@ Ways to the addresses of other switches, no telemetry within packets of sums, ma
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 
 from finsy import P4TableEntry
 
@@ -13,7 +13,7 @@ from controller.aggregation.jobs import Jobs, number_of
 from controller.aggregation.moving import hops_without
 from controller.aggregation.settings import AggregationSettings
 from controller.base_paths import next_hops
-from controller.tables.aggregation import congestion_entity, report_entity, unwatched_entities
+from controller.tables.aggregation import CELLS_REGISTER, congestion_entity, report_entity, unwatched_entities
 from controller.tables.entities import Entities, Entity, EntityKey, Kind, index, key_of, same
 from controller.tables.routing import IPV4, route_match, switch_route_entities
 from dataplane.fabric.addressing import switch_ipv4
@@ -33,17 +33,23 @@ class AggregationLayer:
         settings.check()
         self.topology, self.settings = topology, settings
         self.dead: frozenset[LinkKey] = frozenset()
-        """Links that nothing is sent over."""
+        """Links that nothing is sent over: those that switches say are down, and those that telemetry finds dead."""
+        self._down: frozenset[LinkKey] = frozenset()
+        self._measured: frozenset[LinkKey] = frozenset()
         self.hops = self._base = self._ways = next_hops(topology)
         self.jobs = Jobs(topology, self.hops, newest)
         self._routes = frozenset(_route(int(switch_ipv4(node.node_id))) for node in topology.switches)
         self._fixed: dict[str, Entities] = {}
 
-    def avoid(self, dead: frozenset[LinkKey]) -> bool:
+    def avoid(self, *, down: Set[LinkKey] | None = None, measured: Set[LinkKey] | None = None) -> bool:
         """Send nothing over dead links where there is another way; return whether that changes anything.
 
-        Where there is none it stays as it was: a link may be taken for dead because nobody hears of it.
+        `down` are links that switches say are down, `measured` those that telemetry finds dead; what is left out stays.
+        Where there is no other way it stays as it was: a link may be taken for dead because nobody hears of it.
         """
+        self._down = self._down if down is None else frozenset(down)
+        self._measured = self._measured if measured is None else frozenset(measured)
+        dead = self._down | self._measured
         if dead == self.dead:
             return False
         self.dead, self.hops = dead, hops_without(self.topology, dead)
@@ -68,14 +74,9 @@ class AggregationLayer:
         jobs = self.jobs.entities(switch)
         return {**self.fixed(switch), **jobs, **index(self._reports(jobs))}
 
-    def ours(self, switch: str, held: Entities) -> Entities:
-        """Return what of a switch's tables is there for sums, or wanted for them."""
-        fixed = self.fixed(switch)
-        return {key: entity for key, entity in held.items() if key in fixed or self.owns(key)}
-
     def owns(self, key: EntityKey) -> bool:
         """Return whether nobody else writes an entity."""
-        return key.table in _TABLES or key.kind is Kind.MULTICAST or key in self._routes
+        return key.table in _TABLES or key.table == CELLS_REGISTER or key.kind is Kind.MULTICAST or key in self._routes
 
     def lacking(self, number: int, switch: str, held: Entities) -> EntityKey | None:
         """Return what a switch lacks of a job, or should not hold of it, the first of it; None if all is right."""

@@ -140,7 +140,7 @@ def _reader(switch: str, device_id: int) -> GrpcSession:
 
 
 async def _names(switch: str, device_id: int) -> list[tuple[Placed, int]]:
-    from controller.store.keeper import by_segment  # noqa: PLC0415
+    from controller.store.stores import by_segment  # noqa: PLC0415
     from controller.tables.store import PACKETS, held_in  # noqa: PLC0415
 
     session = _reader(switch, device_id)

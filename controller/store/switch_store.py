@@ -187,13 +187,17 @@ class SwitchStore:
             self.packets[come.segment] = self._hot[come.segment].requests
         self._begin(self._interval, now_ns)
 
+    def wanted(self) -> Entities:
+        """Return what the switch is to hold."""
+        return dict(self._wanted())
+
     def batches(self) -> list[Batch]:
         """Return what brings the switch to what is wanted, each to be sent when the one before is acknowledged.
 
         The mark first, so that no generation is in use that it does not know; then what goes, which may leave its cell
         to what comes.
         """
-        wanted = dict(self._wanted())
+        wanted = self.wanted()
         marks, goes, comes = list[Update](), list[Update](), list[Update]()
         for key, entity in self._held.items():
             if key not in wanted:

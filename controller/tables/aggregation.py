@@ -29,6 +29,8 @@ from dataplane.wire.ipv4 import PROTOCOL_UDP
 
 CELLS = 8192
 """What a switch has for all its jobs (AGGREGATION_CELLS)."""
+CELLS_REGISTER = "aggregation_cells"
+"""Where a switch remembers which packets of an item it has seen."""
 MAX_JOBS = 256
 """Entries of `aggregation_jobs`."""
 MAX_CHILDREN = 64
@@ -115,7 +117,7 @@ def report_entity(number: int, every: int, slow_us: int) -> Entity:
 def clearing(block: Block) -> Iterator[Update]:
     """Yield the writes that make a switch forget what it has in these cells."""
     for cell in range(block.first, block.first + block.cells):
-        entity = P4RegisterEntry("aggregation_cells", index=cell, data=0)
+        entity = P4RegisterEntry(CELLS_REGISTER, index=cell, data=0)
         yield Update(Verb.MODIFY, key_of(entity), entity)
 
 

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence, Set
 
 from controller.base_paths import next_hops
 from controller.errors import ControllerError
-from controller.tables import store
 from controller.tables.drop_watch import watches_full_queues
 from controller.tables.entities import Entities, Entity, index
 from controller.tables.int_domain import DEFAULT_DOMAIN, IntDomain, check_domain, domain_entities
@@ -53,9 +52,6 @@ FILL_ORDER = (
 falls back to its base route on the way), then routes, telemetry when reports can leave, and at last jobs, whose
 children have their entries before they count."""
 
-COMPANIONS_TABLES = store.TABLES
-"""What follows from content and not from the topology: filled beside everything else, by whoever looks after it."""
-
 RULE_ROOM = {
     "ipv4_watchlist": 1024,
     "ipv6_watchlist": 1024,
@@ -78,10 +74,29 @@ def base_entities(
     domain: IntDomain = DEFAULT_DOMAIN,
     down: Set[LinkKey] = frozenset(),
 ) -> dict[str, Entities]:
-    """Return each switch's ports, routes, telemetry roles, and what it reports where to, by switch name.
+    """Return each switch's ports, base routes and telemetry, by switch name: all that a topology alone implies.
 
     Neither routes nor reports take links that are `down`. Raise ControllerError for settings that do not fit the
     topology or each other.
+    """
+    hops = next_hops(topology, down)
+    return {
+        switch: {**entities, **index((hash_entity(topology, switch), *route_entities(topology, hops, switch)))}
+        for switch, entities in telemetry_entities(topology, watches, reporting, domain, down).items()
+    }
+
+
+def telemetry_entities(
+    topology: Topology,
+    watches: Sequence[Watch] = WATCH_ALL,
+    reporting: Reporting = NO_REPORTING,
+    domain: IntDomain = DEFAULT_DOMAIN,
+    down: Set[LinkKey] = frozenset(),
+) -> dict[str, Entities]:
+    """Return each switch's ports, telemetry roles, and what it reports where to, by switch name.
+
+    Reports do not take links that are `down`. Raise ControllerError for settings that do not fit the topology or each
+    other.
     """
     check_domain(topology, domain)
     hops = next_hops(topology, down)
@@ -95,8 +110,6 @@ def base_entities(
         yield from port_entities(topology, switch, domain)
         yield from domain_entities(domain)
         yield from report_entities(topology, hops, switch, full_queues=watches_full_queues(reporting.drops))
-        yield hash_entity(topology, switch)
-        yield from route_entities(topology, hops, switch)
         if topology.collector is not None:
             yield from watchlist_entities(topology, watches, at_edge=switch in edges)
             yield from reporting_entities(topology, switch, reporting)
@@ -108,7 +121,7 @@ def base_entities(
 
 
 def report_routes(topology: Topology, reporting: Reporting, down: Set[LinkKey]) -> dict[str, Entities]:
-    """Return by switch name the part of `base_entities` that depends on the way to the collector."""
+    """Return by switch name the part of `telemetry_entities` that depends on the way to the collector."""
     hops, full_queues = next_hops(topology, down), watches_full_queues(reporting.drops)
     return {
         node.name: index(report_entities(topology, hops, node.name, full_queues=full_queues))

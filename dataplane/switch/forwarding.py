@@ -1,4 +1,4 @@
-"""Between ports and interpreter: takes bursts from ports, advances the switch, holds frames for their cable's delay."""
+"""Between sockets and switch: takes bursts from ports, advances the switch, holds frames for their cable's delay."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from heapq import heappop, heappush
 
 from dataplane.clock import Clock
-from dataplane.nic import Port
 from dataplane.switch.engine import Departure, Switch
+from dataplane.switch.ports import Port
 
 BURST_FRAMES = 32
 """Frames taken from a port before the next one has its turn."""

@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.aggregation.layer import AggregationLayer
 from controller.aggregation.settings import AggregationSettings
-from controller.coordinator import Coordinator
 from controller.errors import ControllerError
+from controller.features import Features
 from controller.intents import FlowSpec, Route, RouteSet
+from controller.owners.telemetry import Telemetry
 from controller.reconcile import apply
+from controller.tables.base import base_entities
 from controller.tables.entities import Entities
 from controller.tables.flow_paths import flow_path_entities
 from controller.tables.int_watch import Watch
-from controller.tables.reporting import NO_REPORTING
 from controller.tables.routing import IPV4
 from dataplane.fabric.topology import Topology
 from tests.controller.worlds import World, equal, fixed, route_sets, routes_of, weighted
@@ -44,7 +44,7 @@ def test_tables_converge_after_any_history(diamond: Topology, history: list[obje
             break
     flows = flow_path_entities(diamond, last)
     for name, tables in world.tables.items():
-        assert equal(tables, {**fixed(world.coordinator.base[name]), **routes_of(diamond, last)[name], **flows[name]})
+        assert equal(tables, {**fixed(base_entities(diamond)[name]), **routes_of(diamond, last)[name], **flows[name]})
     assert world.coordinator.plan().pending == frozenset()
 
 
@@ -53,16 +53,16 @@ def test_routes_that_cannot_be_change_nothing(diamond: Topology) -> None:
     good = RouteSet(1, (Route(FlowSpec("ha", "hd"), ("a", "b", "d")),), weighted(("a d b1c3",)))
     world.happen(good)
     with pytest.raises(ControllerError, match="there is no link a->d"):
-        world.coordinator.want(RouteSet(9, (Route(FlowSpec("ha", "hd"), ("a", "d")),)))
+        world.features.want(RouteSet(9, (Route(FlowSpec("ha", "hd"), ("a", "d")),)))
     with pytest.raises(ControllerError, match=r"weighted routes to d: packets at . may never arrive"):
-        world.coordinator.want(RouteSet(9, (), weighted(("b d c1", "c d b1"))))
-    assert world.coordinator.routes == good
+        world.features.want(RouteSet(9, (), weighted(("b d c1", "c d b1"))))
+    assert world.features.route_set == good
 
 
 def test_nothing_is_removed_before_anybody_has_said_which_routes_are_wanted(diamond: Topology) -> None:
     world = World(diamond)
     flows = flow_path_entities(diamond, RouteSet(1, (Route(FlowSpec("ha", "hd"), ("a", "b", "d")),)))
-    world.tables.update({name: {**world.coordinator.base[name], **flows[name]} for name in flows})
+    world.tables.update({name: {**base_entities(diamond)[name], **flows[name]} for name in flows})
     for name in "abcd":
         assert world.coordinator.connected(name, world.tables[name]) == []
         world.coordinator.reconciled(name)
@@ -71,18 +71,18 @@ def test_nothing_is_removed_before_anybody_has_said_which_routes_are_wanted(diam
 
 def test_rules_of_watches_leave_room_for_those_that_spare_sums(diamond: Topology) -> None:
     watches = tuple(Watch(protocol=17, src_port=port) for port in range(1, 1022))
-    layer = AggregationLayer(diamond, AggregationSettings())
     with pytest.raises(ControllerError, match="ipv4_watchlist: 1025 entries are wanted, a switch has room for 1024"):
-        Coordinator(diamond, watches, aggregation=layer)
-    coordinator = Coordinator(diamond, watches[1:], aggregation=layer)
+        Features(diamond, Telemetry(watches), aggregation=AggregationSettings())
+    features = Features(diamond, Telemetry(watches[1:]), aggregation=AggregationSettings())
     with pytest.raises(ControllerError, match="ipv4_watchlist: 1025 entries"):
-        coordinator.configure(watches, NO_REPORTING)
-    coordinator.connected("a", {})
+        features.configure(Telemetry(watches))
+    features.coordinator.connected("a", {})
 
 
 def test_routes_to_switches_are_kept_beside_those_to_hosts(diamond: Topology) -> None:
     """Steps of routes neither remove them nor the members that they alone use."""
-    coordinator = Coordinator(diamond, aggregation=AggregationLayer(diamond, AggregationSettings()))
+    features = Features(diamond, aggregation=AggregationSettings())
+    coordinator = features.coordinator
     tables: dict[str, Entities] = {}
     for name in "abcd":
         tables[name] = reduce(apply, coordinator.connected(name, {}), {})
@@ -90,12 +90,12 @@ def test_routes_to_switches_are_kept_beside_those_to_hosts(diamond: Topology) ->
         coordinator._held[name] = tables[name]
         coordinator.reconciled(name)
     for weights in (("a d b1",), ("a d c1", "d a b1"), ()):
-        coordinator.want(RouteSet(1, (), weighted(weights)))
+        features.want(RouteSet(1, (), weighted(weights)))
         while (step := coordinator.next_step()) is not None:
             for name, updates in step.updates.items():
                 coordinator.acknowledged(name, updates)
         for name in "abcd":
             held = coordinator.held(name)
-            assert not coordinator.sums(name)
+            assert coordinator.is_right(name)
             assert sum(key.table == IPV4.routes for key in held) == 4 + 3
             assert coordinator.connected(name, held) == []

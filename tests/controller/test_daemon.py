@@ -12,20 +12,20 @@ from itertools import groupby
 import pytest
 from finsy import P4Schema
 
-from controller.coordinator import Coordinator
 from controller.daemon import Daemon
 from controller.daemon_settings import DaemonSettings, RetrySettings
 from controller.errors import ControllerError, PathError, SessionError
+from controller.features import Features
 from controller.intents import FlowSpec, Route, RouteSet
+from controller.owners.telemetry import longest_flight_ns
 from controller.p4runtime.in_process import InProcessSession
-from controller.p4runtime.session import fabric_program, load_schema
+from controller.p4runtime.session import Bundling, OnLearned, fabric_program, load_schema
 from controller.reconcile import diff
 from controller.tables.base import WATCH_ALL
 from controller.tables.entities import Batch, Entity, EntityKey, same
 from controller.tables.int_domain import IntDomain
 from controller.tables.int_watch import Watch
 from controller.tables.reporting import NO_REPORTING
-from controller.telemetry_change import longest_flight_ns
 from dataplane.clock import VirtualClock
 from dataplane.fabric.topology import Topology
 from dataplane.switch.engine import PortSettings, Switch
@@ -70,6 +70,17 @@ class FakeLink:
         self.lab.written.append((self.switch, batch))
         self.inner.write(batch)
 
+    async def packets(self, counter: str) -> dict[EntityKey, int]:
+        await asyncio.sleep(0)
+        self._check("read")
+        if self.switch in self.lab.deaf:
+            raise SessionError(self.switch, "read", "counters are not to be had")
+        return self.inner.packets(counter)
+
+    async def learn(self, digest: str, bundling: Bundling, on_learned: OnLearned) -> None:
+        await asyncio.sleep(0)
+        self.inner.learn(digest, bundling, on_learned)
+
     async def wait_lost(self) -> SessionError:
         await self.pulled.wait()
         return SessionError(self.switch, "listen", "unplugged")
@@ -89,6 +100,7 @@ class Lab:
     links: dict[str, FakeLink] = field(default_factory=dict)
     down: set[str] = field(default_factory=set)
     refuse: set[str] = field(default_factory=set)
+    deaf: set[str] = field(default_factory=set)
     written: list[tuple[str, Batch]] = field(default_factory=list)
     waits: list[float] = field(default_factory=list)
     clock: VirtualClock = field(default_factory=VirtualClock)
@@ -173,11 +185,11 @@ async def drain(source: asyncio.Queue[RouteSet]) -> AsyncIterator[RouteSet]:
 
 
 @asynccontextmanager
-async def running(lab: Lab, retry: RetrySettings = RETRY) -> AsyncIterator[Running]:
+async def running(lab: Lab, retry: RetrySettings = RETRY, features: Features | None = None) -> AsyncIterator[Running]:
     """Run a daemon over a lab."""
     source: asyncio.Queue[RouteSet] = asyncio.Queue()
     daemon = Daemon(
-        Coordinator(lab.topology),
+        Features(lab.topology) if features is None else features,
         lab.connect,
         drain(source),
         lab.clock,
@@ -345,7 +357,9 @@ def test_a_refused_flow_is_given_up_after_a_second_look_and_tried_again_with_new
             await run.settle()
             lab.refuse.add("ipv4_flow_paths")
             run.source.put_nowait(routes(1, "abd"))
-            await run.until(lambda: len(run.daemon.coordinator.refused) == 1 and len(run.daemon.status().live) == 4)
+            await run.until(
+                lambda: len(run.daemon.features.flow_paths.strikes.given_up) == 1 and len(run.daemon.status().live) == 4
+            )
             assert "ipv4_flow_paths" not in {key.table for key in lab.tables("d")}
             lab.refuse.clear()
             run.source.put_nowait(routes(2, "abd"))
@@ -375,7 +389,7 @@ def test_a_source_that_fails_for_good_leaves_the_paths_as_they_are(lab: Lab) -> 
 
     async def scene() -> None:
         daemon = Daemon(
-            Coordinator(lab.topology),
+            Features(lab.topology),
             lab.connect,
             failing(),
             lab.clock,

@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from controller.errors import ControllerError, SessionError
+from controller.owners.telemetry import Stage, longest_flight_ns
 from controller.p4runtime.in_process import InProcessSession
 from controller.p4runtime.session import fabric_program, load_schema
 from controller.reconcile import diff
 from controller.tables.entities import Batch
 from controller.tables.int_domain import IntDomain
 from controller.tables.int_watch import Watch
-from controller.telemetry_change import Stage, longest_flight_ns
 from controller.virtual import VirtualController, WriteDelays
 from dataplane.fabric.hosts import flow_between
 from dataplane.fabric.topology import Topology
@@ -92,10 +92,10 @@ class Bench:
         """Let traffic end; no host got INT, all of the wanted telemetry is there, and has been for a while."""
         self.fabric.run_until(END_NS + 100 * MS)
         assert len(self.got) == 1, "INT came to a host"
-        coordinator = self.controller.coordinator
-        assert coordinator.telemetry.is_settled
+        telemetry = self.controller.features.telemetry
+        assert telemetry.is_settled
         for name, session in self.sessions.items():
-            assert diff(coordinator.base[name], session.read()) == []
+            assert diff(self.controller.coordinator.wanted(name), session.read()) == []
         assert any(at > END_NS - 20 * MS for at in self.reports), "telemetry is not back"
 
 
@@ -155,10 +155,10 @@ def test_what_a_switch_refuses_takes_all_back(
     bench.fabric.run_until(CHANGED_NS)
     monkeypatch.setattr(bench.sessions[switch], "write", refuse)
     bench.controller.configure(watches=[Watch(sample_every=3)], domain=BY_PORT)
-    before = VirtualController.over(VirtualFabric(topology)).coordinator.base
+    before = VirtualController.over(VirtualFabric(topology)).coordinator
     bench.check()
     assert refusals
-    assert diff(before[switch], bench.sessions[switch].read()) == []
+    assert diff(before.wanted(switch), bench.sessions[switch].read()) == []
 
 
 def test_a_switch_that_is_away_holds_the_change_up(topology: Topology) -> None:
@@ -166,7 +166,7 @@ def test_a_switch_that_is_away_holds_the_change_up(topology: Topology) -> None:
     bench.fabric.run_until(CHANGED_NS)
     bench.controller.lose("b")
     bench.controller.configure(domain=BY_PORT)
-    change = bench.controller.coordinator.telemetry
+    change = bench.controller.features.telemetry
     bench.fabric.run_until(40 * MS)
     assert (change.stage, set(change.missing)) == (Stage.QUIET, {"b"})
     bench.controller.reconnect("b")
@@ -177,7 +177,7 @@ def test_a_controller_that_starts_with_another_mark(topology: Topology) -> None:
     bench = Bench(topology, domain=MARKS["probe"])
     bench.fabric.run_until(CHANGED_NS)
     bench.controller = bench.control([Watch()], BY_PORT)
-    assert bench.controller.coordinator.telemetry.stage is not Stage.IN_FORCE
+    assert bench.controller.features.telemetry.stage is not Stage.IN_FORCE
     bench.check()
 
 
@@ -185,13 +185,13 @@ def test_a_controller_that_starts_with_the_same_mark_changes_nothing(topology: T
     bench = Bench(topology, domain=BY_PORT)
     for session in bench.sessions.values():
         session.write = None  # type: ignore[assignment,method-assign]
-    assert bench.control([Watch()], BY_PORT).coordinator.telemetry.is_settled
+    assert bench.control([Watch()], BY_PORT).features.telemetry.is_settled
 
 
 def test_settings_that_do_not_fit_change_nothing(topology: Topology) -> None:
     bench = Bench(topology)
-    base, number = bench.controller.coordinator.base, bench.controller.coordinator.telemetry.number
+    base, number = bench.controller.features.telemetry.base, bench.controller.features.telemetry.number
     with pytest.raises(ControllerError, match="there is no host 'nobody'"):
         bench.controller.configure(watches=[Watch(src="nobody")], domain=BY_PORT)
-    assert bench.controller.coordinator.base is base
-    assert bench.controller.coordinator.telemetry.number == number
+    assert bench.controller.features.telemetry.base is base
+    assert bench.controller.features.telemetry.number == number

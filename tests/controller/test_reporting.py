@@ -104,10 +104,10 @@ def test_what_is_reported_changes_while_traffic_flows() -> None:
 
 def test_reporting_that_does_not_fit_changes_nothing() -> None:
     bench = Bench(EVERYTHING)
-    coordinator = bench.controller.coordinator
-    base = coordinator.base
+    coordinator, telemetry = bench.controller.coordinator, bench.controller.features.telemetry
+    base = telemetry.base
     wrong = Reporting(queues=(QueueWatch(switch="s9", latency_ns=1),))
     with pytest.raises(ControllerError, match="no switch 's9'"):
         bench.controller.configure(watches=(), reporting=wrong)
-    assert coordinator.base is base
-    assert diff(base["s1"], coordinator.held("s1")) == []
+    assert telemetry.base is base
+    assert diff(coordinator.wanted("s1"), coordinator.held("s1")) == []

@@ -13,14 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller.base_paths import next_hops
-from controller.errors import ControllerError
+from controller.errors import ControllerError, SessionError
 from controller.intents import FlowSpec, Route, RouteSet, WeightedRoute
+from controller.owners.base import Verdict
 from controller.tables.weighted_routes import spreads_of
 from controller.virtual import VirtualController, WriteDelays
 from dataplane.fabric.hosts import Receiver, flow_between
 from dataplane.fabric.topology import Topology
 from dataplane.fabric.virtual.fabric import VirtualFabric
-from tests.controller.test_update_plan import networks
+from tests.controller.owners.test_flow_plan import networks
 from tests.controller.worlds import WEIGHTS, World, weighted
 
 US = 1_000
@@ -55,7 +56,7 @@ def test_from_any_weights_to_any_others_no_step_misleads_a_packet(
     for name in "abcd":
         world.connect(name)
     for version, texts in enumerate((old, new), start=1):
-        world.coordinator.want(RouteSet(version, (), weighted(texts)))
+        world.features.want(RouteSet(version, (), weighted(texts)))
         while world.step():
             pass
         assert world.whole
@@ -92,7 +93,7 @@ def test_random_networks_change_weights_without_misleading_a_packet(
     for node in topology.switches:
         world.connect(node.name)
     for version in range(1, 4):
-        world.coordinator.want(RouteSet(version, (), data.draw(random_weights(topology))))
+        world.features.want(RouteSet(version, (), data.draw(random_weights(topology))))
         for _ in range(data.draw(st.integers(0, 30))):
             world.step()
     while world.step():
@@ -170,11 +171,13 @@ def test_a_group_that_a_switch_refuses_leaves_its_routes_as_they_are(diamond: To
     world = World(diamond)
     for name in "abcd":
         world.connect(name)
-    world.coordinator.want(RouteSet(1, (), (WeightedRoute("a", "d", (("b", 1), ("c", 3))),)))
+    world.features.want(RouteSet(1, (), (WeightedRoute("a", "d", (("b", 1), ("c", 3))),)))
     for _ in range(2):
         step = world.coordinator.next_step()
         assert step is not None
-        assert world.coordinator.refuse(step.updates["a"])
+        batch = step.updates["a"]
+        error = SessionError("a", "write", "no room", code="RESOURCE_EXHAUSTED", refused=range(len(batch)))
+        assert world.coordinator.refused("a", batch, error) is Verdict.SPARED
     assert world.coordinator.next_step() is None
     assert {key.table for key in world.coordinator.plan().pending} == {"ipv4_routes", "ipv6_routes"}
     world.coordinator.forgive()

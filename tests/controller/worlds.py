@@ -9,10 +9,10 @@ from finsy import P4ActionProfileGroup, P4ActionProfileMember, P4IndirectAction,
 from hypothesis import strategies as st
 
 from controller.base_paths import next_hops
-from controller.coordinator import Coordinator
+from controller.features import Features
 from controller.intents import FlowSpec, Route, RouteSet, WeightedRoute
+from controller.owners.routes import is_route_layer
 from controller.reconcile import apply
-from controller.route_plan import is_route_layer
 from controller.tables.entities import Entities, EntityKey, Kind, Update, Verb, index, same
 from controller.tables.routing import IPV4, route_entities
 from controller.tables.weighted_routes import spreads_of
@@ -64,7 +64,8 @@ class World:
 
     def __init__(self, topology: Topology, packets: tuple[Packet, ...] = PACKETS) -> None:
         self.topology, self.packets = topology, packets
-        self.coordinator = Coordinator(topology)
+        self.features = Features(topology)
+        self.coordinator = self.features.coordinator
         self.tables: dict[str, Entities] = {node.name: {} for node in topology.switches}
         self.version = 0
 
@@ -83,7 +84,7 @@ class World:
                 self.step(cut=name)
             case RouteSet(_, routes, weights):
                 self.version += 1
-                self.coordinator.want(RouteSet(self.version, routes, weights))
+                self.features.want(RouteSet(self.version, routes, weights))
 
     def connect(self, name: str) -> None:
         for batch in self.coordinator.connected(name, self.tables[name]):

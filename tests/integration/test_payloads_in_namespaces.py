@@ -23,7 +23,7 @@ from controller.tables.int_domain import IntDomain
 from controller.tables.int_watch import Mode, Watch
 from dataplane.fabric.addressing import mac_at
 from dataplane.fabric.kernel import switch_device
-from dataplane.nic.port import TOO_LONG
+from dataplane.switch.ports import TOO_LONG
 from tests.payloads.bulk import sack_recoveries, transfer
 from tests.payloads.cases import DOMAINS, watches_of
 from tests.payloads.envelopes import VXLAN_PORT, Envelope, frame, routed

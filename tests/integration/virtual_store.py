@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from ipaddress import IPv4Address
@@ -11,13 +10,10 @@ from ipaddress import IPv4Address
 from finsy.proto import p4r
 
 from controller.p4runtime.in_process import InProcessSession
-from controller.p4runtime.session import ELECTION_ID, FABRIC_AGGREGATION, Learned, fabric_program, load_schema
-from controller.reconcile import diff
-from controller.store.keeper import BUNDLING, by_segment, switch_stores, want
+from controller.p4runtime.session import ELECTION_ID, FABRIC_AGGREGATION, fabric_program, load_schema
 from controller.store.settings import RecordedSettings, StoreSettings
-from controller.store.switch_store import SwitchStore
-from controller.tables.base import base_entities
-from controller.tables.store import DIGEST, PACKETS, hot_name
+from controller.store.stores import Stores
+from controller.virtual import VirtualController, WriteDelays
 from dataplane.fabric.addressing import gateway_mac
 from dataplane.fabric.topology import Topology
 from dataplane.fabric.virtual import VirtualFabric
@@ -51,40 +47,27 @@ class World:
         self.topology, self.settings, self.loss = topology, settings, loss
         self.chance = random.Random(seed)
         self.fabric = VirtualFabric(topology, pipeline_factory=pipeline_factory)
-        self.stores = switch_stores(topology, settings)
-        for wanted in settings.recorded:
-            want(topology, self.stores, wanted)
         self._schema = load_schema(*fabric_program(FABRIC_AGGREGATION))
-        self._base = base_entities(topology)
-        self._runs: Counter[str] = Counter()
-        self.sessions: dict[str, InProcessSession] = {}
-        for switch in self.stores:
-            self.connect(switch)
+        self.sessions = {
+            node.name: InProcessSession(node.name, node.node_id, self.fabric.p4runtime(node.name), self._schema)
+            for node in topology.switches
+        }
+        self.controller = self._control()
+        self.controller.start()
+
+    @property
+    def stores(self) -> Stores:
+        """What is known of the switches."""
+        assert self.controller.features.content is not None
+        return self.controller.features.content.stores
 
     def connect(self, switch: str) -> None:
         """Take a switch as it is, as the controller does after a start of either."""
-        if switch in self.sessions:
-            self.sessions[switch].close()
-        session = InProcessSession(
-            switch, self.topology.switch[switch].node_id, self.fabric.p4runtime(switch), self._schema
-        )
-        session.become_primary()
-        session.install_pipeline()
-        self.sessions[switch] = session
-        there = {key: entity for key, entity in session.read().items() if not key.table.startswith("store_")}
-        for batch in diff(self._base[switch], there):
-            session.write(batch)
-        store = self.stores[switch]
-        store.connected(session.read(), by_segment(session.packets(PACKETS)), self.fabric.now_ns)
-        self._bring(switch)
-        if not store.is_idle:
-            session.learn(DIGEST, BUNDLING, partial(self._told, store))
-            self._runs[switch] += 1
-            self._later(switch, self._runs[switch])
+        self.controller.reconnect(switch)
 
     def restart(self, switch: str) -> None:
         """Have a switch forget its tables and all that it holds; nothing is forwarded until `connect`."""
-        self._runs[switch] += 1
+        self.controller.lose(switch)
         self.fabric.p4runtime(switch).set_pipeline(
             p4r.SetForwardingPipelineConfigRequest(
                 device_id=self.topology.switch[switch].node_id,
@@ -95,15 +78,25 @@ class World:
         )
 
     def forget(self) -> None:
-        """Have the controller start again: it knows no more than its settings."""
-        self.stores = switch_stores(self.topology, self.settings)
-        for wanted in self.settings.recorded:
-            want(self.topology, self.stores, wanted)
+        """Have the controller start again: it knows no more than its settings, until `connect`."""
+        for switch in self.sessions:
+            self.controller.lose(switch)
+        self.controller = self._control()
 
     def record(self, wanted: RecordedSettings) -> None:
         """Have a name recorded at once."""
-        want(self.topology, self.stores, wanted)
-        self._bring(self.topology.attachment[wanted.server].node)
+        self.stores.record(wanted)
+        self.controller.changed()
+
+    def _control(self) -> VirtualController:
+        return VirtualController(
+            self.topology,
+            self.sessions,
+            self.fabric.clock,
+            self.fabric.call_at,
+            delays=WriteDelays(write_delay_ns=0),
+            store=self.settings,
+        )
 
     def run(self, duration_ns: int) -> None:
         """Let time pass."""
@@ -126,25 +119,6 @@ class World:
             payload=message.encode(),
         )
         self.fabric.host(src).send(frame[:40] + b"\0\0" + frame[42:])  # no checksum
-
-    def _bring(self, switch: str) -> None:
-        store = self.stores[switch]
-        for batch in store.batches():
-            self.sessions[switch].write(batch)
-            store.acknowledged(batch)
-
-    def _later(self, switch: str, run: int) -> None:
-        self.fabric.call_after(self.settings.interval_ns, lambda: self._interval(switch, run))
-
-    def _interval(self, switch: str, run: int) -> None:
-        if run == self._runs[switch]:
-            self.stores[switch].interval(by_segment(self.sessions[switch].packets(PACKETS)), self.fabric.now_ns)
-            self._bring(switch)
-            self._later(switch, run)
-
-    def _told(self, store: SwitchStore, learned: Learned) -> None:
-        for message in learned.messages:
-            store.told(hot_name(message), self.fabric.now_ns)
 
 
 class Server:

@@ -36,7 +36,7 @@ class Timed:
         """Have the controller bring other marks and watches into the switches."""
         self._controller.configure(watches=watches, domain=domain)
         self._fabric.run_until(self._fabric.now_ns + CHANGE_NS)
-        assert self._controller.coordinator.telemetry.is_settled
+        assert self._controller.features.telemetry.is_settled
 
     def carry(self, src: str, frames: Sequence[bytes], *, reports: bool = True) -> Carried:
         """Send a burst from a host and wait until it has arrived; there is no way to be without reports."""

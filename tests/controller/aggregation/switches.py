@@ -11,18 +11,17 @@ from typing import TypeVar
 
 from collectors.values import Snapshot
 from controller.aggregation.keeper import JobKeeper
-from controller.aggregation.layer import AggregationLayer
 from controller.aggregation.settings import AggregationSettings
-from controller.coordinator import Coordinator
-from controller.daemon import Companion, Daemon
+from controller.daemon import Daemon
 from controller.daemon_settings import RetrySettings
 from controller.errors import SessionError
+from controller.features import Features
 from controller.intents import RouteSet
+from controller.owners.base import Owner
 from controller.reconcile import apply
-from controller.tables.base import COMPANIONS_TABLES
 from controller.tables.entities import Batch, Entity, EntityKey, Kind, Update, Verb
 from dataplane.clock import VirtualClock
-from dataplane.fabric.topology import Topology
+from dataplane.fabric.topology import LinkKey, Topology
 
 T = TypeVar("T")
 TURNS = 3000
@@ -145,6 +144,14 @@ class Running:
     lab: Lab
     daemon: Daemon
     jobs: JobKeeper
+    down: set[LinkKey] = field(default_factory=set)
+
+    def link_changed(self, link: LinkKey, *, up: bool) -> None:
+        """Have jobs' packets alone hear from a switch that a link of its own has come or gone."""
+        (self.down.discard if up else self.down.add)(link)
+        assert self.daemon.features.aggregation is not None
+        self.daemon.features.aggregation.avoid(frozenset(self.down))
+        self.daemon._driver.sync(self.lab.switches)
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Let time pass until something is so."""
@@ -163,9 +170,8 @@ class Running:
         await self.until(lambda: all(self.is_right(name) for name in self.lab.switches))
 
     def is_right(self, name: str) -> bool:
-        daemon = self.daemon.coordinator
-        held = {key for key in self.lab.switches[name].tables if key.table not in COMPANIONS_TABLES}
-        return name in daemon.live and not daemon.sums(name) and held == daemon.held(name).keys()
+        coordinator, held = self.daemon.coordinator, self.lab.switches[name].tables.keys()
+        return name in coordinator.live and coordinator.is_right(name) and held == coordinator.held(name).keys()
 
     async def of(self, call: Awaitable[T]) -> T:
         """Let time pass until a call returns."""
@@ -188,18 +194,17 @@ async def _no_routes() -> AsyncIterator[RouteSet]:
 
 @asynccontextmanager
 async def running(
-    lab: Lab, companions: Sequence[Companion] = (), states: AsyncIterator[Snapshot] | None = None
+    lab: Lab, more: Sequence[Owner] = (), states: AsyncIterator[Snapshot] | None = None
 ) -> AsyncIterator[Running]:
     """Run a daemon over a lab until all switches are right."""
     daemon = Daemon(
-        Coordinator(lab.topology, aggregation=AggregationLayer(lab.topology, lab.settings)),
+        Features(lab.topology, aggregation=lab.settings, more=more),
         lab.connect,
         _no_routes(),
         lab.clock,
         retry=RetrySettings(drain_ns=0, first_wait_ns=MS, longest_wait_ns=4 * MS, patience_ns=0),
         rng=random.Random(1),
         sleep=lab.sleep,
-        companions=companions,
         states=states,
     )
     assert daemon.jobs is not None

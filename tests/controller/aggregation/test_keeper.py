@@ -179,11 +179,11 @@ def test_multicast_follows_when_a_link_dies_and_when_it_is_back() -> None:
             return {replica.port for replica in group.replicas if isinstance(replica, P4Replica)}
 
         before, link = ports(), LinkKey(root, leaf)
-        run.jobs.link_changed(link, up=False)
+        run.link_changed(link, up=False)
         await run.right()
         neighbours = run.lab.topology.neighbours[root]
         assert {neighbours[port].node for port in ports()} == {"leaf1"}
-        run.jobs.link_changed(link, up=True)
+        run.link_changed(link, up=True)
         await run.right()
         assert ports() == before
 
@@ -277,7 +277,7 @@ def test_where_all_links_are_taken_for_dead_everything_stays_as_it_was() -> None
         before = {name: dict(switch.tables) for name, switch in run.lab.switches.items()}
         for link in run.lab.topology.directed_links:
             if link.src in before and link.dst in before:
-                run.jobs.link_changed(link, up=False)
+                run.link_changed(link, up=False)
         await run.right()
         assert all(diff(before[name], switch.tables) == [] for name, switch in run.lab.switches.items())
         assert run.jobs.running == (job,)

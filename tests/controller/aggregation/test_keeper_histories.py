@@ -71,7 +71,7 @@ class History:
     def cut(self) -> None:
         link = self.chance.choice(LINKS)
         self.down_links ^= {link}
-        self.run.jobs.link_changed(link, up=link not in self.down_links)
+        self.run.link_changed(link, up=link not in self.down_links)
 
     def refuse(self) -> None:
         table = self.chance.choice(("aggregation_jobs", "aggregation_peers", "aggregation_replicas", "", "none"))
@@ -87,7 +87,7 @@ class History:
         switch.is_stuck = not switch.is_stuck
 
     def doubt(self) -> None:
-        self.run.daemon._switches[self.chance.choice(SWITCHES)].doubt.set()
+        self.run.daemon._driver._switches[self.chance.choice(SWITCHES)].doubt.set()
 
     async def calm(self) -> None:
         """Let everybody work and nothing else happen."""
@@ -95,7 +95,7 @@ class History:
         for switch in self.run.lab.switches.values():
             switch.is_stuck, switch.refuse = False, lambda _: False
         for link in self.down_links:
-            self.run.jobs.link_changed(link, up=True)
+            self.run.link_changed(link, up=True)
         await self.run.until(lambda: all(call.done() for call in self.calls))
         await self.run.right()
 

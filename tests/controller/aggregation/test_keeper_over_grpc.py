@@ -101,7 +101,7 @@ def test_jobs_come_and_go_with_switches_and_daemons(machines: dict[str, Machine]
             machines["s2"].start()
             await until(lambda: daemon.status().settled)
             job = await daemon.jobs.leave(job.number, "h3")
-            wanted = {name: {**daemon.coordinator.base[name], **daemon.jobs.layer.wanted(name)} for name in machines}
+            wanted = {name: daemon.coordinator.wanted(name) for name in machines}
         for name in machines:
             held = await tables(topology, tmp_path, name)
             assert sum(key.table == "aggregation_jobs" for key in held) == 1

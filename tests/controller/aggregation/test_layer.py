@@ -58,9 +58,9 @@ def test_packets_are_marked_from_a_quarter_of_the_shortest_queue_or_as_settings_
 
 def test_dead_links_are_the_same_until_others_die() -> None:
     made, dead = layer(AggregationSettings()), frozenset([LinkKey("leaf1", "spine1")])
-    assert made.avoid(dead)
-    assert not made.avoid(dead)
-    assert made.avoid(frozenset())
+    assert made.avoid(measured=dead)
+    assert not made.avoid(measured=dead)
+    assert made.avoid(measured=frozenset())
 
 
 @pytest.mark.parametrize(

@@ -193,13 +193,40 @@ def test_newer_routes_overtake_a_plan_in_flight(fabric: Fabric) -> None:
     assert {name for name in "abcd" if any("flow" in key.table for key in fabric.sessions[name].read())} == set("acd")
 
 
+def test_a_path_that_a_switch_refuses_twice_is_left_out_and_stops_nothing_else(
+    fabric: Fabric, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = fabric.sessions["d"]
+    write, refusals = session.write, list[Batch]()
+
+    def refuse(batch: Batch) -> None:
+        if batch[0].key.table == "ipv4_flow_paths":
+            refusals.append(batch)
+            raise SessionError("d", "write", "no room", code="RESOURCE_EXHAUSTED", refused=range(len(batch)))
+        write(batch)
+
+    monkeypatch.setattr(session, "write", refuse)
+    refused, taken = Route(FlowSpec("ha", "hd"), tuple("abd")), Route(FlowSpec("ha", "hb"), tuple("acb"))
+    fabric.controller.submit(RouteSet(1, (refused, taken)))
+    fabric.timeline.run(50 * MS)
+    assert len(refusals) == 2
+    assert fabric.is_right()
+    for name, paths in {"a": 1, "b": 1, "c": 1, "d": 0}.items():
+        assert sum(key.table == "ipv4_flow_paths" for key in fabric.sessions[name].read()) == paths
+    monkeypatch.undo()
+    fabric.controller.submit(RouteSet(2, (refused, taken)))
+    fabric.timeline.run(100 * MS)
+    assert sum(key.table == "ipv4_flow_paths" for key in fabric.sessions["a"].read()) == 2
+    assert fabric.is_right()
+
+
 def test_a_switch_that_lost_everything_gets_it_back(fabric: Fabric, schema: P4Schema) -> None:
     fabric.controller.submit(routes(1, "abd"))
     fabric.timeline.run(20 * MS)
     before = fabric.sessions["b"].read()
     fabric.controller.lose("b")
     fabric.sessions["b"] = session_to(make_switch(2), schema, "b")
-    fabric.controller._sessions["b"] = fabric.sessions["b"]  # type: ignore[index]
+    fabric.controller._driver._sessions["b"] = fabric.sessions["b"]  # type: ignore[index]
     fabric.sessions["b"].become_primary()
     fabric.controller.reconnect("b")
     assert fabric.sessions["b"].read().keys() == before.keys()

@@ -15,6 +15,7 @@ from controller.errors import ControllerError
 from controller.process import serve
 from controller.store.keeper import StoreKeeper
 from controller.store.settings import RecordedSettings, StoreSettings
+from controller.store.stores import Stores
 from controller.tables.store import Copied, Recorded
 from dataplane.clock import MonotonicClock
 from dataplane.fabric.addressing import gateway_mac
@@ -167,5 +168,5 @@ def test_the_daemon_has_hot_names_copied_and_starts_over_with_a_switch_that_does
 )
 def test_settings_that_do_not_fit_the_topology_are_refused(settings: StoreSettings, problem: str) -> None:
     with pytest.raises(ControllerError) as caught:
-        StoreKeeper(TOPOLOGY, settings, MonotonicClock())
+        Stores(TOPOLOGY, settings)
     assert str(caught.value) == problem

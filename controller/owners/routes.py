@@ -1,4 +1,4 @@
-"""Changing the routes of all switches: the order in which no packet turns in a circle or finds no way.
+"""Routes of all switches, and changing them: the order in which no packet turns in a circle or finds no way.
 
 For each destination a switch changes when every switch that its new route sends to follows the new routes, and so do
 all behind those. Whoever has changed then sends to such as have changed, up to the destination; whoever has not follows
@@ -9,6 +9,7 @@ before the entry points to it, so each switch changes at once or not at all, and
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
@@ -17,11 +18,14 @@ from finsy import P4ActionProfileGroup, P4IndirectAction, P4TableEntry
 from controller.base_paths import NextHops, next_hops
 from controller.errors import ControllerError
 from controller.intents import WeightedRoute
+from controller.owners.base import Known, Owner, Refusal, Strikes, Verdict
+from controller.owners.steps import NO_STEPS, Phase, Step, UpdatePlan
 from controller.tables.entities import Entities, Entity, EntityKey, Kind, Update, Verb, index, key_of, references, same
-from controller.tables.routing import FAMILIES, host_addresses, route_entities, route_match
+from controller.tables.routing import FAMILIES, Spread, hash_entity, host_addresses, route_entities, route_match
 from controller.tables.weighted_routes import Spreads, onward, order, spreads_of
-from controller.update_plan import Phase, Step, UpdatePlan
 from dataplane.fabric.topology import DirectedLink, LinkKey, Topology
+
+LOGGER = logging.getLogger("millrace.controller")
 
 _TABLES = frozenset(family.routes for family in FAMILIES)
 _SELECTORS = {family.routes: family.selector for family in FAMILIES}
@@ -43,11 +47,20 @@ class _Due:
     unused: tuple[EntityKey, ...]
 
 
-class RouteLayer:
-    """The wanted routes of a whole fabric, and the steps that lead there."""
+class RoutesOwner(Owner):
+    """Owns the routes to hosts, base and weighted, their groups and members, and each switch's hash.
+
+    Members are named after ports, and others lean on them, too: they stay as long as anybody does. A group that a
+    switch refuses twice leaves the routes that want it as they are.
+    """
+
+    name = "routes"
 
     def __init__(self, topology: Topology) -> None:
+        """Want base routes; leave what is there as it is until somebody has said which routes are weighted."""
         self.topology = topology
+        self.strikes = Strikes()
+        self._is_told = self._detours = False
         self.weighted: tuple[WeightedRoute, ...] = ()
         self._hops = next_hops(topology)
         self._destinations = dict(_destinations(topology))
@@ -60,6 +73,7 @@ class RouteLayer:
     def want(self, weighted: Sequence[WeightedRoute]) -> None:
         """Want these weighted routes, base routes elsewhere; ControllerError, and no change, if that loops."""
         if tuple(weighted) == self.weighted:
+            self._took()
             return
         before, spreads = self._spreads, spreads_of(self.topology, self._hops, weighted)
         self.weighted, self._spreads = tuple(weighted), spreads
@@ -67,12 +81,24 @@ class RouteLayer:
             if spreads[name] != before[name]:
                 self._wanted[name] = self._entities(name)
         self._orders.clear()
+        self._took()
+
+    def _took(self) -> None:
+        self._is_told = True
+        self.strikes.clear()
+
+    def owns(self, key: EntityKey) -> bool:
+        """Return whether an entity is a route to a host, a member or group of routes, or the hash."""
+        if key.kind is Kind.ENTRY:
+            return key in self._destinations
+        return key.table in _LAYER or key.table == "path_hash"
 
     def avoid(self, down: Set[LinkKey]) -> None:
         """Want routes that use none of these links, where there is another way, and all others as they were.
 
         Weighted routes that would turn packets in a circle with those are left out until others are wanted.
         """
+        self._detours = True
         hops = next_hops(self.topology, down)
         try:
             spreads = spreads_of(self.topology, hops, self.weighted)
@@ -82,9 +108,9 @@ class RouteLayer:
             base = self._ways(self._hops, name) != self._ways(hops, name)
             weights = self._spreads[name] != spreads[name]
             if base:
-                self._base[name] = index(route_entities(self.topology, hops, name))
+                self._base[name] = self._entities_by(hops, name, {})
             if base or weights:
-                self._wanted[name] = index(route_entities(self.topology, hops, name, spreads[name]))
+                self._wanted[name] = self._entities_by(hops, name, spreads[name])
         self._hops, self._spreads = hops, spreads
         self._orders.clear()
 
@@ -94,21 +120,32 @@ class RouteLayer:
         return {destination: ways[switch] for destination, ways in hops.items() if switch in ways}
 
     def wanted(self, switch: str) -> Entities:
-        """Return the routes, groups and members that a switch should hold."""
+        """Return the hash, routes, groups and members that a switch should hold."""
         return self._wanted[switch]
 
     def is_weighted(self, key: EntityKey) -> bool:
         """Return whether an entity is a group that no base route needs."""
         return key.kind is Kind.GROUP and not any(key in entities for entities in self._base.values())
 
-    def restored(
-        self, switch: str, actual: Entities, held: Mapping[str, Entities], refused: Set[EntityKey]
-    ) -> dict[EntityKey, Entity]:
+    def refused(self, refusal: Refusal) -> Verdict:
+        """Do without groups of weights; without base routes a switch cannot be used."""
+        optional = [update for update in refusal.updates if self.is_weighted(update.key)]
+        self.strikes.note(optional)
+        if len(optional) < len(refusal.updates):
+            return Verdict.INSISTS
+        LOGGER.warning("%s", refusal.problem)
+        return Verdict.SPARED
+
+    def forgive(self) -> None:
+        """Try everything again."""
+        self.strikes.clear()
+
+    def restored(self, switch: str, actual: Entities, known: Known) -> Entities:
         """Return what a switch that was just read may hold at once, given what others are known to hold.
 
         Routes that it has stay; those that it lacks are put in where that makes no circle. The steps do the rest.
         """
-        found: dict[EntityKey, Entity] = {}
+        refused, found = self.strikes.doubtful, dict[EntityKey, Entity]()
         for key, entity in self._wanted[switch].items():
             if key.kind is not Kind.ENTRY:
                 continue
@@ -117,17 +154,23 @@ class RouteLayer:
                 continue
             for source in (self._wanted[switch], self._base[switch]):
                 needed = self._needs(source, source.get(key, entity))
-                if not needed & refused and not self._circles(switch, key, source, held):
+                if not needed & refused and not self._circles(switch, key, source, known.held):
                     found[key] = source[key]
                     break
-        known = {**self._base[switch], **actual, **self._wanted[switch]}
-        used = {needed for entity in found.values() for needed in self._needs(known, entity)}
-        stay = {key for key in self._wanted[switch] if key.kind is Kind.MEMBER or key in actual}
-        found.update((key, known[key]) for key in (used | stay) - found.keys() if key in known)
+        choice = {**self._base[switch], **actual, **self._wanted[switch]}
+        used = {needed for entity in found.values() for needed in self._needs(choice, entity)}
+        stay = {key for key in self._wanted[switch] if key.kind in (Kind.MEMBER, Kind.DEFAULT) or key in actual}
+        found.update((key, choice[key]) for key in (used | stay) - found.keys() if key in choice)
         return found
 
-    def plan(self, held: Mapping[str, Entities], live: Set[str], refused: Set[EntityKey]) -> UpdatePlan:
-        """Return the steps from what switches are known to hold to the wanted routes, and which routes must wait."""
+    def plan(self, known: Known) -> UpdatePlan:
+        """Return the steps from what switches are known to hold to the wanted routes, and which routes must wait.
+
+        Before anybody has said which routes are wanted, only dead links are left.
+        """
+        if not (self._is_told or self._detours):
+            return NO_STEPS
+        held, live, refused = known.held, known.live, self.strikes.given_up
         pending: set[EntityKey] = set()
         levels: list[dict[str, list[Update]]] = []
         due = {name: self._due_of(name, held.get(name, {})) for name in self._wanted}
@@ -169,7 +212,11 @@ class RouteLayer:
             yield found
 
     def _entities(self, switch: str) -> Entities:
-        return index(route_entities(self.topology, self._hops, switch, self._spreads[switch]))
+        return self._entities_by(self._hops, switch, self._spreads[switch])
+
+    def _entities_by(self, hops: NextHops, switch: str, spreads: Mapping[str, Spread]) -> Entities:
+        entities = route_entities(self.topology, hops, switch, spreads)
+        return index((hash_entity(self.topology, switch), *entities))
 
     def _order(self, destination: str) -> list[str]:
         if destination not in self._orders:
@@ -237,20 +284,6 @@ class RouteLayer:
         used = {needed for key in ours for needed in self._needs(held, held[key])} | wanted.keys()
         unused = tuple(sorted(key for key in ours if key.kind is not Kind.ENTRY and key not in used))
         return _Due(held, wanted, keys, unused)
-
-
-def merged(plans: Sequence[UpdatePlan]) -> UpdatePlan:
-    """Return independent plans as one: their steps go together, all that is made before all that breaks."""
-    steps: list[Step] = []
-    for phase in Phase:
-        sequences = [[step for step in plan.steps if step.phase is phase] for plan in plans]
-        for place in range(max(map(len, sequences), default=0)):
-            updates: dict[str, tuple[Update, ...]] = {}
-            for step in (sequence[place] for sequence in sequences if place < len(sequence)):
-                for name, more in step.updates.items():
-                    updates[name] = (*updates.get(name, ()), *more)
-            steps.append(Step(phase, updates))
-    return UpdatePlan(tuple(steps), frozenset[EntityKey]().union(*(plan.pending for plan in plans)))
 
 
 def _destinations(topology: Topology) -> Iterator[tuple[EntityKey, str]]:

@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 
 from controller.base_paths import NextHops, next_hops
 from controller.intents import FlowSpec, Route, RouteSet
+from controller.owners.flow_plan import plan, restorable
+from controller.owners.steps import Phase, UpdatePlan
 from controller.reconcile import apply
 from controller.tables.entities import Entities, Verb
 from controller.tables.flow_paths import flow_path_entities
-from controller.update_plan import Phase, UpdatePlan, plan, restorable
 from dataplane.fabric.topology import Endpoint, HostNode, Link, SwitchNode, Topology
 
 FLOW = FlowSpec("hs", "hd")

@@ -1,4 +1,4 @@
-"""How a fabric gets from one telemetry to another: in stages, where the mark of INT packets changes.
+"""Telemetry of all switches, and how they get from one to another: in stages, where the mark of INT packets changes.
 
 A sink that has another mark than a packet's source hands the packet on to its host with INT in it. So the mark changes
 only while no such packet is under way: first no switch lets any begin (quiet), then those on their way arrive (drain),
@@ -9,26 +9,36 @@ takes all of them back to what was in force before, by the same stages. No sessi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+import logging
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
 from finsy import P4TableAction, P4TableEntry
 
-from controller.reconcile import is_reset
-from controller.tables.base import WATCH_ALL, base_entities, report_routes
-from controller.tables.entities import Entities, Entity, EntityKey, same
+from controller.owners.base import Known, Refusal, StagedOwner, Verdict
+from controller.reconcile import diff, is_reset
+from controller.tables.base import WATCH_ALL, check_room, report_routes, telemetry_entities
+from controller.tables.entities import Batch, Entities, Entity, EntityKey, Kind, index, same
 from controller.tables.int_domain import DEFAULT_DOMAIN, IntDomain
-from controller.tables.int_watch import Watch, travels
+from controller.tables.int_watch import Watch, travels, watchlist_entities
 from controller.tables.reporting import NO_REPORTING, Reporting
 from controller.tables.routing import FAMILIES
 from dataplane.fabric.topology import LinkKey, Topology
 from dataplane.wire.marking import Marking
 
+LOGGER = logging.getLogger("millrace.controller")
+
 _MARKS: Final = frozenset({"int_marker", "int_tunnels"})
 _DOMAIN: Final = _MARKS | {"port_roles", "egress_ports"}
 _WATCHLISTS: Final = frozenset(family.watchlist for family in FAMILIES)
+_TABLES: Final = (
+    _DOMAIN
+    | _WATCHLISTS
+    | {"node", "report_target", "collector", "gather", "drop_reports", "queue_watch"}
+    | {"ipv4_drop_watch", "ipv6_drop_watch", "other_drop_watch", "ipv4_flow_filter", "ipv6_flow_filter"}
+)
 _LONGEST_FRAME_BITS: Final = 9216 * 8
 
 
@@ -50,20 +60,26 @@ class Stage(StrEnum):
     IN_FORCE = "in force"
 
 
-class TelemetryChange:
-    """What each switch should hold now, on the way to the telemetry that is wanted.
+class TelemetryOwner(StagedOwner):
+    """Owns who switches are, what they measure and what they report; what one refuses takes all back to what was.
 
-    `number` grows whenever that changes: all switches are to be made right again then.
+    `number` grows whenever what switches should hold now changes: all of them are to be made right again then.
     """
 
-    def __init__(self, topology: Topology, wanted: Telemetry) -> None:
-        """Begin with what is wanted; raise ControllerError if it does not fit the topology."""
+    name = "telemetry"
+
+    def __init__(self, topology: Topology, wanted: Telemetry, beside: Sequence[Entity] = ()) -> None:
+        """Begin with what is wanted; raise ControllerError if it does not fit the topology.
+
+        `beside` are rules of others in tables of telemetry, at switches with hosts: they are left room.
+        """
         self._topology, self._wanted = topology, wanted
+        self._beside = index(beside)
         self._down: Set[LinkKey] = frozenset()
         self._report_routes: Mapping[str, Entities] = {}
         self.base = self._entities(wanted)
         """Each switch's tables when all is in force."""
-        self.stage, self.number = Stage.IN_FORCE, 0
+        self._stage, self.number = Stage.IN_FORCE, 0
         self._previous: Telemetry | None = None
         self._mark: Marking | None = wanted.domain.marking()
         self._is_drained = False
@@ -71,6 +87,11 @@ class TelemetryChange:
         self._told: dict[str, int] = {}
         self._missing: set[str] = set()
         self._enter(Stage.IN_FORCE)
+
+    @property
+    def stage(self) -> Stage:
+        """Where a change stands."""
+        return self._stage
 
     @property
     def missing(self) -> frozenset[str]:
@@ -82,6 +103,19 @@ class TelemetryChange:
         """Whether every switch has confirmed what is wanted."""
         return self.stage is Stage.IN_FORCE and not self._missing
 
+    @property
+    def pause_ns(self) -> int | None:
+        """How long packets with INT may be under way, where the change waits for them."""
+        return longest_flight_ns(self._topology) if self.stage is Stage.DRAIN else None
+
+    def owns(self, key: EntityKey) -> bool:
+        """Return whether an entity is of a table of telemetry, and nobody else's rule, or a session of reports."""
+        return key.kind is Kind.CLONE or (key.table in _TABLES and key not in self._beside)
+
+    def wanted(self, switch: str) -> Entities:
+        """Return a switch's tables when all is in force."""
+        return self.base[switch]
+
     def want(self, wanted: Telemetry) -> None:
         """Want other telemetry; raise ControllerError, and change nothing, if it does not fit the topology."""
         base = self._entities(wanted)
@@ -89,7 +123,14 @@ class TelemetryChange:
         self._take(wanted, base)
         self._previous = previous
 
-    def roll_back(self) -> bool:
+    def refused(self, refusal: Refusal) -> Verdict:
+        """Take a change back on all switches; without the telemetry that was in force before, none can be used."""
+        if not self._roll_back():
+            return Verdict.INSISTS
+        LOGGER.warning("telemetry is as it was before: %s", refusal.problem)
+        return Verdict.SPARED
+
+    def _roll_back(self) -> bool:
         """Want again what was in force last, because a switch refused the change; return whether there was a change."""
         if self._previous is None:
             return False
@@ -104,12 +145,13 @@ class TelemetryChange:
         for switch, entities in self._report_routes.items():
             self.base[switch] = {**self.base[switch], **entities}
 
-    def report_routes(self, switch: str) -> Entities:
-        """Return what a switch should hold for its reports to keep off dead links; nothing where none has died."""
-        return self._report_routes.get(switch, {})
+    def next_batches(self, switch: str, known: Known) -> list[Batch]:
+        """Return what has a switch's reports keep off dead links; nothing where none has died."""
+        wanted, held = self._report_routes.get(switch, {}), known.held.get(switch, {})
+        return diff(wanted, {key: held[key] for key in wanted if key in held})
 
-    def entities(self, switch: str, actual: Entities, before: Entities) -> Entities:
-        """Return what a switch that holds `actual`, and held `before`, should hold at this stage.
+    def restored(self, switch: str, actual: Entities, known: Known) -> Entities:
+        """Return what a switch that holds `actual`, and held what is known, should hold at this stage.
 
         A switch met for the first time whose mark is another one begins a change: somebody else's controller left it.
         """
@@ -124,12 +166,13 @@ class TelemetryChange:
         calm = {key: entity for key, entity in wanted.items() if not _lets_travel(key, entity)}
         if self.stage is Stage.MARK:
             return calm
+        before = known.held.get(switch, {})
         marked = before if _is_empty(actual) else actual
         kept = {key: entity for key, entity in (marked or calm).items() if key.table in _DOMAIN}
         return {**{key: entity for key, entity in calm.items() if key.table not in _DOMAIN}, **kept}
 
-    def confirm(self, switch: str) -> None:
-        """Note that a switch holds what `entities` said; the last one ends the stage."""
+    def confirmed(self, switch: str, held: Entities) -> None:
+        """Note that a switch holds what `restored` said; the last one ends the stage."""
         if self._told.get(switch) != self.number:
             return
         self._missing.discard(switch)
@@ -143,14 +186,17 @@ class TelemetryChange:
         elif self.stage is Stage.IN_FORCE:
             self._previous = None
 
-    def drained(self, number: int) -> None:
+    def paused(self, number: int) -> None:
         """Note that all packets that were under way at the change's `number` have arrived."""
         if self.stage is Stage.DRAIN and number == self.number:
             self._mark, self._is_drained = None, True
             self._enter(Stage.MARK)
 
     def _entities(self, wanted: Telemetry) -> dict[str, Entities]:
-        return base_entities(self._topology, wanted.watches, wanted.reporting, wanted.domain, self._down)
+        if self._beside:
+            rules = watchlist_entities(self._topology, wanted.watches, at_edge=True)
+            check_room(index((*rules, *self._beside.values())))
+        return telemetry_entities(self._topology, wanted.watches, wanted.reporting, wanted.domain, self._down)
 
     def _take(self, wanted: Telemetry, base: dict[str, Entities]) -> None:
         # All switches are made right for these, the way of their reports among the rest.
@@ -161,7 +207,7 @@ class TelemetryChange:
             self._enter(Stage.MARK if self._is_drained else Stage.QUIET)
 
     def _enter(self, stage: Stage) -> None:
-        self.stage = stage
+        self._stage = stage
         self.number += 1
         self._missing = {node.name for node in self._topology.switches}
 

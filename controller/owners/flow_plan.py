@@ -9,37 +9,12 @@ mix of old path, new path and base routes a packet meets on its way.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Set
-from dataclasses import dataclass
-from enum import StrEnum
 
 from finsy import P4TableAction, P4TableEntry
 
+from controller.owners.steps import Phase, Step, UpdatePlan
 from controller.tables.entities import Entities, Entity, EntityKey, Update, Verb, same
 from dataplane.fabric.topology import Topology
-
-
-class Phase(StrEnum):
-    """Which half of make before break a step belongs to."""
-
-    MAKE = "make"
-    BREAK = "break"
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """Updates by switch that may go out together, when every earlier step is acknowledged."""
-
-    phase: Phase
-    updates: Mapping[str, tuple[Update, ...]]
-
-
-@dataclass(frozen=True, slots=True)
-class UpdatePlan:
-    """Steps in order, and the flow entries that must wait because a switch they need is not there."""
-
-    steps: tuple[Step, ...]
-    pending: frozenset[EntityKey]
-
 
 SwitchUpdate = tuple[str, Update]
 

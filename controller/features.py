@@ -1,0 +1,80 @@
+"""Which owners of tables a fabric has: the one place where the features of the controller are put together.
+
+A feature more is an owner more (`controller/owners`) and a line in here; coordinator and drivers stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from controller.aggregation.layer import AggregationLayer
+from controller.aggregation.settings import AggregationSettings
+from controller.coordinator import Coordinator
+from controller.intents import RouteSet
+from controller.owners.aggregation import AggregationOwner
+from controller.owners.base import Owner
+from controller.owners.content import ContentOwner
+from controller.owners.flow_paths import FlowPathsOwner
+from controller.owners.routes import RoutesOwner
+from controller.owners.telemetry import Telemetry, TelemetryOwner
+from controller.p4runtime.session import FABRIC, FABRIC_AGGREGATION
+from controller.store.settings import StoreSettings
+from controller.store.stores import Stores
+from dataplane.fabric.topology import Topology
+
+DEFAULT_TELEMETRY = Telemetry()
+
+
+class Features:
+    """The owners of a fabric's tables, and what can be asked of them."""
+
+    def __init__(
+        self,
+        topology: Topology,
+        telemetry: Telemetry = DEFAULT_TELEMETRY,
+        *,
+        aggregation: AggregationSettings | None = None,
+        newest_job: int = 0,
+        store: StoreSettings | None = None,
+        more: Sequence[Owner] = (),
+    ) -> None:
+        """Raise ControllerError for settings that do not fit the topology or each other.
+
+        Jobs get numbers from the one after `newest_job` on. The program that holds content is the one that adds up, so
+        that with `store` there is aggregation, too. `more` are owners of tables that a program has beside ours.
+        """
+        self.topology = topology
+        self.aggregation: AggregationOwner | None = None
+        if aggregation is not None or store is not None:
+            layer = AggregationLayer(topology, aggregation or AggregationSettings(), newest_job)
+            self.aggregation = AggregationOwner(layer)
+        rules = () if self.aggregation is None else self.aggregation.rules()
+        self.telemetry = TelemetryOwner(topology, telemetry, rules)
+        self.routes, self.flow_paths = RoutesOwner(topology), FlowPathsOwner(topology)
+        self.content = None if store is None else ContentOwner(Stores(topology, store))
+        owners = (self.telemetry, self.routes, self.flow_paths, self.aggregation, self.content, *more)
+        self.coordinator = Coordinator(topology, [owner for owner in owners if owner is not None])
+
+    @property
+    def program(self) -> str:
+        """The program that the switches are to run, of those that come with Millrace."""
+        return FABRIC if self.aggregation is None else FABRIC_AGGREGATION
+
+    @property
+    def route_set(self) -> RouteSet | None:
+        """The newest set of routes that was taken."""
+        return self.flow_paths.routes
+
+    def want(self, routes: RouteSet) -> None:
+        """Take the newest full set of routes; raise ControllerError, and change nothing, if one of them cannot be."""
+        paths = self.flow_paths.tables_of(routes)
+        self.routes.want(routes.weighted)
+        self.flow_paths.want(routes, paths)
+
+    def configure(self, telemetry: Telemetry) -> None:
+        """Want other telemetry from now on; raise ControllerError, and change nothing, if it does not fit the topology.
+
+        A switch that is read next is brought there, without touching anything else, or, while the change has another
+        stage before it, to that stage.
+        """
+        self.telemetry.want(telemetry)

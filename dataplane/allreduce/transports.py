@@ -5,13 +5,13 @@ from __future__ import annotations
 import ctypes
 import os
 import socket
-import struct
 from ipaddress import IPv4Address
 from typing import Any, Final, Protocol
 
 from dataplane.allreduce.kernels.layouts import BURST, LINK_BYTES, PACKET_BYTES, STRIDE, EngineState
 from dataplane.allreduce.next_hop import Way
 from dataplane.errors import AllReduceError, PortError
+from dataplane.linux import DROP_ALL, SO_NO_CHECK, ask_receive_buffer, attach_filter
 from dataplane.native import Array, pointer_to
 from dataplane.nic.driver.opening import open_port
 from dataplane.nic.layouts import InputOutputVector, MessageHeader
@@ -21,11 +21,6 @@ from dataplane.wire.ipv4 import PROTOCOL_UDP
 from dataplane.wire.packet import ip_packet, link_header
 from dataplane.wire.udp import SIZE, Udp
 
-_SO_NO_CHECK: Final = 11
-_SO_ATTACH_FILTER: Final = 26
-_SO_RCVBUFFORCE: Final = 33
-_NOTHING: Final = struct.pack("=HBBI", 6, 0, 0, 0)
-"""A classic BPF program: drop everything."""
 _ECN_CAPABLE: Final = 2
 _RECEIVE_BYTES: Final = 16 << 20
 
@@ -56,12 +51,9 @@ class UdpTransport:
 
     def __init__(self, local: tuple[str, int]) -> None:
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
-        self._socket.setsockopt(socket.SOL_SOCKET, _SO_NO_CHECK, 1)
+        self._socket.setsockopt(socket.SOL_SOCKET, SO_NO_CHECK, 1)
         self._socket.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, _ECN_CAPABLE)
-        try:
-            self._socket.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _RECEIVE_BYTES)
-        except PermissionError:
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BYTES)
+        ask_receive_buffer(self._socket, _RECEIVE_BYTES)
         _bind(self._socket, local)
 
     @property
@@ -127,8 +119,7 @@ def open_rings(kind: PortKind, way: Way, udp_port: int) -> RingTransport:
     # The kernel sees the frames, too. It shall neither keep them nor tell the aggregator that nobody is at this port,
     # nor give the port to anybody else.
     guard = socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
-    drop_all = ctypes.create_string_buffer(_NOTHING, len(_NOTHING))
-    guard.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, struct.pack("HxxxxxxP", 1, ctypes.addressof(drop_all)))
+    attach_filter(guard, DROP_ALL)
     _bind(guard, (str(way.source), udp_port))
     try:
         port = open_port(way.interface, kind)

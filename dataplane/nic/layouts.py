@@ -1,4 +1,4 @@
-"""What Linux lays out in the memory of rings: linux/if_packet.h, linux/if_xdp.h, and numbers of its system calls."""
+"""What Linux lays out in the memory of rings: linux/if_packet.h, linux/if_xdp.h."""
 
 from __future__ import annotations
 
@@ -20,17 +20,6 @@ XDP_CONTINUES = 1
 ETHERTYPE_VLAN = 0x8100
 ETHERNET_BYTES = 14
 VLAN_BYTES = 4
-
-MSG_TRUNC = 0x20
-MSG_DONTWAIT = 0x40
-MSG_NOSIGNAL = 0x4000
-SIOCGIFFLAGS, IFF_UP = 0x8913, 1
-SIOCGIFMTU = 0x8921
-SOL_SOCKET = 1
-SO_ERROR = 4
-POLLIN, POLLERR, POLLHUP, POLLNVAL = 1, 8, 16, 32
-EINTR, ENXIO, EAGAIN, EBUSY, ENODEV = 4, 6, 11, 16, 19
-EMSGSIZE, ENETDOWN, ENOBUFS = 90, 100, 105
 
 
 class PacketV2Header(Struct):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Literal
 
-from dataplane.native import Array, Inline, Struct, i32, signature, u32, u64
+from dataplane.native import Array, Inline, Struct, signature, u32, u64
 
 SIZE_CLASSES = 4
 """Most sizes of buffers that a reserve has."""
@@ -97,14 +97,6 @@ class Bucket(Struct):
     sent: u64  # handed out; the driver thread's
     done: u64  # given back or dropped; added to atomically
     member: u64  # serial number of the consumer that has them, 0: none yet
-
-
-class Bell(Struct):
-    """An eventfd that its owner sleeps on, written only while it does."""
-
-    fd: i32
-    waiting: u32  # 1: the owner sleeps or is about to
-    rings: u64
 
 
 @signature

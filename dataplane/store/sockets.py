@@ -6,11 +6,11 @@ import socket
 from ipaddress import AddressValueError, IPv4Address
 from typing import Final
 
+from dataplane.linux import SO_NO_CHECK
 from dataplane.store.errors import StoreError
 
 MOST_BYTES: Final = 2048
 """No packet of named content is longer."""
-_SO_NO_CHECK: Final = 11
 _BUFFER_BYTES: Final = 4 << 20
 
 
@@ -26,7 +26,7 @@ def open_socket(local: tuple[str, int]) -> socket.socket:
     """Return a bound socket; raise StoreError that names the address."""
     opened = socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
     try:
-        opened.setsockopt(socket.SOL_SOCKET, _SO_NO_CHECK, 1)
+        opened.setsockopt(socket.SOL_SOCKET, SO_NO_CHECK, 1)
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER_BYTES)
         opened.bind(local)
     except OSError as error:

@@ -15,12 +15,12 @@ from dataplane.errors import ConfigError, SwitchError
 from dataplane.switch.engine import DEFAULT_CPU_PORT, PortSettings
 from dataplane.switch.p4runtime.tls import TlsFiles
 from dataplane.switch.traffic import deflect_session_of
+from dataplane.switch.v1model import DROP_PORT
 
 COMMAND_LINE = "command line"
 """What errors name in place of a file."""
 DEFAULT_GRPC_ADDRESS = "127.0.0.1:9559"
 """bmv2 listens on every interface; whoever reaches this port owns the switch, so here that has to be asked for."""
-DROP_PORT = 511
 
 PIPELINES = ("compiled", "interpreter")
 IO_KINDS = ("ring", "throughput", "xdp", "dpdk", "socket")

@@ -15,8 +15,8 @@ from heapq import heappop, heappush, heapreplace
 from dataplane.errors import SwitchError
 from dataplane.switch.abi import MAX_CLONE_SESSIONS
 from dataplane.switch.pipeline import Dequeued, Placement
+from dataplane.switch.v1model import PRIORITIES
 
-PRIORITIES = 8
 WIRE_OVERHEAD_BYTES = 24
 """Preamble with start delimiter (8), frame check sequence (4) and inter-frame gap (12), IEEE 802.3."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataplane.allreduce.kernels.layouts import BURST, LINK_BYTES, PACKET_BYTES, EngineState, Status
 from dataplane.allreduce.kernels.receive import accept_packet
 from dataplane.allreduce.kernels.send_schedule import packet_of
+from dataplane.linux import EMSGSIZE, ENETDOWN
 from dataplane.native import (
     Array,
     address,
@@ -26,7 +27,6 @@ from dataplane.native import (
     u32,
     u64,
 )
-from dataplane.nic.layouts import EMSGSIZE, ENETDOWN
 from dataplane.nic.ports.kernels.dispatch import commit, flush, receive, release, reserve
 from dataplane.nic.ports.kernels.waiting import RETRY_NS, wait
 

@@ -17,9 +17,10 @@ from dataclasses import dataclass
 
 from dataplane.errors import PortError
 from dataplane.native import array_at, kernel_library, sizeof, u64
+from dataplane.native.doorbell import Bell
 from dataplane.nic.buffers.kernels.buffers import lay_out
 from dataplane.nic.buffers.software_queue import GroupState, Lane, Memory, SendElement, SendLane
-from dataplane.nic.structures import SIZE_CLASSES, Bell, Buffer, Ring
+from dataplane.nic.structures import SIZE_CLASSES, Buffer, Ring
 
 SMALL_BYTES, LARGE_BYTES = 256, 2048
 _LINE_BYTES = 64

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from dataplane.native import Kernel, Library, kernel_library
+from dataplane.native.doorbell import arm_bell, disarm_bell, sleep_on, strike
 from dataplane.nic.buffers.kernels.buffers import free_buffers
-from dataplane.nic.buffers.kernels.doorbell import arm_bell, disarm_bell, sleep_on, strike
 from dataplane.nic.buffers.kernels.software_queues import acquire, any_waits, copy_out_all, discard, give_back, watch
 from dataplane.nic.buffers.kernels.transmitting import abandon, send_copy
 

@@ -7,8 +7,8 @@ import threading
 from collections.abc import Callable
 
 from dataplane.clock import Clock, MonotonicClock
+from dataplane.native.doorbell import Bell
 from dataplane.nic.buffers.queue_kernels import lane_kernels
-from dataplane.nic.structures import Bell
 
 _NS_PER_S = 1_000_000_000
 

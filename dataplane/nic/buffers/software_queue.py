@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import Literal
 
 from dataplane.native import Array, Inline, Struct, u32, u64
-from dataplane.nic.structures import Bell, Bucket, Ring
+from dataplane.native.doorbell import Bell
+from dataplane.nic.structures import Bucket, Ring
 
 NO_PLACE = 0xFFFF_FFFF
 

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from dataplane.errors import PortError
+from dataplane.linux import IFF_UP, SIOCGIFFLAGS
 from dataplane.nic.layouts import ETHERNET_BYTES
 from dataplane.nic.port import LinkStatus
 from dataplane.nic.run_off_loop import outside_loops
 
-_SIOCGIFNAME, _SIOCGIFFLAGS = 0x8910, 0x8913
-_IFF_UP, _IFF_RUNNING = 1, 1 << 6
+_SIOCGIFNAME, _IFF_RUNNING = 0x8910, 1 << 6
 _ETHERNET_TYPES = (1, 772)
 """ARPHRD_ETHER, ARPHRD_LOOPBACK: what has Ethernet headers."""
 _REQUEST_BYTES = 40
@@ -62,7 +62,7 @@ class DeviceWatch:
     @property
     def is_up(self) -> bool:
         """Whether the device is there and up."""
-        return bool(self._read_flags() & _IFF_UP)
+        return bool(self._read_flags() & IFF_UP)
 
     @property
     def has_link(self) -> bool:
@@ -73,7 +73,7 @@ class DeviceWatch:
     def link_status(self) -> LinkStatus:
         """How the device is now."""
         flags = self._read_flags()
-        if flags & _IFF_UP:
+        if flags & IFF_UP:
             return LinkStatus.UP if flags & _IFF_RUNNING else LinkStatus.NO_CARRIER
         return LinkStatus.DOWN if self._is_there else LinkStatus.GONE
 
@@ -104,7 +104,7 @@ class DeviceWatch:
         try:
             request = struct.pack("=16xi", self._index).ljust(_REQUEST_BYTES, b"\0")
             reply = fcntl.ioctl(self._control.fileno(), _SIOCGIFNAME, request)
-            flags: int = struct.unpack_from("=H", fcntl.ioctl(self._control.fileno(), _SIOCGIFFLAGS, reply), 16)[0]
+            flags: int = struct.unpack_from("=H", fcntl.ioctl(self._control.fileno(), SIOCGIFFLAGS, reply), 16)[0]
         except OSError:
             return 0
         return flags
@@ -117,7 +117,7 @@ class DeviceWatch:
 def find_device(interface: str) -> Device:
     """Return the device; raise PortError if it is missing or down."""
     link = find_link(interface)
-    if not link["flags"] & _IFF_UP:
+    if not link["flags"] & IFF_UP:
         raise PortError(f"interface {interface}: is down: ip link set {interface} up")
     if link["ifi_type"] not in _ETHERNET_TYPES:
         raise PortError(f"interface {interface}: is no Ethernet device: its frames have no Ethernet header")

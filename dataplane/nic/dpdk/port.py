@@ -11,6 +11,7 @@ import time
 from collections.abc import Sequence
 
 from dataplane.errors import PortError
+from dataplane.linux import PACKET_ADD_MEMBERSHIP, PACKET_MEMBERSHIP_PROMISCUOUS, SOL_PACKET
 from dataplane.nic.devices.device import Device
 from dataplane.nic.dpdk.environment import Environment, start_environment
 from dataplane.nic.dpdk.netns import in_place, open_place
@@ -22,7 +23,6 @@ from dataplane.nic.layouts import ETHERNET_BYTES
 from dataplane.nic.ports.queue import DpdkLine, DpdkQueue, PortKind
 from dataplane.nic.settings import RingSettings
 
-_SOL_PACKET, _ADD_MEMBERSHIP, _PROMISCUOUS = 263, 1, 1
 _ATTEMPTS, _PAUSE_S = 10, 0.05
 _numbers = itertools.count()
 
@@ -203,5 +203,7 @@ def _open_noted(environment: Environment, plan: Plan, interface: str, queues: in
 def _see_all_frames(device: Device) -> socket.socket:
     """Make the device promiscuous for as long as the socket that is returned is open, however it closes."""
     opened = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
-    opened.setsockopt(_SOL_PACKET, _ADD_MEMBERSHIP, struct.pack("=iHH8s", device.index, _PROMISCUOUS, 0, b""))
+    opened.setsockopt(
+        SOL_PACKET, PACKET_ADD_MEMBERSHIP, struct.pack("=iHH8s", device.index, PACKET_MEMBERSHIP_PROMISCUOUS, 0, b"")
+    )
     return opened

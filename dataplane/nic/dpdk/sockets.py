@@ -6,16 +6,15 @@ DPDK's drivers keep them to themselves, and neither wait nor count what the kern
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import socket
 import stat
 import struct
 from pathlib import Path
 
+from dataplane.linux import PACKET_STATISTICS, SO_DOMAIN, SOL_PACKET, attach_filter
+
 AF_XDP = 44
-_SO_DOMAIN, _SO_ATTACH_FILTER = 39, 26
-_SOL_PACKET, _PACKET_STATISTICS = 263, 6
 _SOL_XDP, _XDP_STATISTICS, _XDP_STATISTICS_BYTES = 283, 7, 48
 _INCOMING_ONLY = b"".join(
     struct.pack("=HBBI", *instruction)
@@ -43,14 +42,12 @@ class DriverSocket:
     def ignore_outgoing(self) -> None:
         """Receive only what comes from the wire, not what others on this machine send through the device."""
         if self.is_packet:
-            code = ctypes.create_string_buffer(_INCOMING_ONLY, len(_INCOMING_ONLY))
-            program = struct.pack("HxxxxxxP", len(_INCOMING_ONLY) // 8, ctypes.addressof(code))
-            self._socket.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, program)
+            attach_filter(self._socket, _INCOMING_ONLY)
 
     def read_drops(self) -> tuple[int, bool]:
         """Return how many frames the kernel had no room for, and whether that is since the last reading only."""
         if self.is_packet:
-            raw = self._socket.getsockopt(_SOL_PACKET, _PACKET_STATISTICS, 8)
+            raw = self._socket.getsockopt(SOL_PACKET, PACKET_STATISTICS, 8)
             return int.from_bytes(raw[4:8], "little"), True
         raw = self._socket.getsockopt(_SOL_XDP, _XDP_STATISTICS, _XDP_STATISTICS_BYTES)
         dropped, _, _, ring_full = struct.unpack_from("=QQQQ", raw)
@@ -97,7 +94,7 @@ def _duplicate(descriptor: int) -> socket.socket | None:
     except OSError:
         # Another thread has closed it.
         return None
-    family = probe.getsockopt(socket.SOL_SOCKET, _SO_DOMAIN)
+    family = probe.getsockopt(socket.SOL_SOCKET, SO_DOMAIN)
     if family in (socket.AF_PACKET, AF_XDP):
         return socket.socket(family, socket.SOCK_RAW, 0, fileno=probe.detach())
     probe.close()

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Literal
 
 from dataplane.native import Array, Inline, Struct, u8, u32, u64
+from dataplane.native.doorbell import Bell
 from dataplane.nic.buffers.software_queue import ManagerThread
 from dataplane.nic.flows.structures import Classifier
-from dataplane.nic.structures import Bell, Stamp, Verdict
+from dataplane.nic.structures import Stamp, Verdict
 
 LEAST_BATCH, MOST_BATCH = 8, 256
 """Frames that a driver thread takes from a queue at a time."""

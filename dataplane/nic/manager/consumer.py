@@ -10,12 +10,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from dataplane.errors import PortError
+from dataplane.native.doorbell import Bell
 from dataplane.nic.buffers.buffer_pools import BufferReading, ReceiveLane
 from dataplane.nic.buffers.packets import Packet
 from dataplane.nic.buffers.queue_kernels import lane_kernels
 from dataplane.nic.buffers.sleeper import Sleeper
 from dataplane.nic.buffers.software_queue import Lane
-from dataplane.nic.structures import Bell
 
 if TYPE_CHECKING:
     import numpy as np

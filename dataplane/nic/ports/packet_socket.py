@@ -14,6 +14,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dataplane.errors import PortError
+from dataplane.linux import (
+    DROP_ALL,
+    PACKET_ADD_MEMBERSHIP,
+    PACKET_MEMBERSHIP_PROMISCUOUS,
+    PACKET_STATISTICS,
+    SO_DETACH_FILTER,
+    SO_SNDBUFFORCE,
+    SOL_PACKET,
+    attach_filter,
+)
 from dataplane.native import Array
 from dataplane.nic.devices.device import Device, refusal
 from dataplane.nic.layouts import ETHERNET_BYTES, PacketV2Header, PacketV3Header, field_offset
@@ -22,15 +32,12 @@ from dataplane.nic.ports.queue import Cursor, PacketQueue, PortKind, SlotRing
 from dataplane.nic.settings import RingSettings
 
 _ETH_P_ALL = 3
-_SOL_PACKET = 263
-_ADD_MEMBERSHIP, _RX_RING, _STATISTICS, _VERSION, _TX_RING = 1, 5, 6, 10, 13
+_RX_RING, _VERSION, _TX_RING = 5, 10, 13
 _LOSS, _TIMESTAMP, _FANOUT, _QDISC_BYPASS, _IGNORE_OUTGOING = 14, 17, 18, 20, 23
 _RAW_HARDWARE = 1 << 6
 """SOF_TIMESTAMPING_RAW_HARDWARE: the device's own clock, where it has stamped the frame."""
 _VERSIONS = {PortKind.PACKET_V2: 1, PortKind.PACKET_V3: 2}
 _FANOUT_HASH, _FANOUT_UNIQUE_ID = 0, 0x2000
-_MEMBERSHIP_PROMISCUOUS = 1
-_SO_SNDBUFFORCE, _SO_ATTACH_FILTER, _SO_DETACH_FILTER = 32, 26, 27
 _REQUEST = struct.Struct("=IIII")
 """struct tpacket_req: block size, blocks, frame size, frames."""
 _REQUEST_V3 = struct.Struct("=IIIIIII")
@@ -38,8 +45,6 @@ _REQUEST_V3 = struct.Struct("=IIIIIII")
 _BLOCK_BYTES, _LINE_BYTES = 1 << 16, 64
 _RX_HEAD_BYTES, _TX_HEAD_BYTES = 112, 48
 """What headers, address, the gap for a VLAN tag and alignment take of a slot at most."""
-_NOTHING = struct.pack("=HBBI", 6, 0, 0, 0)
-"""A classic BPF program: drop everything."""
 _LARGEST_SEND_BUFFER = 1 << 30
 
 
@@ -91,19 +96,19 @@ class PacketSocket:
         """Join the fanout group, or found a new one; return its number."""
         flags = _FANOUT_HASH if group is not None else _FANOUT_HASH | _FANOUT_UNIQUE_ID
         try:
-            self._socket.setsockopt(_SOL_PACKET, _FANOUT, (group or 0) | flags << 16)
-            return self._socket.getsockopt(_SOL_PACKET, _FANOUT) & 0xFFFF
+            self._socket.setsockopt(SOL_PACKET, _FANOUT, (group or 0) | flags << 16)
+            return self._socket.getsockopt(SOL_PACKET, _FANOUT) & 0xFFFF
         except OSError as error:
             raise refusal(self.device.name, "queues cannot be made", error) from error
 
     def start(self) -> None:
         """Let frames in."""
-        self._socket.setsockopt(socket.SOL_SOCKET, _SO_DETACH_FILTER, 0)
+        self._socket.setsockopt(socket.SOL_SOCKET, SO_DETACH_FILTER, 0)
 
     def read_drops(self) -> None:
         """Bring the queue's `rx_dropped` up to date; the kernel's own count starts again with each reading."""
         if self._socket.fileno() >= 0:
-            raw = self._socket.getsockopt(_SOL_PACKET, _STATISTICS, 12)
+            raw = self._socket.getsockopt(SOL_PACKET, PACKET_STATISTICS, 12)
             self.queue.rx_dropped += int.from_bytes(raw[4:8], "little")
 
     def close(self) -> None:
@@ -115,17 +120,15 @@ class PacketSocket:
 
     def _configure(self, settings: RingSettings) -> None:
         opened = self._socket
-        drop_all = ctypes.create_string_buffer(_NOTHING, len(_NOTHING))
-        program = struct.pack("HxxxxxxP", 1, ctypes.addressof(drop_all))
-        opened.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, program)
-        opened.setsockopt(_SOL_PACKET, _VERSION, _VERSIONS[PortKind(self.queue.kind)])
-        opened.setsockopt(_SOL_PACKET, _IGNORE_OUTGOING, 1)
-        opened.setsockopt(_SOL_PACKET, _LOSS, 1)
-        opened.setsockopt(_SOL_PACKET, _QDISC_BYPASS, int(settings.qdisc_bypass))
+        attach_filter(opened, DROP_ALL)
+        opened.setsockopt(SOL_PACKET, _VERSION, _VERSIONS[PortKind(self.queue.kind)])
+        opened.setsockopt(SOL_PACKET, _IGNORE_OUTGOING, 1)
+        opened.setsockopt(SOL_PACKET, _LOSS, 1)
+        opened.setsockopt(SOL_PACKET, _QDISC_BYPASS, int(settings.qdisc_bypass))
         if settings.stamps == "hardware":
-            opened.setsockopt(_SOL_PACKET, _TIMESTAMP, _RAW_HARDWARE)
-        membership = struct.pack("=iHH8s", self.device.index, _MEMBERSHIP_PROMISCUOUS, 0, b"")
-        opened.setsockopt(_SOL_PACKET, _ADD_MEMBERSHIP, membership)
+            opened.setsockopt(SOL_PACKET, _TIMESTAMP, _RAW_HARDWARE)
+        membership = struct.pack("=iHH8s", self.device.index, PACKET_MEMBERSHIP_PROMISCUOUS, 0, b"")
+        opened.setsockopt(SOL_PACKET, PACKET_ADD_MEMBERSHIP, membership)
 
     def _make_rings(self, kind: PortKind, settings: RingSettings) -> None:
         frame_bytes = settings.frame_bytes or self.device.slot_bytes
@@ -139,7 +142,7 @@ class PacketSocket:
             rx = self._ask_slots(_RX_RING, settings.rx_bytes(rx_slot), rx_slot)
         tx = self._ask_slots(_TX_RING, settings.tx_bytes(tx_slot), tx_slot)
         # What a frame in the transmit ring counts for against this is up to twice its size.
-        self._socket.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, min(2 * tx.ring_bytes, _LARGEST_SEND_BUFFER))
+        self._socket.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, min(2 * tx.ring_bytes, _LARGEST_SEND_BUFFER))
         self._map = MemoryMap(rx.ring_bytes + tx.ring_bytes, self._socket.fileno())
         self._socket.bind((self.device.name, _ETH_P_ALL))
         queue, start = self.queue, self._map.address
@@ -160,7 +163,7 @@ class PacketSocket:
         is_v3 = self.queue.kind == PortKind.PACKET_V3
         request = _REQUEST_V3.pack(*size, timeout_ms, 0, 0) if is_v3 else _REQUEST.pack(*size)
         try:
-            self._socket.setsockopt(_SOL_PACKET, option, request)
+            self._socket.setsockopt(SOL_PACKET, option, request)
         except OSError as error:
             if error.errno not in {errno.ENOMEM, errno.EINVAL}:
                 raise

@@ -8,7 +8,7 @@ from dataplane.native import Inline, Struct, address, as_u32, as_u64, copy, kern
 from dataplane.switch.abi import UNLIMITED, Machine, Packet, Reason
 from dataplane.switch.compiled.generated import p4_copy, p4_set_packet_length
 from dataplane.switch.compiled.pool import Cache, give, take
-from dataplane.switch.traffic import PRIORITIES
+from dataplane.switch.v1model import PRIORITIES
 
 
 class Core(Struct):

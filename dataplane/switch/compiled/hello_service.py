@@ -15,6 +15,7 @@ from dataplane.native import (
     u64,
     view,
 )
+from dataplane.native.doorbell import ring
 from dataplane.native.spinlock import lock, unlock
 from dataplane.nic.ports.kernels import commit, flush, reserve
 from dataplane.nic.ports.queue import PortQueue
@@ -32,7 +33,6 @@ from dataplane.switch.compiled.hello_state import (
 )
 from dataplane.switch.compiled.pool import take
 from dataplane.switch.compiled.queues import OutPort, hold
-from dataplane.switch.compiled.rings import ring
 from dataplane.switch.compiled.worker import Worker
 from dataplane.switch.hellos.frames import FRAME_BYTES
 

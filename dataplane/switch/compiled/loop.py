@@ -27,6 +27,7 @@ from dataplane.native import (
     u64,
     view,
 )
+from dataplane.native.doorbell import hear, ring
 from dataplane.nic.ports.kernels import receive, wait
 from dataplane.nic.ports.kernels import release as give_back
 from dataplane.nic.ports.kernels.system import monotonic_ns
@@ -42,7 +43,7 @@ from dataplane.switch.compiled.queues import (
     next_arrival_ns,
     next_event_ns,
 )
-from dataplane.switch.compiled.rings import get, hear, ring
+from dataplane.switch.compiled.rings import get
 from dataplane.switch.compiled.serving import enqueue_placed, is_kept, serve_all
 from dataplane.switch.compiled.worker import BURST_FRAMES, Worker
 

@@ -48,8 +48,7 @@ from dataplane.switch.compiled.generated import (
     p4_set_qid,
 )
 from dataplane.switch.compiled.pool import BUFFER_BYTES, give, take
-from dataplane.switch.interpreter.interpreted import MAX_RESUBMITS, InstanceType
-from dataplane.switch.interpreter.primitives import DROP_PORT
+from dataplane.switch.v1model import DROP_PORT, MAX_RESUBMITS, InstanceType
 
 PASSES = MAX_RESUBMITS + 1
 PORT_MASK = (1 << 9) - 1

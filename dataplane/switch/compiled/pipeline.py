@@ -25,11 +25,11 @@ from dataplane.switch.compiled.passes import deflect
 from dataplane.switch.compiled.pool import BlockPool
 from dataplane.switch.compiled.program import CompiledProgram, compile_program
 from dataplane.switch.compiled.workplace import Workplace
-from dataplane.switch.interpreter.interpreted import DIGEST_QUEUE_MESSAGES
 from dataplane.switch.pipeline import Dequeued, DigestMessage, EgressResult, Frame, Output, Placement
 from dataplane.switch.random_numbers import SplitMix
 from dataplane.switch.tables import ForwardingState
 from dataplane.switch.tables.native import NativeState
+from dataplane.switch.v1model import DIGEST_QUEUE_MESSAGES
 
 __all__ = ["CompiledPipeline", "compiled_pipeline"]
 

@@ -1,4 +1,4 @@
-"""What workers and Python hand each other: frames through bounded rings, and a bell that wakes whoever sleeps."""
+"""What workers and Python hand each other: frames through bounded rings, whose reader a bell wakes."""
 
 from __future__ import annotations
 
@@ -8,26 +8,14 @@ from dataplane.native import (
     Array,
     Struct,
     address,
-    exchange,
-    external,
-    i32,
-    i64,
     kernel,
     pointer_to,
     reference,
-    stack_array,
     u64,
 )
+from dataplane.native.doorbell import Bell, ring
 from dataplane.native.spinlock import lock, unlock
 from dataplane.switch.abi import Packet
-
-
-class Bell(Struct):
-    """An eventfd that is written once for all that happens until its reader has heard it."""
-
-    rung: u64
-    fd: i32
-    spare: i32
 
 
 class PacketRing(Struct):
@@ -39,38 +27,6 @@ class PacketRing(Struct):
     mask: u64  # places, less one
     places: Array[u64]
     bell: Bell
-
-
-@external
-def write(fd: i32, words: Array[u64], nbytes: u64) -> i64:
-    """Write to a descriptor (write(2))."""
-    raise NotImplementedError
-
-
-@external
-def read(fd: i32, words: Array[u64], nbytes: u64) -> i64:
-    """Read from a descriptor (read(2))."""
-    raise NotImplementedError
-
-
-@kernel
-def ring(bell: Bell) -> None:
-    """Wake the bell's reader, unless it has been woken already."""
-    if exchange(bell.rung, 1) == 0:
-        one = stack_array(u64, 1)
-        one[0] = 1
-        write(bell.fd, one, 8)
-
-
-@kernel
-def hear(bell: Bell) -> None:
-    """Make the bell silent; what happens from now on rings it again, and is seen by who looks from now on.
-
-    Who rang may not have written yet: the reader is then woken once more for nothing, and hears that, too.
-    """
-    count = stack_array(u64, 1)
-    read(bell.fd, count, 8)
-    exchange(bell.rung, 0)
 
 
 @kernel

@@ -20,6 +20,7 @@ from dataplane.native import (
     u64,
     view,
 )
+from dataplane.native.doorbell import ring
 from dataplane.native.spinlock import try_lock, unlock
 from dataplane.nic.ports.kernels import commit, flush, reserve
 from dataplane.nic.ports.queue import PortQueue
@@ -39,7 +40,7 @@ from dataplane.switch.compiled.queues import (
     next_event_ns,
     occupy,
 )
-from dataplane.switch.compiled.rings import put, ring
+from dataplane.switch.compiled.rings import put
 from dataplane.switch.compiled.worker import Worker
 
 NS_PER_US = 1_000

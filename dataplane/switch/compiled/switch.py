@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from dataplane.clock import MonotonicClock
 from dataplane.errors import SwitchError
 from dataplane.native import kernel_library, pointer_to
+from dataplane.native.doorbell import Bell, ring
 from dataplane.nic import NicPort
 from dataplane.program.model import Program
 from dataplane.switch.abi import Packet
@@ -34,7 +35,7 @@ from dataplane.switch.compiled.pool import BUFFER_BYTES, BlockPool, Cache, give,
 from dataplane.switch.compiled.port_table import PortTable
 from dataplane.switch.compiled.program import Purpose, compile_program
 from dataplane.switch.compiled.queues import clear
-from dataplane.switch.compiled.rings import Bell, get, make_ring, put, ring
+from dataplane.switch.compiled.rings import get, make_ring, put
 from dataplane.switch.compiled.threads import WorkerThreads
 from dataplane.switch.compiled.worker import BURST_FRAMES, Worker
 from dataplane.switch.devices import first_states, read_oper
@@ -43,7 +44,8 @@ from dataplane.switch.pipeline import DigestMessage, PreparedProgram
 from dataplane.switch.port_board import PortBoard, UsableWatch
 from dataplane.switch.port_states import HelloSettings, OperStatus, PortCounters, PortListener, PortState
 from dataplane.switch.tables import ForwardingState
-from dataplane.switch.traffic import PRIORITIES, PortSettings, deflect_session_of
+from dataplane.switch.traffic import PortSettings, deflect_session_of
+from dataplane.switch.v1model import PRIORITIES
 
 FRAMES = 65_536
 """Blocks for frames on cables and between Python and the workers."""
@@ -381,7 +383,7 @@ class NativeSwitch:
         while not self._closing:
             if waiting.poll(_LOOK_AGAIN_MS if self._down else None):
                 os.eventfd_read(self._reports.fd)
-            self._reports.rung = 0
+            self._reports.waiting = 1
             self._report_packets()
             loaded = self._loaded
             if loaded is not None:
@@ -492,9 +494,7 @@ class NativeSwitch:
 
 
 def _bell() -> Bell:
-    bell = Bell()
-    bell.fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-    return bell
+    return Bell(fd=os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC), waiting=1)
 
 
 def _signed(word: int) -> int:

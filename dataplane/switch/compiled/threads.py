@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from dataplane.switch.compiled.rings import Bell
+from dataplane.native.doorbell import Bell
 from dataplane.switch.compiled.worker import Worker
 
 _PR_SET_TIMERSLACK = 29

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Literal
 
 from dataplane.native import Array, Inline, Struct, u8, u32, u64
+from dataplane.native.doorbell import Bell
 from dataplane.switch.compiled.core import Core
 from dataplane.switch.compiled.queues import OutPort, Traffic
-from dataplane.switch.compiled.rings import Bell, PacketRing
+from dataplane.switch.compiled.rings import PacketRing
 
 BURST_FRAMES = 32
 """Frames taken from a port before the next one has its turn."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 
 from dataplane.program.model import Digest, Program
 from dataplane.program.operations import SizedConstant
@@ -35,37 +34,18 @@ from dataplane.switch.interpreter.layout import (
     reset_metadata,
 )
 from dataplane.switch.interpreter.parser import bind_parser
-from dataplane.switch.interpreter.primitives import DROP_PORT, Binder
+from dataplane.switch.interpreter.primitives import Binder
 from dataplane.switch.pipeline import Dequeued, DigestMessage, EgressResult, Frame, Output, Placement
 from dataplane.switch.random_numbers import SplitMix
 from dataplane.switch.tables import CloneSession, ForwardingState, Replica
-
-MAX_RESUBMITS = 16
-"""A packet that asks to be resubmitted once more is dropped as resubmit_limit."""
-
-PRIORITIES = 8
-"""Queues of a port; a packet with a greater priority is dropped as priority_out_of_range."""
-
-
-DIGEST_QUEUE_MESSAGES = 1024
-"""Digests that wait for `take_digests`; those beyond are counted as digest_queue_full."""
-
-
-class InstanceType(IntEnum):
-    """standard_metadata.instance_type."""
-
-    NORMAL = 0
-    INGRESS_CLONE = 1
-    EGRESS_CLONE = 2
-    RECIRCULATED = 4
-    REPLICATION = 5
-    RESUBMITTED = 6
-    DEFLECTED = 7
-    """Not bmv2's: refused by a full queue."""
-
-
-ORIGINALS = frozenset({InstanceType.NORMAL, InstanceType.REPLICATION})
-"""What a full queue may deflect: copies that somebody asked for beside the packet are just lost."""
+from dataplane.switch.v1model import (
+    DIGEST_QUEUE_MESSAGES,
+    DROP_PORT,
+    MAX_RESUBMITS,
+    ORIGINALS,
+    PRIORITIES,
+    InstanceType,
+)
 
 
 @dataclass(slots=True)

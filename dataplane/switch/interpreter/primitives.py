@@ -73,14 +73,10 @@ from dataplane.switch.interpreter.layout import (
     PacketFault,
 )
 from dataplane.switch.random_numbers import SplitMix
+from dataplane.switch.v1model import DROP_PORT, MAX_BLOCKS
 
 Step: TypeAlias = Callable[[Fields, Arguments], None]
 
-DROP_PORT = 511
-"""The egress_spec of a packet that is to be dropped, as in simple_switch."""
-
-MAX_BLOCKS = 1 << 16
-"""A packet is dropped when an action jumps as often as that."""
 
 _UINT64 = (1 << 64) - 1
 _SESSION = SESSION_VALID - 1

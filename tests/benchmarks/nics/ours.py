@@ -14,12 +14,13 @@ import numpy as np
 from dataplane.errors import PortError
 from dataplane.fabric.kernel import namespaces
 from dataplane.native import Array, array_at, kernel, kernel_library, load_acquire, stack_array, u8, u32, u64, view
+from dataplane.native.doorbell import Bell
 from dataplane.nic import Call, FlowRule, Mode, Nic, NicSettings, PortKind, ToConsumers, open_nic
 from dataplane.nic.buffers.kernels.software_queues import acquire, await_packets, give_back_all
 from dataplane.nic.buffers.software_queue import Lane
 from dataplane.nic.dpdk.shim import load_shim
 from dataplane.nic.manager.consumer import Consumer
-from dataplane.nic.structures import Bell, Buffer
+from dataplane.nic.structures import Buffer
 from tests.benchmarks.nics.cable import Cable
 from tests.benchmarks.nics.generator import DESTINATION_PORT, STAMP_OFFSET, Generator
 from tests.benchmarks.nics.kernels import MAGIC, MOST_BYTES, STAMP_BYTES, Tally, note

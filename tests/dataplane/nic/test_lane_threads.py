@@ -30,9 +30,9 @@ from dataplane.native import (
     u64,
     view,
 )
+from dataplane.native.doorbell import Bell, arm_bell, disarm_bell, sleep_on
 from dataplane.native.spinlock import sched_yield
 from dataplane.nic import memory_pair
-from dataplane.nic.buffers.kernels.doorbell import arm_bell, disarm_bell, sleep_on
 from dataplane.nic.buffers.kernels.software_queues import acquire, await_packets, give_back
 from dataplane.nic.buffers.kernels.transmitting import has_to_transmit, transmit
 from dataplane.nic.buffers.software_queue import Lane, ManagerThread
@@ -43,7 +43,7 @@ from dataplane.nic.manager.packet_manager import PacketManager
 from dataplane.nic.manager.producer import Producer
 from dataplane.nic.ports.kernels import receive, release
 from dataplane.nic.ports.queue import PortQueue
-from dataplane.nic.structures import Bell, Buffer, Stamp, Verdict
+from dataplane.nic.structures import Buffer, Stamp, Verdict
 
 PATIENCE_S = 30.0
 FLOWS = 16

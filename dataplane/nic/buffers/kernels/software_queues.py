@@ -20,10 +20,10 @@ from dataplane.native import (
     u64,
     view,
 )
+from dataplane.native.doorbell import Bell, arm_bell, disarm_bell, sleep_on, strike
 from dataplane.nic.buffers.kernels.buffers import LENT, gather, is_inside, put_back
-from dataplane.nic.buffers.kernels.doorbell import arm_bell, disarm_bell, sleep_on, strike
 from dataplane.nic.buffers.software_queue import Lane
-from dataplane.nic.structures import Bell, Bucket, Buffer
+from dataplane.nic.structures import Bucket, Buffer
 
 
 @kernel(inline=True)

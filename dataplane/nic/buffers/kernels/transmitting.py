@@ -19,8 +19,8 @@ from dataplane.native import (
     u64,
     view,
 )
+from dataplane.native.doorbell import ring_if_waiting
 from dataplane.nic.buffers.kernels.buffers import LENT, gather, put_back, scatter, take
-from dataplane.nic.buffers.kernels.doorbell import ring_bell
 from dataplane.nic.buffers.software_queue import ManagerTable, ManagerThread, SendLane
 from dataplane.nic.ports.kernels.dispatch import commit, flush, reserve
 from dataplane.nic.ports.queue import PortQueue
@@ -90,7 +90,7 @@ def complete(lane: SendLane) -> u64:
     lane.tail = position + 1
     store_release(element.complete, position + 1)
     fence()
-    ring_bell(lane.driver_bell)
+    ring_if_waiting(lane.driver_bell)
     return position
 
 
@@ -241,7 +241,7 @@ def wake_producers(manager: ManagerThread, first: u64) -> None:
     place: u64 = first
     while place != manager.unsettled_head:
         entry: u64 = manager.unsettled[place & manager.unsettled_mask]
-        ring_bell(view(SendLane, entry & 0xFFFF_FFFF_FFFF_FFFE).bell)
+        ring_if_waiting(view(SendLane, entry & 0xFFFF_FFFF_FFFF_FFFE).bell)
         place += 1
 
 

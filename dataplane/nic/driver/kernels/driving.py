@@ -23,14 +23,14 @@ from dataplane.native import (
     u64,
     view,
 )
-from dataplane.nic.buffers.kernels.doorbell import arm_bell, disarm_bell
+from dataplane.native.doorbell import arm_bell, disarm_bell, read
 from dataplane.nic.buffers.kernels.transmitting import has_to_transmit, transmit
 from dataplane.nic.driver.driver_state import Counts, DriverState
 from dataplane.nic.driver.kernels.polling import AT_ONCE, UNTIL_WOKEN, begin_pacing, pace
 from dataplane.nic.flows.kernels.classifying import classify
 from dataplane.nic.manager.kernels.distribute import hand_out, publish
 from dataplane.nic.ports.kernels.dispatch import is_readable, receive, release
-from dataplane.nic.ports.kernels.system import CLOCK_MONOTONIC, NS_PER_S, clock_nanosleep, monotonic_ns, read
+from dataplane.nic.ports.kernels.system import CLOCK_MONOTONIC, NS_PER_S, clock_nanosleep, monotonic_ns
 from dataplane.nic.ports.kernels.waiting import RETRY_NS, wait
 from dataplane.nic.ports.queue import PortQueue
 from dataplane.nic.structures import ActionKind, FrameFunction

@@ -18,8 +18,8 @@ from dataplane.native import (
     u64,
     view,
 )
+from dataplane.native.doorbell import ring_if_waiting
 from dataplane.nic.buffers.kernels.buffers import refill_all, scatter, take
-from dataplane.nic.buffers.kernels.doorbell import ring_bell
 from dataplane.nic.buffers.software_queue import NO_PLACE, Group, Lane, ManagerTable, ManagerThread
 from dataplane.nic.manager.balance import Balance
 from dataplane.nic.structures import Bucket, Buffer, Stamp, Verdict
@@ -122,7 +122,7 @@ def publish(manager: ManagerThread) -> None:
     fence()
     i = 0
     while i < manager.touched_count:
-        ring_bell(view(Lane, manager.touched[i]).bell)
+        ring_if_waiting(view(Lane, manager.touched[i]).bell)
         i += 1
     manager.touched_count = 0
 

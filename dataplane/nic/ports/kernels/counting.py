@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
+from dataplane.linux import ENETDOWN, ENODEV, ENXIO, SIOCGIFMTU
 from dataplane.native import Array, address, i32, kernel, load_be16, load_u32, offset, u8, u32
-from dataplane.nic.layouts import (
-    ENETDOWN,
-    ENODEV,
-    ENXIO,
-    ETHERNET_BYTES,
-    ETHERTYPE_VLAN,
-    SIOCGIFMTU,
-    VLAN_BYTES,
-)
+from dataplane.nic.layouts import ETHERNET_BYTES, ETHERTYPE_VLAN, VLAN_BYTES
 from dataplane.nic.ports.kernels.system import ioctl
 from dataplane.nic.ports.queue import PortQueue
 

@@ -5,6 +5,7 @@ What is sent is written into mbufs that lie ready, so that a frame needs no call
 
 from __future__ import annotations
 
+from dataplane.linux import IFF_UP, SIOCGIFFLAGS
 from dataplane.native import (
     Array,
     address,
@@ -20,9 +21,9 @@ from dataplane.native import (
     u32,
     u64,
 )
-from dataplane.nic.layouts import IFF_UP, SIOCGIFFLAGS
+from dataplane.native.doorbell import read
 from dataplane.nic.ports.kernels.counting import count_no_room, may_send, refresh_mtu
-from dataplane.nic.ports.kernels.system import ioctl, read
+from dataplane.nic.ports.kernels.system import ioctl
 from dataplane.nic.ports.kernels.timestamps import stamp_burst
 from dataplane.nic.ports.queue import DpdkQueue
 

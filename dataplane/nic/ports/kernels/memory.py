@@ -18,8 +18,8 @@ from dataplane.native import (
     u32,
     u64,
 )
+from dataplane.native.doorbell import read, write
 from dataplane.nic.ports.kernels.counting import count_no_room, may_send
-from dataplane.nic.ports.kernels.system import read, write
 from dataplane.nic.ports.kernels.timestamps import stamp_burst
 from dataplane.nic.ports.queue import FrameRing, MemoryQueue
 

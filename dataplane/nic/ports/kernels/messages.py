@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataplane.linux import EAGAIN, EINTR, EMSGSIZE, ENOBUFS, MSG_DONTWAIT, MSG_NOSIGNAL, MSG_TRUNC, POLLIN
 from dataplane.native import (
     Array,
     address,
@@ -19,20 +20,10 @@ from dataplane.native import (
     u64,
     view,
 )
-from dataplane.nic.layouts import (
-    EAGAIN,
-    EINTR,
-    EMSGSIZE,
-    ENOBUFS,
-    MSG_DONTWAIT,
-    MSG_NOSIGNAL,
-    MSG_TRUNC,
-    POLLIN,
-    InputOutputVector,
-    MessageHeader,
-)
+from dataplane.native.doorbell import ppoll
+from dataplane.nic.layouts import InputOutputVector, MessageHeader
 from dataplane.nic.ports.kernels.counting import count_no_room, may_send
-from dataplane.nic.ports.kernels.system import last_error, ppoll, recvmmsg, sendmmsg
+from dataplane.nic.ports.kernels.system import last_error, recvmmsg, sendmmsg
 from dataplane.nic.ports.kernels.timestamps import stamp_burst
 from dataplane.nic.ports.queue import MessageQueue
 

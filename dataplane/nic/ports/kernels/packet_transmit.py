@@ -6,6 +6,7 @@ bytes it took, so a difference shows that it did; a slot of length 0 is one that
 
 from __future__ import annotations
 
+from dataplane.linux import EMSGSIZE, ENOBUFS, MSG_DONTWAIT
 from dataplane.native import (
     Array,
     address,
@@ -23,13 +24,7 @@ from dataplane.native import (
     u64,
     view,
 )
-from dataplane.nic.layouts import (
-    EMSGSIZE,
-    ENOBUFS,
-    MSG_DONTWAIT,
-    TP_AVAILABLE,
-    TP_SEND_REQUEST,
-)
+from dataplane.nic.layouts import TP_AVAILABLE, TP_SEND_REQUEST
 from dataplane.nic.ports.kernels.counting import count_no_room, longest, may_send, means_down, refresh_mtu
 from dataplane.nic.ports.kernels.slots import advance
 from dataplane.nic.ports.kernels.system import last_error, send

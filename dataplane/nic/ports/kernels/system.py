@@ -28,24 +28,6 @@ def recv(fd: i32, data: Array[u8], nbytes: u64, flags: i32) -> i64:
 
 
 @external
-def read(fd: i32, data: Array[u64], nbytes: u64) -> i64:
-    """Read an eventfd (read(2))."""
-    raise NotImplementedError
-
-
-@external
-def write(fd: i32, data: Array[u64], nbytes: u64) -> i64:
-    """Write an eventfd (write(2))."""
-    raise NotImplementedError
-
-
-@external
-def ppoll(fds: Array[u64], count: u64, timeout: Array[i64], mask: Array[u8]) -> i32:
-    """Wait for struct pollfd (ppoll(2))."""
-    raise NotImplementedError
-
-
-@external
 def ioctl(fd: i32, request: u64, argument: Array[u8]) -> i32:
     """Ask a device (ioctl(2))."""
     raise NotImplementedError

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataplane.linux import POLLERR, POLLHUP, POLLIN, POLLNVAL, SO_ERROR, SOL_SOCKET
 from dataplane.native import (
     Array,
     address,
@@ -17,10 +18,10 @@ from dataplane.native import (
     u64,
     view,
 )
-from dataplane.nic.layouts import POLLERR, POLLHUP, POLLIN, POLLNVAL, SO_ERROR, SOL_SOCKET
+from dataplane.native.doorbell import ppoll
 from dataplane.nic.ports.kernels.dispatch import is_readable
 from dataplane.nic.ports.kernels.memory import arm
-from dataplane.nic.ports.kernels.system import getsockopt, ppoll
+from dataplane.nic.ports.kernels.system import getsockopt
 from dataplane.nic.ports.queue import MemoryQueue, PortKind, PortQueue
 
 MOST_QUEUES = 511

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataplane.linux import EBUSY, MSG_DONTWAIT
 from dataplane.native import (
     Array,
     address,
@@ -19,7 +20,7 @@ from dataplane.native import (
     u64,
     view,
 )
-from dataplane.nic.layouts import EBUSY, MSG_DONTWAIT, XDP_CONTINUES, XDP_NEED_WAKEUP, XdpDescriptor
+from dataplane.nic.layouts import XDP_CONTINUES, XDP_NEED_WAKEUP, XdpDescriptor
 from dataplane.nic.ports.kernels.counting import count_no_room, may_send, means_down
 from dataplane.nic.ports.kernels.system import last_error, recv, send
 from dataplane.nic.ports.kernels.timestamps import stamp_burst

@@ -62,12 +62,7 @@ from dataplane.switch.compiler.lowering.copies import (
 from dataplane.switch.compiler.lowering.expressions import Expressions
 from dataplane.switch.compiler.lowering.fields import header_of, resize
 from dataplane.switch.compiler.lowering.routine import I32, POINTER, Emission, Routine, u32
-
-DROP_PORT = 511
-"""The egress_spec of a packet that is to be dropped, as in simple_switch."""
-
-MAX_BLOCKS = 1 << 16
-"""A packet is dropped when an action jumps as often as that."""
+from dataplane.switch.v1model import DROP_PORT, MAX_BLOCKS
 
 
 def call_action(routine: Routine, action: Action, arguments: ir.Value) -> None:

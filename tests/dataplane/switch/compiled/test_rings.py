@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from dataplane.native import kernel_library
-from dataplane.switch.compiled.rings import Bell, hear, ring
+from dataplane.native.doorbell import Bell, hear, ring
 
 LIBRARY = kernel_library(ring, hear)
 RING: Callable[[Bell], None] = LIBRARY.bind(ring)
@@ -17,8 +17,7 @@ HEAR: Callable[[Bell], None] = LIBRARY.bind(hear)
 
 @pytest.fixture
 def bell() -> Iterator[Bell]:
-    made = Bell()
-    made.fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+    made = Bell(fd=os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC), waiting=1)
     yield made
     os.close(made.fd)
 
@@ -46,7 +45,7 @@ def test_hearing_leaves_nothing_to_read(bell: Bell) -> None:
 
 
 def test_a_ring_that_is_heard_before_it_is_written_wakes_once_more_and_no_more(bell: Bell) -> None:
-    bell.rung = 1  # the ringer is between its two steps
+    bell.waiting = 0  # the ringer is between its two steps
     HEAR(bell)
     os.eventfd_write(bell.fd, 1)
     HEAR(bell)

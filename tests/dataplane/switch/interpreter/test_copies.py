@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from dataplane.switch.interpreter.interpreted import MAX_RESUBMITS
 from dataplane.switch.tables import CloneSession, Replica
+from dataplane.switch.v1model import MAX_RESUBMITS
 from tests.dataplane.switch.interpreter.harness import Bench, MakeBench
 
 SEEN = struct.Struct("!BBBBBBHBBH")

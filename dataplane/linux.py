@@ -1,0 +1,43 @@
+"""Linux's numbers that `socket`, `select` and `errno` lack or that kernels need as constants; filters and buffers."""
+
+from __future__ import annotations
+
+import ctypes
+import socket
+import struct
+from typing import Final
+
+SOL_SOCKET, SO_ERROR = 1, 4
+SO_NO_CHECK = 11
+SO_ATTACH_FILTER, SO_DETACH_FILTER = 26, 27
+SO_SNDBUFFORCE, SO_RCVBUFFORCE = 32, 33
+"""As SO_SNDBUF and SO_RCVBUF, beyond net.core.wmem_max and rmem_max, for who may administer the network."""
+SO_DOMAIN, SO_RXQ_OVFL = 39, 40
+SOL_PACKET = 263
+PACKET_ADD_MEMBERSHIP, PACKET_MEMBERSHIP_PROMISCUOUS, PACKET_STATISTICS = 1, 1, 6
+MSG_TRUNC, MSG_DONTWAIT, MSG_NOSIGNAL = 0x20, 0x40, 0x4000
+SIOCGIFFLAGS, IFF_UP = 0x8913, 1
+SIOCGIFMTU = 0x8921
+POLLIN, POLLERR, POLLHUP, POLLNVAL = 1, 8, 16, 32
+EINTR, ENXIO, EAGAIN, EBUSY, ENODEV = 4, 6, 11, 16, 19
+EMSGSIZE, ENETDOWN, ENOBUFS = 90, 100, 105
+
+DROP_ALL: Final = struct.pack("=HBBI", 6, 0, 0, 0)
+"""A classic BPF program (struct sock_filter): drop everything."""
+_INSTRUCTION_BYTES = 8
+
+
+def attach_filter(opened: socket.socket, program: bytes) -> None:
+    """Have a classic BPF program say how much of each packet a socket keeps (socket(7)); raises OSError."""
+    code = ctypes.create_string_buffer(program, len(program))
+    described = struct.pack("HxxxxxxP", len(program) // _INSTRUCTION_BYTES, ctypes.addressof(code))
+    opened.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, described)
+
+
+def ask_receive_buffer(opened: socket.socket, nbytes: int) -> None:
+    """Ask for a receive buffer of so many bytes; who may not have it gets as much as the machine grants anybody."""
+    wanted = min(nbytes, 0x7FFF_FFFF)  # the kernel takes no number of more than 31 bits
+    try:
+        opened.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, wanted)
+    except PermissionError:
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, wanted)

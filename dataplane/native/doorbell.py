@@ -1,0 +1,121 @@
+"""Doorbells: an eventfd that is written once for all that happens until its owner has heard it.
+
+Whoever has something for the owner shows it first and rings afterwards; the owner hears or arms first and looks
+afterwards. Each has a fence between its two steps, so that one of them sees the other. An owner who sleeps seldom keeps
+the bell silent in between (`arm_bell`, `disarm_bell`): rings then cost a look.
+"""
+
+from __future__ import annotations
+
+from dataplane.linux import POLLIN
+from dataplane.native.arrays import Array
+from dataplane.native.intrinsics import (
+    array_at,
+    as_u32,
+    as_u64,
+    exchange,
+    fence,
+    load_acquire,
+    load_relaxed,
+    stack_array,
+)
+from dataplane.native.kernels import external, kernel
+from dataplane.native.scalars import i32, i64, u8, u32, u64
+from dataplane.native.structs import Struct
+
+NS_PER_S = 1_000_000_000
+
+
+class Bell(Struct):
+    """An eventfd, and whether anybody wants it to be written."""
+
+    fd: i32
+    waiting: u32  # 1: the next ring writes
+    rings: u64
+
+
+@external
+def read(fd: i32, data: Array[u64], nbytes: u64) -> i64:
+    """Read an eventfd (read(2))."""
+    raise NotImplementedError
+
+
+@external
+def write(fd: i32, data: Array[u64], nbytes: u64) -> i64:
+    """Write an eventfd (write(2))."""
+    raise NotImplementedError
+
+
+@external
+def ppoll(fds: Array[u64], count: u64, timeout: Array[i64], mask: Array[u8]) -> i32:
+    """Wait for struct pollfd (ppoll(2))."""
+    raise NotImplementedError
+
+
+@kernel(inline=True)
+def ring(bell: Bell) -> None:
+    """Wake the owner if it waits and nobody has yet; an exchange, which is a fence."""
+    if exchange(bell.waiting, 0) != 0:
+        bell.rings += 1
+        one = stack_array(u64, 1)
+        one[0] = 1
+        write(bell.fd, one, 8)
+
+
+@kernel(inline=True)
+def ring_if_waiting(bell: Bell) -> None:
+    """Do that where the owner rarely waits; call a `fence` after showing what it waits for, and before this."""
+    if load_relaxed(bell.waiting) != 0:
+        strike(bell)
+
+
+@kernel(inline=False)
+def strike(bell: Bell) -> None:
+    """Ring, out of the caller's way."""
+    ring(bell)
+
+
+@kernel(inline=True)
+def hear(bell: Bell) -> None:
+    """Make the bell silent; what happens from now on rings it again, and is seen by who looks from now on.
+
+    Who rang may not have written yet: the owner is then woken once more for nothing, and hears that, too.
+    """
+    heard = stack_array(u64, 1)
+    read(bell.fd, heard, 8)
+    exchange(bell.waiting, 1)
+
+
+@kernel
+def arm_bell(bell: Bell) -> None:
+    """Want to be woken from now on; look for what is awaited after this, before sleeping."""
+    if load_acquire(bell.waiting) == 0:
+        hear(bell)
+    fence()
+
+
+@kernel
+def disarm_bell(bell: Bell) -> None:
+    """Not want to be woken any more; a last ring may still come and is heard by the next `arm_bell`."""
+    exchange(bell.waiting, 0)
+
+
+@kernel
+def sleep_on(bell: Bell, timeout_ns: i64) -> bool:
+    """Sleep until the armed bell rings, a signal comes or the time (negative: none) has passed; True: it rang.
+
+    Nobody sleeps on a bell that is closed by now.
+    """
+    if bell.fd < 0:
+        return False
+    polled = stack_array(u64, 1)
+    polled[0] = as_u64(as_u32(bell.fd)) | (POLLIN << 32)
+    timeout = stack_array(i64, 2)
+    found: i32 = 0
+    if timeout_ns < 0:
+        found = ppoll(polled, 1, array_at(i64, 0), array_at(u8, 0))
+    else:
+        timeout[0] = timeout_ns // NS_PER_S
+        timeout[1] = timeout_ns % NS_PER_S
+        found = ppoll(polled, 1, timeout, array_at(u8, 0))
+    return found > 0

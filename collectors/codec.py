@@ -28,7 +28,7 @@ from collectors.values import (
     ReporterState,
     Snapshot,
 )
-from dataplane.fabric.topology import LinkKey
+from dataplane.topology.values import LinkKey
 
 MAX_INTERVAL_NS: Final = 3_600_000_000_000
 MAX_CAUSE: Final = 500

@@ -30,8 +30,8 @@ from collectors.values import (
 )
 from dataplane.clock import Clock
 from dataplane.errors import WireError
-from dataplane.fabric.topology import LinkKey, Topology
-from dataplane.fabric.topology_schema import REPORT_UDP_PORT
+from dataplane.topology.schema import REPORT_UDP_PORT
+from dataplane.topology.values import LinkKey, Topology
 from dataplane.wire.ipv4 import PROTOCOL_UDP
 from dataplane.wire.marking import Marking
 

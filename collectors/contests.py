@@ -8,7 +8,7 @@ from typing import Final
 
 from collectors.collector import Collector
 from collectors.values import ReporterState
-from dataplane.fabric.topology import Topology
+from dataplane.topology.values import Topology
 
 INTERVAL_S: Final = 10.0
 FEWEST: Final = 16

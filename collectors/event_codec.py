@@ -10,7 +10,7 @@ from collectors.errors import FeedError
 from collectors.events.rules import Rule, check_names
 from collectors.messages import FlowRow, flow_in, flow_out, pack, unpack
 from collectors.values import ChildKey, DropRecord, Event, Evidence, FlowKey, JobKey, Phase, ReporterKey, Subject
-from dataplane.fabric.topology import LinkKey
+from dataplane.topology.values import LinkKey
 
 
 class _LinkSubject(msgspec.Struct, array_like=True, frozen=True, tag="link"):

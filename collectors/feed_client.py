@@ -15,8 +15,8 @@ from collectors.messages import ADDRESS, SERVICE
 from collectors.settings import Positive
 from collectors.values import CollectorStatus, DropRecord, Event, HopRecord, JobNote, LinkStatus, Snapshot
 from dataplane.config import Strict
-from dataplane.fabric.topology import LinkKey
 from dataplane.rpc.client import Peer, ServiceClient
+from dataplane.topology.values import LinkKey
 
 _PEER: Final = Peer(SERVICE, "collector", FeedError)
 

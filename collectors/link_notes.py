@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from collectors.values import LinkStatus
-from dataplane.fabric.topology import LinkKey, Topology
+from dataplane.topology.values import LinkKey, Topology
 
 FORGOTTEN_NS: Final = 10_000_000_000
 """What was told is repeated every few seconds; after so long without a word nothing is known of any link."""

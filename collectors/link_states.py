@@ -16,7 +16,7 @@ from collectors.columns import UNKNOWN, Integers, Numbers, WindowColumns
 from collectors.loss import LinkLoss
 from collectors.values import DelaySource, LinkState, LossSource
 from collectors.window import RANK, SOURCES
-from dataplane.fabric.topology import LinkKey, Topology
+from dataplane.topology.values import LinkKey, Topology
 
 _SECOND: Final = 1_000_000_000
 _LOSS_SOURCES: Final = tuple(LossSource)

@@ -14,7 +14,7 @@ from typing import Final, Generic, TypeVar
 
 from collectors.samples import Fate, Outcome
 from collectors.values import DropRecord, LossSource, ReporterState
-from dataplane.fabric.topology import Endpoint, LinkKey, Topology
+from dataplane.topology.values import Endpoint, LinkKey, Topology
 from dataplane.wire.drop_reasons import DropReason
 
 SLOTS: Final = 8

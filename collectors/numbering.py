@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collectors.counters import Count, Counters
 from collectors.decode import MeasuredDrop, MeasuredHop, MeasuredPacket
 from collectors.values import DropRecord, FlowKey, HopRecord, RecordKind
-from dataplane.fabric.topology import Endpoint, Topology
+from dataplane.topology.values import Endpoint, Topology
 from dataplane.wire.drop_reasons import DropReason
 from dataplane.wire.int_metadata import HopMetadata
 from dataplane.wire.report_group import ReportGroup

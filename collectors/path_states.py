@@ -7,7 +7,7 @@ from collections.abc import ItemsView, Iterator, Mapping, ValuesView
 
 from collectors.store import SeenFlow, SeenFlows, Way
 from collectors.values import FlowKey, LinkState, PathState
-from dataplane.fabric.topology import LinkKey, Topology
+from dataplane.topology.values import LinkKey, Topology
 
 
 class PathStates(Mapping[FlowKey, PathState]):

@@ -16,7 +16,7 @@ from collectors.pending import HOPS_EACH, PendingPacket, PendingPackets
 from collectors.samples import Fate, LinkSample, Sampler
 from collectors.settings import StateSettings
 from collectors.values import FlowKey, HopRecord, RecordKind
-from dataplane.fabric.topology import Topology
+from dataplane.topology.values import Topology
 
 
 class PostcardStitcher:

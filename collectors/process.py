@@ -25,8 +25,8 @@ from collectors.stopping import stop_on_signals
 from dataplane.clock import Clock, MonotonicClock
 from dataplane.config import Strict, load
 from dataplane.errors import MillraceError
-from dataplane.fabric.topology import Topology
-from dataplane.fabric.topology_file import load_topology
+from dataplane.topology.file import load_topology
+from dataplane.topology.values import Topology
 
 LOGGER = logging.getLogger("millrace.collector")
 

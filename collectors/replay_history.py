@@ -16,8 +16,8 @@ from collectors.replay import Regularly, Replay, Replayed
 from collectors.values import CollectorStatus
 from dataplane.clock import VirtualClock
 from dataplane.errors import PortError
-from dataplane.fabric.topology_file import load_topology
 from dataplane.nic.capture.pcap import PcapReader
+from dataplane.topology.file import load_topology
 
 
 def replay_into(

@@ -18,7 +18,7 @@ from collectors.clocks.values import LinkCorrection, StampDifference
 from collectors.counters import Count, Counters
 from collectors.settings import StateSettings
 from collectors.values import DelaySource, FlowKey, HopRecord, RecordKind
-from dataplane.fabric.topology import DirectedLink, Endpoint, LinkKey, Topology
+from dataplane.topology.values import DirectedLink, Endpoint, LinkKey, Topology
 from dataplane.wire.ipv4 import PROTOCOL_UDP
 
 

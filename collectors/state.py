@@ -18,7 +18,7 @@ from collectors.store import PlainStore, Store
 from collectors.values import DelaySource, DropRecord, FlowKey, HopRecord, LinkState, ReporterState, Snapshot
 from collectors.window import WindowFigures
 from dataplane.clock import Clock
-from dataplane.fabric.topology import DirectedLink, LinkKey, Topology
+from dataplane.topology.values import DirectedLink, LinkKey, Topology
 
 
 class NetworkStateBuilder:

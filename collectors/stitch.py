@@ -18,7 +18,7 @@ from collectors.postcards import PostcardStitcher
 from collectors.samples import Fate, LinkSample, Sampler
 from collectors.settings import StateSettings
 from collectors.values import FlowKey, HopRecord, RecordKind
-from dataplane.fabric.topology import LinkKey, Topology
+from dataplane.topology.values import LinkKey, Topology
 
 
 @dataclass(frozen=True, slots=True)

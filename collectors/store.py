@@ -22,7 +22,7 @@ from collectors.sketch import Sketch
 from collectors.stitch import SeenPath
 from collectors.values import DelaySource, FlowKey
 from collectors.window import Window, WindowFigures
-from dataplane.fabric.topology import LinkKey
+from dataplane.topology.values import LinkKey
 
 MOST_SWITCHES: Final = 64
 """Longer ways find no room."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from ipaddress import IPv4Address, IPv6Address
 
-from dataplane.fabric.topology import LinkKey
+from dataplane.topology.values import LinkKey
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from controller.algorithms.costs import FORBIDDEN
 from controller.algorithms.link_table import LinkTable
 from controller.algorithms.trees import DestinationTrees
-from dataplane.fabric.topology import DirectedLink, LinkKey, Topology
+from dataplane.topology.values import DirectedLink, LinkKey, Topology
 
 NextHops = Mapping[str, Mapping[str, tuple[DirectedLink, ...]]]
 """By destination switch, then by switch: the equally good links to leave by, in order of port."""

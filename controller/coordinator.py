@@ -16,7 +16,7 @@ from controller.owners.steps import Phase, Step, UpdatePlan, merged
 from controller.reconcile import apply, chunks, diff
 from controller.tables.base import FILL_ORDER
 from controller.tables.entities import Batch, Entities, Entity, EntityKey, Kind, Update, same
-from dataplane.fabric.topology import LinkKey, Topology
+from dataplane.topology.values import LinkKey, Topology
 
 _UNIMPLEMENTED = "UNIMPLEMENTED"
 

@@ -19,8 +19,8 @@ from controller.tables.int_domain import DEFAULT_DOMAIN, IntDomain
 from controller.tables.int_watch import Watch
 from controller.tables.reporting import NO_REPORTING, Reporting
 from dataplane.config import Strict
-from dataplane.fabric.topology import Topology
 from dataplane.rpc.addresses import malformed
+from dataplane.topology.values import Topology
 
 PositiveNs = Annotated[int, msgspec.Meta(ge=1)]
 DurationNs = Annotated[int, msgspec.Meta(ge=0)]

@@ -20,7 +20,7 @@ from controller.owners.telemetry import Telemetry, TelemetryOwner
 from controller.p4runtime.session import FABRIC, FABRIC_AGGREGATION
 from controller.store.settings import StoreSettings
 from controller.store.stores import Stores
-from dataplane.fabric.topology import Topology
+from dataplane.topology.values import Topology
 
 DEFAULT_TELEMETRY = Telemetry()
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from collectors.values import LinkStatus
 from dataplane.errors import MillraceError
-from dataplane.fabric.topology import LinkKey
+from dataplane.topology.values import LinkKey
 
 INTERVAL_S: Final = 2.0
 """How often what is known is told when nothing changes."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from collectors.values import LinkState, Snapshot
-from dataplane.fabric.topology import LinkKey
+from dataplane.topology.values import LinkKey
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,9 +34,9 @@ from controller.store.settings import StoreSettings
 from dataplane.clock import Clock, MonotonicClock
 from dataplane.config import load
 from dataplane.errors import MillraceError
-from dataplane.fabric.topology import Topology
-from dataplane.fabric.topology_file import load_topology
 from dataplane.rpc.backoff import Backoff
+from dataplane.topology.file import load_topology
+from dataplane.topology.values import Topology
 
 LOGGER = logging.getLogger("millrace.controller")
 

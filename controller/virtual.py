@@ -26,10 +26,10 @@ from controller.tables.int_watch import Watch
 from controller.tables.reporting import NO_REPORTING, Reporting
 from controller.virtual_driver import CallAt, VirtualDriver, WriteDelays
 from dataplane.clock import Clock
-from dataplane.fabric.topology import LinkKey, Topology
 from dataplane.fabric.virtual.fabric import VirtualFabric
 from dataplane.switch.gnmi import GnmiCore
 from dataplane.switch.port_states import PortState
+from dataplane.topology.values import LinkKey, Topology
 
 __all__ = [
     "DEFAULT_DELAYS",

@@ -27,13 +27,13 @@ from mininet.net import Mininet
 from mininet.node import Switch
 
 from dataplane.errors import FabricError, MillraceError
-from dataplane.fabric.addressing import format_mac, gateway_mac, mac_at
 from dataplane.fabric.kernel import links
-from dataplane.fabric.topology import Endpoint, Topology
-from dataplane.fabric.topology_file import load_topology
 from dataplane.switch import bmv2
 from dataplane.switch.arguments import AttachedPort, SwitchSettings, command_line
 from dataplane.switch.engine import PortSettings
+from dataplane.topology.addressing import format_mac, gateway_mac, mac_at
+from dataplane.topology.file import load_topology
+from dataplane.topology.values import Endpoint, Topology
 
 FIRST_P4RUNTIME_PORT = 50_000
 START_TIMEOUT_S = 30.0

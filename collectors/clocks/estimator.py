@@ -12,7 +12,7 @@ from collectors.clocks.values import NO_GROUP, CorrectionColumns, Corrections, E
 from collectors.columns import UNKNOWN, Integers, Numbers
 from collectors.settings import ClockSettings
 from collectors.values import ClockState
-from dataplane.fabric.topology import LinkKey, Topology
+from dataplane.topology.values import LinkKey, Topology
 
 _SECOND: Final = 1e9
 

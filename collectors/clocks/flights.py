@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from collectors.clocks.values import FlightColumns, StampDifference
-from dataplane.fabric.topology import LinkKey
+from dataplane.topology.values import LinkKey
 
 
 class Flights:

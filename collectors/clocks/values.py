@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from collectors.columns import UNKNOWN, Integers, Numbers, Places
-from dataplane.fabric.topology import LinkKey
+from dataplane.topology.values import LinkKey
 
 FARTHEST_NS: Final = 3_600_000_000_000
 """A drift is not followed for longer than this."""

@@ -15,7 +15,7 @@ from collectors.history.settings import S_NS, HistorySettings
 from collectors.history.writer import HistoryWriter
 from collectors.sketch import Sketch
 from collectors.values import CollectorStatus, DropRecord, Event, Snapshot
-from dataplane.fabric.topology import LinkKey, Topology
+from dataplane.topology.values import LinkKey, Topology
 
 _ASK_AGAIN_S: Final = 0.05
 

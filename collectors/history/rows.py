@@ -28,7 +28,7 @@ from collectors.values import (
     Snapshot,
     Subject,
 )
-from dataplane.fabric.topology import LinkKey, Topology
+from dataplane.topology.values import LinkKey, Topology
 from dataplane.wire.drop_reasons import reason_name
 
 _US_NS: Final = 1000

@@ -10,8 +10,8 @@ from collectors.counters import Count, Counters
 from collectors.jobs.account import JobAccount
 from collectors.settings import JobWatchSettings
 from collectors.values import JobKey, JobNote, JobState
-from dataplane.fabric.addressing import switch_ipv4
-from dataplane.fabric.topology import Topology
+from dataplane.topology.addressing import switch_ipv4
+from dataplane.topology.values import Topology
 from dataplane.wire.completion import Completion
 
 

@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 
 from collectors.metrics.jobs import job_metrics
 from collectors.values import CollectorStatus, Event, LinkState, PathState, ReporterState, Snapshot
-from dataplane.fabric.topology import Topology
+from dataplane.topology.values import Topology
 
 _NS: Final = 1e-9
 _PPB: Final = 1e-9

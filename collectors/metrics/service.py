@@ -13,10 +13,10 @@ from collectors.errors import CollectorError
 from collectors.events.service import EventService
 from collectors.metrics.families import Reading, StateCollector
 from collectors.metrics.settings import MetricsSettings
-from dataplane.fabric.topology import Topology
 from dataplane.metrics_server import MetricsServer
 from dataplane.nic import NicStatistics
 from dataplane.nic.metrics import NicCollector
+from dataplane.topology.values import Topology
 
 _PATIENCE_S: Final = 10.0
 """How long a scrape waits for its turn; Prometheus gives up after as long."""

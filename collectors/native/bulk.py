@@ -15,7 +15,7 @@ from collectors.native.store import NativeStore
 from collectors.native.structures import NONE32, Decoder, Hop, ItemCell, Layout, Packet, Pattern
 from collectors.payloads import Payloads
 from collectors.settings import CollectorSettings
-from dataplane.fabric.topology import Topology
+from dataplane.topology.values import Topology
 from dataplane.wire.completion import Completion
 from dataplane.wire.marking import Marking
 

@@ -15,7 +15,7 @@ from collectors.rate import RateWindow
 from collectors.store import SeenFlow, Way
 from collectors.values import FlowKey
 from collectors.window import NO_FIGURES, SOURCES, WindowFigures
-from dataplane.fabric.topology import LinkKey
+from dataplane.topology.values import LinkKey
 
 
 def figures_of(cell: np.void) -> WindowFigures:

@@ -23,8 +23,8 @@ from collectors.samples import Fate, Outcome
 from collectors.settings import StateSettings
 from collectors.stitch import Stitched, Stitcher
 from collectors.values import FlowKey, HopRecord
-from dataplane.fabric.topology import Topology
 from dataplane.native import u32, u64
+from dataplane.topology.values import Topology
 
 _OUTCOMES = (
     ("passed", Outcome.PASSED),

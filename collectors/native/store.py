@@ -40,8 +40,8 @@ from collectors.stitch import SeenPath
 from collectors.store import SeenFlows
 from collectors.values import DelaySource, FlowKey
 from collectors.window import RANK, WindowFigures
-from dataplane.fabric.topology import LinkKey, Topology
 from dataplane.native import u32, u64
+from dataplane.topology.values import LinkKey, Topology
 from dataplane.wire.ipv4 import PROTOCOL_UDP
 
 _COUNTED = (

@@ -10,8 +10,8 @@ import numpy as np
 
 from collectors.native.memory import CellMemory
 from collectors.native.structures import NONE32, NONE64, Fabric, Joins, LinkCell, LinkEnd, SwitchClockCell
-from dataplane.fabric.topology import LinkKey, Topology
 from dataplane.native import Array, u32, u64
+from dataplane.topology.values import LinkKey, Topology
 
 HASH = 0x9E37_79B9_7F4A_7C15
 _SECOND = 0xD6E8_FEB8_6659_FD93

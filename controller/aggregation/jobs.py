@@ -19,7 +19,7 @@ from controller.errors import ControllerError
 from controller.intents import AggregationJob, AggregationTree, Leaf, Members, Worker
 from controller.tables.aggregation import Block, PlacedJob, job_entities, parent_of, switches_of
 from controller.tables.entities import Entities, EntityKey
-from dataplane.fabric.topology import Topology
+from dataplane.topology.values import Topology
 
 _EPOCHS = 1 << 16
 

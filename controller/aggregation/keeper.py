@@ -23,8 +23,8 @@ from controller.loss_deaths import LossDeaths
 from controller.tables.aggregation import parent_of, switches_of
 from controller.tables.entities import Entities, EntityKey, Kind, Update
 from dataplane.clock import Clock
-from dataplane.fabric.addressing import switch_ipv4
-from dataplane.fabric.topology import LinkKey
+from dataplane.topology.addressing import switch_ipv4
+from dataplane.topology.values import LinkKey
 
 LOGGER = logging.getLogger("millrace.jobs")
 

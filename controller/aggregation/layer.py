@@ -16,8 +16,8 @@ from controller.base_paths import next_hops
 from controller.tables.aggregation import CELLS_REGISTER, congestion_entity, report_entity, unwatched_entities
 from controller.tables.entities import Entities, Entity, EntityKey, Kind, index, key_of, same
 from controller.tables.routing import IPV4, route_match, switch_route_entities
-from dataplane.fabric.addressing import switch_ipv4
-from dataplane.fabric.topology import LinkKey, Topology
+from dataplane.topology.addressing import switch_ipv4
+from dataplane.topology.values import LinkKey, Topology
 
 _TABLES = frozenset(
     ("congestion", "aggregation_reports", "aggregation_replicas", "aggregation_peers", "aggregation_jobs")

@@ -17,7 +17,7 @@ from controller.base_paths import NextHops, next_hops
 from controller.errors import ControllerError
 from controller.intents import AggregationTree, Leaf, Members
 from controller.tables.aggregation import Block
-from dataplane.fabric.topology import LinkKey, Topology
+from dataplane.topology.values import LinkKey, Topology
 
 MOST_JUDGED = 16
 """Jobs that are judged in one round, so that a round has a bound."""

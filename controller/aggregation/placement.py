@@ -17,7 +17,7 @@ from controller.errors import ControllerError
 from controller.intents import AggregationTree, Leaf
 from controller.tables.aggregation import CELLS, MAX_CHILDREN, MAX_JOBS, Block
 from controller.tables.routing import ports_towards, way_to
-from dataplane.fabric.topology import Endpoint, LinkKey, Topology
+from dataplane.topology.values import Endpoint, LinkKey, Topology
 
 _MOST_SHOWN = 4
 _LEAST_FREE = 0.05

@@ -32,9 +32,9 @@ from controller.tables.aggregation import switches_of
 from dataplane.allreduce.membership_messages import SERVICE, Ended, Hello, Refused, Upward, decode_upward, encode
 from dataplane.clock import Clock
 from dataplane.errors import AllReduceError
-from dataplane.fabric.addressing import switch_ipv4
-from dataplane.fabric.topology import Topology
 from dataplane.rpc.addresses import SERVER_OPTIONS, unavailable
+from dataplane.topology.addressing import switch_ipv4
+from dataplane.topology.values import Topology
 
 LOGGER = logging.getLogger("millrace.jobs")
 

@@ -10,7 +10,7 @@ import numpy as np
 from controller.algorithms.costs import FORBIDDEN, Costs
 from controller.algorithms.link_table import Ids, LinkTable
 from controller.algorithms.search import PathSearch
-from dataplane.fabric.topology import LinkKey
+from dataplane.topology.values import LinkKey
 
 _SAFE = 1 << 63
 

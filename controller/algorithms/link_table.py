@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from controller.algorithms.costs import MAX_SWITCHES, Costs, link_costs
 from controller.errors import PathError
-from dataplane.fabric.topology import LinkKey, Topology
+from dataplane.topology.values import LinkKey, Topology
 
 Ids = npt.NDArray[np.uint32]
 Longs = npt.NDArray[np.int64]

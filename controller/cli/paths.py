@@ -19,7 +19,7 @@ from controller.cli.units import seconds
 from controller.console import plain_or_terminal
 from controller.intents import FlowSpec
 from controller.paths.settings import ADDRESS
-from dataplane.fabric.topology import LinkKey
+from dataplane.topology.values import LinkKey
 
 if TYPE_CHECKING:
     from controller.paths.balancing.values import Rebalance

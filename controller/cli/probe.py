@@ -24,7 +24,7 @@ def probe(
     """Send small packets over every link, both ways, until Ctrl-C: how links without traffic are measured."""
     from controller.probing.plan import plan_probes  # noqa: PLC0415
     from controller.probing.sender import ProbeSender, ProbeSettings  # noqa: PLC0415
-    from dataplane.fabric.topology_file import load_topology  # noqa: PLC0415
+    from dataplane.topology.file import load_topology  # noqa: PLC0415
 
     topology = load_topology(topology_spec)
     plan = plan_probes(topology)

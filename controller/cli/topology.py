@@ -17,7 +17,7 @@ Spec = Annotated[str, typer.Argument(help="A file, a bundled name, or a family s
 @topology.command("list")
 def list_bundled() -> None:
     """List the topologies that come along."""
-    from dataplane.fabric.topology_file import bundled_topologies  # noqa: PLC0415
+    from dataplane.topology.file import bundled_topologies  # noqa: PLC0415
 
     for name in sorted(bundled_topologies()):
         typer.echo(name)
@@ -26,7 +26,7 @@ def list_bundled() -> None:
 @topology.command()
 def check(spec: Spec) -> None:
     """Check a topology; the first error is named with file, line and key."""
-    from dataplane.fabric.topology_file import load_topology  # noqa: PLC0415
+    from dataplane.topology.file import load_topology  # noqa: PLC0415
 
     found = load_topology(spec)
     typer.echo(f"{found.name}: {len(found.switches)} switches, {len(found.hosts)} hosts, {len(found.links)} links")
@@ -35,8 +35,8 @@ def check(spec: Spec) -> None:
 @topology.command()
 def show(spec: Spec) -> None:
     """Show a topology's links with ports, rates and delays."""
-    from dataplane.fabric.topology_file import load_topology  # noqa: PLC0415
-    from dataplane.fabric.units import format_delay, format_rate  # noqa: PLC0415
+    from dataplane.topology.file import load_topology  # noqa: PLC0415
+    from dataplane.topology.units import format_delay, format_rate  # noqa: PLC0415
 
     found = load_topology(spec)
     table = Table("a", "port", "b", "port", "rate", "delay", "queue")

@@ -21,7 +21,7 @@ from controller.paths.database import Database
 from controller.paths.recorder import Recorder
 from dataplane.config import load
 from dataplane.errors import MillraceError
-from dataplane.fabric.units import format_rate
+from dataplane.topology.units import format_rate
 
 _NS_PER_MS = 1e6
 

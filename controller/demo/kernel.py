@@ -45,7 +45,7 @@ from dataplane.errors import FabricError
 from dataplane.fabric.hosts import Receiver
 from dataplane.fabric.kernel.agents import HostAgents
 from dataplane.fabric.kernel.fabric import KernelFabric, KernelSettings
-from dataplane.fabric.topology_file import dumps
+from dataplane.topology.file import dumps
 
 _VIEW_INTERVAL_NS = 200_000_000
 _READY_S = 60.0

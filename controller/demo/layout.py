@@ -14,7 +14,7 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
-from dataplane.fabric.topology import Topology
+from dataplane.topology.values import Topology
 
 Point = tuple[float, float]
 Points = NDArray[np.float64]

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from collectors.values import LinkState, Snapshot
-from dataplane.fabric.topology import LinkKey, Topology
+from dataplane.topology.values import LinkKey, Topology
 
 _SHOWN_DECISIONS = 8
 _NS_PER_MS = 1e6

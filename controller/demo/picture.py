@@ -22,7 +22,7 @@ from matplotlib.ticker import LogLocator, NullLocator
 from collectors.values import LinkState, Snapshot
 from controller.demo.labels import Line, Point, place_label, rectangle_at
 from controller.demo.layout import Layout, layout_of
-from dataplane.fabric.topology import LinkKey, Topology
+from dataplane.topology.values import LinkKey, Topology
 
 _NS_PER_MS = 1e6
 _POINTS_PER_IN = 72

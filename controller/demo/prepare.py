@@ -14,10 +14,10 @@ from controller.demo.scenario import Scenario, ScenarioSettings, plan
 from controller.demo.settings import DEFAULT_WATCH, DemoSettings
 from controller.demo.surge import base_load_bps
 from dataplane.errors import ConfigError, FabricError
-from dataplane.fabric.demands import load_demands, load_yates
-from dataplane.fabric.scaling import scaled
-from dataplane.fabric.topology import LinkKey, Topology
-from dataplane.fabric.topology_file import load_topology, topologies_folder
+from dataplane.topology.demands import load_demands, load_yates
+from dataplane.topology.file import load_topology, topologies_folder
+from dataplane.topology.scaling import scaled
+from dataplane.topology.values import LinkKey, Topology
 
 Demands = Mapping[tuple[str, str], float]
 """bit/s by (source host, destination host)."""

@@ -16,7 +16,7 @@ from controller.demo.surge import base_load_bps, plan_surge
 from controller.intents import FlowSpec
 from dataplane.config import Strict
 from dataplane.fabric.hosts import Arrivals, Flow, flow_between
-from dataplane.fabric.topology import Link, LinkKey, Topology
+from dataplane.topology.values import Link, LinkKey, Topology
 
 NS_PER_S = 1_000_000_000
 _LEAST_QUEUE_FRAMES = 8

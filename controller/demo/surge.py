@@ -18,8 +18,8 @@ from controller.intents import FlowSpec
 from controller.virtual import NO_HELLOS, VirtualController
 from dataplane.errors import FabricError
 from dataplane.fabric.hosts import Flow, flow_between
-from dataplane.fabric.topology import LinkKey, Topology
 from dataplane.fabric.virtual.fabric import VirtualFabric
+from dataplane.topology.values import LinkKey, Topology
 
 _LEAST_SHARE = 0.1
 """A surge is at least this share of the link's rate, however full the link is."""

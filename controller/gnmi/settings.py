@@ -10,8 +10,8 @@ import msgspec
 from controller.errors import ControllerError
 from dataplane.config import Strict
 from dataplane.errors import SwitchError
-from dataplane.fabric.topology import Topology
 from dataplane.switch.port_states import HelloSettings
+from dataplane.topology.values import Topology
 
 
 class Hellos(Strict, frozen=True):

@@ -16,7 +16,7 @@ from controller.owners.base import Known, Owner, Refusal, Verdict, own_batches
 from controller.reconcile import chunks
 from controller.tables.aggregation import Block, clearing, unwatched_entities
 from controller.tables.entities import Batch, Entities, Entity, EntityKey, Kind, Update
-from dataplane.fabric.topology import LinkKey
+from dataplane.topology.values import LinkKey
 
 LOGGER: Final = logging.getLogger("millrace.controller")
 

@@ -23,7 +23,7 @@ from controller.p4runtime.session import Bundling, Learned
 from controller.reconcile import diff, is_reset
 from controller.tables.base import FILL_ORDER
 from controller.tables.entities import Batch, Entities, Entity, EntityKey, Update, Verb, same
-from dataplane.fabric.topology import LinkKey
+from dataplane.topology.values import LinkKey
 
 LOGGER = logging.getLogger("millrace.controller")
 

@@ -13,7 +13,7 @@ from controller.owners.flow_plan import plan, restorable
 from controller.owners.steps import NO_STEPS, UpdatePlan
 from controller.tables.entities import Entities, EntityKey, Kind
 from controller.tables.flow_paths import FLOW_TABLES, flow_path_entities
-from dataplane.fabric.topology import LinkKey, Topology
+from dataplane.topology.values import LinkKey, Topology
 
 LOGGER = logging.getLogger("millrace.controller")
 

@@ -14,7 +14,7 @@ from finsy import P4TableAction, P4TableEntry
 
 from controller.owners.steps import Phase, Step, UpdatePlan
 from controller.tables.entities import Entities, Entity, EntityKey, Update, Verb, same
-from dataplane.fabric.topology import Topology
+from dataplane.topology.values import Topology
 
 SwitchUpdate = tuple[str, Update]
 

@@ -23,7 +23,7 @@ from controller.owners.steps import NO_STEPS, Phase, Step, UpdatePlan
 from controller.tables.entities import Entities, Entity, EntityKey, Kind, Update, Verb, index, key_of, references, same
 from controller.tables.routing import FAMILIES, Spread, hash_entity, host_addresses, route_entities, route_match
 from controller.tables.weighted_routes import Spreads, onward, order, spreads_of
-from dataplane.fabric.topology import DirectedLink, LinkKey, Topology
+from dataplane.topology.values import DirectedLink, LinkKey, Topology
 
 LOGGER = logging.getLogger("millrace.controller")
 

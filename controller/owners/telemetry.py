@@ -25,7 +25,7 @@ from controller.tables.int_domain import DEFAULT_DOMAIN, IntDomain
 from controller.tables.int_watch import Watch, travels, watchlist_entities
 from controller.tables.reporting import NO_REPORTING, Reporting
 from controller.tables.routing import FAMILIES
-from dataplane.fabric.topology import LinkKey, Topology
+from dataplane.topology.values import LinkKey, Topology
 from dataplane.wire.marking import Marking
 
 LOGGER = logging.getLogger("millrace.controller")

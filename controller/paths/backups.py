@@ -15,7 +15,7 @@ from controller.algorithms.disjoint import disjoint_backup
 from controller.algorithms.link_table import LinkTable
 from controller.algorithms.search import PathSearch
 from controller.paths.graph import Path
-from dataplane.fabric.topology import LinkKey
+from dataplane.topology.values import LinkKey
 
 MAX_KEPT = 65_536
 """Backups that are kept; beyond that the oldest go."""

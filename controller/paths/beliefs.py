@@ -15,7 +15,7 @@ import numpy as np
 from collectors.values import LinkState
 from controller.algorithms.link_table import Ids, LinkTable, Longs
 from controller.paths.settings import DecideSettings
-from dataplane.fabric.topology import LinkKey
+from dataplane.topology.values import LinkKey
 
 _LONGEST_IDLE_BITS: Final = 2 * 1538 * 8
 """Two Ethernet frames of the usual greatest length, gap included: a link that takes longer than that has a queue."""

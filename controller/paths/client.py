@@ -31,8 +31,8 @@ from controller.paths.decide import Decision
 from controller.paths.server import SERVICE
 from controller.paths.settings import ADDRESS
 from dataplane.config import Strict
-from dataplane.fabric.topology import LinkKey
 from dataplane.rpc.client import Peer, ServiceClient
+from dataplane.topology.values import LinkKey
 
 _PEER: Final = Peer(SERVICE, "path server", PathError)
 

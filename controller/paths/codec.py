@@ -17,8 +17,8 @@ from controller.paths.balancing.values import Rebalance
 from controller.paths.decide import Decision
 from controller.paths.engineering.engineer import EngineeringRound
 from controller.paths.graph import Path, PathFigures
-from dataplane.fabric.topology import LinkKey
 from dataplane.rpc.envelope import disclose, enclose
+from dataplane.topology.values import LinkKey
 
 VERSION: Final = 1
 

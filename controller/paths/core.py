@@ -32,7 +32,7 @@ from controller.paths.store import PathStore
 from controller.paths.telemetry_load import DEFAULT_PACKET_BYTES
 from controller.tables.flow_paths import check
 from controller.tables.weighted_routes import spreads_of
-from dataplane.fabric.topology import LinkKey, Topology
+from dataplane.topology.values import LinkKey, Topology
 from dataplane.wire.ipv4 import PROTOCOL_UDP
 
 RECENT_DECISIONS = 1000

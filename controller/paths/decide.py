@@ -14,8 +14,8 @@ from controller.intents import FlowSpec
 from controller.paths.graph import Own, Path, PathFigures, StateGraph
 from controller.paths.settings import DecideSettings, Mode
 from controller.paths.telemetry_load import DEFAULT_PACKET_BYTES
-from dataplane.fabric.topology import LinkKey
-from dataplane.fabric.units import format_rate
+from dataplane.topology.units import format_rate
+from dataplane.topology.values import LinkKey
 
 _NS_PER_MS = 1e6
 _BPS_PER_MBPS = 1e6

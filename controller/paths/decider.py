@@ -34,8 +34,8 @@ from controller.paths.flow_table import UNKNOWN, FlowTable
 from controller.paths.graph import Network, Own, StateGraph
 from controller.paths.settings import DecideSettings, Mode
 from controller.paths.widths import could_be_wider
-from dataplane.fabric.topology import LinkKey
 from dataplane.native import pointer_to
+from dataplane.topology.values import LinkKey
 
 _SEARCHED_AT_A_TIME: Final = 16
 

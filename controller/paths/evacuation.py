@@ -15,7 +15,7 @@ from controller.intents import FlowSpec
 from controller.paths.backups import Backups, links_of
 from controller.paths.decide import Assignment, Decision
 from controller.paths.graph import Path
-from dataplane.fabric.topology import LinkKey
+from dataplane.topology.values import LinkKey
 
 
 @dataclass(slots=True)

@@ -24,7 +24,7 @@ from controller.algorithms.trees import DestinationTrees
 from controller.errors import PathError
 from controller.paths.beliefs import FORESEEN_NS, Beliefs
 from controller.paths.settings import DecideSettings
-from dataplane.fabric.topology import LinkKey, Topology
+from dataplane.topology.values import LinkKey, Topology
 
 Path = tuple[str, ...]
 Rows = tuple[int, ...]

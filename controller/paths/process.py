@@ -19,8 +19,8 @@ from controller.paths.store import PathStore
 from controller.running import run_until
 from dataplane.clock import Clock, UtcClock
 from dataplane.config import load
-from dataplane.fabric.topology import Topology
-from dataplane.fabric.topology_file import load_topology
+from dataplane.topology.file import load_topology
+from dataplane.topology.values import Topology
 
 LOGGER = logging.getLogger("millrace.paths")
 

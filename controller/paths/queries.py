@@ -9,7 +9,7 @@ from controller.errors import PathError
 from controller.intents import FlowSpec
 from controller.paths.codec import RecordQuery, RecordRow
 from controller.paths.recorder import Recorder
-from dataplane.fabric.topology import Topology
+from dataplane.topology.values import Topology
 
 EXPLAINED_ROWS = 24
 """Rows of the record table that an explanation shows."""

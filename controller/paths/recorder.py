@@ -12,7 +12,7 @@ from typing import Any
 from collectors.values import FlowKey, HopRecord, RecordKind
 from controller.errors import PathError
 from controller.paths.database import Database
-from dataplane.fabric.topology import LinkKey, Topology
+from dataplane.topology.values import LinkKey, Topology
 
 _COLUMNS = (
     "received_ns, src, dst, protocol, src_port, dst_port, reporter_id, sequence, hop_index, hop_count, node_id,"

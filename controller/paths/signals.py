@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from collectors.values import DropRecord, HopRecord, RecordKind
-from dataplane.fabric.topology import Topology
+from dataplane.topology.values import Topology
 from dataplane.wire.drop_reasons import DropReason
 
 LEAST_GAP_NS: Final = 20_000_000

@@ -6,7 +6,7 @@ import heapq
 from dataclasses import dataclass
 
 from controller.base_paths import NextHops, next_hops
-from dataplane.fabric.topology import LinkKey, Topology
+from dataplane.topology.values import LinkKey, Topology
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,10 @@ from controller.store.settings import RecordedSettings, StoreSettings
 from controller.store.switch_store import Generations, RecordedName, SwitchStore
 from controller.tables.entities import EntityKey
 from controller.tables.store import Writer
-from dataplane.fabric.topology import Topology
 from dataplane.store.dialogues import segments_of
 from dataplane.store.errors import StoreError
 from dataplane.store.names import Segment, digest
+from dataplane.topology.values import Topology
 
 
 class Stores:

@@ -21,8 +21,8 @@ from controller.intents import AggregationJob, AggregationTree, Leaf, Members, W
 from controller.tables.entities import Entities, Entity, Update, Verb, index, key_of
 from controller.tables.routing import IPV4, ports_towards, way_to
 from dataplane.allreduce.formats import MOST_WORKERS
-from dataplane.fabric.addressing import mac_at, switch_ipv4
-from dataplane.fabric.topology import Topology
+from dataplane.topology.addressing import mac_at, switch_ipv4
+from dataplane.topology.values import Topology
 from dataplane.wire import store
 from dataplane.wire.aggregation import UDP_PORT
 from dataplane.wire.ipv4 import PROTOCOL_UDP

@@ -15,7 +15,7 @@ from controller.tables.ports import port_entities
 from controller.tables.report import report_entities
 from controller.tables.reporting import NO_REPORTING, Reporting, reporting_entities
 from controller.tables.routing import hash_entity, route_entities
-from dataplane.fabric.topology import LinkKey, Topology
+from dataplane.topology.values import LinkKey, Topology
 
 FILL_ORDER = (
     "node",

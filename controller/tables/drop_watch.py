@@ -12,7 +12,7 @@ from controller.errors import ControllerError
 from controller.tables.entities import Entity
 from controller.tables.flow_match import FlowRule, flow_match
 from controller.tables.routing import FAMILIES
-from dataplane.fabric.topology import Topology
+from dataplane.topology.values import Topology
 from dataplane.wire.drop_reasons import DropReason
 
 NAMES = tuple(reason.name.lower() for reason in DropReason)

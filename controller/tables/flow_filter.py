@@ -11,7 +11,7 @@ from finsy import P4TableAction, P4TableEntry
 from controller.tables.entities import Entity
 from controller.tables.flow_match import FlowRule, flow_match
 from controller.tables.routing import FAMILIES
-from dataplane.fabric.topology import Topology
+from dataplane.topology.values import Topology
 
 NS_PER_US = 1_000
 LONGEST_REFRESH_NS = 0xFFFFFFFF * NS_PER_US

@@ -10,7 +10,7 @@ from finsy import P4TableMatch
 from controller.errors import ControllerError
 from controller.tables.routing import Family, host_addresses
 from dataplane.config import Strict
-from dataplane.fabric.topology import Topology
+from dataplane.topology.values import Topology
 
 Port = Annotated[int, msgspec.Meta(ge=1, le=0xFFFF)]
 

@@ -11,7 +11,7 @@ from controller.errors import ControllerError
 from controller.intents import FlowSpec, Route, RouteSet
 from controller.tables.entities import Entities, Entity, index
 from controller.tables.routing import FAMILIES, Family, forward, host_addresses
-from dataplane.fabric.topology import LinkKey, Topology
+from dataplane.topology.values import LinkKey, Topology
 
 FLOW_TABLES = frozenset(family.flow_paths for family in FAMILIES)
 

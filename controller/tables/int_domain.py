@@ -11,7 +11,7 @@ from finsy import P4TableAction, P4TableEntry
 from controller.errors import ControllerError
 from controller.tables.entities import Entity
 from dataplane.config import Strict
-from dataplane.fabric.topology import Topology
+from dataplane.topology.values import Topology
 from dataplane.wire import aggregation, store
 from dataplane.wire.ethernet import ETHER_IPV4, ETHER_IPV6
 from dataplane.wire.int_shim_gre import ETHER_BRIDGED, ETHER_INT

@@ -11,7 +11,7 @@ from finsy import P4TableAction, P4TableEntry
 from controller.tables.entities import Entity
 from controller.tables.flow_match import FlowRule, flow_match
 from controller.tables.routing import FAMILIES
-from dataplane.fabric.topology import Topology
+from dataplane.topology.values import Topology
 
 DEFAULT_INSTRUCTIONS = (0, 1, 2, 3, 4, 5, 7)
 """Node id, level 1 interfaces, hop latency, queue occupancy, both timestamps, transmit utilisation."""

@@ -8,8 +8,8 @@ from finsy import P4TableAction, P4TableEntry, P4TableMatch
 
 from controller.tables.entities import Entity
 from controller.tables.int_domain import DEFAULT_DOMAIN, IntDomain
-from dataplane.fabric.addressing import mac_at
-from dataplane.fabric.topology import Topology
+from dataplane.topology.addressing import mac_at
+from dataplane.topology.values import Topology
 
 
 def port_entities(topology: Topology, switch: str, domain: IntDomain = DEFAULT_DOMAIN) -> Iterator[Entity]:

@@ -11,7 +11,7 @@ from finsy import P4TableAction, P4TableEntry, P4TableMatch
 from controller.errors import ControllerError
 from controller.tables.entities import Entity
 from dataplane.config import Strict
-from dataplane.fabric.topology import Topology
+from dataplane.topology.values import Topology
 
 Frames = Annotated[int, msgspec.Meta(ge=1, le=0xFFFFFF)]
 LatencyNs = Annotated[int, msgspec.Meta(ge=1, le=0xFFFFFFFE)]

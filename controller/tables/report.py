@@ -12,9 +12,9 @@ from finsy import P4CloneSessionEntry, P4TableAction, P4TableEntry
 from controller.base_paths import NextHops
 from controller.tables.entities import Entity
 from controller.tables.routing import ports_towards
-from dataplane.fabric.addressing import mac_at, switch_ipv4
-from dataplane.fabric.topology import Topology
 from dataplane.switch.traffic import DEFLECT_SESSION
+from dataplane.topology.addressing import mac_at, switch_ipv4
+from dataplane.topology.values import Topology
 
 REPORT_SESSION = 250
 """The clone session that the program sends reports through; `DEFLECT_SESSION` is for what full queues refuse."""

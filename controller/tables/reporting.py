@@ -10,7 +10,7 @@ from controller.tables.flow_filter import FlowFilter, flow_filter_entities
 from controller.tables.gather import NO_GATHERING, Gathering, gather_entities
 from controller.tables.queue_watch import QueueWatch, queue_watch_entities
 from dataplane.config import Strict
-from dataplane.fabric.topology import Topology
+from dataplane.topology.values import Topology
 
 
 class Reporting(Strict, frozen=True):

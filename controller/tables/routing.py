@@ -22,8 +22,8 @@ from finsy import (
 
 from controller.base_paths import NextHops
 from controller.tables.entities import Entity
-from dataplane.fabric.addressing import mac_at, switch_ipv4
-from dataplane.fabric.topology import Topology
+from dataplane.topology.addressing import mac_at, switch_ipv4
+from dataplane.topology.values import Topology
 
 MAX_GROUP_SIZE = 32
 """`@max_group_size` in the program: equal-cost ports of a group, and what its weights add up to, at most."""

@@ -8,7 +8,7 @@ from controller.base_paths import NextHops
 from controller.errors import ControllerError
 from controller.intents import WeightedRoute
 from controller.tables.routing import MAX_GROUP_SIZE, Spread
-from dataplane.fabric.topology import LinkKey, Topology
+from dataplane.topology.values import LinkKey, Topology
 
 Spreads = Mapping[str, Mapping[str, Spread]]
 """By switch, then by destination switch."""

@@ -20,8 +20,8 @@ from math import ceil
 from typing import Final
 
 from dataplane.errors import FabricError, WireError
-from dataplane.fabric.addressing import gateway_mac
-from dataplane.fabric.topology import Topology
+from dataplane.topology.addressing import gateway_mac
+from dataplane.topology.values import Topology
 from dataplane.wire import ethernet, ipv4, ipv6, udp
 from dataplane.wire.checksum import update
 from dataplane.wire.fields import IpAddress

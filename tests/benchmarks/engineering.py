@@ -33,8 +33,8 @@ from controller.paths.engineering.program import solve
 from controller.paths.engineering.splits import by_flows, ecmp, shortest
 from controller.paths.engineering.values import FloatArray, Splits, SwitchGraph
 from controller.paths.engineering.weights import rounded
-from dataplane.fabric.demands import gravity, load_yates
-from dataplane.fabric.topology_file import load_topology
+from dataplane.topology.demands import gravity, load_yates
+from dataplane.topology.file import load_topology
 
 MATRICES = Path(__file__).parents[3] / "shared" / "data" / "yates_abilene_hourly.txt"
 WORST_SHORTEST_PATH = 0.9

@@ -25,7 +25,7 @@ from collectors.history.writer import HistoryWriter
 from collectors.metrics.families import Reading, StateCollector
 from collectors.sketch import Sketch
 from collectors.values import CollectorStatus, DelaySource, LinkState, Snapshot
-from dataplane.fabric.topology import LinkKey, Topology
+from dataplane.topology.values import LinkKey, Topology
 
 T = TypeVar("T")
 VARIED = 60

@@ -44,7 +44,7 @@ from controller.demo.virtual import VirtualRun
 from controller.paths.database import Database
 from controller.paths.recorder import Recorder
 from dataplane.fabric.hosts import FLOW_UDP_PORT
-from dataplane.fabric.topology_file import topologies_folder
+from dataplane.topology.file import topologies_folder
 from tests.benchmarks.reacting.capacity import ENOUGH, least_utilisation
 from tests.benchmarks.reacting.dead_links import longest_ms, outage_table
 from tests.benchmarks.reacting.dead_links import run as run_dead_links

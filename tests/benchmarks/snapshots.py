@@ -35,7 +35,7 @@ from collectors.state import NetworkStateBuilder
 from collectors.stitch import SeenPath
 from collectors.values import DelaySource, FlowKey, Snapshot
 from dataplane.clock import VirtualClock
-from dataplane.fabric.topology import LinkKey, Topology
+from dataplane.topology.values import LinkKey, Topology
 from tests.benchmarks.routing.scale import random_fabric
 from tests.collectors.clocks import plain as plain_clocks
 from tests.collectors.events.plain import PlainEngine

@@ -32,10 +32,10 @@ sys.path.insert(0, str(Path(__file__).parents[2]))  # tests import each other by
 
 from controller.store.settings import RecordedSettings, StoreSettings
 from controller.tables.store import MAX_THRESHOLD
-from dataplane.fabric.addressing import gateway_mac
-from dataplane.fabric.families import leaf_spine
 from dataplane.store.dialogues import reading, recording
 from dataplane.store.names import digest
+from dataplane.topology.addressing import gateway_mac
+from dataplane.topology.families import leaf_spine
 from dataplane.wire.packet import udp_frame
 from dataplane.wire.store import UDP_PORT, Kind, Message
 from tests.benchmarks.storing.policies import LeastFrequent, LeastRecent, Load, Policy, Static, Switch, hit_rate

@@ -23,8 +23,8 @@ from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # tests import each other by their full names
 
-from dataplane.fabric.families import leaf_spine
 from dataplane.switch.compiled.pipeline import compiled_pipeline
+from dataplane.topology.families import leaf_spine
 from tests.integration.virtual_allreduce import MS, World, ranks
 
 SIZES = ((1, 2), (1, 8), (1, 64), (4, 2), (4, 16), (4, 64), (16, 64))

@@ -13,7 +13,7 @@ from collectors.payloads import payloads_of
 from collectors.sequence import Accounting, SequenceAccounting
 from collectors.settings import Core, SequenceSettings, StateSettings
 from collectors.store import PlainStore, Store
-from dataplane.fabric.topology import Topology
+from dataplane.topology.values import Topology
 
 StoreFactory = Callable[[Topology, StateSettings, Counters], Store]
 AccountingFactory = Callable[[SequenceSettings, Counters], Accounting]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from ipaddress import IPv4Address, ip_address
 
 from collectors.values import FlowKey
-from dataplane.fabric.topology import (
+from dataplane.topology.values import (
     CollectorAddress,
     Endpoint,
     HostNode,

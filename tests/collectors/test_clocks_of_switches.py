@@ -14,7 +14,7 @@ from collectors.collector import Collector
 from collectors.settings import CollectorSettings, Core, StateSettings
 from collectors.values import DelaySource, Snapshot
 from dataplane.clock import VirtualClock
-from dataplane.fabric.topology import LinkKey
+from dataplane.topology.values import LinkKey
 from tests.collectors.cores import every_core, receive_together
 from tests.collectors.reports import MICRO, Hop, Reporter, build_topology, long_way
 

@@ -32,7 +32,7 @@ from collectors.values import (
     ReporterState,
     Snapshot,
 )
-from dataplane.fabric.topology import LinkKey
+from dataplane.topology.values import LinkKey
 
 NUMBER = st.integers(0, 2**63 - 1)
 SMALL = st.integers(0, 65535)

@@ -17,7 +17,7 @@ from collectors.values import HopRecord, ReporterState
 from dataplane.clock import VirtualClock
 from dataplane.config import loads
 from dataplane.errors import ConfigError
-from dataplane.fabric.topology import LinkKey
+from dataplane.topology.values import LinkKey
 from dataplane.wire import report
 from dataplane.wire.int_metadata import HopMetadata
 from dataplane.wire.report import ReportPacket

@@ -13,7 +13,7 @@ from collectors import event_codec
 from collectors.errors import FeedError
 from collectors.messages import VERSION
 from collectors.values import ChildKey, DropRecord, Event, Evidence, FlowKey, JobKey, Phase, ReporterKey, Subject
-from dataplane.fabric.topology import LinkKey
+from dataplane.topology.values import LinkKey
 
 NUMBER = st.integers(0, 2**63 - 1)
 SMALL = st.integers(0, 65535)

@@ -15,7 +15,7 @@ from collectors.receive_clock import ReceiveClock
 from collectors.report_sources import LATE_NS, SocketSource
 from collectors.settings import CollectorSettings, Core
 from dataplane.clock import VirtualClock
-from dataplane.fabric.topology import LinkKey
+from dataplane.topology.values import LinkKey
 from tests.collectors.cores import every_core
 from tests.collectors.reports import Reporter, build_topology, long_way
 

@@ -21,7 +21,7 @@ from collectors.store import PlainStore
 from collectors.values import DropRecord, LinkState
 from collectors.window import SOURCES, WindowFigures
 from dataplane.clock import VirtualClock
-from dataplane.fabric.topology import LinkKey
+from dataplane.topology.values import LinkKey
 from dataplane.wire.drop_reasons import DropReason
 from tests.collectors.reports import build_topology
 

@@ -13,7 +13,7 @@ from collectors.collector import Collector
 from collectors.settings import CollectorSettings, StateSettings
 from collectors.values import LinkState, LossSource, PathState
 from dataplane.clock import VirtualClock
-from dataplane.fabric.topology import LinkKey
+from dataplane.topology.values import LinkKey
 from dataplane.wire.drop_reasons import DropReason
 from tests.collectors.reports import Hop, Reporter, build_topology, long_way
 

@@ -14,7 +14,7 @@ from collectors.counters import Count
 from collectors.settings import CollectorSettings, StateSettings
 from collectors.values import DelaySource, DropRecord, FlowKey, HopRecord, LinkState, RecordKind
 from dataplane.clock import VirtualClock
-from dataplane.fabric.topology import LinkKey
+from dataplane.topology.values import LinkKey
 from dataplane.wire import report
 from dataplane.wire.drop_reasons import DropReason
 from dataplane.wire.int_metadata import HopMetadata

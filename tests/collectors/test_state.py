@@ -18,7 +18,7 @@ from collectors.settings import StateSettings
 from collectors.state import NetworkStateBuilder
 from collectors.values import DelaySource, FlowKey, HopRecord, LinkState, RecordKind, Snapshot
 from dataplane.clock import VirtualClock
-from dataplane.fabric.topology import LinkKey, Topology
+from dataplane.topology.values import LinkKey, Topology
 from tests.collectors.cores import StoreFactory, plain_store
 from tests.collectors.reports import MICRO, Hop, Reporter, build_topology, long_way, short_way
 

@@ -16,7 +16,7 @@ from collectors.samples import LinkSample
 from collectors.settings import StateSettings
 from collectors.stitch import SeenPath, Stitcher
 from collectors.values import FlowKey, HopRecord, RecordKind
-from dataplane.fabric.topology import Endpoint, HostNode, Link, SwitchNode, Topology
+from dataplane.topology.values import Endpoint, HostNode, Link, SwitchNode, Topology
 
 MICRO = 1_000
 CABLE_NS = 5 * MICRO

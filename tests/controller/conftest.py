@@ -7,7 +7,7 @@ from ipaddress import IPv4Address, IPv6Address
 
 import pytest
 
-from dataplane.fabric.topology import CollectorAddress, Endpoint, HostNode, Link, SwitchNode, Topology
+from dataplane.topology.values import CollectorAddress, Endpoint, HostNode, Link, SwitchNode, Topology
 
 MakeTopology = Callable[..., Topology]
 

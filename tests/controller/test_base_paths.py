@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.base_paths import base_paths, next_hops
-from dataplane.fabric.topology import Topology
+from dataplane.topology.values import Topology
 
 MakeTopology = Callable[..., Topology]
 

@@ -14,8 +14,8 @@ from controller.paths.core import PathServerCore
 from controller.paths.settings import DecideSettings, ManagedFlow
 from controller.virtual import VirtualController, WriteDelays
 from dataplane.fabric.hosts import Receiver, flow_between
-from dataplane.fabric.topology import Topology
 from dataplane.fabric.virtual.fabric import VirtualFabric
+from dataplane.topology.values import Topology
 from dataplane.wire.packet import decode_udp_frame
 
 MakeTopology = Callable[..., Topology]

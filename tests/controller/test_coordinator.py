@@ -19,7 +19,7 @@ from controller.tables.entities import Entities
 from controller.tables.flow_paths import flow_path_entities
 from controller.tables.int_watch import Watch
 from controller.tables.routing import IPV4
-from dataplane.fabric.topology import Topology
+from dataplane.topology.values import Topology
 from tests.controller.worlds import World, equal, fixed, route_sets, routes_of, weighted
 
 events = st.one_of(

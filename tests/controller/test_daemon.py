@@ -27,9 +27,9 @@ from controller.tables.int_domain import IntDomain
 from controller.tables.int_watch import Watch
 from controller.tables.reporting import NO_REPORTING
 from dataplane.clock import VirtualClock
-from dataplane.fabric.topology import Topology
 from dataplane.switch.engine import PortSettings, Switch
 from dataplane.switch.p4runtime.core import P4RuntimeCore
+from dataplane.topology.values import Topology
 
 TURNS = 5000
 RETRY = RetrySettings(drain_ns=0)

@@ -20,8 +20,8 @@ from controller.tables.entities import same
 from controller.tables.int_watch import Watch
 from controller.virtual import NO_HELLOS, VirtualController, WriteDelays
 from dataplane.fabric.hosts import Receiver, flow_between
-from dataplane.fabric.topology import LinkKey, Topology
 from dataplane.fabric.virtual.fabric import VirtualFabric
+from dataplane.topology.values import LinkKey, Topology
 from dataplane.wire.packet import decode_udp_frame
 
 MakeTopology = Callable[..., Topology]

@@ -8,7 +8,6 @@ import pytest
 
 from collectors.values import LinkCondition, LinkStatus
 from controller.link_status import LinkWatch
-from dataplane.fabric.topology import LinkKey, Topology
 from dataplane.switch.port_states import (
     Diagnostic,
     HelloSession,
@@ -17,6 +16,7 @@ from dataplane.switch.port_states import (
     OperStatus,
     PortState,
 )
+from dataplane.topology.values import LinkKey, Topology
 
 S = 1_000_000_000
 HOLD_NS = 5 * S

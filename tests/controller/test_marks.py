@@ -16,8 +16,8 @@ from controller.tables.int_domain import IntDomain
 from controller.tables.int_watch import Watch
 from controller.virtual import VirtualController, WriteDelays
 from dataplane.fabric.hosts import flow_between
-from dataplane.fabric.topology import Topology
 from dataplane.fabric.virtual import VirtualFabric
+from dataplane.topology.values import Topology
 from dataplane.wire.packet import decode_udp_frame
 
 MakeTopology = Callable[..., Topology]

@@ -20,7 +20,7 @@ from controller.reconcile import diff
 from controller.tables.base import base_entities
 from controller.tables.flow_paths import flow_path_entities
 from dataplane.clock import MonotonicClock
-from dataplane.fabric.topology import Topology
+from dataplane.topology.values import Topology
 from tests.controller.machines import Bmv2, BuiltIn, Machine, address
 
 MS = 1_000_000

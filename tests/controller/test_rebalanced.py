@@ -16,11 +16,11 @@ from controller.paths.settings import BalanceSettings, DecideSettings
 from controller.paths.telemetry_load import TelemetryLoad
 from controller.tables.path_choice import chosen, digest, flow_hash
 from controller.virtual import VirtualController
-from dataplane.fabric.families import fat_tree, leaf_spine
 from dataplane.fabric.hosts import Receiver, flow_between
-from dataplane.fabric.topology import Topology
 from dataplane.fabric.virtual.fabric import VirtualFabric
 from dataplane.switch.compiled.pipeline import compiled_pipeline
+from dataplane.topology.families import fat_tree, leaf_spine
+from dataplane.topology.values import Topology
 from dataplane.wire.ipv4 import PROTOCOL_UDP
 from dataplane.wire.packet import decode_udp_frame
 

@@ -15,7 +15,7 @@ from controller.reconcile import MAX_BATCH, apply, diff
 from controller.tables.base import base_entities
 from controller.tables.entities import Entities, Entity, EntityKey, Kind, Update, Verb, index, references, same
 from controller.tables.flow_paths import flow_path_entities
-from dataplane.fabric.topology import Topology
+from dataplane.topology.values import Topology
 
 MakeTopology = Callable[..., Topology]
 

@@ -13,8 +13,8 @@ from controller.tables.queue_watch import QueueWatch
 from controller.tables.reporting import NO_REPORTING, Reporting
 from controller.virtual import VirtualController
 from dataplane.fabric.hosts import flow_between
-from dataplane.fabric.topology import CollectorAddress, Endpoint, HostNode, Link, SwitchNode, Topology
 from dataplane.fabric.virtual import VirtualFabric
+from dataplane.topology.values import CollectorAddress, Endpoint, HostNode, Link, SwitchNode, Topology
 from dataplane.wire import report
 from dataplane.wire.drop_reasons import DropReason
 from dataplane.wire.packet import decode_udp_frame

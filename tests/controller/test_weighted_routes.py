@@ -19,8 +19,8 @@ from controller.owners.base import Verdict
 from controller.tables.weighted_routes import spreads_of
 from controller.virtual import VirtualController, WriteDelays
 from dataplane.fabric.hosts import Receiver, flow_between
-from dataplane.fabric.topology import Topology
 from dataplane.fabric.virtual.fabric import VirtualFabric
+from dataplane.topology.values import Topology
 from tests.controller.owners.test_flow_plan import networks
 from tests.controller.worlds import WEIGHTS, World, weighted
 

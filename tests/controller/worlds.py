@@ -16,7 +16,7 @@ from controller.reconcile import apply
 from controller.tables.entities import Entities, EntityKey, Kind, Update, Verb, index, same
 from controller.tables.routing import IPV4, route_entities
 from controller.tables.weighted_routes import spreads_of
-from dataplane.fabric.topology import Topology
+from dataplane.topology.values import Topology
 
 PATHS = {
     FlowSpec("ha", "hd"): ("abd", "acd", "abcd", "acbd"),

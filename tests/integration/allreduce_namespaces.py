@@ -40,12 +40,12 @@ from controller.tables.entities import Entities
 from dataplane.allreduce.engine import EngineSettings
 from dataplane.clock import MonotonicClock
 from dataplane.errors import FabricError
-from dataplane.fabric.addressing import switch_ipv4
 from dataplane.fabric.kernel import HOST_DEVICE, KernelFabric, switch_device
-from dataplane.fabric.topology import Topology
-from dataplane.fabric.topology_file import loads
 from dataplane.program.loader import load_program
 from dataplane.switch.compiled.program import Purpose, compile_program
+from dataplane.topology.addressing import switch_ipv4
+from dataplane.topology.file import loads
+from dataplane.topology.values import Topology
 from tests.integration.virtual_allreduce import FIRST_PORT
 
 ROOT = Path(__file__).parents[2]

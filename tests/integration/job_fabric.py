@@ -29,10 +29,10 @@ from controller.daemon_settings import DaemonSettings, RetrySettings
 from controller.p4runtime.session import FABRIC_AGGREGATION, fabric_program
 from controller.tables.int_watch import Watch
 from dataplane.fabric.kernel import KernelFabric
-from dataplane.fabric.topology import Topology
-from dataplane.fabric.topology_file import dumps
 from dataplane.program.loader import load_program
 from dataplane.switch.compiled.program import Purpose, compile_program
+from dataplane.topology.file import dumps
+from dataplane.topology.values import Topology
 from tests.integration.allreduce_namespaces import star
 
 ROOT = Path(__file__).parents[2]

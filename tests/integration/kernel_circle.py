@@ -42,7 +42,7 @@ from dataplane.fabric.agent import Agent, AgentPlan, plan_flow, replay
 from dataplane.fabric.hosts import Flow, FlowMeasurement, Receiver, flow_between
 from dataplane.fabric.kernel import KernelFabric
 from dataplane.fabric.kernel.fabric import HOST_DEVICE
-from dataplane.fabric.topology_file import dumps, loads
+from dataplane.topology.file import dumps, loads
 
 T = TypeVar("T")
 

@@ -14,7 +14,7 @@ import pytest
 from collectors.values import LinkCondition, Snapshot
 from controller.daemon_settings import LinkSettings
 from dataplane.fabric.kernel import KernelFabric
-from dataplane.fabric.topology import LinkKey
+from dataplane.topology.values import LinkKey
 from tests.integration.kernel_circle import MS, TOPOLOGY, Circle, flow
 
 pytestmark = pytest.mark.root

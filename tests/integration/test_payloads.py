@@ -17,10 +17,10 @@ from controller.tables.int_domain import IntDomain
 from controller.tables.int_watch import Mode, Watch
 from controller.tables.reporting import Reporting
 from controller.virtual import VirtualController
-from dataplane.fabric.addressing import gateway_mac
 from dataplane.fabric.virtual import VirtualFabric
 from dataplane.switch.compiled.pipeline import compiled_pipeline
 from dataplane.switch.engine import PipelineFactory
+from dataplane.topology.addressing import gateway_mac
 from dataplane.wire.packet import decode_udp_frame, udp_frame
 from tests.payloads.cases import DOMAINS, MODES, SPECIALS, interpreted, watches_of
 from tests.payloads.chain import ACROSS, SAME_LEAF, TOPOLOGY, Chain

@@ -21,9 +21,9 @@ from scapy.layers.l2 import Ether
 from controller.p4runtime.session import FABRIC, FABRIC_AGGREGATION
 from controller.tables.int_domain import IntDomain
 from controller.tables.int_watch import Mode, Watch
-from dataplane.fabric.addressing import mac_at
 from dataplane.fabric.kernel import switch_device
 from dataplane.switch.ports import TOO_LONG
+from dataplane.topology.addressing import mac_at
 from tests.payloads.bulk import sack_recoveries, transfer
 from tests.payloads.cases import DOMAINS, watches_of
 from tests.payloads.envelopes import VXLAN_PORT, Envelope, frame, routed

@@ -21,9 +21,9 @@ from controller.tables.reporting import NO_REPORTING, Reporting
 from controller.virtual import VirtualController
 from dataplane.clock import VirtualClock
 from dataplane.fabric.hosts import flow_between
-from dataplane.fabric.topology import LinkKey, Topology
-from dataplane.fabric.topology_file import load_topology
 from dataplane.fabric.virtual import VirtualFabric
+from dataplane.topology.file import load_topology
+from dataplane.topology.values import LinkKey, Topology
 from dataplane.wire.drop_reasons import DropReason
 from dataplane.wire.packet import decode_udp_frame
 

@@ -8,9 +8,9 @@ import pytest
 from controller.aggregation.registry import Registry
 from dataplane.allreduce import formats
 from dataplane.allreduce.formats import BLOCK, Floats
-from dataplane.fabric.addressing import switch_ipv4
-from dataplane.fabric.families import leaf_spine
-from dataplane.fabric.topology import LinkKey
+from dataplane.topology.addressing import switch_ipv4
+from dataplane.topology.families import leaf_spine
+from dataplane.topology.values import LinkKey
 from dataplane.wire import aggregation
 from dataplane.wire.aggregation import Aggregation, Kind
 from tests.integration.virtual_allreduce import MS, Rank, World, ranks

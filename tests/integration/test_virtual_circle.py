@@ -33,7 +33,7 @@ from controller.tables.base import base_entities
 from controller.tables.entities import Entities
 from controller.tables.flow_paths import flow_path_entities
 from controller.tables.int_watch import Watch
-from dataplane.fabric.topology_file import topologies_folder
+from dataplane.topology.file import topologies_folder
 
 MS = 1_000_000
 NO_MOVES = DecideSettings(min_gain=1.0, min_gain_ns=NS_PER_S)

@@ -14,14 +14,14 @@ from collectors.collector import Collector
 from collectors.values import DelaySource, Snapshot
 from controller.virtual import VirtualController
 from dataplane.fabric.hosts import Arrivals, flow_between
-from dataplane.fabric.topology import LinkKey, Topology
-from dataplane.fabric.topology_file import loads
 from dataplane.fabric.virtual import VirtualFabric
 from dataplane.program.model import Program
 from dataplane.switch.interpreter import InterpretedPipeline
 from dataplane.switch.pipeline import Dequeued, EgressResult, Frame, Pipeline, Placement
 from dataplane.switch.random_numbers import SplitMix
 from dataplane.switch.tables import ForwardingState
+from dataplane.topology.file import loads
+from dataplane.topology.values import LinkKey, Topology
 from dataplane.wire.packet import decode_udp_frame
 
 MS = 1_000_000

@@ -19,10 +19,10 @@ from collectors.values import Event, JobKey, JobState, Phase
 from controller.tables.aggregation import leaves_of
 from dataplane.allreduce.formats import BLOCK
 from dataplane.allreduce.reference.aggregator import Aggregator, Job
-from dataplane.fabric.families import leaf_spine
-from dataplane.fabric.topology import Topology
 from dataplane.switch.interpreter import InterpretedPipeline
 from dataplane.switch.pipeline import Frame, Placement
+from dataplane.topology.families import leaf_spine
+from dataplane.topology.values import Topology
 from dataplane.wire import aggregation
 from dataplane.wire.packet import decode_udp_frame
 from tests.integration.virtual_allreduce import MS, US, Rank, World, ranks

@@ -14,9 +14,9 @@ from controller.tables.int_watch import Watch
 from controller.tables.reporting import Reporting
 from controller.virtual import VirtualController
 from dataplane.fabric.hosts import Receiver, flow_between
-from dataplane.fabric.topology import LinkKey
-from dataplane.fabric.topology_file import loads
 from dataplane.fabric.virtual import VirtualFabric
+from dataplane.topology.file import loads
+from dataplane.topology.values import LinkKey
 from dataplane.wire.packet import decode_udp_frame
 
 MS = 1_000_000

@@ -11,13 +11,13 @@ import pytest
 
 from controller.store.settings import RecordedSettings, StoreSettings
 from controller.tables.store import PACKETS
-from dataplane.fabric import topology_file
-from dataplane.fabric.topology import Topology
 from dataplane.store import layout
 from dataplane.store.dialogues import Content, reading, recording, writing
 from dataplane.store.errors import AbsentError, ForbiddenError
 from dataplane.store.names import Segment, digest
 from dataplane.switch.compiled.pipeline import compiled_pipeline
+from dataplane.topology import file as topology_file
+from dataplane.topology.values import Topology
 from dataplane.wire.store import UDP_PORT, Kind, Message
 from tests.integration.virtual_store import MS, US, Client, Server, World
 

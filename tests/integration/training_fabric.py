@@ -19,9 +19,9 @@ from controller.aggregation.settings import AggregationSettings
 from controller.daemon_settings import DaemonSettings, RetrySettings
 from controller.p4runtime.session import FABRIC_AGGREGATION, fabric_program
 from dataplane.fabric.kernel import KernelFabric
-from dataplane.fabric.topology_file import dumps
 from dataplane.program.loader import load_program
 from dataplane.switch.compiled.program import Purpose, compile_program
+from dataplane.topology.file import dumps
 from tests.integration.allreduce_namespaces import SWITCH, WAIT_S, Agent, star
 
 ROOT = Path(__file__).parents[2]

@@ -18,10 +18,10 @@ from controller.tables.aggregation import parent_of
 from controller.virtual import VirtualController, WriteDelays
 from dataplane.allreduce.formats import Floats
 from dataplane.allreduce.reference import worker as reference
-from dataplane.fabric.addressing import gateway_mac, switch_ipv4
-from dataplane.fabric.topology import Topology
 from dataplane.fabric.virtual import VirtualFabric
 from dataplane.switch.engine import PipelineFactory
+from dataplane.topology.addressing import gateway_mac, switch_ipv4
+from dataplane.topology.values import Topology
 from dataplane.wire import aggregation
 from dataplane.wire.aggregation import UDP_PORT, Aggregation, Flags
 from dataplane.wire.packet import udp_frame

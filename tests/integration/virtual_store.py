@@ -14,13 +14,13 @@ from controller.p4runtime.session import ELECTION_ID, FABRIC_AGGREGATION, fabric
 from controller.store.settings import RecordedSettings, StoreSettings
 from controller.store.stores import Stores
 from controller.virtual import VirtualController, WriteDelays
-from dataplane.fabric.addressing import gateway_mac
-from dataplane.fabric.topology import Topology
 from dataplane.fabric.virtual import VirtualFabric
 from dataplane.store.dialogues import Dialogue, T
 from dataplane.store.producing import ProducerSettings, Producing, Source
 from dataplane.store.shelf import Shelf
 from dataplane.switch.engine import PipelineFactory
+from dataplane.topology.addressing import gateway_mac
+from dataplane.topology.values import Topology
 from dataplane.wire import store as wire
 from dataplane.wire.packet import udp_frame
 from dataplane.wire.store import UDP_PORT, Kind, Message

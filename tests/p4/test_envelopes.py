@@ -8,7 +8,7 @@ from ipaddress import IPv4Address, IPv6Address
 
 import pytest
 
-from dataplane.fabric.topology import HostNode
+from dataplane.topology.values import HostNode
 from tests.p4.entries import (
     HOP_BY_HOP,
     HOST_PORT,

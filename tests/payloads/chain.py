@@ -15,12 +15,12 @@ from controller.aggregation.settings import AggregationSettings
 from controller.tables.int_domain import DEFAULT_DOMAIN, IntDomain
 from controller.tables.int_watch import Watch
 from controller.virtual import VirtualController, WriteDelays
-from dataplane.fabric.topology_file import load_topology
 from dataplane.fabric.virtual import VirtualFabric
 from dataplane.program.model import Program
 from dataplane.switch.engine import PipelineFactory
 from dataplane.switch.pipeline import Dequeued, Frame, Output, Pipeline
 from dataplane.switch.random_numbers import SplitMix
+from dataplane.topology.file import load_topology
 
 TOPOLOGY = load_topology("leaf-spine:spines=1,leaves=2,hosts=2")
 SAME_LEAF, ACROSS = ("h1", "h2"), ("h1", "h4")

@@ -10,8 +10,8 @@ import random
 import struct
 from dataclasses import dataclass
 
-from dataplane.fabric.addressing import gateway_mac
-from dataplane.fabric.topology import HostNode, Topology
+from dataplane.topology.addressing import gateway_mac
+from dataplane.topology.values import HostNode, Topology
 from tests.payloads import inside
 from tests.payloads.inside import checksum
 

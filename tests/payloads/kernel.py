@@ -32,7 +32,7 @@ from controller.p4runtime.session import FABRIC, FABRIC_AGGREGATION, fabric_prog
 from controller.tables.int_domain import DEFAULT_DOMAIN, IntDomain
 from controller.tables.int_watch import Watch
 from dataplane.fabric.kernel import HOST_DEVICE, KernelFabric, KernelSettings
-from dataplane.fabric.topology_file import dumps, load_topology
+from dataplane.topology.file import dumps, load_topology
 from tests.payloads.chain import ABOUT_REPORTS
 
 TOPOLOGY = load_topology("leaf-spine:spines=1,leaves=2,hosts=4")

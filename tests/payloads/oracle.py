@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from controller.tables.int_domain import IntDomain
-from dataplane.fabric.addressing import mac_at
-from dataplane.fabric.topology import Topology
+from dataplane.topology.addressing import mac_at
+from dataplane.topology.values import Topology
 from tests.payloads import envelopes, shapes
 from tests.payloads.chain import ACROSS, HOPS_ACROSS, SAME_LEAF, TOPOLOGY, Fabric
 from tests.payloads.envelopes import Envelope, Marked

@@ -10,7 +10,7 @@ from typing import Any, Final
 from pyroute2 import IPRoute
 from pyroute2.netlink.exceptions import NetlinkError
 
-from dataplane.fabric.topology import HostNode
+from dataplane.topology.values import HostNode
 from tests.payloads.kernel import TOPOLOGY, Bed
 from tests.payloads.lines import CLIENT, FAR, Line, lines_inside
 

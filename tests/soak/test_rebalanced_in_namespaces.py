@@ -9,9 +9,9 @@ import pytest
 
 from collectors.values import FlowKey
 from controller.tables.path_choice import chosen, digest, flow_hash
-from dataplane.fabric.families import leaf_spine
 from dataplane.fabric.hosts import Flow, flow_between
 from dataplane.fabric.kernel import KernelFabric
+from dataplane.topology.families import leaf_spine
 from dataplane.wire.ipv4 import PROTOCOL_UDP
 from tests.integration.kernel_circle import FLOW_END_NS, MS, Circle
 

@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))  # tests import each other by
 
 from controller.aggregation.settings import AggregationSettings, MoveSettings
 from controller.tables.int_watch import Watch
-from dataplane.fabric.families import leaf_spine
+from dataplane.topology.families import leaf_spine
 from tests.integration.job_fabric import MS, JobFabric, WorkerProcess
 
 MOVING = MoveSettings(gain=0.01, confirm_rounds=1, hold_down_ns=1500 * MS)

@@ -15,9 +15,9 @@ from typing import IO
 import finsy as fy
 import pytest
 
-from dataplane.fabric.addressing import mac_at
-from dataplane.fabric.topology import Topology
-from dataplane.fabric.topology_file import loads
+from dataplane.topology.addressing import mac_at
+from dataplane.topology.file import loads
+from dataplane.topology.values import Topology
 
 ROOT = Path(__file__).parents[2]
 BUILD = ROOT / "p4" / "build"

@@ -25,7 +25,7 @@ from controller.paths.balancing.ways import Ways
 from controller.paths.beliefs import Beliefs
 from controller.paths.graph import Network
 from controller.paths.settings import DecideSettings
-from dataplane.fabric.topology import LinkKey
+from dataplane.topology.values import LinkKey
 
 REMEMBERED: Final = 1000
 """Changes that are kept in memory; the store keeps more."""

@@ -10,7 +10,7 @@ from controller.paths.balancing.values import Stream
 from controller.paths.graph import Network
 from controller.paths.telemetry_load import DEFAULT_PACKET_BYTES, TelemetryLoad
 from controller.tables.path_choice import flow_hash
-from dataplane.fabric.addressing import switch_ipv4
+from dataplane.topology.addressing import switch_ipv4
 from dataplane.wire.ipv4 import PROTOCOL_UDP
 
 _MANY: Final = 1e9

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from controller.paths.graph import Rows
-from dataplane.fabric.topology import LinkKey
+from dataplane.topology.values import LinkKey
 
 Spread = tuple[tuple[int, int], ...]
 """(row of the link, weight), in order of port: what a switch spreads its traffic for one destination over."""

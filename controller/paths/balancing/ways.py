@@ -11,7 +11,7 @@ from controller.paths.balancing.values import Group, Spread
 from controller.paths.graph import Rows
 from controller.tables.path_choice import chosen, digest
 from controller.tables.routing import MAX_GROUP_SIZE
-from dataplane.fabric.topology import Topology
+from dataplane.topology.values import Topology
 
 
 class Ways:

@@ -16,7 +16,7 @@ from controller.paths.engineering.settings import EngineeringSettings
 from controller.paths.engineering.splits import by_flows, ecmp
 from controller.paths.engineering.values import Demands, FloatArray, IntArray, Splits, SwitchGraph
 from controller.paths.engineering.weights import quantise, rounded
-from dataplane.fabric.topology import LinkKey, Topology
+from dataplane.topology.values import LinkKey, Topology
 
 _HOT = 0.9
 """A link is hot with this share of the busiest one's utilisation."""

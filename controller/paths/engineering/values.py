@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from controller.errors import PathError
-from dataplane.fabric.topology import LinkKey, Topology
+from dataplane.topology.values import LinkKey, Topology
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

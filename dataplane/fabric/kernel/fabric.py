@@ -20,16 +20,16 @@ from types import FrameType, TracebackType
 from typing import Any, NoReturn, TypeVar
 
 from dataplane.errors import FabricError
-from dataplane.fabric.addressing import gateway_mac, mac_at
 from dataplane.fabric.kernel import links, namespaces
 from dataplane.fabric.kernel import manifest as leftovers
 from dataplane.fabric.kernel.manifest import RUN_ROOT, Manifest, ProcessId
 from dataplane.fabric.kernel.namespaces import Stream
-from dataplane.fabric.topology import DirectedLink, Endpoint, LinkKey, Topology
 from dataplane.switch import bmv2
 from dataplane.switch.arguments import AttachedPort, SwitchSettings, command_line
 from dataplane.switch.engine import PortSettings
 from dataplane.switch.traffic import DEFLECT_SESSION
+from dataplane.topology.addressing import gateway_mac, mac_at
+from dataplane.topology.values import DirectedLink, Endpoint, LinkKey, Topology
 
 T = TypeVar("T")
 

@@ -16,10 +16,10 @@ from pyroute2 import IPRoute
 from pyroute2.netlink.exceptions import NetlinkError
 
 from dataplane.errors import FabricError, PortError
-from dataplane.fabric.addressing import format_mac
 from dataplane.fabric.kernel import namespaces
-from dataplane.fabric.topology import HostNode
 from dataplane.nic.devices.offloads import disable_offloads
+from dataplane.topology.addressing import format_mac
+from dataplane.topology.values import HostNode
 
 GATEWAY_IPV4 = "169.254.0.1"
 GATEWAY_IPV6 = "fe80::1"

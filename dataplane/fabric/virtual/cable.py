@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from dataplane.fabric.topology import DirectedLink
 from dataplane.fabric.virtual.events import EventQueue
+from dataplane.topology.values import DirectedLink
 
 
 @dataclass(slots=True)

@@ -14,7 +14,6 @@ from functools import partial
 from dataplane.clock import VirtualClock
 from dataplane.errors import FabricError
 from dataplane.fabric.hosts import Flow, Sender
-from dataplane.fabric.topology import DirectedLink, LinkKey, SwitchNode, Topology
 from dataplane.fabric.virtual.cable import Cable
 from dataplane.fabric.virtual.events import EventQueue, Timer
 from dataplane.fabric.virtual.host import VirtualHost
@@ -23,6 +22,7 @@ from dataplane.fabric.virtual.truth import HopRecorder
 from dataplane.switch.engine import PipelineFactory, PortSettings, Switch
 from dataplane.switch.p4runtime.core import P4RuntimeCore
 from dataplane.switch.traffic import DEFLECT_SESSION
+from dataplane.topology.values import DirectedLink, LinkKey, SwitchNode, Topology
 
 
 @dataclass(slots=True)

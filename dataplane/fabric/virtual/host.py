@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 
 from dataplane.fabric.hosts import Sender
 from dataplane.fabric.load import SentLoad
-from dataplane.fabric.topology import HostNode
 from dataplane.fabric.virtual.cable import Cable
 from dataplane.fabric.virtual.events import EventQueue
 from dataplane.switch.traffic import WIRE_OVERHEAD_BYTES
+from dataplane.topology.values import HostNode
 
 FrameReceiver = Callable[[bytes, int], object]
 """Takes a frame and the time (ns) at which its last bit arrived; what it returns is not looked at."""

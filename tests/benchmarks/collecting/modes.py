@@ -12,7 +12,7 @@ from collectors.collector import Collector
 from collectors.payloads import Payloads
 from collectors.settings import CollectorSettings, Core
 from dataplane.clock import MonotonicClock
-from dataplane.fabric.topology import Endpoint, Link, SwitchNode, Topology
+from dataplane.topology.values import Endpoint, Link, SwitchNode, Topology
 from dataplane.wire.completion import Completion
 from tests.collectors.reports import MICRO, Hop, Reporter, build_topology
 

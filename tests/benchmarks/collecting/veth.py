@@ -20,10 +20,10 @@ from collectors.receiver import ReceiverSettings, ReportReceiver
 from collectors.report_sources import SOL_UDP
 from collectors.settings import CollectorSettings
 from dataplane.clock import MonotonicClock
-from dataplane.fabric.addressing import format_mac
 from dataplane.fabric.kernel import namespaces
 from dataplane.native import kernel_library
 from dataplane.nic import NicPort, PortKind, RingSettings, open_port
+from dataplane.topology.addressing import format_mac
 from dataplane.wire.packet import udp_frame
 from tests.benchmarks.collecting.kernels import Sending, send_once
 from tests.benchmarks.collecting.workload import reports, stage_topology

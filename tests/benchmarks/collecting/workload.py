@@ -12,7 +12,7 @@ from ipaddress import IPv4Address
 import numpy as np
 from numpy.typing import NDArray
 
-from dataplane.fabric.topology import CollectorAddress, Endpoint, HostNode, Link, SwitchNode, Topology
+from dataplane.topology.values import CollectorAddress, Endpoint, HostNode, Link, SwitchNode, Topology
 from dataplane.wire import int_metadata
 from dataplane.wire.int_md import IntMd, encode_stack
 from dataplane.wire.int_metadata import HopMetadata

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from pyroute2 import IPRoute
 
-from dataplane.fabric.addressing import format_mac
 from dataplane.fabric.kernel import namespaces
 from dataplane.fabric.kernel.links import bring_up, silence
+from dataplane.topology.addressing import format_mac
 
 MTU = 1_500
 SOURCE_MAC, SINK_MAC = 0x02_00_00_00_01_00, 0x02_00_00_00_02_00

@@ -29,10 +29,10 @@ from controller.paths.settings import DecideSettings
 from controller.virtual import VirtualController
 from dataplane.fabric.hosts import Flow, Receiver, flow_between
 from dataplane.fabric.kernel import KernelFabric
-from dataplane.fabric.topology import LinkKey, Topology
-from dataplane.fabric.topology_file import load_topology, loads
 from dataplane.fabric.virtual.fabric import VirtualFabric
 from dataplane.switch.compiled.pipeline import compiled_pipeline
+from dataplane.topology.file import load_topology, loads
+from dataplane.topology.values import LinkKey, Topology
 from dataplane.wire.packet import decode_udp_frame
 from tests.integration.kernel_circle import FLOW_END_NS, Circle
 

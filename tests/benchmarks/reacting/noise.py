@@ -19,7 +19,7 @@ from controller.demo.scenario import NS_PER_S, PlannedFlow, Scenario, ScenarioSe
 from controller.demo.settings import DemoSettings
 from controller.paths.balancing.values import Rebalance
 from dataplane.fabric.hosts import MAX_FLOWS
-from dataplane.fabric.topology_file import topologies_folder
+from dataplane.topology.file import topologies_folder
 from tests.benchmarks.reacting.surges import run
 
 

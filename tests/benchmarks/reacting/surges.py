@@ -24,7 +24,7 @@ from controller.intents import FlowSpec
 from controller.paths.database import Database
 from controller.paths.recorder import Recorder
 from dataplane.fabric.hosts import FlowMeasurement
-from dataplane.fabric.topology_file import topologies_folder
+from dataplane.topology.file import topologies_folder
 from tests.benchmarks.reacting.small_flows import SMALL, laid_anew_ns, scattered
 
 TOPOLOGIES = (

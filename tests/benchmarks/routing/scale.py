@@ -15,7 +15,7 @@ from collectors.values import DelaySource, LinkState, Snapshot
 from controller.algorithms.trees import DestinationTrees
 from controller.intents import FlowSpec
 from controller.paths.flow_table import FlowTable
-from dataplane.fabric.topology import Endpoint, HostNode, Link, LinkKey, SwitchNode, Topology
+from dataplane.topology.values import Endpoint, HostNode, Link, LinkKey, SwitchNode, Topology
 
 RATE_BPS = 100_000_000_000
 _NS_PER_LINK = (1_000, 20_000)

@@ -16,7 +16,7 @@ from collectors.clocks.estimator import ClockEstimator
 from collectors.clocks.network import solve
 from collectors.clocks.values import NO_GROUP, Edges, FlightColumns, StampDifference
 from collectors.settings import ClockSettings
-from dataplane.fabric.topology import LinkKey
+from dataplane.topology.values import LinkKey
 from tests.collectors.clocks import plain
 from tests.collectors.clocks.plain import NodeReading, Offset
 from tests.collectors.clocks.world import DELAY_NS, MS, SECOND, WallClock, World, columns, ring

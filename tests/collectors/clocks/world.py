@@ -9,7 +9,7 @@ from ipaddress import IPv4Address
 
 from collectors.clocks.flights import Flights
 from collectors.clocks.values import FlightColumns, StampDifference
-from dataplane.fabric.topology import Endpoint, HostNode, Link, LinkKey, SwitchNode, Topology
+from dataplane.topology.values import Endpoint, HostNode, Link, LinkKey, SwitchNode, Topology
 
 MS = 1_000_000
 SECOND = 1000 * MS

@@ -6,7 +6,7 @@ from dataclasses import replace
 from ipaddress import IPv4Address
 
 from collectors.values import DelaySource, FlowKey, LinkState, PathState, ReporterState, Snapshot
-from dataplane.fabric.topology import LinkKey
+from dataplane.topology.values import LinkKey
 
 MS = 1_000_000
 LINK = LinkKey("s1", "s2")

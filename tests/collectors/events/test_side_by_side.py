@@ -11,7 +11,7 @@ from collectors.events.engine import EventEngine
 from collectors.events.rules import ChangeSettings, Rule
 from collectors.events.scopes import Scope
 from collectors.values import FlowKey, PathState, ReporterState, Snapshot
-from dataplane.fabric.topology import LinkKey
+from dataplane.topology.values import LinkKey
 from tests.collectors.events.plain import PlainEngine
 from tests.collectors.events.states import FLOW, IDLE, MS
 

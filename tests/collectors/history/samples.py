@@ -24,7 +24,7 @@ from collectors.values import (
     ReporterState,
     Snapshot,
 )
-from dataplane.fabric.topology import LinkKey
+from dataplane.topology.values import LinkKey
 from tests.collectors.reports import build_topology
 
 S_NS = 1_000_000_000

@@ -21,7 +21,7 @@ from collectors.history.schema import LINKS, PATHS, REPORTERS, TABLES, Column, M
 from collectors.history.views import connect, define_view
 from collectors.sketch import Sketch, bucket_of
 from collectors.values import DelaySource, LinkState
-from dataplane.fabric.topology import LinkKey
+from dataplane.topology.values import LinkKey
 from tests.collectors.history.samples import FLOW, LINK, NOON_S, S_NS, link, maker, path, snapshot
 from tests.collectors.history.test_sketches import quantile_of
 

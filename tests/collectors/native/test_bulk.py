@@ -19,7 +19,7 @@ from collectors.settings import CollectorSettings, Core, StateSettings
 from collectors.stitch import SeenPath
 from collectors.values import DropRecord, FlowKey, HopRecord
 from dataplane.clock import VirtualClock
-from dataplane.fabric.topology import LinkKey
+from dataplane.topology.values import LinkKey
 from dataplane.wire import report
 from dataplane.wire.completion import Completion
 from dataplane.wire.drop_reasons import DropReason

@@ -11,7 +11,7 @@ from collectors.counters import Count
 from collectors.native.bulk import MOST_ITEMS
 from collectors.values import JobKey
 from dataplane.clock import VirtualClock
-from dataplane.fabric.addressing import switch_ipv4
+from dataplane.topology.addressing import switch_ipv4
 from dataplane.wire.completion import Completion
 from tests.collectors.cores import receive_together
 from tests.collectors.native.test_bulk import Pair

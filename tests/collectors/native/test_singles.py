@@ -19,8 +19,8 @@ from collectors.native.structures import Packet
 from collectors.settings import CollectorSettings, StateSettings
 from collectors.values import DelaySource, HopRecord
 from dataplane.clock import VirtualClock
-from dataplane.fabric.topology import LinkKey
 from dataplane.native import kernel_library
+from dataplane.topology.values import LinkKey
 from dataplane.wire import inner
 from dataplane.wire.drop_reasons import DropReason
 from tests.collectors.cores import receive_together

@@ -27,7 +27,7 @@ from dataplane.allreduce.engine import EngineSettings
 from dataplane.allreduce.membership import Membership
 from dataplane.allreduce.reference.aggregator import Job
 from dataplane.clock import MonotonicClock
-from dataplane.fabric.families import leaf_spine
+from dataplane.topology.families import leaf_spine
 from tests.controller.aggregation.states import nominal
 from tests.dataplane.allreduce.serving import MAIN_SERVER, Server
 

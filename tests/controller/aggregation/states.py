@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collectors.values import DelaySource, LinkState, Snapshot
-from dataplane.fabric.topology import Topology
+from dataplane.topology.values import Topology
 
 
 def nominal(topology: Topology, **utilisation: float) -> Snapshot:

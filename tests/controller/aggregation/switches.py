@@ -21,7 +21,7 @@ from controller.owners.base import Owner
 from controller.reconcile import apply
 from controller.tables.entities import Batch, Entity, EntityKey, Kind, Update, Verb
 from dataplane.clock import VirtualClock
-from dataplane.fabric.topology import LinkKey, Topology
+from dataplane.topology.values import LinkKey, Topology
 
 T = TypeVar("T")
 TURNS = 3000

@@ -12,7 +12,7 @@ from controller.base_paths import next_hops
 from controller.errors import ControllerError
 from controller.intents import AggregationTree, Leaf, Members, Worker
 from controller.tables.aggregation import Block
-from dataplane.fabric.families import leaf_spine
+from dataplane.topology.families import leaf_spine
 from tests.controller.aggregation.states import nominal
 
 TOPOLOGY = leaf_spine(1, 3, 4)

@@ -16,8 +16,8 @@ from controller.errors import ControllerError
 from controller.intents import Worker
 from controller.reconcile import diff
 from controller.tables.entities import Kind, Update, key_of
-from dataplane.fabric.families import leaf_spine
-from dataplane.fabric.topology import LinkKey
+from dataplane.topology.families import leaf_spine
+from dataplane.topology.values import LinkKey
 from tests.controller.aggregation.states import nominal
 from tests.controller.aggregation.switches import Lab, Running, running
 

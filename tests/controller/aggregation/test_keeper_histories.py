@@ -11,8 +11,8 @@ import pytest
 from controller.errors import ControllerError
 from controller.intents import Worker
 from controller.tables.entities import Kind, Update, Verb
-from dataplane.fabric.families import leaf_spine
-from dataplane.fabric.topology import LinkKey
+from dataplane.topology.families import leaf_spine
+from dataplane.topology.values import LinkKey
 from tests.controller.aggregation.switches import Lab, Running, running
 
 TOPOLOGY = leaf_spine(2, 3, 3)

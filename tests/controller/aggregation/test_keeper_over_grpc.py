@@ -20,8 +20,8 @@ from controller.process import serve
 from controller.reconcile import diff
 from controller.tables.entities import Entity, EntityKey
 from dataplane.clock import MonotonicClock
-from dataplane.fabric.topology import Topology
-from dataplane.fabric.topology_file import loads
+from dataplane.topology.file import loads
+from dataplane.topology.values import Topology
 from tests.controller.machines import Bmv2, BuiltIn, Machine, address
 
 MS = 1_000_000

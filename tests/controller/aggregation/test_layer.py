@@ -11,8 +11,8 @@ from controller.errors import ControllerError
 from controller.intents import Worker
 from controller.tables.aggregation import congestion_entity
 from controller.tables.entities import EntityKey, key_of
-from dataplane.fabric.families import leaf_spine
-from dataplane.fabric.topology import LinkKey
+from dataplane.topology.families import leaf_spine
+from dataplane.topology.values import LinkKey
 from tests.controller.aggregation.states import nominal
 
 TOPOLOGY = leaf_spine(1, 2, 2)

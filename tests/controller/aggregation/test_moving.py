@@ -14,8 +14,8 @@ from controller.base_paths import next_hops
 from controller.intents import AggregationTree, Worker
 from controller.tables.aggregation import Block
 from controller.tables.routing import way_to
-from dataplane.fabric.families import leaf_spine
-from dataplane.fabric.topology import LinkKey
+from dataplane.topology.families import leaf_spine
+from dataplane.topology.values import LinkKey
 from tests.controller.aggregation.states import nominal
 
 TOPOLOGY = leaf_spine(2, 3, 2)

@@ -12,9 +12,9 @@ from controller.base_paths import next_hops
 from controller.errors import ControllerError
 from controller.intents import AggregationTree, Leaf
 from controller.tables.aggregation import Block
-from dataplane.fabric.families import fat_tree, leaf_spine
-from dataplane.fabric.topology import LinkKey, Topology
-from dataplane.fabric.topology_file import load_topology
+from dataplane.topology.families import fat_tree, leaf_spine
+from dataplane.topology.file import load_topology
+from dataplane.topology.values import LinkKey, Topology
 from tests.controller.aggregation.states import nominal
 
 ABILENE = Path(__file__).parents[3] / "topologies" / "abilene.yaml"

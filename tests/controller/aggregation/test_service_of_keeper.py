@@ -10,7 +10,7 @@ from controller.aggregation.job_settings import JobSettings
 from controller.aggregation.meeting import Change, Create, End, Join, Move, Remove, Standing
 from controller.aggregation.service import JobService
 from controller.intents import Worker
-from dataplane.fabric.families import leaf_spine
+from dataplane.topology.families import leaf_spine
 from tests.controller.aggregation.switches import Lab, Running, running
 
 WORKERS = tuple(Worker(f"h{place}", 20_000) for place in (1, 2, 5))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from controller.algorithms.costs import FORBIDDEN, Costs
 from controller.algorithms.link_table import LinkTable
-from dataplane.fabric.topology import Endpoint, Link, SwitchNode, Topology
+from dataplane.topology.values import Endpoint, Link, SwitchNode, Topology
 
 Cable = tuple[int, int, int]
 """Two switches and the delay between them, ns."""

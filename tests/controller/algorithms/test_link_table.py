@@ -8,7 +8,7 @@ from hypothesis import given
 from controller.algorithms.costs import FORBIDDEN
 from controller.algorithms.link_table import LinkTable
 from controller.errors import PathError
-from dataplane.fabric.topology import LinkKey, Topology
+from dataplane.topology.values import LinkKey, Topology
 from tests.controller.algorithms.graphs import tables
 
 

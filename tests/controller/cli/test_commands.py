@@ -24,7 +24,7 @@ from controller.paths.process import serve
 from controller.paths.settings import DecideSettings, PathServerSettings
 from dataplane.clock import VirtualClock
 from dataplane.errors import MillraceError
-from dataplane.fabric.topology import LinkKey, Topology
+from dataplane.topology.values import LinkKey, Topology
 
 MS = 1_000_000
 FLOW = FlowKey(IPv4Address("10.0.1.1"), IPv4Address("10.0.4.1"), 17, 5000, 6000)

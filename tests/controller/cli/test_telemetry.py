@@ -35,8 +35,8 @@ from controller.cli.telemetry_jobs import _awaited
 from controller.errors import ControllerError
 from dataplane.clock import VirtualClock
 from dataplane.errors import ConfigError
-from dataplane.fabric.topology import LinkKey
 from dataplane.nic.capture.pcap import PcapWriter
+from dataplane.topology.values import LinkKey
 from dataplane.wire.completion import Completion
 from tests.collectors.history.samples import job
 from tests.collectors.reports import Reporter, build_topology, long_way

@@ -18,8 +18,8 @@ from controller.demo.labels import Line, crosses, overlap, place_label, rectangl
 from controller.demo.layout import Layout, layout_of
 from controller.demo.picture import Panel, _grid, draw
 from dataplane.clock import VirtualClock
-from dataplane.fabric.topology import LinkKey, Topology
-from dataplane.fabric.topology_file import load_topology, loads
+from dataplane.topology.file import load_topology, loads
+from dataplane.topology.values import LinkKey, Topology
 
 RING = """
 millrace: 1

@@ -13,7 +13,7 @@ from controller.demo.settings import DemoSettings
 from controller.demo.surge import base_load_bps, base_paths_taken
 from controller.tables.int_watch import Watch
 from dataplane.errors import FabricError
-from dataplane.fabric.topology_file import topologies_folder
+from dataplane.topology.file import topologies_folder
 
 SETTINGS = ScenarioSettings()
 

@@ -17,13 +17,13 @@ from controller.gnmi.grpc_session import Patience, PortTarget, PortWatcher
 from controller.gnmi.in_process import InProcessPorts
 from controller.gnmi.settings import Hellos, wanted_hellos
 from dataplane.clock import MonotonicClock
-from dataplane.fabric.topology import Topology
 from dataplane.rpc.backoff import Backoff
 from dataplane.switch.engine import PortSettings, Switch
 from dataplane.switch.gnmi import GnmiCore, GnmiService
 from dataplane.switch.p4runtime.core import P4RuntimeCore
 from dataplane.switch.p4runtime.server import P4RuntimeServer
 from dataplane.switch.port_states import HelloSettings, OperStatus, PortState
+from dataplane.topology.values import Topology
 from tests.dataplane.switch.gnmi.boards import Board
 
 BOUND_S = 20.0

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from collectors.values import LinkCondition, LinkStatus
 from controller.gnmi.settings import Hellos
 from controller.virtual import VirtualController
-from dataplane.fabric.topology import LinkKey, Topology
 from dataplane.fabric.virtual.fabric import VirtualFabric
 from dataplane.switch.port_states import HelloState
+from dataplane.topology.values import LinkKey, Topology
 
 MS = 1_000_000
 

@@ -19,7 +19,7 @@ from controller.owners.steps import Phase, UpdatePlan
 from controller.reconcile import apply
 from controller.tables.entities import Entities, Verb
 from controller.tables.flow_paths import flow_path_entities
-from dataplane.fabric.topology import Endpoint, HostNode, Link, SwitchNode, Topology
+from dataplane.topology.values import Endpoint, HostNode, Link, SwitchNode, Topology
 
 FLOW = FlowSpec("hs", "hd")
 

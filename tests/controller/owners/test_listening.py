@@ -13,7 +13,7 @@ from controller.p4runtime.session import FABRIC_AGGREGATION, Bundling, Learned, 
 from controller.store.settings import RecordedSettings, StoreSettings
 from controller.tables.entities import Entities, EntityKey
 from controller.tables.store import NAMES, PACKETS
-from dataplane.fabric.topology import Topology
+from dataplane.topology.values import Topology
 from tests.controller.test_daemon import Lab, play, running
 
 KEPT = RecordedSettings(name="/kept", bytes=10, writers=("ha",), server="hd")

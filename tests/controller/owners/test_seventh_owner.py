@@ -21,8 +21,8 @@ from controller.tables.base import base_entities
 from controller.tables.entities import Batch, Entities, Entity, EntityKey, Kind, Update, Verb, index, key_of
 from controller.tables.store import WRITERS, Writer, writer_entity
 from controller.virtual import VirtualController, WriteDelays
-from dataplane.fabric.topology import Topology
 from dataplane.fabric.virtual import VirtualFabric
+from dataplane.topology.values import Topology
 from tests.controller.test_daemon import Lab, Running, play, running
 
 

@@ -19,9 +19,9 @@ from controller.tables.base import base_entities
 from controller.tables.entities import Batch, Update, Verb, key_of, same
 from controller.virtual import VirtualController, WriteDelays
 from dataplane.clock import VirtualClock
-from dataplane.fabric.topology import Topology
 from dataplane.switch.engine import PortSettings, Switch
 from dataplane.switch.p4runtime.core import P4RuntimeCore
+from dataplane.topology.values import Topology
 
 MS = 1_000_000
 DELAYS = WriteDelays(write_delay_ns=2 * MS, drain_ns=5 * MS)

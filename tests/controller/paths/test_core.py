@@ -21,7 +21,7 @@ from controller.paths.engineering.settings import EngineeringSettings
 from controller.paths.graph import Network
 from controller.paths.settings import DecideSettings, ManagedFlow
 from controller.paths.store import PathStore
-from dataplane.fabric.topology import LinkKey, Topology
+from dataplane.topology.values import LinkKey, Topology
 
 MakeTopology = Callable[..., Topology]
 OpenDatabase = Callable[[str], Database]

@@ -18,7 +18,7 @@ from controller.paths.decide import Assignment
 from controller.paths.decider import Decider
 from controller.paths.graph import NOBODY, Network, Own, StateGraph
 from controller.paths.settings import DecideSettings, Mode
-from dataplane.fabric.topology import LinkKey, Topology
+from dataplane.topology.values import LinkKey, Topology
 from tests.controller.paths.fresh_decider import decide, explain
 
 MakeTopology = Callable[..., Topology]

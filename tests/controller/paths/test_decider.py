@@ -18,7 +18,7 @@ from controller.paths.decider import Decider
 from controller.paths.flow_table import FlowTable
 from controller.paths.graph import Network
 from controller.paths.settings import DecideSettings, Mode
-from dataplane.fabric.topology import Endpoint, HostNode, Link, LinkKey, Topology
+from dataplane.topology.values import Endpoint, HostNode, Link, LinkKey, Topology
 from tests.controller.algorithms.graphs import fabric
 from tests.controller.paths.plain_decider import PlainDecider
 

@@ -10,7 +10,7 @@ from controller.paths.backups import Backups
 from controller.paths.decide import Assignment, Decision
 from controller.paths.evacuation import Evacuation, ToldLinks
 from controller.paths.graph import Network
-from dataplane.fabric.topology import LinkKey, Topology
+from dataplane.topology.values import LinkKey, Topology
 
 S = 1_000_000_000
 HOLD_NS = 5 * S

@@ -17,7 +17,7 @@ from controller.paths.recorder import Recorder
 from controller.paths.server import PathServer
 from controller.paths.settings import DecideSettings, ManagedFlow, PathServerSettings
 from dataplane.clock import VirtualClock
-from dataplane.fabric.topology import Topology
+from dataplane.topology.values import Topology
 from tests.controller.paths.test_server import AD, MS, Bench, congested, play, running, topology
 
 __all__ = ["topology"]

@@ -13,7 +13,7 @@ from controller.loss_deaths import LossDeaths
 from controller.paths.core import PathServerCore
 from controller.paths.settings import DecideSettings, ManagedFlow
 from dataplane.clock import VirtualClock
-from dataplane.fabric.topology import LinkKey
+from dataplane.topology.values import LinkKey
 from dataplane.wire import report
 from dataplane.wire.drop_reasons import DropReason
 from dataplane.wire.report import Report

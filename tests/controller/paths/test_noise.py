@@ -18,8 +18,8 @@ from controller.paths.beliefs import Beliefs
 from controller.paths.measured_rate import MeasuredRate
 from controller.paths.regularity import Regularity
 from controller.paths.settings import DecideSettings
-from dataplane.fabric.families import ring
-from dataplane.fabric.topology import LinkKey
+from dataplane.topology.families import ring
+from dataplane.topology.values import LinkKey
 
 MS = 1_000_000
 NS = 1_000_000_000

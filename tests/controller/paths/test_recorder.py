@@ -20,7 +20,7 @@ from controller.paths.decide import Decision
 from controller.paths.queries import answer
 from controller.paths.recorder import Recorder
 from controller.paths.store import PathStore
-from dataplane.fabric.topology import LinkKey, Topology
+from dataplane.topology.values import LinkKey, Topology
 
 OpenDatabase = Callable[[str], Database]
 

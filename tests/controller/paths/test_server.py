@@ -27,7 +27,7 @@ from controller.paths.recorder import Recorder
 from controller.paths.server import PathServer
 from controller.paths.settings import DecideSettings, ManagedFlow, PathServerSettings, RecordSettings
 from dataplane.clock import VirtualClock
-from dataplane.fabric.topology import LinkKey, Topology
+from dataplane.topology.values import LinkKey, Topology
 
 MakeTopology = Callable[..., Topology]
 

@@ -15,10 +15,10 @@ from controller.paths.settings import DecideSettings
 from controller.paths.telemetry_load import TelemetryLoad
 from controller.virtual import VirtualController
 from dataplane.fabric.hosts import FlowMeasurement, Receiver, flow_between
-from dataplane.fabric.topology import Topology
-from dataplane.fabric.topology_file import load_topology
 from dataplane.fabric.virtual import VirtualFabric
 from dataplane.switch.compiled.pipeline import compiled_pipeline
+from dataplane.topology.file import load_topology
+from dataplane.topology.values import Topology
 from dataplane.wire.packet import decode_udp_frame
 
 MS = 1_000_000

@@ -15,8 +15,8 @@ from controller.paths.graph import Network, Own, StateGraph
 from controller.paths.settings import DecideSettings
 from controller.paths.telemetry_load import TelemetryLoad
 from controller.tables.int_watch import DEFAULT_INSTRUCTIONS, Watch
-from dataplane.fabric.families import ring
-from dataplane.fabric.topology import LinkKey, Topology
+from dataplane.topology.families import ring
+from dataplane.topology.values import LinkKey, Topology
 from tests.controller.paths.fresh_decider import decide, explain
 
 MakeTopology = Callable[..., Topology]

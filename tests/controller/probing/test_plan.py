@@ -8,8 +8,8 @@ import pytest
 
 from controller.base_paths import base_paths, next_hops
 from controller.probing.plan import plan_probes
-from dataplane.fabric.topology import LinkKey, Topology
-from dataplane.fabric.topology_file import load_topology, loads
+from dataplane.topology.file import load_topology, loads
+from dataplane.topology.values import LinkKey, Topology
 
 BYPASS = """
 millrace: 1

@@ -27,8 +27,8 @@ from controller.tables.aggregation import (
 from controller.tables.base import FILL_ORDER, base_entities
 from controller.tables.entities import Entities, EntityKey, Verb, index
 from controller.tables.routing import switch_route_entities
-from dataplane.fabric.families import leaf_spine
-from dataplane.fabric.topology import Topology
+from dataplane.topology.families import leaf_spine
+from dataplane.topology.values import Topology
 
 BLOCKS = {"spine1": Block(0, 8), "leaf1": Block(8, 8), "leaf2": Block(0, 8)}
 WORKERS = tuple(Worker(f"h{number}", 19000 + number) for number in (1, 2, 3, 4, 5))

@@ -15,7 +15,7 @@ from controller.tables.entities import Entities, EntityKey, Kind
 from controller.tables.int_watch import Watch, instruction_bitmap
 from controller.tables.reporting import Reporting
 from controller.tables.routing import IPV4, group_ids
-from dataplane.fabric.topology import Topology
+from dataplane.topology.values import Topology
 
 MakeTopology = Callable[..., Topology]
 

@@ -12,7 +12,7 @@ from controller.errors import ControllerError
 from controller.tables.base import base_entities
 from controller.tables.drop_watch import NAMES, DropWatch
 from controller.tables.reporting import Reporting
-from dataplane.fabric.topology import Topology
+from dataplane.topology.values import Topology
 
 
 def written(topology: Topology, *drops: DropWatch) -> dict[str, list[P4TableEntry]]:

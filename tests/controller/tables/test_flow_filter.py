@@ -7,7 +7,7 @@ from finsy import P4TableAction, P4TableEntry
 from controller.tables.base import base_entities
 from controller.tables.flow_filter import FlowFilter
 from controller.tables.reporting import Reporting
-from dataplane.fabric.topology import Topology
+from dataplane.topology.values import Topology
 
 
 def written(topology: Topology, *flows: FlowFilter) -> list[P4TableEntry]:

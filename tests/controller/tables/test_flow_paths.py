@@ -8,7 +8,7 @@ from finsy import P4TableAction, P4TableEntry
 from controller.errors import ControllerError
 from controller.intents import FlowSpec, Route, RouteSet
 from controller.tables.flow_paths import flow_path_entities
-from dataplane.fabric.topology import Topology
+from dataplane.topology.values import Topology
 
 AD = FlowSpec("ha", "hd")
 

@@ -7,7 +7,7 @@ from finsy import P4TableAction, P4TableEntry
 from controller.tables.base import base_entities
 from controller.tables.gather import Gathering
 from controller.tables.reporting import Reporting
-from dataplane.fabric.topology import Topology
+from dataplane.topology.values import Topology
 
 
 def written(topology: Topology, gathering: Gathering) -> list[P4TableAction]:

@@ -7,9 +7,9 @@ from controller.base_paths import next_hops
 from controller.intents import RouteSet, WeightedRoute
 from controller.tables.path_choice import chosen, digest, flow_hash
 from controller.virtual import NO_HELLOS, VirtualController
-from dataplane.fabric.families import leaf_spine
 from dataplane.fabric.hosts import flow_between
 from dataplane.fabric.virtual.fabric import VirtualFabric
+from dataplane.topology.families import leaf_spine
 from dataplane.wire.ipv4 import PROTOCOL_UDP
 
 MS = 1_000_000

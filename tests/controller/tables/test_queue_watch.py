@@ -9,7 +9,7 @@ from controller.errors import ControllerError
 from controller.tables.base import base_entities
 from controller.tables.queue_watch import QueueWatch
 from controller.tables.reporting import Reporting
-from dataplane.fabric.topology import Topology
+from dataplane.topology.values import Topology
 
 
 def written(topology: Topology, switch: str, *queues: QueueWatch) -> dict[tuple[int, int], dict[str, int]]:

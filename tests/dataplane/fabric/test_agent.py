@@ -22,7 +22,7 @@ from dataplane.fabric import agent
 from dataplane.fabric.agent import Agent, AgentFlow, AgentPlan, plan_flow, read_load, read_log, replay
 from dataplane.fabric.hosts import Arrivals, flow_between
 from dataplane.fabric.load import SentLoad
-from dataplane.fabric.topology_file import load_topology
+from dataplane.topology.file import load_topology
 
 ROOT = Path(__file__).parents[3]
 MS = 1_000_000

@@ -9,11 +9,11 @@ import networkx as nx
 import pytest
 
 from dataplane.errors import ConfigError
-from dataplane.fabric import topology_file
-from dataplane.fabric.families import fat_tree, leaf_spine
-from dataplane.fabric.places import propagation_delay_ns
-from dataplane.fabric.topology import LinkKey, Topology
-from dataplane.fabric.topology_file import bundled_topologies, dumps, load_topology, loads, topologies_folder
+from dataplane.topology import file as topology_file
+from dataplane.topology.families import fat_tree, leaf_spine
+from dataplane.topology.file import bundled_topologies, dumps, load_topology, loads, topologies_folder
+from dataplane.topology.geo import propagation_delay_ns
+from dataplane.topology.values import LinkKey, Topology
 
 SHARED = Path(__file__).parents[4] / "shared" / "data"
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dataplane.errors import FabricError
-from dataplane.fabric import addressing, hosts
+from dataplane.fabric import hosts
 from dataplane.fabric.hosts import (
     Arrivals,
     Flow,
@@ -20,7 +20,8 @@ from dataplane.fabric.hosts import (
     find_probe,
     flow_between,
 )
-from dataplane.fabric.topology_file import load_topology
+from dataplane.topology import addressing
+from dataplane.topology.file import load_topology
 from dataplane.wire.packet import decode_udp_frame, udp_frame
 
 TOPOLOGY = load_topology("abilene")

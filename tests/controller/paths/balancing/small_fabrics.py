@@ -14,8 +14,8 @@ from controller.paths.balancing.values import Group, Spread, Stream
 from controller.paths.balancing.ways import Ways
 from controller.paths.graph import Network
 from controller.paths.settings import BalanceSettings
-from dataplane.fabric.families import leaf_spine
-from dataplane.fabric.topology import LinkKey, Topology
+from dataplane.topology.families import leaf_spine
+from dataplane.topology.values import LinkKey, Topology
 
 MBPS = 1_000_000
 

@@ -16,7 +16,7 @@ from controller.paths.balancing.ways import Ways
 from controller.paths.beliefs import Beliefs
 from controller.paths.graph import Network
 from controller.paths.settings import BalanceSettings, DecideSettings
-from dataplane.fabric.topology import LinkKey
+from dataplane.topology.values import LinkKey
 from tests.controller.paths.balancing.small_fabrics import MBPS, fabric, loads, row, stream, streams, ways_of
 
 MS = 1_000_000

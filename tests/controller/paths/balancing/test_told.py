@@ -22,7 +22,7 @@ from controller.paths.settings import BalanceSettings, DecideSettings, PathServe
 from controller.paths.store import PathStore
 from controller.tables.path_choice import chosen, digest, flow_hash
 from dataplane.clock import VirtualClock
-from dataplane.fabric.topology import LinkKey, Topology
+from dataplane.topology.values import LinkKey, Topology
 from dataplane.wire.ipv4 import PROTOCOL_UDP
 from tests.controller.paths.balancing.small_fabrics import MBPS, fabric
 from tests.controller.paths.test_server import FakeFeed, play

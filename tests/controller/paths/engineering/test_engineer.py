@@ -17,8 +17,8 @@ from controller.paths.engineering.engineer import TrafficEngineer
 from controller.paths.engineering.program import Solution
 from controller.paths.engineering.settings import EngineeringSettings
 from controller.tables.weighted_routes import onward, spreads_of
-from dataplane.fabric.topology import LinkKey, Topology
-from dataplane.fabric.topology_file import load_topology
+from dataplane.topology.file import load_topology
+from dataplane.topology.values import LinkKey, Topology
 
 MakeTopology = Callable[..., Topology]
 

@@ -18,9 +18,9 @@ from controller.paths.engineering.program import solve
 from controller.paths.engineering.splits import by_flows, ecmp, shortest
 from controller.paths.engineering.values import FloatArray, Splits, SwitchGraph
 from controller.paths.engineering.weights import rounded
-from dataplane.fabric.demands import gravity
-from dataplane.fabric.topology import LinkKey, Topology
-from dataplane.fabric.topology_file import load_topology
+from dataplane.topology.demands import gravity
+from dataplane.topology.file import load_topology
+from dataplane.topology.values import LinkKey, Topology
 
 
 def graph_of(*links: tuple[str, str, float, float]) -> SwitchGraph:

@@ -17,14 +17,14 @@ import finsy as fy
 import pytest
 
 from dataplane.errors import FabricError
-from dataplane.fabric.addressing import mac_at
 from dataplane.fabric.hosts import flow_between
 from dataplane.fabric.kernel import KernelFabric, KernelSettings, Target, remove_leftovers
 from dataplane.fabric.kernel.agents import HostAgents
 from dataplane.fabric.kernel.namespaces import RUN_NETNS
-from dataplane.fabric.topology import Topology
-from dataplane.fabric.topology_file import loads
 from dataplane.switch import bmv2
+from dataplane.topology.addressing import mac_at
+from dataplane.topology.file import loads
+from dataplane.topology.values import Topology
 
 ROOT = Path(__file__).parents[4]
 BUILD = ROOT / "p4" / "build"
@@ -296,7 +296,7 @@ import sys, time
 from pathlib import Path
 from dataplane.fabric.hosts import flow_between
 from dataplane.fabric.kernel import KernelFabric, KernelSettings
-from dataplane.fabric.topology_file import loads
+from dataplane.topology.file import loads
 from dataplane.switch import bmv2
 
 with KernelFabric(loads(sys.argv[2]), KernelSettings(run_root=Path(sys.argv[1]))) as fabric:

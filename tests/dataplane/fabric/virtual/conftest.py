@@ -8,12 +8,12 @@ from typing import Any, cast
 import networkx as nx
 import pytest
 
-from dataplane.fabric.topology import Topology
 from dataplane.fabric.virtual import VirtualFabric
 from dataplane.program.model import Program
 from dataplane.switch.pipeline import Dequeued, DigestMessage, EgressResult, Frame, Output, Placement
 from dataplane.switch.random_numbers import SplitMix
 from dataplane.switch.tables import ForwardingState
+from dataplane.topology.values import Topology
 
 MakeFabric = Callable[..., VirtualFabric]
 

@@ -13,12 +13,12 @@ import networkx as nx
 import pytest
 from finsy.proto import p4r
 
-from dataplane.fabric.addressing import mac_at, switch_ipv4
 from dataplane.fabric.hosts import Arrivals, Receiver, flow_between
-from dataplane.fabric.scaling import scaled
-from dataplane.fabric.topology import LinkKey, Topology
-from dataplane.fabric.topology_file import load_topology
 from dataplane.fabric.virtual import VirtualFabric
+from dataplane.topology.addressing import mac_at, switch_ipv4
+from dataplane.topology.file import load_topology
+from dataplane.topology.scaling import scaled
+from dataplane.topology.values import LinkKey, Topology
 from dataplane.wire import inner, report
 from dataplane.wire.marking import Marking
 from dataplane.wire.packet import decode_udp_frame

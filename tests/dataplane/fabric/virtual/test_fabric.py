@@ -9,10 +9,10 @@ import pytest
 from dataplane.errors import FabricError
 from dataplane.fabric.hosts import Arrivals, Receiver, Sender, flow_between
 from dataplane.fabric.load import SentLoad
-from dataplane.fabric.scaling import scaled
-from dataplane.fabric.topology import LinkKey, Topology
-from dataplane.fabric.topology_file import load_topology, loads
 from dataplane.fabric.virtual import VirtualFabric
+from dataplane.topology.file import load_topology, loads
+from dataplane.topology.scaling import scaled
+from dataplane.topology.values import LinkKey, Topology
 
 MakeFabric = Callable[..., VirtualFabric]
 SECOND = 1_000_000_000

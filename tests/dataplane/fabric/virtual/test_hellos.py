@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dataplane.fabric.topology import LinkKey
-from dataplane.fabric.topology_file import loads
 from dataplane.fabric.virtual import VirtualFabric
 from dataplane.switch.port_states import Diagnostic, HelloSettings, HelloState, PortState
+from dataplane.topology.file import loads
+from dataplane.topology.values import LinkKey
 
 MS = 1_000_000
 UP = HelloState.UP

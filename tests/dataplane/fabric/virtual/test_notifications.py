@@ -6,9 +6,9 @@ from pathlib import Path
 
 from finsy.proto import p4r
 
-from dataplane.fabric.topology_file import loads
 from dataplane.fabric.virtual import VirtualFabric
 from dataplane.program.loader import load_program
+from dataplane.topology.file import loads
 
 PROGRAMS = Path(__file__).parents[2] / "programs"
 MS = 1_000_000

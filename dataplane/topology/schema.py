@@ -17,8 +17,9 @@ import msgspec
 
 from dataplane.config import Strict
 from dataplane.errors import ConfigError
-from dataplane.fabric import addressing
-from dataplane.fabric.topology import (
+from dataplane.topology import addressing
+from dataplane.topology.units import parse_delay_ns, parse_rate_bps
+from dataplane.topology.values import (
     CollectorAddress,
     Device,
     DeviceKind,
@@ -29,7 +30,6 @@ from dataplane.fabric.topology import (
     SwitchNode,
     Topology,
 )
-from dataplane.fabric.units import parse_delay_ns, parse_rate_bps
 
 CPU_PORT = 255
 """A switch's port to its controller; no cable may use it."""
@@ -96,7 +96,7 @@ class SwitchSpec(Strict, frozen=True):
 
 
 class HostSpec(Strict, frozen=True):
-    """A host and its access link; addresses that are not given follow `dataplane.fabric.addressing`."""
+    """A host and its access link; addresses that are not given follow `dataplane.topology.addressing`."""
 
     name: str
     switch: str

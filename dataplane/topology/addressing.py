@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 
-from dataplane.fabric.topology import Topology
+from dataplane.topology.values import Topology
 
 MAX_NODE_ID = 0xFFFF
 """The plan has two octets for a switch."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import asin, cos, radians, sin, sqrt
 
-from dataplane.fabric.topology import Place
+from dataplane.topology.values import Place
 
 EARTH_RADIUS_KM = 6371.0
 """The mean radius."""

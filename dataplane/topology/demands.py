@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 
 from dataplane.errors import ConfigError, FabricError
-from dataplane.fabric.topology import Topology
+from dataplane.topology.values import Topology
 
 UNIT = "bit/s"
 MAX_DEMAND_BPS = 10**15

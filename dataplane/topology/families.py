@@ -7,8 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from dataplane.errors import ConfigError
-from dataplane.fabric.topology import Topology
-from dataplane.fabric.topology_schema import (
+from dataplane.topology.schema import (
     CollectorSpec,
     DefaultsSpec,
     HostSpec,
@@ -18,6 +17,7 @@ from dataplane.fabric.topology_schema import (
     TopologySpec,
     resolve_generated,
 )
+from dataplane.topology.values import Topology
 
 COLLECTOR: Final = "collector"
 """The name of the host that takes telemetry reports, in every topology of ours."""

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dataplane.errors import ConfigError, FabricError
-from dataplane.fabric.demands import DemandMatrix, dumps_demands, load_demands, load_yates, loads_demands
-from dataplane.fabric.topology_file import load_topology, topologies_folder
+from dataplane.topology.demands import DemandMatrix, dumps_demands, load_demands, load_yates, loads_demands
+from dataplane.topology.file import load_topology, topologies_folder
 
 TEXT = "# three nodes\nbit/s,a,b,c\na,0,1,2\nb,3,0,4\n\nc,5,6,0\n"
 YATES = Path(__file__).parents[4] / "shared" / "data" / "yates_abilene_hourly.txt"

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from dataplane.errors import FabricError
-from dataplane.fabric.scaling import scaled
-from dataplane.fabric.topology_file import load_topology
+from dataplane.topology.file import load_topology
+from dataplane.topology.scaling import scaled
 
 
 def test_rates_shrink_and_nothing_else() -> None:

@@ -4,8 +4,8 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address
 
 import pytest
 
-from dataplane.fabric import addressing
-from dataplane.fabric.topology_file import load_topology
+from dataplane.topology import addressing
+from dataplane.topology.file import load_topology
 
 
 def test_the_plan_is_what_the_docstring_says() -> None:

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dataplane.errors import ConfigError
-from dataplane.fabric.topology import CollectorAddress, Device, DeviceKind, Endpoint, LinkKey, Place
-from dataplane.fabric.topology_file import dumps, load, loads
+from dataplane.topology.file import dumps, load, loads
+from dataplane.topology.values import CollectorAddress, Device, DeviceKind, Endpoint, LinkKey, Place
 
 SMALL = """\
 millrace: 1

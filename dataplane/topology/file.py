@@ -9,10 +9,10 @@ import yaml
 
 from dataplane.config import Document, load_document, loads_document
 from dataplane.errors import ConfigError
-from dataplane.fabric import addressing, families
-from dataplane.fabric.topology import Device, Endpoint, HostNode, Link, Place, Topology
-from dataplane.fabric.topology_schema import REPORT_UDP_PORT, TopologySpec, resolve
-from dataplane.fabric.units import format_delay, format_rate
+from dataplane.topology import addressing, families
+from dataplane.topology.schema import REPORT_UDP_PORT, TopologySpec, resolve
+from dataplane.topology.units import format_delay, format_rate
+from dataplane.topology.values import Device, Endpoint, HostNode, Link, Place, Topology
 
 _INSTALLED = Path(__file__).parent / "topologies"
 _SOURCE = Path(__file__).parents[2] / "topologies"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dataplane.errors import FabricError
-from dataplane.fabric.topology import Topology
+from dataplane.topology.values import Topology
 
 
 def scaled(topology: Topology, rate_factor: float) -> Topology:

@@ -4,8 +4,8 @@ import networkx as nx
 import pytest
 
 from dataplane.errors import ConfigError
-from dataplane.fabric.families import fat_tree, from_text, leaf_spine, ring
-from dataplane.fabric.topology import Topology
+from dataplane.topology.families import fat_tree, from_text, leaf_spine, ring
+from dataplane.topology.values import Topology
 
 
 def switch_graph(topology: Topology) -> nx.Graph:

@@ -1,6 +1,6 @@
 """The topology: one frozen value that fabrics, collector, path server and controller all read.
 
-Loading and checking a file is `dataplane.fabric.topology_file`; parametric families are `dataplane.fabric.families`.
+Loading and checking a file is `dataplane.topology.file`; parametric families are `dataplane.topology.families`.
 """
 
 from __future__ import annotations

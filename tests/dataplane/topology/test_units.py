@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dataplane.fabric.units import (
+from dataplane.topology.units import (
     MAX_DELAY_NS,
     MAX_RATE_BPS,
     format_delay,

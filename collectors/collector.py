@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from collectors import decode
-from collectors.allowance import Allowance
 from collectors.counters import Count, Counters
-from collectors.decode import DecodedReport, MeasuredPacket
-from collectors.link_notes import LinkNotes
+from collectors.decode import reports as decode
+from collectors.decode.hop_records import HopNumbering, drop_record
+from collectors.decode.payloads import Payloads
+from collectors.decode.reports import DecodedReport, MeasuredPacket
+from collectors.decode.sequence import Accounting, Arrival, SequenceAccounting, content_mark
 from collectors.native.bulk import BulkCore
-from collectors.numbering import HopNumbering, drop_record
-from collectors.payloads import Payloads
 from collectors.receive_clock import ReceiveClock
-from collectors.sequence import Accounting, Arrival, SequenceAccounting, content_mark
 from collectors.settings import CollectorSettings, Core
-from collectors.sketch import Sketch
-from collectors.state import NetworkStateBuilder
+from collectors.state.builder import NetworkStateBuilder
+from collectors.state.link_notes import LinkNotes
+from collectors.statistics.sketch import Sketch
+from collectors.token_bucket import Allowance
 from collectors.values import (
     CollectorStatus,
     DropRecord,

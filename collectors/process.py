@@ -16,12 +16,12 @@ from collectors.collector import Collector
 from collectors.contests import ContestWatch
 from collectors.events.rules import RuleSettings
 from collectors.events.service import EventService
-from collectors.feed import FeedServer, FeedSettings
+from collectors.feed.server import FeedServer, FeedSettings
 from collectors.history.settings import HistorySettings
+from collectors.ingest.receiver import ReceiverSettings, ReportReceiver
 from collectors.metrics.settings import MetricsSettings
-from collectors.receiver import ReceiverSettings, ReportReceiver
 from collectors.settings import CollectorSettings
-from collectors.stopping import stop_on_signals
+from collectors.signals import stop_on_signals
 from dataplane.clock import Clock, MonotonicClock
 from dataplane.config import Strict, load
 from dataplane.errors import MillraceError

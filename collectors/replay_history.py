@@ -11,8 +11,8 @@ from collectors.collector import Collector
 from collectors.events.service import EventService
 from collectors.history.recorder import HistoryRecorder
 from collectors.history.settings import HistorySettings
+from collectors.ingest.replay import Regularly, Replay, Replayed
 from collectors.process import CollectorProcessSettings
-from collectors.replay import Regularly, Replay, Replayed
 from collectors.values import CollectorStatus
 from dataplane.clock import VirtualClock
 from dataplane.errors import PortError

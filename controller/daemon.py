@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from collectors.errors import FeedError
-from collectors.state import NetworkStateBuilder
+from collectors.state.builder import NetworkStateBuilder
 from collectors.values import Snapshot
 from controller.aggregation.keeper import JobKeeper
 from controller.daemon_settings import RetrySettings

@@ -10,9 +10,9 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
-from collectors.feed_client import FeedClient, FeedClientSettings
-from collectors.job_names import tell_jobs
-from collectors.stopping import stop_on_signals
+from collectors.feed.client import FeedClient, FeedClientSettings
+from collectors.feed.job_names import tell_jobs
+from collectors.signals import stop_on_signals
 from controller.aggregation.service import JobService
 from controller.daemon import Daemon
 from controller.daemon_settings import DaemonSettings

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collectors.clocks.values import FlightColumns
-from collectors.columns import Integers, Numbers, Places
 from collectors.settings import ClockSettings
+from collectors.statistics.columns import Integers, Numbers, Places
 
 Flags = NDArray[np.bool_]
 _Lines = NDArray[Any]

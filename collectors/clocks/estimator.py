@@ -9,8 +9,8 @@ import numpy as np
 
 from collectors.clocks.cables import Cables, Offsets
 from collectors.clocks.values import NO_GROUP, CorrectionColumns, Corrections, Edges, FlightColumns, Readings
-from collectors.columns import UNKNOWN, Integers, Numbers
 from collectors.settings import ClockSettings
+from collectors.statistics.columns import UNKNOWN, Integers, Numbers
 from collectors.values import ClockState
 from dataplane.topology.values import LinkKey, Topology
 

@@ -13,7 +13,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components, dijkstra
 
 from collectors.clocks.values import NO_GROUP, Edges, Readings
-from collectors.columns import Integers, Numbers, Places
+from collectors.statistics.columns import Integers, Numbers, Places
 
 _PRECISION: Final = 1e-9
 """Least squares are near enough when what is left is this part of what was there, or of 1 ns or ppb."""

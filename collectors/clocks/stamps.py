@@ -9,7 +9,7 @@ forged, makes all others late. Where for a whole window nothing else comes, the 
 from __future__ import annotations
 
 from collectors.settings import StateSettings
-from collectors.window import SLOTS
+from collectors.statistics.window import SLOTS
 
 STEEPEST = 1024
 """The offset follows by a nanosecond in so many: ten times what a poor oscillator drifts."""

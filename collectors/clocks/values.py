@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from collectors.columns import UNKNOWN, Integers, Numbers, Places
+from collectors.statistics.columns import UNKNOWN, Integers, Numbers, Places
 from dataplane.topology.values import LinkKey
 
 FARTHEST_NS: Final = 3_600_000_000_000

@@ -13,8 +13,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from collectors.columns import Numbers, Places
 from collectors.events.rules import ChangeSettings
+from collectors.statistics.columns import Numbers, Places
 
 _Rows = NDArray[Any]
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from collectors.columns import Integers, Numbers, Places
 from collectors.events.rules import Rule
+from collectors.statistics.columns import Integers, Numbers, Places
 from collectors.values import Event, Evidence, Phase, Subject
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from collectors.columns import Numbers
 from collectors.events.scopes import FIGURES, Scope, State
-from collectors.link_states import LinkStates
+from collectors.state.link_states import LinkStates
+from collectors.statistics.columns import Numbers
 from collectors.values import ReporterKey, Snapshot, Subject
 
 

@@ -10,12 +10,12 @@ from fnmatch import fnmatchcase
 import numpy as np
 from numpy.typing import NDArray
 
-from collectors.columns import Numbers, Places
 from collectors.events.change import Levels
 from collectors.events.conditions import EvidenceRings, LimitCondition
 from collectors.events.observation import Observation
 from collectors.events.rules import ChangeSettings, Rule
 from collectors.events.scopes import companions
+from collectors.statistics.columns import Numbers, Places
 from collectors.values import Event, Phase, Subject
 
 

@@ -13,7 +13,7 @@ from collectors.history.retention import HistoryKeeper
 from collectors.history.rows import DropTally, Observation, RowMaker
 from collectors.history.settings import S_NS, HistorySettings
 from collectors.history.writer import HistoryWriter
-from collectors.sketch import Sketch
+from collectors.statistics.sketch import Sketch
 from collectors.values import CollectorStatus, DropRecord, Event, Snapshot
 from dataplane.topology.values import LinkKey, Topology
 

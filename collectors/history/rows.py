@@ -13,7 +13,7 @@ from collectors.history import schema
 from collectors.history.job_rows import JobRows
 from collectors.history.schema import Table
 from collectors.history.settings import HistorySettings
-from collectors.sketch import Sketch
+from collectors.statistics.sketch import Sketch
 from collectors.values import (
     ChildKey,
     ClockState,

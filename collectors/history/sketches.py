@@ -1,4 +1,4 @@
-"""Sketches of delays as columns: how many delays fell into each bucket of `collectors.sketch`; asked in SQL.
+"""Sketches of delays as columns: how many delays fell into each bucket of `collectors.statistics.sketch`; asked in SQL.
 
 `sketch_sum` and `sketch_quantile` are functions of DuckDB over lists of (bucket, count) in any order, which may repeat
 a bucket; `delay_quantile(delay_sketch, 0.99)` aggregates rows and asks at once. A quantile is the middle of its bucket,
@@ -17,7 +17,7 @@ import pyarrow as pa
 from duckdb.func import FunctionNullHandling, PythonUDFType
 from numpy.typing import NDArray
 
-from collectors.sketch import BUCKETS, Sketch, middle_of
+from collectors.statistics.sketch import BUCKETS, Sketch, middle_of
 
 _ENTRY: Final = pa.struct([("bucket", pa.uint16()), ("count", pa.uint64())])
 SKETCH: Final = pa.list_(_ENTRY)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from collectors.settings import JobWatchSettings
-from collectors.sketch import Sketch
+from collectors.statistics.sketch import Sketch
 from collectors.values import ChildKey, ChildState, JobKey, JobNote, JobState
 from dataplane.wire.completion import Completion
 

@@ -1,14 +1,14 @@
-"""The sequence accounting of `collectors.sequence` in native memory."""
+"""The sequence accounting of `collectors.decode.sequence` in native memory."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from collectors.counters import Count, Counters
+from collectors.decode.sequence import Arrival
 from collectors.native.kernel_calls import kernel_calls
 from collectors.native.memory import CellMemory
 from collectors.native.structures import Accounts, TrackerCell
-from collectors.sequence import Arrival
 from collectors.settings import SequenceSettings
 from collectors.values import ReporterState
 from dataplane.native import u32, u64

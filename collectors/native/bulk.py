@@ -7,13 +7,13 @@ from ipaddress import IPv4Address
 import numpy as np
 
 from collectors.counters import Counters
+from collectors.decode.payloads import Payloads
 from collectors.native.accounting import NativeAccounting
+from collectors.native.accumulator import NativeStore
 from collectors.native.kernel_calls import kernel_calls
 from collectors.native.memory import CellMemory
 from collectors.native.stitch import NativeNumbering, NativeStitcher
-from collectors.native.store import NativeStore
 from collectors.native.structures import NONE32, Decoder, Hop, ItemCell, Layout, Packet, Pattern
-from collectors.payloads import Payloads
 from collectors.settings import CollectorSettings
 from dataplane.topology.values import Topology
 from dataplane.wire.completion import Completion

@@ -9,12 +9,12 @@ from ipaddress import IPv4Address, IPv6Address
 import numpy as np
 from numpy.typing import NDArray
 
-from collectors.columns import UNKNOWN, Integers, WindowColumns
 from collectors.native.structures import MOST_SWITCHES, NONE32, NONE64, RATE_SLOTS
-from collectors.rate import RateWindow
-from collectors.store import SeenFlow, Way
+from collectors.state.accumulator import SeenFlow, Way
+from collectors.statistics.columns import UNKNOWN, Integers, WindowColumns
+from collectors.statistics.rate import RateWindow
+from collectors.statistics.window import NO_FIGURES, SOURCES, WindowFigures
 from collectors.values import FlowKey
-from collectors.window import NO_FIGURES, SOURCES, WindowFigures
 from dataplane.topology.values import LinkKey
 
 
@@ -111,7 +111,7 @@ class NativeFlows:
             yield SeenFlow(_flow(words, addresses), way, path_ns, *rate)
 
     def _rates(self) -> list[tuple[int | None, int, bool]]:
-        """Return each flow's rate in bit/s as `collectors.rate` has it, None where no packet was counted.
+        """Return each flow's rate in bit/s as `collectors.statistics.rate` has it, None where no packet was counted.
 
         Beside it the bytes, and whether the flow is young.
         """

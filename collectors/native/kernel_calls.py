@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from collectors.native.kernels.accounting import take_reports
+from collectors.native.kernels.batch import take_reports
 from collectors.native.kernels.flows import take_packet
 from collectors.native.kernels.frames import find_payloads
 from collectors.native.kernels.routes import take_path

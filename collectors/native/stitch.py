@@ -1,4 +1,4 @@
-"""Joining hops in native memory: `collectors.stitch` and `collectors.numbering` for reports that Python has decoded.
+"""Joining hops in native memory: `collectors.decode.stitch` and `.hop_records` for reports that Python has decoded.
 
 Those that the native core decodes by itself come to the same memory, so that the hops of a packet find each other
 whoever has read them.
@@ -11,17 +11,17 @@ from typing import Any
 import numpy as np
 
 from collectors.counters import Count, Counters
-from collectors.decode import MeasuredPacket
-from collectors.loss import slot_of, slots_kept
+from collectors.decode.hop_records import HopNumbering
+from collectors.decode.pending import HOPS_EACH
+from collectors.decode.reports import MeasuredPacket
+from collectors.decode.samples import Fate, Outcome
+from collectors.decode.stitch import Stitched, Stitcher
+from collectors.native.accumulator import NativeStore, half, key_words, word
 from collectors.native.kernel_calls import kernel_calls
 from collectors.native.memory import CellMemory
-from collectors.native.store import NativeStore, half, key_words, word
 from collectors.native.structures import MOST_HOPS, FateCell, JoinCell, JoinHop, JoinTable
-from collectors.numbering import HopNumbering
-from collectors.pending import HOPS_EACH
-from collectors.samples import Fate, Outcome
 from collectors.settings import StateSettings
-from collectors.stitch import Stitched, Stitcher
+from collectors.state.loss import slot_of, slots_kept
 from collectors.values import FlowKey, HopRecord
 from dataplane.native import u32, u64
 from dataplane.topology.values import Topology

@@ -11,11 +11,11 @@ NONE64 = 0xFFFF_FFFF_FFFF_FFFF
 NONE24 = 0xFF_FFFF
 
 WINDOW_SLOTS = 8
-"""`collectors.window.SLOTS`."""
+"""`collectors.statistics.window.SLOTS`."""
 TX_SLOTS = 16
-"""`collectors.window.TX_READINGS`."""
+"""`collectors.statistics.window.TX_READINGS`."""
 RATE_SLOTS = 8
-"""`collectors.rate.SLOTS`."""
+"""`collectors.statistics.rate.SLOTS`."""
 KEY_WORDS = 5
 STACK = 0
 HOP_BY_HOP = 1
@@ -29,7 +29,7 @@ NO_HOPS = 6
 COMPLETION = 7
 """A report of an item that a switch has added up."""
 MOST_SWITCHES = 64
-"""`collectors.store.MOST_SWITCHES`."""
+"""`collectors.state.accumulator.MOST_SWITCHES`."""
 MOST_HOPS = 256
 """More than any stack has, whose words the shim counts in eight bits, and the reporter's own hop."""
 PATTERN_BYTES = 128
@@ -74,7 +74,7 @@ class WindowCell(Struct):
 
 
 class FiguresCell(Struct):
-    """What `collectors.window.WindowFigures` holds."""
+    """What `collectors.statistics.window.WindowFigures` holds."""
 
     known: u64
     mean: u64
@@ -147,7 +147,7 @@ class ClockCell(Struct):
 
 
 class TrackerCell(Struct):
-    """A reporter's sequence account (`collectors.sequence.SequenceTracker`); `first` and `newest` wrap in 64 bits."""
+    """A reporter's account (`collectors.decode.sequence.SequenceTracker`); `first` and `newest` wrap in 64 bits."""
 
     key: u64
     first: u64
@@ -229,7 +229,7 @@ class Packet(Struct):
     inner: u64  # address of the packet as the report has it
     cell: u64  # address of its flow's cell; of others than stacks the hash of flow and identity
     stamped: u32  # not 0: every hop of the stack tells when the packet arrived, none when it left, nor of buffers
-    mark: u32  # of the report packet that it leads: `collectors.sequence.content_mark`
+    mark: u32  # of the report packet that it leads: `collectors.decode.sequence.content_mark`
     # All that is asked of a plain stack stands before: two lines of the cache.
     shim_at: u32  # where the INT shim stands in the payload
     last: u32  # not 0: the last hop of those that report hop by hop

@@ -9,7 +9,7 @@ from typing import Annotated, Final, TypeVar
 import typer
 
 from collectors.errors import FeedError
-from collectors.feed_client import FeedClient, FeedClientSettings
+from collectors.feed.client import FeedClient, FeedClientSettings
 from collectors.values import Snapshot
 
 Feed = Annotated[str, typer.Option("--feed", metavar="ADDRESS", help="The collector's feed: unix:PATH or HOST:PORT.")]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from collectors.feed_client import FeedClient
+from collectors.feed.client import FeedClient
 from collectors.values import PathState, ReporterState
 from controller.cli.feed import FEED, Feed, ask, snapshot_of
 from controller.cli.output import Format, FormatOption, show, show_values

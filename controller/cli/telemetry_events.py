@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from collectors.feed_client import FeedClient
+from collectors.feed.client import FeedClient
 from collectors.values import Event
 from controller.cli.feed import FEED, Feed, ask
 from controller.cli.output import Cells, Format, FormatOption, line_of, show, utc

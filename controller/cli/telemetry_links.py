@@ -13,7 +13,7 @@ import typer
 from rich.console import Group, RenderableType
 from rich.live import Live
 
-from collectors.feed_client import FeedClient
+from collectors.feed.client import FeedClient
 from collectors.values import LinkCondition, LinkState, LinkStatus, Snapshot
 from controller.cli.feed import FEED, Feed, ask, snapshot_of
 from controller.cli.output import Format, FormatOption, show, show_values, table_of

@@ -13,8 +13,8 @@ import typer
 from controller.cli.output import Format, show
 
 if TYPE_CHECKING:
+    from collectors.ingest.replay import Replayed
     from collectors.process import CollectorProcessSettings
-    from collectors.replay import Replayed
     from collectors.values import CollectorStatus
 
 _SUMMARIES = {

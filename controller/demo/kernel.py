@@ -19,8 +19,8 @@ from pathlib import Path
 import msgspec
 import yaml
 
-from collectors.feed import FeedSettings
-from collectors.feed_client import FeedClient, FeedClientSettings
+from collectors.feed.client import FeedClient, FeedClientSettings
+from collectors.feed.server import FeedSettings
 from collectors.process import CollectorProcessSettings
 from collectors.values import HopRecord, Snapshot
 from controller.daemon_settings import DaemonSettings

@@ -9,8 +9,8 @@ from typing import Annotated, Final
 
 import msgspec
 
-from collectors import codec as collector_codec
 from collectors.errors import FeedError
+from collectors.feed import codec as collector_codec
 from collectors.values import HopRecord, LinkStatus
 from controller.errors import PathError
 from controller.intents import FlowSpec, RouteSet

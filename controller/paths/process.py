@@ -8,8 +8,8 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 
-from collectors.feed_client import FeedClient, FeedClientSettings
-from collectors.stopping import stop_on_signals
+from collectors.feed.client import FeedClient, FeedClientSettings
+from collectors.signals import stop_on_signals
 from controller.paths.core import PathServerCore
 from controller.paths.database import Database
 from controller.paths.recorder import Recorder

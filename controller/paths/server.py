@@ -22,7 +22,7 @@ from typing import Any, Final, Protocol, TypeVar
 import grpc
 import grpc.aio
 
-from collectors import codec as collector_codec
+from collectors.feed import codec as collector_codec
 from collectors.values import DropRecord, HopRecord, Snapshot
 from controller.errors import PathError
 from controller.intents import FlowSpec, RouteSet
@@ -66,7 +66,7 @@ _Context = grpc.aio.ServicerContext[bytes, bytes]
 
 
 class Feed(Protocol):
-    """Where snapshots and records come from: `collectors.feed_client.FeedClient`."""
+    """Where snapshots and records come from: `collectors.feed.client.FeedClient`."""
 
     def snapshots(self, interval_ns: int) -> AsyncGenerator[Snapshot, None]:
         """Yield a snapshot at every interval."""

@@ -23,7 +23,7 @@ from collectors.history.rows import Observation, RowMaker
 from collectors.history.settings import S_NS, HistorySettings, Tier
 from collectors.history.writer import HistoryWriter
 from collectors.metrics.families import Reading, StateCollector
-from collectors.sketch import Sketch
+from collectors.statistics.sketch import Sketch
 from collectors.values import CollectorStatus, DelaySource, LinkState, Snapshot
 from dataplane.topology.values import LinkKey, Topology
 

@@ -26,13 +26,13 @@ from collectors.clocks.estimator import ClockEstimator
 from collectors.clocks.flights import Flights
 from collectors.clocks.values import StampDifference
 from collectors.counters import Counters
+from collectors.decode.samples import LinkSample
+from collectors.decode.stitch import SeenPath
 from collectors.events.engine import EventEngine
 from collectors.events.rules import ChangeSettings, Rule
-from collectors.native.store import NativeStore
-from collectors.samples import LinkSample
+from collectors.native.accumulator import NativeStore
 from collectors.settings import ClockSettings, StateSettings
-from collectors.state import NetworkStateBuilder
-from collectors.stitch import SeenPath
+from collectors.state.builder import NetworkStateBuilder
 from collectors.values import DelaySource, FlowKey, Snapshot
 from dataplane.clock import VirtualClock
 from dataplane.topology.values import LinkKey, Topology

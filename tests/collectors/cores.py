@@ -8,11 +8,11 @@ import pytest
 
 from collectors.collector import Collector
 from collectors.counters import Counters
+from collectors.decode.payloads import payloads_of
+from collectors.decode.sequence import Accounting, SequenceAccounting
 from collectors.native.accounting import NativeAccounting
-from collectors.payloads import payloads_of
-from collectors.sequence import Accounting, SequenceAccounting
 from collectors.settings import Core, SequenceSettings, StateSettings
-from collectors.store import PlainStore, Store
+from collectors.state.accumulator import PlainStore, Store
 from dataplane.topology.values import Topology
 
 StoreFactory = Callable[[Topology, StateSettings, Counters], Store]

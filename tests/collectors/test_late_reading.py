@@ -10,9 +10,9 @@ from dataclasses import replace
 import pytest
 
 from collectors.collector import Collector
-from collectors.payloads import payloads_of
+from collectors.decode.payloads import payloads_of
+from collectors.ingest.report_sources import LATE_NS, SocketSource
 from collectors.receive_clock import ReceiveClock
-from collectors.report_sources import LATE_NS, SocketSource
 from collectors.settings import CollectorSettings, Core
 from dataplane.clock import VirtualClock
 from dataplane.topology.values import LinkKey

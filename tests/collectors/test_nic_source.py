@@ -15,8 +15,8 @@ from pyroute2 import IPRoute
 from collectors.collector import Collector
 from collectors.counters import Count
 from collectors.errors import CollectorError
-from collectors.receiver import ReceiverSettings, ReportReceiver
-from collectors.report_sources import NicSource
+from collectors.ingest.receiver import ReceiverSettings, ReportReceiver
+from collectors.ingest.report_sources import NicSource
 from dataplane.clock import MonotonicClock, VirtualClock
 from dataplane.fabric.kernel import namespaces
 from dataplane.nic import NicPort, open_port

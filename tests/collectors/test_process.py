@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from collectors.errors import CollectorError
-from collectors.feed import FeedSettings
-from collectors.feed_client import FeedClient, FeedClientSettings
+from collectors.feed.client import FeedClient, FeedClientSettings
+from collectors.feed.server import FeedSettings
+from collectors.ingest.receiver import ReceiverSettings
 from collectors.process import CollectorProcessSettings, load_settings, serve
-from collectors.receiver import ReceiverSettings
 from collectors.settings import CollectorSettings, StateSettings
 from dataplane.clock import VirtualClock
 from dataplane.errors import ConfigError

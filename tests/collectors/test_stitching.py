@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collectors.counters import Count, Counters
-from collectors.samples import LinkSample
+from collectors.decode.samples import LinkSample
+from collectors.decode.stitch import SeenPath, Stitcher
 from collectors.settings import StateSettings
-from collectors.stitch import SeenPath, Stitcher
 from collectors.values import FlowKey, HopRecord, RecordKind
 from dataplane.topology.values import Endpoint, HostNode, Link, SwitchNode, Topology
 

@@ -26,7 +26,7 @@ from typing import Any, Self
 
 from pyroute2 import IPRoute
 
-from collectors.state import NetworkStateBuilder
+from collectors.state.builder import NetworkStateBuilder
 from controller.aggregation.jobs import RunningJob
 from controller.aggregation.layer import AggregationLayer
 from controller.aggregation.settings import AggregationSettings

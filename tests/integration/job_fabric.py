@@ -19,7 +19,7 @@ from typing import IO, Any, Self
 import msgspec
 import yaml
 
-from collectors.feed import FeedSettings
+from collectors.feed.server import FeedSettings
 from collectors.process import CollectorProcessSettings
 from collectors.values import JobState
 from controller.aggregation.job_settings import JobSettings

@@ -20,10 +20,10 @@ import msgspec
 import yaml
 from finsy import P4Client
 
-from collectors.feed import FeedSettings
-from collectors.feed_client import FeedClient, FeedClientSettings
+from collectors.feed.client import FeedClient, FeedClientSettings
+from collectors.feed.server import FeedSettings
+from collectors.ingest.receiver import ReceiverSettings
 from collectors.process import CollectorProcessSettings
-from collectors.receiver import ReceiverSettings
 from collectors.settings import CollectorSettings, StateSettings
 from collectors.values import Snapshot
 from controller.daemon_settings import DaemonSettings, LinkSettings, RetrySettings

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from collectors.collector import Collector
+from collectors.decode.payloads import payloads_of
 from collectors.events.rules import Rule, RuleSettings
 from collectors.events.scopes import Scope
 from collectors.events.service import EventService
-from collectors.payloads import payloads_of
 from collectors.settings import CollectorSettings, Core
 from collectors.values import Event, JobKey, JobState, Phase
 from controller.tables.aggregation import leaves_of

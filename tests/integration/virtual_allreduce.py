@@ -9,7 +9,7 @@ from ipaddress import IPv4Address
 
 from finsy.proto import p4r
 
-from collectors.state import NetworkStateBuilder
+from collectors.state.builder import NetworkStateBuilder
 from controller.aggregation.jobs import Jobs
 from controller.aggregation.settings import AggregationSettings
 from controller.intents import AggregationTree, Worker

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from collectors import decode
-from collectors.decode import MeasuredPacket
+from collectors.decode import reports as decode
+from collectors.decode.reports import MeasuredPacket
 from collectors.values import FlowKey, RecordKind
 from dataplane.wire.inner import decode_ethernet
 from dataplane.wire.marking import UNMARKED, Marking

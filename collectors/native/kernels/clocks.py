@@ -1,6 +1,6 @@
 """Flights over links by stamps of two clocks: the least of each link noted, each corrected where that is known.
 
-`collectors.samples.Sampler` and `collectors.clocks.flights.Flights` are the same in plain Python.
+`collectors.decode.samples.Sampler` and `collectors.clocks.flights.Flights` are the same in plain Python.
 """
 
 from __future__ import annotations

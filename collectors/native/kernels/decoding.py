@@ -1,4 +1,4 @@
-"""Report payloads to packets and hops: the common forms only, as `collectors.decode` reads them.
+"""Report payloads to packets and hops: the common forms only, as `collectors.decode.reports` reads them.
 
 That is: INT reports of IPv4 or IPv6 packets with UDP or TCP, marked by DSCP or UDP port or not at all, every hop with
 node id and egress interface. Whatever else comes, tunnels and malformed reports with it, is left to the reference.

@@ -1,8 +1,8 @@
-"""Packets that switches say they dropped, as `collectors.loss.LossMeter.dropped` counts them."""
+"""Packets that switches say they dropped, as `collectors.state.loss.LossMeter.dropped` counts them."""
 
 from __future__ import annotations
 
-from collectors.native.kernels.joining import DROPPED, UNANNOUNCED, UNMARKED, count_fate
+from collectors.native.kernels.hop_samples import DROPPED, UNANNOUNCED, UNMARKED, count_fate
 from collectors.native.kernels.stacks import take_hops
 from collectors.native.kernels.switches import find_switch, link_by_port
 from collectors.native.structures import NONE32, Decoder, Fabric, FlowCell, Packet

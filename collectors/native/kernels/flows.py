@@ -5,14 +5,14 @@ Which one: of the next few cells in turn the one that was touched longest ago; e
 
 from __future__ import annotations
 
-from collectors.native.kernels.places import close_gap
+from collectors.native.kernels.open_addressing import close_gap
 from collectors.native.structures import KEY_WORDS, NONE32, NONE64, RATE_SLOTS, Fabric, FlowCell
 from dataplane.native import Array, as_i64, as_u32, as_u64, i64, kernel, offset, prefetch, reference, u32, u64
 
 LOW32 = 0xFFFF_FFFF
 CANDIDATES = 16
 FRAMING_BYTES = 38
-"""`collectors.rate.FRAMING_BYTES`."""
+"""`collectors.statistics.rate.FRAMING_BYTES`."""
 _FIRST = 0x9E37_79B9_7F4A_7C15
 _SECOND = 0xD6E8_FEB8_6659_FD93
 _THIRD = 0xA076_1D64_78BD_642F
@@ -140,7 +140,7 @@ def make_room(fabric: Fabric, now_ns: u64) -> u64:
 
 @kernel(inline=True)
 def count_packet(fabric: Fabric, cell: FlowCell, ip_bytes: u64, source_ns: u64) -> None:
-    """Count a measured packet of a flow in its rate, at the time at which it was sent (`collectors.rate`)."""
+    """Count a measured packet of a flow in its rate, by when it was sent (`collectors.statistics.rate`)."""
     if cell.first_ns == NONE64:
         cell.first_ns = fabric.now_ns
         cell.rate_ns = fabric.now_ns

@@ -75,7 +75,7 @@ def number_of(data: Array[u8], int_at: u64, int_end: u64) -> u64:
 
 @kernel
 def identity(data: Array[u8], inner_at: u64, int_at: u64, int_end: u64, packet: Packet) -> u64:
-    """Return what tells a flow's packets apart, the same at every hop: `collectors.decode` calls it the packet's id."""
+    """Return what tells a flow's packets apart, the same at every hop: its id in `collectors.decode.reports`."""
     at: u64 = inner_at + 40
     found: u64 = 0
     if data[inner_at] >> 4 == IPV4:

@@ -1,4 +1,4 @@
-"""Packets whose hops wait for one another, and what is known of flows: `collectors.pending` in native memory.
+"""Packets whose hops wait for one another, and what is known of flows: `collectors.decode.pending` in native memory.
 
 Cells are found by key and identity, stand in the order in which they go, and have a list of hops in the order in which
 these came. Numbers of cells and hops are kept with 1 added, so that 0 is none.
@@ -6,7 +6,7 @@ these came. Numbers of cells and hops are kept with 1 added, so that 0 is none.
 
 from __future__ import annotations
 
-from collectors.native.kernels.places import close_gap
+from collectors.native.kernels.open_addressing import close_gap
 from collectors.native.structures import KEY_WORDS, JoinCell, JoinHop, JoinTable
 from dataplane.native import (
     Array,

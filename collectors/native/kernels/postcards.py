@@ -1,8 +1,8 @@
-"""Hops whose place only adjacency tells, as `collectors.postcards` joins them: of one packet, else of one flow."""
+"""Hops whose place only adjacency tells, as in `collectors.decode.postcards`: of one packet, else of one flow."""
 
 from __future__ import annotations
 
-from collectors.native.kernels.joining import (
+from collectors.native.kernels.hop_samples import (
     egress_link,
     end_packet,
     expects_stamp,

@@ -21,9 +21,9 @@ from collectors.native.structures import (
 from dataplane.native import Array, as_u32, as_u64, kernel, offset, u32, u64
 
 SWEEP_NS = 1_000_000_000
-"""`collectors.store.SWEEP_NS`."""
+"""`collectors.state.accumulator.SWEEP_NS`."""
 STAMPS = 4
-"""The best place in `collectors.window.SOURCES`."""
+"""The best place in `collectors.statistics.window.SOURCES`."""
 _FIRST = 0x9E37_79B9_7F4A_7C15
 _SECOND = 0xD6E8_FEB8_6659_FD93
 

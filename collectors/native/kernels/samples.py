@@ -10,7 +10,7 @@ from dataplane.native import as_u64, kernel, u32, u64
 HOP_LATENCY = 1
 PROBES = 2
 CORRECTED_STAMPS = 3
-"""Their places in `collectors.window.SOURCES`."""
+"""Their places in `collectors.statistics.window.SOURCES`."""
 
 
 @kernel(inline=True)

@@ -1,4 +1,4 @@
-"""Sequence accounting, number by number as `collectors.sequence` does it; a ring of bits says which numbers came."""
+"""Sequence accounting, number by number as in `collectors.decode.sequence`; a ring of bits says which numbers came."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ REPEATED = 3
 RESTART = 4
 FAR_AHEAD = 5
 CONTESTED = 6
-"""The values of `collectors.sequence.Arrival`, in its order."""
+"""The values of `collectors.decode.sequence.Arrival`, in its order."""
 
 MODULUS = 1 << 22
 HALF = 1 << 21
@@ -38,7 +38,7 @@ FACTOR = 0xD134_2543_DE82_EF95
 
 @kernel(inline=True)
 def content_mark(data: Array[u8], length: u64) -> u32:
-    """Return what `collectors.sequence.content_mark` does, of a payload of 8 bytes or more."""
+    """Return what `collectors.decode.sequence.content_mark` does, of a payload of 8 bytes or more."""
     total: u64 = load_be64(data, length - 8) + length
     words: u64 = (length - HEADER_BYTES) >> 3
     body = offset(data, HEADER_BYTES)

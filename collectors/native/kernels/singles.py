@@ -1,15 +1,14 @@
 """Reports of one hop each: hop by hop, MX, XD, and of congested queues.
 
 A queue's report says all by itself. The others wait for those of their packet's other hops: here those whose place our
-domain's hop count tells, in `postcards` those that only adjacency puts in order. `collectors.stitch` is the reference.
+domain's hop count tells, in `postcards` those that only adjacency puts in order. `collectors.decode.stitch` is the
+reference.
 """
 
 from __future__ import annotations
 
 from collectors.native.kernels.flows import count_packet, hash_key, touch_flow
-from collectors.native.kernels.hops import read_hop
-from collectors.native.kernels.identity import NO_INT, has_whole_int, identity
-from collectors.native.kernels.joining import (
+from collectors.native.kernels.hop_samples import (
     end_packet,
     expects_stamp,
     find_ends,
@@ -23,6 +22,8 @@ from collectors.native.kernels.joining import (
     take_fates,
     take_joined_way,
 )
+from collectors.native.kernels.hops import read_hop
+from collectors.native.kernels.identity import NO_INT, has_whole_int, identity
 from collectors.native.kernels.pending import (
     add_cell,
     cell_of,
@@ -165,7 +166,7 @@ def take_queue(fabric: Fabric, hop: Hop) -> None:
 
 @kernel(inline=True)
 def place_of_hop(fabric: Fabric, key: Array[u64], flow_hash: u64, remaining: u32, switch: u32) -> u32:
-    """Return a hop's place: how far its remaining hops are below the source's; `collectors.numbering` is the same."""
+    """Return a hop's place: how far its remaining hops are below the source's (`collectors.decode.hop_records`)."""
     table = fabric.joins.places
     mixed: u64 = hash_packet(flow_hash, 0)
     highest: u32 = remaining

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collectors.native.kernels.flows import hash_key
+from collectors.native.kernels.hop_samples import find_ends, put_into_part
 from collectors.native.kernels.hops import ingress_of
 from collectors.native.kernels.identity import identity_of_stack
-from collectors.native.kernels.joining import find_ends, put_into_part
 from collectors.native.kernels.pending import add_cell, find_cell, has_too_many, hash_packet, remove_cell, renew_cell
 from collectors.native.kernels.postcards import join_part
 from collectors.native.kernels.switches import find_switch, link_by_port

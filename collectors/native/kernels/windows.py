@@ -1,4 +1,4 @@
-"""Windows of samples, as `collectors.window` has them: slots with log buckets, the best source, readings of load."""
+"""Windows of samples, as in `collectors.statistics.window`: slots of log buckets, best source, readings of load."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from collectors.native.structures import (
     SlotCell,
     WindowCell,
 )
-from collectors.sketch import BUCKETS, EXACT_BELOW, SUB_BITS
+from collectors.statistics.sketch import BUCKETS, EXACT_BELOW, SUB_BITS
 from dataplane.native import (
     Array,
     address,

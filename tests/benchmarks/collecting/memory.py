@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from collectors.collector import Collector
-from collectors.payloads import Payloads
+from collectors.decode.payloads import Payloads
 from collectors.settings import CollectorSettings, Core, StateSettings
 from dataplane.clock import MonotonicClock
 from tests.benchmarks.collecting.workload import Reports, reports, stage_topology

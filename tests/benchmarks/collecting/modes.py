@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 
 from collectors.collector import Collector
-from collectors.payloads import Payloads
+from collectors.decode.payloads import Payloads
 from collectors.settings import CollectorSettings, Core
 from dataplane.clock import MonotonicClock
 from dataplane.topology.values import Endpoint, Link, SwitchNode, Topology

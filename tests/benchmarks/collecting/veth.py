@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from pyroute2 import IPRoute
 
 from collectors.collector import Collector
-from collectors.receiver import ReceiverSettings, ReportReceiver
-from collectors.report_sources import SOL_UDP
+from collectors.ingest.receiver import ReceiverSettings, ReportReceiver
+from collectors.ingest.report_sources import SOL_UDP
 from collectors.settings import CollectorSettings
 from dataplane.clock import MonotonicClock
 from dataplane.fabric.kernel import namespaces

@@ -14,8 +14,8 @@ from collectors.counters import Count
 from collectors.errors import FeedError
 from collectors.events.rules import Rule, RuleSettings
 from collectors.events.service import EventService
-from collectors.feed import FeedServer, FeedSettings
-from collectors.feed_client import FeedClient, FeedClientSettings
+from collectors.feed.client import FeedClient, FeedClientSettings
+from collectors.feed.server import FeedServer, FeedSettings
 from collectors.process import CollectorProcessSettings, Reloading
 from collectors.values import Event, Phase
 from dataplane.clock import VirtualClock

@@ -19,7 +19,7 @@ from collectors.history.downsample import statement
 from collectors.history.rows import Observation
 from collectors.history.schema import LINKS, PATHS, REPORTERS, TABLES, Column, Merge, Table
 from collectors.history.views import connect, define_view
-from collectors.sketch import Sketch, bucket_of
+from collectors.statistics.sketch import Sketch, bucket_of
 from collectors.values import DelaySource, LinkState
 from dataplane.topology.values import LinkKey
 from tests.collectors.history.samples import FLOW, LINK, NOON_S, S_NS, link, maker, path, snapshot

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from collectors.history.rows import LEFT_OUT, DropTally, Observation
 from collectors.history.schema import TABLES
-from collectors.sketch import Sketch
+from collectors.statistics.sketch import Sketch
 from collectors.values import ClockState, DropRecord, Event, Evidence, LossSource, Phase, ReporterState, Snapshot
 from tests.collectors.history.samples import FLOW, LINK, NOON_S, S_NS, job, link, maker, path, rows_of, snapshot
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from collectors.history.sketches import SKETCH, sketch_array
 from collectors.history.views import connect
-from collectors.sketch import Sketch, middle_of
+from collectors.statistics.sketch import Sketch, middle_of
 
 delays = st.lists(st.integers(0, 2**36), max_size=12)
 SHARES = (0.0, 0.01, 0.07, 0.5, 0.99, 1.0)

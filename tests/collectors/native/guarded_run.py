@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from collectors.collector import Collector
+from collectors.decode.payloads import Payloads
 from collectors.native.bulk import BulkCore
-from collectors.payloads import Payloads
 from collectors.settings import CollectorSettings
 from dataplane.clock import VirtualClock
 from dataplane.wire import report

@@ -6,8 +6,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from collectors.counters import Count, Counters
+from collectors.decode.sequence import MODULUS, SequenceAccounting
 from collectors.native.accounting import NativeAccounting
-from collectors.sequence import MODULUS, SequenceAccounting
 from collectors.settings import SequenceSettings
 from dataplane.wire.report_group import ReportGroup
 

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from collectors.collector import Collector
 from collectors.counters import Count, Counters
-from collectors.native.store import NativeStore
+from collectors.decode.stitch import SeenPath
+from collectors.native.accumulator import NativeStore
 from collectors.settings import CollectorSettings, Core, StateSettings
-from collectors.stitch import SeenPath
 from collectors.values import DropRecord, FlowKey, HopRecord
 from dataplane.clock import VirtualClock
 from dataplane.topology.values import LinkKey

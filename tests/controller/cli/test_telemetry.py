@@ -22,7 +22,7 @@ from collectors.collector import Collector
 from collectors.errors import FeedError, HistoryError
 from collectors.events.rules import Rule, RuleSettings
 from collectors.events.service import EventService
-from collectors.feed import FeedServer, FeedSettings
+from collectors.feed.server import FeedServer, FeedSettings
 from collectors.history.rows import Observation, RowMaker
 from collectors.history.settings import HistorySettings
 from collectors.history.writer import HistoryWriter
@@ -39,8 +39,8 @@ from dataplane.nic.capture.pcap import PcapWriter
 from dataplane.topology.values import LinkKey
 from dataplane.wire.completion import Completion
 from tests.collectors.history.samples import job
+from tests.collectors.ingest.test_replay import NOON_NS, TRIANGLE, frame, write_capture
 from tests.collectors.reports import Reporter, build_topology, long_way
-from tests.collectors.test_replay import NOON_NS, TRIANGLE, frame, write_capture
 
 runner = CliRunner()
 SLOW = Rule(name="slow", figure="delay_p99_ns", above=6000.0, match=("s2->*",))

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collectors.rate import FRAMING_BYTES, RateMeter
+from collectors.statistics.rate import FRAMING_BYTES, RateMeter
 from collectors.values import DelaySource, FlowKey, HopRecord, LinkState, PathState
 from controller.algorithms.link_table import LinkTable
 from controller.paths.beliefs import Beliefs

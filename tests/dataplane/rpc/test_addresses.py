@@ -13,8 +13,8 @@ import pytest
 
 from collectors.collector import Collector
 from collectors.errors import CollectorError, FeedError
-from collectors.feed import FeedServer, FeedSettings
-from collectors.feed_client import FeedClient, FeedClientSettings
+from collectors.feed.client import FeedClient, FeedClientSettings
+from collectors.feed.server import FeedServer, FeedSettings
 from dataplane.clock import VirtualClock
 from dataplane.rpc.addresses import malformed, unavailable
 from tests.collectors.reports import build_topology

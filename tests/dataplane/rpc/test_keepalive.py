@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from collectors.collector import Collector
-from collectors.feed import FeedServer, FeedSettings
-from collectors.feed_client import FeedClient, FeedClientSettings
+from collectors.feed.client import FeedClient, FeedClientSettings
+from collectors.feed.server import FeedServer, FeedSettings
 from dataplane.clock import VirtualClock
 from tests.black_hole import BlackHole
 from tests.collectors.reports import build_topology

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from collectors.collector import Collector
-from collectors.feed import FeedServer, FeedSettings
-from collectors.feed_client import FeedClient, FeedClientSettings
+from collectors.feed.client import FeedClient, FeedClientSettings
+from collectors.feed.server import FeedServer, FeedSettings
 from dataplane.clock import VirtualClock
 from tests.collectors.reports import build_topology
 

@@ -6,7 +6,7 @@ from ipaddress import IPv4Address, ip_address
 
 import pytest
 
-from collectors import decode as collector_decode
+from collectors.decode import reports as collector_decode
 from collectors.values import RecordKind
 from dataplane.errors import WireError
 from dataplane.wire import ipv4, ipv6, report, tcp, udp

@@ -1,0 +1,145 @@
+"""Measured packets to hop records, drops to drop records; the place of each hop on its path.
+
+A stacked report has its hops in order. A hop-by-hop report has one hop and the hop count left behind it: the source's
+is the flow's highest, and each hop's place is what it is below that. Other reports of one hop do not tell its place.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from collectors.counters import Count, Counters
+from collectors.decode.reports import MeasuredDrop, MeasuredHop, MeasuredPacket
+from collectors.values import DropRecord, FlowKey, HopRecord, RecordKind
+from dataplane.topology.values import Endpoint, Topology
+from dataplane.wire.drop_reasons import DropReason
+from dataplane.wire.int_metadata import HopMetadata
+from dataplane.wire.report_group import ReportGroup
+
+
+class HopNumbering:
+    """Numbers hops; remembers, for a bounded number of flows, the source's remaining hop count."""
+
+    def __init__(self, topology: Topology, counters: Counters, max_flows: int) -> None:
+        self._topology = topology
+        self._counters = counters
+        self._max_flows = max_flows
+        self._source_remaining: OrderedDict[FlowKey, int] = OrderedDict()
+
+    def records(self, group: ReportGroup, packet: MeasuredPacket, received_ns: int) -> list[HopRecord]:
+        """Return the packet's hops as records, in travelling order; hops without a node id are counted and left out."""
+        first = 0 if packet.remaining_hops is None else self._place(packet)
+        count = first + len(packet.hops) if packet.last_hop and not packet.missing_hops else None
+        found: list[HopRecord] = []
+        for index, hop in enumerate(packet.hops, first):
+            if hop.node_id is None:
+                self._counters[Count.NO_NODE_ID] += 1
+            else:
+                found.append(
+                    _record(
+                        group,
+                        packet,
+                        hop,
+                        node_id=hop.node_id,
+                        index=index,
+                        count=count,
+                        received_ns=received_ns,
+                    )
+                )
+        return found
+
+    def counts(self, packet: MeasuredPacket) -> bool:
+        """Return whether a packet's bytes are counted with this report, one of all those that it may have.
+
+        XD reports count for nothing: nodes that export data by themselves report what changes, not so many packets.
+        """
+        if packet.kind is not RecordKind.MX:
+            return packet.last_hop
+        (hop,) = packet.hops or (None,)
+        switch = self._topology.switch_by_id.get(hop.node_id) if hop and hop.node_id is not None else None
+        port = _ports(hop.metadata)[1] if hop else None
+        link = self._topology.link_at.get(Endpoint(switch.name, port)) if switch and port is not None else None
+        return link is not None and link.head.node not in self._topology.switch
+
+    def _place(self, packet: MeasuredPacket) -> int:
+        remaining = packet.remaining_hops or 0
+        known = self._source_remaining.pop(packet.flow, remaining)
+        highest = remaining if self._is_source(packet) else max(known, remaining)
+        self._source_remaining[packet.flow] = highest
+        if len(self._source_remaining) > self._max_flows:
+            self._source_remaining.popitem(last=False)
+            self._counters[Count.FLOWS_FORGOTTEN] += 1
+        return highest - remaining
+
+    def _is_source(self, packet: MeasuredPacket) -> bool:
+        """Whether the packet's only hop is the switch that its source host hangs on."""
+        host = self._topology.host_by_address.get(packet.flow.src)
+        edge = self._topology.attachment.get(host.name) if host else None
+        return edge is not None and self._topology.switch[edge.node].node_id == packet.hops[0].node_id
+
+
+def _record(
+    group: ReportGroup,
+    packet: MeasuredPacket,
+    hop: MeasuredHop,
+    *,
+    node_id: int,
+    index: int,
+    count: int | None,
+    received_ns: int,
+) -> HopRecord:
+    said = hop.metadata
+    ingress, egress = _ports(said)
+    return HopRecord(
+        received_ns,
+        packet.flow,
+        group.node_id,
+        group.sequence,
+        index,
+        count,
+        node_id,
+        ingress,
+        egress,
+        said.hop_latency,
+        said.queue_id,
+        said.queue_occupancy,
+        _time(said.ingress_timestamp),
+        _time(said.egress_timestamp),
+        said.tx_utilisation,
+        packet.packet_id,
+        packet.kind,
+        said.buffer_occupancy,
+    )
+
+
+def drop_record(group: ReportGroup, drop: MeasuredDrop, received_ns: int) -> DropRecord:
+    """Return a drop as a record, by the clock of the switch that dropped the packet."""
+    said = drop.metadata
+    ingress, egress = _ports(said)
+    return DropRecord(
+        received_ns=received_ns,
+        reporter_id=group.node_id,
+        sequence=group.sequence,
+        node_id=group.node_id,
+        ingress_port=ingress,
+        egress_port=egress,
+        queue_id=said.queue_id if said.drop_queue_id is None else said.drop_queue_id,
+        reason=DropReason.UNKNOWN if said.drop_reason is None else said.drop_reason,
+        flow=drop.flow,
+        timestamp_ns=_time(said.ingress_timestamp),
+        tracked=drop.tracked,
+    )
+
+
+def _ports(said: HopMetadata) -> tuple[int | None, int | None]:
+    """Return ingress and egress port: of level 1 where the hop said it, else of level 2."""
+    ingress, egress = said.ingress_interface, said.egress_interface
+    return (
+        said.level2_ingress_interface if ingress is None else ingress,
+        said.level2_egress_interface if egress is None else egress,
+    )
+
+
+def _time(timestamp_ns: int | None) -> int | None:
+    """Return None for a stamp of 2**63 ns (292 years) or more: no clock says that, and signed 64 bits end there."""
+    return None if timestamp_ns is None or timestamp_ns >> 63 else timestamp_ns

@@ -1,0 +1,39 @@
+"""The names of jobs, from those who run them to a collector, over restarts of either."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
+
+from collectors.errors import FeedError
+from collectors.feed.client import FeedClient, FeedClientSettings
+from collectors.values import JobNote
+
+INTERVAL_S: Final = 2.0
+"""How often a collector is told: it may have begun anew meanwhile, and then knows no name."""
+_PATIENCE_S: Final = 5.0
+
+
+async def tell_jobs(
+    settings: FeedClientSettings,
+    notes: Callable[[], Mapping[int, JobNote]],
+    on_problem: Callable[[str], None],
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+) -> None:
+    """Tell a collector again and again of all jobs that run, by number, until cancelled.
+
+    A collector that cannot be told is a problem, which is told once as long as it stays the same.
+    """
+    problem = ""
+    async with FeedClient(settings) as client:
+        while True:
+            try:
+                await asyncio.wait_for(client.name_jobs(notes()), _PATIENCE_S)
+                problem = ""
+            except (FeedError, TimeoutError) as error:
+                reason = str(error) or f"no answer within {_PATIENCE_S:.0f} s"
+                if reason != problem:
+                    on_problem(f"the collector at {settings.address} does not hear the names of jobs: {reason}")
+                problem = reason
+            await sleep(INTERVAL_S)

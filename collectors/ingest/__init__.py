@@ -1,0 +1,1 @@
+"""How reports come in: datagrams from sockets, frames from devices and capture files."""

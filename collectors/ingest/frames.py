@@ -1,0 +1,60 @@
+"""Ethernet frames in bulk to the report payloads that they carry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from collectors.decode.payloads import Payloads
+from collectors.native.kernel_calls import kernel_calls
+from dataplane.errors import WireError
+from dataplane.wire.packet import decode_udp_frame
+
+
+class FrameReader:
+    """Finds the UDP datagrams to a port; counts those that are cut, in fragments or have a wrong checksum."""
+
+    def __init__(self, udp_port: int) -> None:
+        self._udp_port = udp_port
+        self._find = kernel_calls().find_payloads
+        self._malformed = np.zeros(1, np.uint32)
+
+    @property
+    def malformed(self) -> int:
+        """How many frames to the port were no whole datagram, so far."""
+        return int(self._malformed[0])
+
+    def payloads(
+        self,
+        data: NDArray[np.uint8],
+        places: NDArray[np.uint64],
+        lengths: NDArray[np.uint32],
+        name_of: Callable[[int], object] | None = None,
+    ) -> Payloads:
+        """Return the payloads of frames that stand in `data`; changes `places` and `lengths`.
+
+        `name_of` is what is said of a frame, by its number, in place of its sender.
+        """
+        frames, sizes = places.copy(), lengths.copy()
+        numbers = np.empty(len(places), np.uint32)
+        count = self._find(data.ctypes.data, places, lengths, len(places), self._udp_port, self._malformed, numbers)
+
+        def source_of(number: int) -> object:
+            frame = int(numbers[number])
+            if name_of is not None:
+                return name_of(frame)
+            start = int(frames[frame])
+            return source_of_frame(data[start : start + int(sizes[frame])].tobytes())
+
+        return Payloads(data, places[:count], lengths[:count], source_of)
+
+
+def source_of_frame(frame: bytes) -> object:
+    """Return address and port of who sent a UDP frame, None for any other."""
+    try:
+        found = decode_udp_frame(frame)
+    except WireError:
+        return None
+    return None if found is None else (str(found.ip.src), found.src_port)

@@ -1,0 +1,265 @@
+"""Where a collector's reports come from: a UDP socket, or the polled queues of a network device."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from ipaddress import ip_address
+from typing import Final, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from collectors.decode.payloads import Payloads
+from collectors.errors import CollectorError
+from collectors.ingest.datagrams import MESSAGES, DatagramVector
+from collectors.ingest.frames import FrameReader
+from dataplane.clock import Clock, MonotonicClock
+from dataplane.errors import PortError
+from dataplane.nic import FlowRule, NicSettings, NicStatistics, ToConsumers, open_nic
+
+SO_RXQ_OVFL: Final = 40
+"""Linux: with each datagram comes how many the socket's full buffer has cost so far (socket(7)); not in `socket`."""
+SO_RCVBUFFORCE: Final = 33
+"""Linux: as SO_RCVBUF, beyond net.core.rmem_max, for who may administer the network; not in `socket`."""
+SOL_UDP: Final = 17
+UDP_GRO: Final = 104
+"""Linux: datagrams of one sender and one size may come as one, with their size beside them (udp(7))."""
+FRAME_BYTES: Final = 9_238
+"""The longest frame that is taken from a device; a report group never needs so much."""
+FRAMES: Final = 1024
+RESERVE_BUFFERS: Final = 32_768
+SO_ATTACH_FILTER: Final = 26
+"""Linux: a classic BPF program that says how much of each datagram is kept (socket(7)); not in `socket`."""
+LATE_NS: Final = 20_000_000
+"""What has waited for less counts as come now."""
+LOOK_NS: Final = 1_000_000_000
+"""How often the device's own losses are looked up."""
+_CONSUMER = "reports"
+
+
+class ReportSource(Protocol):
+    """Report payloads for a collector, read without waiting."""
+
+    @property
+    def udp_port(self) -> int:
+        """Return the UDP port that reports come to."""
+        ...
+
+    @property
+    def lost(self) -> int:
+        """Return how many datagrams were lost before they could be read, so far."""
+        ...
+
+    @property
+    def malformed(self) -> int:
+        """Return how many datagrams were cut, in fragments or had a wrong checksum, so far."""
+        ...
+
+    def fileno(self) -> int:
+        """Return a descriptor that is readable when datagrams have come."""
+        ...
+
+    def read(self, most: int) -> Iterator[Payloads]:
+        """Yield what is there, up to about `most` payloads; they are good until the next."""
+        ...
+
+    def close(self) -> None:
+        """Give back what the source uses."""
+        ...
+
+
+class SocketSource:
+    """A UDP socket, many datagrams a system call; raises CollectorError if it cannot be bound.
+
+    What has waited for longer than `LATE_NS`, because nobody read, says how long: the kernel's stamps tell.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        udp_port: int,
+        buffer_bytes: int,
+        clock: Clock | None = None,
+        wall_ns: Callable[[], int] = time.time_ns,
+    ) -> None:
+        self._socket = _bind(address, udp_port, buffer_bytes)
+        self._clock, self._wall_ns = clock or MonotonicClock(), wall_ns
+        # A kernel without these only lacks the counter, and the datagrams that come as one.
+        for level, option in ((socket.SOL_SOCKET, SO_RXQ_OVFL), (SOL_UDP, UDP_GRO)):
+            with contextlib.suppress(OSError):
+                self._socket.setsockopt(level, option, 1)
+        self._vector = DatagramVector(self._socket)
+        self._vector.stamp_ns()  # from now on the kernel takes them
+        self._read_up_to_ns = self._clock.now_ns()  # what came before has been read
+        self._late_messages = 1
+        self._overflow = 0
+        self.lost = 0
+
+    @property
+    def udp_port(self) -> int:
+        """The UDP port that the socket is bound to."""
+        port: int = self._socket.getsockname()[1]
+        return port
+
+    @property
+    def malformed(self) -> int:
+        """How many datagrams did not fit; the kernel looks at all else that can be wrong, and keeps it."""
+        return self._vector.cut
+
+    def fileno(self) -> int:
+        """Return the socket's descriptor."""
+        return self._socket.fileno()
+
+    def read(self, most: int) -> Iterator[Payloads]:
+        """Yield what is there, up to about `most` payloads; they are good until the next."""
+        left = most
+        while left > 0:
+            now_ns = self._clock.now_ns()
+            is_late = now_ns - self._read_up_to_ns > LATE_NS
+            payloads = self._vector.receive(self._late_messages if is_late else MESSAGES)
+            if payloads is None:
+                self._read_up_to_ns, self._late_messages = now_ns, 1
+                return
+            if is_late:
+                payloads = replace(payloads, age_ns=self._age_ns())
+            if self._vector.overflow is not None:
+                self.count_overflow(self._vector.overflow)
+            left -= len(payloads)
+            yield payloads
+
+    def _age_ns(self) -> int:
+        """Return how long what was just read had waited, 0 for less than `LATE_NS`; read more at once if that is alike.
+
+        Whoever sets the machine's time makes it neither younger than nothing nor older than what was read before.
+        """
+        now_ns, stamp_ns = self._clock.now_ns(), self._vector.stamp_ns()
+        age_ns = 0 if stamp_ns is None else max(self._wall_ns() - stamp_ns, 0)
+        came_ns = max(now_ns - age_ns, self._read_up_to_ns)
+        many = came_ns - self._read_up_to_ns < LATE_NS // 2
+        self._late_messages = min(2 * self._late_messages, MESSAGES) if many else max(self._late_messages // 4, 1)
+        self._read_up_to_ns = came_ns
+        return now_ns - came_ns if now_ns - came_ns > LATE_NS else 0
+
+    def count_overflow(self, total: int) -> None:
+        """Take the kernel's count, in 32 bits, of what the socket's full buffer has cost since it was opened."""
+        self.lost += (total - self._overflow) & 0xFFFF_FFFF
+        self._overflow = total
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._socket.close()
+
+
+class NicSource:
+    """Polled queues of a network device, out of which a flow rule picks the reports; needs root.
+
+    A socket that takes nothing holds the port, so that the kernel does not answer reports with ICMP errors. Raises
+    CollectorError if the device or the port cannot be had.
+    """
+
+    def __init__(self, interface: str, address: str, udp_port: int, clock: Clock) -> None:
+        self._clock = clock
+        self._holder = _bind(address, udp_port, buffer_bytes=1)
+        _refuse_all(self._holder)
+        self.lost = 0
+        self._next_look_ns = clock.now_ns() + LOOK_NS
+        try:
+            self._nic = open_nic(interface, NicSettings.throughput())
+        except PortError as error:
+            self._holder.close()
+            raise CollectorError(f"cannot receive reports: {error}") from error
+        try:
+            self._consumer = self._nic.add_consumer(_CONSUMER, buffers=RESERVE_BUFFERS)
+            self._nic.classifier.insert(FlowRule(_CONSUMER, self._match(address), ToConsumers(_CONSUMER)))
+        except PortError as error:
+            self.close()
+            raise CollectorError(f"cannot receive reports: {error}") from error
+        self._frames = FrameReader(self.udp_port)
+        self._rows: NDArray[np.uint8] = np.zeros((FRAMES, FRAME_BYTES), np.uint8)
+        self._lengths = np.empty(FRAMES, np.uint32)
+
+    def _match(self, address: str) -> dict[str, int | str]:
+        match: dict[str, int | str] = {"udp.dst": self.udp_port}
+        local = ip_address(address)
+        if not local.is_unspecified:
+            match["ip.dst"] = str(local)
+        elif local.version == 4:
+            match["ip.version"] = 4
+        return match
+
+    @property
+    def udp_port(self) -> int:
+        """The UDP port that reports come to."""
+        port: int = self._holder.getsockname()[1]
+        return port
+
+    @property
+    def malformed(self) -> int:
+        """How many frames to the port were cut, in fragments or had a wrong checksum, so far."""
+        return self._frames.malformed
+
+    def fileno(self) -> int:
+        """Return the descriptor that the driver rings."""
+        return self._consumer.fileno()
+
+    def read(self, most: int) -> Iterator[Payloads]:
+        """Yield what is there, up to about `most` payloads; they are good until the next."""
+        now_ns = self._clock.now_ns()
+        if now_ns >= self._next_look_ns:
+            self._next_look_ns = now_ns + LOOK_NS
+            self._count_lost()
+        left = most
+        while left > 0:
+            count = self._consumer.receive_into(self._rows, self._lengths)
+            if count == 0:
+                return
+            left -= count
+            places = np.arange(count, dtype=np.uint64) * np.uint64(FRAME_BYTES)
+            lengths = np.minimum(self._lengths[:count], FRAME_BYTES)
+            yield self._frames.payloads(self._rows.reshape(-1), places, lengths)
+
+    def read_statistics(self) -> NicStatistics:
+        """Return what the device and its driver have counted; from any thread."""
+        return self._nic.read_statistics()
+
+    def _count_lost(self) -> None:
+        statistics = self.read_statistics()
+        dropped = sum(count for reason, count in statistics.dropped.items() if reason != "rule")
+        self.lost = sum(statistics.missed.values()) + dropped
+
+    def close(self) -> None:
+        """Give the device back; what was lost is counted for the last time."""
+        self._nic.close()
+        self._count_lost()
+        self._holder.close()
+
+
+def _bind(address: str, udp_port: int, buffer_bytes: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_DGRAM)
+    sock.setblocking(False)
+    # The kernel cuts what is more than it grants, but takes no number of more than 31 bits.
+    wanted = min(buffer_bytes, 0x7FFF_FFFF)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, wanted)
+    except OSError:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, wanted)
+    try:
+        sock.bind((address, udp_port))
+    except (OSError, UnicodeError) as error:
+        sock.close()
+        where = f"UDP {address} port {udp_port}"
+        cause = getattr(error, "strerror", None) or error
+        raise CollectorError(f"cannot receive reports on {where}: {cause}") from error
+    return sock
+
+
+def _refuse_all(sock: socket.socket) -> None:
+    """Attach a filter that takes nothing: the port is ours, and nothing waits in the socket."""
+    code = np.array([(0x06, 0, 0, 0)], np.dtype([("code", "u2"), ("jt", "u1"), ("jf", "u1"), ("k", "u4")]))
+    sock.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, struct.pack("HxxxxxxP", len(code), code.ctypes.data))

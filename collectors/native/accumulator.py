@@ -1,0 +1,293 @@
+"""The store of `collectors.state.accumulator` in native memory."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from collectors.clocks.values import Corrections, FlightColumns, StampDifference
+from collectors.counters import Count, Counters
+from collectors.decode.samples import LinkSample
+from collectors.decode.stitch import SeenPath
+from collectors.native.figures import NativeFlows, NativeWays, columns_of, figures_of
+from collectors.native.kernel_calls import kernel_calls
+from collectors.native.kernels.windows import NOTED_ROOM, ROW
+from collectors.native.memory import CellMemory
+from collectors.native.structures import (
+    MOST_SWITCHES,
+    NONE32,
+    NONE64,
+    WINDOW_SLOTS,
+    ClockCell,
+    Fabric,
+    FiguresCell,
+    FlowCell,
+    Hop,
+    Joins,
+    RouteCell,
+    RouteHop,
+    WindowCell,
+)
+from collectors.native.topology import TopologyTables, address_words
+from collectors.settings import StateSettings
+from collectors.state.accumulator import SeenFlows
+from collectors.statistics.columns import UNKNOWN, WindowColumns
+from collectors.statistics.rate import RateWindow
+from collectors.statistics.sketch import BUCKETS, Sketch, bucket_of
+from collectors.statistics.window import RANK, WindowFigures
+from collectors.values import DelaySource, FlowKey
+from dataplane.native import u32, u64
+from dataplane.topology.values import LinkKey, Topology
+from dataplane.wire.ipv4 import PROTOCOL_UDP
+
+_COUNTED = (
+    ("reports", Count.REPORTS),
+    ("repeated", Count.REPEATED),
+    ("contested", Count.CONTESTED),
+    ("records", Count.RECORDS),
+    ("unknown_node", Count.UNKNOWN_NODE),
+    ("unknown_port", Count.UNKNOWN_PORT),
+    ("not_adjacent", Count.NOT_ADJACENT),
+    ("implausible_stamps", Count.IMPLAUSIBLE_STAMPS),
+    ("late_samples", Count.LATE_SAMPLES),
+    ("flows_forgotten", Count.FLOWS_FORGOTTEN),
+    ("routes_full", Count.ROUTES_FULL),
+    ("not_read", Count.NOT_READ),
+    ("packet_dropped", Count.PACKET_DROPPED),
+)
+
+
+class NativeStore:
+    """Keeps what `PlainStore` keeps, bounded alike; which flow makes room is one of the oldest, not the oldest."""
+
+    def __init__(self, topology: Topology, settings: StateSettings, counters: Counters) -> None:
+        self._settings = settings
+        self._counters = counters
+        self._calls = kernel_calls()
+        self._fabric = Fabric()
+        self._joins = Joins()
+        self._fabric.joins = self._joins
+        self._topology = TopologyTables(topology, self._fabric, self._joins)
+        self._kept: list[CellMemory] = []
+        self._rate = RateWindow(settings.rate_window_ns)
+        # numpy takes long to make these.
+        self._flow_type, self._route_type, self._clock_type = map(np.dtype, (FlowCell, RouteCell, ClockCell))
+        self._put_times(settings)
+        self._put_windows(len(self._topology.link_keys) + settings.max_routes)
+        self._put_flows(settings.max_flows)
+        self._put_routes(settings.max_routes)
+        self._clocks = self._cells(ClockCell, len(self._topology.link_keys))
+        self._fabric.clocks = self._clocks.pointer
+        self._figures: NDArray[np.void] | None = None
+
+    @property
+    def native(self) -> Fabric:
+        """What kernels take."""
+        return self._fabric
+
+    @property
+    def joins(self) -> Joins:
+        """What joins hops, for whoever keeps their memory."""
+        return self._joins
+
+    @property
+    def topology(self) -> TopologyTables:
+        """The numbers of switches and links."""
+        return self._topology
+
+    @property
+    def flow_count(self) -> int:
+        """How many flows there are, those that were not heard of lately included."""
+        return int(self._fabric.flow_count)
+
+    @property
+    def flow_bytes(self) -> int:
+        """How much memory the flows take, as many as there may be."""
+        return self._flows.nbytes + self._flow_index.nbytes
+
+    def _cells(self, kind: Any, count: int, *, huge: bool = False) -> CellMemory:  # noqa: ANN401 - u32 or a struct
+        self._kept.append(CellMemory(kind, count, huge=huge))
+        return self._kept[-1]
+
+    def _put_times(self, settings: StateSettings) -> None:
+        fabric = self._fabric
+        fabric.slot_ns = max(settings.window_ns // WINDOW_SLOTS, 1)
+        fabric.tx_window_ns, fabric.window_ns = settings.tx_window_ns, settings.window_ns
+        fabric.stale_ns, fabric.forget_ns = settings.stale_after_ns, settings.forget_path_after_ns
+        fabric.probe = NONE64 if settings.probe_udp_port is None else settings.probe_udp_port << 8 | PROTOCOL_UDP
+        fabric.lead_ns = settings.window_ns // 2
+        fabric.longest_ns, fabric.rate_slot_ns = settings.longest_link_delay_ns, self._rate.slot_ns
+        fabric.rate_lead_ns = self._rate.lead_ns
+
+    def _put_windows(self, count: int) -> None:
+        self._windows, self._buckets = self._cells(WindowCell, count), self._cells(u32, count * ROW)
+        self._fabric.windows, self._fabric.buckets = self._windows.pointer, self._buckets.pointer
+        self._fabric.noted = self._cells(u64, NOTED_ROOM).pointer
+
+    def _put_flows(self, most: int) -> None:
+        places = 1 << (2 * most - 1).bit_length()
+        self._flows = self._cells(FlowCell, most, huge=True)
+        self._flow_index = self._cells(u64, places, huge=True)
+        self._fabric.flows, self._fabric.flow_most = self._flows.pointer, most
+        self._fabric.flow_index, self._fabric.flow_mask = self._flow_index.pointer, places - 1
+
+    def _put_routes(self, most: int) -> None:
+        places = 1 << (2 * most - 1).bit_length()
+        self._route_cells = self._cells(RouteCell, most)
+        self._route_nodes = self._cells(u32, most * MOST_SWITCHES)
+        self._fabric.route_hops = self._cells(RouteHop, most * MOST_SWITCHES).pointer
+        self._fabric.routes, self._fabric.route_nodes = self._route_cells.pointer, self._route_nodes.pointer
+        self._fabric.route_index, self._fabric.route_mask = self._cells(u32, places).pointer, places - 1
+        self._fabric.free_routes, self._fabric.route_most = self._cells(u32, most).pointer, most
+
+    def begin_batch(self, now_ns: int) -> None:
+        """Note the time that what follows comes at."""
+        self._calls.begin_batch(self._fabric, now_ns)
+        self._figures = None
+
+    def count(self) -> None:
+        """Add what the kernels have counted to the counters."""
+        for field, name in _COUNTED:
+            counted = getattr(self._fabric, field)
+            if counted:
+                self._counters[name] += counted
+                setattr(self._fabric, field, 0)
+
+    def take_sample(self, sample: LinkSample) -> None:
+        """Take what one packet says of one link; what is older than the window is counted and left out."""
+        self.begin_batch(sample.received_ns)
+        hop = Hop(
+            link=self._topology.link_number[sample.link],
+            switch=self._topology.switch_by_id[sample.node_id],
+            arrived_ns=word(sample.node_time_ns),
+            queue=half(sample.queue_occupancy_frames),
+            tx_bytes=half(sample.tx_bytes_per_window),
+            buffer=half(sample.buffer_occupancy_frames),
+        )
+        source = RANK[sample.source or DelaySource.NOMINAL]
+        self._calls.take_sample(self._fabric, hop, sample.received_ns, word(sample.delay_ns), source)
+        self.count()
+        if sample.difference is not None:
+            self._note_flight(sample.difference)
+
+    def _note_flight(self, seen: StampDifference) -> None:
+        """Note a flight where the kernels note theirs: of equal ones the first counts."""
+        cell = self._clocks.pointer[self._topology.link_number[seen.link]]
+        if not cell.samples or seen.flight_ns < cell.flight_ns:
+            cell.flight_ns, cell.left_ns, cell.received_ns = seen.flight_ns, seen.tail_stamp_ns, seen.received_ns
+        cell.samples += seen.samples
+
+    def take_flights(self, places: Mapping[LinkKey, int]) -> FlightColumns:
+        """Return the least difference of stamps of each link since the last call."""
+        del places
+        cells = self._clocks.rows(self._clock_type)
+        columns = (cells[name].astype(np.int64) for name in ("left_ns", "flight_ns", "received_ns", "samples"))
+        found = FlightColumns(*columns)
+        cells["samples"] = 0
+        return found
+
+    def correct(self, corrections: Corrections) -> None:
+        """Take what corrects the differences of stamps from now on."""
+        cells, columns = self._clocks.rows(self._clock_type), corrections.columns
+        cells["at_ns"], cells["offset_ns"], cells["drift_ppb"] = columns.at_ns, columns.offset_ns, columns.drift_ppb
+        cells["uncertainty_ns"], cells["is_corrected"] = columns.uncertainty_ns, columns.uncertainty_ns != UNKNOWN
+
+    def take_path(self, path: SeenPath) -> None:
+        """Take the whole way of one packet."""
+        self.begin_batch(path.received_ns)
+        switches = np.array([self._topology.switch_number[name] for name in path.switches], np.uint32)
+        self._calls.take_path(
+            self._fabric, key_words(path.flow), switches, len(switches), word(path.source_time_ns), word(path.delay_ns)
+        )
+        self.count()
+
+    def take_packet(self, flow: FlowKey, ip_bytes: int, now_ns: int, source_ns: int | None = None) -> None:
+        """Take note of one measured packet of a flow, once per packet."""
+        self.begin_batch(now_ns)
+        self._calls.take_packet(self._fabric, key_words(flow), ip_bytes, word(source_ns))
+        self.count()
+
+    def link(self, link: LinkKey) -> WindowFigures | None:
+        """Return a link's figures, None when it was never heard of."""
+        return self._window_figures(self._topology.link_number[link])
+
+    def delays(self, link: LinkKey) -> Sketch:
+        """Return a sketch of the delays behind a link's figures."""
+        place = self._topology.link_number[link]
+        window = self._windows.rows(np.dtype(WindowCell))[place]
+        slots = window["slots"]
+        inside = (slots["number"] != 0) & (slots["number"] + (WINDOW_SLOTS - 1) > window["newest_slot"])
+        best = max(slots["source"][inside], default=0)
+        counted = inside & (slots["delays"] != 0) & (slots["source"] == best)
+        if not counted.any():
+            return Sketch()
+        # As `count_place` has it: sixteen buckets of a slot side by side, then those of the next slot.
+        slots = slots[counted]
+        least, greatest = int(slots["least"].min()), int(slots["greatest"].max())
+        first, last = bucket_of(least) // 16, bucket_of(greatest) // 16
+        row = self._buckets.rows(np.uint32)[place * ROW :][: BUCKETS * WINDOW_SLOTS]
+        counts = row.reshape(-1, WINDOW_SLOTS, 16)[first : last + 1, counted].sum(axis=1).ravel()
+        (found,) = np.nonzero(counts)
+        return Sketch(
+            count=int(slots["delays"].sum()),
+            total=int(slots["total"].sum()),
+            least=least,
+            greatest=greatest,
+            buckets=Counter(dict(zip((found + 16 * first).tolist(), counts[found].tolist(), strict=True))),
+        )
+
+    def _window_figures(self, place: int) -> WindowFigures | None:
+        cell = self._all_figures()[place]
+        return figures_of(cell) if cell["known"] else None
+
+    def link_columns(self) -> WindowColumns:
+        """Return the figures of all directed links in the topology's order."""
+        return columns_of(self._all_figures()[: self._fabric.link_count])
+
+    def _all_figures(self) -> NDArray[np.void]:
+        """Return the figures of links and routes as they are now; what has been returned never changes."""
+        if self._figures is None:
+            count = self._fabric.link_count + self._fabric.route_count
+            self._figures = np.zeros(count, np.dtype(FiguresCell))
+            self._calls.read_figures(self._fabric, 0, count, self._figures)
+        return self._figures
+
+    def flows(self, now_ns: int) -> SeenFlows:
+        """Return the flows whose path was seen lately."""
+        cells = self._flows.rows(self._flow_type)[: self._fabric.flow_count]
+        oldest_ns = max(now_ns - self._settings.forget_path_after_ns, 0)
+        listed = (cells["route"] != NONE32) & (cells["path_ns"] >= oldest_ns)
+        routes = self._fabric.route_count
+        return NativeFlows(
+            cells[listed],
+            NativeWays(
+                self._topology.switches,
+                self._topology.hosts,
+                self._route_cells.rows(self._route_type)["length"][:routes].tolist(),
+                self._route_nodes.rows(np.uint32)[: routes * MOST_SWITCHES].copy(),
+                self._all_figures()[self._fabric.link_count :],
+            ),
+            self._rate,
+            self._settings.sample_every,
+            now_ns,
+        )
+
+
+def key_words(flow: FlowKey) -> NDArray[np.uint64]:
+    """Return the words that stand for a flow."""
+    about = flow.src_port << 32 | flow.dst_port << 16 | flow.protocol << 8 | flow.src.version
+    return np.array([*address_words(flow.src), *address_words(flow.dst), about], np.uint64)
+
+
+def word(number: int | None) -> int:
+    """Return a number of 64 bits, all ones for None."""
+    return NONE64 if number is None else number
+
+
+def half(number: int | None) -> int:
+    """Return a number of 32 bits, all ones for None."""
+    return NONE32 if number is None else number

@@ -1,0 +1,167 @@
+"""Links' states as columns: a snapshot of many links costs little until somebody asks for their states.
+
+`NetworkStateBuilder` has the same in plain Python, link by link, over the reference store; one suite runs both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import ItemsView, Iterable, Iterator, Mapping, Sequence, ValuesView
+from dataclasses import fields
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from collectors.state.loss import LinkLoss
+from collectors.statistics.columns import UNKNOWN, Integers, Numbers, WindowColumns
+from collectors.statistics.window import RANK, SOURCES
+from collectors.values import DelaySource, LinkState, LossSource
+from dataplane.topology.values import LinkKey, Topology
+
+_SECOND: Final = 1_000_000_000
+_LOSS_SOURCES: Final = tuple(LossSource)
+
+_FEW: Final = 64
+"""Whoever asks for more single links is given them out of all."""
+
+
+class LinkStates(Mapping[LinkKey, LinkState]):
+    """What one snapshot knows of its links; nothing changes it. `columns` go by `LinkState`'s names.
+
+    `source` and `loss_source` are columns of places, in `SOURCES` and among the members.
+    """
+
+    def __init__(self, number: Mapping[LinkKey, int], columns: Mapping[str, Integers | Numbers]) -> None:
+        self._number = number
+        self._columns = [columns[field.name] for field in fields(LinkState)[1:]]
+        self._all: dict[LinkKey, LinkState] | None = None
+        self._asked = 0
+
+    def __len__(self) -> int:
+        return len(self._number)
+
+    def __iter__(self) -> Iterator[LinkKey]:
+        return iter(self._number)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._number
+
+    def __getitem__(self, key: LinkKey) -> LinkState:
+        if self._all is not None or self._asked >= _FEW:
+            return self._made()[key]
+        place = self._number[key]
+        self._asked += 1
+        return next(_states((key,), [column[place : place + 1] for column in self._columns]))
+
+    def __repr__(self) -> str:
+        return repr(self._made())
+
+    def items(self) -> ItemsView[LinkKey, LinkState]:
+        """Return every link with its state."""
+        return self._made().items()
+
+    def values(self) -> ValuesView[LinkState]:
+        """Return every link's state."""
+        return self._made().values()
+
+    @property
+    def places(self) -> Mapping[LinkKey, int]:
+        """Each link's place in columns."""
+        return self._number
+
+    def column(self, figure: str) -> Numbers:
+        """Return a figure of every link in order, NaN where it is not known."""
+        column = self._columns[_FIGURES[figure]]
+        numbers: Numbers = column.astype(np.float64)
+        return numbers if column.dtype == np.float64 else np.where(column == UNKNOWN, np.nan, numbers)
+
+    def _made(self) -> dict[LinkKey, LinkState]:
+        if self._all is None:
+            self._all = dict(zip(self._number, _states(self._number, self._columns), strict=True))
+        return self._all
+
+
+_FIGURES: Final = {field.name: place for place, field in enumerate(fields(LinkState)[1:])}
+
+
+def _states(keys: Iterable[LinkKey], columns: Sequence[Integers | Numbers]) -> Iterator[LinkState]:
+    """Yield the states that columns hold."""
+    lists = [_with_none(name, column) for name, column in zip(_FIGURES, columns, strict=True)]
+    return map(LinkState, keys, *lists)
+
+
+def _with_none(name: str, column: Integers | Numbers) -> list[object]:
+    """Return a column as Python's values."""
+    if name == "source":
+        return [SOURCES[place] for place in column.tolist()]
+    if name == "loss_source":
+        return [None if place == UNKNOWN else _LOSS_SOURCES[place] for place in column.tolist()]
+    values: list[object] = column.tolist()
+    unknown = np.isnan(column) if column.dtype == np.float64 else column == UNKNOWN
+    for place in np.flatnonzero(unknown).tolist():
+        values[place] = None
+    return values
+
+
+class LinkColumns:
+    """Makes the states of a topology's links of what windows tell."""
+
+    def __init__(self, topology: Topology, *, stale_after_ns: int, tx_window_ns: int) -> None:
+        links = topology.directed_links
+        self.number = {key: place for place, key in enumerate(links)}
+        self._rate_bps: Integers = np.array([link.rate_bps for link in links.values()], np.int64)
+        self._delay_ns: Integers = np.array([link.delay_ns for link in links.values()], np.int64)
+        self._stale_after_ns = stale_after_ns
+        self._tx_window_ns = tx_window_ns
+
+    def fresh(self, seen: WindowColumns, now_ns: int) -> NDArray[np.bool_]:
+        """Return where figures are of lately."""
+        fresh: NDArray[np.bool_] = (seen.newest_ns != UNKNOWN) & (now_ns - seen.newest_ns <= self._stale_after_ns)
+        return fresh
+
+    def packets(self, seen: WindowColumns, now_ns: int) -> list[int]:
+        """Return how many packets stand behind each link's delays."""
+        packets: list[int] = np.where(self.fresh(seen, now_ns), seen.samples, 0).astype(np.int64).tolist()
+        return packets
+
+    def states(
+        self, seen: WindowColumns, now_ns: int, losses: Mapping[LinkKey, LinkLoss], uncertainty_ns: Integers
+    ) -> LinkStates:
+        """Return the links' states; `uncertainty_ns` is of corrected stamps, UNKNOWN where none are corrected."""
+        fresh = self.fresh(seen, now_ns)
+        told = fresh & (seen.samples != 0)
+        source = np.where(fresh, seen.source, RANK[DelaySource.NOMINAL])
+        used_bps = np.minimum(self._bps(np.where(fresh, np.maximum(seen.tx_bytes_per_window, 0), 0)), self._rate_bps)
+        columns = {
+            "rate_bps": self._rate_bps,
+            "delay_mean_ns": np.where(told, seen.delay_mean_ns, self._delay_ns),
+            "delay_p50_ns": np.where(told, seen.delay_p50_ns, self._delay_ns),
+            "delay_p99_ns": np.where(told, seen.delay_p99_ns, self._delay_ns),
+            "queue_occupancy_frames": np.where(fresh, np.nan_to_num(seen.queue_occupancy_frames), 0.0),
+            "utilisation": used_bps / self._rate_bps,
+            "available_bps": self._rate_bps - used_bps,
+            "age_ns": np.where(seen.newest_ns == UNKNOWN, UNKNOWN, np.maximum(now_ns - seen.newest_ns, 0)),
+            "samples": np.where(fresh, seen.samples, 0),
+            "source": source,
+            "delay_ewma_ns": np.where(told, seen.delay_ewma_ns, UNKNOWN),
+            "delay_max_ns": np.where(told, seen.delay_max_ns, UNKNOWN),
+            "delay_uncertainty_ns": np.where(source == RANK[DelaySource.CORRECTED_STAMPS], uncertainty_ns, UNKNOWN),
+            "buffer_occupancy_frames": np.where(fresh, seen.buffer_occupancy_frames, np.nan),
+            **self._loss(losses),
+        }
+        return LinkStates(self.number, columns)
+
+    def _bps(self, nbytes: Integers) -> Integers:
+        """Return bytes a window as bit/s, rounded down, right up to the links' rates; no product overflows."""
+        whole, rest = np.divmod(8 * nbytes, self._tx_window_ns)
+        whole = np.minimum(whole, self._rate_bps // _SECOND + 1)
+        bps: Integers = whole * _SECOND + rest * _SECOND // self._tx_window_ns
+        return bps
+
+    def _loss(self, losses: Mapping[LinkKey, LinkLoss]) -> dict[str, Integers | Numbers]:
+        share, source = np.full(len(self.number), np.nan), np.full(len(self.number), UNKNOWN)
+        lost = np.full(len(self.number), UNKNOWN)
+        for key, loss in losses.items():
+            place = self.number[key]
+            share[place], source[place], lost[place] = loss.share, _LOSS_SOURCES.index(loss.source), loss.packets
+        return {"loss": share, "loss_source": source, "lost_packets": lost}

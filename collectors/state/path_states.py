@@ -1,0 +1,106 @@
+"""Flows' paths: what a snapshot knows of each, made of the links' states when somebody asks for it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import ItemsView, Iterator, Mapping, ValuesView
+
+from collectors.state.accumulator import SeenFlow, SeenFlows, Way
+from collectors.values import FlowKey, LinkState, PathState
+from dataplane.topology.values import LinkKey, Topology
+
+
+class PathStates(Mapping[FlowKey, PathState]):
+    """The paths of one snapshot; nothing that comes later changes them."""
+
+    def __init__(self, seen: SeenFlows, maker: PathMaker) -> None:
+        self._seen: SeenFlows | None = seen
+        self._count = len(seen)
+        self._maker = maker
+        self._all: dict[FlowKey, PathState] = {}
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[FlowKey]:
+        return iter(self._made())
+
+    def __getitem__(self, key: FlowKey) -> PathState:
+        return self._made()[key]
+
+    def __repr__(self) -> str:
+        return repr(self._made())
+
+    def items(self) -> ItemsView[FlowKey, PathState]:
+        """Return every flow with its path."""
+        return self._made().items()
+
+    def values(self) -> ValuesView[PathState]:
+        """Return every flow's path."""
+        return self._made().values()
+
+    def _made(self) -> dict[FlowKey, PathState]:
+        # Whoever looks from another thread at the same time makes the same once more.
+        flows = self._seen
+        if flows is not None:
+            self._all = {seen.flow: self._maker.path(seen) for seen in flows}
+            self._seen = None
+        return self._all
+
+
+class PathMaker:
+    """Adds up what a path's links say at one time, once for all flows of one way."""
+
+    def __init__(
+        self, topology: Topology, links: Mapping[LinkKey, LinkState], now_ns: int, stale_after_ns: int
+    ) -> None:
+        self._topology = topology
+        self._links = links
+        self._now_ns = now_ns
+        self._stale_after_ns = stale_after_ns
+        self._of_way: dict[Way, tuple[int, int, int | None, int | None, float | None, int]] = {}
+
+    def path(self, seen: SeenFlow) -> PathState:
+        """Return a flow's path with its figures."""
+        figures = self._of_way.get(seen.way)
+        if figures is None:
+            figures = self._of_way[seen.way] = self._figures(seen.way)
+        delay_ns, bottleneck_bps, p50, p99, loss, samples = figures
+        age_ns = max(self._now_ns - seen.received_ns, 0)
+        return PathState(
+            seen.flow,
+            seen.way.switches,
+            delay_ns,
+            bottleneck_bps,
+            age_ns,
+            seen.rate_bps,
+            p50,
+            p99,
+            loss,
+            samples,
+            seen.measured_bytes,
+            seen.is_young,
+        )
+
+    def _figures(self, way: Way) -> tuple[int, int, int | None, int | None, float | None, int]:
+        """Add up the way's links; one of one switch between two unknown hosts has none, and no delay or limit."""
+        states = [self._links[key] for key in way.links]
+        # What the switches do not see: from the source host to its switch.
+        access_ns = states[0].delay_mean_ns if states and states[0].link.src not in self._topology.switch else 0
+        figures = way.figures
+        fresh = self._now_ns - figures.newest_ns <= self._stale_after_ns
+        mean, p50, p99 = (
+            None if delay is None or not fresh else delay + access_ns
+            for delay in (figures.delay_mean_ns, figures.delay_p50_ns, figures.delay_p99_ns)
+        )
+        delay_ns = sum(state.delay_mean_ns for state in states) if mean is None else mean
+        bottleneck_bps = min((state.available_bps for state in states), default=0)
+        return delay_ns, bottleneck_bps, p50, p99, self._loss(states), figures.samples if fresh else 0
+
+    def _loss(self, states: list[LinkState]) -> float | None:
+        """Return the loss over a path's links; None where that of a link between switches, or of all, is unknown."""
+        known = [state.loss for state in states if state.loss is not None]
+        inner = [state for state in states if {state.link.src, state.link.dst} <= self._topology.switch.keys()]
+        if not known or any(state.loss is None for state in inner):
+            return None
+        return 1.0 - math.prod(1.0 - loss for loss in known)

@@ -1,0 +1,56 @@
+"""Names of jobs reach a collector, also one that began anew, and one that is away does not stop them."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from collectors.collector import Collector
+from collectors.feed.client import FeedClientSettings
+from collectors.feed.job_names import tell_jobs
+from collectors.feed.server import FeedServer, FeedSettings
+from collectors.values import JobNote
+from dataplane.clock import VirtualClock
+from dataplane.wire.completion import Completion
+from tests.collectors.reports import Reporter, build_topology
+
+
+def names(collector: Collector) -> list[str | None]:
+    return [state.name for state in collector.snapshot().jobs.values()]
+
+
+def test_names_reach_a_collector_that_comes_back() -> None:
+    async def scenario(address: str) -> None:
+        turn, problems = asyncio.Semaphore(0), list[str]()
+        notes = {3: JobNote("resnet")}
+
+        async def sleep(_: float) -> None:
+            rests.release()
+            await turn.acquire()
+
+        rests = asyncio.Semaphore(0)
+        settings = FeedClientSettings(address=address, longest_wait_ns=1_000_000)
+        telling = asyncio.create_task(tell_jobs(settings, lambda: notes, problems.append, sleep))
+        for _ in range(2):
+            await rests.acquire()
+            turn.release()
+        for name in ("resnet", "vgg"):
+            notes[3] = JobNote(name)
+            collector = Collector(build_topology(), VirtualClock())
+            collector.receive(Reporter().item(12, Completion(3, 0, 0, 10, 0, 0)))
+            server = FeedServer(collector, FeedSettings(address=address))
+            await server.start()
+            while names(collector) != [name]:
+                await rests.acquire()
+                turn.release()
+                await asyncio.sleep(0.001)
+            await server.stop()
+        telling.cancel()
+        assert problems
+        assert all(problem.startswith(f"the collector at {address} does not hear the names") for problem in problems)
+        assert all(one != other for one, other in pairwise(problems)), "once as long as it lasts"
+
+    with TemporaryDirectory(prefix="feed") as folder:
+        asyncio.run(asyncio.wait_for(scenario(f"unix:{Path(folder) / 'socket'}"), 20))

@@ -1,0 +1,292 @@
+"""The feed over a real unix socket: snapshots, records, status, slow readers, versions, restarts of the collector."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TypeVar
+
+import grpc.aio
+import msgspec
+import pytest
+
+from collectors.collector import Collector
+from collectors.counters import Count
+from collectors.errors import CollectorError, FeedError
+from collectors.feed import codec
+from collectors.feed.client import FeedClient, FeedClientSettings
+from collectors.feed.messages import SERVICE, VERSION
+from collectors.feed.server import FeedServer, FeedSettings
+from collectors.values import DropRecord, HopRecord, JobNote, Snapshot
+from dataplane.clock import VirtualClock
+from dataplane.wire.completion import Completion
+from dataplane.wire.drop_reasons import DropReason
+from tests.collectors.reports import Reporter, build_topology, long_way
+
+T = TypeVar("T")
+MS = 1_000_000
+
+
+@pytest.fixture
+def address() -> Iterator[str]:
+    # A unix socket's path has about 100 bytes; pytest's own folders may be longer.
+    with TemporaryDirectory(prefix="feed") as folder:
+        yield f"unix:{Path(folder) / 'socket'}"
+
+
+def run(scenario: Callable[[], Awaitable[T]]) -> T:
+    async def bounded() -> T:
+        return await asyncio.wait_for(scenario(), 20)
+
+    return asyncio.run(bounded())
+
+
+@asynccontextmanager
+async def serving(collector: Collector, settings: FeedSettings) -> AsyncIterator[FeedServer]:
+    server = FeedServer(collector, settings)
+    await server.start()
+    try:
+        yield server
+    finally:
+        await server.stop()
+
+
+def a_collector() -> Collector:
+    return Collector(build_topology(), VirtualClock())
+
+
+def test_snapshots_are_put_into_bytes_beside_the_event_loop(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reports can be taken meanwhile."""
+    threads, encode = set[str](), codec.encode_snapshot
+
+    def noted(snapshot: Snapshot) -> bytes:
+        threads.add(threading.current_thread().name)
+        return encode(snapshot)
+
+    monkeypatch.setattr(codec, "encode_snapshot", noted)
+
+    async def scenario() -> None:
+        async with (
+            serving(a_collector(), FeedSettings(address=address)),
+            FeedClient(FeedClientSettings(address=address)) as client,
+        ):
+            await anext(client.snapshots(MS))
+
+    run(scenario)
+    assert threads
+    assert threading.main_thread().name not in threads
+
+
+def test_whoever_stops_reading_ends_the_stream_of_snapshots(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who asks for single snapshots must not leave a stream behind each time."""
+    asked, encode = list[int](), codec.encode_snapshot
+
+    def counted(snapshot: Snapshot) -> bytes:
+        asked.append(1)
+        return encode(snapshot)
+
+    monkeypatch.setattr(codec, "encode_snapshot", counted)
+
+    async def scenario() -> None:
+        async with (
+            serving(a_collector(), FeedSettings(address=address)),
+            FeedClient(FeedClientSettings(address=address)) as client,
+        ):
+            for _ in range(5):
+                async with aclosing(client.snapshots(MS)) as snapshots:
+                    await anext(snapshots)
+            async with aclosing(client.snapshots(MS)) as snapshots:
+                for _ in range(3):
+                    await anext(snapshots)
+                before = len(asked)
+                for _ in range(10):
+                    await anext(snapshots)
+                # Our own stream's, and one that may be under way.
+                assert len(asked) - before <= 11
+
+    run(scenario)
+
+
+def test_names_of_jobs_reach_the_collector(address: str) -> None:
+    async def scenario() -> None:
+        collector = a_collector()
+        collector.receive(Reporter().item(12, Completion(3, 0, 0, 10, 0, 0)))
+        async with (
+            serving(collector, FeedSettings(address=address)),
+            FeedClient(FeedClientSettings(address=address)) as client,
+        ):
+            await client.name_jobs({3: JobNote("resnet", epoch=2)})
+            (state,) = (await anext(client.snapshots(MS))).jobs.values()
+            assert (state.name, state.epoch, state.cells) == ("resnet", 2, None)
+
+    run(scenario)
+
+
+def test_snapshots_records_and_status_reach_the_client(address: str) -> None:
+    async def scenario() -> None:
+        collector, reporter = a_collector(), Reporter()
+        collector.receive(reporter.stacked(long_way()))
+        async with (
+            serving(collector, FeedSettings(address=address)),
+            FeedClient(FeedClientSettings(address=address)) as client,
+        ):
+            snapshots = client.snapshots(MS)
+            assert await anext(snapshots) == collector.snapshot()
+            assert await anext(snapshots) == collector.snapshot()
+            records = client.records()
+            assert await anext(records) == ()
+            heard: list[tuple[HopRecord, ...]] = []
+            collector.subscribe(heard.append)
+            for _ in range(3):
+                collector.receive(reporter.stacked(long_way()))
+            got: list[HopRecord] = []
+            while len(got) < 9:
+                got += await anext(records)
+            assert got == [record for batch in heard for record in batch]
+            assert (await client.status()).counters == {"reports": 4, "records": 12}
+
+    run(scenario)
+
+
+def test_drops_reach_the_client(address: str) -> None:
+    async def scenario() -> None:
+        collector = a_collector()
+        async with (
+            serving(collector, FeedSettings(address=address)),
+            FeedClient(FeedClientSettings(address=address)) as client,
+        ):
+            drops = client.drops()
+            assert await anext(drops) == ()
+            heard: list[DropRecord] = []
+            collector.subscribe_drops(heard.extend)
+            collector.receive(Reporter().dropped(long_way(), DropReason.QUEUE_FULL))
+            assert await anext(drops) == tuple(heard)
+            assert [drop.reason for drop in heard] == [DropReason.QUEUE_FULL]
+
+    run(scenario)
+
+
+def test_a_slow_subscriber_loses_batches_and_nobody_else_does(address: str) -> None:
+    async def scenario() -> None:
+        collector, reporter = a_collector(), Reporter()
+        settings = FeedSettings(address=address, queue_batches=2)
+        async with serving(collector, settings), FeedClient(FeedClientSettings(address=address)) as client:
+            records = client.records()
+            assert await anext(records) == ()
+            for _ in range(5):  # no await in between: the feed has no turn
+                collector.receive(reporter.stacked(long_way()))
+            assert [record.sequence for record in await anext(records)] == [0, 0, 0, 1, 1, 1]
+            assert collector.counters[Count.FEED_BATCHES_DROPPED] == 3
+            assert collector.counters[Count.RECORDS] == 15
+
+    run(scenario)
+
+
+def test_who_stops_reading_is_unsubscribed(address: str) -> None:
+    async def scenario() -> None:
+        collector = a_collector()
+        async with serving(collector, FeedSettings(address=address)):
+            async with FeedClient(FeedClientSettings(address=address)) as client:
+                assert await anext(client.records()) == ()
+                assert len(collector._sinks) == 1
+            while collector._sinks:
+                await asyncio.sleep(0)
+
+    run(scenario)
+
+
+def test_a_request_of_another_version_is_refused_in_words(address: str) -> None:
+    async def scenario() -> None:
+        async with (
+            serving(a_collector(), FeedSettings(address=address)),
+            grpc.aio.insecure_channel(address) as channel,
+        ):
+            request = msgspec.msgpack.encode((9, None))
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await channel.unary_unary(f"/{SERVICE}/Status", None, None)(request)
+            assert caught.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+            assert f"the peer speaks version 9, this side {VERSION}" in (caught.value.details() or "")
+
+    run(scenario)
+
+
+def test_the_client_gives_up_where_waiting_mends_nothing(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        async with (
+            serving(a_collector(), FeedSettings(address=address)),
+            FeedClient(FeedClientSettings(address=address)) as client,
+        ):
+            monkeypatch.setattr("collectors.feed.codec.encode_request", lambda: msgspec.msgpack.encode((9, None)))
+            with pytest.raises(FeedError, match=": the peer speaks version 9"):
+                await anext(client.records())
+            with pytest.raises(FeedError, match="the peer speaks version 9"):
+                await client.status()
+
+    run(scenario)
+
+
+def test_the_client_waits_longer_each_time_says_why_and_comes_back(address: str) -> None:
+    async def scenario() -> None:
+        said: list[str] = []
+        waits: list[float] = []
+        collector = a_collector()
+        server = FeedServer(collector, FeedSettings(address=address))
+
+        async def sleep(seconds: float) -> None:
+            waits.append(seconds)
+            if len(waits) == 4:
+                await server.start()
+            await asyncio.sleep(0.01)
+
+        settings = FeedClientSettings(address=address, first_wait_ns=100 * MS, longest_wait_ns=400 * MS)
+        async with FeedClient(settings, rng=random.Random(1), sleep=sleep, on_wait=said.append) as client:
+            snapshots = client.snapshots(MS)
+            first = await anext(snapshots)
+            assert first.links
+            for seconds, most in zip(waits, (0.1, 0.2, 0.4, 0.4), strict=False):
+                assert most / 2 <= seconds <= most
+            assert f"for the collector at {address}: nobody answers: " in said[0]
+            before = len(waits)
+            await server.stop()
+            server = FeedServer(collector, FeedSettings(address=address))
+            await server.start()
+            while len(waits) == before:
+                await anext(snapshots)
+            await server.stop()
+
+    run(scenario)
+
+
+def test_status_of_nobody_is_a_clear_error(address: str) -> None:
+    async def scenario() -> None:
+        async with FeedClient(FeedClientSettings(address=address)) as client:
+            with pytest.raises(FeedError, match=f"collector at {address}: nobody answers: "):
+                await client.status()
+        with pytest.raises(FeedError, match="async with"):
+            await client.status()
+
+    run(scenario)
+
+
+def test_an_address_that_cannot_be_had_is_a_clear_error() -> None:
+    async def scenario() -> None:
+        with pytest.raises(CollectorError, match="cannot serve the feed at unix:/no/such/folder/socket"):
+            FeedServer(a_collector(), FeedSettings(address="unix:/no/such/folder/socket"))
+
+    run(scenario)
+
+
+def test_a_free_tcp_port_is_told() -> None:
+    async def scenario() -> None:
+        async with serving(a_collector(), FeedSettings(address="127.0.0.1:0")) as server:
+            assert server.address.startswith("127.0.0.1:")
+            assert not server.address.endswith(":0")
+            async with FeedClient(FeedClientSettings(address=server.address)) as client:
+                assert (await client.status()).counters == {}
+
+    run(scenario)

@@ -1,0 +1,136 @@
+"""Reports over a real UDP socket on loopback: bursts, datagrams put together, losses."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+import pytest
+
+from collectors.collector import Collector
+from collectors.counters import Count
+from collectors.errors import CollectorError
+from collectors.ingest.datagrams import MESSAGES
+from collectors.ingest.receiver import ReceiverSettings, ReportReceiver
+from collectors.ingest.report_sources import SOL_UDP, SocketSource
+from collectors.values import HopRecord
+from dataplane.clock import VirtualClock
+from tests.collectors.reports import Reporter, build_topology, long_way
+
+UDP_SEGMENT = 103
+LOOPBACK = ReceiverSettings(address="127.0.0.1", udp_port=0)
+
+
+def collector() -> Collector:
+    return Collector(build_topology(), VirtualClock())
+
+
+def test_reports_sent_to_the_port_become_records() -> None:
+    async def scenario() -> list[tuple[HopRecord, ...]]:
+        heard: list[tuple[HopRecord, ...]] = []
+        enough = asyncio.Event()
+        core = collector()
+
+        def sink(records: tuple[HopRecord, ...]) -> None:
+            heard.append(records)
+            if len(heard) == 5:
+                enough.set()
+
+        core.subscribe(sink)
+        receiver = ReportReceiver(core, LOOPBACK)
+        running = asyncio.create_task(receiver.run())
+        reporter = Reporter()
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+            for _ in range(5):
+                sender.sendto(reporter.stacked(long_way()), ("127.0.0.1", receiver.udp_port))
+        await asyncio.wait_for(enough.wait(), 10)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        return heard
+
+    assert [records[0].sequence for records in asyncio.run(scenario())] == [0, 1, 2, 3, 4]
+
+
+def test_a_burst_is_bounded_and_what_is_left_comes_next() -> None:
+    core = collector()
+    settings = ReceiverSettings(address="127.0.0.1", udp_port=0, burst_reports=1)
+    receiver = ReportReceiver(core, settings, VirtualClock())
+    reporter, sent = Reporter(), MESSAGES + 50
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        for _ in range(sent):
+            sender.sendto(reporter.stacked(long_way()), ("127.0.0.1", receiver.udp_port))
+    receiver.drain()
+    assert core.counters[Count.REPORTS] == MESSAGES
+    receiver.drain()
+    receiver.drain()
+    assert core.counters[Count.REPORTS] == sent
+    assert core.counters[Count.KERNEL_QUEUE_FULL] == 0
+    receiver.close()
+
+
+def test_datagrams_that_the_kernel_puts_together_are_taken_apart() -> None:
+    core = collector()
+    receiver = ReportReceiver(core, LOOPBACK)
+    reporter = Reporter()
+    reports = [reporter.stacked(long_way(n * 1000)) for n in range(100)]
+    short = reporter.stacked(long_way()[:1])
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        sender.setsockopt(SOL_UDP, UDP_SEGMENT, len(reports[0]))
+        for first in (0, 50):
+            sender.sendto(b"".join([*reports[first : first + 50], short[:40]]), ("127.0.0.1", receiver.udp_port))
+        sender.setsockopt(SOL_UDP, UDP_SEGMENT, 0)
+        sender.sendto(short, ("127.0.0.1", receiver.udp_port))
+        port = sender.getsockname()[1]
+    receiver.drain()
+    status = core.status()
+    assert (status.counters["reports"], status.counters["records"], status.counters["malformed"]) == (103, 301, 2)
+    assert status.last_problem is not None
+    assert status.last_problem.startswith(f"report from ('127.0.0.1', {port}): ")
+    receiver.close()
+
+
+def test_what_finds_the_sockets_buffer_full_is_counted() -> None:
+    core = collector()
+    receiver = ReportReceiver(core, ReceiverSettings(address="::1", udp_port=0, socket_buffer_bytes=1))
+    with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as sender:
+        for _ in range(100):
+            sender.sendto(bytes(1000), ("::1", receiver.udp_port))
+        receiver.drain()
+        sender.sendto(b"tells what was lost", ("::1", receiver.udp_port))
+    receiver.drain()
+    receiver.close()
+    counted = core.counters
+    assert counted[Count.KERNEL_QUEUE_FULL] > 0
+    assert counted[Count.REPORTS] + counted[Count.KERNEL_QUEUE_FULL] == 101
+    assert core.status().last_problem is not None
+    assert "('::1', " in str(core.status().last_problem)
+
+
+def test_what_the_kernel_dropped_is_counted_by_difference_and_over_its_wrap() -> None:
+    source = SocketSource("127.0.0.1", 0, 1 << 16)
+    for total in (2**32 - 2, 2**32 - 1, 3):
+        source.count_overflow(total)
+    assert source.lost == 2**32 + 3
+    source.close()
+
+
+def test_a_port_in_use_is_a_clear_error() -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
+        other.bind(("127.0.0.1", 0))
+        port = other.getsockname()[1]
+        with pytest.raises(CollectorError, match=f"cannot receive reports on UDP 127.0.0.1 port {port}: "):
+            ReportReceiver(collector(), ReceiverSettings(address="127.0.0.1", udp_port=port))
+
+
+def test_a_buffer_of_any_size_may_be_asked_for() -> None:
+    asyncio.run(made(ReceiverSettings(address="127.0.0.1", udp_port=0, socket_buffer_bytes=1 << 40)))
+
+
+def test_a_name_that_is_no_name_is_refused() -> None:
+    with pytest.raises(CollectorError, match="cannot receive reports on UDP"):
+        asyncio.run(made(ReceiverSettings(address="x" * 70 + ".org", udp_port=0)))
+
+
+async def made(settings: ReceiverSettings) -> None:
+    """Make a receiver and close it."""
+    ReportReceiver(collector(), settings).close()

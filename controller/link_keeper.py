@@ -11,7 +11,7 @@ from controller.coordinator import Coordinator
 from controller.link_news import LinkNews
 from controller.link_status import LinkWatch
 from dataplane.clock import Clock
-from dataplane.switch.port_states import PortState
+from dataplane.switch.ports.states import PortState
 
 LOGGER: Final = logging.getLogger("millrace.controller")
 

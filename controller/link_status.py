@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from collectors.values import LinkCondition, LinkStatus
-from dataplane.switch.port_states import Diagnostic, HelloSession, HelloState, OperStatus, PortState
+from dataplane.switch.ports.states import Diagnostic, HelloSession, HelloState, OperStatus, PortState
 from dataplane.topology.values import Endpoint, LinkKey, Topology
 
 RETURN_AFTER_NS: Final = 5_000_000_000

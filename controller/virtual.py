@@ -28,7 +28,7 @@ from controller.virtual_driver import CallAt, VirtualDriver, WriteDelays
 from dataplane.clock import Clock
 from dataplane.fabric.virtual.fabric import VirtualFabric
 from dataplane.switch.gnmi import GnmiCore
-from dataplane.switch.port_states import PortState
+from dataplane.switch.ports.states import PortState
 from dataplane.topology.values import LinkKey, Topology
 
 __all__ = [

@@ -30,7 +30,7 @@ from dataplane.errors import FabricError, MillraceError
 from dataplane.fabric.kernel import links
 from dataplane.switch import bmv2
 from dataplane.switch.arguments import AttachedPort, SwitchSettings, command_line
-from dataplane.switch.engine import PortSettings
+from dataplane.switch.switch import PortSettings
 from dataplane.topology.addressing import format_mac, gateway_mac, mac_at
 from dataplane.topology.file import load_topology
 from dataplane.topology.values import Endpoint, Topology

@@ -13,7 +13,7 @@ from controller.cli.output import Cells, Format, FormatOption, show, utc
 if TYPE_CHECKING:
     from finsy import GRPCCredentialsTLS
 
-    from dataplane.switch.port_states import PortState
+    from dataplane.switch.ports.states import PortState
 
 ports = typer.Typer(name="ports", help="Look at a switch's ports and hellos, by gNMI.", no_args_is_help=True)
 

@@ -19,7 +19,7 @@ from controller.gnmi.mirror import PortMirror, subscription
 from dataplane.errors import SwitchError
 from dataplane.rpc.addresses import malformed
 from dataplane.rpc.call_errors import reason_of
-from dataplane.switch.port_states import PortState
+from dataplane.switch.ports.states import PortState
 
 TIMEOUT_S: Final = 10.0
 _Read = Callable[[], Awaitable[object]]

@@ -23,7 +23,7 @@ from controller.running import until_first_ends
 from dataplane.errors import SwitchError
 from dataplane.rpc.backoff import Backoff
 from dataplane.rpc.call_errors import reason_of
-from dataplane.switch.port_states import HelloSettings
+from dataplane.switch.ports.states import HelloSettings
 
 LOGGER: Final = logging.getLogger("millrace.controller")
 

@@ -10,7 +10,7 @@ from controller.errors import SessionError
 from controller.gnmi.mirror import PortMirror, subscription
 from controller.gnmi.observer import PortObserver
 from dataplane.switch.gnmi import GnmiCore, GnmiError
-from dataplane.switch.port_states import HelloSettings
+from dataplane.switch.ports.states import HelloSettings
 
 
 class InProcessPorts:

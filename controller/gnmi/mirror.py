@@ -14,7 +14,7 @@ from finsy.gnmipath import GNMIPath
 from finsy.proto import gnmi
 
 from dataplane.errors import SwitchError
-from dataplane.switch.port_states import (
+from dataplane.switch.ports.states import (
     NS_PER_US,
     Diagnostic,
     HelloSession,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from dataplane.switch.port_states import PortState
+from dataplane.switch.ports.states import PortState
 
 
 class PortObserver(Protocol):

@@ -10,7 +10,7 @@ import msgspec
 from controller.errors import ControllerError
 from dataplane.config import Strict
 from dataplane.errors import SwitchError
-from dataplane.switch.port_states import HelloSettings
+from dataplane.switch.ports.states import HelloSettings
 from dataplane.topology.values import Topology
 
 

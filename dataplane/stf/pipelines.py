@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataplane.program.model import Program
 from dataplane.stf import PipelineName
 from dataplane.switch.compiled.pipeline import compiled_pipeline
-from dataplane.switch.engine import PipelineFactory
 from dataplane.switch.interpreter import InterpretedPipeline
 from dataplane.switch.pipeline import Pipeline
 from dataplane.switch.random_numbers import SplitMix
+from dataplane.switch.switch import PipelineFactory
 from dataplane.switch.tables import ForwardingState
 
 

@@ -11,7 +11,7 @@ from dataplane.program.model import Program
 from dataplane.stf.compare import Difference, Ledger
 from dataplane.stf.controls import Controls
 from dataplane.stf.statements import Expect, NoPacket, Packet, Statement, Wait
-from dataplane.switch.engine import PipelineFactory, PortSettings, Switch
+from dataplane.switch.switch import PipelineFactory, PortSettings, Switch
 
 PACKET_INTERVAL_NS = 100_000
 COMMAND_INTERVAL_NS = 1_000_000_000

@@ -20,7 +20,7 @@ from dataplane.nic import (
     open_port,
 )
 from dataplane.switch.arguments import AttachedPort, EngineSettings
-from dataplane.switch.ports import PacketPort
+from dataplane.switch.ports.port import PacketPort
 
 __all__ = ["CaptureFiles", "open_attachment", "open_native_attachment"]
 

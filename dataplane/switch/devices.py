@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from dataplane.nic import LinkStatus, Port
-from dataplane.switch.port_states import OperStatus, PortState
+from dataplane.switch.ports.states import OperStatus, PortState
 from dataplane.switch.traffic import PortSettings
 
 OPER_STATUS = {

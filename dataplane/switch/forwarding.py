@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from heapq import heappop, heappush
 
 from dataplane.clock import Clock
-from dataplane.switch.engine import Departure, Switch
-from dataplane.switch.ports import Port
+from dataplane.switch.ports.port import Port
+from dataplane.switch.switch import Departure, Switch
 
 BURST_FRAMES = 32
 """Frames taken from a port before the next one has its turn."""

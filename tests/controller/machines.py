@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Protocol
 
 from dataplane.clock import VirtualClock
-from dataplane.switch.engine import PortSettings, Switch
 from dataplane.switch.p4runtime.core import P4RuntimeCore
 from dataplane.switch.p4runtime.server import P4RuntimeServer
+from dataplane.switch.switch import PortSettings, Switch
 
 
 class Machine(Protocol):

@@ -27,8 +27,8 @@ from controller.tables.int_domain import IntDomain
 from controller.tables.int_watch import Watch
 from controller.tables.reporting import NO_REPORTING
 from dataplane.clock import VirtualClock
-from dataplane.switch.engine import PortSettings, Switch
 from dataplane.switch.p4runtime.core import P4RuntimeCore
+from dataplane.switch.switch import PortSettings, Switch
 from dataplane.topology.values import Topology
 
 TURNS = 5000

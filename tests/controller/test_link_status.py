@@ -8,7 +8,7 @@ import pytest
 
 from collectors.values import LinkCondition, LinkStatus
 from controller.link_status import LinkWatch
-from dataplane.switch.port_states import (
+from dataplane.switch.ports.states import (
     Diagnostic,
     HelloSession,
     HelloSettings,

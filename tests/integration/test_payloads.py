@@ -19,7 +19,7 @@ from controller.tables.reporting import Reporting
 from controller.virtual import VirtualController
 from dataplane.fabric.virtual import VirtualFabric
 from dataplane.switch.compiled.pipeline import compiled_pipeline
-from dataplane.switch.engine import PipelineFactory
+from dataplane.switch.switch import PipelineFactory
 from dataplane.topology.addressing import gateway_mac
 from dataplane.wire.packet import decode_udp_frame, udp_frame
 from tests.payloads.cases import DOMAINS, MODES, SPECIALS, interpreted, watches_of

@@ -19,7 +19,7 @@ from controller.virtual import VirtualController, WriteDelays
 from dataplane.allreduce.formats import Floats
 from dataplane.allreduce.reference import worker as reference
 from dataplane.fabric.virtual import VirtualFabric
-from dataplane.switch.engine import PipelineFactory
+from dataplane.switch.switch import PipelineFactory
 from dataplane.topology.addressing import gateway_mac, switch_ipv4
 from dataplane.topology.values import Topology
 from dataplane.wire import aggregation

@@ -18,7 +18,7 @@ from dataplane.fabric.virtual import VirtualFabric
 from dataplane.store.dialogues import Dialogue, T
 from dataplane.store.producing import ProducerSettings, Producing, Source
 from dataplane.store.shelf import Shelf
-from dataplane.switch.engine import PipelineFactory
+from dataplane.switch.switch import PipelineFactory
 from dataplane.topology.addressing import gateway_mac
 from dataplane.topology.values import Topology
 from dataplane.wire import store as wire

@@ -8,7 +8,7 @@ from pathlib import Path
 from dataplane.clock import VirtualClock
 from dataplane.program.loader import load_program
 from dataplane.program.objects import ActionCall
-from dataplane.switch.engine import PipelineFactory, PortSettings, Switch
+from dataplane.switch.switch import PipelineFactory, PortSettings, Switch
 from dataplane.switch.tables import CloneSession, ForwardingState, Group, GroupMember, Replica, TableEntry
 from dataplane.switch.traffic import DEFLECT_SESSION
 from tests.p4.entries import (

@@ -8,7 +8,7 @@ import pytest
 from scapy.layers.l2 import GRE
 
 from dataplane.switch.compiled.pipeline import compiled_pipeline
-from dataplane.switch.engine import PipelineFactory, PortSettings
+from dataplane.switch.switch import PipelineFactory, PortSettings
 from dataplane.wire import report
 from tests.p4.builtin_target import BuiltinTarget
 from tests.p4.entries import (

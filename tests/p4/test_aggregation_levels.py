@@ -15,7 +15,7 @@ from scapy.layers.l2 import Ether
 
 from dataplane.allreduce.reference.aggregator import Job
 from dataplane.switch.compiled.pipeline import compiled_pipeline
-from dataplane.switch.engine import PipelineFactory, PortSettings
+from dataplane.switch.switch import PipelineFactory, PortSettings
 from dataplane.wire import aggregation
 from dataplane.wire.aggregation import UDP_PORT, Aggregation, Flags, Kind
 from tests.p4.aggregating import PARENT_PORT, Hosted, fabric_items, from_child, port_of, seen, udp_port_of

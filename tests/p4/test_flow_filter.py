@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from dataplane.switch.compiled.pipeline import compiled_pipeline
-from dataplane.switch.engine import PipelineFactory, PortSettings
+from dataplane.switch.switch import PipelineFactory, PortSettings
 from dataplane.wire.drop_reasons import DropReason
 from tests.p4.builtin_target import BuiltinTarget
 from tests.p4.entries import COLLECTOR_PORT, DOWN_PORT, UP_PORT, Entry, sink, transit, watch_drops

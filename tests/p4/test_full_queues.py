@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from dataplane.switch.compiled.pipeline import compiled_pipeline
-from dataplane.switch.engine import PortSettings
+from dataplane.switch.switch import PortSettings
 from dataplane.switch.traffic import DEFLECT_SESSION
 from dataplane.wire.drop_reasons import DropReason
 from tests.p4.builtin_target import BuiltinTarget

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dataplane.switch.engine import PortSettings
+from dataplane.switch.switch import PortSettings
 from dataplane.switch.traffic import WIRE_OVERHEAD_BYTES
 from tests.p4.builtin_target import BuiltinTarget
 from tests.p4.entries import COLLECTOR_PORT, DOWN_PORT, HOST_PORT, UP_PORT, Watch, sink, source, transit

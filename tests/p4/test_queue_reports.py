@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from dataplane.switch.compiled.pipeline import compiled_pipeline
-from dataplane.switch.engine import PipelineFactory, PortSettings
+from dataplane.switch.switch import PipelineFactory, PortSettings
 from tests.p4.builtin_target import BuiltinTarget
 from tests.p4.drop_cases import MARKED, with_ip
 from tests.p4.entries import (

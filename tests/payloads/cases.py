@@ -7,8 +7,8 @@ from typing import Final
 
 from controller.tables.int_domain import IntDomain
 from controller.tables.int_watch import Mode, Watch
-from dataplane.switch.engine import PipelineFactory
 from dataplane.switch.interpreter import InterpretedPipeline
+from dataplane.switch.switch import PipelineFactory
 
 PROBE_MARKER: Final = 0xFEED_FACE_0BAD_CAFE
 MODES: Final[tuple[Mode, ...]] = ("md", "mx", "hop-by-hop", "xd")

@@ -17,9 +17,9 @@ from controller.tables.int_watch import Watch
 from controller.virtual import VirtualController, WriteDelays
 from dataplane.fabric.virtual import VirtualFabric
 from dataplane.program.model import Program
-from dataplane.switch.engine import PipelineFactory
 from dataplane.switch.pipeline import Dequeued, Frame, Output, Pipeline
 from dataplane.switch.random_numbers import SplitMix
+from dataplane.switch.switch import PipelineFactory
 from dataplane.topology.file import load_topology
 
 TOPOLOGY = load_topology("leaf-spine:spines=1,leaves=2,hosts=2")

@@ -10,7 +10,7 @@ from controller.tables.int_domain import DEFAULT_DOMAIN, IntDomain
 from controller.tables.int_watch import Watch
 from controller.virtual import VirtualController
 from dataplane.fabric.virtual import VirtualFabric
-from dataplane.switch.engine import PipelineFactory
+from dataplane.switch.switch import PipelineFactory
 from tests.payloads.chain import CHANGE_NS, TOPOLOGY, Carried, program_drops
 
 AT_ONCE = 64

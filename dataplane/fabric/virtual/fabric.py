@@ -1,7 +1,7 @@
 """A topology in virtual time: switches, cables and hosts in one process, moved by one clock.
 
 Rates, queues and delays are exact to the nanosecond, the same seed gives the same run, no root is needed. The switches
-are `dataplane.switch.engine.Switch`; their P4Runtime service is answered in process by the code that answers gRPC.
+are `dataplane.switch.switch.Switch`; their P4Runtime service is answered in process by the code that answers gRPC.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from dataplane.fabric.virtual.events import EventQueue, Timer
 from dataplane.fabric.virtual.host import VirtualHost
 from dataplane.fabric.virtual.quiet import HelloEnd, QuietCable
 from dataplane.fabric.virtual.truth import HopRecorder
-from dataplane.switch.engine import PipelineFactory, PortSettings, Switch
 from dataplane.switch.p4runtime.core import P4RuntimeCore
+from dataplane.switch.switch import PipelineFactory, PortSettings, Switch
 from dataplane.switch.traffic import DEFLECT_SESSION
 from dataplane.topology.values import DirectedLink, LinkKey, SwitchNode, Topology
 

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from dataplane.fabric.virtual.cable import Cable
-from dataplane.switch.engine import Switch
 from dataplane.switch.hellos.port_hello import PortHello
+from dataplane.switch.switch import Switch
 
 
 @dataclass(frozen=True, slots=True)

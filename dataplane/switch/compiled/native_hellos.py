@@ -14,12 +14,12 @@ from dataclasses import replace
 
 from dataplane.errors import WireError
 from dataplane.native import pointer_to
-from dataplane.switch.compiled.hello_state import FRAME_SLOTS, MAIL_HEAD_BYTES, MAIL_SLOTS, SLOT_BYTES, Hello
-from dataplane.switch.compiled.queues import OutPort
-from dataplane.switch.compiled.worker import Worker
+from dataplane.switch.compiled.memory.hello_state import FRAME_SLOTS, MAIL_HEAD_BYTES, MAIL_SLOTS, SLOT_BYTES, Hello
+from dataplane.switch.compiled.memory.queues import OutPort
+from dataplane.switch.compiled.memory.worker import Worker
 from dataplane.switch.hellos import frames, session
 from dataplane.switch.hellos.session import HelloDrop, Session
-from dataplane.switch.port_states import HelloSession, HelloSettings
+from dataplane.switch.ports.states import HelloSession, HelloSettings
 from dataplane.wire import bfd
 
 _LOOKS_PER_INTERVAL = 2

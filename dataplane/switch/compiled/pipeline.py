@@ -10,7 +10,8 @@ from contextlib import contextmanager
 
 from dataplane.program.model import Program
 from dataplane.switch.abi import Packet, Reason
-from dataplane.switch.compiled.bursts import (
+from dataplane.switch.compiled.events import EventReader
+from dataplane.switch.compiled.loop.bursts import (
     DEQUEUED_WORDS,
     PLACED_WORDS,
     SENT_WORDS,
@@ -20,11 +21,10 @@ from dataplane.switch.compiled.bursts import (
     ingress_burst,
     take_placed,
 )
-from dataplane.switch.compiled.events import EventReader
-from dataplane.switch.compiled.passes import deflect
-from dataplane.switch.compiled.pool import BlockPool
+from dataplane.switch.compiled.loop.passes import deflect
+from dataplane.switch.compiled.memory.pool import BlockPool
+from dataplane.switch.compiled.memory.thread_context import Workplace
 from dataplane.switch.compiled.program import CompiledProgram, compile_program
-from dataplane.switch.compiled.workplace import Workplace
 from dataplane.switch.pipeline import Dequeued, DigestMessage, EgressResult, Frame, Output, Placement
 from dataplane.switch.random_numbers import SplitMix
 from dataplane.switch.tables import ForwardingState

@@ -31,7 +31,7 @@ from dataplane.native import (
 )
 from dataplane.native.cache import default_dir
 from dataplane.program.model import Program
-from dataplane.switch.compiled import bursts, loop
+from dataplane.switch.compiled.loop import bursts, loop
 from dataplane.switch.compiler import emit_program
 from dataplane.switch.compiler.lowering.routine import LogText
 

@@ -1,6 +1,6 @@
 """The native switch: from ring to ring in machine code; Python only controls, reads counters and takes what is for it.
 
-The twin of `dataplane.switch.engine.Switch`, on real time and real ports. Every frame is accounted for: what came in,
+The twin of `dataplane.switch.switch.Switch`, on real time and real ports. Every frame is accounted for: what came in,
 and every copy that the program made, was sent, waits, or was dropped and counted under a name; exactly so whenever the
 switch is paused.
 """
@@ -26,23 +26,23 @@ from dataplane.nic import NicPort
 from dataplane.program.model import Program
 from dataplane.switch.abi import Packet
 from dataplane.switch.compiled.activity import Activity, Forwarding
-from dataplane.switch.compiled.discard import run_without_program
-from dataplane.switch.compiled.hello_state import NEVER
-from dataplane.switch.compiled.loaded import LoadedProgram
-from dataplane.switch.compiled.loop import rest
+from dataplane.switch.compiled.instance import LoadedProgram
+from dataplane.switch.compiled.loop.discard import run_without_program
+from dataplane.switch.compiled.loop.loop import rest
+from dataplane.switch.compiled.memory.hello_state import NEVER
+from dataplane.switch.compiled.memory.pool import BUFFER_BYTES, BlockPool, Cache, give, take
+from dataplane.switch.compiled.memory.port_table import PortTable
+from dataplane.switch.compiled.memory.queues import clear
+from dataplane.switch.compiled.memory.rings import get, make_ring, put
+from dataplane.switch.compiled.memory.worker import BURST_FRAMES, Worker
 from dataplane.switch.compiled.native_hellos import NativeHellos
-from dataplane.switch.compiled.pool import BUFFER_BYTES, BlockPool, Cache, give, take
-from dataplane.switch.compiled.port_table import PortTable
 from dataplane.switch.compiled.program import Purpose, compile_program
-from dataplane.switch.compiled.queues import clear
-from dataplane.switch.compiled.rings import get, make_ring, put
 from dataplane.switch.compiled.threads import WorkerThreads
-from dataplane.switch.compiled.worker import BURST_FRAMES, Worker
 from dataplane.switch.devices import first_states, read_oper
-from dataplane.switch.engine import CPU_QUEUE_FRAMES, DEFAULT_CPU_PORT, MAX_FRAME_BYTES, OVERSIZE, SwitchCounters
 from dataplane.switch.pipeline import DigestMessage, PreparedProgram
-from dataplane.switch.port_board import PortBoard, UsableWatch
-from dataplane.switch.port_states import HelloSettings, OperStatus, PortCounters, PortListener, PortState
+from dataplane.switch.ports.board import PortBoard, UsableWatch
+from dataplane.switch.ports.states import HelloSettings, OperStatus, PortCounters, PortListener, PortState
+from dataplane.switch.switch import CPU_QUEUE_FRAMES, DEFAULT_CPU_PORT, MAX_FRAME_BYTES, OVERSIZE, SwitchCounters
 from dataplane.switch.tables import ForwardingState
 from dataplane.switch.traffic import PortSettings, deflect_session_of
 from dataplane.switch.v1model import PRIORITIES

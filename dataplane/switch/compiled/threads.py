@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from dataplane.native.doorbell import Bell
-from dataplane.switch.compiled.worker import Worker
+from dataplane.switch.compiled.memory.worker import Worker
 
 _PR_SET_TIMERSLACK = 29
 _JOIN_S = 10.0

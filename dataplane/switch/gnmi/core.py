@@ -23,7 +23,7 @@ from dataplane.switch.gnmi.schema import Kind, Leaf, PortView, Value
 from dataplane.switch.gnmi.subscriptions import Change, Send, Subscription, models_of
 from dataplane.switch.gnmi.values import ENCODINGS, check_encoding, write_subtree, write_value
 from dataplane.switch.gnmi.views import NO_COUNTERS, Dates, names_of
-from dataplane.switch.port_states import HelloSettings, PortControl, PortCounters, PortState
+from dataplane.switch.ports.states import HelloSettings, PortControl, PortCounters, PortState
 
 logger = logging.getLogger("millrace.switch")
 

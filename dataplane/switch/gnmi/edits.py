@@ -15,7 +15,7 @@ from dataplane.switch.gnmi.matching import Selection, select
 from dataplane.switch.gnmi.paths import ANY, ANY_DEPTH, Path, read_path, shown
 from dataplane.switch.gnmi.schema import Kind, Leaf, PortView, Value
 from dataplane.switch.gnmi.values import Json, read_value
-from dataplane.switch.port_states import NS_PER_US, HelloSettings
+from dataplane.switch.ports.states import NS_PER_US, HelloSettings
 
 MAX_OPERATIONS: Final = 1_024
 """Deletes, replaces and updates of one request."""

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from dataplane.switch.gnmi.schema import MODULES, Kind, Leaf, PortView, Type, Value, nodes_of
-from dataplane.switch.port_states import Diagnostic, HelloSession, PortCounters
+from dataplane.switch.ports.states import Diagnostic, HelloSession, PortCounters
 
 _OPENCONFIG: Final = "OpenConfig working group"
 MODELS: Final = (

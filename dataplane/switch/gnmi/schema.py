@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Final
 
 from dataplane.switch.gnmi.paths import Path, Step
-from dataplane.switch.port_states import HelloSettings, PortCounters, PortState
+from dataplane.switch.ports.states import HelloSettings, PortCounters, PortState
 
 Value = str | int | bool
 

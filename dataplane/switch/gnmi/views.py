@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from dataplane.switch.gnmi.schema import PortView
-from dataplane.switch.port_states import HelloSettings, PortCounters, PortState
+from dataplane.switch.ports.states import HelloSettings, PortCounters, PortState
 
 NO_COUNTERS: Final = PortCounters(0, 0, 0, 0, 0, {})
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataplane.switch.hellos.frames import is_hello
 from dataplane.switch.hellos.port_hello import PortHello
 from dataplane.switch.hellos.session import Session
-from dataplane.switch.port_states import HelloSettings
+from dataplane.switch.ports.states import HelloSettings
 
 
 class Hellos:

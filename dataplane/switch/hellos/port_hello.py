@@ -15,7 +15,7 @@ from dataclasses import replace
 from dataplane.errors import WireError
 from dataplane.switch.hellos import frames, session
 from dataplane.switch.hellos.session import HelloDrop, Session
-from dataplane.switch.port_states import HelloSession, HelloSettings, HelloState
+from dataplane.switch.ports.states import HelloSession, HelloSettings, HelloState
 from dataplane.wire import bfd
 
 EARLIEST_THOUSANDTHS, LATEST_THOUSANDTHS = 750, 900

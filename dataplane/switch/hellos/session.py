@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from dataplane.switch.port_states import NS_PER_US, Diagnostic, HelloSession, HelloSettings, HelloState
+from dataplane.switch.ports.states import NS_PER_US, Diagnostic, HelloSession, HelloSettings, HelloState
 from dataplane.wire import bfd
 
 SLOW_US = 1_000_000

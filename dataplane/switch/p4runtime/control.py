@@ -8,7 +8,7 @@ from typing import Protocol
 
 from dataplane.program.model import Program
 from dataplane.switch.pipeline import DigestMessage, PreparedProgram
-from dataplane.switch.port_states import PortControl
+from dataplane.switch.ports.states import PortControl
 from dataplane.switch.tables import ForwardingState
 
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 from dataplane.native import Array, Library, Module, compile_module, kernel, offset, u32, u64
 from dataplane.program.model import Program
-from dataplane.switch.compiled.bursts import (
+from dataplane.switch.compiled.events import EventReader
+from dataplane.switch.compiled.loop.bursts import (
     DEQUEUED_WORDS,
     PLACED_WORDS,
     SENT_WORDS,
@@ -18,10 +19,9 @@ from dataplane.switch.compiled.bursts import (
     ingress_burst,
     take_placed,
 )
-from dataplane.switch.compiled.core import Core
-from dataplane.switch.compiled.events import EventReader
-from dataplane.switch.compiled.pool import BlockPool
-from dataplane.switch.compiled.workplace import Workplace
+from dataplane.switch.compiled.memory.core import Core
+from dataplane.switch.compiled.memory.pool import BlockPool
+from dataplane.switch.compiled.memory.thread_context import Workplace
 from dataplane.switch.compiler import emit_program
 from dataplane.switch.interpreter import InterpretedPipeline
 from dataplane.switch.pipeline import Dequeued, Frame

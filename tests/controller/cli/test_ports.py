@@ -16,11 +16,11 @@ from typer.testing import CliRunner
 from controller.cli.app import app
 from controller.errors import ControllerError
 from dataplane.clock import MonotonicClock
-from dataplane.switch.engine import PortSettings, Switch
 from dataplane.switch.gnmi import GnmiCore, GnmiService
 from dataplane.switch.p4runtime.core import P4RuntimeCore
 from dataplane.switch.p4runtime.server import P4RuntimeServer
-from dataplane.switch.port_states import HelloSettings, OperStatus
+from dataplane.switch.ports.states import HelloSettings, OperStatus
+from dataplane.switch.switch import PortSettings, Switch
 
 runner = CliRunner()
 

@@ -22,9 +22,9 @@ from controller.tables.store import Copied, Recorded, mark_entity, name_entity
 from dataplane.clock import VirtualClock
 from dataplane.store.names import Segment, digest
 from dataplane.store.producer import Producer
-from dataplane.switch.engine import PortSettings, Switch
 from dataplane.switch.p4runtime.core import P4RuntimeCore
 from dataplane.switch.p4runtime.server import P4RuntimeServer
+from dataplane.switch.switch import PortSettings, Switch
 
 runner = CliRunner()
 COMMAND = [sys.executable, "-m", "controller.cli", "store", "serve"]

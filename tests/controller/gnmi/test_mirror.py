@@ -11,7 +11,7 @@ from finsy.proto import gnmi
 from controller.gnmi.mirror import PortMirror, subscription
 from dataplane.errors import SwitchError
 from dataplane.switch.gnmi import GnmiCore
-from dataplane.switch.port_states import Diagnostic, HelloSettings, HelloState, OperStatus, PortState
+from dataplane.switch.ports.states import Diagnostic, HelloSettings, HelloState, OperStatus, PortState
 from tests.dataplane.switch.gnmi.boards import EPOCH_NS, Board
 
 MS = 1_000_000

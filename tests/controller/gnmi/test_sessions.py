@@ -18,11 +18,11 @@ from controller.gnmi.in_process import InProcessPorts
 from controller.gnmi.settings import Hellos, wanted_hellos
 from dataplane.clock import MonotonicClock
 from dataplane.rpc.backoff import Backoff
-from dataplane.switch.engine import PortSettings, Switch
 from dataplane.switch.gnmi import GnmiCore, GnmiService
 from dataplane.switch.p4runtime.core import P4RuntimeCore
 from dataplane.switch.p4runtime.server import P4RuntimeServer
-from dataplane.switch.port_states import HelloSettings, OperStatus, PortState
+from dataplane.switch.ports.states import HelloSettings, OperStatus, PortState
+from dataplane.switch.switch import PortSettings, Switch
 from dataplane.topology.values import Topology
 from tests.dataplane.switch.gnmi.boards import Board
 

@@ -8,7 +8,7 @@ from collectors.values import LinkCondition, LinkStatus
 from controller.gnmi.settings import Hellos
 from controller.virtual import VirtualController
 from dataplane.fabric.virtual.fabric import VirtualFabric
-from dataplane.switch.port_states import HelloState
+from dataplane.switch.ports.states import HelloState
 from dataplane.topology.values import LinkKey, Topology
 
 MS = 1_000_000

@@ -19,8 +19,8 @@ from controller.tables.base import base_entities
 from controller.tables.entities import Batch, Update, Verb, key_of, same
 from controller.virtual import VirtualController, WriteDelays
 from dataplane.clock import VirtualClock
-from dataplane.switch.engine import PortSettings, Switch
 from dataplane.switch.p4runtime.core import P4RuntimeCore
+from dataplane.switch.switch import PortSettings, Switch
 from dataplane.topology.values import Topology
 
 MS = 1_000_000

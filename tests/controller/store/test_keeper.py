@@ -21,9 +21,9 @@ from dataplane.clock import MonotonicClock
 from dataplane.store.names import Segment, digest
 from dataplane.store.producing import ProducerSettings, Producing
 from dataplane.store.shelf import Shelf
-from dataplane.switch.engine import PortSettings, Switch
 from dataplane.switch.p4runtime.core import P4RuntimeCore
 from dataplane.switch.p4runtime.server import P4RuntimeServer
+from dataplane.switch.switch import PortSettings, Switch
 from dataplane.topology.addressing import gateway_mac
 from dataplane.wire import store as wire
 from dataplane.wire.packet import udp_frame

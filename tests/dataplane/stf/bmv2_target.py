@@ -40,8 +40,8 @@ from dataplane.stf.statements import (
     Wait,
 )
 from dataplane.switch.bmv2 import EXECUTABLE, wait_listening
-from dataplane.switch.engine import Switch
 from dataplane.switch.p4runtime import P4RuntimeCore
+from dataplane.switch.switch import Switch
 from tests.p4runtime_client import ELECTION, Client, commit_request, connect, pipeline_config
 
 DEVICE = 1

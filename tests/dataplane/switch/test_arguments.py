@@ -19,8 +19,8 @@ from dataplane.switch.arguments import (
     command_line,
     parse_arguments,
 )
-from dataplane.switch.engine import PortSettings
 from dataplane.switch.p4runtime.tls import TlsFiles
+from dataplane.switch.switch import PortSettings
 
 
 def test_the_documented_command_line() -> None:

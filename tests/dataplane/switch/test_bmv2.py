@@ -12,7 +12,7 @@ from dataplane.errors import SwitchError
 from dataplane.switch import bmv2
 from dataplane.switch.arguments import AttachedPort, SwitchSettings
 from dataplane.switch.bmv2 import Bmv2Process
-from dataplane.switch.engine import PortSettings
+from dataplane.switch.switch import PortSettings
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from finsy.proto import p4i, p4r
 from dataplane.clock import VirtualClock
 from dataplane.errors import SwitchError
 from dataplane.program.loader import load_program
-from dataplane.switch.engine import PortSettings, Switch
 from dataplane.switch.p4runtime import P4RuntimeCore
+from dataplane.switch.switch import PortSettings, Switch
 
 PROGRAMS = Path(__file__).parents[1] / "programs"
 MS = 1_000_000

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from dataplane.clock import VirtualClock
 from dataplane.stf import PipelineName
 from dataplane.stf.pipelines import pipeline_factory
-from dataplane.switch.engine import Departure, PortSettings, Switch, SwitchCounters
 from dataplane.switch.pipeline import DigestMessage
+from dataplane.switch.switch import Departure, PortSettings, Switch, SwitchCounters
 from dataplane.switch.tables import ForwardingState
 from tests.dataplane.switch.registers import used_cells
 from tests.dataplane.switch.scenario_events import Arrival, Event, Pause, PortChange, refused

@@ -21,7 +21,7 @@ from pyroute2 import IPRoute
 
 from dataplane.fabric.kernel import namespaces
 from dataplane.nic import PcapReader, PcapWriter
-from dataplane.switch.ports import PacketPort
+from dataplane.switch.ports.port import PacketPort
 from dataplane.switch.process import main
 from dataplane.switch.waiting import Waiter
 

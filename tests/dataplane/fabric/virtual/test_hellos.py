@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dataplane.fabric.virtual import VirtualFabric
-from dataplane.switch.port_states import Diagnostic, HelloSettings, HelloState, PortState
+from dataplane.switch.ports.states import Diagnostic, HelloSettings, HelloState, PortState
 from dataplane.topology.file import loads
 from dataplane.topology.values import LinkKey
 

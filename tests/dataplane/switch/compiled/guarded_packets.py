@@ -16,9 +16,10 @@ from typing import Any
 from dataplane.native import Array, Module, array_at, compile_module, pointer_to, sizeof, u8
 from dataplane.program.model import Program
 from dataplane.switch.abi import UNLIMITED, EventRing, Machine, MeterCell, Packet, Reason
-from dataplane.switch.compiled import bursts, pipeline
+from dataplane.switch.compiled import pipeline
+from dataplane.switch.compiled.loop import bursts
+from dataplane.switch.compiled.memory.pool import BUFFER_BYTES, Pool
 from dataplane.switch.compiled.pipeline import CompiledPipeline
-from dataplane.switch.compiled.pool import BUFFER_BYTES, Pool
 from dataplane.switch.compiled.program import CompiledProgram
 from dataplane.switch.compiler import emit_program
 from dataplane.switch.compiler.blocks.deparser import NO_ROOM

@@ -20,8 +20,8 @@ from dataplane.program.objects import RegisterSpec
 from dataplane.program.operations import Assign, Binary, BinaryOp, Constant, FieldRef, RegisterRead, RegisterWrite
 from dataplane.switch.compiled.activity import Forwarding
 from dataplane.switch.compiled.switch import NativeSwitch
-from dataplane.switch.engine import MAX_FRAME_BYTES, Switch
 from dataplane.switch.pipeline import DigestMessage
+from dataplane.switch.switch import MAX_FRAME_BYTES, Switch
 from dataplane.switch.tables import CloneSession, ForwardingState, Replica
 from dataplane.switch.traffic import PortSettings
 from tests.dataplane.switch.compiled.queued_bench import NOT_PACKETS, own_program, wait_until

@@ -11,12 +11,12 @@ from dataplane.clock import VirtualClock
 from dataplane.program.loader import load_program
 from dataplane.program.model import Program
 from dataplane.switch.compiled import program as compiling
+from dataplane.switch.compiled.memory.pool import BUFFER_BYTES
 from dataplane.switch.compiled.pipeline import CompiledPipeline, compiled_pipeline
-from dataplane.switch.compiled.pool import BUFFER_BYTES
 from dataplane.switch.compiled.program import Purpose, compile_program
-from dataplane.switch.engine import PortSettings, Switch
 from dataplane.switch.pipeline import Dequeued, Frame
 from dataplane.switch.random_numbers import SplitMix
+from dataplane.switch.switch import PortSettings, Switch
 from dataplane.switch.tables import CloneSession, ForwardingState, Replica
 
 PROGRAMS = Path(__file__).parents[2] / "programs"

@@ -8,8 +8,8 @@ from dataclasses import replace
 from dataplane.clock import VirtualClock
 from dataplane.errors import SwitchError
 from dataplane.switch.hellos.frames import discriminator
-from dataplane.switch.port_board import PortBoard
-from dataplane.switch.port_states import (
+from dataplane.switch.ports.board import PortBoard
+from dataplane.switch.ports.states import (
     HelloSession,
     HelloSettings,
     HelloState,

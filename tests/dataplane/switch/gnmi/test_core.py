@@ -13,7 +13,7 @@ from dataplane.switch.gnmi.core import MAX_PATHS, GnmiCore
 from dataplane.switch.gnmi.edits import MAX_OPERATIONS
 from dataplane.switch.gnmi.paths import read_path, text_of
 from dataplane.switch.hellos.frames import discriminator
-from dataplane.switch.port_states import Diagnostic, HelloSettings, HelloState, PortCounters
+from dataplane.switch.ports.states import Diagnostic, HelloSettings, HelloState, PortCounters
 from tests.dataplane.switch.gnmi.asking import IETF, JSON, MS, PROTO, get, ietf, path, put, refusal
 from tests.dataplane.switch.gnmi.boards import EPOCH_NS, Board
 

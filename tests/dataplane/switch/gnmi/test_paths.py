@@ -17,7 +17,7 @@ from dataplane.switch.gnmi.matching import Selection, select
 from dataplane.switch.gnmi.paths import Path, Step, read_path, text_of, write_path
 from dataplane.switch.gnmi.schema import PortView
 from dataplane.switch.gnmi.views import NO_COUNTERS
-from dataplane.switch.port_states import HelloSettings, PortState
+from dataplane.switch.ports.states import HelloSettings, PortState
 
 STATE = "interfaces/interface/state"
 

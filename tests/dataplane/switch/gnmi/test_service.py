@@ -18,12 +18,12 @@ from finsy.gnmipath import GNMIPath
 from finsy.proto import gnmi, gnmi_grpc, p4r
 
 from dataplane.clock import MonotonicClock
-from dataplane.switch.engine import PortSettings, Switch
 from dataplane.switch.gnmi import service as service_module
 from dataplane.switch.gnmi.core import GnmiCore
 from dataplane.switch.gnmi.service import GnmiService
 from dataplane.switch.p4runtime import P4RuntimeCore, P4RuntimeServer
-from dataplane.switch.port_states import OperStatus
+from dataplane.switch.ports.states import OperStatus
+from dataplane.switch.switch import PortSettings, Switch
 
 BOUND_S = 20.0
 OPER = "interfaces/interface[name=1]/state/oper-status"

@@ -11,7 +11,7 @@ from finsy.proto import gnmi
 from dataplane.switch.gnmi.core import DROPS, MAX_PATHS, MAX_SUBSCRIPTIONS, GnmiCore
 from dataplane.switch.gnmi.paths import read_path, text_of
 from dataplane.switch.hellos.frames import discriminator
-from dataplane.switch.port_states import HelloSettings, HelloState, OperStatus, PortCounters
+from dataplane.switch.ports.states import HelloSettings, HelloState, OperStatus, PortCounters
 from tests.dataplane.switch.gnmi.asking import (
     MS,
     NO_MODE,

@@ -12,11 +12,11 @@ from dataplane.clock import MonotonicClock
 from dataplane.nic import NicPort, memory_pair
 from dataplane.switch.compiled.activity import Forwarding
 from dataplane.switch.compiled.switch import NativeSwitch
-from dataplane.switch.engine import Switch
 from dataplane.switch.forwarding import Forwarder
 from dataplane.switch.hellos.frames import is_hello
 from dataplane.switch.hellos.port_hello import PortHello
-from dataplane.switch.port_states import HelloSession, HelloSettings
+from dataplane.switch.ports.states import HelloSession, HelloSettings
+from dataplane.switch.switch import Switch
 from dataplane.switch.traffic import PortSettings
 
 DEVICE, NEIGHBOUR = 1, 2

@@ -6,7 +6,7 @@ import ctypes
 
 from dataplane.nic import memory_pair
 from dataplane.switch.compiled.switch import NativeSwitch
-from dataplane.switch.port_states import HelloSession, HelloSettings, HelloState, PortState
+from dataplane.switch.ports.states import HelloSession, HelloSettings, HelloState, PortState
 from dataplane.switch.traffic import PortSettings
 from tests.dataplane.switch.compiled.queued_bench import wait_until
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from dataplane.switch.hellos import session
 from dataplane.switch.hellos.frames import discriminator
 from dataplane.switch.hellos.session import HelloDrop, Session
-from dataplane.switch.port_states import Diagnostic, HelloSettings, HelloState
+from dataplane.switch.ports.states import Diagnostic, HelloSettings, HelloState
 from dataplane.wire.bfd import Bfd, State
 
 DOWN, INIT, UP, ADMIN = HelloState.DOWN, HelloState.INIT, HelloState.UP, HelloState.ADMIN_DOWN

@@ -16,7 +16,7 @@ from dataplane.program.loader import load_program
 from dataplane.program.model import Program
 from dataplane.switch.p4runtime import Code, P4RuntimeCore, P4RuntimeError, P4RuntimeServer, StreamSession
 from dataplane.switch.pipeline import DigestMessage, PreparedProgram
-from dataplane.switch.port_states import HelloSettings, PortCounters, PortListener, PortState
+from dataplane.switch.ports.states import HelloSettings, PortCounters, PortListener, PortState
 from dataplane.switch.tables import ForwardingState
 
 UpdateType: TypeAlias = p4r.Update.Type.ValueType

@@ -8,8 +8,8 @@ import pytest
 
 from dataplane.clock import VirtualClock
 from dataplane.errors import SwitchError
-from dataplane.switch.port_board import PortBoard, UsableWatch
-from dataplane.switch.port_states import HelloSession, HelloSettings, HelloState, OperStatus, PortState
+from dataplane.switch.ports.board import PortBoard, UsableWatch
+from dataplane.switch.ports.states import HelloSession, HelloSettings, HelloState, OperStatus, PortState
 
 CLOCK_NS = 7
 

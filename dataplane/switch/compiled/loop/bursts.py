@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataplane.native import Array, address, array_at, as_u32, as_u64, copy, kernel, u8, u32, u64, view
 from dataplane.switch.abi import Packet, Reason
-from dataplane.switch.compiled.core import Core, count, drop
 from dataplane.switch.compiled.generated import NO_LENGTH
-from dataplane.switch.compiled.passes import admit, deflect, deparse, drop_unsent, run_egress
-from dataplane.switch.compiled.pool import BUFFER_BYTES, give, take
+from dataplane.switch.compiled.loop.passes import admit, deflect, deparse, drop_unsent, run_egress
+from dataplane.switch.compiled.memory.core import Core, count, drop
+from dataplane.switch.compiled.memory.pool import BUFFER_BYTES, give, take
 
 PLACED_WORDS = 4
 """Address, port, priority, length of a packet that waits for the traffic manager."""

@@ -25,12 +25,12 @@ from dataplane.native.spinlock import try_lock, unlock
 from dataplane.nic.ports.kernels import commit, flush, reserve
 from dataplane.nic.ports.queue import PortQueue
 from dataplane.switch.abi import Packet, Reason
-from dataplane.switch.compiled.core import drop
 from dataplane.switch.compiled.generated import NO_LENGTH, p4_emitted_bytes
-from dataplane.switch.compiled.hello_service import is_forged
-from dataplane.switch.compiled.passes import deflect, deparse, drop_unsent, run_egress
-from dataplane.switch.compiled.pool import BUFFER_BYTES, give, take
-from dataplane.switch.compiled.queues import (
+from dataplane.switch.compiled.loop.hello_service import is_forged
+from dataplane.switch.compiled.loop.passes import deflect, deparse, drop_unsent, run_egress
+from dataplane.switch.compiled.memory.core import drop
+from dataplane.switch.compiled.memory.pool import BUFFER_BYTES, give, take
+from dataplane.switch.compiled.memory.queues import (
     OutPort,
     arrived,
     dequeue,
@@ -40,8 +40,8 @@ from dataplane.switch.compiled.queues import (
     next_event_ns,
     occupy,
 )
-from dataplane.switch.compiled.rings import put
-from dataplane.switch.compiled.worker import Worker
+from dataplane.switch.compiled.memory.rings import put
+from dataplane.switch.compiled.memory.worker import Worker
 
 NS_PER_US = 1_000
 ROUNDS = 64

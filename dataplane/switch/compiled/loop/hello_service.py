@@ -20,7 +20,7 @@ from dataplane.native.spinlock import lock, unlock
 from dataplane.nic.ports.kernels import commit, flush, reserve
 from dataplane.nic.ports.queue import PortQueue
 from dataplane.switch.abi import Packet
-from dataplane.switch.compiled.hello_state import (
+from dataplane.switch.compiled.memory.hello_state import (
     AGAIN_NS,
     NEVER,
     frame_to_send,
@@ -31,9 +31,9 @@ from dataplane.switch.compiled.hello_state import (
     next_look_ns,
     note_sent,
 )
-from dataplane.switch.compiled.pool import take
-from dataplane.switch.compiled.queues import OutPort, hold
-from dataplane.switch.compiled.worker import Worker
+from dataplane.switch.compiled.memory.pool import take
+from dataplane.switch.compiled.memory.queues import OutPort, hold
+from dataplane.switch.compiled.memory.worker import Worker
 from dataplane.switch.hellos.frames import FRAME_BYTES
 
 

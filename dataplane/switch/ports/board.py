@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from dataplane.errors import SwitchError
-from dataplane.switch.port_states import HelloSession, OperStatus, PortListener, PortState
+from dataplane.switch.ports.states import HelloSession, OperStatus, PortListener, PortState
 
 logger = logging.getLogger("millrace.switch")
 

@@ -7,8 +7,8 @@ import ctypes
 from dataplane.native import pointer_to
 from dataplane.program.model import Program
 from dataplane.switch.abi import Machine, Reason
-from dataplane.switch.compiled.core import Core
-from dataplane.switch.compiled.pool import BlockPool
+from dataplane.switch.compiled.memory.core import Core
+from dataplane.switch.compiled.memory.pool import BlockPool
 from dataplane.switch.tables.native import NativeState
 
 _NO_ERROR = "NoError"

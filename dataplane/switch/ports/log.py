@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from dataplane.switch.port_states import Diagnostic, HelloSession, HelloState, OperStatus, PortState
+from dataplane.switch.ports.states import Diagnostic, HelloSession, HelloState, OperStatus, PortState
 
 logger = logging.getLogger("millrace.switch")
 

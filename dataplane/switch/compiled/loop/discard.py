@@ -21,13 +21,13 @@ from dataplane.nic.ports.kernels import release as give_back
 from dataplane.nic.ports.kernels.system import monotonic_ns
 from dataplane.nic.ports.queue import PortQueue
 from dataplane.switch.abi import Packet
-from dataplane.switch.compiled.hello_service import listens, note_look, serve_hellos, take_hello
-from dataplane.switch.compiled.loop import rest, sleep
-from dataplane.switch.compiled.pool import give
-from dataplane.switch.compiled.queues import OutPort
-from dataplane.switch.compiled.rings import get
-from dataplane.switch.compiled.serving import flush_in_order, flush_pending, is_kept, send_arrived
-from dataplane.switch.compiled.worker import BURST_FRAMES, Worker
+from dataplane.switch.compiled.loop.egress import flush_in_order, flush_pending, is_kept, send_arrived
+from dataplane.switch.compiled.loop.hello_service import listens, note_look, serve_hellos, take_hello
+from dataplane.switch.compiled.loop.loop import rest, sleep
+from dataplane.switch.compiled.memory.pool import give
+from dataplane.switch.compiled.memory.queues import OutPort
+from dataplane.switch.compiled.memory.rings import get
+from dataplane.switch.compiled.memory.worker import BURST_FRAMES, Worker
 
 
 @kernel

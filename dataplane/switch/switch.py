@@ -31,8 +31,8 @@ from dataplane.switch.pipeline import (
     Placement,
     PreparedProgram,
 )
-from dataplane.switch.port_board import PortBoard, UsableWatch
-from dataplane.switch.port_states import HelloSettings, OperStatus, PortCounters, PortListener, PortState
+from dataplane.switch.ports.board import PortBoard, UsableWatch
+from dataplane.switch.ports.states import HelloSettings, OperStatus, PortCounters, PortListener, PortState
 from dataplane.switch.random_numbers import SplitMix
 from dataplane.switch.tables import ForwardingState
 from dataplane.switch.traffic import NO_SUCH_PORT, PortSettings, TrafficManager, deflect_session_of

@@ -25,9 +25,9 @@ from dataplane.native import (
 )
 from dataplane.native.spinlock import lock, unlock
 from dataplane.switch.abi import Packet
-from dataplane.switch.compiled.core import Core
-from dataplane.switch.compiled.hello_state import Hello
-from dataplane.switch.compiled.pool import give
+from dataplane.switch.compiled.memory.core import Core
+from dataplane.switch.compiled.memory.hello_state import Hello
+from dataplane.switch.compiled.memory.pool import give
 from dataplane.switch.traffic import WIRE_OVERHEAD_BYTES
 
 PORT_NUMBERS = 512

@@ -7,7 +7,7 @@ from typing import Literal
 from dataplane.native import Inline, Struct, address, as_u32, as_u64, copy, kernel, offset, u32, u64, view
 from dataplane.switch.abi import UNLIMITED, Machine, Packet, Reason
 from dataplane.switch.compiled.generated import p4_copy, p4_set_packet_length
-from dataplane.switch.compiled.pool import Cache, give, take
+from dataplane.switch.compiled.memory.pool import Cache, give, take
 from dataplane.switch.v1model import PRIORITIES
 
 

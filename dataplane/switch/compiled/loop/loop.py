@@ -33,19 +33,19 @@ from dataplane.nic.ports.kernels import release as give_back
 from dataplane.nic.ports.kernels.system import monotonic_ns
 from dataplane.nic.ports.queue import PortQueue
 from dataplane.switch.abi import Packet, Reason
-from dataplane.switch.compiled.core import count
-from dataplane.switch.compiled.hello_service import listens, note_look, serve_hellos, take_hello
-from dataplane.switch.compiled.passes import admit
-from dataplane.switch.compiled.pool import give, give_all, take
-from dataplane.switch.compiled.queues import (
+from dataplane.switch.compiled.loop.egress import enqueue_placed, is_kept, serve_all
+from dataplane.switch.compiled.loop.hello_service import listens, note_look, serve_hellos, take_hello
+from dataplane.switch.compiled.loop.passes import admit
+from dataplane.switch.compiled.memory.core import count
+from dataplane.switch.compiled.memory.pool import give, give_all, take
+from dataplane.switch.compiled.memory.queues import (
     NEVER,
     OutPort,
     next_arrival_ns,
     next_event_ns,
 )
-from dataplane.switch.compiled.rings import get
-from dataplane.switch.compiled.serving import enqueue_placed, is_kept, serve_all
-from dataplane.switch.compiled.worker import BURST_FRAMES, Worker
+from dataplane.switch.compiled.memory.rings import get
+from dataplane.switch.compiled.memory.worker import BURST_FRAMES, Worker
 
 LONGEST_FRAME = 9_238
 NS_PER_US = 1_000

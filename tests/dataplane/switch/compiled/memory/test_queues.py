@@ -10,9 +10,9 @@ import pytest
 
 from dataplane.native import kernel_library, pointer_to
 from dataplane.switch.abi import Packet
-from dataplane.switch.compiled.core import Core
-from dataplane.switch.compiled.pool import BlockPool, give, take
-from dataplane.switch.compiled.queues import (
+from dataplane.switch.compiled.memory.core import Core
+from dataplane.switch.compiled.memory.pool import BlockPool, give, take
+from dataplane.switch.compiled.memory.queues import (
     NEVER,
     PORT_NUMBERS,
     OutPort,

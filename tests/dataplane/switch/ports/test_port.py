@@ -16,7 +16,7 @@ from pyroute2 import IPRoute
 from dataplane.errors import PortError
 from dataplane.fabric.kernel import namespaces
 from dataplane.nic.devices.offloads import disable_offloads
-from dataplane.switch.ports import PacketPort, restore_vlan_tag
+from dataplane.switch.ports.port import PacketPort, restore_vlan_tag
 
 MACS = bytes.fromhex("020000000002 020000000001")
 FRAME = MACS + b"\x88\xb5" + bytes(range(46))

@@ -15,14 +15,14 @@ from dataplane.program.model import Program
 from dataplane.switch.arguments import SwitchSettings
 from dataplane.switch.attachments import open_attachment, open_native_attachment
 from dataplane.switch.compiled.activity import Forwarding
+from dataplane.switch.compiled.memory.port_table import CABLE_FULL
 from dataplane.switch.compiled.pipeline import compiled_pipeline
-from dataplane.switch.compiled.port_table import CABLE_FULL
 from dataplane.switch.compiled.switch import NativeSwitch
 from dataplane.switch.devices import read_oper
-from dataplane.switch.engine import PortCounters, Switch
 from dataplane.switch.forwarding import Forwarder
 from dataplane.switch.p4runtime.control import SwitchControl
-from dataplane.switch.port_log import PortLog
+from dataplane.switch.ports.log import PortLog
+from dataplane.switch.switch import PortCounters, Switch
 from dataplane.switch.waiting import Waiter
 
 LONGEST_LEAVE_S: Final = 0.25

@@ -17,9 +17,9 @@ from dataplane.errors import SwitchError
 from dataplane.program.loader import load_program
 from dataplane.program.model import Program
 from dataplane.program.objects import ActionCall
-from dataplane.switch.engine import MAX_FRAME_BYTES, Departure, PortSettings, Switch
 from dataplane.switch.pipeline import Dequeued, DigestMessage, EgressResult, Frame, Output, Placement
 from dataplane.switch.random_numbers import SplitMix
+from dataplane.switch.switch import MAX_FRAME_BYTES, Departure, PortSettings, Switch
 from dataplane.switch.tables import ForwardingState, TableEntry
 
 CPU = 255

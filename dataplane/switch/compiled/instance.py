@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 
 from dataplane.program.model import Program
 from dataplane.switch.compiled.events import EventReader, Events
-from dataplane.switch.compiled.loop import run_worker
-from dataplane.switch.compiled.pool import BlockPool
+from dataplane.switch.compiled.loop.loop import run_worker
+from dataplane.switch.compiled.memory.pool import BlockPool
+from dataplane.switch.compiled.memory.thread_context import Workplace
+from dataplane.switch.compiled.memory.worker import Worker
 from dataplane.switch.compiled.program import CompiledProgram
-from dataplane.switch.compiled.worker import Worker
-from dataplane.switch.compiled.workplace import Workplace
 from dataplane.switch.tables import ForwardingState
 from dataplane.switch.tables.native import NativeState
 

@@ -7,15 +7,6 @@ from __future__ import annotations
 
 from dataplane.native import Array, as_u32, as_u64, copy, kernel, load_acquire, u8, u32, u64, view
 from dataplane.switch.abi import MAX_MULTICAST_GROUPS, SESSION_VALID, Packet, Reason, Replicas
-from dataplane.switch.compiled.core import (
-    Core,
-    clear_registers,
-    count,
-    drop,
-    duplicate,
-    place,
-    set_length,
-)
 from dataplane.switch.compiled.generated import (
     NO_LENGTH,
     NOT_ENOUGH_ROOM,
@@ -47,7 +38,16 @@ from dataplane.switch.compiled.generated import (
     p4_set_packet_length,
     p4_set_qid,
 )
-from dataplane.switch.compiled.pool import BUFFER_BYTES, give, take
+from dataplane.switch.compiled.memory.core import (
+    Core,
+    clear_registers,
+    count,
+    drop,
+    duplicate,
+    place,
+    set_length,
+)
+from dataplane.switch.compiled.memory.pool import BUFFER_BYTES, give, take
 from dataplane.switch.v1model import DROP_PORT, MAX_RESUBMITS, InstanceType
 
 PASSES = MAX_RESUBMITS + 1

@@ -1,0 +1,1 @@
+"""A switch's ports: names, states, and who hears of changes."""

@@ -27,7 +27,7 @@ from controller.owners.base import Owner
 from controller.owners.telemetry import Telemetry
 from controller.p4runtime.grpc_session import GrpcSession
 from controller.p4runtime.session import FABRIC, FABRIC_AGGREGATION, check_schema, fabric_program, load_schema
-from controller.paths.client import RouteClient, RouteClientSettings
+from controller.paths.service.client import RouteClient, RouteClientSettings
 from controller.running import run_until
 from controller.store.keeper import StoreKeeper
 from controller.store.settings import StoreSettings

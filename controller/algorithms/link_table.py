@@ -23,8 +23,8 @@ class LinkTable:
     """Every directed link between switches has a row; rows are in order of tail switch, then of its port.
 
     A switch's number is its place in the topology. `delay_ns`, `available_bps` and `alive` are changed in place
-    (`controller.paths.beliefs`, from a snapshot); they begin as an idle fabric's. The links that leave a switch are the
-    rows from `out_start[switch]` up to `out_start[switch + 1]`; those that enter it are the rows
+    (`controller.paths.deciding.beliefs`, from a snapshot); they begin as an idle fabric's. The links that leave a
+    switch are the rows from `out_start[switch]` up to `out_start[switch + 1]`; those that enter it are the rows
     `in_link[in_start[switch]:in_start[switch + 1]]`.
     """
 

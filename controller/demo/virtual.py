@@ -15,8 +15,8 @@ from controller.demo.settings import DemoSettings
 from controller.intents import RouteSet
 from controller.paths.balancing.values import Rebalance
 from controller.paths.core import PathServerCore
-from controller.paths.recorder import Recorder
-from controller.paths.signals import Signals
+from controller.paths.deciding.signals import Signals
+from controller.paths.records.recorder import Recorder
 from controller.virtual import VirtualController, WriteDelays
 from dataplane.errors import FabricError
 from dataplane.fabric.hosts import Receiver

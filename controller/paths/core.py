@@ -12,23 +12,23 @@ from controller.base_paths import next_hops
 from controller.errors import ControllerError, PathError
 from controller.intents import PROBE_UDP_PORT, FlowSpec, Route, RouteSet, WeightedRoute
 from controller.loss_deaths import LossDeaths
-from controller.paths.backups import Backups
 from controller.paths.balancing.balancer import Balancer, weights_on
 from controller.paths.balancing.streams import report_streams, streams_of
 from controller.paths.balancing.values import Rebalance, Stream
 from controller.paths.balancing.ways import Ways
-from controller.paths.codec import Assigned, Explanation, History, HistoryQuery
-from controller.paths.decide import Assignment, Decision, Verdict
-from controller.paths.decider import Decider
+from controller.paths.deciding.backups import Backups
+from controller.paths.deciding.decide import Assignment, Decision, Verdict
+from controller.paths.deciding.decider import Decider
+from controller.paths.deciding.evacuation import Evacuation, ToldLinks
+from controller.paths.deciding.graph import Network, Path
 from controller.paths.engineering.engineer import TrafficEngineer, demands_of
 from controller.paths.engineering.settings import EngineeringSettings
-from controller.paths.evacuation import Evacuation, ToldLinks
-from controller.paths.graph import Network, Path
 from controller.paths.measured_rate import MeasuredRate
+from controller.paths.records.codec import Assigned, Explanation, History, HistoryQuery
+from controller.paths.records.store import PathStore
 from controller.paths.regularity import Regularity
 from controller.paths.settings import DecideSettings, ManagedFlow
 from controller.paths.spread_pairs import parts_of
-from controller.paths.store import PathStore
 from controller.paths.telemetry_load import DEFAULT_PACKET_BYTES
 from controller.tables.flow_paths import check
 from controller.tables.weighted_routes import spreads_of

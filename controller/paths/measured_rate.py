@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from collectors.values import PathState
-from controller.paths.decide import Assignment
-from controller.paths.flow_table import rate_variance
+from controller.paths.deciding.decide import Assignment
+from controller.paths.deciding.flow_table import rate_variance
 from controller.paths.regularity import UNKNOWN_GAPS, Gaps
 from controller.paths.telemetry_load import DEFAULT_PACKET_BYTES
 

@@ -7,8 +7,8 @@ from typing import Final
 
 from collectors.values import FlowKey, Snapshot
 from controller.intents import FlowSpec
-from controller.paths.decide import Part
-from controller.paths.graph import Network, Path
+from controller.paths.deciding.decide import Part
+from controller.paths.deciding.graph import Network, Path
 from controller.paths.measured_rate import MeasuredRate
 from controller.paths.regularity import Gaps
 

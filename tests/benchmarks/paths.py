@@ -38,8 +38,8 @@ from rich.console import Console
 from rich.table import Table
 
 from controller.algorithms.link_table import LinkTable
-from controller.paths.decider import Decider
-from controller.paths.graph import Network
+from controller.paths.deciding.decider import Decider
+from controller.paths.deciding.graph import Network
 from controller.paths.settings import DecideSettings
 from tests.benchmarks import engineering
 from tests.benchmarks.routing.answers import K, Networkx, Ours

@@ -12,8 +12,8 @@ from controller.errors import PathError
 from controller.gnmi.settings import Hellos
 from controller.intents import FlowSpec, Route, RouteSet
 from controller.link_status import RETURN_AFTER_NS
-from controller.paths.backups import Backups
 from controller.paths.core import PathServerCore
+from controller.paths.deciding.backups import Backups
 from controller.paths.engineering.settings import EngineeringSettings
 from controller.paths.settings import DecideSettings, ManagedFlow
 from controller.tables.entities import same

@@ -18,8 +18,8 @@ from typer.testing import CliRunner
 
 from controller.cli.app import app
 from controller.errors import PathError
-from controller.paths.client import RouteClient, RouteClientSettings
-from controller.paths.codec import PathServerStatus
+from controller.paths.records.codec import PathServerStatus
+from controller.paths.service.client import RouteClient, RouteClientSettings
 
 BOUND_S = 60.0
 TOPOLOGY = """

@@ -23,10 +23,10 @@ from controller.demo.virtual import VirtualRun
 from controller.intents import FlowSpec, Route, RouteSet
 from controller.p4runtime.in_process import InProcessSession
 from controller.p4runtime.session import fabric_program, load_schema
-from controller.paths.database import Database
-from controller.paths.decide import Decision
-from controller.paths.graph import PathFigures
-from controller.paths.recorder import Recorder
+from controller.paths.deciding.decide import Decision
+from controller.paths.deciding.graph import PathFigures
+from controller.paths.records.database import Database
+from controller.paths.records.recorder import Recorder
 from controller.paths.settings import DecideSettings, Mode
 from controller.reconcile import diff
 from controller.tables.base import base_entities

@@ -22,8 +22,8 @@ from controller.paths.balancing.footprints import Footprints
 from controller.paths.balancing.rebalance import Change, Rebalancing
 from controller.paths.balancing.values import Group, NextHops, Rebalance, Spread, Stream, show
 from controller.paths.balancing.ways import Ways
-from controller.paths.beliefs import Beliefs
-from controller.paths.graph import Network
+from controller.paths.deciding.beliefs import Beliefs
+from controller.paths.deciding.graph import Network
 from controller.paths.settings import DecideSettings
 from dataplane.topology.values import LinkKey
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from controller.paths.balancing.values import Stream
-from controller.paths.graph import Network, Rows
+from controller.paths.deciding.graph import Network, Rows
 from controller.paths.telemetry_load import TelemetryLoad
 
 Footprint = tuple[tuple[int, float, float], ...]

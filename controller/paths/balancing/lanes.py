@@ -14,7 +14,7 @@ from controller.paths.balancing.candidates import Weights
 from controller.paths.balancing.footprints import Footprints
 from controller.paths.balancing.values import Group, Spread, Stream
 from controller.paths.balancing.ways import Ways
-from controller.paths.graph import Rows
+from controller.paths.deciding.graph import Rows
 
 Floats = npt.NDArray[np.float64]
 

@@ -21,7 +21,7 @@ from controller.paths.balancing.footprints import Footprints
 from controller.paths.balancing.lanes import Lanes, Member
 from controller.paths.balancing.values import Group, Spread, Stream
 from controller.paths.balancing.ways import Ways
-from controller.paths.graph import Rows
+from controller.paths.deciding.graph import Rows
 from controller.paths.settings import BalanceSettings
 
 Floats = npt.NDArray[np.float64]

@@ -7,7 +7,7 @@ from typing import Final
 
 from collectors.values import FlowKey, Snapshot
 from controller.paths.balancing.values import Stream
-from controller.paths.graph import Network
+from controller.paths.deciding.graph import Network
 from controller.paths.telemetry_load import DEFAULT_PACKET_BYTES, TelemetryLoad
 from controller.tables.path_choice import flow_hash
 from dataplane.topology.addressing import switch_ipv4

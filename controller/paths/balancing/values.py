@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from controller.paths.graph import Rows
+from controller.paths.deciding.graph import Rows
 from dataplane.topology.values import LinkKey
 
 Spread = tuple[tuple[int, int], ...]

@@ -8,7 +8,7 @@ from functools import lru_cache
 from controller.algorithms.link_table import Flags, LinkTable
 from controller.algorithms.trees import DestinationTrees
 from controller.paths.balancing.values import Group, Spread
-from controller.paths.graph import Rows
+from controller.paths.deciding.graph import Rows
 from controller.tables.path_choice import chosen, digest
 from controller.tables.routing import MAX_GROUP_SIZE
 from dataplane.topology.values import Topology

@@ -12,7 +12,7 @@ from controller.demo.prepare import Prepared
 from controller.demo.scenario import PlannedFlow, Scenario
 from controller.demo.virtual import VirtualRun
 from controller.paths.balancing.ways import Ways
-from controller.paths.graph import Network
+from controller.paths.deciding.graph import Network
 from controller.tables.path_choice import flow_hash
 from dataplane.fabric.hosts import flow_between
 from dataplane.wire.ipv4 import PROTOCOL_UDP

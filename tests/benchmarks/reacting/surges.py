@@ -21,8 +21,8 @@ from controller.demo.scenario import Scenario, ScenarioSettings
 from controller.demo.settings import DemoSettings
 from controller.demo.virtual import VirtualRun
 from controller.intents import FlowSpec
-from controller.paths.database import Database
-from controller.paths.recorder import Recorder
+from controller.paths.records.database import Database
+from controller.paths.records.recorder import Recorder
 from dataplane.fabric.hosts import FlowMeasurement
 from dataplane.topology.file import topologies_folder
 from tests.benchmarks.reacting.small_flows import SMALL, laid_anew_ns, scattered

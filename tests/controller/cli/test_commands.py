@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 from collectors.values import DelaySource, DropRecord, FlowKey, HopRecord, LinkState, PathState, RecordKind, Snapshot
 from controller import cli
 from controller.cli.app import app
-from controller.paths.process import serve
+from controller.paths.service.process import serve
 from controller.paths.settings import DecideSettings, PathServerSettings
 from dataplane.clock import VirtualClock
 from dataplane.errors import MillraceError

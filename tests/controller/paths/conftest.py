@@ -7,7 +7,7 @@ from contextlib import ExitStack, closing
 
 import pytest
 
-from controller.paths.database import Database
+from controller.paths.records.database import Database
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ from collections.abc import Container, Mapping
 
 from collectors.values import Snapshot
 from controller.intents import FlowSpec
-from controller.paths.decide import Assignment, Decision, Verdict
-from controller.paths.decider import Decider
-from controller.paths.graph import Network
+from controller.paths.deciding.decide import Assignment, Decision, Verdict
+from controller.paths.deciding.decider import Decider
+from controller.paths.deciding.graph import Network
 from controller.paths.settings import DecideSettings
 
 

@@ -10,8 +10,8 @@ import numpy as np
 from collectors.values import Snapshot
 from controller.algorithms.link_table import Longs
 from controller.intents import FlowSpec
-from controller.paths.decide import Assignment, Verdict, flow_order, judge
-from controller.paths.graph import Network, Own, Rows, StateGraph
+from controller.paths.deciding.decide import Assignment, Verdict, flow_order, judge
+from controller.paths.deciding.graph import Network, Own, Rows, StateGraph
 from controller.paths.settings import DecideSettings
 from controller.paths.telemetry_load import DEFAULT_PACKET_BYTES
 

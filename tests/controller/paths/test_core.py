@@ -14,13 +14,13 @@ from msgspec.structs import replace
 from collectors.values import DelaySource, FlowKey, LinkState, PathState, Snapshot
 from controller.errors import PathError
 from controller.intents import PROBE_UDP_PORT, FlowSpec, Route, WeightedRoute
-from controller.paths.codec import HistoryQuery
 from controller.paths.core import PathServerCore
-from controller.paths.database import Database
+from controller.paths.deciding.graph import Network
 from controller.paths.engineering.settings import EngineeringSettings
-from controller.paths.graph import Network
+from controller.paths.records.codec import HistoryQuery
+from controller.paths.records.database import Database
+from controller.paths.records.store import PathStore
 from controller.paths.settings import DecideSettings, ManagedFlow
-from controller.paths.store import PathStore
 from dataplane.topology.values import LinkKey, Topology
 
 MakeTopology = Callable[..., Topology]

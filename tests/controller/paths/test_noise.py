@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from collectors.statistics.rate import FRAMING_BYTES, RateMeter
 from collectors.values import DelaySource, FlowKey, HopRecord, LinkState, PathState
 from controller.algorithms.link_table import LinkTable
-from controller.paths.beliefs import Beliefs
+from controller.paths.deciding.beliefs import Beliefs
 from controller.paths.measured_rate import MeasuredRate
 from controller.paths.regularity import Regularity
 from controller.paths.settings import DecideSettings

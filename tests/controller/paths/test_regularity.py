@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collectors.values import FlowKey, HopRecord, PathState, RecordKind
-from controller.paths.decide import Assignment
+from controller.paths.deciding.decide import Assignment
 from controller.paths.measured_rate import MeasuredRate
 from controller.paths.regularity import Gaps, Regularity
 

@@ -9,9 +9,9 @@ import pytest
 
 from collectors.values import DelaySource, LinkState, Snapshot
 from controller.intents import FlowSpec
-from controller.paths.decide import Assignment
-from controller.paths.flow_table import FlowTable
-from controller.paths.graph import Network, Own, StateGraph
+from controller.paths.deciding.decide import Assignment
+from controller.paths.deciding.flow_table import FlowTable
+from controller.paths.deciding.graph import Network, Own, StateGraph
 from controller.paths.settings import DecideSettings
 from controller.paths.telemetry_load import TelemetryLoad
 from controller.tables.int_watch import DEFAULT_INSTRUCTIONS, Watch

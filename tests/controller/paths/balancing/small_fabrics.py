@@ -12,7 +12,7 @@ from controller.paths.balancing.footprints import Footprints
 from controller.paths.balancing.rebalance import Change, Rebalancing
 from controller.paths.balancing.values import Group, Spread, Stream
 from controller.paths.balancing.ways import Ways
-from controller.paths.graph import Network
+from controller.paths.deciding.graph import Network
 from controller.paths.settings import BalanceSettings
 from dataplane.topology.families import leaf_spine
 from dataplane.topology.values import LinkKey, Topology

@@ -13,8 +13,8 @@ from controller.intents import WeightedRoute
 from controller.paths.balancing.balancer import Balancer, weights_on
 from controller.paths.balancing.values import Rebalance, Stream
 from controller.paths.balancing.ways import Ways
-from controller.paths.beliefs import Beliefs
-from controller.paths.graph import Network
+from controller.paths.deciding.beliefs import Beliefs
+from controller.paths.deciding.graph import Network
 from controller.paths.settings import BalanceSettings, DecideSettings
 from dataplane.topology.values import LinkKey
 from tests.controller.paths.balancing.small_fabrics import MBPS, fabric, loads, row, stream, streams, ways_of

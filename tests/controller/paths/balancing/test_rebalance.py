@@ -14,7 +14,7 @@ from controller.intents import WeightedRoute
 from controller.paths.balancing.candidates import candidates
 from controller.paths.balancing.rebalance import Change
 from controller.paths.balancing.values import Stream
-from controller.paths.graph import Network
+from controller.paths.deciding.graph import Network
 from controller.paths.settings import BalanceSettings
 from controller.tables.routing import MAX_GROUP_SIZE
 from controller.tables.weighted_routes import spreads_of

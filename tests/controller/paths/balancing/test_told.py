@@ -13,19 +13,19 @@ from collectors.values import DelaySource, FlowKey, LinkState, LinkStatus, PathS
 from collectors.values import LinkCondition as Condition
 from controller.cli.paths import _history_cells
 from controller.intents import FlowSpec, WeightedRoute
-from controller.paths.client import RouteClient, RouteClientSettings
-from controller.paths.codec import HistoryQuery
 from controller.paths.core import PathServerCore
-from controller.paths.database import Database
-from controller.paths.process import serve
+from controller.paths.records.codec import HistoryQuery
+from controller.paths.records.database import Database
+from controller.paths.records.store import PathStore
+from controller.paths.service.client import RouteClient, RouteClientSettings
+from controller.paths.service.process import serve
 from controller.paths.settings import BalanceSettings, DecideSettings, PathServerSettings, RecordSettings
-from controller.paths.store import PathStore
 from controller.tables.path_choice import chosen, digest, flow_hash
 from dataplane.clock import VirtualClock
 from dataplane.topology.values import LinkKey, Topology
 from dataplane.wire.ipv4 import PROTOCOL_UDP
 from tests.controller.paths.balancing.small_fabrics import MBPS, fabric
-from tests.controller.paths.test_server import FakeFeed, play
+from tests.controller.paths.service.test_server import FakeFeed, play
 
 OpenDatabase = Callable[[str], Database]
 

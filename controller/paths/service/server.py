@@ -27,7 +27,10 @@ from collectors.values import DropRecord, HopRecord, Snapshot
 from controller.errors import PathError
 from controller.intents import FlowSpec, RouteSet
 from controller.paths.balancing.values import Rebalance
-from controller.paths.codec import (
+from controller.paths.core import RECENT_DECISIONS, PathServerCore
+from controller.paths.deciding.decide import Decision
+from controller.paths.deciding.signals import Signals
+from controller.paths.records.codec import (
     Explanation,
     HistoryQuery,
     LinkChange,
@@ -38,14 +41,11 @@ from controller.paths.codec import (
     pack,
     unpack,
 )
-from controller.paths.core import RECENT_DECISIONS, PathServerCore
-from controller.paths.decide import Decision
-from controller.paths.feed_time import FeedTime
-from controller.paths.feed_watch import FeedWatch
-from controller.paths.queries import answer, rows_between
-from controller.paths.recorder import Recorder
+from controller.paths.records.queries import answer, rows_between
+from controller.paths.records.recorder import Recorder
+from controller.paths.service.feed_time import FeedTime
+from controller.paths.service.feed_watch import FeedWatch
 from controller.paths.settings import PathServerSettings
-from controller.paths.signals import Signals
 from dataplane.clock import Clock
 from dataplane.rpc.addresses import SERVER_OPTIONS, unavailable
 

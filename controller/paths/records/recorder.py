@@ -11,7 +11,7 @@ from typing import Any
 
 from collectors.values import FlowKey, HopRecord, RecordKind
 from controller.errors import PathError
-from controller.paths.database import Database
+from controller.paths.records.database import Database
 from dataplane.topology.values import LinkKey, Topology
 
 _COLUMNS = (

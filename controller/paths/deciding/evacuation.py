@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 
 from collectors.values import LinkCondition, LinkStatus
 from controller.intents import FlowSpec
-from controller.paths.backups import Backups, links_of
-from controller.paths.decide import Assignment, Decision
-from controller.paths.graph import Path
+from controller.paths.deciding.backups import Backups, links_of
+from controller.paths.deciding.decide import Assignment, Decision
+from controller.paths.deciding.graph import Path
 from dataplane.topology.values import LinkKey
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sqlite3
 from dataclasses import replace
 
-from controller.paths.codec import freeze, thaw
-from controller.paths.decide import Decision
+from controller.paths.deciding.decide import Decision
+from controller.paths.records.codec import freeze, thaw
 
 
 def to_utc(connection: sqlite3.Connection, written_ns: int) -> None:

@@ -22,7 +22,7 @@ from controller.algorithms.link_table import LinkTable, Longs
 from controller.algorithms.search import PathSearch
 from controller.algorithms.trees import DestinationTrees
 from controller.errors import PathError
-from controller.paths.beliefs import FORESEEN_NS, Beliefs
+from controller.paths.deciding.beliefs import FORESEEN_NS, Beliefs
 from controller.paths.settings import DecideSettings
 from dataplane.topology.values import LinkKey, Topology
 

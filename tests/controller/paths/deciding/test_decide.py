@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from collectors.values import DelaySource, LinkState, Snapshot
 from controller.intents import FlowSpec
-from controller.paths.decide import Assignment
-from controller.paths.decider import Decider
-from controller.paths.graph import NOBODY, Network, Own, StateGraph
+from controller.paths.deciding.decide import Assignment
+from controller.paths.deciding.decider import Decider
+from controller.paths.deciding.graph import NOBODY, Network, Own, StateGraph
 from controller.paths.settings import DecideSettings, Mode
 from dataplane.topology.values import LinkKey, Topology
 from tests.controller.paths.fresh_decider import decide, explain

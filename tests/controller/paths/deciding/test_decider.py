@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from collectors.values import DelaySource, LinkState, Snapshot
 from controller.intents import FlowSpec
-from controller.paths.decide import Assignment, flow_order
-from controller.paths.decider import Decider
-from controller.paths.flow_table import FlowTable
-from controller.paths.graph import Network
+from controller.paths.deciding.decide import Assignment, flow_order
+from controller.paths.deciding.decider import Decider
+from controller.paths.deciding.flow_table import FlowTable
+from controller.paths.deciding.graph import Network
 from controller.paths.settings import DecideSettings, Mode
 from dataplane.topology.values import Endpoint, HostNode, Link, LinkKey, Topology
 from tests.controller.algorithms.graphs import fabric

@@ -14,9 +14,9 @@ from collectors.values import LinkStatus
 from controller.errors import PathError
 from controller.intents import FlowSpec
 from controller.paths.balancing.values import Rebalance
-from controller.paths.decide import Decision
+from controller.paths.deciding.decide import Decision
+from controller.paths.deciding.graph import Path, PathFigures
 from controller.paths.engineering.engineer import EngineeringRound
-from controller.paths.graph import Path, PathFigures
 from dataplane.rpc.envelope import disclose, enclose
 from dataplane.topology.values import LinkKey
 

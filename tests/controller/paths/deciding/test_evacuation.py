@@ -6,10 +6,10 @@ import pytest
 
 from collectors.values import LinkCondition, LinkStatus
 from controller.intents import FlowSpec
-from controller.paths.backups import Backups
-from controller.paths.decide import Assignment, Decision
-from controller.paths.evacuation import Evacuation, ToldLinks
-from controller.paths.graph import Network
+from controller.paths.deciding.backups import Backups
+from controller.paths.deciding.decide import Assignment, Decision
+from controller.paths.deciding.evacuation import Evacuation, ToldLinks
+from controller.paths.deciding.graph import Network
 from dataplane.topology.values import LinkKey, Topology
 
 S = 1_000_000_000

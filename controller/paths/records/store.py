@@ -9,10 +9,10 @@ from typing import Final
 from controller.errors import PathError
 from controller.intents import FlowSpec, WeightedRoute
 from controller.paths.balancing.values import Rebalance
-from controller.paths.codec import Assigned, HistoryQuery, freeze, thaw
-from controller.paths.database import Database
-from controller.paths.decide import Decision
-from controller.paths.graph import Path
+from controller.paths.deciding.decide import Decision
+from controller.paths.deciding.graph import Path
+from controller.paths.records.codec import Assigned, HistoryQuery, freeze, thaw
+from controller.paths.records.database import Database
 
 _NO_END: Final = (1 << 63) - 1
 

@@ -2,7 +2,7 @@
 
 A gain must exceed a relative and an absolute margin, and a path must have room for the flow. Of equally good paths the
 one with fewer hops wins, and among equal hops the one with less delay (spec/offload.md, section 4). Which flows are
-judged, and when, is `controller.paths.decider`'s to say.
+judged, and when, is `controller.paths.deciding.decider`'s to say.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 
 from controller.intents import FlowSpec
-from controller.paths.graph import Own, Path, PathFigures, StateGraph
+from controller.paths.deciding.graph import Own, Path, PathFigures, StateGraph
 from controller.paths.settings import DecideSettings, Mode
 from controller.paths.telemetry_load import DEFAULT_PACKET_BYTES
 from dataplane.topology.units import format_rate

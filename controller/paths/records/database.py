@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from controller.errors import PathError
-from controller.paths.migration import to_utc
+from controller.paths.records.migration import to_utc
 
 LOGGER = logging.getLogger("millrace.paths")
 

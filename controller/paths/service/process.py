@@ -11,11 +11,11 @@ from pathlib import Path
 from collectors.feed.client import FeedClient, FeedClientSettings
 from collectors.signals import stop_on_signals
 from controller.paths.core import PathServerCore
-from controller.paths.database import Database
-from controller.paths.recorder import Recorder
-from controller.paths.server import Feed, PathServer
+from controller.paths.records.database import Database
+from controller.paths.records.recorder import Recorder
+from controller.paths.records.store import PathStore
+from controller.paths.service.server import Feed, PathServer
 from controller.paths.settings import PathServerSettings
-from controller.paths.store import PathStore
 from controller.running import run_until
 from dataplane.clock import Clock, UtcClock
 from dataplane.config import load

@@ -11,14 +11,14 @@ import pytest
 
 from collectors.values import Snapshot
 from controller.paths.core import PathServerCore
-from controller.paths.database import Database
-from controller.paths.feed_watch import FeedWatch
-from controller.paths.recorder import Recorder
-from controller.paths.server import PathServer
+from controller.paths.records.database import Database
+from controller.paths.records.recorder import Recorder
+from controller.paths.service.feed_watch import FeedWatch
+from controller.paths.service.server import PathServer
 from controller.paths.settings import DecideSettings, ManagedFlow, PathServerSettings
 from dataplane.clock import VirtualClock
 from dataplane.topology.values import Topology
-from tests.controller.paths.test_server import AD, MS, Bench, congested, play, running, topology
+from tests.controller.paths.service.test_server import AD, MS, Bench, congested, play, running, topology
 
 __all__ = ["topology"]
 

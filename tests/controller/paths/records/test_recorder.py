@@ -14,12 +14,12 @@ import pytest
 from collectors.values import FlowKey, HopRecord, RecordKind
 from controller.errors import PathError
 from controller.intents import FlowSpec
-from controller.paths.codec import Assigned, HistoryQuery, RecordQuery
-from controller.paths.database import Database
-from controller.paths.decide import Decision
-from controller.paths.queries import answer
-from controller.paths.recorder import Recorder
-from controller.paths.store import PathStore
+from controller.paths.deciding.decide import Decision
+from controller.paths.records.codec import Assigned, HistoryQuery, RecordQuery
+from controller.paths.records.database import Database
+from controller.paths.records.queries import answer
+from controller.paths.records.recorder import Recorder
+from controller.paths.records.store import PathStore
 from dataplane.topology.values import LinkKey, Topology
 
 OpenDatabase = Callable[[str], Database]
@@ -183,7 +183,7 @@ def test_an_empty_database_of_the_layout_before_is_taken(tmp_path: Path, open_da
 def test_a_locked_database_is_an_error_not_a_hang(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, open_database: OpenDatabase
 ) -> None:
-    monkeypatch.setattr("controller.paths.database.BUSY_S", 0.01)
+    monkeypatch.setattr("controller.paths.records.database.BUSY_S", 0.01)
     path = str(tmp_path / "paths.db")
     holder, other = open_database(path), open_database(path)
     with holder.transaction(), pytest.raises(PathError, match="database is locked"):

@@ -14,7 +14,7 @@ from controller.algorithms.costs import FORBIDDEN
 from controller.algorithms.disjoint import disjoint_backup
 from controller.algorithms.link_table import LinkTable
 from controller.algorithms.search import PathSearch
-from controller.paths.graph import Path
+from controller.paths.deciding.graph import Path
 from dataplane.topology.values import LinkKey
 
 MAX_KEPT = 65_536

@@ -2,8 +2,8 @@
 
 A round moves the flow whose traffic gains most (gain times rate: one large flow that finds room relieves a link as much
 as many small ones), predicts what that does to the links, and looks again, up to the round's number of moves. What
-keeps it calm: margins (`controller.paths.decide`), a flow that moved is held down, and after any move the network
-settles first, and a wish to move must last for some rounds. Only a dead path is left at once.
+keeps it calm: margins (`controller.paths.deciding.decide`), a flow that moved is held down, and after any move the
+network settles first, and a wish to move must last for some rounds. Only a dead path is left at once.
 
 Flows are not judged one by one. Where delay decides, the trees towards all destinations, repaired when links change,
 say what each flow could have at best; only flows that a change can concern are compared with that, only those that
@@ -28,12 +28,12 @@ from controller.algorithms.trees import DestinationTrees
 from controller.algorithms.weighing import CONTENT, DEAD, Weighing, Weights
 from controller.algorithms.width_trees import WidthTrees
 from controller.intents import FlowSpec
-from controller.paths.beliefs import Beliefs
-from controller.paths.decide import DEAD_GAIN, Assignment, Decision, Verdict, judge
-from controller.paths.flow_table import UNKNOWN, FlowTable
-from controller.paths.graph import Network, Own, StateGraph
+from controller.paths.deciding.beliefs import Beliefs
+from controller.paths.deciding.decide import DEAD_GAIN, Assignment, Decision, Verdict, judge
+from controller.paths.deciding.flow_table import UNKNOWN, FlowTable
+from controller.paths.deciding.graph import Network, Own, StateGraph
+from controller.paths.deciding.widths import could_be_wider
 from controller.paths.settings import DecideSettings, Mode
-from controller.paths.widths import could_be_wider
 from dataplane.native import pointer_to
 from dataplane.topology.values import LinkKey
 

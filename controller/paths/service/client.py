@@ -15,7 +15,8 @@ from collectors.values import HopRecord, LinkStatus
 from controller.errors import PathError
 from controller.intents import FlowSpec, RouteSet
 from controller.paths.balancing.values import Rebalance
-from controller.paths.codec import (
+from controller.paths.deciding.decide import Decision
+from controller.paths.records.codec import (
     Explanation,
     History,
     HistoryQuery,
@@ -27,8 +28,7 @@ from controller.paths.codec import (
     pack,
     unpack,
 )
-from controller.paths.decide import Decision
-from controller.paths.server import SERVICE
+from controller.paths.service.server import SERVICE
 from controller.paths.settings import ADDRESS
 from dataplane.config import Strict
 from dataplane.rpc.client import Peer, ServiceClient

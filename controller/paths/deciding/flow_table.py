@@ -12,8 +12,8 @@ import numpy.typing as npt
 from controller.algorithms.link_table import Ids, LinkTable, Longs
 from controller.algorithms.structures import FlowColumns
 from controller.intents import FlowSpec
-from controller.paths.decide import Assignment, Part, flow_order
-from controller.paths.graph import Network, Path, Rows
+from controller.paths.deciding.decide import Assignment, Part, flow_order
+from controller.paths.deciding.graph import Network, Path, Rows
 from controller.paths.telemetry_load import DEFAULT_PACKET_BYTES, TelemetryLoad
 from dataplane.native import pointer_to
 

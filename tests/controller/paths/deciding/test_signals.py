@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from collectors.values import DropRecord, FlowKey, HopRecord, RecordKind
-from controller.paths.signals import LEAST_GAP_NS, Signals
+from controller.paths.deciding.signals import LEAST_GAP_NS, Signals
 from dataplane.topology.families import ring
 from dataplane.wire.drop_reasons import DropReason
 from tests.controller.paths.addresses import flow_key

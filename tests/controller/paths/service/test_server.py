@@ -17,14 +17,14 @@ from hypothesis import strategies as st
 from collectors.values import DelaySource, DropRecord, FlowKey, HopRecord, LinkState, Snapshot
 from controller.errors import PathError
 from controller.intents import FlowSpec, Route, RouteSet
-from controller.paths.client import RouteClient, RouteClientSettings
-from controller.paths.codec import HistoryQuery, LinkChange, RecordQuery, freeze, pack, thaw, unpack
 from controller.paths.core import PathServerCore
-from controller.paths.database import Database
-from controller.paths.decide import Decision
-from controller.paths.process import serve
-from controller.paths.recorder import Recorder
-from controller.paths.server import PathServer
+from controller.paths.deciding.decide import Decision
+from controller.paths.records.codec import HistoryQuery, LinkChange, RecordQuery, freeze, pack, thaw, unpack
+from controller.paths.records.database import Database
+from controller.paths.records.recorder import Recorder
+from controller.paths.service.client import RouteClient, RouteClientSettings
+from controller.paths.service.process import serve
+from controller.paths.service.server import PathServer
 from controller.paths.settings import DecideSettings, ManagedFlow, PathServerSettings, RecordSettings
 from dataplane.clock import VirtualClock
 from dataplane.topology.values import LinkKey, Topology

@@ -1,0 +1,1 @@
+"""The path server as a process: its feed, its service and the client of it."""

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, Final
 
-from controller.algorithms.search_kernels import find_path
-from controller.algorithms.tree_kernels import grow_tree, grow_trees, repair_trees
-from controller.algorithms.weigh_kernels import find_discontent, weigh
-from controller.algorithms.width_kernels import grow_widths, repair_widths
+from controller.algorithms.kernels.flow_evaluation import find_discontent, weigh
+from controller.algorithms.kernels.search import find_path
+from controller.algorithms.kernels.trees import grow_tree, grow_trees, repair_trees
+from controller.algorithms.kernels.width_trees import grow_widths, repair_widths
 from dataplane.native import Kernel, Library, kernel_library
 
 _KERNELS: Final = (

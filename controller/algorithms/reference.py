@@ -7,9 +7,9 @@ import heapq
 import numpy as np
 
 from controller.algorithms.costs import FORBIDDEN, UNREACHABLE, Costs
+from controller.algorithms.kernels.width_trees import WIDEST
 from controller.algorithms.link_table import LinkTable, Longs
 from controller.algorithms.search import FoundPath
-from controller.algorithms.width_kernels import WIDEST
 
 
 def distances(table: LinkTable, costs: Costs, dst: int) -> Costs:

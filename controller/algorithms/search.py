@@ -8,11 +8,11 @@ import numpy as np
 
 from controller.algorithms.compiled import compiled
 from controller.algorithms.costs import FORBIDDEN, HOP_BITS, UNREACHABLE, Costs
+from controller.algorithms.kernels.search import find_path
+from controller.algorithms.kernels.trees import grow_tree
+from controller.algorithms.kernels.width_trees import grow_widths
 from controller.algorithms.link_table import Flags, LinkTable, Longs
-from controller.algorithms.search_kernels import find_path
 from controller.algorithms.structures import LinkColumns, Workspace, graph_of
-from controller.algorithms.tree_kernels import grow_tree
-from controller.algorithms.width_kernels import grow_widths
 from dataplane.native import pointer_to
 
 

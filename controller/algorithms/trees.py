@@ -12,9 +12,9 @@ import numpy.typing as npt
 
 from controller.algorithms.compiled import compiled
 from controller.algorithms.costs import FORBIDDEN, UNREACHABLE, Costs
+from controller.algorithms.kernels.trees import grow_trees, repair_trees
 from controller.algorithms.link_table import Ids, LinkTable
 from controller.algorithms.structures import Changed, Changes, Workspace, graph_of
-from controller.algorithms.tree_kernels import grow_trees, repair_trees
 from dataplane.native import pointer_to
 
 REPAIR_SHARE = 0.05

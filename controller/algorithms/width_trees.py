@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from controller.algorithms.compiled import compiled
+from controller.algorithms.kernels.width_trees import grow_widths, repair_widths
 from controller.algorithms.link_table import Flags, LinkTable, Longs
 from controller.algorithms.structures import Changes, Workspace, graph_of
 from controller.algorithms.trees import REPAIR_SHARE
-from controller.algorithms.width_kernels import grow_widths, repair_widths
 from dataplane.native import pointer_to
 
 

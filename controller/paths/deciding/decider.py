@@ -22,10 +22,10 @@ import numpy as np
 import numpy.typing as npt
 
 from collectors.values import LinkState, Snapshot
+from controller.algorithms.flow_evaluation import CONTENT, DEAD, Weighing, Weights
 from controller.algorithms.link_table import Flags, Ids, LinkTable, Longs
 from controller.algorithms.structures import LinkColumns
 from controller.algorithms.trees import DestinationTrees
-from controller.algorithms.weighing import CONTENT, DEAD, Weighing, Weights
 from controller.algorithms.width_trees import WidthTrees
 from controller.intents import FlowSpec
 from controller.paths.deciding.beliefs import Beliefs

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from controller.algorithms.costs import FORBIDDEN, HOP_BITS, UNREACHABLE
-from controller.algorithms.search_kernels import find_path, has_room, step_cost
+from controller.algorithms.kernels.search import find_path, has_room, step_cost
 from controller.algorithms.structures import FlowColumns, Graph, LinkColumns, Scratch, Weighed
 from dataplane.native import Array, array_at, as_u64, i64, kernel, offset, stack_array, u8, u32, u64
 

@@ -6,7 +6,7 @@ tree, and a link that becomes narrower concerns only what hangs below it there.
 
 from __future__ import annotations
 
-from controller.algorithms.heaps import drop_first, push
+from controller.algorithms.kernels.heaps import drop_first, push
 from controller.algorithms.structures import NO_ENTRY, Changes, Graph, Scratch
 from dataplane.native import Array, as_u64, kernel, offset, u32, u64
 

@@ -9,9 +9,9 @@ import numpy.typing as npt
 
 from controller.algorithms.compiled import compiled
 from controller.algorithms.costs import HOP_BITS, UNREACHABLE, Costs
+from controller.algorithms.kernels.flow_evaluation import SHARE_BITS, find_discontent, weigh
 from controller.algorithms.link_table import Flags, Ids, LinkTable, Longs
 from controller.algorithms.structures import FlowColumns, LinkColumns, Weighed, Workspace, graph_of
-from controller.algorithms.weigh_kernels import SHARE_BITS, find_discontent, weigh
 from dataplane.native import pointer_to
 
 CONTENT, DISCONTENT, DEAD = 0, 1, 2

@@ -8,8 +8,8 @@ on the size of the graph. No parents are kept: a way onward is any link whose co
 
 from __future__ import annotations
 
-from controller.algorithms.buckets import insert, take
 from controller.algorithms.costs import FORBIDDEN, UNREACHABLE
+from controller.algorithms.kernels.buckets import insert, take
 from controller.algorithms.structures import NO_ENTRY, Changed, Changes, Graph, Scratch
 from dataplane.native import Array, as_u64, kernel, offset, u32, u64
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from controller.algorithms.costs import FORBIDDEN, UNREACHABLE
-from controller.algorithms.heaps import drop_first, push
+from controller.algorithms.kernels.heaps import drop_first, push
 from controller.algorithms.structures import Graph, LinkColumns, Scratch
 from dataplane.native import Array, address, i64, kernel, u32, u64
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from collectors.errors import FeedError
 from collectors.state.builder import NetworkStateBuilder
 from collectors.values import Snapshot
-from controller.aggregation.keeper import JobKeeper
+from controller.aggregation.job_reconciler import JobKeeper
 from controller.daemon_settings import RetrySettings
 from controller.driver import Connect, Driver, Sleep
 from controller.errors import ControllerError, PathError

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import msgspec
 
-from controller.aggregation.job_settings import JobSettings
+from controller.aggregation.service.settings import JobSettings
 from controller.aggregation.settings import AggregationSettings
 from controller.errors import ControllerError
 from controller.gnmi.settings import Hellos

@@ -13,7 +13,7 @@ from pathlib import Path
 from collectors.feed.client import FeedClient, FeedClientSettings
 from collectors.feed.job_names import tell_jobs
 from collectors.signals import stop_on_signals
-from controller.aggregation.service import JobService
+from controller.aggregation.service.server import JobService
 from controller.daemon import Daemon
 from controller.daemon_settings import DaemonSettings
 from controller.driver import Connect, SwitchSession

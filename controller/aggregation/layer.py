@@ -9,8 +9,8 @@ from collections.abc import Iterator, Set
 
 from finsy import P4TableEntry
 
+from controller.aggregation.job_migration import hops_without
 from controller.aggregation.jobs import Jobs, number_of
-from controller.aggregation.moving import hops_without
 from controller.aggregation.settings import AggregationSettings
 from controller.base_paths import next_hops
 from controller.tables.aggregation import CELLS_REGISTER, congestion_entity, report_entity, unwatched_entities

@@ -16,8 +16,8 @@ from controller.errors import JobError
 from dataplane.allreduce.membership_messages import ADDRESS
 
 if TYPE_CHECKING:
-    from controller.aggregation.job_client import JobClient
-    from controller.aggregation.job_messages import JobRow
+    from controller.aggregation.service.client import JobClient
+    from controller.aggregation.service.messages import JobRow
 
 job = typer.Typer(name="job", help="Jobs that switches add up for, and their workers.", no_args_is_help=True)
 
@@ -81,7 +81,7 @@ def remove(
 
 
 def _ask(server: str, question: Callable[[JobClient], Awaitable[T]]) -> T:
-    from controller.aggregation.job_client import JobClient  # noqa: PLC0415
+    from controller.aggregation.service.client import JobClient  # noqa: PLC0415
 
     async def ask() -> T:
         async with JobClient(server) as client:

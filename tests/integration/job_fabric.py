@@ -22,7 +22,7 @@ import yaml
 from collectors.feed.server import FeedSettings
 from collectors.process import CollectorProcessSettings
 from collectors.values import JobState
-from controller.aggregation.job_settings import JobSettings
+from controller.aggregation.service.settings import JobSettings
 from controller.aggregation.settings import AggregationSettings
 from controller.cli.feed import ask, snapshot_of
 from controller.daemon_settings import DaemonSettings, RetrySettings

@@ -14,7 +14,7 @@ from typing import Any, Self
 import msgspec
 import yaml
 
-from controller.aggregation.job_settings import JobSettings
+from controller.aggregation.service.settings import JobSettings
 from controller.aggregation.settings import AggregationSettings
 from controller.daemon_settings import DaemonSettings, RetrySettings
 from controller.p4runtime.session import FABRIC_AGGREGATION, fabric_program

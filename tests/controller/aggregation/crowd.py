@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 
 from msgspec import structs
 
-from controller.aggregation.job_settings import JobSettings
-from controller.aggregation.meeting import Action, Change, Create, End, Join, Move, Remove, Standing, Tell
-from controller.aggregation.rendezvous import Rendezvous
+from controller.aggregation.service.job_state import Action, Change, Create, End, Join, Move, Remove, Standing, Tell
+from controller.aggregation.service.rendezvous import Rendezvous
+from controller.aggregation.service.settings import JobSettings
 from dataplane.allreduce.membership_messages import Beat, Downward, Held, Hello, Leave, Past, Reached
 from dataplane.allreduce.membership_state import (
     Adopt,

@@ -14,10 +14,10 @@ from typing import Any
 
 from msgspec import structs
 
-from controller.aggregation.job_settings import JobSettings
+from controller.aggregation.job_reconciler import Listener
 from controller.aggregation.jobs import Jobs, RunningJob
-from controller.aggregation.keeper import Listener
-from controller.aggregation.service import JobService
+from controller.aggregation.service.server import JobService
+from controller.aggregation.service.settings import JobSettings
 from controller.base_paths import next_hops
 from controller.errors import ControllerError
 from controller.intents import Worker

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from collectors.values import Snapshot
-from controller.aggregation.keeper import JobKeeper
+from controller.aggregation.job_reconciler import JobKeeper
 from controller.aggregation.settings import AggregationSettings
 from controller.daemon import Daemon
 from controller.daemon_settings import RetrySettings

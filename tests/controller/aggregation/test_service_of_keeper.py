@@ -6,9 +6,9 @@ import asyncio
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from controller.aggregation.job_settings import JobSettings
-from controller.aggregation.meeting import Change, Create, End, Join, Move, Remove, Standing
-from controller.aggregation.service import JobService
+from controller.aggregation.service.job_state import Change, Create, End, Join, Move, Remove, Standing
+from controller.aggregation.service.server import JobService
+from controller.aggregation.service.settings import JobSettings
 from controller.intents import Worker
 from dataplane.topology.families import leaf_spine
 from tests.controller.aggregation.switches import Lab, Running, running

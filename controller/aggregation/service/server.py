@@ -19,13 +19,13 @@ import grpc.aio
 
 from collectors.values import JobNote
 from controller.aggregation.cells import cells_for
-from controller.aggregation.job_messages import EndQuery, JobList, RemoveQuery, pack, unpack
-from controller.aggregation.job_rows import row_of
-from controller.aggregation.job_settings import JobSettings
+from controller.aggregation.job_reconciler import Listener
 from controller.aggregation.jobs import RunningJob
-from controller.aggregation.keeper import Listener
-from controller.aggregation.meeting import Action, Change, Create, End, Join, Move, Remove, Standing, Tell
-from controller.aggregation.rendezvous import Rendezvous
+from controller.aggregation.service.job_state import Action, Change, Create, End, Join, Move, Remove, Standing, Tell
+from controller.aggregation.service.messages import EndQuery, JobList, RemoveQuery, pack, unpack
+from controller.aggregation.service.rendezvous import Rendezvous
+from controller.aggregation.service.rows import row_of
+from controller.aggregation.service.settings import JobSettings
 from controller.errors import ControllerError, JobError
 from controller.intents import Worker
 from controller.tables.aggregation import switches_of

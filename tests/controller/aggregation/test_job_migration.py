@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from collectors.values import Snapshot
+from controller.aggregation.job_migration import MOST_JUDGED, Better, Mover, better_tree, dead_links, hops_without
 from controller.aggregation.jobs import Jobs, RunningJob
-from controller.aggregation.moving import MOST_JUDGED, Better, Mover, better_tree, dead_links, hops_without
 from controller.aggregation.settings import MoveSettings
 from controller.base_paths import next_hops
 from controller.intents import AggregationTree, Worker

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from controller.aggregation.meeting import Create, Phase, Remove
+from controller.aggregation.service.job_state import Create, Phase, Remove
 from dataplane.allreduce.membership_messages import Hold, View
 from dataplane.allreduce.membership_state import GoOn, RunUntil, StopAtNext
 from tests.controller.aggregation.crowd import SETTINGS, Crowd, Player, S

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from controller.aggregation.job_messages import EndQuery, JobList, JobRow, RemoveQuery, pack, unpack
+from controller.aggregation.service.messages import EndQuery, JobList, JobRow, RemoveQuery, pack, unpack
 from controller.errors import JobError
 from dataplane.allreduce.membership_messages import ADDRESS, SERVICE
 from dataplane.config import Strict

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from controller.aggregation.job_messages import JobRow, MemberRow
-from controller.aggregation.meeting import Attendance, Meeting, Phase
+from controller.aggregation.service.job_state import Attendance, Meeting, Phase
+from controller.aggregation.service.messages import JobRow, MemberRow
 
 
 def row_of(job: Meeting, now_ns: int, switches_of: Callable[[int], tuple[str, ...]]) -> JobRow:

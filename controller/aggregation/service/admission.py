@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from controller.aggregation.meeting import Meeting, Phase
+from controller.aggregation.service.job_state import Meeting, Phase
 from dataplane.allreduce.formats import MOST_WORKERS
 from dataplane.allreduce.membership_messages import Hello
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from msgspec import structs
 
-from controller.aggregation.job_client import JobClient
+from controller.aggregation.service.client import JobClient
 from controller.cli import main
 from controller.daemon_settings import DaemonSettings
 from controller.errors import JobError

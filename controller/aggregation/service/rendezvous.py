@@ -13,9 +13,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Iterable
 
-from controller.aggregation.admission import problem_of
-from controller.aggregation.job_settings import JobSettings
-from controller.aggregation.meeting import (
+from controller.aggregation.service.admission import problem_of
+from controller.aggregation.service.job_state import (
     Action,
     Attendance,
     Change,
@@ -30,7 +29,8 @@ from controller.aggregation.meeting import (
     Standing,
     Tell,
 )
-from controller.aggregation.telling import admitted_of, view_of
+from controller.aggregation.service.settings import JobSettings
+from controller.aggregation.service.worker_views import admitted_of, view_of
 from controller.intents import Worker
 from dataplane.allreduce.membership_messages import (
     Beat,

@@ -14,9 +14,9 @@ from ipaddress import IPv4Address
 from typing import Final, Protocol
 
 from collectors.values import Snapshot
+from controller.aggregation.job_migration import Better, Mover, better_tree, dead_links
 from controller.aggregation.jobs import RunningJob, number_of
 from controller.aggregation.layer import AggregationLayer
-from controller.aggregation.moving import Better, Mover, better_tree, dead_links
 from controller.errors import ControllerError
 from controller.intents import Worker
 from controller.loss_deaths import LossDeaths

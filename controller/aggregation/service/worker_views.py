@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cmp_to_key
 
-from controller.aggregation.meeting import Attendance, Meeting
+from controller.aggregation.service.job_state import Attendance, Meeting
 from dataplane.allreduce.membership_messages import Admitted, Hold, View
 from dataplane.wire.aggregation import age
 

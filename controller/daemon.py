@@ -24,10 +24,10 @@ from controller.intents import RouteSet
 from controller.link_keeper import LinkKeeper
 from controller.link_status import RETURN_AFTER_NS, LinkWatch
 from controller.owners.telemetry import Telemetry
-from controller.store.keeper import StoreKeeper
-from controller.tables.int_domain import IntDomain
-from controller.tables.int_watch import Watch
-from controller.tables.reporting import Reporting
+from controller.store.reconciler import StoreKeeper
+from controller.tables.telemetry.int_domain import IntDomain
+from controller.tables.telemetry.int_watch import Watch
+from controller.tables.telemetry.reporting import Reporting
 from dataplane.clock import Clock
 
 LOGGER = logging.getLogger("millrace.controller")

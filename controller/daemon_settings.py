@@ -15,9 +15,9 @@ from controller.p4runtime.grpc_session import Target, TlsSettings
 from controller.p4runtime.session import ELECTION_ID
 from controller.store.settings import StoreSettings
 from controller.tables.base import WATCH_ALL
-from controller.tables.int_domain import DEFAULT_DOMAIN, IntDomain
-from controller.tables.int_watch import Watch
-from controller.tables.reporting import NO_REPORTING, Reporting
+from controller.tables.telemetry.int_domain import DEFAULT_DOMAIN, IntDomain
+from controller.tables.telemetry.int_watch import Watch
+from controller.tables.telemetry.reporting import NO_REPORTING, Reporting
 from dataplane.config import Strict
 from dataplane.rpc.addresses import malformed
 from dataplane.topology.values import Topology

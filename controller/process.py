@@ -29,7 +29,7 @@ from controller.p4runtime.grpc_session import GrpcSession
 from controller.p4runtime.session import FABRIC, FABRIC_AGGREGATION, check_schema, fabric_program, load_schema
 from controller.paths.service.client import RouteClient, RouteClientSettings
 from controller.running import run_until
-from controller.store.keeper import StoreKeeper
+from controller.store.reconciler import StoreKeeper
 from controller.store.settings import StoreSettings
 from dataplane.clock import Clock, MonotonicClock
 from dataplane.config import load

@@ -21,9 +21,9 @@ from controller.p4runtime.in_process import InProcessSession
 from controller.p4runtime.session import FABRIC, FABRIC_AGGREGATION, fabric_program, load_schema
 from controller.store.settings import StoreSettings
 from controller.tables.base import WATCH_ALL
-from controller.tables.int_domain import DEFAULT_DOMAIN, IntDomain
-from controller.tables.int_watch import Watch
-from controller.tables.reporting import NO_REPORTING, Reporting
+from controller.tables.telemetry.int_domain import DEFAULT_DOMAIN, IntDomain
+from controller.tables.telemetry.int_watch import Watch
+from controller.tables.telemetry.reporting import NO_REPORTING, Reporting
 from controller.virtual_driver import CallAt, VirtualDriver, WriteDelays
 from dataplane.clock import Clock
 from dataplane.fabric.virtual.fabric import VirtualFabric

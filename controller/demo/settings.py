@@ -11,7 +11,7 @@ from collectors.settings import CollectorSettings, StateSettings
 from controller.demo.scenario import ScenarioSettings
 from controller.paths.settings import DecideSettings
 from controller.paths.telemetry_load import TelemetryLoad
-from controller.tables.int_watch import Watch
+from controller.tables.telemetry.int_watch import Watch
 from dataplane.config import Strict
 
 _DelayNs = Annotated[int, msgspec.Meta(ge=0)]

@@ -21,10 +21,10 @@ from controller.owners.base import Known, Refusal, StagedOwner, Verdict
 from controller.reconcile import diff, is_reset
 from controller.tables.base import WATCH_ALL, check_room, report_routes, telemetry_entities
 from controller.tables.entities import Batch, Entities, Entity, EntityKey, Kind, index, same
-from controller.tables.int_domain import DEFAULT_DOMAIN, IntDomain
-from controller.tables.int_watch import Watch, travels, watchlist_entities
-from controller.tables.reporting import NO_REPORTING, Reporting
 from controller.tables.routing import FAMILIES
+from controller.tables.telemetry.int_domain import DEFAULT_DOMAIN, IntDomain
+from controller.tables.telemetry.int_watch import Watch, travels, watchlist_entities
+from controller.tables.telemetry.reporting import NO_REPORTING, Reporting
 from dataplane.topology.values import LinkKey, Topology
 from dataplane.wire.marking import Marking
 

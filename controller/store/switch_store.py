@@ -13,7 +13,7 @@ from finsy import P4TableEntry
 
 from controller.errors import ControllerError
 from controller.reconcile import apply, chunks
-from controller.store.choosing import HeldName, choose
+from controller.store.cache_policy import HeldName, choose
 from controller.store.settings import StoreSettings
 from controller.tables.entities import Batch, Entities, Entity, EntityKey, Kind, Update, Verb, key_of, same
 from controller.tables.store import (

@@ -7,14 +7,14 @@ from collections.abc import Iterator, Sequence, Set
 
 from controller.base_paths import next_hops
 from controller.errors import ControllerError
-from controller.tables.drop_watch import watches_full_queues
 from controller.tables.entities import Entities, Entity, index
-from controller.tables.int_domain import DEFAULT_DOMAIN, IntDomain, check_domain, domain_entities
-from controller.tables.int_watch import Watch, watchlist_entities
 from controller.tables.ports import port_entities
-from controller.tables.report import report_entities
-from controller.tables.reporting import NO_REPORTING, Reporting, reporting_entities
 from controller.tables.routing import hash_entity, route_entities
+from controller.tables.telemetry.drop_watch import watches_full_queues
+from controller.tables.telemetry.int_domain import DEFAULT_DOMAIN, IntDomain, check_domain, domain_entities
+from controller.tables.telemetry.int_watch import Watch, watchlist_entities
+from controller.tables.telemetry.report import report_entities
+from controller.tables.telemetry.reporting import NO_REPORTING, Reporting, reporting_entities
 from dataplane.topology.values import LinkKey, Topology
 
 FILL_ORDER = (

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from finsy import P4TableAction, P4TableEntry, P4TableMatch
 
 from controller.tables.entities import Entity
-from controller.tables.int_domain import DEFAULT_DOMAIN, IntDomain
+from controller.tables.telemetry.int_domain import DEFAULT_DOMAIN, IntDomain
 from dataplane.topology.addressing import mac_at
 from dataplane.topology.values import Topology
 

@@ -17,8 +17,8 @@ from controller.reconcile import apply
 from controller.tables.base import base_entities
 from controller.tables.entities import Entities
 from controller.tables.flow_paths import flow_path_entities
-from controller.tables.int_watch import Watch
 from controller.tables.routing import IPV4
+from controller.tables.telemetry.int_watch import Watch
 from dataplane.topology.values import Topology
 from tests.controller.worlds import World, equal, fixed, route_sets, routes_of, weighted
 

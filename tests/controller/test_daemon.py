@@ -23,9 +23,9 @@ from controller.p4runtime.session import Bundling, OnLearned, fabric_program, lo
 from controller.reconcile import diff
 from controller.tables.base import WATCH_ALL
 from controller.tables.entities import Batch, Entity, EntityKey, same
-from controller.tables.int_domain import IntDomain
-from controller.tables.int_watch import Watch
-from controller.tables.reporting import NO_REPORTING
+from controller.tables.telemetry.int_domain import IntDomain
+from controller.tables.telemetry.int_watch import Watch
+from controller.tables.telemetry.reporting import NO_REPORTING
 from dataplane.clock import VirtualClock
 from dataplane.switch.p4runtime.core import P4RuntimeCore
 from dataplane.switch.switch import PortSettings, Switch

@@ -17,7 +17,7 @@ from controller.paths.deciding.backups import Backups
 from controller.paths.engineering.settings import EngineeringSettings
 from controller.paths.settings import DecideSettings, ManagedFlow
 from controller.tables.entities import same
-from controller.tables.int_watch import Watch
+from controller.tables.telemetry.int_watch import Watch
 from controller.virtual import NO_HELLOS, VirtualController, WriteDelays
 from dataplane.fabric.hosts import Receiver, flow_between
 from dataplane.fabric.virtual.fabric import VirtualFabric

@@ -12,8 +12,8 @@ from controller.p4runtime.in_process import InProcessSession
 from controller.p4runtime.session import fabric_program, load_schema
 from controller.reconcile import diff
 from controller.tables.entities import Batch
-from controller.tables.int_domain import IntDomain
-from controller.tables.int_watch import Watch
+from controller.tables.telemetry.int_domain import IntDomain
+from controller.tables.telemetry.int_watch import Watch
 from controller.virtual import VirtualController, WriteDelays
 from dataplane.fabric.hosts import flow_between
 from dataplane.fabric.virtual import VirtualFabric

@@ -8,9 +8,9 @@ import pytest
 
 from controller.errors import ControllerError
 from controller.reconcile import diff
-from controller.tables.drop_watch import DropWatch
-from controller.tables.queue_watch import QueueWatch
-from controller.tables.reporting import NO_REPORTING, Reporting
+from controller.tables.telemetry.drop_watch import DropWatch
+from controller.tables.telemetry.queue_watch import QueueWatch
+from controller.tables.telemetry.reporting import NO_REPORTING, Reporting
 from controller.virtual import VirtualController
 from dataplane.fabric.hosts import flow_between
 from dataplane.fabric.virtual import VirtualFabric

@@ -27,7 +27,7 @@ from controller.aggregation.settings import AggregationSettings
 from controller.cli.feed import ask, snapshot_of
 from controller.daemon_settings import DaemonSettings, RetrySettings
 from controller.p4runtime.session import FABRIC_AGGREGATION, fabric_program
-from controller.tables.int_watch import Watch
+from controller.tables.telemetry.int_watch import Watch
 from dataplane.fabric.kernel import KernelFabric
 from dataplane.program.loader import load_program
 from dataplane.switch.compiled.program import Purpose, compile_program

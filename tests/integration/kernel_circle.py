@@ -35,7 +35,7 @@ from controller.paths.settings import DecideSettings, ManagedFlow, PathServerSet
 from controller.tables.base import base_entities
 from controller.tables.entities import Entities, content_of
 from controller.tables.flow_paths import flow_path_entities
-from controller.tables.int_watch import Watch
+from controller.tables.telemetry.int_watch import Watch
 from dataplane.clock import MonotonicClock
 from dataplane.config import Strict
 from dataplane.fabric.agent import Agent, AgentPlan, plan_flow, replay

@@ -12,10 +12,10 @@ import pytest
 
 from collectors.collector import Collector
 from controller.p4runtime.session import FABRIC, fabric_program
-from controller.tables.drop_watch import DropWatch
-from controller.tables.int_domain import IntDomain
-from controller.tables.int_watch import Mode, Watch
-from controller.tables.reporting import Reporting
+from controller.tables.telemetry.drop_watch import DropWatch
+from controller.tables.telemetry.int_domain import IntDomain
+from controller.tables.telemetry.int_watch import Mode, Watch
+from controller.tables.telemetry.reporting import Reporting
 from controller.virtual import VirtualController
 from dataplane.fabric.virtual import VirtualFabric
 from dataplane.switch.compiled.pipeline import compiled_pipeline

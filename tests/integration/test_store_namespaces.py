@@ -14,7 +14,7 @@ import pytest
 
 from controller.daemon_settings import DaemonSettings, RetrySettings
 from controller.process import serve
-from controller.store.keeper import StoreKeeper
+from controller.store.reconciler import StoreKeeper
 from controller.store.settings import StoreSettings
 from dataplane.clock import MonotonicClock
 from dataplane.fabric.kernel import KernelFabric

@@ -32,7 +32,7 @@ from controller.reconcile import diff
 from controller.tables.base import base_entities
 from controller.tables.entities import Entities
 from controller.tables.flow_paths import flow_path_entities
-from controller.tables.int_watch import Watch
+from controller.tables.telemetry.int_watch import Watch
 from dataplane.topology.file import topologies_folder
 
 MS = 1_000_000

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from controller.aggregation.settings import AggregationSettings
-from controller.tables.int_domain import DEFAULT_DOMAIN, IntDomain
-from controller.tables.int_watch import Watch
+from controller.tables.telemetry.int_domain import DEFAULT_DOMAIN, IntDomain
+from controller.tables.telemetry.int_watch import Watch
 from controller.virtual import VirtualController, WriteDelays
 from dataplane.fabric.virtual import VirtualFabric
 from dataplane.program.model import Program

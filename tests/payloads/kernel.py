@@ -29,8 +29,8 @@ from controller.aggregation.settings import AggregationSettings
 from controller.daemon_settings import DaemonSettings
 from controller.p4runtime.grpc_session import GrpcSession, Target
 from controller.p4runtime.session import FABRIC, FABRIC_AGGREGATION, fabric_program, load_schema
-from controller.tables.int_domain import DEFAULT_DOMAIN, IntDomain
-from controller.tables.int_watch import Watch
+from controller.tables.telemetry.int_domain import DEFAULT_DOMAIN, IntDomain
+from controller.tables.telemetry.int_watch import Watch
 from dataplane.fabric.kernel import HOST_DEVICE, KernelFabric, KernelSettings
 from dataplane.topology.file import dumps, load_topology
 from tests.payloads.chain import ABOUT_REPORTS

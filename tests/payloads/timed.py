@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from controller.aggregation.settings import AggregationSettings
-from controller.tables.int_domain import DEFAULT_DOMAIN, IntDomain
-from controller.tables.int_watch import Watch
+from controller.tables.telemetry.int_domain import DEFAULT_DOMAIN, IntDomain
+from controller.tables.telemetry.int_watch import Watch
 from controller.virtual import VirtualController
 from dataplane.fabric.virtual import VirtualFabric
 from dataplane.switch.switch import PipelineFactory

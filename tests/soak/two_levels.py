@@ -17,7 +17,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2]))  # tests import each other by their full names
 
 from controller.aggregation.settings import AggregationSettings, MoveSettings
-from controller.tables.int_watch import Watch
+from controller.tables.telemetry.int_watch import Watch
 from dataplane.topology.families import leaf_spine
 from tests.integration.job_fabric import MS, JobFabric, WorkerProcess
 

@@ -14,7 +14,7 @@ from controller.paths.deciding.flow_table import FlowTable
 from controller.paths.deciding.graph import Network, Own, StateGraph
 from controller.paths.settings import DecideSettings
 from controller.paths.telemetry_load import TelemetryLoad
-from controller.tables.int_watch import DEFAULT_INSTRUCTIONS, Watch
+from controller.tables.telemetry.int_watch import DEFAULT_INSTRUCTIONS, Watch
 from dataplane.topology.families import ring
 from dataplane.topology.values import LinkKey, Topology
 from tests.controller.paths.fresh_decider import decide, explain

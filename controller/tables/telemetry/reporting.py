@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from controller.tables.drop_watch import DropWatch, drop_watch_entities
 from controller.tables.entities import Entity
-from controller.tables.flow_filter import FlowFilter, flow_filter_entities
-from controller.tables.gather import NO_GATHERING, Gathering, gather_entities
-from controller.tables.queue_watch import QueueWatch, queue_watch_entities
+from controller.tables.telemetry.drop_watch import DropWatch, drop_watch_entities
+from controller.tables.telemetry.flow_filter import FlowFilter, flow_filter_entities
+from controller.tables.telemetry.gather import NO_GATHERING, Gathering, gather_entities
+from controller.tables.telemetry.queue_watch import QueueWatch, queue_watch_entities
 from dataplane.config import Strict
 from dataplane.topology.values import Topology
 

@@ -13,7 +13,7 @@ import pytest
 from controller.daemon_settings import DaemonSettings, RetrySettings
 from controller.errors import ControllerError
 from controller.process import serve
-from controller.store.keeper import StoreKeeper
+from controller.store.reconciler import StoreKeeper
 from controller.store.settings import RecordedSettings, StoreSettings
 from controller.store.stores import Stores
 from controller.tables.store import Copied, Recorded

@@ -7,8 +7,8 @@ from finsy import P4TableAction, P4TableEntry
 
 from controller.errors import ControllerError
 from controller.tables.base import base_entities
-from controller.tables.queue_watch import QueueWatch
-from controller.tables.reporting import Reporting
+from controller.tables.telemetry.queue_watch import QueueWatch
+from controller.tables.telemetry.reporting import Reporting
 from dataplane.topology.values import Topology
 
 

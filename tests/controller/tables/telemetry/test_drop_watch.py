@@ -10,8 +10,8 @@ from finsy import P4TableAction, P4TableEntry
 
 from controller.errors import ControllerError
 from controller.tables.base import base_entities
-from controller.tables.drop_watch import NAMES, DropWatch
-from controller.tables.reporting import Reporting
+from controller.tables.telemetry.drop_watch import NAMES, DropWatch
+from controller.tables.telemetry.reporting import Reporting
 from dataplane.topology.values import Topology
 
 
@@ -73,7 +73,7 @@ def test_a_fabric_without_a_collector_reports_nothing(diamond: Topology) -> None
 
 
 def test_the_program_knows_the_same_reasons() -> None:
-    text = (Path(__file__).parents[3] / "p4" / "shared" / "drop_reasons.p4").read_text()
+    text = (Path(__file__).parents[4] / "p4" / "shared" / "drop_reasons.p4").read_text()
     lines = [line.removesuffix(";").split() for line in text.splitlines() if line.startswith("const")]
     assert {line[2].removeprefix("DROP_").lower(): int(line[4]) for line in lines} == {
         name: number for number, name in enumerate(NAMES)

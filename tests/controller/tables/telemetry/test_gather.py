@@ -5,8 +5,8 @@ from __future__ import annotations
 from finsy import P4TableAction, P4TableEntry
 
 from controller.tables.base import base_entities
-from controller.tables.gather import Gathering
-from controller.tables.reporting import Reporting
+from controller.tables.telemetry.gather import Gathering
+from controller.tables.telemetry.reporting import Reporting
 from dataplane.topology.values import Topology
 
 

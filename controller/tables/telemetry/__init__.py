@@ -1,0 +1,1 @@
+"""Tables of telemetry: what INT does to which flows, and what switches report."""

@@ -6,7 +6,8 @@ Neither flight is less than the configured delay d, so the error is at most (f +
 two ways is the longer one cannot be told from stamps: no exchange between two clocks can (RFC 5905, section 8).
 
 Observations are added up as a weighted line over time, the more weight the less they exceed the least excess, old ones
-fading: offset now, and drift. All cables are reckoned side by side; `tests/collectors/clocks/plain.py` has one cable.
+fading: offset now, and drift. All cables are reckoned side by side; `tests/collectors/clocks/reference_network.py` has
+one cable.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 E. S. Page, Continuous inspection schemes, Biometrika 41 (1954). Deviations are cut at half of the limit, so that no
 single observation makes a change. While a level holds, mean and deviation follow it slowly. Many figures are followed
-side by side; `tests/collectors/events/plain.py` has the same for one.
+side by side; `tests/collectors/events/reference_rules.py` has the same for one.
 """
 
 from __future__ import annotations

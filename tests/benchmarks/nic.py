@@ -47,7 +47,7 @@ from rich.table import Table
 from tests.benchmarks.nics.cable import cable
 from tests.benchmarks.nics.generator import Generator, generator
 from tests.benchmarks.nics.ours import available_sides
-from tests.benchmarks.nics.plain import native_sockets, python_sockets
+from tests.benchmarks.nics.raw_sockets import native_sockets, python_sockets
 from tests.benchmarks.nics.receivers import Open, Receiver
 from tests.benchmarks.nics.trials import Trial, idle_cpu_share, run_saturated, run_steadily, run_trial
 

@@ -2,8 +2,8 @@
 
 A random regular fabric of 1,000 switches and 5,000 cables, every link measured, 100,000 flows over 4,000 ways. Each
 comparison takes both sides in turns and the quicker run of each; the other sides are the plain twins that the tests
-have (tests/collectors/events/plain.py, tests/collectors/clocks/plain.py), which say the same. Of clocks the plain side
-does without least squares, so that the ratio is rather too small.
+have (tests/collectors/events/reference_rules.py, tests/collectors/clocks/reference_network.py), which say the same. Of
+clocks the plain side does without least squares, so that the ratio is rather too small.
 
     .venv/bin/python tests/benchmarks/snapshots.py           # --quick: 100 switches
 """
@@ -37,8 +37,8 @@ from collectors.values import DelaySource, FlowKey, Snapshot
 from dataplane.clock import VirtualClock
 from dataplane.topology.values import LinkKey, Topology
 from tests.benchmarks.routing.scale import random_fabric
-from tests.collectors.clocks import plain as plain_clocks
-from tests.collectors.events.plain import PlainEngine
+from tests.collectors.clocks import reference_network as plain_clocks
+from tests.collectors.events.reference_rules import PlainEngine
 
 NOW_NS = 1_000_000_000
 INTERVAL_NS = 500_000_000

@@ -20,7 +20,7 @@ from controller.tables.flow_paths import flow_path_entities
 from controller.tables.routing import IPV4
 from controller.tables.telemetry.int_watch import Watch
 from dataplane.topology.values import Topology
-from tests.controller.worlds import World, equal, fixed, route_sets, routes_of, weighted
+from tests.controller.fabric_tables import World, equal, fixed, route_sets, routes_of, weighted
 
 events = st.one_of(
     route_sets(),

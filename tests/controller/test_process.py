@@ -21,7 +21,7 @@ from controller.tables.base import base_entities
 from controller.tables.flow_paths import flow_path_entities
 from dataplane.clock import MonotonicClock
 from dataplane.topology.values import Topology
-from tests.controller.machines import Bmv2, BuiltIn, Machine, address
+from tests.controller.switch_servers import Bmv2, BuiltIn, Machine, address
 
 MS = 1_000_000
 BOUND_S = 60.0

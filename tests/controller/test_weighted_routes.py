@@ -21,8 +21,8 @@ from controller.virtual import VirtualController, WriteDelays
 from dataplane.fabric.hosts import Receiver, flow_between
 from dataplane.fabric.virtual.fabric import VirtualFabric
 from dataplane.topology.values import Topology
+from tests.controller.fabric_tables import WEIGHTS, World, weighted
 from tests.controller.owners.test_flow_plan import networks
-from tests.controller.worlds import WEIGHTS, World, weighted
 
 US = 1_000
 MS = 1_000_000

@@ -17,8 +17,8 @@ from collectors.clocks.network import solve
 from collectors.clocks.values import NO_GROUP, Edges, FlightColumns, StampDifference
 from collectors.settings import ClockSettings
 from dataplane.topology.values import LinkKey
-from tests.collectors.clocks import plain
-from tests.collectors.clocks.plain import NodeReading, Offset
+from tests.collectors.clocks import reference_network as plain
+from tests.collectors.clocks.reference_network import NodeReading, Offset
 from tests.collectors.clocks.world import DELAY_NS, MS, SECOND, WallClock, World, columns, ring
 
 

@@ -13,7 +13,7 @@ from collectors.events.change import Levels
 from collectors.events.engine import EventEngine
 from collectors.events.rules import ChangeSettings, Rule
 from collectors.values import Event, Phase
-from tests.collectors.events.plain import ChangeDetector, LevelChange
+from tests.collectors.events.reference_rules import ChangeDetector, LevelChange
 from tests.collectors.events.states import MS, snapshot
 
 

@@ -12,7 +12,7 @@ from collectors.events.rules import ChangeSettings, Rule
 from collectors.events.scopes import Scope
 from collectors.values import FlowKey, PathState, ReporterState, Snapshot
 from dataplane.topology.values import LinkKey
-from tests.collectors.events.plain import PlainEngine
+from tests.collectors.events.reference_rules import PlainEngine
 from tests.collectors.events.states import FLOW, IDLE, MS
 
 LINKS = [LinkKey(f"s{number}", "s9") for number in range(5)]

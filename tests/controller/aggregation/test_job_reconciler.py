@@ -19,7 +19,7 @@ from controller.tables.entities import Kind, Update, key_of
 from dataplane.topology.families import leaf_spine
 from dataplane.topology.values import LinkKey
 from tests.controller.aggregation.states import nominal
-from tests.controller.aggregation.switches import Lab, Running, running
+from tests.controller.aggregation.writable_switches import Lab, Running, running
 
 TOPOLOGY = leaf_spine(1, 2, 3)
 ALL = {"spine1", "leaf1", "leaf2"}

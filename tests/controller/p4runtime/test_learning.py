@@ -15,7 +15,7 @@ from controller.p4runtime.session import FABRIC_AGGREGATION, Bundling, LearningS
 from controller.tables.entities import Update, Verb, key_of
 from controller.tables.store import DIGEST, OUTCOME_NAMES, OUTCOMES, PACKETS, Copied, mark_entity, name_entity
 from dataplane.store.names import Segment
-from tests.controller.machines import Bmv2, address
+from tests.controller.switch_servers import Bmv2, address
 
 BOUND_S = 60.0
 

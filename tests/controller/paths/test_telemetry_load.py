@@ -17,7 +17,7 @@ from controller.paths.telemetry_load import TelemetryLoad
 from controller.tables.telemetry.int_watch import DEFAULT_INSTRUCTIONS, Watch
 from dataplane.topology.families import ring
 from dataplane.topology.values import LinkKey, Topology
-from tests.controller.paths.fresh_decider import decide, explain
+from tests.controller.paths.deciding.fresh_decider import decide, explain
 
 MakeTopology = Callable[..., Topology]
 MS = 1_000_000

@@ -7,7 +7,7 @@ import pytest
 from controller.aggregation.service.job_state import Create, Phase, Remove
 from dataplane.allreduce.membership_messages import Hold, View
 from dataplane.allreduce.membership_state import GoOn, RunUntil, StopAtNext
-from tests.controller.aggregation.crowd import SETTINGS, Crowd, Player, S
+from tests.controller.aggregation.service.random_workers import SETTINGS, Crowd, Player, S
 
 RUNS = 300
 EVENTS = 250

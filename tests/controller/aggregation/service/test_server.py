@@ -26,7 +26,7 @@ from dataplane.allreduce.reference.aggregator import Aggregator, Multicast
 from dataplane.config import loads
 from dataplane.errors import AllReduceError, MillraceError
 from dataplane.wire.aggregation import Aggregation
-from tests.controller.aggregation.serving_jobs import BOUND_S, SETTINGS, Place, cut, place, vanish
+from tests.controller.aggregation.service.serving_jobs import BOUND_S, SETTINGS, Place, cut, place, vanish
 from tests.dataplane.allreduce.serving import Server
 
 T = TypeVar("T")

@@ -19,7 +19,7 @@ from controller.paths.deciding.decider import Decider
 from controller.paths.deciding.graph import NOBODY, Network, Own, StateGraph
 from controller.paths.settings import DecideSettings, Mode
 from dataplane.topology.values import LinkKey, Topology
-from tests.controller.paths.fresh_decider import decide, explain
+from tests.controller.paths.deciding.fresh_decider import decide, explain
 
 MakeTopology = Callable[..., Topology]
 

@@ -20,7 +20,7 @@ from controller.paths.deciding.graph import Network
 from controller.paths.settings import DecideSettings, Mode
 from dataplane.topology.values import Endpoint, HostNode, Link, LinkKey, Topology
 from tests.controller.algorithms.graphs import fabric
-from tests.controller.paths.plain_decider import PlainDecider
+from tests.controller.paths.deciding.plain_decider import PlainDecider
 
 RATE_BPS = 1000
 MODES = st.sampled_from([Mode.LEAST_DELAY, Mode.LEAST_DELAY, Mode.MOST_BANDWIDTH, Mode.BOTH])

@@ -10,7 +10,7 @@ from collectors.values import DropRecord, FlowKey, HopRecord, RecordKind
 from controller.paths.deciding.signals import LEAST_GAP_NS, Signals
 from dataplane.topology.families import ring
 from dataplane.wire.drop_reasons import DropReason
-from tests.controller.paths.addresses import flow_key
+from tests.controller.paths.service.addresses import flow_key
 
 MS = 1_000_000
 TOPOLOGY = ring(3)

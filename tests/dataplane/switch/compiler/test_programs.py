@@ -13,7 +13,7 @@ from dataplane.program.model import Program
 from dataplane.program.objects import ActionCall, KeyField, MatchKind, TableSpec
 from dataplane.switch.tables import TableEntry
 from dataplane.switch.tables.match import prefix_mask
-from tests.dataplane.switch.compiler.twin import CompiledProgram, Twin
+from tests.dataplane.switch.compiler.both_pipelines import CompiledProgram, Twin
 from tests.dataplane.switch.interpreter.harness import FABRIC, own_program
 
 NAMES = ("forwarding", "parsing", "copies", "arithmetic", "unions", "p4rt_entities", "fabric")

@@ -26,8 +26,8 @@ from dataplane.program.operations import (
 )
 from dataplane.switch.compiler.analysis.clear_elision import leftovers
 from dataplane.switch.compiler.lowering.layout import Layout
+from tests.dataplane.switch.compiler.both_pipelines import CompiledProgram, Twin
 from tests.dataplane.switch.compiler.synthetic import chain, program_with
-from tests.dataplane.switch.compiler.twin import CompiledProgram, Twin
 
 U8, U16, SOURCE = FieldRef("own", "u3"), FieldRef("own", "u6"), FieldRef("wide", "u3")
 WRITE = Assign(U8, Constant(7))

@@ -37,8 +37,8 @@ from dataplane.switch.compiler.analysis.deferred_clears import late_fields
 from dataplane.switch.compiler.analysis.validity import valid_where
 from dataplane.switch.compiler.lowering import layout
 from dataplane.switch.compiler.lowering.layout import Layout
+from tests.dataplane.switch.compiler.both_pipelines import CompiledProgram, Twin
 from tests.dataplane.switch.compiler.synthetic import chain, program_with
-from tests.dataplane.switch.compiler.twin import CompiledProgram, Twin
 
 REGISTERS = {"r": RegisterSpec("r", size=4, width=8)}
 OWN, KEPT, SOURCE, OTHER = FieldRef("own", "u3"), FieldRef("own", "u6"), FieldRef("wide", "u3"), FieldRef("other", "u3")

@@ -9,8 +9,8 @@ import pytest
 from dataplane.native import pointer_to
 from dataplane.program.operations import Assign, FieldRef
 from dataplane.switch.abi import Packet
+from tests.dataplane.switch.compiler.both_pipelines import Compiled, CompiledProgram, State, Twin
 from tests.dataplane.switch.compiler.synthetic import WIDE, program_with
-from tests.dataplane.switch.compiler.twin import Compiled, CompiledProgram, State, Twin
 from tests.dataplane.switch.interpreter.harness import own_program
 
 LENGTH = WIDE.fixed_bits // 8 + 4

@@ -18,8 +18,8 @@ from dataplane.program.model import (
 )
 from dataplane.program.objects import KeyField, MatchKind, ValueSetSpec
 from dataplane.program.operations import Binary, BinaryOp, Constant, FieldRef, HeaderRef, Lookahead, StackRef
+from tests.dataplane.switch.compiler.both_pipelines import CompiledProgram, Twin
 from tests.dataplane.switch.compiler.synthetic import OPTIONS, OPTIONS_BITS, WIDE, program_with
-from tests.dataplane.switch.compiler.twin import CompiledProgram, Twin
 
 BYTES = bytes(range(1, 240))
 NEXT = Extract(StackRef("stack"))

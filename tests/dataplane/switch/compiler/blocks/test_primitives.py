@@ -28,9 +28,9 @@ from dataplane.program.operations import (
     SizedConstant,
 )
 from dataplane.switch.tables import MeterConfig
+from tests.dataplane.switch.compiler.both_pipelines import CompiledProgram, Twin
 from tests.dataplane.switch.compiler.random_programs import Drawer
 from tests.dataplane.switch.compiler.synthetic import WIDE, chain, program_with
-from tests.dataplane.switch.compiler.twin import CompiledProgram, Twin
 
 EXAMPLES = int(os.environ.get("MILLRACE_EXAMPLES", "8"))
 LENGTH = WIDE.fixed_bits // 8 + 4

@@ -27,8 +27,8 @@ from dataplane.program.operations import (
     UnaryOp,
 )
 from dataplane.switch.compiler import emit_program
+from tests.dataplane.switch.compiler.both_pipelines import CompiledProgram, Twin
 from tests.dataplane.switch.compiler.synthetic import WIDE, program_with
-from tests.dataplane.switch.compiler.twin import CompiledProgram, Twin
 
 LENGTH = WIDE.fixed_bits // 8 + 4
 GROUPS: list[list[Any]] = [

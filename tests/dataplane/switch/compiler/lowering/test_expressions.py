@@ -14,9 +14,9 @@ from dataplane.program.model import Action, CallNode, ConditionNode, Node, Pipel
 from dataplane.program.objects import ActionSpec
 from dataplane.program.operations import Assign, Binary, BinaryOp, Constant, Expression, FieldRef, Unary, UnaryOp
 from dataplane.switch.compiler import emit_program
+from tests.dataplane.switch.compiler.both_pipelines import CompiledProgram, Twin
 from tests.dataplane.switch.compiler.random_programs import Drawer
 from tests.dataplane.switch.compiler.synthetic import SIGNED, WIDE, WIDTHS, program_with
-from tests.dataplane.switch.compiler.twin import CompiledProgram, Twin
 
 ARGUMENTS = ((5, 3), (0xFFFF, 16), ((1 << 77) - 3, 77), (0, 9))
 LENGTH = WIDE.fixed_bits // 8 + 4

@@ -22,7 +22,7 @@ from controller.tables.entities import Entity, EntityKey
 from dataplane.clock import MonotonicClock
 from dataplane.topology.file import loads
 from dataplane.topology.values import Topology
-from tests.controller.machines import Bmv2, BuiltIn, Machine, address
+from tests.controller.switch_servers import Bmv2, BuiltIn, Machine, address
 
 MS = 1_000_000
 BOUND_S = 60.0

@@ -14,8 +14,8 @@ from prometheus_client import CollectorRegistry, ProcessCollector, generate_late
 from prometheus_client.parser import text_string_to_metric_families
 
 from collectors.metrics.families import StateCollector
+from tests.collectors.metrics.test_metrics import reading
 from tests.collectors.reports import build_topology
-from tests.collectors.test_metrics import reading
 
 Panel = dict[str, Any]
 _NAME = re.compile(r"\b(?:millrace|process)_\w+")

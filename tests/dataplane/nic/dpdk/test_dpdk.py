@@ -33,7 +33,7 @@ from tests.dataplane.nic.conftest import PATIENCE_S, Cable, needs_dpdk, receive,
 MACS = bytes.fromhex("020000000002 020000000001")
 FRAME = MACS + b"\x88\xb5" + bytes(range(46))
 PACKET, XDP, RING = DpdkSettings("net_af_packet"), DpdkSettings("net_af_xdp"), DpdkSettings("net_ring")
-ROOT_FOLDER = Path(__file__).parents[3]
+ROOT_FOLDER = Path(__file__).parents[4]
 
 
 pytestmark = needs_dpdk
@@ -187,7 +187,7 @@ def start_holder(cable: Cable, driver: DpdkSettings) -> subprocess.Popen[bytes]:
     text = (
         "import sys\n"
         "from tests.dataplane.nic.conftest import Cable\n"
-        "from tests.dataplane.nic.test_dpdk import open_dpdk, DpdkSettings\n"
+        "from tests.dataplane.nic.dpdk.test_dpdk import open_dpdk, DpdkSettings\n"
         f"port = open_dpdk(Cable({cable.namespace!r}), DpdkSettings({driver.device!r}))\n"
         "print('open', flush=True)\n"
         "sys.stdin.read()\n"

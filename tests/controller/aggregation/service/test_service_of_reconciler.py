@@ -11,7 +11,7 @@ from controller.aggregation.service.server import JobService
 from controller.aggregation.service.settings import JobSettings
 from controller.intents import Worker
 from dataplane.topology.families import leaf_spine
-from tests.controller.aggregation.switches import Lab, Running, running
+from tests.controller.aggregation.writable_switches import Lab, Running, running
 
 WORKERS = tuple(Worker(f"h{place}", 20_000) for place in (1, 2, 5))
 

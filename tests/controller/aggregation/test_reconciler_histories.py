@@ -13,7 +13,7 @@ from controller.intents import Worker
 from controller.tables.entities import Kind, Update, Verb
 from dataplane.topology.families import leaf_spine
 from dataplane.topology.values import LinkKey
-from tests.controller.aggregation.switches import Lab, Running, running
+from tests.controller.aggregation.writable_switches import Lab, Running, running
 
 TOPOLOGY = leaf_spine(2, 3, 3)
 HOSTS = [f"h{number}" for number in range(1, 10)]

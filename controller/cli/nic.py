@@ -127,7 +127,7 @@ def _settings(mode: ModeName, io: IoName, queues: int) -> NicSettings:
     }
     if mode is ModeName.THROUGHPUT or io is IoName.THROUGHPUT:
         return NicSettings.throughput(kinds[io], queues)
-    return dataclasses.replace(NicSettings.low_latency(kinds[io], queues), mode=Mode[mode.name])
+    return dataclasses.replace(NicSettings.balanced(kinds[io], queues), mode=Mode[mode.name])
 
 
 def lines(

@@ -16,13 +16,13 @@ _MOST_US = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class NicSettings:
-    """The defaults are those of `low_latency`.
+    """The defaults are those of `balanced`.
 
     kind, queues, rings: what the device is asked for. threads: driver threads, which share the queues evenly, None for
     one a queue, 0 for none: the caller runs each turn itself (`Nic.step`). cpus: processors to keep the threads on, in
     turn. mode: see `Mode`; the other values are of Mode.HYBRID. target_batch: frames that a pause between two polls
-    should bring. least_pause_us, most_pause_us: bounds of that pause. quiet_us: how long nothing has come or gone when
-    the thread goes back to waiting.
+    should bring. least_pause_us, most_pause_us: bounds of that pause; instead of the least one there is none.
+    quiet_us: how long nothing has come or gone when the thread goes back to waiting.
     """
 
     kind: PortKind = PortKind.PACKET_V2
@@ -48,9 +48,17 @@ class NicSettings:
             raise PortError("target_batch is 1 at least, quiet_us is 0 at least")
 
     @classmethod
-    def low_latency(cls, kind: PortKind = PortKind.PACKET_V2, queues: int = 1) -> NicSettings:
-        """Return settings under which polling delays a frame by 0.275 ms at most."""
+    def balanced(cls, kind: PortKind = PortKind.PACKET_V2, queues: int = 1) -> NicSettings:
+        """Return settings that spend little on a frame, which polling delays by 0.275 ms at most."""
         return cls(kind, queues)
+
+    @classmethod
+    def low_latency(cls, kind: PortKind = PortKind.PACKET_V2, queues: int = 1) -> NicSettings:
+        """Return settings under which a thread polls without a pause as long as frames come, and sleeps after silence.
+
+        While they come, each thread has a processor to itself, as must whoever consumes in a thread of its own.
+        """
+        return cls(kind, queues, least_pause_us=1, most_pause_us=1)
 
     @classmethod
     def throughput(cls, kind: PortKind = PortKind.PACKET_V3, queues: int = 1) -> NicSettings:
@@ -70,5 +78,6 @@ class NicSettings:
         The time in which the kernel hands over a block (TPACKET_V3) is included.
         """
         block_us = self.rings.block_timeout_ms * 1_000 if self.kind is PortKind.PACKET_V3 else 0
-        pause_us = self.most_pause_us + TIMER_US if self.mode is Mode.HYBRID else 0
+        has_pauses = self.mode is Mode.HYBRID and self.most_pause_us > self.least_pause_us
+        pause_us = self.most_pause_us + TIMER_US if has_pauses else 0
         return block_us + pause_us

@@ -3,8 +3,9 @@
 Sides, one after the other in each round, on the same devices, with the same frames, generator and loads:
 - "socket": AF_PACKET raw sockets, one frame a blocking recv(2), read by native code: the strict opponent, without any
   cost of Python. "socket, Python" reads them with socket.recv. Ratios, those of the last line too, are over the first.
-- ours with a consumer that is a native loop on a thread of its own: "hybrid" (`NicSettings.low_latency()`),
-  "throughput" (`NicSettings.throughput()`), "waiting", and hybrid over AF_XDP and, where it is installed, DPDK.
+- ours with a consumer that is a native loop on a thread of its own: "hybrid" (`NicSettings.balanced()`),
+  "low latency" and "throughput" (the presets of those names), "waiting", and hybrid over AF_XDP and, where it is
+  installed, DPDK.
 - "hybrid, Python" has a consumer in Python, which takes bursts (`Consumer.receive_into`) and uses numpy on them.
 - "function", and all that poll: each frame goes to a native function on the driver's thread instead. A socket's reader
   needs no second thread either, and one that polls leaves no time to another one on its processor.

@@ -143,9 +143,11 @@ def _opened(settings: NicSettings, cable: Cable, queues: int) -> Nic:
 def available_sides() -> dict[str, Open]:
     """Return our receivers by name, those over DPDK only where it is installed."""
     sides: dict[str, Open] = {
-        "hybrid": functools.partial(_with_consumer, NicSettings.low_latency(), read_native),
-        "hybrid, Python": functools.partial(_with_consumer, NicSettings.low_latency(), read_python),
-        "hybrid, function": functools.partial(_with_function, NicSettings.low_latency()),
+        "hybrid": functools.partial(_with_consumer, NicSettings.balanced(), read_native),
+        "hybrid, Python": functools.partial(_with_consumer, NicSettings.balanced(), read_python),
+        "hybrid, function": functools.partial(_with_function, NicSettings.balanced()),
+        "low latency": functools.partial(_with_consumer, NicSettings.low_latency(), read_native),
+        "low latency, function": functools.partial(_with_function, NicSettings.low_latency()),
         "throughput": functools.partial(_with_consumer, NicSettings.throughput(), read_native),
         "throughput, function": functools.partial(_with_function, NicSettings.throughput()),
         "polling": functools.partial(_with_function, NicSettings(mode=Mode.POLLING)),
@@ -155,7 +157,7 @@ def available_sides() -> dict[str, Open]:
     if _has_dpdk():
         kinds["DPDK"] = PortKind.DPDK
     for name, kind in kinds.items():
-        sides[f"{name} hybrid"] = functools.partial(_with_consumer, NicSettings.low_latency(kind), read_native)
+        sides[f"{name} hybrid"] = functools.partial(_with_consumer, NicSettings.balanced(kind), read_native)
         sides[f"{name} polling"] = functools.partial(_with_function, NicSettings(kind, mode=Mode.POLLING))
     return sides
 

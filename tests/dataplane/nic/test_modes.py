@@ -123,8 +123,21 @@ def test_a_pause_is_within_its_bounds_whatever_comes(turns: list[tuple[int, int]
         assert LEAST_BATCH <= pacer.batch <= MOST_BATCH
 
 
+def test_under_low_latency_a_thread_polls_at_once_while_frames_come_and_sleeps_after_silence() -> None:
+    settings, pacer = NicSettings.low_latency(), make_pacer()
+    pacer.least_pause_ns, pacer.most_pause_ns = settings.least_pause_us * US, settings.most_pause_us * US
+    pacer.target_batch, pacer.quiet_ns = settings.target_batch, settings.quiet_us * US
+    begin(pacer, 0)
+    for now_us in range(0, 10_000, 7):
+        assert next_pause_ns(pacer, now_us * US, 1, 0) == AT_ONCE
+    silent_us = now_us + settings.quiet_us
+    assert next_pause_ns(pacer, (silent_us - 1) * US, 0, 0) == AT_ONCE
+    assert next_pause_ns(pacer, silent_us * US, 0, 0) == UNTIL_WOKEN
+
+
 def test_presets_state_their_latency_bound() -> None:
-    assert NicSettings.low_latency().latency_bound_us == NicSettings().latency_bound_us == 275
+    assert NicSettings.balanced().latency_bound_us == NicSettings().latency_bound_us == 275
+    assert NicSettings.low_latency().latency_bound_us == 0
     assert NicSettings.throughput().latency_bound_us == 1_000
     assert NicSettings.throughput(PortKind.XDP).latency_bound_us == 1_025
     blocks = RingSettings(block_timeout_ms=4)

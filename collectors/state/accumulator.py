@@ -266,9 +266,8 @@ class PlainStore:
 
 def _sent_ns(flow: _Flow, now_ns: int, source_ns: int) -> int:
     """Return when a packet of a flow was sent, on the time that goes on from the first one's arrival."""
-    last = flow.path
-    if last is None or last.source_time_ns is None:
+    last, meter = flow.path, flow.meter
+    if last is None or last.source_time_ns is None or not meter.has_counted:
         return now_ns
-    meter = flow.meter
     between_ns = source_ns - last.source_time_ns, now_ns - last.received_ns
     return meter.window.sent_ns(now_ns, meter.newest_ns, *between_ns)

@@ -70,6 +70,11 @@ class RateMeter:
         self.newest_ns = 0
         """The newest time at which a packet was counted."""
 
+    @property
+    def has_counted(self) -> bool:
+        """Whether any packet was counted."""
+        return self._first_ns is not None
+
     def add(self, at_ns: int, nbytes: int) -> None:
         """Count a packet that was sent at a time, with the bytes of those that it stands for."""
         if self._first_ns is None:

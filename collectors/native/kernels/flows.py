@@ -141,11 +141,11 @@ def make_room(fabric: Fabric, now_ns: u64) -> u64:
 @kernel(inline=True)
 def count_packet(fabric: Fabric, cell: FlowCell, ip_bytes: u64, source_ns: u64) -> None:
     """Count a measured packet of a flow in its rate, by when it was sent (`collectors.statistics.rate`)."""
+    at_ns: u64 = fabric.now_ns
     if cell.first_ns == NONE64:
         cell.first_ns = fabric.now_ns
         cell.rate_ns = fabric.now_ns
-    at_ns: u64 = fabric.now_ns
-    if source_ns != NONE64 and cell.source_ns != NONE64:  # noqa: PLR1714 - kernels have no `in`
+    elif source_ns != NONE64 and cell.source_ns != NONE64:  # noqa: PLR1714 - kernels have no `in`
         at_ns = sent_ns(fabric, cell, as_i64(source_ns - cell.source_ns))
     newest: u64 = cell.rate_ns // fabric.rate_slot_ns
     number: u64 = at_ns // fabric.rate_slot_ns

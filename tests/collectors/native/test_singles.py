@@ -148,6 +148,13 @@ class Feeder:
 WAITS = st.sampled_from([0, MS, 90 * MS, 150 * MS, 250 * MS, 4_000 * MS, 11_000 * MS])
 
 
+def test_the_first_packet_that_counts_was_sent_when_it_came_whatever_postcards_said_before() -> None:
+    feeder = Feeder(StateSettings(max_pending_packets=1), synchronised=False)
+    postcards = [("mx", 1, 0, 0, 0, 0xFD00), ("mx", 1, 0, 1, 0, 0xFD00), ("xd", 1, 0, 2, 0, 0xFD00)]
+    feeder.give([*postcards, ("stack", 1, 0, 0, 0, 0xFD00)])
+    feeder.give([("hop by hop", 1, 0, 2, 0, 0xFD00)], 150 * MS)
+
+
 @given(
     st.booleans(),
     st.sampled_from([1, 2, 100]),

@@ -23,7 +23,7 @@ DEFAULT_GRPC_ADDRESS = "127.0.0.1:9559"
 """bmv2 listens on every interface; whoever reaches this port owns the switch, so here that has to be asked for."""
 
 PIPELINES = ("compiled", "interpreter")
-IO_KINDS = ("ring", "throughput", "xdp", "dpdk", "socket")
+IO_KINDS = ("ring", "throughput", "xdp", "dpdk")
 DEFAULT_SPIN_US = 20
 MAX_THREADS = 64
 
@@ -55,12 +55,12 @@ class AttachedPort:
 class EngineSettings:
     """What forwards: the compiled pipeline or the interpreter, over which kind of port, with how many threads.
 
-    `io` None is the pipeline's own choice: rings for compiled code, plain sockets for the interpreter. A worker spins
-    `spin_us` at most before it sleeps; capture files are read from `files_wait_s` after the switch is ready.
+    A worker spins `spin_us` at most before it sleeps; capture files are read from `files_wait_s` after the switch is
+    ready.
     """
 
     pipeline: str = "compiled"
-    io: str | None = None
+    io: str = "ring"
     threads: int = 1
     spin_us: int = DEFAULT_SPIN_US
     files_wait_s: int = 0
@@ -162,11 +162,10 @@ def _add_engine_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("how it forwards").add_argument
     add("--pipeline", choices=PIPELINES, default="compiled", help="machine code, or the readable reference")
     io_help = (
-        "ring: memory shared with the kernel, least delay (compiled: default); throughput: least work a frame, 1 ms"
-        " more delay; xdp: AF_XDP; dpdk: DPDK on AF_PACKET; socket: plain raw sockets, forwarded by Python"
-        " (interpreter: default)"
+        "how frames come from network devices: ring (default): memory shared with the kernel, least delay; throughput:"
+        " least work a frame, 1 ms more delay; xdp: AF_XDP; dpdk: DPDK on AF_PACKET"
     )
-    add("--io", choices=IO_KINDS, help=io_help)
+    add("--io", choices=IO_KINDS, default="ring", help=io_help)
     add("--threads", type=_non_negative, default=1, metavar="N", help="workers, each with a queue of every port")
     spin_help = f"how long a worker looks for frames before it sleeps; default: {DEFAULT_SPIN_US}"
     wait_help = "read capture files from so many seconds after the start on; default: 0"
@@ -177,8 +176,8 @@ def _add_engine_options(parser: argparse.ArgumentParser) -> None:
 def _engine(found: argparse.Namespace) -> EngineSettings:
     if not 1 <= found.threads <= MAX_THREADS:
         raise _wrong("--threads", f"from 1 to {MAX_THREADS}, not {found.threads}")
-    if found.threads > 1 and (found.pipeline == "interpreter" or found.io == "socket"):
-        raise _wrong("--threads", "Python forwards with one thread: use --pipeline compiled and kernel rings for more")
+    if found.threads > 1 and found.pipeline == "interpreter":
+        raise _wrong("--threads", "the interpreter forwards with one thread: use --pipeline compiled for more")
     wait_s = found.files_wait if found.use_files is None else found.use_files
     return EngineSettings(found.pipeline, found.io, found.threads, found.spin_us, wait_s)
 
@@ -326,8 +325,7 @@ def command_line(settings: SwitchSettings) -> list[str]:
 
 def _engine_words(engine: EngineSettings) -> list[str]:
     words = ["--pipeline", engine.pipeline, "--threads", str(engine.threads), "--spin-us", str(engine.spin_us)]
-    words += ["--files-wait", str(engine.files_wait_s)]
-    return words if engine.io is None else [*words, "--io", engine.io]
+    return [*words, "--io", engine.io, "--files-wait", str(engine.files_wait_s)]
 
 
 def bmv2_command_line(settings: SwitchSettings) -> list[str]:

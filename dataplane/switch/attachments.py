@@ -12,7 +12,6 @@ from dataplane.nic import (
     NicPort,
     PcapReader,
     PcapWriter,
-    Port,
     PortKind,
     RingSettings,
     connect_socket_port,
@@ -20,9 +19,8 @@ from dataplane.nic import (
     open_port,
 )
 from dataplane.switch.arguments import AttachedPort, EngineSettings
-from dataplane.switch.ports.port import PacketPort
 
-__all__ = ["CaptureFiles", "open_attachment", "open_native_attachment"]
+__all__ = ["CaptureFiles", "open_attachment"]
 
 _KINDS = {"ring": PortKind.PACKET_V2, "throughput": PortKind.PACKET_V3, "xdp": PortKind.XDP, "dpdk": PortKind.DPDK}
 _SOCKET_PREFIX = "unix:"
@@ -32,29 +30,17 @@ _BURST_FRAMES = 64
 _POLL_S = 0.002
 
 
-def open_attachment(stack: ExitStack, port: AttachedPort, settings: EngineSettings, ports: int) -> Port:
-    """Open what one of so many ports is attached to, for a switch that Python drives; the stack closes it.
-
-    Raises PortError.
-    """
-    if _is_device(port.device) and settings.io in (None, "socket"):
-        opened = PacketPort(port.device)
-        stack.callback(opened.close)
-        return opened
-    return open_native_attachment(stack, port, settings, ports)
-
-
-def open_native_attachment(stack: ExitStack, port: AttachedPort, settings: EngineSettings, ports: int) -> NicPort:
+def open_attachment(stack: ExitStack, port: AttachedPort, settings: EngineSettings, ports: int) -> NicPort:
     """Open what one of so many ports is attached to, with a queue for each worker where it can have several.
 
-    Raises PortError.
+    The stack closes it. Raises PortError.
     """
     device = port.device
     if device.startswith(_SOCKET_PREFIX):
         opened = connect_socket_port(Path(device.removeprefix(_SOCKET_PREFIX)), device)
-    elif _is_device(device):
+    elif is_device(device):
         rings = RingSettings(rx_frames=_ring_frames(ports))
-        opened = open_port(device, _KINDS[settings.io or "ring"], settings.threads, rings)
+        opened = open_port(device, _KINDS[settings.io], settings.threads, rings)
     else:
         source, _, target = device.partition(",")
         opened, other = memory_pair((device, device), slots=_FILE_SLOTS)
@@ -69,7 +55,8 @@ def _ring_frames(ports: int) -> int:
     return min(_MOST_RING_FRAMES, max(_LEAST_RING_FRAMES, _FRAMES_OF_ALL_RINGS // max(1, ports)))
 
 
-def _is_device(device: str) -> bool:
+def is_device(device: str) -> bool:
+    """Return whether a port is attached to a network device, not to a UNIX socket or files."""
     return not device.startswith(_SOCKET_PREFIX) and "," not in device
 
 

@@ -1,4 +1,4 @@
-"""The two engines of a switch process behind one face: machine code that forwards by itself, and Python's own loop."""
+"""The two engines of a switch process behind one face: machine code that forwards by itself, and the interpreter."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Final, Protocol
 from dataplane.clock import MonotonicClock
 from dataplane.nic import Port
 from dataplane.nic.devices.link_events import LinkEvents
+from dataplane.nic.ports.kernels.waiting import RETRY_NS
 from dataplane.program.model import Program
 from dataplane.switch.arguments import SwitchSettings
-from dataplane.switch.attachments import open_attachment, open_native_attachment
+from dataplane.switch.attachments import is_device, open_attachment
 from dataplane.switch.compiled.activity import Forwarding
 from dataplane.switch.compiled.memory.port_table import CABLE_FULL
-from dataplane.switch.compiled.pipeline import compiled_pipeline
 from dataplane.switch.compiled.switch import NativeSwitch
 from dataplane.switch.devices import read_oper
 from dataplane.switch.forwarding import Forwarder
@@ -65,9 +65,7 @@ class Engine(Protocol):
 
 def make_engine(stack: ExitStack, settings: SwitchSettings) -> Engine:
     """Open the ports and return the engine that the settings ask for; the stack ends it. Raises PortError."""
-    if settings.engine.pipeline == "compiled" and settings.engine.io != "socket":
-        return NativeEngine(stack, settings)
-    return PythonEngine(stack, settings)
+    return (NativeEngine if settings.engine.pipeline == "compiled" else PythonEngine)(stack, settings)
 
 
 class NativeEngine:
@@ -75,7 +73,7 @@ class NativeEngine:
 
     def __init__(self, stack: ExitStack, settings: SwitchSettings) -> None:
         devices = {
-            port.settings.number: open_native_attachment(stack, port, settings.engine, len(settings.ports))
+            port.settings.number: open_attachment(stack, port, settings.engine, len(settings.ports))
             for port in settings.ports
         }
         self.control = NativeSwitch(
@@ -128,7 +126,7 @@ class NativeEngine:
 
 
 class PythonEngine:
-    """A `Switch` and a `Forwarder`, stepped whenever a port is readable or an event is due."""
+    """The interpreter: a `Switch` and a `Forwarder`, stepped whenever a port is readable or an event is due."""
 
     def __init__(self, stack: ExitStack, settings: SwitchSettings) -> None:
         ports = {
@@ -143,11 +141,13 @@ class PythonEngine:
             cpu_port=settings.cpu_port,
             seed=settings.seed,
             deflect_session=settings.deflect_session,
-            pipeline_factory=compiled_pipeline if settings.engine.pipeline == "compiled" else None,
             devices=ports,
         )
         self._forwarder = Forwarder(self.control, ports, clock)
+        self._ports = ports
         self._numbers = {port.fileno(): number for number, port in ports.items()}
+        # Of what becomes of devices the kernel tells; of others, their use.
+        self._others = {port.settings.number for port in settings.ports if not is_device(port.device)}
         self._down: dict[int, bool] = {}
         self._events = _watch(stack, self.control)
 
@@ -165,11 +165,18 @@ class PythonEngine:
     def step(self, ready: Sequence[int]) -> None:
         """Take bursts from the ports that are readable, send what is due."""
         self._forwarder.step([self._numbers[descriptor] for descriptor in ready if descriptor in self._numbers])
+        for port in self._ports.values():
+            if port.has_waiting:
+                port.send(())
         self._note_ports(look=self._events.fileno() in ready and self._events.take())
 
     def next_due_ns(self) -> int | None:
-        """Return when a packet leaves next."""
-        return self._forwarder.next_due_ns()
+        """Return when a packet leaves next, or a device that had no room may have some again."""
+        due_ns = self._forwarder.next_due_ns()
+        if any(port.has_waiting for port in self._ports.values()):
+            retry_ns = time.monotonic_ns() + RETRY_NS
+            return retry_ns if due_ns is None else min(due_ns, retry_ns)
+        return due_ns
 
     def take_leave(self) -> None:
         """Send it, with all that is on the cables already."""
@@ -189,9 +196,9 @@ class PythonEngine:
         return stats | _states(self.control)
 
     def _note_ports(self, *, look: bool) -> None:
-        """Note how devices are that were found down or up again when used; `look`: how all of them are."""
-        for number, port in self._forwarder.ports.items():
-            if look or port.is_down is not self._down.get(number, False):
+        """Note which ports were found down or up again when used; `look`: how all of them are."""
+        for number, port in self._ports.items():
+            if look or (number in self._others and port.is_down is not self._down.get(number, False)):
                 self._down[number] = port.is_down
                 self.control.set_oper(number, read_oper(port))
 

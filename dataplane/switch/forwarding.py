@@ -1,4 +1,4 @@
-"""Between sockets and switch: takes bursts from ports, advances the switch, holds frames for their cable's delay."""
+"""Between ports and interpreter: takes bursts from ports, advances the switch, holds frames for their cable's delay."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from heapq import heappop, heappush
 
 from dataplane.clock import Clock
-from dataplane.switch.ports.port import Port
+from dataplane.nic import Port
 from dataplane.switch.switch import Departure, Switch
 
 BURST_FRAMES = 32

@@ -22,7 +22,7 @@ from controller.p4runtime.session import FABRIC, FABRIC_AGGREGATION
 from controller.tables.telemetry.int_domain import IntDomain
 from controller.tables.telemetry.int_watch import Mode, Watch
 from dataplane.fabric.kernel import switch_device
-from dataplane.switch.ports.port import TOO_LONG
+from dataplane.nic.port import TOO_LONG
 from dataplane.topology.addressing import mac_at
 from tests.payloads.bulk import sack_recoveries, transfer
 from tests.payloads.cases import DOMAINS, watches_of

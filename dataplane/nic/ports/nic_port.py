@@ -18,6 +18,7 @@ from dataplane.nic.ports.drops import missed, not_sent
 from dataplane.nic.ports.kernels import receive, release
 from dataplane.nic.ports.kernels.memory import arm
 from dataplane.nic.ports.kernels.send_frames import send_copies
+from dataplane.nic.ports.kernels.waiting import take_error
 from dataplane.nic.ports.queue import PortKind, PortQueue
 
 BURST_FRAMES = 256
@@ -44,6 +45,9 @@ class Channel(Protocol):
         ...
 
 
+_ERRING = (PortKind.PACKET_V2, PortKind.PACKET_V3, PortKind.XDP)
+
+
 @dataclass(frozen=True, slots=True)
 class _Kernels:
     """The kernels that Python calls, compiled."""
@@ -52,12 +56,14 @@ class _Kernels:
     release: Callable[..., None]
     send_copies: Callable[..., None]
     arm: Callable[..., bool]
+    take_error: Callable[..., bool]
 
 
 @functools.cache
 def _kernels() -> _Kernels:
-    library = kernel_library(receive, release, send_copies, arm)
-    return _Kernels(library.bind(receive), library.bind(release), library.bind(send_copies), library.bind(arm))
+    library = kernel_library(receive, release, send_copies, arm, take_error)
+    bind = library.bind
+    return _Kernels(bind(receive), bind(release), bind(send_copies), bind(arm), bind(take_error))
 
 
 class NicPort:
@@ -145,20 +151,27 @@ class NicPort:
             # A ring in memory wakes its descriptor only for who has asked, having found nothing.
             if count == 0 and (queue.kind != PortKind.MEMORY or _kernels().arm(queue)):
                 break
+        if not frames and queue.kind in _ERRING:
+            _kernels().take_error(queue)  # else its descriptor stays readable
         return frames
 
     def send(self, frames: Sequence[bytes]) -> int:
         """Send frames in order through the first queue; return how many were taken, the others are counted as drops.
 
-        What the device has no room for at the moment is in line and goes with the next call.
+        What the device has no room for at the moment is in line and goes with the next call, which may have no frames.
         """
-        if self._closed or not frames:
+        if self._closed or not (frames or self.has_waiting):
             return 0
         queue = self._channels[0].queue
         before = queue.tx_frames + queue.tx_pending
         lengths = (ctypes.c_uint32 * len(frames))(*map(len, frames))
         _kernels().send_copies(queue, b"".join(frames), lengths, len(frames))
         return queue.tx_frames + queue.tx_pending - before
+
+    @property
+    def has_waiting(self) -> bool:
+        """Whether frames wait for the next `send`."""
+        return bool(self._channels[0].queue.tx_pending)
 
     def fileno(self) -> int:
         """Return a descriptor that is readable when frames have arrived."""

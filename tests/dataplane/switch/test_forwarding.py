@@ -9,11 +9,11 @@ import pytest
 
 from dataplane.clock import VirtualClock
 from dataplane.nic import LinkStatus
+from dataplane.nic.port import PortReading
 from dataplane.program.model import Program
 from dataplane.switch import forwarding
 from dataplane.switch.forwarding import BURST_FRAMES, Forwarder
 from dataplane.switch.pipeline import Dequeued, DigestMessage, EgressResult, Frame, Output, Placement
-from dataplane.switch.ports.port import PortReading
 from dataplane.switch.random_numbers import SplitMix
 from dataplane.switch.switch import PortSettings, Switch
 from dataplane.switch.tables import ForwardingState

@@ -94,15 +94,24 @@ def sleep(polled: Array[u64], count: u32, timeout_ns: i64) -> i32:
 @kernel
 def note_trouble(queues: Array[u64], polled: Array[u64], count: u32) -> None:
     """Mark queues whose descriptor reports an error as down, and take the error, so that it does not wake us again."""
-    value = stack_array(u32, 1)
-    nbytes = stack_array(u32, 1)
     i: u32 = 0
     while i < count:
         if (polled[i] & _POLL_TROUBLE) != 0:
             queue = view(PortQueue, queues[i])
             queue.down = 1
-            nbytes[0] = 4
-            value[0] = 0
-            if getsockopt(queue.fd, SOL_SOCKET, SO_ERROR, value, nbytes) != 0 or value[0] == 0:
+            if not take_error(queue):
                 queue.hung_up = 1
         i += 1
+
+
+@kernel
+def take_error(queue: PortQueue) -> bool:
+    """Take what is wrong with a queue's descriptor, which is down then; return whether there was anything."""
+    value = stack_array(u32, 1)
+    nbytes = stack_array(u32, 1)
+    nbytes[0] = 4
+    value[0] = 0
+    if getsockopt(queue.fd, SOL_SOCKET, SO_ERROR, value, nbytes) != 0 or value[0] == 0:
+        return False
+    queue.down = 1
+    return True

@@ -1,4 +1,4 @@
-"""AF_PACKET ports on veth pairs in a namespace of their own: exact bytes, VLAN tags, checksums, failures."""
+"""Ports that Python polls, on veth pairs in a namespace of their own: exact bytes, VLAN tags, checksums, failures."""
 
 from __future__ import annotations
 
@@ -9,23 +9,21 @@ import socket
 import struct
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from pyroute2 import IPRoute
 
 from dataplane.errors import PortError
 from dataplane.fabric.kernel import namespaces
+from dataplane.nic import NicPort, PortKind, RingSettings
+from dataplane.nic import open_port as open_device
 from dataplane.nic.devices.offloads import disable_offloads
-from dataplane.switch.ports.port import PacketPort, restore_vlan_tag
 
 MACS = bytes.fromhex("020000000002 020000000001")
 FRAME = MACS + b"\x88\xb5" + bytes(range(46))
 TAGGED = MACS + bytes.fromhex("8100 6005") + b"\x88\xb5" + bytes(range(46))
 SERVICE_TAGGED = MACS + bytes.fromhex("88a8 0003 8100 0004") + b"\x88\xb5" + bytes(range(46))
-
-
-def test_a_vlan_tag_goes_back_behind_the_addresses() -> None:
-    assert restore_vlan_tag(FRAME, 0x6005, 0x8100) == TAGGED
 
 
 @pytest.fixture
@@ -59,11 +57,11 @@ def _set(name: str, device: str, **change: str) -> None:
     namespaces.call(name, act)
 
 
-def open_port(name: str, device: str) -> PacketPort:
-    return namespaces.call(name, lambda: PacketPort(device))
+def open_port(name: str, device: str, rx_frames: int = 512) -> NicPort:
+    return namespaces.call(name, lambda: open_device(device, PortKind.PACKET_V2, 1, RingSettings(rx_frames=rx_frames)))
 
 
-def receive(port: PacketPort, count: int) -> list[bytes]:
+def receive(port: NicPort, count: int) -> list[bytes]:
     """Wait, two seconds at most, for so many frames."""
     frames: list[bytes] = []
     while len(frames) < count and select.select([port], [], [], 2.0)[0]:
@@ -147,8 +145,7 @@ def test_a_device_that_vanishes_does_not_raise(namespace: str) -> None:
 
 @pytest.mark.root
 def test_frames_that_the_process_was_too_slow_for_are_counted(namespace: str) -> None:
-    here, there = open_port(namespace, "here"), open_port(namespace, "there")
-    there._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    here, there = open_port(namespace, "here"), open_port(namespace, "there", rx_frames=32)
     assert here.send([FRAME] * 200) == 200
     received = len(receive(there, 1)) + len(there.receive(500))
     reading = there.read_counters()
@@ -168,9 +165,12 @@ def test_missing_and_down_devices_are_refused_in_one_line(namespace: str) -> Non
 
 
 def test_without_rights_the_error_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> None:
-        raise PermissionError(1, "Operation not permitted")
+    class Refused(socket.socket):
+        def __init__(self, family: int = -1, *rest: Any, **named: Any) -> None:
+            if family == socket.AF_PACKET:
+                raise PermissionError(1, "Operation not permitted")
+            super().__init__(family, *rest, **named)
 
-    monkeypatch.setattr(socket, "socket", refuse)
-    with pytest.raises(PortError, match="interface lo: raw sockets need root"):
-        PacketPort("lo")
+    monkeypatch.setattr(socket, "socket", Refused)
+    with pytest.raises(PortError, match="interface lo: a raw socket: needs root"):
+        open_device("lo", PortKind.PACKET_V2)

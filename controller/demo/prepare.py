@@ -22,7 +22,6 @@ from dataplane.topology.values import LinkKey, Topology
 Demands = Mapping[tuple[str, str], float]
 """bit/s by (source host, destination host)."""
 
-_REAL_MATRICES = "yates_abilene_hourly.txt"
 _YATES_SUFFIX = ".txt"
 _VIRTUAL_HOPS_PER_S = 4000.0
 _VIRTUAL_HOPS_PER_LINK_S = 30.0
@@ -123,11 +122,8 @@ def _spread(topology: Topology, hosts: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _default_file(topology: Topology) -> Path | None:
-    """Return the measured matrices beside a checkout if they are there, else the bundled file, else None."""
+    """Return the bundled matrix of a topology, None where there is none."""
     bundled = topologies_folder() / f"{topology.name}-demands.csv"
-    measured = topologies_folder().parent.parent / "shared" / "data" / _REAL_MATRICES
-    if topology.name == "abilene" and measured.is_file():
-        return measured
     return bundled if bundled.is_file() else None
 
 

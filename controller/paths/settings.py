@@ -26,7 +26,7 @@ ADDRESS: Final = default_address("paths")
 
 
 class Mode(StrEnum):
-    """What makes one path better than another (spec/offload.md, section 4)."""
+    """What makes one path better than another."""
 
     LEAST_DELAY = "least-delay"
     MOST_BANDWIDTH = "most-bandwidth"

@@ -1,8 +1,8 @@
 """Whether one flow should move, and where: its path against its candidates, by the settings.
 
 A gain must exceed a relative and an absolute margin, and a path must have room for the flow. Of equally good paths the
-one with fewer hops wins, and among equal hops the one with less delay (spec/offload.md, section 4). Which flows are
-judged, and when, is `controller.paths.deciding.decider`'s to say.
+one with fewer hops wins, and among equal hops the one with less delay. Which flows are judged, and when, is
+`controller.paths.deciding.decider`'s to say.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The recording module: the record table of all hops, one row a hop (spec/offload.md, section 4)."""
+"""The recording module: the record table of all hops, one row a hop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The path server's process: the collector's feed in, routes, decisions and answers out (spec/offload.md, section 4).
+"""The path server's process: the collector's feed in, routes, decisions and answers out.
 
 Service millrace.paths.v1.Paths over gRPC with generic handlers: Routes (the full set at once, then each new one),
 Decisions and Rebalances (the last ones, then each as it is made), Why, History, LinkChanged (by hand), NoteLinks (by

@@ -13,7 +13,6 @@ from controller.demo.settings import DemoSettings
 from controller.demo.surge import base_load_bps, base_paths_taken
 from controller.tables.telemetry.int_watch import Watch
 from dataplane.errors import FabricError
-from dataplane.topology.file import topologies_folder
 
 SETTINGS = ScenarioSettings()
 
@@ -21,9 +20,7 @@ SETTINGS = ScenarioSettings()
 @cache
 def planned(name: str) -> Scenario:
     """Return the scenario of a bundled topology."""
-    # Not the measured matrices, which a checkout may or may not have beside it.
-    demands = topologies_folder() / "abilene-demands.csv" if name == "abilene" else None
-    return prepare(name, demands, SETTINGS).scenario
+    return prepare(name, None, SETTINGS).scenario
 
 
 @pytest.mark.parametrize(

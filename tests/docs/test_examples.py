@@ -34,6 +34,14 @@ SHOWN_ELSEWHERE = {
     "install.md": ROOT / "tests/test_lock.py",
 }
 """Pages whose example is a test of its own, with that test."""
+WITHOUT_EXAMPLES = {
+    "index.md": "nothing but links to the other pages",
+    "glossary.md": "words",
+    "architecture.md": "a map of the code; tests/test_house.py looks for every file that it names",
+}
+"""Pages that show nothing that could be run, with the reason."""
+OTHERS = ("README.md", "CONTRIBUTING.md", "topologies/README.md", "docs/examples/README.md")
+"""Pages elsewhere whose links are looked at."""
 
 _BLOCK = re.compile(
     r"(?:^<!-- (?P<mark>run|file: (?P<file>[\w.-]+)) -->\n)?"
@@ -149,7 +157,8 @@ def test_every_page_has_an_example_that_runs(page: Path) -> None:
     if page.name in SHOWN_ELSEWHERE:
         assert SHOWN_ELSEWHERE[page.name].is_file()
     else:
-        assert any(example.file is None for example in examples_of(page.read_text(encoding="utf-8")))
+        shows = any(example.file is None for example in examples_of(page.read_text(encoding="utf-8")))
+        assert shows is (page.name not in WITHOUT_EXAMPLES)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -159,14 +168,21 @@ def test_every_mark_stands_before_a_block(page: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "page", [ROOT / "README.md", ROOT / "topologies/README.md", *PAGES], ids=lambda page: page.name
+    "page", [*(ROOT / name for name in OTHERS), *PAGES], ids=lambda page: str(page.relative_to(ROOT))
 )
 def test_links_lead_somewhere(page: Path) -> None:
     assert {target for target in links_of(page) if not (page.parent / target).exists()} == set()
 
 
-def test_readme_links_every_page() -> None:
-    assert {f"docs/{page.name}" for page in PAGES} <= links_of(ROOT / "README.md")
+def test_the_index_links_every_page() -> None:
+    index = ROOT / "docs/index.md"
+    assert {page.name for page in PAGES} - {index.name} <= links_of(index)
+
+
+def test_readme_is_one_screen_and_leads_to_the_index() -> None:
+    readme = ROOT / "README.md"
+    assert "docs/index.md" in links_of(readme)
+    assert readme.read_text(encoding="utf-8").count("\n") <= 60
 
 
 def test_wrong_output_is_told() -> None:

@@ -25,7 +25,7 @@ from contextlib import ExitStack
 import numpy as np
 from numpy.typing import NDArray
 
-from collectors.state import NetworkStateBuilder
+from collectors.state.builder import NetworkStateBuilder
 from controller.aggregation.jobs import RunningJob
 from controller.aggregation.settings import AggregationSettings
 from controller.intents import Worker
@@ -37,13 +37,13 @@ from dataplane.allreduce.kernels.layouts import PACKET_BYTES
 from dataplane.allreduce.next_hop import Way
 from dataplane.allreduce.transports import RingTransport
 from dataplane.clock import MonotonicClock
-from dataplane.fabric.addressing import gateway_mac, switch_ipv4
-from dataplane.fabric.topology import Topology
-from dataplane.fabric.topology_file import loads
 from dataplane.nic import NicPort, memory_pair
 from dataplane.switch.compiled.switch import NativeSwitch
 from dataplane.switch.p4runtime import P4RuntimeCore
 from dataplane.switch.traffic import PortSettings
+from dataplane.topology.addressing import gateway_mac, switch_ipv4
+from dataplane.topology.file import loads
+from dataplane.topology.values import Topology
 
 STAR = """
 millrace: 1

@@ -24,15 +24,15 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from collectors.collector import Collector
-from collectors.replay import Replay
+from collectors.ingest.replay import Replay
 from collectors.values import Snapshot
 from controller.virtual import VirtualController
 from dataplane.clock import VirtualClock
 from dataplane.fabric.hosts import flow_between
-from dataplane.fabric.topology import Topology
-from dataplane.fabric.topology_file import load_topology, loads
 from dataplane.fabric.virtual import VirtualFabric
 from dataplane.nic.capture.pcap import PcapReader, PcapWriter
+from dataplane.topology.file import load_topology, loads
+from dataplane.topology.values import Topology
 
 MS = 1_000_000
 TOPOLOGY = """

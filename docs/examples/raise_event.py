@@ -1,18 +1,18 @@
 """A rule over the network's state that raises an event: say when a queue fills, and when it has emptied.
 
 A rule names a figure of every link (docs/telemetry.md has them all), a limit, and what clears it again. Here two
-rules watch the only link of a small fabric while a second flow comes and goes: one has limits that somebody had to
-know, the other finds by itself that the delay's level has changed. Packets carry INT, switches report, the collector
-makes of it what the rules look at, ten times a second. All of it runs in virtual time.
+rules watch the links of a small ring while a second flow comes and goes: one has limits that somebody had to know,
+the other finds by itself that the delay's level has changed. Packets carry INT, switches report, the collector makes
+of it what the rules look at, ten times a second. All of it runs in virtual time.
 
     python docs/examples/raise_event.py
 
 prints
 
-    2300 ms: delay has changed: raised on s1->s2, delay_p50_ns 1.04e+07, threshold 1e+06
-    2900 ms: queue fills: raised on s1->s2, queue_occupancy_frames 17.6, threshold 10
-    4200 ms: delay has changed: cleared on s1->s2, delay_p50_ns 1e+06, threshold 1e+06
-    4500 ms: queue fills: cleared on s1->s2, queue_occupancy_frames 0, threshold 2
+    2300 ms: delay has changed: raised on s1->s2, delay_p50_ns 1.48e+07, threshold 5.32e+06
+    2900 ms: queue fills: raised on s1->s2, queue_occupancy_frames 17.5, threshold 10
+    4200 ms: delay has changed: cleared on s1->s2, delay_p50_ns 5.3e+06, threshold 5.32e+06
+    4400 ms: queue fills: cleared on s1->s2, queue_occupancy_frames 0, threshold 2
 
 In a collector that runs, the same rules stand in its settings file, and events go to whoever subscribes to its feed
 (docs/events.md).
@@ -26,21 +26,12 @@ from collectors.events.service import EventService
 from collectors.values import Event
 from controller.virtual import VirtualController
 from dataplane.fabric.hosts import flow_between
-from dataplane.fabric.topology_file import loads
 from dataplane.fabric.virtual import VirtualFabric
+from dataplane.topology.families import COLLECTOR, ring
 
 MS = 1_000_000
 HEADERS = 14 + 20 + 8
 """Of a report's frame: Ethernet, IPv4, UDP."""
-TOPOLOGY = """
-millrace: 1
-name: two
-collector: {host: c}
-defaults: {link: {rate: 2 Mbit/s, delay: 1 ms}, access: {rate: 100 Mbit/s, delay: 10 us}}
-switches: [{name: s1}, {name: s2}]
-hosts: [{name: h1, switch: s1}, {name: h2, switch: s1}, {name: h3, switch: s2}, {name: c, switch: s2}]
-links: [{a: s1, b: s2}]
-"""
 RULES = RuleSettings(
     rules=(
         Rule("queue fills", figure="queue_occupancy_frames", above=10.0, clear=2.0, hold_ns=200 * MS),
@@ -58,7 +49,7 @@ def tell(events: tuple[Event, ...]) -> None:
 
 def main() -> None:
     """Let five seconds pass: one flow is there always, another from 2 s to 3.5 s."""
-    topology = loads(TOPOLOGY)
+    topology = ring(3, rate="2 Mbit/s", delay="1 ms", access="100 Mbit/s")
     fabric = VirtualFabric(topology)
     VirtualController.over(fabric).start()
     collector = Collector(topology, fabric.clock)
@@ -69,11 +60,11 @@ def main() -> None:
         service.step()
         fabric.call_after(100 * MS, look)
 
-    fabric.host("c").on_frame(lambda frame, _: collector.receive(frame[HEADERS:]))
+    fabric.host(COLLECTOR).on_frame(lambda frame, _: collector.receive(frame[HEADERS:]))
     fabric.call_after(100 * MS, look)
-    fabric.start_flow("h1", flow_between(topology, 1, "h1", "h3", rate_bps=400_000))
-    surge = flow_between(topology, 2, "h2", "h3", rate_bps=1_700_000, start_ns=2000 * MS, stop_ns=3500 * MS)
-    fabric.start_flow("h2", surge)
+    fabric.start_flow("h1", flow_between(topology, 1, "h1", "h2", rate_bps=400_000))
+    surge = flow_between(topology, 2, "h1", "h2", rate_bps=1_700_000, start_ns=2000 * MS, stop_ns=3500 * MS)
+    fabric.start_flow("h1", surge)
     fabric.run_until(5000 * MS)
 
 

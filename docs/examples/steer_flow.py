@@ -28,9 +28,9 @@ from __future__ import annotations
 
 from controller.intents import FlowSpec, Route, RouteSet
 from controller.virtual import VirtualController, WriteDelays
-from dataplane.fabric.families import ring
 from dataplane.fabric.hosts import Receiver, flow_between
 from dataplane.fabric.virtual import VirtualFabric
+from dataplane.topology.families import ring
 
 MS = 1_000_000
 FLOW = FlowSpec("h1", "h3")

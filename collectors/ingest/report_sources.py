@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import socket
-import struct
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -20,12 +19,9 @@ from collectors.ingest.datagrams import MESSAGES, DatagramVector
 from collectors.ingest.frames import FrameReader
 from dataplane.clock import Clock, MonotonicClock
 from dataplane.errors import PortError
+from dataplane.linux import DROP_ALL, SO_RXQ_OVFL, ask_receive_buffer, attach_filter
 from dataplane.nic import FlowRule, NicSettings, NicStatistics, ToConsumers, open_nic
 
-SO_RXQ_OVFL: Final = 40
-"""Linux: with each datagram comes how many the socket's full buffer has cost so far (socket(7)); not in `socket`."""
-SO_RCVBUFFORCE: Final = 33
-"""Linux: as SO_RCVBUF, beyond net.core.rmem_max, for who may administer the network; not in `socket`."""
 SOL_UDP: Final = 17
 UDP_GRO: Final = 104
 """Linux: datagrams of one sender and one size may come as one, with their size beside them (udp(7))."""
@@ -33,8 +29,6 @@ FRAME_BYTES: Final = 9_238
 """The longest frame that is taken from a device; a report group never needs so much."""
 FRAMES: Final = 1024
 RESERVE_BUFFERS: Final = 32_768
-SO_ATTACH_FILTER: Final = 26
-"""Linux: a classic BPF program that says how much of each datagram is kept (socket(7)); not in `socket`."""
 LATE_NS: Final = 20_000_000
 """What has waited for less counts as come now."""
 LOOK_NS: Final = 1_000_000_000
@@ -243,12 +237,7 @@ def _bind(address: str, udp_port: int, buffer_bytes: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_DGRAM)
     sock.setblocking(False)
-    # The kernel cuts what is more than it grants, but takes no number of more than 31 bits.
-    wanted = min(buffer_bytes, 0x7FFF_FFFF)
-    try:
-        sock.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, wanted)
-    except OSError:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, wanted)
+    ask_receive_buffer(sock, buffer_bytes)
     try:
         sock.bind((address, udp_port))
     except (OSError, UnicodeError) as error:
@@ -261,5 +250,4 @@ def _bind(address: str, udp_port: int, buffer_bytes: int) -> socket.socket:
 
 def _refuse_all(sock: socket.socket) -> None:
     """Attach a filter that takes nothing: the port is ours, and nothing waits in the socket."""
-    code = np.array([(0x06, 0, 0, 0)], np.dtype([("code", "u2"), ("jt", "u1"), ("jf", "u1"), ("k", "u4")]))
-    sock.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, struct.pack("HxxxxxxP", len(code), code.ctypes.data))
+    attach_filter(sock, DROP_ALL)

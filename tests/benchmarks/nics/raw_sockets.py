@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
 from dataplane.fabric.kernel import namespaces
+from dataplane.linux import SO_RCVBUFFORCE
 from dataplane.native import kernel_library
 from tests.benchmarks.nics.cable import Cable
 from tests.benchmarks.nics.generator import STAMP_OFFSET, Generator
@@ -19,7 +20,6 @@ from tests.benchmarks.nics.receivers import Consumers, Receiver, TallySheet, Wak
 BUFFER_BYTES = 8 << 20
 """As much as our rings hold, so that nobody loses frames because of a small buffer."""
 _SOL_PACKET, _FANOUT, _FANOUT_UNIQUE_ID, _ETH_P_ALL = 263, 18, 0x2000, 3
-_SO_RCVBUFFORCE = 33
 _STAMP = struct.Struct(">QQ")
 _STOP_LIMIT_S = 10.0
 Read = Callable[[TallySheet, socket.socket], object]
@@ -103,7 +103,7 @@ def read_python(sheet: TallySheet, opened: socket.socket) -> None:
 
 def _open(device: str) -> socket.socket:
     found = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
-    found.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, BUFFER_BYTES)
+    found.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, BUFFER_BYTES)
     found.bind((device, _ETH_P_ALL))
     return found
 

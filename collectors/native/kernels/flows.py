@@ -5,11 +5,10 @@ Which one: of the next few cells in turn the one that was touched longest ago; e
 
 from __future__ import annotations
 
-from collectors.native.kernels.open_addressing import close_gap
+from collectors.native.kernels.open_addressing import LOW32, home_of, next_alike, put_entry, remove_entry
 from collectors.native.structures import KEY_WORDS, NONE32, NONE64, RATE_SLOTS, Fabric, FlowCell
 from dataplane.native import Array, as_i64, as_u32, as_u64, i64, kernel, offset, prefetch, reference, u32, u64
 
-LOW32 = 0xFFFF_FFFF
 CANDIDATES = 16
 FRAMING_BYTES = 38
 """`collectors.statistics.rate.FRAMING_BYTES`."""
@@ -28,21 +27,15 @@ def hash_key(key: Array[u64]) -> u64:
 
 
 @kernel(inline=True)
-def home_of(fabric: Fabric, mixed: u64) -> u64:
-    """Return where a hash's search begins; the high half of it, which the index keeps, says that."""
-    return (mixed >> 32) & fabric.flow_mask
-
-
-@kernel(inline=True)
 def prefetch_index(fabric: Fabric, mixed: u64) -> None:
     """Begin to bring a flow's place in the index into the cache."""
-    prefetch(offset(fabric.flow_index, home_of(fabric, mixed)))
+    prefetch(offset(fabric.flow_index, home_of(mixed, fabric.flow_mask)))
 
 
 @kernel(inline=True)
 def prefetch_flow(fabric: Fabric, mixed: u64) -> None:
     """Begin to bring the cell into the cache that the index most likely leads to."""
-    found: u64 = fabric.flow_index[home_of(fabric, mixed)] & LOW32
+    found: u64 = fabric.flow_index[home_of(mixed, fabric.flow_mask)] & LOW32
     if found != 0:
         cell = fabric.flows[found - 1]
         prefetch(reference(cell.heard_ns))
@@ -59,21 +52,17 @@ def same_key(cell: FlowCell, key: Array[u64]) -> bool:
 @kernel(inline=True)
 def touch_flow(fabric: Fabric, key: Array[u64], mixed: u64, now_ns: u64) -> FlowCell:
     """Return a flow's cell, heard of now; a new one, where it was unheard of for long, has neither path nor rate."""
-    place: u64 = home_of(fabric, mixed)
     fabric.touches += 1
-    while True:
-        entry: u64 = fabric.flow_index[place]
-        if entry == 0:
-            break
-        if entry >> 32 == mixed >> 32:
-            cell = fabric.flows[(entry & LOW32) - 1]
-            if same_key(cell, key):
-                if now_ns > cell.heard_ns + fabric.forget_ns:
-                    forget(cell)
-                cell.heard_ns = max(cell.heard_ns, now_ns)
-                cell.touched = as_u32(fabric.touches)
-                return cell
-        place = (place + 1) & fabric.flow_mask
+    place: u64 = next_alike(fabric.flow_index, fabric.flow_mask, home_of(mixed, fabric.flow_mask), mixed)
+    while fabric.flow_index[place] != 0:
+        cell = fabric.flows[(fabric.flow_index[place] & LOW32) - 1]
+        if same_key(cell, key):
+            if now_ns > cell.heard_ns + fabric.forget_ns:
+                forget(cell)
+            cell.heard_ns = max(cell.heard_ns, now_ns)
+            cell.touched = as_u32(fabric.touches)
+            return cell
+        place = next_alike(fabric.flow_index, fabric.flow_mask, (place + 1) & fabric.flow_mask, mixed)
     return add_flow(fabric, key, mixed, now_ns)
 
 
@@ -109,10 +98,7 @@ def add_flow(fabric: Fabric, key: Array[u64], mixed: u64, now_ns: u64) -> FlowCe
     forget(cell)
     cell.heard_ns = now_ns
     cell.touched = as_u32(fabric.touches)
-    place: u64 = home_of(fabric, mixed)
-    while fabric.flow_index[place] != 0:
-        place = (place + 1) & fabric.flow_mask
-    fabric.flow_index[place] = mixed >> 32 << 32 | (number + 1)
+    put_entry(fabric.flow_index, fabric.flow_mask, mixed, number + 1)
     return cell
 
 
@@ -131,10 +117,7 @@ def make_room(fabric: Fabric, now_ns: u64) -> u64:
     cell = fabric.flows[chosen]
     if now_ns <= cell.heard_ns + fabric.forget_ns:
         fabric.flows_forgotten += 1
-    place: u64 = home_of(fabric, hash_key(reference(cell.key[0])))
-    while fabric.flow_index[place] & LOW32 != chosen + 1:
-        place = (place + 1) & fabric.flow_mask
-    close_gap(fabric.flow_index, fabric.flow_mask, place)
+    remove_entry(fabric.flow_index, fabric.flow_mask, hash_key(reference(cell.key[0])), chosen + 1)
     return chosen
 
 

@@ -51,6 +51,8 @@ GROUP = 16
 GROUP_BYTES = 8
 PREFETCHED = 3
 """How far ahead payloads come into the cache."""
+LONG = 192
+"""Bytes that every payload is thought to have; of longer ones, as of five hops, two lines of the cache more come."""
 
 
 @kernel
@@ -124,6 +126,9 @@ def decode_group(  # noqa: PLR0917 - kernels have no keywords
             prefetch(ahead)
             prefetch(offset(ahead, 64))
             prefetch(offset(ahead, 128))
+            if lengths[row + PREFETCHED] > LONG:
+                prefetch(offset(ahead, 192))
+                prefetch(offset(ahead, 256))
         if decode_report(decoder, offset(data, places[row]), as_u64(lengths[row]), row) != DECODED:
             break
         while seen < decoder.packet_count:

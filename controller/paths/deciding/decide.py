@@ -70,6 +70,12 @@ class Verdict:
         """Whether the flow should leave its path."""
         return self.best.switches != self.present.switches
 
+    @property
+    def is_detour(self) -> bool:
+        """Whether a link that cannot carry its load would be left by a path of more links, which it all loads."""
+        is_relief = self.present.alive and self.present.crowded_link is not None
+        return is_relief and self.best.hops > self.present.hops
+
 
 @dataclass(frozen=True, slots=True)
 class Decision:

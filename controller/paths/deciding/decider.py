@@ -39,8 +39,11 @@ from dataplane.topology.values import LinkKey
 
 _SEARCHED_AT_A_TIME: Final = 16
 
-_Rank = tuple[bool, float, int]
-"""Not dead, benefit negated, row: the smallest moves first."""
+_LOOK_AHEAD: Final = 256
+"""So many flows are judged in search of one that can leave a crowded link without a detour."""
+
+_Rank = tuple[bool, bool, float, int]
+"""Not dead, a detour, benefit negated, row: the smallest moves first."""
 
 
 @dataclass(slots=True, eq=False)
@@ -49,6 +52,8 @@ class _Round:
 
     graph: StateGraph
     crossing: Longs
+    levels_first: bool = True
+    """No detour was made yet: whoever needs none goes first."""
 
     def columns(self) -> LinkColumns:
         graph = self.graph
@@ -293,23 +298,23 @@ class Decider:
         if self.settings.mode is Mode.LEAST_DELAY:
             return self._best_ranked(this, rows)
         judged = ((row, self._judge(this, row)) for row in rows.tolist())
-        return max(((row, verdict) for row, verdict in judged if verdict.moves), key=_benefit, default=None)
+        moving = ((row, verdict) for row, verdict in judged if verdict.moves)
+        return min(moving, key=lambda found: _rank_of(*found, levels_first=this.levels_first), default=None)
 
     def _best_ranked(self, this: _Round, rows: Ids) -> tuple[int, Verdict] | None:
         """Return the flow that gains most; ranks are what each can gain at best, as telemetry takes room, too."""
         best: tuple[_Rank, Verdict] | None = None
-        for hope in self._ranked(this, rows):
-            if best is not None and best[0] <= hope:
+        for looked, hope in enumerate(self._ranked(this, rows)):
+            if best is not None and (best[0] <= hope or looked >= _LOOK_AHEAD):
                 break
-            verdict = self._judge(this, hope[2])
-            dead, benefit = _benefit((hope[2], verdict))
-            rank = not dead, -benefit, hope[2]
+            verdict = self._judge(this, hope[-1])
+            rank = _rank_of(hope[-1], verdict, levels_first=this.levels_first)
             if verdict.moves and (best is None or rank < best[0]):
                 best = rank, verdict
-        return None if best is None else (best[0][2], best[1])
+        return None if best is None else (best[0][-1], best[1])
 
     def _ranked(self, this: _Round, rows: Ids) -> Iterator[_Rank]:
-        """Yield the ranks of the flows that want to move, in the order of `_benefit`, the first in the table on ties.
+        """Yield the ranks of the flows that want to move, detours or not, in the order of `_rank_of`.
 
         All are ranked by what they could gain if there were room everywhere; what they do gain is searched for in that
         order, and no further than is asked for.
@@ -319,7 +324,7 @@ class Decider:
         for start in range(0, len(hopes), _SEARCHED_AT_A_TIME):
             while found and found[0] <= hopes[start]:
                 yield heapq.heappop(found)
-            some = np.array([row for _, _, row in hopes[start : start + _SEARCHED_AT_A_TIME]], np.uint32)
+            some = np.array([row for *_, row in hopes[start : start + _SEARCHED_AT_A_TIME]], np.uint32)
             for rank in self._rank(some, self._weigh(this, some)):
                 heapq.heappush(found, rank)
         while found:
@@ -333,13 +338,14 @@ class Decider:
         gain = np.where(dead, DEAD_GAIN, gain_ns / np.maximum(present_ns, 1))
         benefit = gain * np.maximum(weights.rate_bps[wants], 1)
         order = np.lexsort((rows[wants], -benefit, ~dead))
-        columns = (column[order].tolist() for column in (~dead, -benefit, rows[wants]))
+        columns = (column[order].tolist() for column in (~dead, np.zeros_like(dead), -benefit, rows[wants]))
         return list(zip(*columns, strict=True))
 
     def _move(self, this: _Round, verdict: Verdict, now_ns: int) -> Decision:
         old, new = verdict.present.switches, verdict.best.switches
         own = Own(verdict.rate_bps, self.network.rows(old), verdict.packets_per_s)
         this.graph.move(own, new)
+        this.levels_first = this.levels_first and not verdict.is_detour
         this.crossing[list(self.network.rows(old))] -= 1
         this.crossing[list(self.network.rows(new))] += 1
         return Decision(now_ns, verdict.flow, old, new, verdict.candidates, verdict.reason)
@@ -357,7 +363,10 @@ def _wants(weights: Weights, settings: DecideSettings) -> Flags:
     return wants
 
 
-def _benefit(judged: tuple[int, Verdict]) -> tuple[bool, float]:
-    """Rank moves: off dead links first, then by gain times rate, so that few flows move and the round helps most."""
-    verdict = judged[1]
-    return verdict.present.dead_link is not None, verdict.gain * max(verdict.rate_bps, 1)
+def _rank_of(row: int, verdict: Verdict, *, levels_first: bool) -> _Rank:
+    """Rank moves: off dead links first, then without detours, as those load more links than they relieve.
+
+    Then by gain times rate, so that few flows move and the round helps most.
+    """
+    benefit = verdict.gain * max(verdict.rate_bps, 1)
+    return verdict.present.alive, levels_first and verdict.is_detour, -benefit, row

@@ -7,6 +7,7 @@ worst). Queues come and go with the bursts, so delays jitter.
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -43,8 +44,17 @@ KINDS = (
 )
 
 
+SPAN_S = 300.0
+"""Longer noise is made of equal spans, each on a network of its own: bursts are flows, which have numbers."""
+
+
 def moves_of(noise: Noise, seconds: float, seed: int) -> tuple[Move | Rebalance, ...]:
     """Return what moved, flows and weights, in so much network time of noise."""
+    spans = max(1, math.ceil(seconds / SPAN_S))
+    return tuple(move for span in range(spans) for move in _moves_of_span(noise, seconds / spans, seed * 1000 + span))
+
+
+def _moves_of_span(noise: Noise, seconds: float, seed: int) -> tuple[Move | Rebalance, ...]:
     scenario = ScenarioSettings(
         peak_utilisation=noise.peak,
         hops_per_s=noise.hops_per_s,

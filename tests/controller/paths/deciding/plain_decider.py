@@ -37,13 +37,17 @@ class PlainDecider:
     def decide(self, now_ns: int, allowed: Container[FlowSpec]) -> list[tuple[FlowSpec, float]]:
         """Return the flows that move, in order, with their gain."""
         moved: list[tuple[FlowSpec, float]] = []
+        levels_first = True
         free = [flow for flow in sorted(self.placed, key=flow_order) if self._may_move(flow, now_ns)]
         while len(moved) < self.settings.moves_per_round:
             waiting = [flow for flow in free if flow in allowed and flow not in dict(moved)]
             verdicts = [verdict for verdict in map(self._judge, waiting) if verdict.moves]
             if not verdicts:
                 break
-            best = max(verdicts, key=lambda v: (not v.present.alive, v.gain * max(v.rate_bps, 1)))
+            level = [v for v in verdicts if not v.present.alive or not v.is_detour]
+            chosen = level if levels_first and level else verdicts
+            best = max(chosen, key=lambda v: (not v.present.alive, v.gain * max(v.rate_bps, 1)))
+            levels_first = levels_first and not best.is_detour
             own = Own(best.rate_bps, self.network.rows(best.present.switches), best.packets_per_s)
             self.graph.move(own, best.best.switches)
             old = self.placed[best.flow]

@@ -72,6 +72,25 @@ def moves(network: Network, taken: Snapshot, current: Mapping[FlowSpec, Assignme
     return ["".join(decision.new_path) for decision in decide(taken, network, current, changed, now_ns=5000 * MS)]
 
 
+def test_small_flows_with_an_equal_path_leave_before_a_large_one_that_needs_a_detour(network: Network) -> None:
+    taken = snapshot(
+        link_state(network, "ab", queue_ns=30 * MS, used=1.0),
+        link_state(network, "cd", used=0.7),
+        *(link_state(network, key) for key in ("bd", "ac", "cb", "bc")),
+    )
+    flows = {
+        FlowSpec("ha", "hd", 17, 1, port): Assignment(("a", "b", "d"), None, rate_bps)
+        for port, rate_bps in ((1, 7_000_000), (2, 1_000_000), (3, 2_200_000))
+    }
+    settings = msgspec.structs.replace(SETTINGS, moves_per_round=2, min_gain_ns=None)
+    alone = decide(
+        taken, network, {flow: at for flow, at in flows.items() if at.rate_bps == 7_000_000}, settings, now_ns=0
+    )
+    assert [decision.new_path for decision in alone] == [("a", "c", "b", "d")]
+    [first, *_] = decide(taken, network, flows, settings, now_ns=0)
+    assert (first.flow.dst_port, first.new_path) == (2, ("a", "c", "d"))
+
+
 def test_a_congested_link_is_left_and_the_reason_names_both_paths(network: Network) -> None:
     taken = snapshot(link_state(network, "ab", queue_ns=30 * MS, used=1.0), link_state(network, "ba"))
     [decision] = decide(taken, network, on("abd", rate_bps=RATE_BPS // 4), SETTINGS, now_ns=7)

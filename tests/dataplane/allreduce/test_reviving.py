@@ -59,10 +59,9 @@ class Changing(Forgetful):
             if isinstance(self.switch.from_child(child, packet), Multicast):
                 self._complete.add(packet.item)
                 self.switch.jobs[JOB] = JOB_OF_TWO
-        elif child == 1:
+        elif child == 1 and packet.epoch == JOB_OF_TWO.epoch:  # what it sent before it knew of the change is lost
             Server._take(self, packet, child)
-            if packet.epoch == JOB_OF_TWO.epoch:
-                self._forget(JOB_OF_TWO)
+            self._forget(JOB_OF_TWO)
 
 
 def reduce(server: Server, patience_s: float) -> list[Found]:

@@ -21,8 +21,8 @@ from controller.driver import Connect, Driver, Sleep
 from controller.errors import ControllerError, PathError
 from controller.features import Features
 from controller.intents import RouteSet
-from controller.link_keeper import LinkKeeper
-from controller.link_status import RETURN_AFTER_NS, LinkWatch
+from controller.links.monitor import LinkMonitor
+from controller.links.status import RETURN_AFTER_NS, LinkStatusTable
 from controller.owners.telemetry import Telemetry
 from controller.store.reconciler import StoreKeeper
 from controller.tables.telemetry.int_domain import IntDomain
@@ -69,8 +69,8 @@ class Daemon:
         self._rejected = 0
         self._source_problem: str | None = None
         self._driver = driver = Driver(self.coordinator, connect, clock, retry=retry, rng=rng, sleep=sleep)
-        watch = LinkWatch(features.topology, return_after_ns=return_after_ns)
-        self.links = LinkKeeper(self.coordinator, watch, clock, driver.changed, sleep)
+        table = LinkStatusTable(features.topology, return_after_ns=return_after_ns)
+        self.links = LinkMonitor(self.coordinator, table, clock, driver.changed, sleep)
         """Takes what switches say of their ports."""
         self.jobs: JobKeeper | None = None
         if features.aggregation is not None:
@@ -88,7 +88,7 @@ class Daemon:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._driver.run(), name="drive switches")
             group.create_task(self._follow(), name="follow routes")
-            group.create_task(self.links.run(), name="keep links")
+            group.create_task(self.links.run(), name="monitor links")
             if self.jobs is not None:
                 group.create_task(self.jobs.run(), name="keep jobs")
                 if self._states is not None:

@@ -10,7 +10,7 @@ from controller.aggregation.service.settings import JobSettings
 from controller.aggregation.settings import AggregationSettings
 from controller.errors import ControllerError
 from controller.gnmi.settings import Hellos
-from controller.link_status import RETURN_AFTER_NS
+from controller.links.status import RETURN_AFTER_NS
 from controller.p4runtime.grpc_session import Target, TlsSettings
 from controller.p4runtime.session import ELECTION_ID
 from controller.store.settings import StoreSettings

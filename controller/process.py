@@ -22,7 +22,7 @@ from controller.gnmi.grpc_session import PortTarget, PortWatcher
 from controller.gnmi.observer import PortObserver
 from controller.gnmi.settings import wanted_hellos
 from controller.intents import RouteSet
-from controller.link_news import Listener
+from controller.links.publisher import Subscriber
 from controller.owners.base import Owner
 from controller.owners.telemetry import Telemetry
 from controller.p4runtime.grpc_session import GrpcSession
@@ -104,14 +104,16 @@ async def serve(
     schema = load_schema(*program_files(settings))
     check_schema(schema, features.coordinator.samples())
     async with AsyncExitStack() as stack:
-        routes, listeners = nothing(), list[Listener]()
+        routes, subscribers = nothing(), list[Subscriber]()
         if settings.path_server is not None:
             client = RouteClient(RouteClientSettings(address=settings.path_server), on_wait=LOGGER.warning)
             routes = (await stack.enter_async_context(client)).routes()
-            listeners.append(Listener(f"the path server at {settings.path_server}", client.note_links, LOGGER.warning))
+            subscribers.append(
+                Subscriber(f"the path server at {settings.path_server}", client.note_links, LOGGER.warning)
+            )
         if settings.feed is not None:
-            told = await stack.enter_async_context(FeedClient(FeedClientSettings(address=settings.feed)))
-            listeners.append(Listener(f"the collector at {settings.feed}", told.note_links, LOGGER.warning))
+            collector = await stack.enter_async_context(FeedClient(FeedClientSettings(address=settings.feed)))
+            subscribers.append(Subscriber(f"the collector at {settings.feed}", collector.note_links, LOGGER.warning))
         states = None
         if settings.aggregation is not None and settings.aggregation.feed is not None:
             feed = FeedClient(FeedClientSettings(address=settings.aggregation.feed), on_wait=LOGGER.warning)
@@ -137,26 +139,24 @@ async def serve(
             where = "" if service is None else f", jobs at {service.address}"
             on_ready(f"controlling {len(topology.switches)} switches of {topology.name}{where}")
         watchers = port_watchers(settings, topology, daemon.links)
-        await run_until(work_of(daemon, service, settings.feed, listeners, watchers), stop)
+        await run_until(work_of(daemon, service, settings.feed, subscribers, watchers), stop)
 
 
 async def work_of(
     daemon: Daemon,
     service: JobService | None,
     feed: str | None,
-    listeners: Sequence[Listener] = (),
+    subscribers: Sequence[Subscriber] = (),
     watchers: Sequence[PortWatcher] = (),
 ) -> None:
-    """Control, watch ports, serve jobs, tell a collector their names and all `listeners` of dead links.
-
-    It goes on until cancelled.
+    """Control, watch ports, serve jobs, tell a collector their names and `subscribers` of dead links, until cancelled.
 
     The first failure ends it all.
     """
     async with asyncio.TaskGroup() as group:
         group.create_task(daemon.run())
-        for listener in listeners:
-            group.create_task(daemon.links.news.pass_on(listener))
+        for subscriber in subscribers:
+            group.create_task(daemon.links.publisher.publish_to(subscriber))
         for watcher in watchers:
             group.create_task(watcher.run())
         if service is None:

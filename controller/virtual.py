@@ -13,7 +13,7 @@ from controller.features import Features
 from controller.gnmi.in_process import InProcessPorts
 from controller.gnmi.settings import Hellos, wanted_hellos
 from controller.intents import RouteSet, Worker
-from controller.link_status import RETURN_AFTER_NS, LinkWatch
+from controller.links.status import RETURN_AFTER_NS, LinkStatusTable
 from controller.owners.base import Owner
 from controller.owners.steps import Step
 from controller.owners.telemetry import Stage, Telemetry
@@ -61,19 +61,19 @@ class Applied:
 
 
 @dataclass(frozen=True, slots=True)
-class _Ears:
-    """Hears of ports for a virtual controller, as late as the control channel is."""
+class _DelayedObserver:
+    """Observes ports for a virtual controller, as late as the control channel is."""
 
     controller: VirtualController
 
     def port_changed(self, switch: str, state: PortState) -> None:
-        self.controller.hear_port(switch, state)
+        self.controller.delayed_port(switch, state)
 
-    def answers(self, switch: str) -> None:
-        self.controller.hear_switch(switch, answers=True)
+    def reachable(self, switch: str) -> None:
+        self.controller.delayed_switch(switch, is_reachable=True)
 
-    def is_silent(self, switch: str) -> None:
-        self.controller.hear_switch(switch, answers=False)
+    def unreachable(self, switch: str) -> None:
+        self.controller.delayed_switch(switch, is_reachable=False)
 
 
 class VirtualController:
@@ -110,10 +110,10 @@ class VirtualController:
         self.applied: list[Applied] = []
         self._clock, self._call_at, self._delays = clock, call_at, delays
         self._driver = VirtualDriver(self.coordinator, sessions, clock, call_at, delays=delays, on_step=self._note_step)
-        self._links = LinkWatch(topology, return_after_ns=return_after_ns)
+        self._links = LinkStatusTable(topology, return_after_ns=return_after_ns)
         self._link_listeners: list[LinkListener] = []
         self._hellos = wanted_hellos(topology, hellos)
-        self._ports = {name: InProcessPorts(name, core, _Ears(self)) for name, core in (ports or {}).items()}
+        self._ports = {name: InProcessPorts(name, core, _DelayedObserver(self)) for name, core in (ports or {}).items()}
 
     @classmethod
     def over(
@@ -218,13 +218,13 @@ class VirtualController:
         """Have switches hold what owners of tables want now, one write delay from now."""
         self._driver.changed()
 
-    def hear_switch(self, switch: str, *, answers: bool) -> None:
+    def delayed_switch(self, switch: str, *, is_reachable: bool) -> None:
         """Take that a switch tells of its ports, or no more, one write delay from now."""
-        note = self._links.reachable if answers else self._links.unreachable
+        note = self._links.reachable if is_reachable else self._links.unreachable
         time_ns = self._clock.now_ns() + self._delays.write_delay_ns
         self._call_at(time_ns, lambda: self._note_links(note(switch, time_ns)))
 
-    def hear_port(self, switch: str, state: PortState) -> None:
+    def delayed_port(self, switch: str, state: PortState) -> None:
         """Take what a switch says of one of its ports, one write delay from now."""
         self._call_at(self._clock.now_ns() + self._delays.write_delay_ns, lambda: self.port_changed(switch, state))
 

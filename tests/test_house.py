@@ -30,7 +30,6 @@ WIDE = {
     "dataplane/native": "the kernel language: a construct of it a file",
     "dataplane/switch/p4runtime": "the service: a part of the specification a file",
     "collectors/native/kernels": "kernels: a step of decoding a file",
-    "controller": "the daemon with its drivers and settings, and what its packages share",
     "controller/cli": "a command a file",
 }
 """Folders with more modules than one can take in at a glance, and of what one kind they are."""

@@ -19,7 +19,7 @@ from controller.aggregation.jobs import RunningJob, number_of
 from controller.aggregation.layer import AggregationLayer
 from controller.errors import ControllerError
 from controller.intents import Worker
-from controller.loss_deaths import LossDeaths
+from controller.links.loss_failures import LossFailureDetector
 from controller.tables.aggregation import parent_of, switches_of
 from controller.tables.entities import Entities, EntityKey, Kind, Update
 from dataplane.clock import Clock
@@ -82,7 +82,7 @@ class JobKeeper:
         """Place jobs by `snapshot` as long as none is observed, and when none has been for too long."""
         self.layer, self._switches, self._clock, self._snapshot, self._sleep = layer, switches, clock, snapshot, sleep
         self._nominal, self._observed_ns = snapshot, clock.now_ns()
-        self._loss_deaths = LossDeaths(layer.settings.moving.dead_loss)
+        self._loss_failures = LossFailureDetector(layer.settings.moving.dead_loss)
         self._jobs = layer.jobs
         self._mover = Mover(layer.settings.moving)
         self._strange: LinkKey | None = None
@@ -180,7 +180,7 @@ class JobKeeper:
             self._strange = strange
             return
         self._strange = None
-        self._snapshot, self._observed_ns = self._loss_deaths.believed(snapshot), self._clock.now_ns()
+        self._snapshot, self._observed_ns = self._loss_failures.confirmed(snapshot), self._clock.now_ns()
         self._avoid()
         found = {job.number: self._better(job) for job in self._mover.judged(self.running)}
         for number, better in self._mover.step(found, self._clock.now_ns()):

@@ -96,7 +96,7 @@ class PortSession:
         news = self._mirror.take(message.update)
         if message.sync_response and not self._is_synchronised:
             self._is_synchronised = self.has_answered = True
-            self._observer.answers(self._target.switch)
+            self._observer.reachable(self._target.switch)
             news = self._mirror.states()
             self._warn_of_missing()
         if self._is_synchronised:
@@ -166,7 +166,7 @@ class PortWatcher:
                 if session.has_answered:
                     self._backoff.reset()
                     self._problem = ""
-                self._observer.is_silent(self._target.switch)
+                self._observer.unreachable(self._target.switch)
                 self._note(error)
                 wait_s = self._backoff.next_s()
                 await self._sleep(_UNSERVED_WAIT_S if error.code == UNIMPLEMENTED else wait_s)

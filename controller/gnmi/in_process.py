@@ -28,7 +28,7 @@ class InProcessPorts:
         """
         for message in self._subscription.initial():
             self._mirror.take(message.update)
-        self._observer.answers(self._switch)
+        self._observer.reachable(self._switch)
         for state in self._mirror.states():
             self._observer.port_changed(self._switch, state)
         request = self._mirror.corrections(hellos)
@@ -42,7 +42,7 @@ class InProcessPorts:
     def close(self) -> None:
         """End the subscription; the observer is told that the switch is silent."""
         self._core.close(self._subscription)
-        self._observer.is_silent(self._switch)
+        self._observer.unreachable(self._switch)
 
     def _take(self, message: gnmi.SubscribeResponse) -> None:
         for state in self._mirror.take(message.update):

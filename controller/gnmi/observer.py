@@ -14,10 +14,10 @@ class PortObserver(Protocol):
         """Take what a switch says of one of its ports; its times are nanoseconds since 1970."""
         ...
 
-    def answers(self, switch: str) -> None:
+    def reachable(self, switch: str) -> None:
         """Note that a switch tells of its ports: all of them at once, then each change."""
         ...
 
-    def is_silent(self, switch: str) -> None:
+    def unreachable(self, switch: str) -> None:
         """Note that a switch tells nothing of its ports, or no more."""
         ...

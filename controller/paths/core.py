@@ -11,7 +11,7 @@ from collectors.values import FlowKey, HopRecord, LinkStatus, Snapshot
 from controller.base_paths import next_hops
 from controller.errors import ControllerError, PathError
 from controller.intents import PROBE_UDP_PORT, FlowSpec, Route, RouteSet, WeightedRoute
-from controller.loss_deaths import LossDeaths
+from controller.links.loss_failures import LossFailureDetector
 from controller.paths.balancing.balancer import Balancer, weights_on
 from controller.paths.balancing.streams import report_streams, streams_of
 from controller.paths.balancing.values import Rebalance, Stream
@@ -74,7 +74,7 @@ class PathServerCore:
         self._moved_ns: dict[FlowSpec, int] = {}
         self._snapshot: Snapshot | None = None
         self._told, self._is_told = ToldLinks(), False
-        self._loss_deaths = LossDeaths(settings.dead_loss)
+        self._loss_failures = LossFailureDetector(settings.dead_loss)
         self._backups = Backups(self.network.table)
         self._evacuation = Evacuation(self._backups, self._told, return_after_ns=settings.return_after_ns)
         self._check_flows()
@@ -120,7 +120,7 @@ class PathServerCore:
         A round out of turn (`woken`) confirms no wish: its snapshot is hardly newer than the last.
         """
         self._regularity.decided()
-        self._snapshot = snapshot = self._loss_deaths.believed(snapshot)
+        self._snapshot = snapshot = self._loss_failures.confirmed(snapshot)
         self._discover(snapshot, now_ns)
         forgotten = self._forget(now_ns)
         if not self._is_told:

@@ -41,10 +41,10 @@ class Notes:
         hello = "" if state.hello is None else f" hello {state.hello.settings.multiplier}"
         self._note(f"{switch} {state.port} {state.oper}{hello}")
 
-    def answers(self, switch: str) -> None:
-        self._note(f"{switch} answers")
+    def reachable(self, switch: str) -> None:
+        self._note(f"{switch} reachable")
 
-    def is_silent(self, switch: str) -> None:
+    def unreachable(self, switch: str) -> None:
         self._note(f"{switch} is silent")
 
     def _note(self, line: str) -> None:
@@ -103,7 +103,7 @@ def test_ports_are_told_at_first_and_at_each_change(address: str) -> None:
     switch = Switch(1, [PortSettings(1), PortSettings(2)], MonotonicClock())
 
     async def work(notes: Notes) -> None:
-        await notes.until("s1 answers")
+        await notes.until("s1 reachable")
         await notes.until("s1 1 UP")
         await notes.until("s1 2 UP")
         await asyncio.to_thread(switch.set_oper, 2, OperStatus.LOWER_LAYER_DOWN)
@@ -136,7 +136,7 @@ def test_a_switch_that_goes_is_silent_at_once_and_watched_again(address: str) ->
             await notes.until("s1 1 UP hello 4")
         await notes.until("s1 is silent")
         with serving(address, Board()):
-            await notes.until("s1 answers")
+            await notes.until("s1 reachable")
             await notes.until("s1 1 UP hello 4")
 
     run(lambda notes: watcher(address, notes, port1=QUICK), work)
@@ -171,7 +171,7 @@ def test_a_switch_that_accepts_and_says_nothing_is_given_up(tmp_path: Path) -> N
 
 def test_ports_that_are_missing_are_named(address: str, caplog: pytest.LogCaptureFixture) -> None:
     async def work(notes: Notes) -> None:
-        await notes.until("s1 answers")
+        await notes.until("s1 reachable")
 
     with caplog.at_level(logging.WARNING, "millrace.controller"), serving(address, Board()):
         run(lambda notes: watcher(address, notes, port1=QUICK, port8=QUICK, port7=QUICK, port6=None), work)
@@ -182,7 +182,7 @@ def test_in_one_process_changes_are_told_as_they_happen() -> None:
     board, notes = Board(), Notes()
     ports = InProcessPorts("s1", GnmiCore(board), notes)
     ports.start({1: QUICK, 2: None})
-    assert notes.lines == ["s1 answers", "s1 1 UP", "s1 2 UP", "s1 1 UP hello 4"]
+    assert notes.lines == ["s1 reachable", "s1 1 UP", "s1 2 UP", "s1 1 UP hello 4"]
     board.set_oper(2, OperStatus.DOWN)
     ports.close()
     board.set_oper(2, OperStatus.UP)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from collectors.values import LinkCondition, LinkStatus
-from controller.link_status import LinkWatch
+from controller.links.status import LinkStatusTable
 from dataplane.switch.ports.states import (
     Diagnostic,
     HelloSession,
@@ -35,7 +35,7 @@ class Watched:
     """A watch over a topology's cable a-b, told of its two ends by name."""
 
     def __init__(self, topology: Topology) -> None:
-        self.watch = LinkWatch(topology, return_after_ns=HOLD_NS)
+        self.watch = LinkStatusTable(topology, return_after_ns=HOLD_NS)
         link = topology.directed_links[AB]
         self._ports = {"a": link.tail.port, "b": link.head.port}
 

@@ -11,7 +11,7 @@ from collectors.values import LinkCondition, LinkStatus
 from controller.errors import PathError
 from controller.gnmi.settings import Hellos
 from controller.intents import FlowSpec, Route, RouteSet
-from controller.link_status import RETURN_AFTER_NS
+from controller.links.status import RETURN_AFTER_NS
 from controller.paths.core import PathServerCore
 from controller.paths.deciding.backups import Backups
 from controller.paths.engineering.settings import EngineeringSettings

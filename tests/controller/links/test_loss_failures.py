@@ -9,7 +9,7 @@ import pytest
 from collectors.collector import Collector
 from collectors.settings import CollectorSettings, Core
 from collectors.values import DelaySource, LinkState, Snapshot
-from controller.loss_deaths import LossDeaths
+from controller.links.loss_failures import LossFailureDetector
 from controller.paths.core import PathServerCore
 from controller.paths.settings import DecideSettings, ManagedFlow
 from dataplane.clock import VirtualClock
@@ -25,9 +25,9 @@ LINK = LinkKey("s1", "s3")
 HEALTHY = LinkState(LINK, 10**9, 5000, 5000, 5000, 0.0, 0.0, 10**9, 0.0, 0, 3, DelaySource.STAMPS, lost_packets=7)
 
 
-def told(state: LinkState, at_ms: int, judge: LossDeaths) -> float | None:
-    """Return the loss that deciders are told in a round."""
-    return judge.believed(Snapshot(at_ms * MS, {LINK: state}, {}, {})).links[LINK].loss
+def confirmed_loss(state: LinkState, at_ms: int, detector: LossFailureDetector) -> float | None:
+    """Return the loss that deciders see in a round."""
+    return detector.confirmed(Snapshot(at_ms * MS, {LINK: state}, {}, {})).links[LINK].loss
 
 
 def lossy(lost: int, samples: int = 3) -> LinkState:
@@ -49,16 +49,16 @@ def lossy(lost: int, samples: int = 3) -> LinkState:
     ],
 )
 def test_a_link_dies_by_what_is_lost_in_a_second_round(rounds: list[LinkState], expected: list[float | None]) -> None:
-    judge = LossDeaths(0.9)
-    assert [told(state, 100 * number, judge) for number, state in enumerate(rounds)] == expected
+    detector = LossFailureDetector(0.9)
+    assert [confirmed_loss(state, 100 * number, detector) for number, state in enumerate(rounds)] == expected
 
 
 def test_the_same_snapshot_again_is_no_second_round() -> None:
-    judge = LossDeaths(0.9)
+    detector = LossFailureDetector(0.9)
     without_counts = replace(lossy(80), lost_packets=None)
-    assert told(without_counts, 0, judge) is None
-    assert told(without_counts, 0, judge) is None
-    assert told(without_counts, 100, judge) == 0.95
+    assert confirmed_loss(without_counts, 0, detector) is None
+    assert confirmed_loss(without_counts, 0, detector) is None
+    assert confirmed_loss(without_counts, 100, detector) == 0.95
 
 
 class World:
@@ -95,10 +95,10 @@ def test_one_datagram_of_forged_drops_moves_no_flow(core: Core) -> None:
     assert world.rounds(5) == 0
     forged = world.datagram(300)
     receive_together(world.collector, [forged])
-    told = world.collector.snapshot().links[LINK]
-    assert told.loss is not None
-    assert told.loss > 0.9
-    assert told.lost_packets == 300
+    state = world.collector.snapshot().links[LINK]
+    assert state.loss is not None
+    assert state.loss > 0.9
+    assert state.lost_packets == 300
     assert world.rounds(15) == 0
 
 

@@ -40,7 +40,7 @@ class _Cable:
     up_since_ns: int | None = None
 
 
-class LinkWatch:
+class LinkStatusTable:
     """The condition of every cable between two switches of a topology.
 
     Tell it of ports and switches, then ask; `now_ns` is on one clock throughout.
@@ -59,23 +59,23 @@ class LinkWatch:
         if cable is None:
             return False
         self._states[switch, state.port] = state
-        return self._judge(cable, now_ns)
+        return self._evaluate(cable, now_ns)
 
     def unreachable(self, switch: str, now_ns: int) -> bool:
         """Note that a switch does not answer; return whether the condition of a link has changed."""
         self._silent.add(switch)
-        return self._judge_all(self._of(switch), now_ns)
+        return self._evaluate_all(self._of(switch), now_ns)
 
     def reachable(self, switch: str, now_ns: int) -> bool:
         """Note that a switch answers again; it is believed from the next state of each port on."""
         self._silent.discard(switch)
         for key in [key for key in self._states if key[0] == switch]:
             del self._states[key]
-        return self._judge_all(self._of(switch), now_ns)
+        return self._evaluate_all(self._of(switch), now_ns)
 
     def tick(self, now_ns: int) -> bool:
         """Let links return that have been up long enough; return whether the condition of one has changed."""
-        return self._judge_all([cable for cable in self._cables if cable.up_since_ns is not None], now_ns)
+        return self._evaluate_all([cable for cable in self._cables if cable.up_since_ns is not None], now_ns)
 
     def due_ns(self) -> int | None:
         """Return when `tick` next has something to do, None if nothing waits."""
@@ -105,33 +105,33 @@ class LinkWatch:
     def _of(self, switch: str) -> list[_Cable]:
         return [cable for cable in self._cables if any(end.switch == switch for end in cable.ends)]
 
-    def _judge_all(self, cables: Iterable[_Cable], now_ns: int) -> bool:
+    def _evaluate_all(self, cables: Iterable[_Cable], now_ns: int) -> bool:
         """Judge each of them; return whether the condition of one has changed."""
-        return len([cable for cable in cables if self._judge(cable, now_ns)]) > 0
+        return len([cable for cable in cables if self._evaluate(cable, now_ns)]) > 0
 
-    def _judge(self, cable: _Cable, now_ns: int) -> bool:
-        found = [self._say(end) for end in cable.ends]
+    def _evaluate(self, cable: _Cable, now_ns: int) -> bool:
+        found = [self._end_condition(end) for end in cable.ends]
         problem = next((cause for condition, cause in found if condition is LinkCondition.DOWN), None)
         if problem is not None:
             cable.up_since_ns = None
-            return _become(cable, LinkCondition.DOWN, problem, now_ns)
+            return _set_condition(cable, LinkCondition.DOWN, problem, now_ns)
         asked = [condition for end, (condition, _) in zip(cable.ends, found, strict=True) if self._answers(end)]
         if not asked or any(condition is None for condition in asked):
             cable.up_since_ns = None
             return False
         if cable.condition is not LinkCondition.DOWN:
-            return _become(cable, LinkCondition.UP, "", now_ns)
+            return _set_condition(cable, LinkCondition.UP, "", now_ns)
         if cable.up_since_ns is None:
             cable.up_since_ns = now_ns
         if now_ns - cable.up_since_ns < self._return_after_ns:
             return False
         cable.up_since_ns = None
-        return _become(cable, LinkCondition.UP, "", now_ns)
+        return _set_condition(cable, LinkCondition.UP, "", now_ns)
 
     def _answers(self, end: CableEnd) -> bool:
         return end.switch not in self._silent and (end.switch, end.port) in self._states
 
-    def _say(self, end: CableEnd) -> tuple[LinkCondition | None, str]:
+    def _end_condition(self, end: CableEnd) -> tuple[LinkCondition | None, str]:
         """Return what one end says of its cable, None where it cannot say, and why it is down."""
         state = self._states.get((end.switch, end.port))
         if state is None or end.switch in self._silent:
@@ -167,7 +167,7 @@ _DEAD_PORTS: Final[Mapping[OperStatus, str]] = {
 }
 
 
-def _become(cable: _Cable, condition: LinkCondition, cause: str, now_ns: int) -> bool:
+def _set_condition(cable: _Cable, condition: LinkCondition, cause: str, now_ns: int) -> bool:
     """Note a cable's condition; return whether it is another one. Of several causes the first one stays."""
     if cable.condition is condition:
         return False

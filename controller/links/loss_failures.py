@@ -1,8 +1,8 @@
-"""Death by loss takes two rounds: what one report says, true or forged, empties no link.
+"""A link fails by loss in two rounds: what one report says, true or forged, empties no link.
 
-A link whose loss reaches `dead_loss` is suspected. It is dead once the packets told of as lost since then, beside those
-that were measured on it, reach `dead_loss` by themselves; so it takes another report, later on, and a link that is
-measured. Until then its loss is not told to deciders. It is dead until the loss is less.
+A link whose loss reaches `dead_loss` is suspected. It is dead once the packets reported as lost since then, beside
+those that were measured on it, reach `dead_loss` by themselves; so it takes another report, later on, and a link that
+is measured. Until then deciders do not see its loss. It is dead until the loss is less.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ class _Suspect:
     is_dead: bool = False
 
 
-class LossDeaths:
+class LossFailureDetector:
     """Remembers suspected links from round to round, no more than a snapshot has."""
 
     def __init__(self, dead_loss: float) -> None:
         self._dead_loss = dead_loss
         self._suspects: dict[LinkKey, _Suspect] = {}
 
-    def believed(self, snapshot: Snapshot) -> Snapshot:
-        """Return the snapshot without the losses that are not believed yet; a snapshot may be given again."""
+    def confirmed(self, snapshot: Snapshot) -> Snapshot:
+        """Return the snapshot without the losses that are not confirmed yet; a snapshot may be given again."""
         lossy = {key: state for key, state in snapshot.links.items() if self._is_lossy(state)}
-        self._suspects = {key: self._judge(state, snapshot.taken_ns) for key, state in lossy.items()}
+        self._suspects = {key: self._evaluate(state, snapshot.taken_ns) for key, state in lossy.items()}
         doubted = {key: replace(state, loss=None) for key, state in lossy.items() if not self._suspects[key].is_dead}
         return replace(snapshot, links={**snapshot.links, **doubted}) if doubted else snapshot
 
     def _is_lossy(self, state: LinkState) -> bool:
         return state.loss is not None and state.loss >= self._dead_loss
 
-    def _judge(self, state: LinkState, now_ns: int) -> _Suspect:
+    def _evaluate(self, state: LinkState, now_ns: int) -> _Suspect:
         suspect = self._suspects.get(state.link)
-        if suspect is None or _began_anew(state, suspect):
+        if suspect is None or _is_restarted(state, suspect):
             return _Suspect(now_ns, state.lost_packets)
         if suspect.is_dead or now_ns <= suspect.since_ns or not state.samples:
             return suspect
@@ -51,6 +51,6 @@ class LossDeaths:
         return replace(suspect, is_dead=lost > 0 and lost / (lost + state.samples) >= self._dead_loss)
 
 
-def _began_anew(state: LinkState, suspect: _Suspect) -> bool:
+def _is_restarted(state: LinkState, suspect: _Suspect) -> bool:
     """Return whether a link's count is less than it was: another collector's."""
     return (state.lost_packets or 0) < (suspect.lost_packets or 0)

@@ -1,0 +1,77 @@
+"""Publishing the status of links to the path server and the collector: at each change, and again after a while.
+
+A subscriber may have restarted meanwhile, so all that is known is sent each time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from collectors.values import LinkStatus
+from dataplane.errors import MillraceError
+from dataplane.topology.values import LinkKey
+
+INTERVAL_S: Final = 2.0
+"""How often what is known is sent when nothing changes."""
+_PATIENCE_S: Final = 5.0
+
+Send = Callable[[Mapping[LinkKey, LinkStatus]], Awaitable[None]]
+
+
+class LinkStatusPublisher:
+    """The newest status of all links, for any number of tasks that send it to subscribers."""
+
+    def __init__(self, statuses: Callable[[], Mapping[LinkKey, LinkStatus]]) -> None:
+        self._statuses = statuses
+        self._waiting: set[asyncio.Event] = set()
+
+    def changed(self) -> None:
+        """Have every subscriber told at once."""
+        for event in self._waiting:
+            event.set()
+
+    async def publish_to(self, subscriber: Subscriber) -> None:
+        """Keep one subscriber up to date until cancelled; a failure to reach it is reported once while it lasts."""
+        event, problem = asyncio.Event(), ""
+        self._waiting.add(event)
+        try:
+            while True:
+                event.clear()
+                problem_now = await _send_once(subscriber, self._statuses())
+                if problem_now and problem_now != problem:
+                    subscriber.on_problem(f"{subscriber.name} does not hear of dead links: {problem_now}")
+                problem = problem_now
+                await _wait_for(event, INTERVAL_S)
+        finally:
+            self._waiting.discard(event)
+
+
+@dataclass(frozen=True, slots=True)
+class Subscriber:
+    """Who gets the status of links, how, and who hears when that fails."""
+
+    name: str
+    send: Send
+    on_problem: Callable[[str], None]
+
+
+async def _send_once(subscriber: Subscriber, statuses: Mapping[LinkKey, LinkStatus]) -> str:
+    """Send once; return why it failed, '' if it did not."""
+    try:
+        await asyncio.wait_for(subscriber.send(statuses), _PATIENCE_S)
+    except TimeoutError:
+        return f"no answer within {_PATIENCE_S:.0f} s"
+    except MillraceError as error:
+        return str(error)
+    return ""
+
+
+async def _wait_for(event: asyncio.Event, longest_s: float) -> None:
+    """Wait for an event, no longer than that."""
+    try:
+        await asyncio.wait_for(event.wait(), longest_s)
+    except TimeoutError:
+        return

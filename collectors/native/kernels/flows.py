@@ -5,9 +5,9 @@ Which one: of the next few cells in turn the one that was touched longest ago; e
 
 from __future__ import annotations
 
-from collectors.native.kernels.open_addressing import LOW32, home_of, next_alike, put_entry, remove_entry
 from collectors.native.structures import KEY_WORDS, NONE32, NONE64, RATE_SLOTS, Fabric, FlowCell
 from dataplane.native import Array, as_i64, as_u32, as_u64, i64, kernel, offset, prefetch, reference, u32, u64
+from dataplane.native.open_addressing import LOW32, home_of, next_alike, put_entry, remove_entry
 
 CANDIDATES = 16
 FRAMING_BYTES = 38

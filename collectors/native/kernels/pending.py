@@ -6,7 +6,6 @@ these came. Numbers of cells and hops are kept with 1 added, so that 0 is none.
 
 from __future__ import annotations
 
-from collectors.native.kernels.open_addressing import LOW32, home_of, put_entry, remove_entry
 from collectors.native.structures import KEY_WORDS, JoinCell, JoinHop, JoinTable
 from dataplane.native import (
     Array,
@@ -25,6 +24,7 @@ from dataplane.native import (
     u64,
     view,
 )
+from dataplane.native.open_addressing import LOW32, home_of, next_alike, put_entry, remove_entry
 
 _SPREAD = 0x9E37_79B9_7F4A_7C15
 
@@ -67,18 +67,17 @@ def hop_of(table: JoinTable, number: u32) -> JoinHop:
 @kernel(inline=True)
 def find_cell(table: JoinTable, key: Array[u64], identity: u64, mixed: u64) -> u32:
     """Return the number of the cell of a key and identity, 0 if there is none."""
-    # `next_alike` by hand: most searches end at once, with nothing found, and its two loops cost 3 % of all reports.
     place: u64 = home_of(mixed, table.mask)
     while True:
+        place = next_alike(table.index, table.mask, place, mixed)
         entry: u64 = table.index[place]
         if entry == 0:
             return 0
-        if entry >> 32 == mixed >> 32:
-            cell = table.cells[(entry & LOW32) - 1]
-            apart: u64 = (cell.key[0] ^ key[0]) | (cell.key[1] ^ key[1]) | (cell.key[2] ^ key[2])
-            apart = apart | (cell.key[3] ^ key[3]) | (cell.key[4] ^ key[4]) | (cell.identity ^ identity)
-            if apart == 0:
-                return as_u32(entry & LOW32)
+        cell = table.cells[(entry & LOW32) - 1]
+        apart: u64 = (cell.key[0] ^ key[0]) | (cell.key[1] ^ key[1]) | (cell.key[2] ^ key[2])
+        apart = apart | (cell.key[3] ^ key[3]) | (cell.key[4] ^ key[4]) | (cell.identity ^ identity)
+        if apart == 0:
+            return as_u32(entry & LOW32)
         place = (place + 1) & table.mask
 
 

@@ -114,22 +114,20 @@ class VirtualRun:
     def _decide(self, *, woken: bool = False) -> None:
         self._write_records()
         snapshot = self.collector.snapshot()
-        routes = self.paths.step(snapshot, self.fabric.now_ns, woken=woken)
-        self._signals.decided(moved=routes is not None)
-        if routes is None:
+        result = self.paths.step(snapshot, self.fabric.now_ns, woken=woken)
+        self._signals.decided(moved=result is not None)
+        if result is None:
             return
-        for change in self.paths.rebalances:
-            if change.time_ns == self.fabric.now_ns:
-                self.rebalances.append(change)
-                self.view.decided(describe_weights(change))
-        decisions = [decision for decision in self.paths.decisions if decision.time_ns == self.fabric.now_ns]
-        if decisions and self.fabric.now_ns >= self.scenario.congest_ns:
+        for change in result.rebalances:
+            self.rebalances.append(change)
+            self.view.decided(describe_weights(change))
+        if result.moves and self.fabric.now_ns >= self.scenario.congest_ns:
             self._keep_during()
-        for decision in decisions:
+        for decision in result.moves:
             move = Move(decision.time_ns, decision.flow, decision.old_path, decision.new_path, decision.reason)
             self.moves.append(move)
             self.view.decided(describe(move))
-        self.fabric.call_after(self.settings.delays.decision_ns, lambda: self._submit(routes))
+        self.fabric.call_after(self.settings.delays.decision_ns, lambda: self._submit(result.routes))
 
     def _submit(self, routes: RouteSet) -> None:
         self._controller.submit(routes)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
 
 from collectors.values import FlowKey, HopRecord, LinkStatus, Snapshot
 from controller.base_paths import next_hops
@@ -27,6 +26,7 @@ from controller.paths.measured_rate import MeasuredRate
 from controller.paths.records.codec import Assigned, Explanation, History, HistoryQuery
 from controller.paths.records.store import PathStore
 from controller.paths.regularity import Regularity
+from controller.paths.round_result import RoundResult
 from controller.paths.settings import DecideSettings, ManagedFlow
 from controller.paths.spread_pairs import parts_of
 from controller.paths.telemetry_load import DEFAULT_PACKET_BYTES
@@ -87,10 +87,6 @@ class PathServerCore:
         """How many flows are looked after."""
         return len(self._rates) if self._rates else len(self._seen_ns)
 
-    def newest(self, count: int) -> tuple[Decision, ...]:
-        """Return the last `count` decisions, oldest first, or as many as are kept in memory."""
-        return tuple(islice(self.decisions, max(0, len(self.decisions) - count), None))
-
     def hear(self, records: Iterable[HopRecord]) -> bool:
         """Take records as they come: between snapshots they tell how far rates can be trusted.
 
@@ -110,12 +106,8 @@ class PathServerCore:
         beliefs, rows = self._decider.beliefs, list(self.network.rows(path))
         return bool((beliefs.offered_bps[rows] + more_bps > beliefs.table.rate_bps[rows]).any())
 
-    def changed(self, count: int) -> tuple[Rebalance, ...]:
-        """Return the last `count` changes of weights, oldest first, or as many as are kept in memory."""
-        return tuple(islice(self.rebalances, max(0, len(self.rebalances) - count), None))
-
-    def step(self, snapshot: Snapshot, now_ns: int, *, woken: bool = False) -> RouteSet | None:
-        """Decide one round; return the new set of routes, None where it stays as it is.
+    def step(self, snapshot: Snapshot, now_ns: int, *, woken: bool = False) -> RoundResult | None:
+        """Decide one round; return the new set of routes and what made it, None where it stays as it is.
 
         A round out of turn (`woken`) confirms no wish: its snapshot is hardly newer than the last.
         """
@@ -129,7 +121,7 @@ class PathServerCore:
         self._decider.observe(snapshot, self._told.down)
         if self.engineer is not None:
             engineered = self._engineer(self.engineer, snapshot, now_ns)
-            return self._publish([]) if engineered or forgotten else None
+            return self._publish(()) if engineered or forgotten else None
         decisions = [*self._evacuate(snapshot, now_ns), *self._come_back(snapshot, now_ns)]
         current = self.current(snapshot, now_ns)
         self._decider.place(current)
@@ -145,8 +137,8 @@ class PathServerCore:
             return None
         return self._publish([*decisions, *more], changes)
 
-    def link_changed(self, link: LinkKey, now_ns: int, *, up: bool) -> RouteSet | None:
-        """Note that a link went down or came back; return the routes that lead around it, None if none change.
+    def link_changed(self, link: LinkKey, now_ns: int, *, up: bool) -> RoundResult | None:
+        """Note that a link went down or came back; return what leads around it, None if no route changes.
 
         Raise PathError for a link that is not one between switches. What goes down is down until it is said to be up.
         """
@@ -158,8 +150,8 @@ class PathServerCore:
         self._told.by_hand.add(link)
         return None if self._snapshot is None else self._leave_dead_links(self._snapshot, now_ns)
 
-    def links_noted(self, statuses: Mapping[LinkKey, LinkStatus], now_ns: int) -> RouteSet | None:
-        """Take what the controller says of all links; return the routes that lead around those that went down.
+    def links_noted(self, statuses: Mapping[LinkKey, LinkStatus], now_ns: int) -> RoundResult | None:
+        """Take what the controller says of all links; return what leads around those that went down.
 
         None if no route changes; links that are not between switches of the topology are left out. What was said
         holds until the next time.
@@ -170,11 +162,11 @@ class PathServerCore:
             return None
         return self._leave_dead_links(self._snapshot, now_ns)
 
-    def _leave_dead_links(self, snapshot: Snapshot, now_ns: int) -> RouteSet | None:
+    def _leave_dead_links(self, snapshot: Snapshot, now_ns: int) -> RoundResult | None:
         """Decide nothing else: what the last snapshot showed was weighed when it came."""
         self._decider.observe(snapshot, self._told.down)
         if self.engineer is not None:
-            return self._publish([]) if self._engineer(self.engineer, snapshot, now_ns) else None
+            return self._publish(()) if self._engineer(self.engineer, snapshot, now_ns) else None
         decisions = self._evacuate(snapshot, now_ns)
         changes = self._balancer.keep_off(self._decider.dead_links(), self._told.watched.keys(), now_ns)
         return self._publish(decisions, changes) if decisions or changes else None
@@ -237,7 +229,7 @@ class PathServerCore:
                 self._assigned.pop(decision.flow, None)
         return [decision for decision, _ in back]
 
-    def _publish(self, decisions: list[Decision], changes: Sequence[Rebalance] = ()) -> RouteSet:
+    def _publish(self, decisions: Sequence[Decision], changes: Sequence[Rebalance] = ()) -> RoundResult:
         """Take decisions that were applied into a new set of routes, and remember both."""
         self.counters["moves"] += len(decisions)
         self.counters["rebalances"] += len(changes)
@@ -245,7 +237,7 @@ class PathServerCore:
         self.rebalances.extend(changes)
         self.routes = self._route_set(self.routes.version + 1)
         self._save(decisions, changes)
-        return self.routes
+        return RoundResult(self.routes, tuple(decisions), tuple(changes))
 
     def _route_set(self, version: int) -> RouteSet:
         weighted = self._balancer.weighted if self.engineer is None else self.engineer.weighted

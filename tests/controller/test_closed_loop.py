@@ -56,9 +56,9 @@ class Circle:
         """Run to a time, deciding every 100 ms."""
         while self.fabric.now_ns < end_ns:
             self.fabric.run_until(min(end_ns, self.fabric.now_ns + 100 * MS))
-            routes = self.paths.step(self.collector.snapshot(), self.fabric.now_ns)
-            if routes is not None:
-                self.controller.submit(routes)
+            result = self.paths.step(self.collector.snapshot(), self.fabric.now_ns)
+            if result is not None:
+                self.controller.submit(result.routes)
 
     def paths_now(self) -> list[Route]:
         """Return the explicit paths in force."""

@@ -25,7 +25,7 @@ import grpc.aio
 from collectors.feed import codec as collector_codec
 from collectors.values import DropRecord, HopRecord, Snapshot
 from controller.errors import PathError
-from controller.intents import FlowSpec, RouteSet
+from controller.intents import FlowSpec
 from controller.paths.balancing.values import Rebalance
 from controller.paths.core import RECENT_DECISIONS, PathServerCore
 from controller.paths.deciding.decide import Decision
@@ -43,6 +43,7 @@ from controller.paths.records.codec import (
 )
 from controller.paths.records.queries import answer, rows_between
 from controller.paths.records.recorder import Recorder
+from controller.paths.round_result import RoundResult
 from controller.paths.service.feed_time import FeedTime
 from controller.paths.service.feed_watch import FeedWatch
 from controller.paths.settings import PathServerSettings
@@ -60,8 +61,6 @@ MAX_PENDING_DECISIONS = 1024
 """Decisions that wait for one subscriber before more are dropped and counted."""
 
 T = TypeVar("T")
-_Decided = tuple[RouteSet | None, tuple[Decision, ...], tuple[Rebalance, ...]]
-"""New routes, None where all stays, and the moves and the changes of weights behind them."""
 _Context = grpc.aio.ServicerContext[bytes, bytes]
 
 
@@ -153,38 +152,20 @@ class PathServer:
         if self._feed_watch.is_old(taken_ns, now_ns):
             self.counters["stale_snapshots"] += 1
             return
-        decided = await self._in_worker(lambda: self._round(snapshot, now_ns, woken=woken))
-        self._signals.decided(moved=decided[0] is not None)
+        result = await self._in_worker(partial(self._core.step, snapshot, now_ns, woken=woken))
+        self._signals.decided(moved=result is not None)
         self._last_step_ns = now_ns
-        await self._publish(*decided)
+        await self._publish(result)
 
     async def link_changed(self, change: LinkChange) -> None:
         """Take note of a link that went down or came back, and publish what comes of it."""
         now_ns = self._clock.now_ns()
-        decided = await self._in_worker(
-            lambda: self._new_routes(lambda: self._core.link_changed(change.link, now_ns, up=change.up))
-        )
-        await self._publish(*decided)
+        await self._publish(await self._in_worker(partial(self._core.link_changed, change.link, now_ns, up=change.up)))
 
     async def links_noted(self, notes: LinkNotes) -> None:
         """Take note of what the controller says of all links, and publish what comes of it."""
         now_ns, statuses = self._clock.now_ns(), dict(notes.links)
-        decided = await self._in_worker(lambda: self._new_routes(lambda: self._core.links_noted(statuses, now_ns)))
-        await self._publish(*decided)
-
-    def _round(self, snapshot: Snapshot, now_ns: int, *, woken: bool) -> _Decided:
-        return self._new_routes(lambda: self._core.step(snapshot, now_ns, woken=woken))
-
-    def _new_routes(self, call: Callable[[], RouteSet | None]) -> _Decided:
-        """Let the core decide in the worker's thread; return the new routes and what was decided."""
-        counters = self._core.counters
-        moves, changes = counters["moves"], counters["rebalances"]
-        routes = call()
-        return (
-            routes,
-            self._core.newest(counters["moves"] - moves),
-            self._core.changed(counters["rebalances"] - changes),
-        )
+        await self._publish(await self._in_worker(partial(self._core.links_noted, statuses, now_ns)))
 
     async def _watch(self, feed: Feed) -> None:
         """Keep the newest snapshot only: a round that takes long must not leave a queue of old ones behind."""
@@ -268,22 +249,20 @@ class PathServer:
             else:
                 problem = ""
 
-    async def _publish(
-        self, routes: RouteSet | None, decisions: tuple[Decision, ...], changes: tuple[Rebalance, ...]
-    ) -> None:
-        """Tell everybody what was decided; nothing was where the routes are None."""
-        if routes is None:
+    async def _publish(self, result: RoundResult | None) -> None:
+        """Send subscribers what a round came to; without a result nothing has changed."""
+        if result is None:
             return
-        self._recent.extend(decisions)
-        self._recent_changes.extend(changes)
-        for decision in decisions:
+        self._recent.extend(result.moves)
+        self._recent_changes.extend(result.rebalances)
+        for decision in result.moves:
             LOGGER.info("%s->%s: %s", decision.flow.src_host, decision.flow.dst_host, decision.reason)
             self._tell(self._subscribers, decision)
-        for change in changes:
+        for change in result.rebalances:
             LOGGER.info("all to %s at %s: %s", change.destination, change.switch, change.reason)
             self._tell(self._balance_subscribers, change)
         async with self._news:
-            self._routes = routes
+            self._routes = result.routes
             self._news.notify_all()
 
     def _tell(self, subscribers: set[asyncio.Queue[T]], news: T) -> None:

@@ -160,9 +160,9 @@ class VirtualCircle:
         """Run, deciding every 50 ms."""
         while self.fabric.now_ns < end_ns:
             self.fabric.run_until(min(end_ns, self.fabric.now_ns + 50 * MS))
-            routes = self.paths.step(self.collector.snapshot(), self.fabric.now_ns)
-            if routes is not None:
-                self.controller.submit(routes)
+            result = self.paths.step(self.collector.snapshot(), self.fabric.now_ns)
+            if result is not None:
+                self.controller.submit(result.routes)
 
     def strike(self, fault: Fault) -> None:
         """Let something go wrong on the first flow's path."""
@@ -178,9 +178,9 @@ class VirtualCircle:
 
     def _hear(self, statuses: Mapping[LinkKey, LinkStatus]) -> None:
         self.collector.note_links(statuses)
-        routes = self.paths.links_noted(statuses, self.fabric.now_ns)
-        if routes is not None:
-            self.controller.submit(routes)
+        result = self.paths.links_noted(statuses, self.fabric.now_ns)
+        if result is not None:
+            self.controller.submit(result.routes)
 
     def _report(self, frame: bytes, _now_ns: int) -> None:
         datagram = decode_udp_frame(frame)

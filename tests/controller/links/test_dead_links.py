@@ -71,18 +71,18 @@ class Circle:
         """Run to a time, deciding every 100 ms."""
         while self.fabric.now_ns < end_ns:
             self.fabric.run_until(min(end_ns, self.fabric.now_ns + 100 * MS))
-            routes = self.paths.step(self.collector.snapshot(), self.fabric.now_ns)
-            if routes is not None:
-                self.controller.submit(routes)
+            result = self.paths.step(self.collector.snapshot(), self.fabric.now_ns)
+            if result is not None:
+                self.controller.submit(result.routes)
 
     def lost(self, start_ns: int, end_ns: int) -> int:
         """Return how many packets are missing among those sent in a span."""
         return self.receiver.measure(1, start_ns, end_ns).lost
 
     def _port_changed(self, link: LinkKey, up: bool) -> None:
-        routes = self.paths.link_changed(link, self.fabric.now_ns, up=up)
-        if routes is not None:
-            self.controller.submit(routes)
+        result = self.paths.link_changed(link, self.fabric.now_ns, up=up)
+        if result is not None:
+            self.controller.submit(result.routes)
 
     def _report(self, frame: bytes, _now_ns: int) -> None:
         datagram = decode_udp_frame(frame)
@@ -169,9 +169,9 @@ def watching(topology: Topology, hellos: Hellos = NO_HELLOS) -> Circle:
 
     def hear(statuses: Mapping[LinkKey, LinkStatus]) -> None:
         circle.collector.note_links(statuses)
-        routes = circle.paths.links_noted(statuses, circle.fabric.now_ns)
-        if routes is not None:
-            circle.controller.submit(routes)
+        result = circle.paths.links_noted(statuses, circle.fabric.now_ns)
+        if result is not None:
+            circle.controller.submit(result.routes)
 
     circle.controller.on_links(hear)
     return circle
@@ -253,9 +253,9 @@ def test_a_path_server_that_begins_anew_believes_what_the_collector_was_told(une
     circle.fabric.set_link("a", "b", up=False, notice_after_ns=NOTICE_NS)
     circle.run(400 * MS)
     circle.paths = PathServerCore(unequal, DECIDE, flows=(ManagedFlow(src="ha", dst="hd"),))
-    routes = circle.paths.step(circle.collector.snapshot(), circle.fabric.now_ns)
-    assert routes is not None
-    assert routes.routes == (Route(FlowSpec("ha", "hd"), ("a", "c", "d")),)
+    result = circle.paths.step(circle.collector.snapshot(), circle.fabric.now_ns)
+    assert result is not None
+    assert result.routes.routes == (Route(FlowSpec("ha", "hd"), ("a", "c", "d")),)
 
 
 AROUND_B = tuple(ends for far in "acd" for ends in (("b", far), (far, "b")))

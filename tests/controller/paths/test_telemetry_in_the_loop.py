@@ -79,9 +79,9 @@ def run(topology: Topology, watch: TelemetryLoad | None) -> Run:
         paths.hear(records)
 
     def decide() -> None:
-        routes = paths.step(collector.snapshot(), fabric.now_ns)
-        if routes is not None:
-            controller.submit(routes)
+        result = paths.step(collector.snapshot(), fabric.now_ns)
+        if result is not None:
+            controller.submit(result.routes)
         fabric.call_after(ROUND_NS, decide)
 
     fabric.host("c1").on_frame(report)

@@ -72,8 +72,9 @@ def test_weights_are_in_the_routes_the_reason_and_the_history_and_survive_a_rest
     store = PathStore(open_database(str(tmp_path / "paths.db")), max_decisions=100)
     core = PathServerCore(topology, DECIDE, store=store)
     assert core.step(crowded(topology), 100 * MS) is None
-    routes = core.step(crowded(topology), 200 * MS)
-    assert routes is not None
+    result = core.step(crowded(topology), 200 * MS)
+    assert result is not None
+    routes = result.routes
     [route] = routes.weighted
     assert routes.routes == ()
     assert (route.switch, route.destination) == ("leaf1", "leaf2")
@@ -107,11 +108,11 @@ def test_a_link_that_is_said_to_be_down_takes_the_weights_over_it_away_at_once(t
     assert core.routes.weighted
     dead = LinkKey("leaf1", "spine2")
     if told == "hand":
-        routes = core.link_changed(dead, 250 * MS, up=False)
+        result = core.link_changed(dead, 250 * MS, up=False)
     else:
-        routes = core.links_noted({dead: LinkStatus(Condition.DOWN, 0, "no carrier")}, 250 * MS)
-    assert routes is not None
-    assert routes.weighted == ()
+        result = core.links_noted({dead: LinkStatus(Condition.DOWN, 0, "no carrier")}, 250 * MS)
+    assert result is not None
+    assert result.routes.weighted == ()
     assert core.rebalances[-1].link == dead
 
 

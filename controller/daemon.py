@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from collectors.errors import FeedError
-from collectors.state.builder import NetworkStateBuilder
+from collectors.state.nominal import nominal_snapshot
 from collectors.values import Snapshot
 from controller.aggregation.job_reconciler import JobKeeper
 from controller.daemon_settings import RetrySettings
@@ -74,7 +74,7 @@ class Daemon:
         """Takes what switches say of their ports."""
         self.jobs: JobKeeper | None = None
         if features.aggregation is not None:
-            state = NetworkStateBuilder(features.topology, clock).snapshot()
+            state = nominal_snapshot(features.topology, clock.now_ns())
             self.jobs = features.aggregation.listener = JobKeeper(
                 features.aggregation.layer, driver, clock, state, sleep
             )

@@ -13,6 +13,7 @@ from collectors.settings import StateSettings
 from collectors.state.accumulator import PlainStore, Store
 from collectors.state.link_states import LinkColumns
 from collectors.state.loss import LinkLoss, LossMeter
+from collectors.state.nominal import nominal_link
 from collectors.state.path_states import PathMaker, PathStates
 from collectors.statistics.sketch import Sketch
 from collectors.statistics.window import WindowFigures
@@ -133,7 +134,7 @@ class NetworkStateBuilder:
         figures = self._store.link(link.key)
         age_ns = None if figures is None else max(now_ns - figures.newest_ns, 0)
         if figures is None or age_ns is None or age_ns > self._settings.stale_after_ns:
-            return _nominal(link, age_ns, self._losses.loss(link.key, now_ns, 0))
+            return nominal_link(link, age_ns, self._losses.loss(link.key, now_ns, 0))
         loss = self._losses.loss(link.key, now_ns, figures.samples)
         return self._measured(link, figures, age_ns, loss)
 
@@ -162,22 +163,3 @@ class NetworkStateBuilder:
             buffer_occupancy_frames=figures.buffer_occupancy_frames,
             lost_packets=None if loss is None else loss.packets,
         )
-
-
-def _nominal(link: DirectedLink, age_ns: int | None, loss: LinkLoss | None) -> LinkState:
-    return LinkState(
-        link=link.key,
-        rate_bps=link.rate_bps,
-        delay_mean_ns=link.delay_ns,
-        delay_p50_ns=link.delay_ns,
-        delay_p99_ns=link.delay_ns,
-        queue_occupancy_frames=0.0,
-        utilisation=0.0,
-        available_bps=link.rate_bps,
-        loss=None if loss is None else loss.share,
-        age_ns=age_ns,
-        samples=0,
-        source=DelaySource.NOMINAL,
-        loss_source=None if loss is None else loss.source,
-        lost_packets=None if loss is None else loss.packets,
-    )

@@ -25,7 +25,7 @@ from contextlib import ExitStack
 import numpy as np
 from numpy.typing import NDArray
 
-from collectors.state.builder import NetworkStateBuilder
+from collectors.state.nominal import nominal_snapshot
 from controller.aggregation.jobs import RunningJob
 from controller.aggregation.settings import AggregationSettings
 from controller.intents import Worker
@@ -70,7 +70,7 @@ def place_job(topology: Topology, switch: NativeSwitch) -> RunningJob:
     controller = VirtualController(topology, sessions, clock, at_once, watches=(), delays=delays, aggregation=settings)
     controller.start()
     workers = [Worker(host.name, UDP_PORT) for host in topology.hosts]
-    state = NetworkStateBuilder(topology, clock).snapshot()  # what decides between switches, if there are several
+    state = nominal_snapshot(topology, clock.now_ns())  # what decides between switches, if there are several
     return controller.create_job(workers, state, window=64, capacity=len(workers))
 
 

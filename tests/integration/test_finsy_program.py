@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 import socket
 import subprocess
 import sys
@@ -14,11 +13,12 @@ from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
-from pyroute2 import IPRoute
 
 from dataplane.fabric.kernel import namespaces
+from dataplane.nic.devices import ethernet
 from dataplane.wire.packet import decode_udp_frame, udp_frame
 from tests.integration.finsy_program import GOODBYE, LLDP
+from tests.network_namespace import network_namespace
 
 ROOT = Path(__file__).parents[2]
 P4INFO, PROGRAM = ROOT / "p4/build/fabric.p4info.txtpb", ROOT / "p4/build/fabric.json"
@@ -115,25 +115,9 @@ def test_a_finsy_program_writes_and_reads() -> None:
 @pytest.fixture
 def namespace() -> Iterator[str]:
     """Return a namespace with pairs a1-b1 and a2-b2: the switch has the a, the test the b."""
-    if os.geteuid() != 0:
-        pytest.skip("needs root")
-    name = f"mr-test-{secrets.token_hex(3)}"
-    namespaces.create(name)
-    try:
-        namespaces.call(name, _make_pairs)
+    with network_namespace(("a1", "b1"), ("a2", "b2")) as name:
+        namespaces.call(name, lambda: ethernet.set_up("lo", is_up=True))
         yield name
-    finally:
-        namespaces.remove(name)
-
-
-def _make_pairs() -> None:
-    Path("/proc/sys/net/ipv6/conf/default/disable_ipv6").write_text("1")
-    with IPRoute() as netlink:
-        netlink.link("set", index=netlink.link_lookup(ifname="lo")[0], state="up")
-        for number in (1, 2):
-            netlink.link("add", ifname=f"a{number}", kind="veth", peer={"ifname": f"b{number}"})
-            for device in (f"a{number}", f"b{number}"):
-                netlink.link("set", index=netlink.link_lookup(ifname=device)[0], state="up")
 
 
 def open_port(namespace: str, device: str) -> socket.socket:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import secrets
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -14,7 +13,7 @@ from controller.cli.nic import lines
 from dataplane.errors import PortError
 from dataplane.fabric.kernel import namespaces
 from dataplane.nic import Drop, NicSettings, memory_pair, open_nic
-from tests.dataplane.nic.conftest import make_pair
+from tests.network_namespace import network_namespace
 
 FRAME = bytes(60)
 runner = CliRunner()
@@ -23,17 +22,14 @@ runner = CliRunner()
 @pytest.fixture
 def inside() -> Iterator[Callable[..., str]]:
     """Run a command in a namespace with a veth pair; raise what it raises."""
-    namespace = f"mr-test-{secrets.token_hex(3)}"
-    namespaces.create(namespace)
-    namespaces.call(namespace, lambda: make_pair(1500, 2))
+    with network_namespace(("here", "there"), queues=2) as namespace:
 
-    def run(*arguments: str) -> str:
-        done = namespaces.call(namespace, lambda: runner.invoke(app, list(arguments), catch_exceptions=False))
-        assert done.exit_code == 0, done.output
-        return done.output
+        def run(*arguments: str) -> str:
+            done = namespaces.call(namespace, lambda: runner.invoke(app, list(arguments), catch_exceptions=False))
+            assert done.exit_code == 0, done.output
+            return done.output
 
-    yield run
-    namespaces.remove(namespace)
+        yield run
 
 
 @pytest.mark.root

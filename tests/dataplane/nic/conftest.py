@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import secrets
 import select
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -17,6 +16,7 @@ from dataplane.errors import PortError
 from dataplane.fabric.kernel import namespaces
 from dataplane.nic import NicPort, PortKind, RingSettings, open_port
 from dataplane.nic.dpdk.shim import load_shim
+from tests.network_namespace import network_namespace
 
 T = TypeVar("T")
 PATIENCE_S = 10.0
@@ -64,32 +64,16 @@ class Cable:
         self.call(act)
 
 
-def make_pair(mtu: int, queues: int) -> None:
-    with open("/proc/sys/net/ipv6/conf/default/disable_ipv6", "w") as file:  # noqa: PTH123
-        file.write("1")
-    ends = {"mtu": mtu, "num_rx_queues": queues, "num_tx_queues": queues}
-    with IPRoute() as netlink:
-        netlink.link("add", ifname="here", kind="veth", **ends, peer={"ifname": "there", **ends})
-        for device in ("here", "there"):
-            netlink.link("set", index=netlink.link_lookup(ifname=device)[0], state="up")
-
-
 @pytest.fixture
 def make_cable() -> Iterator[Callable[..., Cable]]:
     """Make cables with an MTU and a number of queues."""
-    if os.geteuid() != 0:
-        pytest.skip("needs root")
-    made: list[str] = []
+    with ExitStack() as stack:
 
-    def make(mtu: int = 2000, queues: int = 1) -> Cable:
-        made.append(f"mr-test-{secrets.token_hex(3)}")
-        namespaces.create(made[-1])
-        namespaces.call(made[-1], lambda: make_pair(mtu, queues))
-        return Cable(made[-1])
+        def make(mtu: int = 2000, queues: int = 1) -> Cable:
+            made = network_namespace(("here", "there"), mtu=mtu, queues=queues)
+            return Cable(stack.enter_context(made))
 
-    yield make
-    for name in made:
-        namespaces.remove(name)
+        yield make
 
 
 @pytest.fixture

@@ -15,8 +15,9 @@ from dataplane.errors import PortError
 from dataplane.nic import Drop, FlowRule, Mode, Nic, NicPort, NicSettings, PortKind, ToConsumers, open_nic
 from dataplane.nic.driver.connection import ConnectionRequest, bind, describe_port, request_connection
 from dataplane.nic.driver.opening import DEVICE_KINDS
-from tests.dataplane.nic.conftest import Cable, make_pair, wait_until
+from tests.dataplane.nic.conftest import Cable, wait_until
 from tests.dataplane.nic.test_nic import assert_adds_up, has_received, udp
+from tests.network_namespace import add_pair
 
 pytestmark = pytest.mark.root
 ROOT = Path(__file__).parents[3]
@@ -158,7 +159,7 @@ def test_a_driver_binds_to_what_the_device_answered(cable: Cable) -> None:
         bound = describe_port(port, answer.rings, answer.index)
         assert bound == dataclasses.replace(answer, longest_frame=2014)
     cable.change("there", "del")
-    cable.call(lambda: make_pair(1500, 1))
+    cable.call(lambda: add_pair("here", "there", queues=1))
     with pytest.raises(PortError, match="interface there: was replaced by another device"):
         cable.call(lambda: bind(answer))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 import signal
 import socket
 import subprocess
@@ -23,6 +22,7 @@ from dataplane.fabric.kernel import namespaces
 from dataplane.nic import PcapReader, PcapWriter, PortKind, open_port
 from dataplane.switch.process import main
 from dataplane.switch.waiting import Waiter
+from tests.network_namespace import network_namespace
 
 ROOT = Path(__file__).parents[3]
 BUILD = ROOT / "p4" / "build"
@@ -40,24 +40,8 @@ def wait_until(condition: Callable[[], bool], what: str) -> None:
 @pytest.fixture
 def namespace() -> Iterator[str]:
     """A namespace with pairs a1-b1 and a2-b2: the switch has the a, tests the b."""
-    if os.geteuid() != 0:
-        pytest.skip("needs root")
-    name = f"mr-test-{secrets.token_hex(3)}"
-    namespaces.create(name)
-    try:
-        namespaces.call(name, _make_pairs)
+    with network_namespace(("a1", "b1"), ("a2", "b2")) as name:
         yield name
-    finally:
-        namespaces.remove(name)
-
-
-def _make_pairs() -> None:
-    Path("/proc/sys/net/ipv6/conf/default/disable_ipv6").write_text("1")
-    with IPRoute() as netlink:
-        for number in (1, 2):
-            netlink.link("add", ifname=f"a{number}", kind="veth", peer={"ifname": f"b{number}"})
-            for device in (f"a{number}", f"b{number}"):
-                netlink.link("set", index=netlink.link_lookup(ifname=device)[0], state="up")
 
 
 class Running:

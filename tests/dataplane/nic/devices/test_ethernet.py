@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import secrets
 import subprocess
 import sys
 import time
@@ -21,6 +20,7 @@ from dataplane.nic.devices.ethernet import EthernetDevice
 from dataplane.nic.devices.offloads import OFFLOADS
 from dataplane.nic.devices.steering import SteeringRule
 from tests.dataplane.nic.conftest import Cable, wait_until
+from tests.network_namespace import network_namespace
 
 root = pytest.mark.root
 
@@ -148,17 +148,13 @@ def test_hardware_stamps_need_a_device_with_a_clock(cable: Cable, kind: PortKind
 
 @root
 def test_a_device_moves_to_another_namespace(cable: Cable) -> None:
-    other = f"mr-test-{secrets.token_hex(3)}"
-    namespaces.create(other)
-    try:
+    with network_namespace() as other:
         cable.call(lambda: ethernet.move_to_namespace("there", other))
         assert cable.call(ethernet.list_devices) == ["here", "lo"]
         assert namespaces.call(other, ethernet.list_devices) == ["lo", "there"]
         assert not namespaces.call(other, lambda: ethernet.read_device("there")).is_up
         namespaces.call(other, lambda: ethernet.set_up("there", is_up=True))
         namespaces.call(other, lambda: open_port("there")).close()
-    finally:
-        namespaces.remove(other)
     with pytest.raises(PortError, match=r"^interface here: network namespace nowhere: No such file"):
         cable.call(lambda: ethernet.move_to_namespace("here", "nowhere"))
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import secrets
 import select
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from pyroute2 import IPRoute
@@ -16,6 +13,7 @@ from dataplane.nic import LinkStatus
 from dataplane.nic.devices import ethernet
 from dataplane.nic.devices.device import DeviceWatch, find_device
 from dataplane.nic.devices.link_events import LinkEvents
+from tests.network_namespace import network_namespace
 
 pytestmark = pytest.mark.root
 DEADLINE_MS = 20_000
@@ -24,23 +22,8 @@ DEADLINE_MS = 20_000
 @pytest.fixture
 def namespace() -> Iterator[str]:
     """A namespace with a cable here-there, both ends up."""
-    if os.geteuid() != 0:
-        pytest.skip("needs root")
-    name = f"mr-test-{secrets.token_hex(3)}"
-    namespaces.create(name)
-    try:
-        namespaces.call(name, _make_pair)
+    with network_namespace(("here", "there")) as name:
         yield name
-    finally:
-        namespaces.remove(name)
-
-
-def _make_pair() -> None:
-    Path("/proc/sys/net/ipv6/conf/default/disable_ipv6").write_text("1")
-    with IPRoute() as netlink:
-        netlink.link("add", ifname="here", kind="veth", peer={"ifname": "there"})
-    for device in ("here", "there"):
-        ethernet.set_up(device, is_up=True)
 
 
 def until(events: LinkEvents, watch: DeviceWatch, status: LinkStatus) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import functools
 import os
-import secrets
 import struct
 from collections.abc import Iterator
 
@@ -22,6 +21,7 @@ from dataplane.nic.ports.bpf import SocketProgram
 from dataplane.nic.ports.packet_socket import open_packet_sockets
 from tests.dataplane.nic.children import run_child
 from tests.dataplane.nic.conftest import Cable, receive, wait_until
+from tests.network_namespace import add_pair, network_namespace
 
 pytestmark = pytest.mark.root
 every_kind = pytest.mark.parametrize("kind", DEVICE_KINDS, ids=lambda kind: kind.name)
@@ -127,14 +127,10 @@ def test_a_namespace_whose_name_goes_stays_while_its_port_is_open(cable: Cable, 
 
 @every_kind
 def test_a_namespace_that_goes_takes_the_device_of_an_open_port(cable: Cable, kind: PortKind) -> None:
-    other = f"mr-test-{secrets.token_hex(3)}"
-    namespaces.create(other)
-    try:
+    with network_namespace() as other:
         cable.call(lambda: ethernet.move_to_namespace("there", other))
         namespaces.call(other, lambda: ethernet.set_up("there", is_up=True))
         here = cable.open("here", kind)
-    finally:
-        namespaces.remove(other)
     with here:
         wait_until(lambda: here.is_down)
         assert here.send([FRAME]) == 0
@@ -146,19 +142,12 @@ def test_a_namespace_that_goes_takes_the_device_of_an_open_port(cable: Cable, ki
 def test_a_device_made_again_under_its_name_is_not_the_one_that_was_opened(cable: Cable, kind: PortKind) -> None:
     with cable.open("here", kind) as here:
         cable.change("here", command="del")
-        cable.call(make_pair_again)
+        cable.call(lambda: add_pair("here", "there"))
         assert here.is_down
         assert here.send([FRAME]) == 0
         with cable.open("here", kind) as again, cable.open("there", kind) as there:
             wait_until(lambda: bool(again.send([FRAME]) and FRAME in there.receive(8)))
             assert not again.is_down
-
-
-def make_pair_again() -> None:
-    with IPRoute() as netlink:
-        netlink.link("add", ifname="here", kind="veth", peer={"ifname": "there"})
-        for device in ("here", "there"):
-            netlink.link("set", index=netlink.link_lookup(ifname=device)[0], state="up")
 
 
 @every_kind

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import secrets
 import select
 import socket
 import struct
@@ -19,6 +17,7 @@ from dataplane.fabric.kernel import namespaces
 from dataplane.nic import NicPort, PortKind, RingSettings
 from dataplane.nic import open_port as open_device
 from dataplane.nic.devices.offloads import disable_offloads
+from tests.network_namespace import network_namespace
 
 MACS = bytes.fromhex("020000000002 020000000001")
 FRAME = MACS + b"\x88\xb5" + bytes(range(46))
@@ -29,24 +28,8 @@ SERVICE_TAGGED = MACS + bytes.fromhex("88a8 0003 8100 0004") + b"\x88\xb5" + byt
 @pytest.fixture
 def namespace() -> Iterator[str]:
     """A namespace with a pair `here` - `there`, both up, IPv6 silent."""
-    if os.geteuid() != 0:
-        pytest.skip("needs root")
-    name = f"mr-test-{secrets.token_hex(3)}"
-    namespaces.create(name)
-    try:
-        namespaces.call(name, _make_pair)
+    with network_namespace(("here", "there"), mtu=2000) as name:
         yield name
-    finally:
-        namespaces.remove(name)
-
-
-def _make_pair() -> None:
-    with open("/proc/sys/net/ipv6/conf/default/disable_ipv6", "w") as file:  # noqa: PTH123
-        file.write("1")
-    with IPRoute() as netlink:
-        netlink.link("add", ifname="here", kind="veth", mtu=2000, peer={"ifname": "there", "mtu": 2000})
-        for device in ("here", "there"):
-            netlink.link("set", index=netlink.link_lookup(ifname=device)[0], state="up")
 
 
 def _set(name: str, device: str, **change: str) -> None:

@@ -7,14 +7,13 @@ import ctypes
 import json
 import os
 import re
-import secrets
 import signal
 import struct
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
@@ -22,12 +21,12 @@ from typing import Any
 
 from finsy.gnmiclient import GNMIClient
 from finsy.gnmipath import GNMIPath
-from pyroute2 import IPRoute
 
 from dataplane.fabric.kernel import namespaces
 from dataplane.nic.devices import ethernet
 from dataplane.nic.devices.device import find_device
 from dataplane.nic.ports import bpf
+from tests.network_namespace import network_namespace
 
 ROOT = Path(__file__).parents[4]
 DEADLINE_S = 60.0
@@ -120,43 +119,40 @@ class End:
         """Send it a signal."""
         self.process.send_signal(number)
 
+    def kill(self) -> None:
+        """End it, stopped or not; it may have ended."""
+        if self.process.poll() is None:
+            self.signal(signal.SIGCONT)
+            self.signal(signal.SIGKILL)
+        self.process.wait()
+
 
 class Linked:
     """A cable a1-b1 in a namespace of its own with a switch at each end; use it as a context manager."""
 
     def __init__(self, folder: Path, engine: tuple[str, ...] = ()) -> None:
-        self._namespace = f"mr-hello-{secrets.token_hex(3)}"
         self._folder, self._engine = folder, engine
+        self._stack = ExitStack()
 
     def __enter__(self) -> Linked:
-        namespaces.create(self._namespace)
-        try:
-            namespaces.call(self._namespace, self._make_cable)
-            self.a = End(self._namespace, self._folder, "a1", 1, self._engine)
-            self.b = End(self._namespace, self._folder, "b1", 2, self._engine)
+        with ExitStack() as stack:
+            self._namespace = stack.enter_context(network_namespace(("a1", "b1")))
+            self.a = self._start(stack, "a1", 1)
+            self.b = self._start(stack, "b1", 2)
             for end in (self.a, self.b):
                 end.wait_ready()
-        except BaseException:
-            self.__exit__(None, None, None)
-            raise
+            self._stack = stack.pop_all()
         return self
 
-    def _make_cable(self) -> None:
-        Path("/proc/sys/net/ipv6/conf/default/disable_ipv6").write_text("1")
-        with IPRoute() as netlink:
-            netlink.link("add", ifname="a1", kind="veth", peer={"ifname": "b1"})
-        for device in ("a1", "b1"):
-            ethernet.set_up(device, is_up=True)
+    def _start(self, stack: ExitStack, device: str, device_id: int) -> End:
+        end = End(self._namespace, self._folder, device, device_id, self._engine)
+        stack.callback(end.kill)
+        return end
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for end in (getattr(self, name) for name in ("a", "b") if hasattr(self, name)):
-            if end.process.poll() is None:
-                end.signal(signal.SIGCONT)
-                end.signal(signal.SIGKILL)
-            end.process.wait()
-        namespaces.remove(self._namespace)
+        self._stack.close()
 
     def say_hello(self, interval_us: int = 50_000, multiplier: int = 3) -> None:
         """Set hellos at both ends and wait until they have met."""

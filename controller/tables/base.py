@@ -1,4 +1,4 @@
-"""Everything that a topology alone implies for each switch's tables."""
+"""What a topology implies for each switch's tables beside routes: ports, telemetry, reports; and their order."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from controller.base_paths import next_hops
 from controller.errors import ControllerError
 from controller.tables.entities import Entities, Entity, index
 from controller.tables.ports import port_entities
-from controller.tables.routing import hash_entity, route_entities
 from controller.tables.telemetry.drop_watch import watches_full_queues
 from controller.tables.telemetry.int_domain import DEFAULT_DOMAIN, IntDomain, check_domain, domain_entities
 from controller.tables.telemetry.int_watch import Watch, watchlist_entities
@@ -65,25 +64,6 @@ RULE_ROOM = {
 
 WATCH_ALL = (Watch(),)
 """The default: every UDP and TCP packet carries telemetry."""
-
-
-def base_entities(
-    topology: Topology,
-    watches: Sequence[Watch] = WATCH_ALL,
-    reporting: Reporting = NO_REPORTING,
-    domain: IntDomain = DEFAULT_DOMAIN,
-    down: Set[LinkKey] = frozenset(),
-) -> dict[str, Entities]:
-    """Return each switch's ports, base routes and telemetry, by switch name: all that a topology alone implies.
-
-    Neither routes nor reports take links that are `down`. Raise ControllerError for settings that do not fit the
-    topology or each other.
-    """
-    hops = next_hops(topology, down)
-    return {
-        switch: {**entities, **index((hash_entity(topology, switch), *route_entities(topology, hops, switch)))}
-        for switch, entities in telemetry_entities(topology, watches, reporting, domain, down).items()
-    }
 
 
 def telemetry_entities(

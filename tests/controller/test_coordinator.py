@@ -14,12 +14,12 @@ from controller.features import Features
 from controller.intents import FlowSpec, Route, RouteSet
 from controller.owners.telemetry import Telemetry
 from controller.reconcile import apply
-from controller.tables.base import base_entities
 from controller.tables.entities import Entities
 from controller.tables.flow_paths import flow_path_entities
 from controller.tables.routing import IPV4
 from controller.tables.telemetry.int_watch import Watch
 from dataplane.topology.values import Topology
+from tests.controller.base_tables import base_entities
 from tests.controller.fabric_tables import World, equal, fixed, route_sets, routes_of, weighted
 
 events = st.one_of(

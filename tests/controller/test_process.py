@@ -17,10 +17,10 @@ from controller.p4runtime.grpc_session import GrpcSession, Target
 from controller.p4runtime.session import fabric_program, load_schema
 from controller.process import serve
 from controller.reconcile import diff
-from controller.tables.base import base_entities
 from controller.tables.flow_paths import flow_path_entities
 from dataplane.clock import MonotonicClock
 from dataplane.topology.values import Topology
+from tests.controller.base_tables import base_entities
 from tests.controller.switch_servers import Bmv2, BuiltIn, Machine, address
 
 MS = 1_000_000

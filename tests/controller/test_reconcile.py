@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from controller.intents import FlowSpec, Route, RouteSet
 from controller.reconcile import MAX_BATCH, apply, diff
-from controller.tables.base import base_entities
 from controller.tables.entities import Entities, Entity, EntityKey, Kind, Update, Verb, index, references, same
 from controller.tables.flow_paths import flow_path_entities
 from dataplane.topology.values import Topology
+from tests.controller.base_tables import base_entities
 
 MakeTopology = Callable[..., Topology]
 

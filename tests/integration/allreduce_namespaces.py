@@ -35,7 +35,6 @@ from controller.p4runtime.grpc_session import GrpcSession, Target
 from controller.p4runtime.session import FABRIC_AGGREGATION, fabric_program, load_schema
 from controller.reconcile import diff
 from controller.tables.aggregation import clearing, parent_of
-from controller.tables.base import base_entities
 from controller.tables.entities import Entities
 from dataplane.allreduce.engine import EngineSettings
 from dataplane.clock import MonotonicClock
@@ -46,6 +45,7 @@ from dataplane.switch.compiled.program import Purpose, compile_program
 from dataplane.topology.addressing import switch_ipv4
 from dataplane.topology.file import loads
 from dataplane.topology.values import Topology
+from tests.controller.base_tables import base_entities
 from tests.integration.virtual_allreduce import FIRST_PORT
 
 ROOT = Path(__file__).parents[2]

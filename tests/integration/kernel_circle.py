@@ -32,7 +32,6 @@ from controller.p4runtime.session import fabric_program, load_schema, read_answe
 from controller.paths.records.codec import PathServerStatus
 from controller.paths.service.client import RouteClient, RouteClientSettings
 from controller.paths.settings import DecideSettings, ManagedFlow, PathServerSettings, RecordSettings
-from controller.tables.base import base_entities
 from controller.tables.entities import Entities, content_of
 from controller.tables.flow_paths import flow_path_entities
 from controller.tables.telemetry.int_watch import Watch
@@ -43,6 +42,7 @@ from dataplane.fabric.hosts import Flow, FlowMeasurement, Receiver, flow_between
 from dataplane.fabric.kernel import KernelFabric
 from dataplane.fabric.kernel.fabric import HOST_DEVICE
 from dataplane.topology.file import dumps, loads
+from tests.controller.base_tables import base_entities
 
 T = TypeVar("T")
 

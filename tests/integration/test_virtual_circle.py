@@ -29,11 +29,11 @@ from controller.paths.records.database import Database
 from controller.paths.records.recorder import Recorder
 from controller.paths.settings import DecideSettings, Mode
 from controller.reconcile import diff
-from controller.tables.base import base_entities
 from controller.tables.entities import Entities
 from controller.tables.flow_paths import flow_path_entities
 from controller.tables.telemetry.int_watch import Watch
 from dataplane.topology.file import topologies_folder
+from tests.controller.base_tables import base_entities
 
 MS = 1_000_000
 NO_MOVES = DecideSettings(min_gain=1.0, min_gain_ns=NS_PER_S)

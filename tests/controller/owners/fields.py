@@ -12,12 +12,12 @@ from finsy import P4Schema
 from controller.owners.base import Owner
 from controller.p4runtime.in_process import InProcessSession
 from controller.reconcile import diff
-from controller.tables.base import base_entities
 from controller.tables.entities import Entity, EntityKey
 from controller.tables.store import WRITERS
 from controller.virtual import VirtualController, WriteDelays
 from dataplane.fabric.virtual import VirtualFabric
 from dataplane.topology.values import Topology
+from tests.controller.base_tables import base_entities
 from tests.controller.test_daemon import Lab, Running, play
 
 

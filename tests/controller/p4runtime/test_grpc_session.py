@@ -20,7 +20,6 @@ from controller.gnmi.asking import read_ports
 from controller.p4runtime.grpc_session import GrpcSession, Target, TlsSettings
 from controller.p4runtime.session import fabric_program, load_schema
 from controller.reconcile import diff
-from controller.tables.base import base_entities
 from controller.tables.entities import Update, Verb, key_of
 from dataplane.clock import VirtualClock
 from dataplane.switch.gnmi import GnmiCore, GnmiService
@@ -30,6 +29,7 @@ from dataplane.switch.p4runtime.tls import TlsFiles
 from dataplane.switch.switch import PortSettings, Switch
 from dataplane.topology.values import Topology
 from tests.black_hole import BlackHole
+from tests.controller.base_tables import base_entities
 
 BOUND_S = 20.0
 

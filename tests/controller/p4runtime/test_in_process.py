@@ -15,13 +15,13 @@ from controller.intents import FlowSpec, Route, RouteSet
 from controller.p4runtime.in_process import InProcessSession
 from controller.p4runtime.session import check_schema, fabric_program, load_schema
 from controller.reconcile import diff
-from controller.tables.base import base_entities
 from controller.tables.entities import Batch, Update, Verb, key_of, same
 from controller.virtual import VirtualController, WriteDelays
 from dataplane.clock import VirtualClock
 from dataplane.switch.p4runtime.core import P4RuntimeCore
 from dataplane.switch.switch import PortSettings, Switch
 from dataplane.topology.values import Topology
+from tests.controller.base_tables import base_entities
 
 MS = 1_000_000
 DELAYS = WriteDelays(write_delay_ns=2 * MS, drain_ns=5 * MS)

@@ -24,11 +24,12 @@ from controller.tables.aggregation import (
     parent_of,
     unwatched_entities,
 )
-from controller.tables.base import FILL_ORDER, base_entities
+from controller.tables.base import FILL_ORDER
 from controller.tables.entities import Entities, EntityKey, Verb, index
 from controller.tables.routing import switch_route_entities
 from dataplane.topology.families import leaf_spine
 from dataplane.topology.values import Topology
+from tests.controller.base_tables import base_entities
 
 BLOCKS = {"spine1": Block(0, 8), "leaf1": Block(8, 8), "leaf2": Block(0, 8)}
 WORKERS = tuple(Worker(f"h{number}", 19000 + number) for number in (1, 2, 3, 4, 5))

@@ -9,13 +9,14 @@ from finsy import P4ActionProfileGroup, P4IndirectAction, P4TableAction, P4Table
 
 from controller.errors import ControllerError
 from controller.p4runtime.session import fabric_program, load_schema
-from controller.tables.base import RULE_ROOM, base_entities
+from controller.tables.base import RULE_ROOM
 from controller.tables.entities import Entities, EntityKey, Kind
 from controller.tables.routing import IPV4, group_ids
 from controller.tables.telemetry.drop_watch import DropWatch
 from controller.tables.telemetry.int_watch import Watch, instruction_bitmap
 from controller.tables.telemetry.reporting import Reporting
 from dataplane.topology.values import Topology
+from tests.controller.base_tables import base_entities
 
 MakeTopology = Callable[..., Topology]
 

@@ -9,10 +9,10 @@ import pytest
 from finsy import P4TableAction, P4TableEntry
 
 from controller.errors import ControllerError
-from controller.tables.base import base_entities
 from controller.tables.telemetry.drop_watch import NAMES, DropWatch
 from controller.tables.telemetry.reporting import Reporting
 from dataplane.topology.values import Topology
+from tests.controller.base_tables import base_entities
 
 
 def written(topology: Topology, *drops: DropWatch) -> dict[str, list[P4TableEntry]]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from finsy import P4TableAction, P4TableEntry
 
-from controller.tables.base import base_entities
 from controller.tables.telemetry.flow_filter import FlowFilter
 from controller.tables.telemetry.reporting import Reporting
 from dataplane.topology.values import Topology
+from tests.controller.base_tables import base_entities
 
 
 def written(topology: Topology, *flows: FlowFilter) -> list[P4TableEntry]:

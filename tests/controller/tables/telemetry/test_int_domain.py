@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from controller.errors import ControllerError
-from controller.tables.base import base_entities
 from controller.tables.entities import Entities
 from controller.tables.telemetry.int_domain import IntDomain, PortRole
 from controller.tables.telemetry.int_watch import Watch
 from dataplane.topology.values import Topology
 from dataplane.wire.marking import Marking
+from tests.controller.base_tables import base_entities
 from tests.controller.tables.test_base import action
 
 

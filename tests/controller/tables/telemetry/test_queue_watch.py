@@ -6,10 +6,10 @@ import pytest
 from finsy import P4TableAction, P4TableEntry
 
 from controller.errors import ControllerError
-from controller.tables.base import base_entities
 from controller.tables.telemetry.queue_watch import QueueWatch
 from controller.tables.telemetry.reporting import Reporting
 from dataplane.topology.values import Topology
+from tests.controller.base_tables import base_entities
 
 
 def written(topology: Topology, switch: str, *queues: QueueWatch) -> dict[tuple[int, int], dict[str, int]]:

@@ -143,14 +143,15 @@ class NativeHellos:
         return iter(self._ports.items())
 
     def set(self, out: OutPort, queues: int, settings: HelloSettings | None, now_ns: int, *, admin_up: bool) -> None:
-        """Begin, change or (None) end the hellos of a port, of which so many workers have a queue."""
+        """Begin, change or (None) end the hellos of a port, whose device has so many queues."""
         number = out.number
         port = self._ports.get(number)
         if port is None:
             if settings is None:
                 return
             rng = random.Random(f"{self._seed}/{self._device_id}/hello/{number}")
-            port = self._ports[number] = NativePort(self._device_id, number, queues, now_ns, rng)
+            served = min(queues, len(self._workers))
+            port = self._ports[number] = NativePort(self._device_id, number, served, now_ns, rng)
             out.hello = port.hello
         if settings is None:
             port.adopt(None)

@@ -11,9 +11,7 @@ import ctypes
 import logging
 import os
 import random
-import select
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -24,25 +22,26 @@ from dataplane.native import kernel_library, pointer_to
 from dataplane.native.doorbell import Bell, ring
 from dataplane.nic import NicPort
 from dataplane.program.model import Program
-from dataplane.switch.abi import Packet
 from dataplane.switch.compiled.activity import Activity, Forwarding
+from dataplane.switch.compiled.cpu_port import CpuPort
 from dataplane.switch.compiled.instance import LoadedProgram
 from dataplane.switch.compiled.loop.discard import run_without_program
 from dataplane.switch.compiled.loop.loop import rest
 from dataplane.switch.compiled.memory.hello_state import NEVER
-from dataplane.switch.compiled.memory.pool import BUFFER_BYTES, BlockPool, Cache, give, take
+from dataplane.switch.compiled.memory.pool import BUFFER_BYTES, BlockPool
 from dataplane.switch.compiled.memory.port_table import PortTable
 from dataplane.switch.compiled.memory.queues import clear
-from dataplane.switch.compiled.memory.rings import get, make_ring, put
 from dataplane.switch.compiled.memory.worker import BURST_FRAMES, Worker
 from dataplane.switch.compiled.native_hellos import NativeHellos
+from dataplane.switch.compiled.port_control import PortControl
 from dataplane.switch.compiled.program import Purpose, compile_program
+from dataplane.switch.compiled.reporter import Reporter, program_log
 from dataplane.switch.compiled.threads import WorkerThreads
-from dataplane.switch.devices import first_states, read_oper
+from dataplane.switch.devices import first_states
 from dataplane.switch.pipeline import DigestMessage, PreparedProgram
 from dataplane.switch.ports.board import PortBoard, UsableWatch
 from dataplane.switch.ports.states import HelloSettings, OperStatus, PortCounters, PortListener, PortState
-from dataplane.switch.switch import CPU_QUEUE_FRAMES, DEFAULT_CPU_PORT, MAX_FRAME_BYTES, OVERSIZE, SwitchCounters
+from dataplane.switch.switch import CPU_QUEUE_FRAMES, DEFAULT_CPU_PORT, SwitchCounters
 from dataplane.switch.tables import ForwardingState
 from dataplane.switch.traffic import PortSettings, deflect_session_of
 from dataplane.switch.v1model import PRIORITIES
@@ -51,17 +50,6 @@ FRAMES = 65_536
 """Blocks for frames on cables and between Python and the workers."""
 BLOCKS_IN_HAND = 4_096
 """Blocks for packets beside those that the queues can hold, which bounds what a program makes of one burst."""
-RING_FRAMES = 1_024
-NO_DIGEST_RECEIVER = "no_digest_receiver"
-RECEIVER_FAILED = "receiver_failed"
-PACKET_OUT_FULL = "packet_out_full"
-
-_LOOK_AGAIN_MS = 500
-_LEAVE_S, _LEAVE_POLL_S = 0.05, 0.0005
-"""How often ports that are down are looked at."""
-
-logger = logging.getLogger("millrace.switch")
-program_log = logging.getLogger("millrace.p4")
 
 
 class NativeSwitch:
@@ -92,35 +80,39 @@ class NativeSwitch:
         self._seed = seed
         self._clock = MonotonicClock()
         self._lock = threading.RLock()
-        self._settling = threading.Lock()
-        # Innermost of all, also inside `paused`: for counts, blocks in Python's hands, and which program runs.
+        # Innermost of all, also inside `paused`: for which program runs, and the counts of those before it.
         self._leaf = threading.Lock()
         self._loaded: LoadedProgram | None = None
         self._drops: Counter[str] = Counter()
         self._parser_errors: Counter[str] = Counter()
-        self._down: set[int] = set()
-        self._packet_in_receiver: Callable[[bytes], None] | None = None
-        self._digest_receiver: Callable[[Sequence[DigestMessage]], None] | None = None
-        first = first_states(self.ports, self.devices, self._clock.now_ns())
-        self._board = PortBoard(device_id, first, self._clock.now_ns)
-        self._devices_changed = False
+        library = kernel_library(ring, clear, rest, run_without_program)
+        self._ring: Callable[[Bell], None] = library.bind(ring)
+        self._clear, self._rest = library.bind(clear), library.bind(rest)
         self._frames = BlockPool(FRAMES, 0)
-        self._library = kernel_library(take, give, get, put, ring, clear, rest, run_without_program)
-        self._take, self._give = self._library.bind(take), self._library.bind(give)
-        self._get, self._put = self._library.bind(get), self._library.bind(put)
-        self._ring: Callable[[Bell], None] = self._library.bind(ring)
-        self._clear, self._rest = self._library.bind(clear), self._library.bind(rest)
-        self._cache = Cache()
-        self._cache.pool = self._frames.pool
         self._reports = _bell()
         self._bells = [_bell() for _ in range(self._forwarding.threads)]
-        self._injected = make_ring(RING_FRAMES, self._bells[0])
-        self._packets_in = make_ring(RING_FRAMES, self._reports)
+        self._cpu_port = CpuPort(self._frames, self._bells[0], self._reports)
         self._workers = [self._make_worker(number) for number in range(self._forwarding.threads)]
-        self._hellos = NativeHellos(device_id, seed, self._workers, self._ring_workers)
-        self._threads = WorkerThreads(self._workers, self._bells, self._library.bind(run_without_program), self._ring)
-        self._reporter = threading.Thread(target=self._report, name="switch-reports", daemon=True)
-        self._closing = False
+        self._threads = WorkerThreads(self._workers, self._bells, library.bind(run_without_program), self._ring)
+        first = first_states(self.ports, self.devices, self._clock.now_ns())
+        self._board = PortBoard(device_id, first, self._clock.now_ns)
+        self._port_control = PortControl(
+            self._board,
+            NativeHellos(device_id, seed, self._workers, self._ring_workers),
+            table=self._table,
+            devices=self.devices,
+            clock=self._clock,
+            lock=self._lock,
+            state=lambda: self.state,
+        )
+        self._reporter = Reporter(
+            device_id,
+            self._reports,
+            cpu_port=self._cpu_port,
+            ports=self._port_control,
+            running=lambda: self._loaded,
+        )
+        self._is_closed = False
 
     def _make_worker(self, number: int) -> Worker:
         """Return a worker with its queue of each port that has so many."""
@@ -136,9 +128,9 @@ class NativeSwitch:
         worker.lengths = pointer_to((ctypes.c_uint32 * BURST_FRAMES)())
         worker.scratch = pointer_to((ctypes.c_uint8 * BUFFER_BYTES)())
         if number == 0:
-            worker.injected = self._injected
+            worker.injected = self._cpu_port.injected
         worker.cpu_port = self._table[self.cpu_port]
-        worker.packets_in = self._packets_in
+        worker.packets_in = self._cpu_port.packets_in
         worker.number, worker.hello_due_ns = number, NEVER
         worker.spin_ns = 1000 * self._forwarding.spin_us
         worker.core[0].frames[0].pool = self._frames.pool
@@ -164,18 +156,17 @@ class NativeSwitch:
 
     def close(self) -> None:
         """Stop forwarding and give the devices back, still open; a second call does nothing."""
-        if self._closing:
+        if self._is_closed:
             return
+        self._is_closed = True
         self._threads.close()
-        self._closing = True
-        self._ring(self._reports)
-        if self._reporter.ident is not None:
-            self._reporter.join()
+        self._cpu_port.close()
+        self._reporter.close()
         with self._lock:
             self._clear_queues()
             before = self._exchange(None)
             if before is not None:
-                self._report_events(before)
+                self._reporter.hand_over_events(before)
                 before.release()
             for bell in (*self._bells, self._reports):
                 os.close(bell.fd)
@@ -227,7 +218,7 @@ class NativeSwitch:
                 self._threads.exchange_run(loaded.run)
                 before = self._exchange(loaded)
             if before is not None:
-                self._report_events(before)
+                self._reporter.hand_over_events(before)
                 before.release()
 
     def _exchange(self, loaded: LoadedProgram | None) -> LoadedProgram | None:
@@ -270,10 +261,7 @@ class NativeSwitch:
 
     def port_states(self) -> Mapping[int, PortState]:
         """Return all ports as they are now, but for the CPU port."""
-        with self._lock:
-            for port, hello in self._hellos:
-                self._board.set_hello(port, hello.describe())
-        return self._board.read()
+        return self._port_control.read()
 
     def port_counters(self) -> Mapping[int, PortCounters]:
         """Return the counters of all ports."""
@@ -281,30 +269,18 @@ class NativeSwitch:
 
     def set_admin(self, port: int, up: bool) -> None:
         """Take a port out of use or back into it; raise SwitchError if there is no such port."""
-        self._follow(lambda: self._board.set_admin(port, up))
-        with self._lock:
-            self._hellos.set_admin(port, up, self.now_ns())
-        self._report_hellos()
+        self._port_control.set_admin(port, up)
 
     def set_hello(self, port: int, settings: HelloSettings | None) -> None:
         """Say hello on a port from now on, or no more; raise SwitchError if there is no such port."""
-        with self._lock:
-            admin_up = self._board[port].admin_up
-            queues = min(len(self.devices[port].queues), len(self._workers))
-            self._hellos.set(self._table[port], queues, settings, self.now_ns(), admin_up=admin_up)
-        self._report_hellos()
+        self._port_control.set_hello(port, settings)
 
     def take_leave(self) -> None:
         """Tell all neighbours by hellos, where there are any, that this switch goes; return once that was sent.
 
         A port whose device takes nothing is not waited for long.
         """
-        deadline = time.monotonic() + _LEAVE_S
-        with self._lock:
-            is_sent = self._hellos.take_leave(self.now_ns())
-        self._report_hellos()
-        while not is_sent() and time.monotonic() < deadline:
-            time.sleep(_LEAVE_POLL_S)
+        self._port_control.take_leave()
 
     def add_port_listener(self, listener: PortListener) -> Callable[[], None]:
         """Call `listener` with a port's new state at each change; return what ends that."""
@@ -315,59 +291,32 @@ class NativeSwitch:
 
         Frames from and to a port that is not open are dropped as `port_down`.
         """
-        self._follow(lambda: self._board.set_oper(port, oper))
+        self._port_control.set_oper(port, oper)
 
     def look_at_devices(self) -> None:
         """Find out soon how the devices are: somebody says that one has changed."""
-        self._devices_changed = True
-        self._ring(self._reports)
+        self._port_control.expect_device_change()
+        self._reporter.wake()
 
     def set_port_status(self, port: int, up: bool) -> None:
         """Note that a port's device went down or came back."""
         self.set_oper(port, OperStatus.UP if up else OperStatus.DOWN)
 
-    def _follow(self, change: Callable[[], PortState]) -> None:
-        """Change a port's state and let workers, tables and listeners follow."""
-        with self._lock:
-            changed = change()
-            self._table[changed.port].is_up = changed.is_open
-        self._settle([changed.port])
-
-    def _settle(self, ports: Iterable[int]) -> None:
-        """Let tables and listeners follow what the board says of ports."""
-        with self._settling:
-            state = self.state
-            if state is not None:
-                for port in ports:
-                    state.set_port_status(port, self._board[port].is_usable)
-        self._board.tell()
-
     def packet_out(self, payload: bytes) -> None:
         """Receive a frame, with its packet-out header, on the CPU port."""
-        too_long = len(payload) > MAX_FRAME_BYTES
-        with self._leaf:
-            block = 0 if too_long or self._closing else self._take(self._cache)
-            if block == 0:
-                self._drops[OVERSIZE if too_long else PACKET_OUT_FULL] += 1
-                return
-            frame = Packet.from_address(block)
-            frame.length = len(payload)
-            ctypes.memmove(frame.data.address, payload, len(payload))
-            if not self._put(self._injected, frame):
-                self._give(self._cache, frame)
-                self._drops[PACKET_OUT_FULL] += 1
+        self._cpu_port.inject(payload)
 
     # ---- what the workers have for Python
 
     def on_packet_in(self, receiver: Callable[[bytes], None]) -> None:
         """Hand frames that leave by the CPU port to `receiver`."""
-        self._packet_in_receiver = receiver
+        self._reporter.packet_in_receiver = receiver
         for worker in self._workers:
             worker.takes_packets_in = 1
 
     def on_digests(self, receiver: Callable[[Sequence[DigestMessage]], None]) -> None:
         """Hand what the program sends as digests to `receiver`; without one they are counted as lost."""
-        self._digest_receiver = receiver
+        self._reporter.digest_receiver = receiver
 
     def on_port_status(self, receiver: Callable[[int, bool], None]) -> None:
         """Call `receiver` with a port and whether it is usable at each change, and now for each port that is not."""
@@ -375,72 +324,6 @@ class NativeSwitch:
             watch = UsableWatch(receiver, self._board.unusable())
             self._board.add_listener(watch)
         watch.begin()
-
-    def _report(self) -> None:
-        """Hand over what comes, whenever the workers ring."""
-        waiting = select.poll()
-        waiting.register(self._reports.fd, select.POLLIN)
-        while not self._closing:
-            if waiting.poll(_LOOK_AGAIN_MS if self._down else None):
-                os.eventfd_read(self._reports.fd)
-            self._reports.waiting = 1
-            self._report_packets()
-            loaded = self._loaded
-            if loaded is not None:
-                self._report_events(loaded)
-            self._report_devices()
-            self._report_hellos()
-
-    def _report_packets(self) -> None:
-        """Hand over no more packets than the ring holds: digests and ports have their turn however many come."""
-        for _ in range(RING_FRAMES):
-            block = self._get(self._packets_in)
-            if not block:
-                return
-            frame = Packet.from_address(block)
-            payload = ctypes.string_at(frame.data.address, frame.length)
-            with self._leaf:
-                self._give(self._cache, frame)
-            if self._packet_in_receiver is not None:
-                self._hand_over(self._packet_in_receiver, payload)
-        self._ring(self._reports)
-
-    def _report_events(self, loaded: LoadedProgram) -> None:
-        with self._leaf:
-            events = loaded.read_events()
-            if events.digests and self._digest_receiver is None:
-                self._drops[NO_DIGEST_RECEIVER] += len(events.digests)
-        if events.digests and self._digest_receiver is not None:
-            self._hand_over(self._digest_receiver, events.digests)
-        for line in events.log_lines:
-            program_log.info(line)
-
-    def _report_hellos(self) -> None:
-        """Read what workers heard and missed, and tell what became of it."""
-        with self._lock:
-            changed = self._hellos.read(self.now_ns())
-            for port, hello in changed:
-                self._board.set_hello(port, hello)
-        if changed:
-            self._settle(port for port, _ in changed)
-
-    def _report_devices(self) -> None:
-        """Note how devices are that changed, or that were found down when used; those that are down now and again."""
-        everything, self._devices_changed = self._devices_changed, False
-        for number, device in self.devices.items():
-            if everything or number in self._down or any(queue.down for queue in device.queues):
-                oper = read_oper(device)
-                (self._down.discard if oper is OperStatus.UP else self._down.add)(number)
-                self.set_oper(number, oper)
-
-    def _hand_over(self, receiver: Callable[..., None], *what: object) -> None:
-        """Call a receiver; one that fails loses what it was given, which is counted, and is asked again."""
-        try:
-            receiver(*what)
-        except Exception:
-            logger.exception("a receiver of switch %d failed", self.device_id)
-            with self._leaf:
-                self._drops[RECEIVER_FAILED] += 1
 
     # ---- readings
 
@@ -450,7 +333,8 @@ class NativeSwitch:
             drops = Counter(self._drops)
             if self._loaded is not None:
                 drops.update(self._loaded.drops)
-        drops.update(self._table.drops)
+        for more in (self._table.drops, self._cpu_port.drops, self._reporter.drops):
+            drops.update(more)
         return SwitchCounters(self._table.counters(), dict(drops))
 
     @property

@@ -87,7 +87,8 @@ def test_replacing_programs_under_traffic_loses_nothing_uncounted(threads: int) 
         stopping.set()
         sender.join()
         assert not failures, failures
-        wait_until(lambda: not bench.switch._injected.head - bench.switch._injected.tail, "packets out are left lying")
+        injected = bench.switch._cpu_port.injected
+        wait_until(lambda: not injected.head - injected.tail, "packets out are left lying")
         bench.sent[255] = bench.switch.counters().ports[255].rx_frames
         bench.settle()
         bench.assert_accounted()

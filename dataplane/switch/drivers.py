@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import Final, Protocol
 
 from dataplane.clock import MonotonicClock
-from dataplane.nic import Port
+from dataplane.nic import NicPort, Port
 from dataplane.nic.devices.link_events import LinkEvents
 from dataplane.nic.ports.kernels.waiting import RETRY_NS
 from dataplane.program.model import Program
@@ -72,14 +72,10 @@ class NativeEngine:
     """Workers that forward without Python; there is nothing to do here but to read counters."""
 
     def __init__(self, stack: ExitStack, settings: SwitchSettings) -> None:
-        devices = {
-            port.settings.number: open_attachment(stack, port, settings.engine, len(settings.ports))
-            for port in settings.ports
-        }
         self.control = NativeSwitch(
             settings.device_id,
             [port.settings for port in settings.ports],
-            devices,
+            _open_ports(stack, settings),
             cpu_port=settings.cpu_port,
             seed=settings.seed,
             deflect_session=settings.deflect_session,
@@ -129,10 +125,7 @@ class PythonEngine:
     """The interpreter: a `Switch` and a `Forwarder`, stepped whenever a port is readable or an event is due."""
 
     def __init__(self, stack: ExitStack, settings: SwitchSettings) -> None:
-        ports = {
-            port.settings.number: open_attachment(stack, port, settings.engine, len(settings.ports))
-            for port in settings.ports
-        }
+        ports = _open_ports(stack, settings)
         clock = MonotonicClock()
         self.control = Switch(
             settings.device_id,
@@ -143,8 +136,8 @@ class PythonEngine:
             deflect_session=settings.deflect_session,
             devices=ports,
         )
-        self._forwarder = Forwarder(self.control, ports, clock)
         self._ports = ports
+        self._forwarder = Forwarder(self.control, ports, clock)
         self._numbers = {port.fileno(): number for number, port in ports.items()}
         # Of what becomes of devices the kernel tells; of others, their use.
         self._others = {port.settings.number for port in settings.ports if not is_device(port.device)}
@@ -192,7 +185,7 @@ class PythonEngine:
         counters = self.control.counters()
         drops = {CABLE_FULL: self._forwarder.cable_full, **counters.drops, **control_drops}
         in_flight = self._forwarder.in_flight
-        stats = _stats(counters.ports, drops, self.control.parser_errors, in_flight, self._forwarder.ports)
+        stats = _stats(counters.ports, drops, self.control.parser_errors, in_flight, self._ports)
         return stats | _states(self.control)
 
     def _note_ports(self, *, look: bool) -> None:
@@ -201,6 +194,14 @@ class PythonEngine:
             if look or (number in self._others and port.is_down is not self._down.get(number, False)):
                 self._down[number] = port.is_down
                 self.control.set_oper(number, read_oper(port))
+
+
+def _open_ports(stack: ExitStack, settings: SwitchSettings) -> dict[int, NicPort]:
+    """Return the ports by number; the stack closes them."""
+    return {
+        port.settings.number: open_attachment(stack, port, settings.engine, len(settings.ports))
+        for port in settings.ports
+    }
 
 
 def _watch(stack: ExitStack, control: Switch | NativeSwitch) -> LinkEvents:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 
 from dataplane.errors import PortError
@@ -32,16 +33,16 @@ class LinkEvents:
         return self._socket.fileno()
 
     def take(self) -> bool:
-        """Return whether something changed since the last call."""
+        """Return whether something changed since the last call; raise PortError if that cannot be known any more."""
         changed = False
         while True:
             try:
                 self._socket.recv(_READ_BYTES)
             except BlockingIOError:
                 return changed
-            except OSError:  # ENOBUFS: more came than there was room for
-                changed = True
-                continue
+            except OSError as error:
+                if error.errno != errno.ENOBUFS:  # which says that more came than there was room for
+                    raise PortError(f"changes of devices cannot be watched: {error.strerror}") from error
             changed = True
 
     def close(self) -> None:

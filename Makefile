@@ -41,7 +41,7 @@ $(VENV)/.uv: $(LOCKS)/uv.txt | $(VENV)/bin/python
 	@touch $@
 
 $(VENV)/.base: pyproject.toml $(LOCKS)/base.txt $(VENV)/.uv
-	@echo "installing millrace into $(VENV)"
+	@echo "installing Millrace into $(VENV)"
 	@$(INSTALL) --python $(VENV) --requirement $(LOCKS)/base.txt
 	@./.ci/uv pip install --python $(VENV) --no-deps --no-build-isolation --editable .
 	@touch $@

@@ -64,7 +64,7 @@ def demo(  # noqa: PLR0917 - a command line's options
     add_help_option=False,
 )
 def switch(context: typer.Context) -> None:
-    """Run a switch; takes the arguments of simple_switch_grpc (`millrace switch --help` lists them)."""
+    """Run a switch: a compiled P4 program between network devices, with P4Runtime."""
     from dataplane.switch import process  # noqa: PLC0415
 
     raise typer.Exit(process.main(context.args))

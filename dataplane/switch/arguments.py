@@ -1,4 +1,4 @@
-"""The command line of `millrace switch`: simple_switch_grpc's, so that scripts written for it start ours, and our own.
+"""The command line of `millrace switch`: options named like those of bmv2's simple_switch_grpc, and our own.
 
 simple_switch_grpc wants its target's options behind `--`; here every option may stand on either side of it.
 """
@@ -68,7 +68,7 @@ class EngineSettings:
 
 @dataclass(frozen=True, slots=True)
 class SwitchSettings:
-    """Everything that a switch process is told when it starts.
+    """Everything that a switch process needs to know when it starts.
 
     `program` and `p4info` are both given or both None (the controller pushes the program). `ready_file` appears once
     the switch answers; `stats_file` holds all counters as JSON and is replaced about once a second; the process stops
@@ -128,6 +128,12 @@ def parse_arguments(argv: Sequence[str]) -> SwitchSettings:
     )
 
 
+_DESCRIPTION = """
+Run a compiled P4 program (v1model) between network devices and answer P4Runtime. Options are named like those of
+simple_switch_grpc, and may stand before or after `--`; those that have no meaning here are accepted and ignored.
+"""
+
+
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Raise where argparse would print its usage and exit."""
@@ -135,40 +141,56 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _make_parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="millrace switch", allow_abbrev=False, description=__doc__)
+    parser = _Parser(prog="millrace switch", allow_abbrev=False, description=_DESCRIPTION)
     add = parser.add_argument
+    rate_help = "rate at which the port sends; default: no limit"
+    delay_help = "propagation delay of the cable behind the port; default: 0"
+    queue_help = "length of each of the port's eight queues; default: 64"
     add("program", nargs="?", type=Path, help="bmv2 JSON of a compiled program")
-    attached = "DEVICE may be IN.pcap,OUT.pcap (frames read from and written to files) or unix:PATH (a socket)"
-    add("--p4info", type=Path, help="its P4Info; default: beside it, as PROGRAM.p4info.txtpb")
-    add("--no-p4", action="store_true", help="start empty; the controller pushes a program")
+    attached = "a port and its network device, or IN.pcap,OUT.pcap (capture files), or unix:PATH (a socket); repeat it"
+    add("--p4info", type=Path, help="the program's P4Info; default: PROGRAM.p4info.txtpb beside it")
+    add("--no-p4", action="store_true", help="start without a program; a controller pushes one")
     add("-i", "--interface", action="append", default=[], type=_interface, metavar="PORT@DEVICE", help=attached)
-    add("--device-id", type=_device_id, default=0)
-    add("--port-rate", action="append", default=[], type=_pair, metavar="PORT:BIT/S", help="default: infinite")
-    add("--port-delay", action="append", default=[], type=_pair, metavar="PORT:NS", help="default: 0")
-    add("--port-queue", action="append", default=[], type=_pair, metavar="PORT:FRAMES", help="default: 64")
-    add("-L", "--log-level", choices=LOG_LEVELS, default="info")
-    add("--log-file", type=Path)
-    add("--ready-file", type=Path, help="is made when the switch is ready")
-    add("--stats-file", type=Path, help="counters as JSON, once a second")
-    add("--lifeline-fd", type=_non_negative, help="stop when this pipe is closed at its other end")
-    add("--seed", type=int, default=0, help="of the program's random numbers")
-    add("--deflect-session", type=_clone_session, metavar="N", help="clone session for packets that a full queue drops")
+    add("--device-id", type=_device_id, default=0, metavar="N", help="P4Runtime device id; default: 0")
+    add("--port-rate", action="append", default=[], type=_pair, metavar="PORT:BIT/S", help=rate_help)
+    add("--port-delay", action="append", default=[], type=_pair, metavar="PORT:NS", help=delay_help)
+    add("--port-queue", action="append", default=[], type=_pair, metavar="PORT:FRAMES", help=queue_help)
+    add("-L", "--log-level", choices=LOG_LEVELS, default="info", help="default: info")
+    add("--log-file", type=Path, help="log to a file instead of stderr")
+    add("--ready-file", type=Path, help="created when the switch is ready, removed when it stops")
+    add("--stats-file", type=Path, help="all counters as JSON, written once a second")
+    add("--lifeline-fd", type=_non_negative, help="stop when the other end of this inherited pipe is closed")
+    add("--seed", type=int, default=0, help="seed of the program's random numbers; default: 0")
+    add(
+        "--deflect-session",
+        type=_clone_session,
+        metavar="N",
+        help="clone session that packets dropped by a full queue go to",
+    )
     _add_engine_options(parser)
     _add_target_options(parser)
     return parser
 
 
 def _add_engine_options(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument_group("how it forwards").add_argument
-    add("--pipeline", choices=PIPELINES, default="compiled", help="machine code, or the readable reference")
+    add = parser.add_argument_group("forwarding").add_argument
+    add(
+        "--pipeline", choices=PIPELINES, default="compiled", help="machine code (default), or the reference interpreter"
+    )
     io_help = (
-        "how frames come from network devices: ring (default): memory shared with the kernel, least delay; throughput:"
-        " least work a frame, 1 ms more delay; xdp: AF_XDP; dpdk: DPDK on AF_PACKET"
+        "how frames are exchanged with devices: ring (default): kernel rings, least delay; throughput: kernel rings in"
+        " blocks, least work per frame, about 1 ms more delay; xdp: AF_XDP; dpdk: DPDK on AF_PACKET"
     )
     add("--io", choices=IO_KINDS, default="ring", help=io_help)
-    add("--threads", type=_non_negative, default=1, metavar="N", help="workers, each with a queue of every port")
-    spin_help = f"how long a worker looks for frames before it sleeps; default: {DEFAULT_SPIN_US}"
-    wait_help = "read capture files from so many seconds after the start on; default: 0"
+    add(
+        "--threads",
+        type=_non_negative,
+        default=1,
+        metavar="N",
+        help="worker threads, each with a queue of every port; default: 1",
+    )
+    spin_help = f"how long a worker polls for frames before it sleeps; default: {DEFAULT_SPIN_US}"
+    wait_help = "begin to read capture files this long after the start; default: 0"
     add("--files-wait", type=_non_negative, default=0, metavar="SECONDS", help=wait_help)
     add("--spin-us", type=_non_negative, default=DEFAULT_SPIN_US, metavar="N", help=spin_help)
 
@@ -184,17 +206,26 @@ def _engine(found: argparse.Namespace) -> EngineSettings:
 
 def _add_target_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--grpc-server-addr", default=DEFAULT_GRPC_ADDRESS, help=f"default: {DEFAULT_GRPC_ADDRESS}")
-    add("--grpc-server-ssl", action="store_true")
-    add("--grpc-server-cacert", type=Path)
-    add("--grpc-server-cert", type=Path)
-    add("--grpc-server-key", type=Path)
-    add("--grpc-server-with-client-auth", action="store_true")
-    add("--cpu-port", type=_non_negative, default=DEFAULT_CPU_PORT, help=f"default: {DEFAULT_CPU_PORT}")
-    add("--drop-port", type=_non_negative, default=DROP_PORT)
+    add(
+        "--grpc-server-addr",
+        default=DEFAULT_GRPC_ADDRESS,
+        help=f"HOST:PORT or unix:PATH; default: {DEFAULT_GRPC_ADDRESS}",
+    )
+    add("--grpc-server-ssl", action="store_true", help="TLS; needs certificate and key")
+    add("--grpc-server-cacert", type=Path, help="PEM of the authority that signs clients' certificates")
+    add("--grpc-server-cert", type=Path, help="PEM of the server's certificate")
+    add("--grpc-server-key", type=Path, help="PEM of the server's key, without passphrase")
+    add("--grpc-server-with-client-auth", action="store_true", help="require clients' certificates")
+    add(
+        "--cpu-port",
+        type=_non_negative,
+        default=DEFAULT_CPU_PORT,
+        help=f"port of packet-in and packet-out; default: {DEFAULT_CPU_PORT}",
+    )
+    add("--drop-port", type=_non_negative, default=DROP_PORT, help=f"only {DROP_PORT}")
     files_help = "as --files-wait, and PORT@NAME reads NAME_in.pcap and writes NAME_out.pcap"
     add("--use-files", type=_non_negative, metavar="SECONDS", help=files_help)
-    add("--priority-queues", type=_non_negative, help="accepted; there are always eight")
+    add("--priority-queues", type=_non_negative, help="accepted and ignored: there are always eight")
     for name in _WITHOUT_MEANING:
         add(name, help=argparse.SUPPRESS)
     for name in _FLAGS_WITHOUT_MEANING:

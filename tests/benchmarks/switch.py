@@ -37,7 +37,7 @@ from dataplane.switch.tables import ForwardingState, Group, GroupMember, TableEn
 from tests.benchmarks.traffic import forwarding, sweep
 from tests.benchmarks.traffic.cables import Cables, cables
 from tests.benchmarks.traffic.memory import CompiledMemory, measure_interpreter
-from tests.benchmarks.traffic.targets import BMV2, COMPILED, COMPILED_XDP, is_available, running
+from tests.benchmarks.traffic.targets import BMV2, COMPILED, COMPILED_XDP, bmv2_build, is_available, running
 from tests.benchmarks.traffic.trials import SATURATED_PPS, Tester, Trial, find_knee, tester
 
 LOW_PPS = 5_000
@@ -167,6 +167,8 @@ def main(argv: list[str]) -> None:
     writes = {target: writes_per_s(target) for target in (COMPILED, BMV2) if is_available(target)}
     console.print(f"fabric.p4: {cold_s:.2f} s cold, {cached_s:.2f} s from the cache", highlight=False)
     console.print(f"inserts a second: {', '.join(f'{name} {rate:,.0f}' for name, rate in writes.items())}")
+    if BMV2 in devices:
+        console.print(f"bmv2: {bmv2_build()}", highlight=False)
     print(json.dumps(summary(devices, compiled_pps, interpreted_pps, cold_s, cached_s, writes[COMPILED])))
 
 
@@ -192,28 +194,36 @@ def summary(
     cold_s: float,
     cached_s: float,
     writes: float,
-) -> dict[str, float | None]:
+) -> dict[str, float | str | None]:
     """Return the figures of the last line; None where a side was not measured.
 
-    Packets a second are those of the faster way to reach the devices, latencies those of the quicker one.
+    Rate and latency are both of the default mode, kernel rings; those of AF_XDP have a name that ends in `_xdp`.
     """
-    both = [devices[name] for name in (COMPILED, COMPILED_XDP) if name in devices]
-    ours = max(both, key=lambda found: median(found.knee_pps), default=None)
-    quick = min(both, key=lambda found: median(found.low_p50_us), default=None)
     theirs = devices.get(BMV2)
     return {
-        "pps_compiled": None if ours is None else round(median(ours.knee_pps)),
+        **_mode(devices.get(COMPILED), theirs, ""),
+        **_mode(devices.get(COMPILED_XDP), theirs, "_xdp"),
         "pps_bmv2": None if theirs is None else round(median(theirs.knee_pps)),
-        "ratio_bmv2": None if ours is None or theirs is None else _ratio(ours.knee_pps, theirs.knee_pps),
-        "latency_ratio_bmv2": None if quick is None or theirs is None else _ratio(theirs.low_p50_us, quick.low_p50_us),
+        "bmv2_build": None if theirs is None else bmv2_build(),
         "pps_interpreter": round(interpreted_pps),
         "mpps_memory": round(compiled_pps / 1e6, 2),
-        "latency_p50_us": None if quick is None else round(median(quick.low_p50_us), 1),
-        "latency_p99_us": None if quick is None else round(median(quick.low_p99_us), 1),
         "compile_cold_s": round(cold_s, 3),
         "compile_cached_s": round(cached_s, 3),
         "table_writes_per_s": round(writes),
     }
+
+
+def _mode(ours: Found | None, theirs: Found | None, suffix: str) -> dict[str, float | None]:
+    """Return the figures of one I/O mode, under names that end in the suffix."""
+    both = None if ours is None or theirs is None else (ours, theirs)
+    figures = {
+        "pps_compiled": None if ours is None else round(median(ours.knee_pps)),
+        "ratio_bmv2": None if both is None else _ratio(both[0].knee_pps, both[1].knee_pps),
+        "latency_ratio_bmv2": None if both is None else _ratio(both[1].low_p50_us, both[0].low_p50_us),
+        "latency_p50_us": None if ours is None else round(median(ours.low_p50_us), 1),
+        "latency_p99_us": None if ours is None else round(median(ours.low_p99_us), 1),
+    }
+    return {name + suffix: figure for name, figure in figures.items()}
 
 
 def _ratio(over: list[float], under: list[float]) -> float | None:

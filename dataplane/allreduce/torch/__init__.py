@@ -4,7 +4,7 @@
     model = DistributedDataParallel(model, forward_sync_buffers=False)
     model.register_comm_hook(state, millrace_hook)
 
-Needs `pip install millrace[torch]`; nothing else in Millrace imports PyTorch.
+Needs PyTorch, the extra `torch` of the distribution; nothing else in Millrace imports it.
 """
 
 from dataplane.allreduce.torch.hook import all_reduce, attach, millrace_hook

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -19,6 +21,9 @@ from tests.p4runtime_client import Client, connect
 
 DEVICE_ID = 1
 _START_LIMIT_S = 30.0
+_LOG_FORMAT = b"Looking up key:"
+"""A format of bmv2's that is in its binary only where the logging macros are."""
+_BMV2_LIBRARY = re.compile(r"=> (\S*/lib(?:bm|simple)\S*)")
 
 COMPILED, INTERPRETER, BMV2 = "millrace", "millrace, interpreter", "bmv2"
 COMPILED_XDP = "millrace, AF_XDP"
@@ -36,6 +41,21 @@ class Running:
 def is_available(target: str) -> bool:
     """Return whether a target can be started here."""
     return target != BMV2 or is_installed()
+
+
+def bmv2_build() -> str:
+    """Return bmv2's version and whether its logging macros are compiled in; the compiler's flags are not in the binary.
+
+    Macros cost time at any log level; `./configure` has them unless told `--disable-logging-macros`.
+    """
+    path = shutil.which(EXECUTABLE)
+    if path is None:
+        raise SwitchError(f"{EXECUTABLE} is not on the PATH")
+    version = subprocess.run([path, "--version"], capture_output=True, text=True, check=True).stdout.strip()
+    linked = subprocess.run(["ldd", path], capture_output=True, text=True, check=True).stdout
+    files = [Path(path), *map(Path, _BMV2_LIBRARY.findall(linked))]
+    has_macros = any(_LOG_FORMAT in file.read_bytes() for file in files)
+    return f"{version}, {'with' if has_macros else 'without'} logging macros, run with --log-level off"
 
 
 @contextmanager

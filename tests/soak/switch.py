@@ -78,7 +78,7 @@ def _run(switch: Running, source: NicPort, sink: NicPort, seconds: float, rng: r
     load.reset()
     began = time.monotonic()
     due = {"write": began, "read": began, "commit": began + RECOMMIT_S}
-    while (now := time.monotonic()) < began + seconds:
+    while (now := time.monotonic()) < began + seconds or report.commits < len(loads):
         first = rng.randrange(POOL_FRAMES - BURST_FRAMES)
         source.send(load.frames[first : first + BURST_FRAMES])
         report.came_out += _take_all(sink)
@@ -91,9 +91,10 @@ def _run(switch: Running, source: NicPort, sink: NicPort, seconds: float, rng: r
             if (problem := load.read()) is not None:
                 report.problems.append(problem)
         if now >= due["commit"]:
-            report.commits, due["commit"] = report.commits + 1, now + RECOMMIT_S
+            report.commits += 1
             load = loads[report.commits % len(loads)]
             load.reset()
+            due["commit"] = time.monotonic() + RECOMMIT_S  # a program may have to be compiled first
         time.sleep(PAUSE_S)
     report.seconds = round(time.monotonic() - began, 1)
     settled = time.monotonic() + SETTLE_S

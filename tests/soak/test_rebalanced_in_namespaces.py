@@ -45,11 +45,13 @@ def test_a_full_uplink_is_relieved_by_weights(tmp_path: Path) -> None:
     flows = small_flows()
     with KernelFabric(TOPOLOGY) as fabric:
         circle = Circle(fabric, tmp_path, flows=())
-        for name in ("collector", "paths", "controller"):
+        for name in ("collector", "controller"):
             circle.start(name)
         fabric.wait_ready()
         circle.until(lambda: circle.said(": right, after") >= len(TOPOLOGY.switches), "the controller")
         with circle.traffic(*flows) as traffic:
+            circle.until(lambda: all(traffic.received(flow.flow_id) for flow in flows), "packets of every flow")
+            circle.start("paths")  # what it decides holds for minutes here, so it is to see all of them
             circle.until(lambda: bool(circle.routes().weighted), "a change of weights")
             changed_ns = traffic.now_ns()
             traffic.pass_packets(flows[0].flow_id, 250)

@@ -21,7 +21,7 @@ export PIP_NO_PYTHON_VERSION_WARNING := 1
 # Half of the time in which a process starts would be spent on compiling our own modules.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test check lint format types layers pythons p4 p4-check picture unit shell lock same-python clean
+.PHONY: help demo test check lint format types layers pythons p4 p4-check protos picture unit shell lock same-python clean
 
 help:
 	@echo "make demo    run the whole circle on Abilene (TIME=virtual|kernel, TOPOLOGY=file or name)"
@@ -29,6 +29,7 @@ help:
 	@echo "make shell   a p4runtime-shell on a running switch (ADDR=$(ADDR) DEVICE=$(DEVICE); CONFIG=p4info,json to push)"
 	@echo "make pythons import all, compile all kernels, run the demo under each Python from 3.11 to 3.14 found here"
 	@echo "make p4      compile p4/ again (needs p4c-bm2-ss)"
+	@echo "make protos  write the Python of every .proto again (needs grpcio-tools, of the development tools)"
 	@echo "make picture write docs/architecture.svg again from its .dot (needs Graphviz)"
 	@echo "make lock    write $(LOCKS)/ again from pyproject.toml (UPGRADE=--upgrade: with the newest of everything)"
 
@@ -94,6 +95,9 @@ p4-check: $(VENV)/.dev
 
 p4: $(VENV)/.dev
 	$(BIN)/python -m dataplane.program.build_check --compile
+
+protos: $(VENV)/.dev
+	@PYTHON=$(BIN)/python ./.ci/protos
 
 picture:
 	@./.ci/picture

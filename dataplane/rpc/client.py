@@ -1,21 +1,27 @@
-"""A client of a gRPC service of ours: bytes in, bytes out, over restarts of the service."""
+"""A client of a gRPC service of ours: messages in, messages out, over restarts of the service."""
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol, Self, TypeVar
 
 import grpc
 import grpc.aio
+from google.protobuf.message import Message
 
 from dataplane.errors import MillraceError
 from dataplane.rpc.addresses import client_options, malformed
 from dataplane.rpc.backoff import Backoff
 from dataplane.rpc.call_errors import PERMANENT, reason_of
+from dataplane.rpc.errors import MessageError
+from dataplane.rpc.messages import parse
+
+M = TypeVar("M", bound=Message)
 
 
 class Place(Protocol):
@@ -82,6 +88,32 @@ class ServiceClient:
         if self._channel is not None:
             await self._channel.close(grace=None)
             self._channel = None
+
+    async def _ask(self, method: str, request: Message, schema: type[M]) -> M:
+        """Return the answer to a question."""
+        return self._parsed(schema, await self._call(method, request.SerializeToString()))
+
+    async def _ask_first(self, method: str, request: Message, schema: type[M]) -> M:
+        """Return the first answer of a stream, and end it."""
+        return self._parsed(schema, await self._first(method, request.SerializeToString()))
+
+    async def _follow(self, method: str, request: Message, schema: type[M]) -> AsyncGenerator[M, None]:
+        """Yield a method's answers over as many calls as it takes; whoever closes the generator ends the call."""
+        async with aclosing(self._stream(method, request.SerializeToString())) as messages:
+            async for data in messages:
+                yield self._parsed(schema, data)
+
+    def _parsed(self, schema: type[M], data: bytes) -> M:
+        with self._decoding():
+            return parse(schema, data)
+
+    @contextmanager
+    def _decoding(self) -> Iterator[None]:
+        """Have an answer that is not what it should be fail as the peer's error."""
+        try:
+            yield
+        except MessageError as error:
+            raise self._failed(f"it answers what this version does not understand: {error}") from error
 
     async def _call(self, method: str, request: bytes) -> bytes:
         """Return the answer to a question."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from dataplane.errors import ConfigError, SwitchError
-from dataplane.switch.p4runtime.tls import TlsFiles
+from dataplane.rpc.tls import TlsFiles
 from dataplane.switch.switch import DEFAULT_CPU_PORT, PortSettings
 from dataplane.switch.traffic import deflect_session_of
 from dataplane.switch.v1model import DROP_PORT

@@ -90,30 +90,30 @@ class RouteClient(ServiceClient):
 
     async def why(self, flow: FlowSpec) -> Explanation:
         """Return why a flow is where it is; raise PathError for a flow not looked after or a server out of reach."""
-        return unpack(await self._ask("Why", flow), Explanation)
+        return unpack(await self._question("Why", flow), Explanation)
 
     async def history(self, query: HistoryQuery) -> History:
         """Return the decisions that a query selects, newest first; raise PathError."""
-        return unpack(await self._ask("History", query), History)
+        return unpack(await self._question("History", query), History)
 
     async def link_changed(self, change: LinkChange) -> None:
         """Tell the path server of a link that went down or came back; raise PathError for one that it does not have."""
-        await self._ask("LinkChanged", change)
+        await self._question("LinkChanged", change)
 
     async def note_links(self, statuses: Mapping[LinkKey, LinkStatus]) -> None:
         """Tell the path server the condition of all links that are watched; raise PathError if it cannot be told."""
-        await self._ask("NoteLinks", LinkNotes(tuple(statuses.items())))
+        await self._question("NoteLinks", LinkNotes(tuple(statuses.items())))
 
     async def records(self, query: RecordQuery) -> tuple[HopRecord, ...]:
         """Return the hop records that a query selects, newest first; raise PathError."""
         try:
-            return collector_codec.decode_records(await self._ask("Records", query))
+            return collector_codec.decode_records(await self._question("Records", query))
         except FeedError as error:
             raise self._failed(str(error)) from error
 
     async def status(self) -> PathServerStatus:
         """Return the path server's counters; raise PathError when it cannot be reached."""
-        return unpack(await self._ask("Status", None), PathServerStatus)
+        return unpack(await self._question("Status", None), PathServerStatus)
 
-    async def _ask(self, method: str, request: object) -> bytes:
+    async def _question(self, method: str, request: object) -> bytes:
         return await self._call(method, pack(request))

@@ -16,9 +16,10 @@ from typing import Any, Protocol
 import grpc
 
 from dataplane.errors import SwitchError
+from dataplane.rpc.server import keepalive_options
+from dataplane.rpc.tls import TlsFiles, server_credentials
 from dataplane.switch.p4runtime.core import P4RuntimeCore
 from dataplane.switch.p4runtime.service import P4RuntimeService
-from dataplane.switch.p4runtime.tls import TlsFiles, server_credentials
 
 MAX_MESSAGE_BYTES = 128 << 20
 """The largest request, as the specification suggests: pipelines are large (appendix, "Guidelines")."""
@@ -40,7 +41,6 @@ _OPTIONS = [
     ("grpc.so_reuseport", 0),  # two switches on one port is a mistake, not a load balancer
     # Clients may do as we do, and ask whether we are there: gRPC's default hangs up on whoever does so twice.
     ("grpc.http2.min_ping_interval_without_data_ms", 1000),
-    ("grpc.http2.max_pings_without_data", 0),
     ("grpc.keepalive_permit_without_calls", 1),
 ]
 
@@ -57,11 +57,7 @@ class Keepalive:
     @property
     def options(self) -> list[tuple[str, int]]:
         """The options of a gRPC server."""
-        return [
-            ("grpc.keepalive_time_ms", max(round(self.interval_s * 1000), 1)),
-            ("grpc.keepalive_timeout_ms", max(round(self.timeout_s * 1000), 1)),
-            ("grpc.http2.ping_timeout_ms", max(round(self.timeout_s * 1000), 1)),  # else a minute, whatever keepalive's
-        ]
+        return keepalive_options(max(round(self.interval_s * 1000), 1), max(round(self.timeout_s * 1000), 1))
 
 
 class Beside(Protocol):

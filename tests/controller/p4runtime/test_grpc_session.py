@@ -22,10 +22,10 @@ from controller.p4runtime.session import fabric_program, load_schema
 from controller.reconcile import diff
 from controller.tables.entities import Update, Verb, key_of
 from dataplane.clock import VirtualClock
+from dataplane.rpc.tls import TlsFiles
 from dataplane.switch.gnmi import GnmiCore, GnmiService
 from dataplane.switch.p4runtime.core import P4RuntimeCore
 from dataplane.switch.p4runtime.server import P4RuntimeServer
-from dataplane.switch.p4runtime.tls import TlsFiles
 from dataplane.switch.switch import PortSettings, Switch
 from dataplane.topology.values import Topology
 from tests.black_hole import BlackHole

@@ -10,6 +10,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from dataplane.errors import ConfigError
+from dataplane.rpc.tls import TlsFiles
 from dataplane.switch.arguments import (
     IO_KINDS,
     PIPELINES,
@@ -19,7 +20,6 @@ from dataplane.switch.arguments import (
     command_line,
     parse_arguments,
 )
-from dataplane.switch.p4runtime.tls import TlsFiles
 from dataplane.switch.switch import PortSettings
 
 

@@ -1,0 +1,65 @@
+"""Protobuf messages from bytes, and what every service of ours checks in them: whoever sends them is not trusted.
+
+Values outside a message's type are refused by protobuf. Here is what it would let pass: fields that nobody here knows,
+names and lists without an end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sized
+from typing import Final, TypeVar
+
+from google.protobuf.message import DecodeError, Message
+
+from dataplane.rpc.errors import MessageError
+
+M = TypeVar("M", bound=Message)
+
+LONGEST_NAME: Final = 256
+"""Characters of a name at most, of a host, a switch, a job."""
+
+
+def parse_request(schema: type[M], data: bytes) -> M:
+    """Return the request of these bytes; raise MessageError, also for fields that this version does not have.
+
+    A field that the service does not know is something that its caller wants and would not get.
+    """
+    message = parse(schema, data)
+    size = message.ByteSize()
+    message.DiscardUnknownFields()
+    if message.ByteSize() != size:
+        raise MessageError(f"{message.DESCRIPTOR.full_name} has fields that this version does not know")
+    return message
+
+
+def parse(schema: type[M], data: bytes) -> M:
+    """Return the message of these bytes, whatever newer versions have put in beside; raise MessageError."""
+    try:
+        return schema.FromString(data)
+    except DecodeError as error:
+        raise MessageError(f"a {schema.DESCRIPTOR.full_name} does not decode") from error
+
+
+def serialize(message: Message | bytes) -> bytes:
+    """Return a message's bytes; what are bytes already, made in another thread, stays as it is."""
+    return message if isinstance(message, bytes) else message.SerializeToString()
+
+
+def checked_name(value: str, field: str) -> str:
+    """Return a name of 1 to `LONGEST_NAME` printable characters; raise MessageError naming the field."""
+    if not (1 <= len(value) <= LONGEST_NAME and value.isprintable()):
+        raise MessageError(f"{field}: a name has 1 to {LONGEST_NAME} printable characters")
+    return value
+
+
+def check_count(values: Sized, most: int, field: str) -> None:
+    """Raise MessageError naming the field if it has more than `most` entries."""
+    if len(values) > most:
+        raise MessageError(f"{field} has {len(values)} entries, at most {most} are taken")
+
+
+def checked_range(value: int, least: int, most: int, field: str) -> int:
+    """Return an integer from `least` to `most`; raise MessageError naming the field."""
+    if not least <= value <= most:
+        raise MessageError(f"{field} is {value}, not in {least} to {most}")
+    return value

@@ -1,0 +1,125 @@
+"""A gRPC server of ours, the twin of `client`: an address that is free, services of a .proto, limits, health, an end.
+
+Beside our own services it answers grpc.health.v1.Health and gRPC's reflection, so that tools that have never seen a
+.proto of ours can ask. Nothing here authenticates: the address is a unix socket, guarded by its own and its folder's
+rights, or one that only friends can reach.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import grpc
+import grpc.aio
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from dataplane.errors import MillraceError
+from dataplane.rpc.addresses import KEEPALIVE_MS, SERVER_OPTIONS, unavailable
+from dataplane.rpc.service import Service, Streams, handlers_of
+
+GRACE_S: Final = 0.5
+"""How long answers that are being made may take once the server stops; streams end at once."""
+
+_OTHERS: Final = 0o007
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a server takes from all who call it; what exceeds it is refused with RESOURCE_EXHAUSTED, or waits."""
+
+    request_bytes: int = 4 << 20
+    """The largest request."""
+    calls: int = 4096
+    """Calls and streams at a time, of all connections."""
+    calls_per_connection: int = 1024
+    """Those of one connection; more wait at the client."""
+    connections: int = 1024
+    """Connections at a time; more are closed as they come."""
+
+    @property
+    def options(self) -> list[tuple[str, int]]:
+        """The options of a gRPC server."""
+        return [
+            ("grpc.max_receive_message_length", self.request_bytes),
+            ("grpc.max_concurrent_streams", self.calls_per_connection),
+            ("grpc.max_allowed_incoming_connections", self.connections),
+        ]
+
+
+def keepalive_options(interval_ms: int, timeout_ms: int) -> list[tuple[str, int]]:
+    """Return the options by which a client that is silent for an interval is asked, and missed after a timeout."""
+    return [
+        ("grpc.keepalive_time_ms", interval_ms),
+        ("grpc.keepalive_timeout_ms", timeout_ms),
+        ("grpc.http2.ping_timeout_ms", timeout_ms),  # else a minute, whatever keepalive's
+        ("grpc.http2.max_pings_without_data", 0),
+    ]
+
+
+class RpcServer:
+    """Serves services at one address; construct and use it inside a running event loop.
+
+    `purpose` is what an error begins with ("cannot serve the feed"), `error` its type; it is raised for an address that
+    cannot be had, before anything runs. `address` is the one that is served, with the port where 0 was asked for.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        services: Sequence[Service],
+        *,
+        purpose: str,
+        error: Callable[[str], MillraceError],
+        limits: Limits | None = None,
+    ) -> None:
+        problem = unavailable(address)
+        if problem is not None:
+            raise error(f"{purpose} at {address}: {problem}")
+        limits = limits or Limits()
+        options = [*SERVER_OPTIONS, *keepalive_options(KEEPALIVE_MS, KEEPALIVE_MS), *limits.options]
+        self._server = grpc.aio.server(options=options, maximum_concurrent_rpcs=limits.calls)
+        self._streams = Streams()
+        self._server.add_generic_rpc_handlers(tuple(handlers_of(service, self._streams) for service in services))
+        self._names = [service.descriptor.full_name for service in services]
+        self._health = serve_health(self._server, self._names)
+        try:
+            self.address = _bound(self._server, address)
+        except (RuntimeError, OSError) as problem_found:
+            raise error(f"{purpose} at {address}: {problem_found}") from problem_found
+
+    async def start(self) -> None:
+        """Begin to serve."""
+        for name in ("", *self._names):
+            await self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
+        await self._server.start()
+
+    async def stop(self) -> None:
+        """End every stream, let calls that have begun end within `GRACE_S`, and serve no more."""
+        await self._health.enter_graceful_shutdown()
+        self._streams.end()
+        await self._server.stop(GRACE_S)
+
+
+def serve_health(server: grpc.aio.Server, names: Sequence[str]) -> health.aio.HealthServicer:
+    """Have a server answer grpc.health.v1 and reflection for services of these names; return who keeps their health."""
+    servicer = health.aio.HealthServicer()
+    health_pb2_grpc.add_HealthServicer_to_server(servicer, server)
+    reflection.enable_server_reflection((*names, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
+    return servicer
+
+
+def _bound(server: grpc.aio.Server, address: str) -> str:
+    """Have a server listen; return where. A socket is open to its user, and to a group if the umask says so."""
+    if not address.startswith("unix"):
+        return f"{address.rpartition(':')[0]}:{server.add_insecure_port(address)}"
+    mask = os.umask(0o077)
+    os.umask(mask | _OTHERS)
+    try:
+        server.add_insecure_port(address)
+    finally:
+        os.umask(mask)
+    return address

@@ -1,0 +1,123 @@
+"""A gRPC service as its .proto describes it, and the methods that answer: messages in, messages out.
+
+A method takes the request (of a stream: an asynchronous iterator of them) and returns the answer, or yields answers. It
+refuses by raising CallError. Answers may be bytes that were made in another thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+import grpc
+import grpc.aio
+from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
+from google.protobuf.message import Message
+from google.protobuf.message_factory import GetMessageClass
+
+from dataplane.rpc.errors import CallError
+from dataplane.rpc.messages import parse_request, serialize
+
+_Context: TypeAlias = grpc.aio.ServicerContext[bytes, bytes]
+_Handler: TypeAlias = "grpc.RpcMethodHandler[bytes, bytes]"
+STOPPING: Final = "the service stops"
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A service of a .proto, `NAME_pb2.DESCRIPTOR.services_by_name[...]`, and the method behind each of its calls."""
+
+    descriptor: ServiceDescriptor
+    methods: Mapping[str, Callable[..., Any]]
+
+    def __post_init__(self) -> None:
+        declared = {method.name for method in self.descriptor.methods}
+        if declared != self.methods.keys():
+            raise ValueError(f"{self.descriptor.full_name} declares {sorted(declared)}, not {sorted(self.methods)}")
+
+
+@dataclass(slots=True)
+class Streams:
+    """Calls in progress that may go on for ever, so that a server that stops can end them."""
+
+    _tasks: set[asyncio.Task[Any]] = field(default_factory=set)
+    _stopping: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def end(self) -> None:
+        """Have each one end with UNAVAILABLE, now and whenever another begins."""
+        self._stopping.set()
+        for task in self._tasks:
+            task.cancel()
+
+    async def follow(self, answers: AsyncIterator[Message | bytes], context: _Context) -> AsyncIterator[bytes]:
+        """Yield the answers' bytes until they end or the server stops."""
+        task = asyncio.current_task()
+        assert task is not None
+        if self._stopping.is_set():
+            await context.abort(grpc.StatusCode.UNAVAILABLE, STOPPING)
+        self._tasks.add(task)
+        try:
+            async for answer in answers:
+                yield serialize(answer)
+        except CallError as error:
+            await context.abort(error.code, str(error))
+        except asyncio.CancelledError:
+            if not self._stopping.is_set():
+                raise
+            task.uncancel()
+            await context.abort(grpc.StatusCode.UNAVAILABLE, STOPPING)
+        finally:
+            self._tasks.discard(task)
+
+
+def handlers_of(service: Service, streams: Streams) -> grpc.GenericRpcHandler[Any, Any]:
+    """Return what a gRPC server needs to serve this."""
+    descriptor = service.descriptor
+    handlers = {method.name: _handler(method, service.methods[method.name], streams) for method in descriptor.methods}
+    return grpc.method_handlers_generic_handler(descriptor.full_name, handlers)
+
+
+def _handler(method: MethodDescriptor, call: Callable[..., Any], streams: Streams) -> _Handler:
+    schema = GetMessageClass(method.input_type)
+    match method.client_streaming, method.server_streaming:
+        case False, False:
+            return grpc.unary_unary_rpc_method_handler(_answering(schema, call))
+        case False, True:
+            return grpc.unary_stream_rpc_method_handler(_streaming(schema, call, streams))
+        case True, True:
+            return grpc.stream_stream_rpc_method_handler(_conversing(schema, call, streams))
+    raise ValueError(f"{method.full_name}: a stream with one answer is not served")
+
+
+def _answering(schema: type[Message], call: Callable[..., Any]) -> Callable[..., Any]:
+    async def answer(data: bytes, context: _Context) -> bytes:
+        try:
+            return serialize(await call(parse_request(schema, data)))
+        except CallError as error:
+            await context.abort(error.code, str(error))
+            raise
+
+    return answer
+
+
+def _streaming(schema: type[Message], call: Callable[..., Any], streams: Streams) -> Callable[..., Any]:
+    async def stream(data: bytes, context: _Context) -> AsyncIterator[bytes]:
+        try:
+            request = parse_request(schema, data)
+        except CallError as error:
+            await context.abort(error.code, str(error))
+        async for answer in streams.follow(call(request), context):
+            yield answer
+
+    return stream
+
+
+def _conversing(schema: type[Message], call: Callable[..., Any], streams: Streams) -> Callable[..., Any]:
+    async def converse(requests: AsyncIterator[bytes], context: _Context) -> AsyncIterator[bytes]:
+        parsed = (parse_request(schema, data) async for data in requests)
+        async for answer in streams.follow(call(parsed), context):
+            yield answer
+
+    return converse

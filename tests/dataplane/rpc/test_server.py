@@ -1,0 +1,254 @@
+"""A server of ours: what it takes and refuses, its limits, its socket's rights, its health and its end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from dataplane.errors import SwitchError
+from dataplane.rpc.errors import MessageError
+from dataplane.rpc.messages import check_count, checked_name, checked_range, parse, parse_request
+from dataplane.rpc.server import Limits, RpcServer
+from dataplane.rpc.service import Service
+from tests.dataplane.rpc.echo import DESCRIPTOR, ECHO, Echo, Word
+
+BOUND_S = 30.0
+PURPOSE = "cannot serve words"
+
+
+def served(
+    scene: Callable[[RpcServer, Echo, grpc.aio.Channel], Awaitable[None]],
+    limits: Limits | None = None,
+    address: str = "127.0.0.1:0",
+) -> None:
+    """Run a scene with a server and a channel to it."""
+
+    async def run() -> None:
+        echo = Echo()
+        server = RpcServer(address, [echo.service], purpose=PURPOSE, error=SwitchError, limits=limits)
+        await server.start()
+        options = [("grpc.use_local_subchannel_pool", 1), ("grpc.max_receive_message_length", -1)]
+        try:
+            async with grpc.aio.insecure_channel(server.address, options=options) as channel:
+                await scene(server, echo, channel)
+        finally:
+            await server.stop()
+
+    asyncio.run(asyncio.wait_for(run(), BOUND_S))
+
+
+async def refusal(call: Awaitable[object]) -> tuple[grpc.StatusCode, str | None]:
+    """Return the code and the words with which a call is refused."""
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await call
+    return caught.value.code(), caught.value.details()
+
+
+def talking(channel: grpc.aio.Channel) -> Any:
+    """Return a stream both ways, to write to and read from."""
+    call: Any = channel.stream_stream(f"/{ECHO}/Talk", None, None)
+    return call()
+
+
+def say(channel: grpc.aio.Channel, data: bytes) -> Any:
+    return channel.unary_unary(f"/{ECHO}/Say", None, None)(data)
+
+
+def word(text: str) -> bytes:
+    return bytes(Word(text=text).SerializeToString())
+
+
+def test_each_kind_of_call_is_answered() -> None:
+    async def scene(_: RpcServer, __: Echo, channel: grpc.aio.Channel) -> None:
+        assert await say(channel, word("a")) == word("a")
+        assert await channel.unary_stream(f"/{ECHO}/Repeat", None, None)(word("b")).read() == word("b")
+        talk = talking(channel)
+        for text in ("c", "d"):
+            await talk.write(word(text))
+            assert await talk.read() == word(text)
+        await talk.done_writing()
+        assert not await talk.read()
+
+    served(scene)
+
+
+def test_what_is_refused_has_its_code_and_its_sentence() -> None:
+    async def scene(_: RpcServer, __: Echo, channel: grpc.aio.Channel) -> None:
+        no = grpc.StatusCode.NOT_FOUND, "there is no such word"
+        assert await refusal(say(channel, word("no"))) == no
+        assert await refusal(channel.unary_stream(f"/{ECHO}/Repeat", None, None)(word("no")).read()) == no
+        broken = grpc.StatusCode.INVALID_ARGUMENT, "a tests.echo.v1.Word does not decode"
+        assert await refusal(say(channel, b"\xff")) == broken
+        assert await refusal(channel.unary_stream(f"/{ECHO}/Repeat", None, None)(b"\xff").read()) == broken
+        talk = talking(channel)
+        await talk.write(b"\xff")
+        assert await refusal(talk.read()) == broken
+        unknown = b"\x78\x01"
+        said = "tests.echo.v1.Word has fields that this version does not know"
+        assert await refusal(say(channel, unknown)) == (grpc.StatusCode.INVALID_ARGUMENT, said)
+        code, _details = await refusal(channel.unary_unary(f"/{ECHO}/Shout", None, None)(b""))
+        assert code is grpc.StatusCode.UNIMPLEMENTED
+
+    served(scene)
+
+
+@hypothesis_settings(max_examples=300, deadline=None)
+@given(st.binary(max_size=64))
+def test_any_bytes_are_a_message_or_refused(data: bytes) -> None:
+    try:
+        message = parse_request(Word, data)
+    except MessageError as error:
+        said = error
+    else:
+        assert parse(Word, message.SerializeToString()) == message
+        return
+    assert said.code is grpc.StatusCode.INVALID_ARGUMENT
+    assert "\n" not in str(said)
+
+
+def test_unknown_fields_are_found_at_any_depth_and_only_in_requests() -> None:
+    deep = Word(more=[Word(more=[Word.FromString(b"\x78\x01")])]).SerializeToString()
+    with pytest.raises(MessageError, match="does not know"):
+        parse_request(Word, deep)
+    assert parse(Word, deep).more[0].more[0].text == ""
+
+
+def test_names_counts_and_ranges_have_bounds() -> None:
+    assert checked_name("s1", "switch") == "s1"
+    for wrong in ("", "x" * 257, "a\nb"):
+        with pytest.raises(MessageError, match="switch: a name has 1 to 256 printable characters"):
+            checked_name(wrong, "switch")
+    check_count([1, 2], 2, "hops")
+    with pytest.raises(MessageError, match="hops has 3 entries, at most 2 are taken"):
+        check_count([1, 2, 3], 2, "hops")
+    assert checked_range(0, 0, 5, "port") == 0
+    with pytest.raises(MessageError, match="port is 6, not in 0 to 5"):
+        checked_range(6, 0, 5, "port")
+
+
+def test_requests_have_a_largest_size_and_answers_have_none() -> None:
+    async def scene(_: RpcServer, __: Echo, channel: grpc.aio.Channel) -> None:
+        assert len(await say(channel, word("x" * 900))) > 900
+        code, _details = await refusal(say(channel, word("x" * 1100)))
+        assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
+
+    served(scene, Limits(request_bytes=1024))
+
+
+def test_calls_at_a_time_have_a_bound() -> None:
+    async def scene(_: RpcServer, echo: Echo, channel: grpc.aio.Channel) -> None:
+        waiting = say(channel, word("wait"))
+        first = asyncio.ensure_future(waiting)
+        await echo.begun.wait()
+        code, _details = await refusal(say(channel, word("a")))
+        assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
+        echo.go.set()
+        assert await first == word("wait")
+
+    served(scene, Limits(calls=1))
+
+
+def test_calls_of_a_connection_beyond_its_own_wait() -> None:
+    async def scene(_: RpcServer, echo: Echo, channel: grpc.aio.Channel) -> None:
+        first = asyncio.ensure_future(say(channel, word("wait")))
+        await echo.begun.wait()
+        second = asyncio.ensure_future(say(channel, word("a")))
+        assert not (await asyncio.wait((second,), timeout=0.1))[0]
+        echo.go.set()
+        assert [await first, await second] == [word("wait"), word("a")]
+
+    served(scene, Limits(calls_per_connection=1))
+
+
+def test_connections_have_a_bound() -> None:
+    async def scene(server: RpcServer, _: Echo, channel: grpc.aio.Channel) -> None:
+        assert await say(channel, word("a")) == word("a")
+        options = [("grpc.use_local_subchannel_pool", 1)]
+        async with grpc.aio.insecure_channel(server.address, options=options) as another:
+            code, _details = await refusal(say(another, word("b")))
+        assert code is grpc.StatusCode.UNAVAILABLE
+        assert await say(channel, word("c")) == word("c")
+
+    served(scene, Limits(connections=1))
+
+
+@pytest.mark.parametrize(("umask", "mode"), [(0o000, 0o770), (0o022, 0o750), (0o077, 0o700)])
+def test_a_socket_is_never_open_to_others(umask: int, mode: int) -> None:
+    before = os.umask(umask)
+    try:
+        with TemporaryDirectory(prefix="rpc") as folder:
+            path = Path(folder) / "s"
+
+            async def scene(_: RpcServer, __: Echo, channel: grpc.aio.Channel) -> None:
+                assert stat.S_IMODE(path.stat().st_mode) == mode
+                assert await say(channel, word("a")) == word("a")
+
+            served(scene, address=f"unix:{path}")
+        assert os.umask(umask) == umask
+    finally:
+        os.umask(before)
+
+
+def test_an_address_that_is_taken_is_one_clear_error() -> None:
+    async def scene(server: RpcServer, echo: Echo, channel: grpc.aio.Channel) -> None:
+        with pytest.raises(SwitchError) as caught:
+            RpcServer(server.address, [echo.service], purpose=PURPOSE, error=SwitchError)
+        assert str(caught.value) == f"cannot serve words at {server.address}: Address already in use"
+        assert await say(channel, word("a")) == word("a")
+
+    served(scene)
+
+
+def test_a_server_that_stops_ends_streams_and_lets_answers_be_made() -> None:
+    async def scene(server: RpcServer, echo: Echo, channel: grpc.aio.Channel) -> None:
+        stream = channel.unary_stream(f"/{ECHO}/Repeat", None, None)(word("a"))
+        assert await stream.read() == word("a")
+        talk = talking(channel)
+        await talk.write(word("b"))
+        assert await talk.read() == word("b")
+        answer = asyncio.ensure_future(say(channel, word("wait")))
+        await echo.begun.wait()
+        stopping = asyncio.ensure_future(server.stop())
+        stopped = grpc.StatusCode.UNAVAILABLE, "the service stops"
+        assert await refusal(stream.read()) == stopped
+        assert await refusal(talk.read()) == stopped
+        echo.go.set()
+        assert await answer == word("wait")
+        await stopping
+
+    served(scene)
+
+
+def test_health_tells_of_the_server_and_of_each_service() -> None:
+    async def scene(server: RpcServer, _: Echo, channel: grpc.aio.Channel) -> None:
+        health = health_pb2_grpc.HealthStub(channel)
+        for name in ("", ECHO):
+            answer = await health.Check(health_pb2.HealthCheckRequest(service=name))
+            assert answer.status == health_pb2.HealthCheckResponse.SERVING
+        watch = health.Watch(health_pb2.HealthCheckRequest(service=ECHO))
+        assert (await watch.read()).status == health_pb2.HealthCheckResponse.SERVING
+        stopping = asyncio.ensure_future(server.stop())
+        assert (await watch.read()).status == health_pb2.HealthCheckResponse.NOT_SERVING
+        await stopping
+        code, _details = await refusal(health.Check(health_pb2.HealthCheckRequest(service="nobody")))
+        assert code in {grpc.StatusCode.NOT_FOUND, grpc.StatusCode.UNAVAILABLE}
+
+    served(scene)
+
+
+def test_a_service_answers_all_that_its_proto_declares_and_no_more() -> None:
+    with pytest.raises(ValueError, match=r"tests.echo.v1.Echo declares \['Repeat', 'Say', 'Talk'\], not \['Say'\]"):
+        Service(DESCRIPTOR.services_by_name["Echo"], {"Say": print})

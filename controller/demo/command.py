@@ -17,7 +17,7 @@ from controller.demo.outcome import Outcome, delay_by_phase_ns, flow_table
 from controller.demo.picture import Panel, draw
 from controller.demo.prepare import Prepared, prepare, sampled
 from controller.demo.settings import DemoSettings
-from controller.paths.records.database import Database
+from controller.paths.records.database import open_path_database
 from controller.paths.records.recorder import Recorder
 from dataplane.config import load
 from dataplane.errors import MillraceError
@@ -75,7 +75,7 @@ def run_virtual(options: DemoOptions, settings: DemoSettings, prepared: Prepared
     file = options.out / "records.sqlite"
     for suffix in ("", "-wal", "-shm"):
         Path(f"{file}{suffix}").unlink(missing_ok=True)
-    database = Database(str(file))
+    database = open_path_database(str(file))
     try:
         recorder = Recorder(database, max_records=1_000_000)
         return VirtualRun(prepared.scenario, settings, view, recorder, options.seed).run()

@@ -5,15 +5,10 @@ Everything is in memory, too, from where it is read; what changes is on the disk
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
+from dataplane.database import Database, Layout, Synchronous
 from dataplane.store.errors import StoreError
-
-LAYOUT = 1
-"""Kept in the file's user_version."""
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS segments (
@@ -24,6 +19,16 @@ CREATE TABLE IF NOT EXISTS segments (
 CREATE TABLE IF NOT EXISTS writes (write BLOB PRIMARY KEY, version INTEGER NOT NULL, time_ns INTEGER NOT NULL)
 WITHOUT ROWID;
 """
+# Of two producers with one file each would give versions that the other knows nothing of.
+_LAYOUT = Layout(
+    owner="the store",
+    schema=_SCHEMA,
+    version=1,
+    error=StoreError,
+    synchronous=Synchronous.FULL,
+    busy_s=0,
+    exclusive=True,
+)
 
 Key = tuple[int, int]
 """A name's hash and a segment."""
@@ -51,22 +56,18 @@ class Shelf:
     """One SQLite file, or `:memory:`, of one producer at a time; every failure is a StoreError that names the file."""
 
     def __init__(self, path: str) -> None:
-        self.path = path
         self.items: dict[Key, Item] = {}
         self.writes: dict[bytes, Write] = {}
-        self._is_open = False
-        with self._errors("open"):
-            self._connection = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
+        self._database = Database(path, _LAYOUT)
         try:
-            with self._errors("open"):
-                self._load()
+            self._load()
         except BaseException:
-            self._connection.close()
+            self._database.close()
             raise
 
     def keep(self, key: Key, item: Item) -> None:
         """Have a segment from now on."""
-        self._execute(
+        self._database.write(
             "INSERT OR REPLACE INTO segments VALUES (?, ?, ?, ?, ?, ?)",
             (_bytes(key[0]), key[1], item.version, item.freshness_ms, item.writer, item.content),
         )
@@ -74,58 +75,32 @@ class Shelf:
 
     def drop(self, key: Key) -> None:
         """Have a segment no more."""
-        self._execute("DELETE FROM segments WHERE name = ? AND segment = ?", (_bytes(key[0]), key[1]))
+        self._database.write("DELETE FROM segments WHERE name = ? AND segment = ?", (_bytes(key[0]), key[1]))
         self.items.pop(key, None)
 
     def remember(self, write: bytes, done: Write) -> None:
         """Know a write again."""
-        self._execute("INSERT OR REPLACE INTO writes VALUES (?, ?, ?)", (write, done.version, done.time_ns))
+        self._database.write("INSERT OR REPLACE INTO writes VALUES (?, ?, ?)", (write, done.version, done.time_ns))
         self.writes[write] = done
 
     def forget(self, write: bytes) -> None:
         """Know a write no more."""
-        self._execute("DELETE FROM writes WHERE write = ?", (write,))
+        self._database.write("DELETE FROM writes WHERE write = ?", (write,))
         self.writes.pop(write, None)
 
     def commit(self) -> None:
         """Return when all that was changed is on the disk."""
-        if self._is_open:
-            with self._errors("write"):
-                self._connection.execute("COMMIT")
-            self._is_open = False
+        self._database.commit()
 
     def close(self) -> None:
         """Close the file; what was not committed is lost."""
-        self._connection.close()
-
-    def _execute(self, statement: str, parameters: tuple[object, ...]) -> None:
-        with self._errors("write"):
-            if not self._is_open:
-                self._connection.execute("BEGIN")
-                self._is_open = True
-            self._connection.execute(statement, parameters)
+        self._database.close()
 
     def _load(self) -> None:
-        # Of two producers with one file each would give versions that the other knows nothing of.
-        self._connection.execute("PRAGMA locking_mode=EXCLUSIVE")
-        self._connection.execute("PRAGMA journal_mode=WAL")
-        self._connection.execute("PRAGMA synchronous=FULL")
-        ((layout,),) = self._connection.execute("PRAGMA user_version").fetchall()
-        if layout not in (0, LAYOUT):
-            raise StoreError(f"{self.path}: the store has layout {layout}, this version wants {LAYOUT}: move it away")
-        self._connection.executescript(_SCHEMA)
-        self._connection.execute(f"PRAGMA user_version={LAYOUT}")
-        for name, segment, *rest in self._connection.execute("SELECT * FROM segments"):
+        for name, segment, *rest in self._database.query("SELECT * FROM segments"):
             self.items[int.from_bytes(name, "big"), segment] = Item(*rest)
-        for write, version, time_ns in self._connection.execute("SELECT * FROM writes ORDER BY time_ns"):
+        for write, version, time_ns in self._database.query("SELECT * FROM writes ORDER BY time_ns"):
             self.writes[write] = Write(version, time_ns)
-
-    @contextmanager
-    def _errors(self, doing: str) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.Error as error:
-            raise StoreError(f"{self.path}: cannot {doing} the store: {error}") from error
 
 
 def _bytes(name: int) -> bytes:

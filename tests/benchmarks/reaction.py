@@ -41,7 +41,7 @@ from controller.demo.outcome import Outcome, delay_by_phase_ns
 from controller.demo.prepare import Prepared, prepare, sampled
 from controller.demo.settings import DemoSettings
 from controller.demo.virtual import VirtualRun
-from controller.paths.records.database import Database
+from controller.paths.records.database import open_path_database
 from controller.paths.records.recorder import Recorder
 from dataplane.fabric.hosts import FLOW_UDP_PORT
 from dataplane.topology.file import topologies_folder
@@ -63,7 +63,7 @@ def quiet_view(prepared: Prepared) -> LiveView:
 def run_virtual(prepared: Prepared, settings: DemoSettings) -> tuple[Outcome, int, int]:
     """Return the outcome, the largest error of hop latency in ns, and the number of hops compared."""
     records: list[HopRecord] = []
-    with closing(Database(":memory:")) as database:
+    with closing(open_path_database(":memory:")) as database:
         recorder = Recorder(database, max_records=1_000_000)
         run = VirtualRun(prepared.scenario, settings, quiet_view(prepared), recorder, 1)
         run.collector.subscribe(records.extend)

@@ -25,7 +25,7 @@ from controller.p4runtime.in_process import InProcessSession
 from controller.p4runtime.session import fabric_program, load_schema
 from controller.paths.deciding.decide import Decision
 from controller.paths.deciding.graph import PathFigures
-from controller.paths.records.database import Database
+from controller.paths.records.database import open_path_database
 from controller.paths.records.recorder import Recorder
 from controller.paths.settings import DecideSettings, Mode
 from controller.reconcile import diff
@@ -102,7 +102,7 @@ def run(
 ) -> Run:
     """Run the demo in virtual time where nobody watches; `prelude` may ask for more to happen."""
     prepared = prepare(topology, demands, settings.scenario)
-    database = Database(":memory:")
+    database = open_path_database(":memory:")
     try:
         recorder = Recorder(database, max_records=100_000)
         view = LiveView(prepared.scenario.topology, Console(file=io.StringIO()))

@@ -1,15 +1,15 @@
-"""SQLite as the path server uses it: WAL, one connection, every failure an error that names the file."""
+"""The path server's database: its tables, and how files of an older layout become theirs."""
 
 from __future__ import annotations
 
 import logging
 import sqlite3
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 from controller.errors import PathError
 from controller.paths.records.migration import to_utc
+from dataplane.database import Database, Layout
 
 LOGGER = logging.getLogger("millrace.paths")
 
@@ -53,65 +53,25 @@ CREATE TABLE IF NOT EXISTS versions (only INTEGER PRIMARY KEY CHECK (only = 0), 
 """
 
 
-class Database:
-    """One SQLite file; `transaction` commits all or nothing. Use it from one thread at a time."""
+def open_path_database(path: str) -> Database:
+    """Return the path server's database in a file, made or migrated; raise PathError naming the file."""
+    written_ns = _written_ns(path)
 
-    def __init__(self, path: str) -> None:
-        self.path = path
-        written_ns = _written_ns(path)
-        with self.errors("open"):
-            self._connection = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
-        try:
-            with self.errors("open"):
-                self._prepare(written_ns)
-        except BaseException:
-            self._connection.close()
-            raise
+    def migrate(connection: sqlite3.Connection) -> None:
+        to_utc(connection, written_ns)
+        LOGGER.warning("%s: its times were the machine's own and are UTC now, as far as they can be told", path)
 
-    def close(self) -> None:
-        """Close the file; calling it again does nothing."""
-        self._connection.close()
-
-    @contextmanager
-    def transaction(self) -> Iterator[sqlite3.Connection]:
-        """Run statements that take effect together or not at all; raise PathError naming the file."""
-        with self.errors("write"):
-            self._connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield self._connection
-            except BaseException:
-                self._connection.execute("ROLLBACK")
-                raise
-            self._connection.execute("COMMIT")
-
-    def query(self, statement: str, parameters: tuple[object, ...] = ()) -> list[tuple[object, ...]]:
-        """Return all rows of a SELECT; raise PathError naming the file."""
-        with self.errors("read"):
-            return self._connection.execute(statement, parameters).fetchall()
-
-    @contextmanager
-    def errors(self, doing: str) -> Iterator[None]:
-        """Turn SQLite's errors into PathErrors."""
-        try:
-            yield
-        except sqlite3.Error as error:
-            raise PathError(f"{self.path}: cannot {doing} the path server's database: {error}") from error
-
-    def _prepare(self, written_ns: int) -> None:
-        self._connection.execute("PRAGMA journal_mode=WAL")
-        self._connection.execute("PRAGMA synchronous=NORMAL")
-        [(layout,)] = self._connection.execute("PRAGMA user_version").fetchall()
-        if layout not in (0, _MONOTONIC_LAYOUT, LAYOUT):
-            raise PathError(f"{self.path}: the database has layout {layout}, this version wants {LAYOUT}: move it away")
-        if layout == _MONOTONIC_LAYOUT:
-            with self.transaction() as connection:
-                to_utc(connection, written_ns)
-                connection.execute(f"PRAGMA user_version={LAYOUT}")
-            LOGGER.warning(
-                "%s: its times were the machine's own and are UTC now, as far as they can be told", self.path
-            )
-        self._connection.executescript(_SCHEMA)
-        self._connection.execute(f"PRAGMA user_version={LAYOUT}")
+    return Database(
+        path,
+        Layout(
+            owner="the path server's database",
+            schema=_SCHEMA,
+            version=LAYOUT,
+            error=PathError,
+            busy_s=BUSY_S,
+            migrations={_MONOTONIC_LAYOUT: migrate},
+        ),
+    )
 
 
 def _written_ns(path: str) -> int:

@@ -11,7 +11,7 @@ from typing import Any
 
 from collectors.values import FlowKey, HopRecord, RecordKind
 from controller.errors import PathError
-from controller.paths.records.database import Database
+from dataplane.database import Database
 from dataplane.topology.values import LinkKey, Topology
 
 _COLUMNS = (
@@ -82,7 +82,7 @@ class Recorder:
     def count(self) -> int:
         """Return how many records are kept."""
         [(found,)] = self._database.query("SELECT count(*) FROM records")
-        return int(str(found))
+        return int(found)
 
     def _select(self, where: str, parameters: tuple[object, ...], limit: int) -> list[HopRecord]:
         if not 1 <= limit <= MAX_ANSWER:

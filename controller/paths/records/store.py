@@ -12,7 +12,7 @@ from controller.paths.balancing.values import Rebalance
 from controller.paths.deciding.decide import Decision
 from controller.paths.deciding.graph import Path
 from controller.paths.records.codec import Assigned, HistoryQuery, freeze, thaw
-from controller.paths.records.database import Database
+from dataplane.database import Database
 
 _NO_END: Final = (1 << 63) - 1
 
@@ -27,10 +27,10 @@ class PathStore:
         """Return the version, explicit paths and weighted routes that were saved last, 0 and none in a new file."""
         versions = self._database.query("SELECT version FROM versions")
         rows = self._database.query("SELECT flow, switches, since_ns FROM routes ORDER BY flow")
-        assigned = {thaw(flow, FlowSpec): Assigned(thaw(path, Path), int(str(since))) for flow, path, since in rows}
+        assigned = {thaw(flow, FlowSpec): Assigned(thaw(path, Path), since) for flow, path, since in rows}
         weights = self._database.query("SELECT routes FROM weighted")
         weighted = thaw(weights[0][0], tuple[WeightedRoute, ...]) if weights else ()
-        return (int(str(versions[0][0])) if versions else 0), assigned, weighted
+        return (versions[0][0] if versions else 0), assigned, weighted
 
     def save(
         self,

@@ -11,7 +11,7 @@ from pathlib import Path
 from collectors.feed.client import FeedClient, FeedClientSettings
 from collectors.signals import stop_on_signals
 from controller.paths.core import PathServerCore
-from controller.paths.records.database import Database
+from controller.paths.records.database import open_path_database
 from controller.paths.records.recorder import Recorder
 from controller.paths.records.store import PathStore
 from controller.paths.service.server import Feed, PathServer
@@ -57,7 +57,7 @@ async def serve(
 ) -> None:
     """Decide until `stop` is set; raise PathError for a database or an address that cannot be had, FeedError."""
     records = settings.records
-    database = Database(records.database)
+    database = open_path_database(records.database)
     try:
         store = PathStore(database, max_decisions=records.max_decisions)
         core = PathServerCore(

@@ -21,7 +21,7 @@ from controller.demo.scenario import Scenario, ScenarioSettings
 from controller.demo.settings import DemoSettings
 from controller.demo.virtual import VirtualRun
 from controller.intents import FlowSpec
-from controller.paths.records.database import Database
+from controller.paths.records.database import open_path_database
 from controller.paths.records.recorder import Recorder
 from dataplane.fabric.hosts import FlowMeasurement
 from dataplane.topology.file import topologies_folder
@@ -87,7 +87,7 @@ def prepared(spec: str, scenario: ScenarioSettings = SCENARIO) -> Prepared:
 def run(plan: Prepared, settings: DemoSettings, seed: int, *, deciding: bool = True) -> tuple[Outcome, VirtualRun]:
     """Return what a run in virtual time showed."""
     settings = sampled(settings, plan.scenario)
-    database = Database(":memory:")
+    database = open_path_database(":memory:")
     view = LiveView(plan.scenario.topology, Console(file=io.StringIO()))
     try:
         recorder = Recorder(database, max_records=1_000_000)

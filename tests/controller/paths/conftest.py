@@ -7,10 +7,11 @@ from contextlib import ExitStack, closing
 
 import pytest
 
-from controller.paths.records.database import Database
+from controller.paths.records.database import open_path_database
+from dataplane.database import Database
 
 
 @pytest.fixture
 def open_database() -> Iterator[Callable[[str], Database]]:
     with ExitStack() as opened:
-        yield lambda path: opened.enter_context(closing(Database(path)))
+        yield lambda path: opened.enter_context(closing(open_path_database(path)))

@@ -18,9 +18,9 @@ from controller.paths.core import PathServerCore
 from controller.paths.deciding.graph import Network
 from controller.paths.engineering.settings import EngineeringSettings
 from controller.paths.records.codec import HistoryQuery
-from controller.paths.records.database import Database
 from controller.paths.records.store import PathStore
 from controller.paths.settings import DecideSettings, ManagedFlow
+from dataplane.database import Database
 from dataplane.topology.values import LinkKey, Topology
 
 MakeTopology = Callable[..., Topology]

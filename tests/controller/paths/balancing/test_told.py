@@ -15,13 +15,13 @@ from controller.cli.paths import _history_cells
 from controller.intents import FlowSpec, WeightedRoute
 from controller.paths.core import PathServerCore
 from controller.paths.records.codec import HistoryQuery
-from controller.paths.records.database import Database
 from controller.paths.records.store import PathStore
 from controller.paths.service.client import RouteClient, RouteClientSettings
 from controller.paths.service.process import serve
 from controller.paths.settings import BalanceSettings, DecideSettings, PathServerSettings, RecordSettings
 from controller.tables.path_choice import chosen, digest, flow_hash
 from dataplane.clock import VirtualClock
+from dataplane.database import Database
 from dataplane.topology.values import LinkKey, Topology
 from dataplane.wire.ipv4 import PROTOCOL_UDP
 from tests.controller.paths.balancing.small_fabrics import MBPS, fabric

@@ -16,10 +16,11 @@ from controller.errors import PathError
 from controller.intents import FlowSpec
 from controller.paths.deciding.decide import Decision
 from controller.paths.records.codec import Assigned, HistoryQuery, RecordQuery
-from controller.paths.records.database import Database
+from controller.paths.records.database import open_path_database
 from controller.paths.records.queries import answer
 from controller.paths.records.recorder import Recorder
 from controller.paths.records.store import PathStore
+from dataplane.database import Database
 from dataplane.topology.values import LinkKey, Topology
 
 OpenDatabase = Callable[[str], Database]
@@ -130,9 +131,9 @@ def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
     path = tmp_path / "paths.db"
     path.write_bytes(b"this is not SQLite" * 100)
     with pytest.raises(PathError, match=r"paths\.db: cannot open the path server's database: file is not a database"):
-        Database(str(path))
+        open_path_database(str(path))
     with pytest.raises(PathError, match="unable to open database file"):
-        Database(str(tmp_path / "nowhere" / "paths.db"))
+        open_path_database(str(tmp_path / "nowhere" / "paths.db"))
 
 
 def test_a_database_of_another_layout_is_refused(tmp_path: Path, open_database: OpenDatabase) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from collectors.values import Snapshot
 from controller.paths.core import PathServerCore
-from controller.paths.records.database import Database
+from controller.paths.records.database import open_path_database
 from controller.paths.records.recorder import Recorder
 from controller.paths.service.feed_watch import FeedWatch
 from controller.paths.service.server import PathServer
@@ -103,7 +103,7 @@ def test_the_log_has_silence_once(topology: Topology, tmp_path: Path, caplog: py
     async def scene() -> None:
         settings = PathServerSettings(topology="", feed="", listen=f"unix:{tmp_path}/x.sock")
         core = PathServerCore(topology, DecideSettings(), flows=(ManagedFlow(src="ha", dst="hd"),))
-        database, clock = Database(":memory:"), VirtualClock(0)
+        database, clock = open_path_database(":memory:"), VirtualClock(0)
         server = PathServer(core, Recorder(database, max_records=1), settings, clock)
         for second in range(5):
             clock.advance_to(1000 * second * MS)

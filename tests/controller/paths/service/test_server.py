@@ -20,7 +20,7 @@ from controller.intents import FlowSpec, Route, RouteSet
 from controller.paths.core import PathServerCore
 from controller.paths.deciding.decide import Decision
 from controller.paths.records.codec import HistoryQuery, LinkChange, RecordQuery, freeze, pack, thaw, unpack
-from controller.paths.records.database import Database
+from controller.paths.records.database import open_path_database
 from controller.paths.records.recorder import Recorder
 from controller.paths.service.client import RouteClient, RouteClientSettings
 from controller.paths.service.process import serve
@@ -257,7 +257,7 @@ def test_an_old_snapshot_is_counted_and_moves_nothing(topology: Topology, tmp_pa
     async def scene() -> None:
         settings = PathServerSettings(topology="", feed="", listen=f"unix:{tmp_path}/x.sock", max_snapshot_age_ns=5)
         core = PathServerCore(topology, DecideSettings(confirm_rounds=1), flows=(ManagedFlow(src="ha", dst="hd"),))
-        database = Database(":memory:")
+        database = open_path_database(":memory:")
         server = PathServer(core, Recorder(database, max_records=1), settings, VirtualClock(100))
         await server.step(congested(topology), taken_ns=94)
         assert (server.counters["stale_snapshots"], core.routes.version) == (1, 0)

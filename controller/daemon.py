@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from collectors.errors import FeedError
 from collectors.state.nominal import nominal_snapshot
 from collectors.values import Snapshot
-from controller.aggregation.job_reconciler import JobKeeper
+from controller.aggregation.job_reconciler import JobReconciler
 from controller.daemon_settings import RetrySettings
 from controller.driver import Connect, Driver, Sleep
 from controller.errors import ControllerError, PathError
@@ -24,7 +24,7 @@ from controller.intents import RouteSet
 from controller.links.monitor import LinkMonitor
 from controller.links.status import RETURN_AFTER_NS, LinkStatusTable
 from controller.owners.telemetry import Telemetry
-from controller.store.reconciler import StoreKeeper
+from controller.store.reconciler import StoreReconciler
 from controller.tables.telemetry.int_domain import IntDomain
 from controller.tables.telemetry.int_watch import Watch
 from controller.tables.telemetry.reporting import Reporting
@@ -72,15 +72,15 @@ class Daemon:
         table = LinkStatusTable(features.topology, return_after_ns=return_after_ns)
         self.links = LinkMonitor(self.coordinator, table, clock, driver.changed, sleep)
         """Takes what switches say of their ports."""
-        self.jobs: JobKeeper | None = None
+        self.jobs: JobReconciler | None = None
         if features.aggregation is not None:
             state = nominal_snapshot(features.topology, clock.now_ns())
-            self.jobs = features.aggregation.listener = JobKeeper(
+            self.jobs = features.aggregation.listener = JobReconciler(
                 features.aggregation.layer, driver, clock, state, sleep
             )
-        self.store: StoreKeeper | None = None
+        self.store: StoreReconciler | None = None
         if features.content is not None:
-            self.store = StoreKeeper(features.content.stores, driver.sync)
+            self.store = StoreReconciler(features.content.stores, driver.sync)
             features.content.on_change = self.store.changed
 
     async def run(self) -> None:
@@ -137,7 +137,7 @@ class Daemon:
             self._driver.steps_changed()
 
 
-async def _observe(jobs: JobKeeper, states: AsyncIterator[Snapshot]) -> None:
+async def _observe(jobs: JobReconciler, states: AsyncIterator[Snapshot]) -> None:
     """Show jobs what the network is like; without a source they stay where they are."""
     try:
         async for state in states:

@@ -29,7 +29,7 @@ from controller.p4runtime.grpc_session import GrpcSession
 from controller.p4runtime.session import FABRIC, FABRIC_AGGREGATION, check_schema, fabric_program, load_schema
 from controller.paths.service.client import RouteClient, RouteClientSettings
 from controller.running import run_until
-from controller.store.reconciler import StoreKeeper
+from controller.store.reconciler import StoreReconciler
 from controller.store.settings import StoreSettings
 from dataplane.clock import Clock, MonotonicClock
 from dataplane.config import load
@@ -90,7 +90,7 @@ async def serve(
     *,
     on_ready: Callable[[str], None] | None = None,
     on_daemon: Callable[[Daemon], None] | None = None,
-    on_store: Callable[[StoreKeeper], None] | None = None,
+    on_store: Callable[[StoreReconciler], None] | None = None,
     more: Sequence[Owner] = (),
 ) -> None:
     """Control until `stop` is set; raise ControllerError for settings, topology and program that do not fit together.

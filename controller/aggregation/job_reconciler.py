@@ -48,7 +48,7 @@ class Switches(Protocol):
         ...
 
     def sync(self, switches: Iterable[str]) -> None:
-        """Have switches hold what is wanted now, and tell `JobKeeper.confirmed`."""
+        """Have switches hold what is wanted now, and tell `JobReconciler.confirmed`."""
         ...
 
     def problem(self, switch: str) -> str:
@@ -64,11 +64,11 @@ class Listener(Protocol):
         ...
 
     def should_move(self, number: int, reason: str) -> None:
-        """Note that a job would be better off elsewhere: `JobKeeper.move`, when no worker waits for a result."""
+        """Note that a job would be better off elsewhere: `JobReconciler.move`, when no worker waits for a result."""
         ...
 
 
-class JobKeeper:
+class JobReconciler:
     """The jobs of a fabric; use it on one event loop, where `run` runs."""
 
     def __init__(
@@ -85,12 +85,12 @@ class JobKeeper:
         self._loss_failures = LossFailureDetector(layer.settings.moving.dead_loss)
         self._jobs = layer.jobs
         self._mover = Mover(layer.settings.moving)
-        self._strange: LinkKey | None = None
+        self._other_topology: LinkKey | None = None
         self._listeners: list[Listener] = []
         self._refusals: dict[int, str] = {}
         self._undo: dict[int, Callable[[], None]] = {}
         self._locks: dict[int, asyncio.Lock] = {}
-        self._away: dict[str, int] = {node.name: clock.now_ns() for node in layer.topology.switches}
+        self._away_since_ns: dict[str, int] = {node.name: clock.now_ns() for node in layer.topology.switches}
         self._progress = asyncio.Event()
 
     @property
@@ -115,10 +115,15 @@ class JobKeeper:
         Raise ControllerError, and keep nothing of it, where there are no cells, or a switch does not take it.
         """
         job = self._jobs.create(
-            workers, self._present(), window=window, capacity=capacity, server=server, banned=self._away_now()
+            workers,
+            self._placement_state(),
+            window=window,
+            capacity=capacity,
+            server=server,
+            banned=self._unreachable(),
         )
         async with self._lock(job.number):
-            await self._written(job, lambda: self._forget(job))
+            await self._until_written(job, lambda: self._forget(job))
         return job
 
     async def leave(self, number: int, host: str) -> RunningJob:
@@ -128,14 +133,14 @@ class JobKeeper:
         """
         async with self._lock(number):
             job = self._jobs.leave(number, host)
-            await self._written(job)
+            await self._until_written(job)
             return job
 
     async def join(self, number: int, worker: Worker) -> RunningJob:
         """Return a job that all its switches hold with a member more; ControllerError, and the members stay those."""
         async with self._lock(number):
             job = self._jobs.join(number, worker)
-            await self._written(job, lambda: self._take_back(job, worker))
+            await self._until_written(job, lambda: self._undo_join(job, worker))
             return job
 
     async def move(self, number: int) -> RunningJob:
@@ -165,7 +170,7 @@ class JobKeeper:
 
     async def _ended(self, job: RunningJob) -> None:
         self._forget(job)
-        await self._settled(job.number, switches_of(job.placed.tree), "gone from")
+        await self._until_acknowledged(job.number, switches_of(job.placed.tree), "gone from")
 
     def observe(self, snapshot: Snapshot) -> None:
         """Take the newest state of the network: jobs avoid dead links, and listeners hear which should move.
@@ -173,13 +178,13 @@ class JobKeeper:
         A state of another topology is left out.
         """
         topology = self.layer.topology
-        strange = next((key for key in topology.directed_links if key not in snapshot.links), None)
-        if strange is not None:
-            if strange != self._strange:
-                LOGGER.warning("the network's state is of another topology than %s: no %s", topology.name, strange)
-            self._strange = strange
+        unknown = next((key for key in topology.directed_links if key not in snapshot.links), None)
+        if unknown is not None:
+            if unknown != self._other_topology:
+                LOGGER.warning("the network's state is of another topology than %s: no %s", topology.name, unknown)
+            self._other_topology = unknown
             return
-        self._strange = None
+        self._other_topology = None
         self._snapshot, self._observed_ns = self._loss_failures.confirmed(snapshot), self._clock.now_ns()
         self._avoid()
         found = {job.number: self._better(job) for job in self._mover.judged(self.running)}
@@ -187,7 +192,7 @@ class JobKeeper:
             for listener in self._listeners:
                 listener.should_move(number, str(better))
 
-    def _present(self) -> Snapshot:
+    def _placement_state(self) -> Snapshot:
         """Return the state to place by: where the newest is old, as the collector hangs, the one without telemetry."""
         limit_ns = max(_LEAST_PATIENCE_NS, _MISSED_INTERVALS * self.layer.settings.interval_ns)
         is_old = self._clock.now_ns() - self._observed_ns > limit_ns
@@ -198,13 +203,18 @@ class JobKeeper:
         if self.layer.avoid(measured=measured):
             self._switches.sync(self.layer.topology.switch)
 
-    def _away_now(self) -> set[str]:
+    def _unreachable(self) -> set[str]:
         return self.layer.topology.switch.keys() - self._switches.live
 
     def _better(self, job: RunningJob) -> Better | None:
         layer = self.layer
         return better_tree(
-            layer.topology, layer.hops, self._present(), job, taken=self._jobs.taken(), banned=self._away_now()
+            layer.topology,
+            layer.hops,
+            self._placement_state(),
+            job,
+            taken=self._jobs.taken(),
+            banned=self._unreachable(),
         )
 
     async def run(self) -> None:
@@ -213,23 +223,23 @@ class JobKeeper:
         while True:
             progress, now_ns = self._progress, self._clock.now_ns()
             used = {switch for job in self.running for switch in switches_of(job.placed.tree)}
-            due = {switch: since_ns + bound_ns for switch, since_ns in self._away.items() if switch in used}
+            due = {switch: since_ns + bound_ns for switch, since_ns in self._away_since_ns.items() if switch in used}
             for switch, due_ns in due.items():
                 if due_ns <= now_ns:
-                    self._fail_all(switch)
+                    self._fail_jobs_on(switch)
             waits = [due_ns - now_ns for due_ns in due.values() if due_ns > now_ns]
-            await self._first(progress, min(waits, default=None))
+            await self._wait_for_progress(progress, min(waits, default=None))
 
     def confirmed(self, switch: str) -> None:
         """Note that a switch holds what is wanted, as far as it is known."""
-        self._away.pop(switch, None)
-        self._tell()
+        self._away_since_ns.pop(switch, None)
+        self._progressed()
 
     def lost(self, switch: str) -> None:
         """Note that a switch is gone, or that nobody knows what it holds."""
-        if switch not in self._away:
-            self._away[switch] = self._clock.now_ns()
-            self._tell()
+        if switch not in self._away_since_ns:
+            self._away_since_ns[switch] = self._clock.now_ns()
+            self._progressed()
 
     def refuse(self, switch: str, updates: Iterable[Update], problem: str) -> bool:
         """Note that a switch refused updates; return whether all of them were about jobs, which it is now spared."""
@@ -237,7 +247,7 @@ class JobKeeper:
         found = {number for number in numbers if number is not None}
         for number in found:
             self._refused(number, problem)
-        self._tell()
+        self._progressed()
         return bool(found) and None not in numbers
 
     def _refused(self, number: int, problem: str) -> None:
@@ -257,14 +267,14 @@ class JobKeeper:
                 return job.number
         return None
 
-    async def _written(self, job: RunningJob, undo: Callable[[], None] | None = None) -> None:
+    async def _until_written(self, job: RunningJob, undo: Callable[[], None] | None = None) -> None:
         """Return when all switches of a job have it as it is; whatever else happens, `undo` what is wanted."""
         switches = switches_of(job.placed.tree)
         if undo is not None:
             self._undo[job.number] = undo
         try:
             self._switches.sync(switches)
-            await self._settled(job.number, switches, "in")
+            await self._until_acknowledged(job.number, switches, "in")
             self._jobs.job(job.number)
         except BaseException:
             if job.number in self._undo:
@@ -274,12 +284,12 @@ class JobKeeper:
             self._undo.pop(job.number, None)
             self._refusals.pop(job.number, None)
 
-    def _take_back(self, job: RunningJob, worker: Worker) -> None:
+    def _undo_join(self, job: RunningJob, worker: Worker) -> None:
         if self._is_running(job.number):
             self._jobs.leave(job.number, worker.host)
             self._switches.sync(switches_of(job.placed.tree))
 
-    async def _settled(self, number: int, switches: Sequence[str], where: str) -> None:
+    async def _until_acknowledged(self, number: int, switches: Sequence[str], where: str) -> None:
         """Return when switches hold of a job what is wanted; ControllerError if one refuses, or at the deadline."""
         limit_ns = self.layer.settings.deadline_ns
         deadline = asyncio.ensure_future(self._sleep(limit_ns / 1e9))
@@ -310,7 +320,7 @@ class JobKeeper:
                 return f"switch {switch} ({lacking or 'its tables are not known'}: {why})"
         return None
 
-    async def _first(self, progress: asyncio.Event, wait_ns: int | None) -> None:
+    async def _wait_for_progress(self, progress: asyncio.Event, wait_ns: int | None) -> None:
         """Wait for progress, and no longer than that."""
         waiting: list[asyncio.Future[object]] = [asyncio.ensure_future(progress.wait())]
         if wait_ns is not None:
@@ -321,7 +331,7 @@ class JobKeeper:
             for one in waiting:
                 one.cancel()
 
-    def _fail_all(self, switch: str) -> None:
+    def _fail_jobs_on(self, switch: str) -> None:
         seconds = self.layer.settings.dead_after_ns / 1e9
         for job in self.running:
             if switch in switches_of(job.placed.tree):
@@ -330,7 +340,7 @@ class JobKeeper:
 
     def _fail(self, number: int, reason: str) -> None:
         self._forget(self._jobs.job(number))
-        self._tell()
+        self._progressed()
         for listener in self._listeners:
             listener.failed(number, reason)
 
@@ -349,6 +359,6 @@ class JobKeeper:
         self._jobs.job(number)
         return self._locks.setdefault(number, asyncio.Lock())
 
-    def _tell(self) -> None:
+    def _progressed(self) -> None:
         self._progress.set()
         self._progress = asyncio.Event()

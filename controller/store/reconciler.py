@@ -12,7 +12,7 @@ from controller.store.switch_store import SwitchStore
 from dataplane.store.names import digest
 
 
-class StoreKeeper:
+class StoreReconciler:
     """The store of a fabric whose controller runs; use it on its event loop."""
 
     def __init__(self, stores: Stores, sync: Callable[[Iterable[str]], None]) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from controller.daemon_settings import DaemonSettings, RetrySettings
 from controller.process import serve
-from controller.store.reconciler import StoreKeeper
+from controller.store.reconciler import StoreReconciler
 from controller.store.settings import StoreSettings
 from dataplane.clock import MonotonicClock
 from dataplane.fabric.kernel import KernelFabric
@@ -40,7 +40,7 @@ def fabric() -> Iterator[KernelFabric]:
 
 
 @pytest.fixture(scope="module")
-def controller(fabric: KernelFabric) -> Iterator[StoreKeeper]:
+def controller(fabric: KernelFabric) -> Iterator[StoreReconciler]:
     """Return the part of a running daemon that looks after the store."""
     settings = DaemonSettings(
         topology="unused",
@@ -48,7 +48,7 @@ def controller(fabric: KernelFabric) -> Iterator[StoreKeeper]:
         store=StoreSettings(producers=("h4",), recorded=(PARAMETERS, RESULT), interval_ns=INTERVAL_NS),
         retry=RetrySettings(first_wait_ns=10 * MS, longest_wait_ns=100 * MS),
     )
-    found, stops = list[StoreKeeper](), list[Callable[[], object]]()
+    found, stops = list[StoreReconciler](), list[Callable[[], object]]()
 
     async def run() -> None:
         stop, loop = asyncio.Event(), asyncio.get_running_loop()
@@ -89,7 +89,7 @@ def is_copied(producer: Producer, client: StoreClient, name: str, content: Conte
 
 
 def test_copies_are_read_written_through_and_come_back_with_a_switch(
-    fabric: KernelFabric, controller: StoreKeeper, producer: Producer
+    fabric: KernelFabric, controller: StoreReconciler, producer: Producer
 ) -> None:
     value = random.Random(1).randbytes(5000)
     with client(fabric, "h1") as reader, client(fabric, "h2") as writer:
@@ -107,7 +107,7 @@ def test_copies_are_read_written_through_and_come_back_with_a_switch(
         assert controller.problem("s1") == ""
 
 
-def test_parameters_are_in_the_switch_whoever_serves(fabric: KernelFabric, controller: StoreKeeper) -> None:
+def test_parameters_are_in_the_switch_whoever_serves(fabric: KernelFabric, controller: StoreReconciler) -> None:
     until(lambda: controller.problem("s1") == "")
     with client(fabric, "h2") as worker, client(fabric, "h3") as reader:
         worker.record(RESULT.name, b"of round 7", version=7)

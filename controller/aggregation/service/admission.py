@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from controller.aggregation.service.job_state import Meeting, Phase
+from controller.aggregation.service.job_state import JobState, Phase
 from dataplane.allreduce.formats import MOST_WORKERS
 from dataplane.allreduce.membership_messages import Hello
 
@@ -12,7 +12,7 @@ _LONGEST_NAME = 200
 _PORTS = 0xFFFF
 
 
-def problem_of(hello: Hello, hosts: Collection[str], job: Meeting | None) -> str | None:
+def problem_of(hello: Hello, hosts: Collection[str], job: JobState | None) -> str | None:
     """Return why a worker cannot have a seat in `job`, or in a new one; None if it can."""
     if hello.host not in hosts:
         return f"the topology has no host {hello.host!r}"
@@ -31,8 +31,8 @@ def problem_of(hello: Hello, hosts: Collection[str], job: Meeting | None) -> str
     return None if job is None else _misfit(job, hello)
 
 
-def _misfit(job: Meeting, hello: Hello) -> str | None:
-    asked = job.asked
+def _misfit(job: JobState, hello: Hello) -> str | None:
+    asked = job.hello
     for what, theirs, its in (
         ("workers", asked.workers, hello.workers),
         ("window", job.window, job.window if hello.window is None else hello.window),
@@ -43,8 +43,8 @@ def _misfit(job: Meeting, hello: Hello) -> str | None:
         if theirs != its:
             return f"{hello.host} asks for {what} {its}, the others for {theirs}"
     there = job.members.get(hello.host) or job.joiners.get(hello.host)
-    if there is not None and there.lost_ns is None:
+    if there is not None and there.disconnected_ns is None:
         return f"{hello.host} has a worker in it already"
-    others = len((job.staying.keys() | job.joiners.keys()) - {hello.host})
+    others = len((job.remaining.keys() | job.joiners.keys()) - {hello.host})
     most = asked.workers if job.phase is Phase.GATHERING else job.capacity
     return f"it has its {most} workers" if others >= most else None

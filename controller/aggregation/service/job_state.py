@@ -13,8 +13,11 @@ from dataplane.allreduce.membership_messages import Downward, Hello
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """A job as the switches have it; `aggregators` tells each member the address to send to, `root` is the last one."""
+class InstalledJob:
+    """A job as the switches have it.
+
+    `aggregators` has the address that each member sends to, `root` is the last one's.
+    """
 
     number: int
     epoch: int
@@ -25,8 +28,8 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
-class Tell:
-    """A worker is to be told something; with `last` its stream ends."""
+class Notify:
+    """A message is to go to a worker; with `last` its stream ends."""
 
     token: str
     message: Downward
@@ -81,7 +84,7 @@ class End:
 
 Change: TypeAlias = Create | Remove | Join | Move | End
 """What the keeper of jobs is to do; one at a time for each job."""
-Action: TypeAlias = Tell | Change
+Action: TypeAlias = Notify | Change
 
 
 class Phase(StrEnum):
@@ -95,80 +98,80 @@ class Phase(StrEnum):
 
 
 @dataclass(slots=True)
-class Attendance:
-    """A worker that is there, or was until lately; `asked` is how it introduced itself."""
+class WorkerState:
+    """A worker that is there, or was until lately; `hello` is how it introduced itself."""
 
-    asked: Hello
+    hello: Hello
     heard_ns: int
-    give_up_ns: int
+    admit_until_ns: int
     """When a worker that is not admitted is refused."""
-    lost_ns: int | None = None
+    disconnected_ns: int | None = None
     """Since when its connection is gone."""
     count: int | None = None
-    """What it says it has begun, at the present hold; then what it has finished."""
+    """What it says it has begun, at the present barrier; then what it has finished."""
     next_item: int | None = None
     """Where it goes on, once it has finished what all are to finish."""
-    enters: tuple[int, int] | None = None
-    """First item and count of a worker that came at a hold."""
-    newest: tuple[str, ...] = ()
+    start: tuple[int, int] | None = None
+    """First item and count of a worker that came at a barrier."""
+    newcomers: tuple[str, ...] = ()
     """Who came in there."""
-    leaves: int | None = None
+    leaves_before: int | None = None
     """The item that it leaves before, once no other member needs it for what came earlier."""
-    past: int | None = None
+    results_before: int | None = None
     """The item before which it says it has all results."""
 
 
 @dataclass(slots=True)
-class Holding:
+class Barrier:
     """All workers begin nothing more than `count`; until it is known, nothing more."""
 
     number: int
-    until_ns: int
+    deadline_ns: int
     count: int | None = None
     item: int = 0
     """Where all go on, once somebody is taken in."""
-    entered: list[str] = field(default_factory=list)
+    joined: list[str] = field(default_factory=list)
     """Who has come in meanwhile, and is told when it is over."""
 
 
 @dataclass(slots=True)
-class Meeting:
+class JobState:
     """A job of the service's."""
 
     key: int
-    asked: Hello
+    hello: Hello
     """What its first worker asked for."""
     window: int
     capacity: int
     size: int
     """Of so many at least half must be left: those it began with, or has had since, without those who left by will."""
     phase: Phase = Phase.GATHERING
-    standing: Standing | None = None
-    members: dict[str, Attendance] = field(default_factory=dict)
-    joiners: dict[str, Attendance] = field(default_factory=dict)
-    gone: deque[str] = field(default_factory=deque)
+    installed: InstalledJob | None = None
+    members: dict[str, WorkerState] = field(default_factory=dict)
+    joiners: dict[str, WorkerState] = field(default_factory=dict)
+    removals: deque[str] = field(default_factory=deque)
     """Who is to be taken out of the switches."""
-    busy: Change | None = None
-    hold: Holding | None = None
-    newest: tuple[str, ...] = ()
-    """Who came in at the last hold."""
-    move: str | None = None
+    pending_change: Change | None = None
+    barrier: Barrier | None = None
+    newcomers: tuple[str, ...] = ()
+    """Who came in at the last barrier."""
+    move_reason: str | None = None
     """Why it should be at other switches."""
     reason: str = ""
     """Why it has ended."""
     ended_ns: int = 0
 
     @property
-    def staying(self) -> dict[str, Attendance]:
+    def remaining(self) -> dict[str, WorkerState]:
         """Return the members that have not said that they leave."""
-        return {host: worker for host, worker in self.members.items() if worker.leaves is None}
+        return {host: worker for host, worker in self.members.items() if worker.leaves_before is None}
 
     @property
-    def leavers(self) -> dict[str, int]:
+    def leaving(self) -> dict[str, int]:
         """Return the members that have, and the items that they leave before."""
-        return {host: worker.leaves for host, worker in self.members.items() if worker.leaves is not None}
+        return {host: worker.leaves_before for host, worker in self.members.items() if worker.leaves_before is not None}
 
     @property
     def name(self) -> str:
         """The name that its workers meet by."""
-        return self.asked.job
+        return self.hello.job

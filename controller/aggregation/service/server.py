@@ -1,7 +1,7 @@
 """The job service in the controller's process: workers meet, are missed and come back, people look and interfere.
 
 Service millrace.jobs.v1.Jobs over gRPC with generic handlers: Attend (a worker's stream, both ways), List, End, Remove
-(once each). What is decided is in `rendezvous`; here are streams, the clock and the keeper of the switches' jobs.
+(once each). What is decided is in `rendezvous`; here are streams, the clock and the reconciler of the switches' jobs.
 Nothing here authenticates: the address is a unix socket, guarded by its folder's rights, or one of the cluster's own.
 """
 
@@ -21,7 +21,17 @@ from collectors.values import JobNote
 from controller.aggregation.cells import cells_for
 from controller.aggregation.job_reconciler import Listener
 from controller.aggregation.jobs import RunningJob
-from controller.aggregation.service.job_state import Action, Change, Create, End, Join, Move, Remove, Standing, Tell
+from controller.aggregation.service.job_state import (
+    Action,
+    Change,
+    Create,
+    End,
+    InstalledJob,
+    Join,
+    Move,
+    Notify,
+    Remove,
+)
 from controller.aggregation.service.messages import EndQuery, JobList, RemoveQuery, pack, unpack
 from controller.aggregation.service.rendezvous import Rendezvous
 from controller.aggregation.service.rows import row_of
@@ -43,11 +53,11 @@ MAX_PENDING: Final = 1024
 
 T = TypeVar("T")
 _Context = grpc.aio.ServicerContext[bytes, bytes]
-_Outbox = asyncio.Queue[Tell | None]
+_Outbox = asyncio.Queue[Notify | None]
 
 
-class Keeper(Protocol):
-    """Who has switches add up: `JobKeeper`, whose methods return when switches have acknowledged."""
+class Reconciler(Protocol):
+    """Who has switches add up: `JobReconciler`, whose methods return when switches have acknowledged."""
 
     @property
     def running(self) -> tuple[RunningJob, ...]:
@@ -55,7 +65,7 @@ class Keeper(Protocol):
         ...
 
     def listen(self, listener: Listener) -> None:
-        """Tell of jobs that fail or should move."""
+        """Notify of jobs that fail or should move."""
         ...
 
     def aggregator(self, number: int, host: str) -> IPv4Address:
@@ -86,22 +96,22 @@ class Keeper(Protocol):
 
 
 class JobService:
-    """Serves a keeper's jobs to workers and people; construct it inside a running event loop."""
+    """Serves a reconciler's jobs to workers and people; construct it inside a running event loop."""
 
     def __init__(
-        self, settings: JobSettings, topology: Topology, keeper: Keeper, clock: Clock, *, change_ns: int
+        self, settings: JobSettings, topology: Topology, reconciler: Reconciler, clock: Clock, *, change_ns: int
     ) -> None:
-        """Serve jobs of a keeper whose changes take `change_ns` at most."""
+        """Serve jobs of a reconciler whose changes take `change_ns` at most."""
         settings.check()
         problem = unavailable(settings.listen)
         if problem is not None:
             raise JobError(f"cannot serve jobs at {settings.listen}: {problem}")
-        self._topology, self._keeper, self._clock = topology, keeper, clock
-        self._machine = Rendezvous(settings, [host.name for host in topology.hosts], change_ns)
+        self._topology, self._reconciler, self._clock = topology, reconciler, clock
+        self._rendezvous = Rendezvous(settings, [host.name for host in topology.hosts], change_ns)
         self._outboxes: dict[str, _Outbox] = {}
         self._changes: set[asyncio.Task[None]] = set()
-        self._poked = asyncio.Event()
-        keeper.listen(self)
+        self._woken = asyncio.Event()
+        reconciler.listen(self)
         self._server = grpc.aio.server(options=SERVER_OPTIONS)
         self._server.add_generic_rpc_handlers((self._handlers(),))
         try:
@@ -117,7 +127,7 @@ class JobService:
         try:
             while True:
                 await self._wait()
-                self._do(self._machine.pass_time(self._clock.now_ns()))
+                self._do(self._rendezvous.tick(self._clock.now_ns()))
         finally:
             for task in self._changes:
                 task.cancel()
@@ -125,90 +135,92 @@ class JobService:
             await self._server.stop(grace=None)
 
     def failed(self, number: int, reason: str) -> None:
-        """Tell the workers of a job that switches cannot go on with it."""
-        self._do(self._machine.fail(number, reason, self._clock.now_ns()))
+        """Notify the workers of a job that switches cannot go on with it."""
+        self._do(self._rendezvous.job_failed(number, reason, self._clock.now_ns()))
 
     def should_move(self, number: int, reason: str) -> None:
         """Move a job when its workers have come to a point where that can be."""
-        self._do(self._machine.should_move(number, reason, self._clock.now_ns()))
+        self._do(self._rendezvous.should_move(number, reason, self._clock.now_ns()))
 
     def notes(self) -> dict[int, JobNote]:
         """Return what a collector is to know of the jobs that run, by number."""
         return {
-            job.standing.number: JobNote(job.name, job.standing.epoch, cells_for(job.standing.window))
-            for job in self._machine.jobs
-            if job.standing is not None
+            job.installed.number: JobNote(job.name, job.installed.epoch, cells_for(job.installed.window))
+            for job in self._rendezvous.jobs
+            if job.installed is not None
         }
 
     async def _wait(self) -> None:
         """Wait until the next time that somebody is missed, or until something else has changed that."""
-        due_ns = self._machine.next_ns()
+        due_ns = self._rendezvous.due_ns()
         wait_s = None if due_ns is None else max(due_ns - self._clock.now_ns(), 0) / 1e9
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(wait_s):
-                await self._poked.wait()
-        self._poked.clear()
+                await self._woken.wait()
+        self._woken.clear()
 
     def _do(self, actions: list[Action]) -> None:
         for action in actions:
-            if isinstance(action, Tell):
-                self._tell(action)
+            if isinstance(action, Notify):
+                self._notify(action)
             else:
                 task = asyncio.create_task(self._change(action))
                 self._changes.add(task)
                 task.add_done_callback(self._changes.discard)
         said = (
-            one.message.reason for one in actions if isinstance(one, Tell) and isinstance(one.message, Ended | Refused)
+            one.message.reason
+            for one in actions
+            if isinstance(one, Notify) and isinstance(one.message, Ended | Refused)
         )
         for reason in dict.fromkeys(said):
             LOGGER.info("%s", reason)
 
-    def _tell(self, tell: Tell) -> None:
-        outbox = self._outboxes.get(tell.token)
+    def _notify(self, notify: Notify) -> None:
+        outbox = self._outboxes.get(notify.token)
         if outbox is None:
             return
         if outbox.qsize() < MAX_PENDING:
-            outbox.put_nowait(tell)
+            outbox.put_nowait(notify)
         else:
             outbox.put_nowait(None)
-            del self._outboxes[tell.token]
+            del self._outboxes[notify.token]
 
     async def _change(self, change: Change) -> None:
         """Have the switches changed, and take note of what came of it."""
-        result: Standing | str
+        result: InstalledJob | str
         try:
-            result = await self._made(change)
+            result = await self._carry_out(change)
         except ControllerError as error:
             LOGGER.warning("%s", error)
             result = str(error)
-        self._do(self._machine.done(change, result, self._clock.now_ns()))
-        self._poked.set()
+        self._do(self._rendezvous.change_done(change, result, self._clock.now_ns()))
+        self._woken.set()
 
-    async def _made(self, change: Change) -> Standing | str:
-        keeper = self._keeper
+    async def _carry_out(self, change: Change) -> InstalledJob | str:
+        reconciler = self._reconciler
         match change:
             case Create():
-                job = await keeper.create(
+                job = await reconciler.create(
                     change.workers, window=change.window, capacity=change.capacity, server=change.server
                 )
             case Remove():
-                job = await self._without(change.number, change.host)
+                job = await self._remove_worker(change.number, change.host)
             case Join():
-                job = await keeper.join(change.number, change.worker)
+                job = await reconciler.join(change.number, change.worker)
             case Move():
-                job = await keeper.move(change.number)
+                job = await reconciler.move(change.number)
             case End():
-                await keeper.end(change.number)
+                await reconciler.end(change.number)
                 return ""
-        standing = self._standing(job)
-        hosts = " ".join(sorted(standing.aggregators))
-        LOGGER.info("job %d, epoch %d: %s", standing.number, standing.epoch, hosts)
-        return standing
+        installed = self._installed_job(job)
+        hosts = " ".join(sorted(installed.aggregators))
+        LOGGER.info("job %d, epoch %d: %s", installed.number, installed.epoch, hosts)
+        return installed
 
-    async def _without(self, number: int, host: str) -> RunningJob:
+    async def _remove_worker(self, number: int, host: str) -> RunningJob:
         """Return a job without a worker; one that a switch has not yet acknowledged will be so all the same."""
         try:
-            return await self._keeper.leave(number, host)
+            return await self._reconciler.leave(number, host)
         except ControllerError as error:
             job = self._running(number)
             if job is None or host in job.members.workers:
@@ -216,15 +228,15 @@ class JobService:
             LOGGER.warning("%s", error)
             return job
 
-    def _standing(self, job: RunningJob) -> Standing:
-        aggregators = {host: str(self._keeper.aggregator(job.number, host)) for host in job.members.workers}
+    def _installed_job(self, job: RunningJob) -> InstalledJob:
+        aggregators = {host: str(self._reconciler.aggregator(job.number, host)) for host in job.members.workers}
         asked, root = job.placed.job, self._topology.switch[job.placed.tree.root]
-        return Standing(
+        return InstalledJob(
             job.number, job.members.epoch, asked.window, asked.capacity, aggregators, str(switch_ipv4(root.node_id))
         )
 
     def _running(self, number: int) -> RunningJob | None:
-        return next((job for job in self._keeper.running if job.number == number), None)
+        return next((job for job in self._reconciler.running if job.number == number), None)
 
     def _switches(self, number: int) -> tuple[str, ...]:
         job = self._running(number)
@@ -253,18 +265,18 @@ class JobService:
         self._outboxes[hello.token] = outbox
         listening = asyncio.create_task(self._listen(requests, hello.token, outbox))
         try:
-            self._do(self._machine.come(hello, self._clock.now_ns()))
-            self._poked.set()
-            while (tell := await outbox.get()) is not None:
-                yield encode(tell.message)
-                if tell.last:
+            self._do(self._rendezvous.connect(hello, self._clock.now_ns()))
+            self._woken.set()
+            while (notify := await outbox.get()) is not None:
+                yield encode(notify.message)
+                if notify.last:
                     break
         finally:
             listening.cancel()
             if self._outboxes.get(hello.token) is outbox:
                 del self._outboxes[hello.token]
-                self._do(self._machine.lose(hello.token, self._clock.now_ns()))
-                self._poked.set()
+                self._do(self._rendezvous.disconnect(hello.token, self._clock.now_ns()))
+                self._woken.set()
 
     async def _listen(self, requests: AsyncIterator[bytes], token: str, outbox: _Outbox) -> None:
         """Take what a worker says until its connection ends."""
@@ -272,7 +284,7 @@ class JobService:
             async for data in requests:
                 message: Upward = decode_upward(data)
                 if not isinstance(message, Hello):
-                    self._do(self._machine.hear(token, message, self._clock.now_ns()))
+                    self._do(self._rendezvous.receive(token, message, self._clock.now_ns()))
         except AllReduceError as error:
             LOGGER.warning("a worker's connection is ended: %s", error)
         finally:
@@ -281,24 +293,24 @@ class JobService:
     async def _serve_list(self, request: bytes, context: _Context) -> bytes:
         await _checked(context, lambda data: unpack(data, type(None)), request)
         now_ns = self._clock.now_ns()
-        jobs = (*self._machine.jobs, *reversed(self._machine.ended))
+        jobs = (*self._rendezvous.jobs, *reversed(self._rendezvous.ended))
         return pack(JobList(tuple(row_of(job, now_ns, self._switches) for job in jobs)))
 
     async def _serve_end(self, request: bytes, context: _Context) -> bytes:
         query = await _checked(context, lambda data: unpack(data, EndQuery), request)
-        actions = self._machine.end(query.job, query.reason, self._clock.now_ns())
+        actions = self._rendezvous.end(query.job, query.reason, self._clock.now_ns())
         return await self._done(context, actions, f"there is no job {query.job!r}")
 
     async def _serve_remove(self, request: bytes, context: _Context) -> bytes:
         query = await _checked(context, lambda data: unpack(data, RemoveQuery), request)
-        actions = self._machine.remove(query.job, query.host, query.reason, self._clock.now_ns())
+        actions = self._rendezvous.remove(query.job, query.host, query.reason, self._clock.now_ns())
         return await self._done(context, actions, f"there is no worker {query.host!r} in a job {query.job!r}")
 
     async def _done(self, context: _Context, actions: list[Action] | None, otherwise: str) -> bytes:
         if actions is None:
             await context.abort(grpc.StatusCode.NOT_FOUND, otherwise)
         self._do(actions)
-        self._poked.set()
+        self._woken.set()
         return pack(None)
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from collectors.values import Snapshot
-from controller.aggregation.job_reconciler import JobKeeper
+from controller.aggregation.job_reconciler import JobReconciler
 from controller.aggregation.settings import AggregationSettings
 from controller.daemon import Daemon
 from controller.daemon_settings import RetrySettings
@@ -143,7 +143,7 @@ class Running:
 
     lab: Lab
     daemon: Daemon
-    jobs: JobKeeper
+    jobs: JobReconciler
     down: set[LinkKey] = field(default_factory=set)
 
     def link_changed(self, link: LinkKey, *, up: bool) -> None:

@@ -13,7 +13,7 @@ import pytest
 from controller.daemon_settings import DaemonSettings, RetrySettings
 from controller.errors import ControllerError
 from controller.process import serve
-from controller.store.reconciler import StoreKeeper
+from controller.store.reconciler import StoreReconciler
 from controller.store.settings import RecordedSettings, StoreSettings
 from controller.store.stores import Stores
 from controller.tables.store import Copied, Recorded
@@ -111,7 +111,7 @@ def test_the_daemon_has_hot_names_copied_and_starts_over_with_a_switch_that_does
     )
 
     async def scene() -> None:
-        stop, keepers = asyncio.Event(), list[StoreKeeper]()
+        stop, keepers = asyncio.Event(), list[StoreReconciler]()
         running = asyncio.create_task(serve(settings, TOPOLOGY, MonotonicClock(), stop, on_store=keepers.append))
         await until(lambda: bool(keepers))
         (keeper,) = keepers

@@ -8,7 +8,17 @@ from dataclasses import dataclass, field, replace
 
 from msgspec import structs
 
-from controller.aggregation.service.job_state import Action, Change, Create, End, Join, Move, Remove, Standing, Tell
+from controller.aggregation.service.job_state import (
+    Action,
+    Change,
+    Create,
+    End,
+    InstalledJob,
+    Join,
+    Move,
+    Notify,
+    Remove,
+)
 from controller.aggregation.service.rendezvous import Rendezvous
 from controller.aggregation.service.settings import JobSettings
 from dataplane.allreduce.membership_messages import Beat, Downward, Held, Hello, Leave, Past, Reached
@@ -123,7 +133,7 @@ class Crowd:
         hello = structs.replace(hello, **change)
         player = Player(hello, last_beat_ns=self.now_ns)
         self.players.append(player)
-        self.carry_out(self.machine.come(hello, self.now_ns))
+        self.carry_out(self.machine.connect(hello, self.now_ns))
         return player
 
     def pass_time(self, ns: int) -> None:
@@ -131,17 +141,17 @@ class Crowd:
         for change, since_ns in tuple(self.pending.items()):
             if since_ns + (CHANGE_S - 1) * S <= self.now_ns:
                 self.keep(change)
-        due = self.machine.next_ns()
+        due = self.machine.due_ns()
         for player in self.players:
             speaks = player.is_connected and not (player.is_dead or player.is_paused or player.has_left or player.over)
             if speaks and self.now_ns - player.last_beat_ns >= S:
                 player.last_beat_ns = self.now_ns
-                self.carry_out(self.machine.hear(player.hello.token, Beat(), self.now_ns))
+                self.carry_out(self.machine.receive(player.hello.token, Beat(), self.now_ns))
             if player.overdue_ns is not None and player.overdue_ns <= self.now_ns and not player.is_dead:
                 player.overdue_ns = None
                 self.obey(player, player.following.overdue())
         if due is not None and due <= self.now_ns:
-            self.carry_out(self.machine.pass_time(self.now_ns))
+            self.carry_out(self.machine.tick(self.now_ns))
 
     def deliver(self, player: Player) -> None:
         self.obey(player, player.following.take(player.inbox.popleft()))
@@ -169,35 +179,35 @@ class Crowd:
         for item in sorted(player.asked):
             if player.finished * ITEMS >= item and player.is_connected:
                 player.asked.remove(item)
-                self.carry_out(self.machine.hear(player.hello.token, Past(item), self.now_ns))
+                self.carry_out(self.machine.receive(player.hello.token, Past(item), self.now_ns))
         wanted = player.promised
         if wanted is not None and player.finished >= wanted.count and player.is_connected:
             player.promised = None
             message = Reached(wanted.hold, wanted.count, player.finished * ITEMS)
-            self.carry_out(self.machine.hear(player.hello.token, message, self.now_ns))
+            self.carry_out(self.machine.receive(player.hello.token, message, self.now_ns))
 
     def leave(self, player: Player) -> None:
         player.has_left = True
         message = Leave(player.finished * ITEMS)
-        self.carry_out(self.machine.hear(player.hello.token, message, self.now_ns))
+        self.carry_out(self.machine.receive(player.hello.token, message, self.now_ns))
 
     def disconnect(self, player: Player) -> None:
         player.is_connected = False
         player.inbox.clear()
-        self.carry_out(self.machine.lose(player.hello.token, self.now_ns))
+        self.carry_out(self.machine.disconnect(player.hello.token, self.now_ns))
 
     def reconnect(self, player: Player) -> None:
         player.is_connected = True
         player.last_beat_ns = self.now_ns
         admitted = player.following.admitted
         hello = structs.replace(player.hello, number=None if admitted is None else admitted.number)
-        self.carry_out(self.machine.come(hello, self.now_ns))
+        self.carry_out(self.machine.connect(hello, self.now_ns))
 
     # What follows from it
 
     def carry_out(self, actions: list[Action]) -> None:
         for action in actions:
-            if not isinstance(action, Tell):
+            if not isinstance(action, Notify):
                 self.pending[action] = self.now_ns
                 continue
             for player in self.players:
@@ -223,7 +233,7 @@ class Crowd:
                     player.overdue_ns = self.now_ns + order.limit_ns + S
                     if player.is_connected:
                         held = Held(order.hold, player.begun)
-                        self.carry_out(self.machine.hear(player.hello.token, held, self.now_ns))
+                        self.carry_out(self.machine.receive(player.hello.token, held, self.now_ns))
                 case RunUntil():
                     assert player.limit is not None
                     player.limit, player.promised = max(player.limit, order.count), order
@@ -242,14 +252,14 @@ class Crowd:
         del self.pending[change]
         fails = not works and isinstance(change, Create | Join | Move)
         result = "no cells are left" if fails else self._made(change)
-        self.carry_out(self.machine.done(change, result, self.now_ns))
+        self.carry_out(self.machine.change_done(change, result, self.now_ns))
 
-    def _made(self, change: Change) -> Standing | str:
+    def _made(self, change: Change) -> InstalledJob | str:
         if isinstance(change, Create):
             self.numbers += 1
             hosts = {worker.host for worker in change.workers}
             self.switches[self.numbers] = Switches(1, hosts, dict.fromkeys(hosts, 0))
-            return self._standing(self.numbers)
+            return self._installed_job(self.numbers)
         job = self.switches[change.number]
         if not job.is_running:
             return "there is none"
@@ -267,12 +277,12 @@ class Crowd:
                 self.numbers += 1
                 self.switches[self.numbers] = replace(job, members=set(job.members), begun=dict(job.begun))
                 job.is_running = False
-                return self._standing(self.numbers)
+                return self._installed_job(self.numbers)
             case End():
                 job.is_running = False
-                return self._standing(change.number)
+                return self._installed_job(change.number)
         job.change_epoch()
-        return self._standing(change.number)
+        return self._installed_job(change.number)
 
     def _lives(self, host: str, number: int) -> bool:
         return any(
@@ -283,10 +293,10 @@ class Crowd:
             and player.following.admitted.number == number
         )
 
-    def _standing(self, number: int) -> Standing:
+    def _installed_job(self, number: int) -> InstalledJob:
         job = self.switches[number]
         root = f"10.0.{number}.254"
-        return Standing(number, job.epoch, 4, self.workers, dict.fromkeys(job.members, root), root)
+        return InstalledJob(number, job.epoch, 4, self.workers, dict.fromkeys(job.members, root), root)
 
     # Chance
 
@@ -326,7 +336,7 @@ class Crowd:
             number = self.chance.choice(list(self.switches))
             if self.switches[number].is_running:
                 self.switches[number].is_running = False
-                self.carry_out(self.machine.fail(number, "switch s1 is dead", self.now_ns))
+                self.carry_out(self.machine.job_failed(number, "switch s1 is dead", self.now_ns))
         elif alive:
             self._trouble_of(self.chance.choice(alive), kind)
 

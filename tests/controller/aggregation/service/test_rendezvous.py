@@ -47,7 +47,7 @@ def check_calm(crowd: Crowd, seed: int) -> None:
     crowd.settle()
     assert not crowd.pending, f"seed {seed}"
     running = {number: job.members for number, job in crowd.switches.items() if job.is_running}
-    shown = {job.standing.number: set(job.members) for job in crowd.machine.jobs if job.standing is not None}
+    shown = {job.installed.number: set(job.members) for job in crowd.machine.jobs if job.installed is not None}
     assert running == shown, f"seed {seed}"
     for player in crowd.players:
         if player.is_dead or player.has_left or player.over is not None:
@@ -303,7 +303,7 @@ def test_a_switch_that_fails_ends_the_job_for_all() -> None:
     crowd, players = began("h1", "h2")
     (number,) = crowd.switches
     crowd.switches[number].is_running = False
-    crowd.carry_out(crowd.machine.fail(number, "switch s1 is dead", crowd.now_ns))
+    crowd.carry_out(crowd.machine.job_failed(number, "switch s1 is dead", crowd.now_ns))
     assert not crowd.pending
     crowd.settle()
     assert [player.over and player.over.reason for player in players] == ["job job has ended: switch s1 is dead"] * 2

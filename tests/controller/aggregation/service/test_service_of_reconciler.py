@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from controller.aggregation.service.job_state import Change, Create, End, Join, Move, Remove, Standing
+from controller.aggregation.service.job_state import Change, Create, End, InstalledJob, Join, Move, Remove
 from controller.aggregation.service.server import JobService
 from controller.aggregation.service.settings import JobSettings
 from controller.intents import Worker
@@ -16,9 +16,9 @@ from tests.controller.aggregation.writable_switches import Lab, Running, running
 WORKERS = tuple(Worker(f"h{place}", 20_000) for place in (1, 2, 5))
 
 
-async def made(run: Running, service: JobService, change: Change) -> Standing:
-    result = await run.of(service._made(change))
-    assert isinstance(result, Standing)
+async def made(run: Running, service: JobService, change: Change) -> InstalledJob:
+    result = await run.of(service._carry_out(change))
+    assert isinstance(result, InstalledJob)
     return result
 
 
@@ -38,7 +38,7 @@ def test_every_change_of_a_job_is_in_the_switches_when_it_is_said_to_be() -> Non
             assert (joined.epoch, set(joined.aggregators)) == (3, {"h1", "h3", "h5"})
             assert await made(run, service, Move(1, job.number)) == joined, "it is best where it is"
             assert run.about(job.number)
-            await run.of(service._made(End(1, job.number)))
+            await run.of(service._carry_out(End(1, job.number)))
             assert not run.about(job.number)
 
     with TemporaryDirectory(prefix="jobs") as name:

@@ -7,7 +7,7 @@ class Ring(Struct):                # a ctypes.Structure, laid out as C does
     head: u64
     tail: u64
     mask: u64
-    slots: Array[u64]              # a pointer; a field of struct type is a pointer, too; Inline[...] stands in place
+    slots: Array[u64]              # a pointer, as is a field of struct type; Inline[...] and InPlace[...] are not
 
 @kernel
 def push(ring: Ring, value: u64) -> bool:
@@ -42,7 +42,7 @@ The rules, beyond Python's own:
 
 from __future__ import annotations
 
-from dataplane.native.arrays import Array, Inline, pointer_to
+from dataplane.native.arrays import Array, Inline, InPlace, pointer_to
 from dataplane.native.constants import constant_table
 from dataplane.native.errors import NativeError
 from dataplane.native.intrinsics import (
@@ -105,6 +105,7 @@ __all__ = [
     "Array",
     "External",
     "FunctionType",
+    "InPlace",
     "Inline",
     "Kernel",
     "Library",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, TypeVar, cast
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -39,6 +39,11 @@ class Inline(Array[T], Generic[T, N]):
     """N elements in place, as a field of a struct: `Inline[u64, Literal[8]]`; to a kernel, a pointer to the first."""
 
     __slots__ = ()
+
+
+IN_PLACE: Final = object()
+InPlace = Annotated[T, IN_PLACE]
+"""A struct in place, as a field of another one: `InPlace[Ring]`; reads as the struct, and is set field by field."""
 
 
 def pointer_to(memory: object) -> Array[Any]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, ParamSpec, TypeVar, cast, get_type_hints, overload
 
 from dataplane.native.errors import NativeError
-from dataplane.native.shapes import InlineShape, Shape, shape_of
+from dataplane.native.shapes import InlineShape, NestedShape, Shape, shape_of
 
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
@@ -77,6 +77,8 @@ class Function(Generic[P, R_co]):
         shape = shape_of(annotation, f"{self.file}:{self.line}: {name}")
         if isinstance(shape, InlineShape):
             raise self.error(f"{name}: Inline is for fields; a parameter is an Array")
+        if isinstance(shape, NestedShape):
+            raise self.error(f"{name}: InPlace is for fields; a parameter is the struct itself")
         return shape
 
     @property

@@ -14,7 +14,7 @@ from llvmlite import ir
 from dataplane.native import constants, intrinsics, operators
 from dataplane.native.kernels import FunctionType
 from dataplane.native.scalars import BOOL, I32, I64, U8, U16, U32, U64, Scalar
-from dataplane.native.shapes import ArrayShape, InlineShape, Shape, StructShape, element_ctype
+from dataplane.native.shapes import ArrayShape, InlineShape, NestedShape, Shape, StructShape, element_ctype
 from dataplane.native.values import BIT, BYTE, HALF, POINTER, WORD, Literal, Operand, Place, Value, constant, value_type
 
 if TYPE_CHECKING:
@@ -110,6 +110,8 @@ def _reference(frame: Expressions, node: ast.Call) -> Operand:
     place = frame.memory(node.args[0])
     if isinstance(place.shape, InlineShape):
         raise frame.error(node, "elements in place are an array already")
+    if isinstance(place.shape, NestedShape):
+        raise frame.error(node, "a struct in place is a reference already")
     return Value(ArrayShape(place.shape), place.pointer)
 
 

@@ -13,7 +13,7 @@ from llvmlite import ir
 from dataplane.native.constants import ConstantTable
 from dataplane.native.kernels import External, Function, Kernel
 from dataplane.native.scalars import BOOL, Scalar
-from dataplane.native.shapes import InlineShape, Shape, StructShape, ctype_in_memory
+from dataplane.native.shapes import InlineShape, NestedShape, Shape, StructShape, ctype_in_memory
 from dataplane.native.statements import translate
 from dataplane.native.structs import field_shapes
 from dataplane.native.values import BYTE, POINTER, value_type
@@ -126,6 +126,8 @@ class Module:
     def _memory_type(self, shape: Shape) -> Any:  # noqa: ANN401 - llvmlite is untyped
         if isinstance(shape, InlineShape):
             return ir.ArrayType(self.element_type(shape.element), shape.count)
+        if isinstance(shape, NestedShape):
+            return self.struct_type(shape.struct)
         return BYTE if shape == BOOL else value_type(shape)
 
     def _struct(self, struct: type[ctypes.Structure]) -> tuple[Any, dict[str, int]]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
-from dataplane.native.arrays import Array, Inline
+from dataplane.native.arrays import IN_PLACE, Array, Inline
 from dataplane.native.errors import NativeError
 from dataplane.native.scalars import BOOL, CTYPES, Scalar
 
@@ -43,7 +43,17 @@ class InlineShape:
         return f"Inline[{self.element}, {self.count}]"
 
 
-Shape = Scalar | StructShape | ArrayShape | InlineShape
+@dataclass(frozen=True, slots=True)
+class NestedShape:
+    """A struct in place, in a struct."""
+
+    struct: type[ctypes.Structure]
+
+    def __str__(self) -> str:
+        return f"InPlace[{self.struct.__name__}]"
+
+
+Shape = Scalar | StructShape | ArrayShape | InlineShape | NestedShape
 
 
 def resolve(annotation: str, scope: Mapping[str, Any], place: str) -> Any:  # noqa: ANN401 - annotations are any object
@@ -58,6 +68,11 @@ def resolve(annotation: str, scope: Mapping[str, Any], place: str) -> Any:  # no
 def shape_of(annotation: object, place: str) -> Shape:
     """Return the shape that a resolved annotation names; `place` begins the error's text."""
     origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Annotated and arguments[-1] is IN_PLACE:
+        inner = arguments[0] if len(arguments) == 2 else None
+        if not isinstance(inner, type) or not issubclass(inner, ctypes.Structure):
+            raise NativeError(f"{place}: InPlace is for structs; elements in place are Inline[...]")
+        return NestedShape(inner)
     if origin is Annotated and len(arguments) == 2 and isinstance(arguments[1], Scalar):
         return arguments[1]
     if annotation is bool:
@@ -78,6 +93,8 @@ def _element(annotation: object, place: str) -> Shape:
     shape = shape_of(annotation, place)
     if isinstance(shape, InlineShape):
         raise NativeError(f"{place}: elements in place cannot be nested; put them into a struct")
+    if isinstance(shape, NestedShape):
+        raise NativeError(f"{place}: structs in an array stand in place anyhow")
     return shape
 
 
@@ -92,7 +109,7 @@ def ctype_in_memory(shape: Shape) -> type[Any]:
     if isinstance(shape, InlineShape):
         elements: type[Any] = element_ctype(shape.element) * shape.count
         return elements
-    return ctypes.c_uint64
+    return shape.struct if isinstance(shape, NestedShape) else ctypes.c_uint64
 
 
 def element_ctype(element: Shape) -> type[Any]:

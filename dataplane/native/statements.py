@@ -11,7 +11,7 @@ from dataplane.native.expressions import Expressions
 from dataplane.native.frame import Loop
 from dataplane.native.kernels import Kernel
 from dataplane.native.scalars import BOOL, U64, Scalar
-from dataplane.native.shapes import InlineShape
+from dataplane.native.shapes import InlineShape, NestedShape
 from dataplane.native.values import Literal, Place, Static, Value, load, store
 
 if TYPE_CHECKING:
@@ -103,6 +103,8 @@ class Statements(Expressions):
         shape = self.shape(node.annotation)
         if isinstance(shape, InlineShape):
             raise self.error(node, "Inline is for fields; elements in the frame are stack_array()")
+        if isinstance(shape, NestedShape):
+            raise self.error(node, "InPlace is for fields; a local of struct type is a reference")
         value = None if node.value is None else self.value(node.value, shape)
         place = self.declare(node, node.target.id, shape)
         if value is not None:

@@ -12,6 +12,7 @@ from dataplane.native.arrays import Array, address_of
 from dataplane.native.errors import NativeError
 from dataplane.native.shapes import (
     ArrayShape,
+    NestedShape,
     Shape,
     StructShape,
     ctype_in_memory,
@@ -44,6 +45,8 @@ class StructMeta(_CtypesMeta):
         for field, shape in shapes.items():
             if shape is None or isinstance(shape, StructShape | ArrayShape):
                 setattr(cls, field, PointerField(field, getattr(cls, field)))
+            elif isinstance(shape, NestedShape):
+                setattr(cls, field, NestedField(field, getattr(cls, field)))
 
 
 def _own_shapes(name: str, namespace: Mapping[str, Any]) -> dict[str, Shape | None]:
@@ -66,10 +69,10 @@ def _early_shape(text: str, scope: Mapping[str, Any], place: str) -> Shape | Non
 class Struct(ctypes.Structure, metaclass=StructMeta):
     """The base of structs that kernels and Python share, laid out as C does.
 
-    A field of struct type is a pointer, as is one of `Array` type; `Inline` stands in place. From Python, a pointer
-    field takes a struct, a `pointer_to` something, an address or None, and keeps alive what it was set to. A struct may
-    inherit the fields of another one and then stands wherever that one is asked for. Annotations must be resolvable in
-    the module that defines the class.
+    A field of struct type is a pointer, as is one of `Array` type; `Inline` and `InPlace` stand in place. From Python,
+    a pointer field takes a struct, a `pointer_to` something, an address or None, and keeps alive what it was set to. A
+    struct may inherit the fields of another one and then stands wherever that one is asked for. Annotations must be
+    resolvable in the module that defines the class.
     """
 
     @property
@@ -100,6 +103,26 @@ class PointerField:
         struct.__dict__[self.name] = value
 
 
+class NestedField:
+    """A field that is a struct; Python gets the same object each time, which keeps alive what its fields are set to."""
+
+    def __init__(self, name: str, cell: Any) -> None:  # noqa: ANN401 - ctypes' field descriptors have no public type
+        self.name, self.cell = name, cell
+        self.offset: int = cell.offset
+        self.size: int = cell.size
+
+    def __get__(self, struct: Struct | None, owner: type[Struct]) -> object:
+        if struct is None:
+            return self
+        known = struct.__dict__.get(self.name)
+        if known is None:
+            known = struct.__dict__[self.name] = self.cell.__get__(struct, owner)
+        return known
+
+    def __set__(self, struct: Struct, value: object) -> None:
+        raise NativeError(f"{type(struct).__name__}.{self.name} stands in place: set its fields")
+
+
 def field_shapes(struct: type[ctypes.Structure]) -> Mapping[str, Shape]:
     """Return the fields of a struct and of those it inherits from, in the order of memory."""
     known: dict[str, Shape] | None = struct.__dict__.get("_shapes_")
@@ -112,7 +135,9 @@ def field_shapes(struct: type[ctypes.Structure]) -> Mapping[str, Shape]:
         if isinstance(part, StructMeta):
             scope = sys.modules[part.__module__].__dict__
             for field, text in inspect.get_annotations(part).items():
-                shapes[field] = _late_shape(text, scope, f"{part.__name__}.{field}")
+                shape = shapes[field] = _late_shape(text, scope, f"{part.__name__}.{field}")
+                if isinstance(shape, NestedShape) and not isinstance(getattr(part, field), NestedField):
+                    raise NativeError(f"{part.__name__}.{field}: {shape} has to be defined before")
     cast("Any", struct)._shapes_ = shapes
     return shapes
 

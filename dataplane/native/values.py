@@ -9,7 +9,7 @@ from llvmlite import ir
 from llvmlite.ir import instructions
 
 from dataplane.native.scalars import BOOL, Scalar
-from dataplane.native.shapes import ArrayShape, InlineShape, Shape
+from dataplane.native.shapes import ArrayShape, InlineShape, NestedShape, Shape, StructShape
 
 POINTER = ir.PointerType()
 BIT = ir.IntType(1)
@@ -74,9 +74,11 @@ def constant(shape: Scalar, number: int) -> Value:
 
 
 def load(builder: Any, place: Place, align: int | None = None) -> Value:  # noqa: ANN401 - llvmlite is untyped
-    """Return what is in a place; elements in place come as a pointer to the first."""
+    """Return what is in a place; what stands in place comes as a pointer to it."""
     if isinstance(place.shape, InlineShape):
         return Value(ArrayShape(place.shape.element), place.pointer)
+    if isinstance(place.shape, NestedShape):
+        return Value(StructShape(place.shape.struct), place.pointer)
     if place.shape == BOOL:
         byte = builder.load(place.pointer, typ=BYTE)
         return Value(BOOL, builder.icmp_unsigned("!=", byte, BYTE(0)))

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from dataplane.native import (
     Array,
     Inline,
+    InPlace,
     Module,
     NativeError,
     Struct,
@@ -63,6 +64,13 @@ class Wide(Lane):
     more: u64
 
 
+class Pair(Struct):
+    first: u8
+    lane: InPlace[Lane]
+    node: InPlace[Node]
+    last: u16
+
+
 class PlainLane(ctypes.Structure):
     _fields_ = (
         ("flag", ctypes.c_bool),
@@ -85,7 +93,11 @@ class PlainNode(ctypes.Structure):
     )
 
 
-@pytest.mark.parametrize(("struct", "plain"), [(Lane, PlainLane), (Node, PlainNode)])
+class PlainPair(ctypes.Structure):
+    _fields_ = (("first", ctypes.c_uint8), ("lane", PlainLane), ("node", PlainNode), ("last", ctypes.c_uint16))
+
+
+@pytest.mark.parametrize(("struct", "plain"), [(Lane, PlainLane), (Node, PlainNode), (Pair, PlainPair)])
 def test_layout_is_that_of_c(struct: type[Struct], plain: type[ctypes.Structure]) -> None:
     assert ctypes.sizeof(struct) == ctypes.sizeof(plain)
     for field in plain._fields_:
@@ -133,6 +145,62 @@ def test_kernels_and_python_see_the_same_fields() -> None:
     assert (node.lanes[2].total, node.lanes[1].tag, node.bytes[4]) == (1 << 40, 0xFFFF, 9)
     assert (node.words[3], words[3]) == (0xFFFFFFFE, 0xFFFFFFFE)
     assert (node.later.value, node.next.number, node.next.next.address) == (-1, 3, node.address)
+
+
+@kernel
+def write_pair(pair: Pair) -> u64:
+    lane = pair.lane
+    lane.weight = 5
+    pair.lane.total += total_of(pair.node.lane) + pair.node.lanes[1].total
+    pair.node.words[1] = lane.weight + 1
+    pair.node.number = 3
+    pair.last = 9
+    return address(pair.node) - address(pair)
+
+
+def test_a_struct_in_place_is_one_to_both_sides() -> None:
+    pair = Pair(first=1)
+    pair.lane.total = 100
+    pair.node.lane = Lane(total=20)
+    pair.node.words = pointer_to((ctypes.c_uint32 * 2)(7, 8))
+    pair.node.lanes[1].total = 3
+    gc.collect()
+    offset = kernel_library(write_pair).bind(write_pair)(pair)
+    assert offset == Pair.node.offset  # type: ignore[attr-defined]  # it is a field descriptor on the class
+    assert (pair.first, pair.lane.weight, pair.lane.total, pair.node.number, pair.last) == (1, 5, 123, 3, 9)
+    assert (pair.node.words[0], pair.node.words[1]) == (7, 6)
+
+
+def test_a_struct_in_place_cannot_be_set_as_a_whole() -> None:
+    with pytest.raises(NativeError, match=r"Pair\.lane stands in place: set its fields"):
+        Pair().lane = Lane()
+
+
+FIELDS = {
+    "x: InPlace[u8]": "InPlace is for structs",
+    "x: Array[InPlace[Lane]]": "stand in place anyhow",
+    "x: InPlace[After]": "has to be defined before",
+}
+BODIES = {
+    "lane: InPlace[Lane] = pair.lane": "a local of struct type is a reference",
+    "reference(pair.lane)": "a reference already",
+    "pair.lane = pair.node.lane": r"InPlace\[Lane\]",
+}
+AFTER = "class After(Struct):\n    y: u8\n"
+OF_BAD = "@kernel\ndef f(bad: Bad) -> u64:\n    return address(bad.x)"
+MISPLACED = [
+    *((f"class Bad(Struct):\n    {field}\n{AFTER}{OF_BAD}", problem) for field, problem in FIELDS.items()),
+    *((f"@kernel\ndef f(pair: Pair) -> None:\n    {line}", problem) for line, problem in BODIES.items()),
+    ("@kernel\ndef f(x: InPlace[Lane]) -> None:\n    pass", "a parameter is the struct itself"),
+]
+
+
+@pytest.mark.parametrize(("text", "problem"), MISPLACED)
+def test_a_struct_in_place_where_none_can_stand_is_refused(
+    text: str, problem: str, kernels_in: Callable[..., dict[str, Any]]
+) -> None:
+    with pytest.raises(NativeError, match=problem):
+        kernel_library(kernels_in(text, Lane=Lane, Pair=Pair)["f"])
 
 
 def test_a_struct_stands_for_the_one_it_inherits_from() -> None:

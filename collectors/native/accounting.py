@@ -8,7 +8,8 @@ from collectors.counters import Count, Counters
 from collectors.decode.sequence import Arrival
 from collectors.native.kernel_calls import kernel_calls
 from collectors.native.memory import CellMemory
-from collectors.native.structures import Accounts, TrackerCell
+from collectors.native.structures import TrackerCell
+from collectors.native.tables import SequenceTable
 from collectors.settings import SequenceSettings
 from collectors.values import ReporterState
 from dataplane.native import u32, u64
@@ -28,15 +29,15 @@ class NativeAccounting:
         places = 1 << (2 * most - 1).bit_length()
         self._trackers = CellMemory(TrackerCell, most)
         bits, marks = most * ring // 64, most * ring
-        self._kept = [CellMemory(u64, bits), CellMemory(u64, bits), CellMemory(u32, marks), CellMemory(u32, places)]
+        self._kept = [CellMemory(u64, bits), CellMemory(u64, bits), CellMemory(u32, marks), CellMemory(u64, places)]
         seen, before_seen, mark_ring, index = (memory.pointer for memory in self._kept)
-        self._accounts = Accounts(
+        self._table = SequenceTable(
             trackers=self._trackers.pointer,
             seen=seen,
             before_seen=before_seen,
             marks=mark_ring,
             index=index,
-            index_mask=places - 1,
+            mask=places - 1,
             most=most,
             ring=ring,
             window=settings.window_reports,
@@ -46,26 +47,26 @@ class NativeAccounting:
         )
 
     @property
-    def native(self) -> Accounts:
+    def native(self) -> SequenceTable:
         """What kernels take."""
-        return self._accounts
+        return self._table
 
     def observe(self, group: ReportGroup, mark: int, now_ns: int) -> Arrival:
         """Account one report packet; its `content_mark` tells a repetition from another that has its number."""
         first_word = group.hw_id << SEQUENCE_BITS | group.sequence
-        arrival = _ARRIVALS[self._calls.observe(self._accounts, group.node_id, first_word, mark, now_ns)]
+        arrival = _ARRIVALS[self._calls.observe(self._table, group.node_id, first_word, mark, now_ns)]
         self.count()
         return arrival
 
     def count(self) -> None:
         """Add what the kernels have counted to the counters."""
-        if self._accounts.forgotten:
-            self._counters[Count.REPORTERS_FORGOTTEN] += self._accounts.forgotten
-            self._accounts.forgotten = 0
+        if self._table.forgotten:
+            self._counters[Count.REPORTERS_FORGOTTEN] += self._table.forgotten
+            self._table.forgotten = 0
 
     def states(self) -> dict[tuple[int, int], ReporterState]:
         """Return every account, by node id and hardware id."""
-        cells = self._trackers.rows(np.dtype(TrackerCell))[: self._accounts.count]
+        cells = self._trackers.rows(np.dtype(TrackerCell))[: self._table.count]
         names = ("key", "received", "lost", "late", "duplicate", "restarts", "contested")
         found = {}
         for key, *counts in zip(*(cells[name].tolist() for name in names), strict=True):

@@ -23,16 +23,16 @@ from collectors.native.structures import (
     NONE64,
     WINDOW_SLOTS,
     ClockCell,
-    Fabric,
     FiguresCell,
     FlowCell,
     Hop,
-    Joins,
     RouteCell,
     RouteHop,
+    SwitchClockCell,
     WindowCell,
 )
-from collectors.native.topology import TopologyTables, address_words
+from collectors.native.tables import TelemetryTables
+from collectors.native.topology import NativeTopology, address_words
 from collectors.settings import StateSettings
 from collectors.state.accumulator import SeenFlows
 from collectors.statistics.columns import UNKNOWN, WindowColumns
@@ -68,10 +68,8 @@ class NativeStore:
         self._settings = settings
         self._counters = counters
         self._calls = kernel_calls()
-        self._fabric = Fabric()
-        self._joins = Joins()
-        self._fabric.joins = self._joins
-        self._topology = TopologyTables(topology, self._fabric, self._joins)
+        self._tables = TelemetryTables()
+        self._topology = NativeTopology(topology, self._tables.topology)
         self._kept: list[CellMemory] = []
         self._rate = RateWindow(settings.rate_window_ns)
         # numpy takes long to make these.
@@ -81,28 +79,24 @@ class NativeStore:
         self._put_flows(settings.max_flows)
         self._put_routes(settings.max_routes)
         self._clocks = self._cells(ClockCell, len(self._topology.link_keys))
-        self._fabric.clocks = self._clocks.pointer
+        self._tables.clocks.links = self._clocks.pointer
+        self._tables.clocks.switches = self._cells(SwitchClockCell, len(self._topology.switches)).pointer
         self._figures: NDArray[np.void] | None = None
 
     @property
-    def native(self) -> Fabric:
+    def native(self) -> TelemetryTables:
         """What kernels take."""
-        return self._fabric
+        return self._tables
 
     @property
-    def joins(self) -> Joins:
-        """What joins hops, for whoever keeps their memory."""
-        return self._joins
-
-    @property
-    def topology(self) -> TopologyTables:
+    def topology(self) -> NativeTopology:
         """The numbers of switches and links."""
         return self._topology
 
     @property
     def flow_count(self) -> int:
         """How many flows there are, those that were not heard of lately included."""
-        return int(self._fabric.flow_count)
+        return int(self._tables.flows.count)
 
     @property
     def flow_bytes(self) -> int:
@@ -114,48 +108,48 @@ class NativeStore:
         return self._kept[-1]
 
     def _put_times(self, settings: StateSettings) -> None:
-        fabric = self._fabric
-        fabric.slot_ns = max(settings.window_ns // WINDOW_SLOTS, 1)
-        fabric.tx_window_ns, fabric.window_ns = settings.tx_window_ns, settings.window_ns
-        fabric.stale_ns, fabric.forget_ns = settings.stale_after_ns, settings.forget_path_after_ns
-        fabric.probe = NONE64 if settings.probe_udp_port is None else settings.probe_udp_port << 8 | PROTOCOL_UDP
-        fabric.lead_ns = settings.window_ns // 2
-        fabric.longest_ns, fabric.rate_slot_ns = settings.longest_link_delay_ns, self._rate.slot_ns
-        fabric.rate_lead_ns = self._rate.lead_ns
+        tables = self._tables
+        tables.windows.slot_ns = max(settings.window_ns // WINDOW_SLOTS, 1)
+        tables.windows.tx_window_ns, tables.windows.window_ns = settings.tx_window_ns, settings.window_ns
+        tables.limits.stale_ns, tables.limits.forget_ns = settings.stale_after_ns, settings.forget_path_after_ns
+        tables.limits.probe = NONE64 if settings.probe_udp_port is None else settings.probe_udp_port << 8 | PROTOCOL_UDP
+        tables.limits.lead_ns = settings.window_ns // 2
+        tables.limits.longest_ns, tables.flows.rate_slot_ns = settings.longest_link_delay_ns, self._rate.slot_ns
+        tables.flows.rate_lead_ns = self._rate.lead_ns
 
     def _put_windows(self, count: int) -> None:
         self._windows, self._buckets = self._cells(WindowCell, count), self._cells(u32, count * ROW)
-        self._fabric.windows, self._fabric.buckets = self._windows.pointer, self._buckets.pointer
-        self._fabric.noted = self._cells(u64, NOTED_ROOM).pointer
+        self._tables.windows.cells, self._tables.windows.buckets = self._windows.pointer, self._buckets.pointer
+        self._tables.windows.noted = self._cells(u64, NOTED_ROOM).pointer
 
     def _put_flows(self, most: int) -> None:
         places = 1 << (2 * most - 1).bit_length()
         self._flows = self._cells(FlowCell, most, huge=True)
         self._flow_index = self._cells(u64, places, huge=True)
-        self._fabric.flows, self._fabric.flow_most = self._flows.pointer, most
-        self._fabric.flow_index, self._fabric.flow_mask = self._flow_index.pointer, places - 1
+        self._tables.flows.cells, self._tables.flows.most = self._flows.pointer, most
+        self._tables.flows.index, self._tables.flows.mask = self._flow_index.pointer, places - 1
 
     def _put_routes(self, most: int) -> None:
         places = 1 << (2 * most - 1).bit_length()
         self._route_cells = self._cells(RouteCell, most)
         self._route_nodes = self._cells(u32, most * MOST_SWITCHES)
-        self._fabric.route_hops = self._cells(RouteHop, most * MOST_SWITCHES).pointer
-        self._fabric.routes, self._fabric.route_nodes = self._route_cells.pointer, self._route_nodes.pointer
-        self._fabric.route_index, self._fabric.route_mask = self._cells(u32, places).pointer, places - 1
-        self._fabric.free_routes, self._fabric.route_most = self._cells(u32, most).pointer, most
+        self._tables.routes.hops = self._cells(RouteHop, most * MOST_SWITCHES).pointer
+        self._tables.routes.cells, self._tables.routes.nodes = self._route_cells.pointer, self._route_nodes.pointer
+        self._tables.routes.index, self._tables.routes.mask = self._cells(u64, places).pointer, places - 1
+        self._tables.routes.free, self._tables.routes.most = self._cells(u32, most).pointer, most
 
     def begin_batch(self, now_ns: int) -> None:
         """Note the time that what follows comes at."""
-        self._calls.begin_batch(self._fabric, now_ns)
+        self._calls.begin_batch(self._tables, now_ns)
         self._figures = None
 
     def count(self) -> None:
         """Add what the kernels have counted to the counters."""
         for field, name in _COUNTED:
-            counted = getattr(self._fabric, field)
+            counted = getattr(self._tables.counts, field)
             if counted:
                 self._counters[name] += counted
-                setattr(self._fabric, field, 0)
+                setattr(self._tables.counts, field, 0)
 
     def take_sample(self, sample: LinkSample) -> None:
         """Take what one packet says of one link; what is older than the window is counted and left out."""
@@ -169,7 +163,7 @@ class NativeStore:
             buffer=half(sample.buffer_occupancy_frames),
         )
         source = RANK[sample.source or DelaySource.NOMINAL]
-        self._calls.take_sample(self._fabric, hop, sample.received_ns, word(sample.delay_ns), source)
+        self._calls.take_sample(self._tables, hop, sample.received_ns, word(sample.delay_ns), source)
         self.count()
         if sample.difference is not None:
             self._note_flight(sample.difference)
@@ -201,14 +195,14 @@ class NativeStore:
         self.begin_batch(path.received_ns)
         switches = np.array([self._topology.switch_number[name] for name in path.switches], np.uint32)
         self._calls.take_path(
-            self._fabric, key_words(path.flow), switches, len(switches), word(path.source_time_ns), word(path.delay_ns)
+            self._tables, key_words(path.flow), switches, len(switches), word(path.source_time_ns), word(path.delay_ns)
         )
         self.count()
 
     def take_packet(self, flow: FlowKey, ip_bytes: int, now_ns: int, source_ns: int | None = None) -> None:
         """Take note of one measured packet of a flow, once per packet."""
         self.begin_batch(now_ns)
-        self._calls.take_packet(self._fabric, key_words(flow), ip_bytes, word(source_ns))
+        self._calls.take_packet(self._tables, key_words(flow), ip_bytes, word(source_ns))
         self.count()
 
     def link(self, link: LinkKey) -> WindowFigures | None:
@@ -246,22 +240,22 @@ class NativeStore:
 
     def link_columns(self) -> WindowColumns:
         """Return the figures of all directed links in the topology's order."""
-        return columns_of(self._all_figures()[: self._fabric.link_count])
+        return columns_of(self._all_figures()[: self._tables.topology.link_count])
 
     def _all_figures(self) -> NDArray[np.void]:
         """Return the figures of links and routes as they are now; what has been returned never changes."""
         if self._figures is None:
-            count = self._fabric.link_count + self._fabric.route_count
+            count = self._tables.topology.link_count + self._tables.routes.count
             self._figures = np.zeros(count, np.dtype(FiguresCell))
-            self._calls.read_figures(self._fabric, 0, count, self._figures)
+            self._calls.read_figures(self._tables, 0, count, self._figures)
         return self._figures
 
     def flows(self, now_ns: int) -> SeenFlows:
         """Return the flows whose path was seen lately."""
-        cells = self._flows.rows(self._flow_type)[: self._fabric.flow_count]
+        cells = self._flows.rows(self._flow_type)[: self._tables.flows.count]
         oldest_ns = max(now_ns - self._settings.forget_path_after_ns, 0)
         listed = (cells["route"] != NONE32) & (cells["path_ns"] >= oldest_ns)
-        routes = self._fabric.route_count
+        routes = self._tables.routes.count
         return NativeFlows(
             cells[listed],
             NativeWays(
@@ -269,7 +263,7 @@ class NativeStore:
                 self._topology.hosts,
                 self._route_cells.rows(self._route_type)["length"][:routes].tolist(),
                 self._route_nodes.rows(np.uint32)[: routes * MOST_SWITCHES].copy(),
-                self._all_figures()[self._fabric.link_count :],
+                self._all_figures()[self._tables.topology.link_count :],
             ),
             self._rate,
             self._settings.sample_every,

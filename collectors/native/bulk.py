@@ -91,7 +91,7 @@ class BulkCore:
         left to it, which makes records of them.
         """
         self._decoder.leaves_drops = int(leave_drops)
-        self.store.native.skips_others = int(skip_others)
+        self.store.native.batch.skips_others = int(skip_others)
         self.store.begin_batch(now_ns)
         done, goes_on = first, True
         while goes_on:

@@ -19,7 +19,8 @@ from collectors.decode.stitch import Stitched, Stitcher
 from collectors.native.accumulator import NativeStore, half, key_words, word
 from collectors.native.kernel_calls import kernel_calls
 from collectors.native.memory import CellMemory
-from collectors.native.structures import MOST_HOPS, FateCell, JoinCell, JoinHop, JoinTable
+from collectors.native.structures import MOST_HOPS, FateCell, PendingCell, PendingHop
+from collectors.native.tables import PendingTable
 from collectors.settings import StateSettings
 from collectors.state.loss import slot_of, slots_kept
 from collectors.values import FlowKey, HopRecord
@@ -44,64 +45,64 @@ class NativeStitcher(Stitcher):
         self._store = store
         self._calls = kernel_calls()
         self._kept: list[CellMemory] = []
-        joins = self._joins = store.joins
+        self._tables = store.native
+        pending = self._tables.pending
         packets, flows = settings.max_pending_packets, settings.max_flows
-        joins.singles, joins.parts = self._table(packets, HOPS_EACH), self._table(packets, HOPS_EACH)
-        joins.places, joins.flows, joins.splits = self._table(flows), self._table(flows, HOPS_EACH), self._table(flows)
-        joins.wait_ns = settings.longest_wait_ns
+        self._put_table(pending.singles, packets, HOPS_EACH)
+        self._put_table(pending.parts, packets, HOPS_EACH)
+        self._put_table(pending.sources, flows)
+        self._put_table(pending.flows, flows, HOPS_EACH)
+        self._put_table(pending.splits, flows)
+        pending.wait_ns = settings.longest_wait_ns
         most = max(MOST_HOPS, len(topology.switches))
-        self._part = self._cells(JoinHop, MOST_HOPS)
-        joins.part = self._part.pointer
-        joins.way, joins.switches = self._cells(u64, most).pointer, self._cells(u32, most).pointer
+        self._part = self._cells(PendingHop, MOST_HOPS)
+        pending.part = self._part.pointer
+        pending.path, pending.switches = self._cells(u64, most).pointer, self._cells(u32, most).pointer
         self._put_fates(settings)
 
     def _cells(self, kind: Any, count: int) -> CellMemory:  # noqa: ANN401 - u32 or a struct
         self._kept.append(CellMemory(kind, count))
         return self._kept[-1]
 
-    def _table(self, most: int, hops_each: int = 0) -> JoinTable:
-        """Return a table for so many packets or flows: there is room for one more, and for the hops of one report."""
+    def _put_table(self, table: PendingTable, most: int, hops_each: int = 0) -> None:
+        """Make room in a table for so many packets or flows and one more, and for the hops of one report."""
         places = 1 << (2 * most + 1).bit_length()
         hops = most * hops_each
-        return JoinTable(
-            cells=self._cells(JoinCell, most + 1).pointer,
-            hops=self._cells(JoinHop, hops + MOST_HOPS if hops else 1).pointer,
-            index=self._cells(u64, places).pointer,
-            mask=places - 1,
-            most=most,
-            most_hops=hops,
-        )
+        table.cells = self._cells(PendingCell, most + 1).pointer
+        table.hops = self._cells(PendingHop, hops + MOST_HOPS if hops else 1).pointer
+        table.index, table.mask = self._cells(u64, places).pointer, places - 1
+        table.most, table.most_hops = most, hops
 
     def _put_fates(self, settings: StateSettings) -> None:
-        links, joins = len(self._store.topology.link_keys), self._joins
+        links, losses = len(self._store.topology.link_keys), self._tables.losses
         ring = 1 << slots_kept(settings.window_ns, settings.longest_wait_ns).bit_length()
         self._fates, self._noted = self._cells(FateCell, links * ring), self._cells(u32, links * ring)
-        joins.fates, joins.noted_fates = self._fates.pointer, self._noted.pointer
+        losses.fates, losses.noted = self._fates.pointer, self._noted.pointer
         self._lost_early = self._cells(u32, links)
-        joins.lost_early = self._lost_early.pointer
+        losses.lost_early = self._lost_early.pointer
         self._reporting = self._cells(u32, len(self._store.topology.switches))
-        joins.reporting = self._reporting.pointer
-        joins.fate_ring, joins.fate_slot_ns = ring, slot_of(settings.window_ns)
+        losses.reporting = self._reporting.pointer
+        losses.ring, losses.slot_ns = ring, slot_of(settings.window_ns)
 
     def count(self) -> None:
         """Add what the kernels have counted to the counters."""
-        if self._joins.incomplete:
-            self._counters[Count.INCOMPLETE_PACKETS] += self._joins.incomplete
-            self._joins.incomplete = 0
+        if self._tables.pending.incomplete:
+            self._counters[Count.INCOMPLETE_PACKETS] += self._tables.pending.incomplete
+            self._tables.pending.incomplete = 0
 
     def take_fates(self) -> list[Fate]:
         """Return what became of packets on links since the last call."""
         cells, found = self._fates.rows(np.dtype(FateCell)), self._take_lost_early()
-        for place in self._noted.rows(np.uint32)[: self._joins.noted_count].tolist():
+        for place in self._noted.rows(np.uint32)[: self._tables.losses.noted_count].tolist():
             cell = cells[place]
-            link = self._store.topology.link_keys[place // self._joins.fate_ring]
-            at_ns = (int(cell["slot"]) - 1) * self._joins.fate_slot_ns
+            link = self._store.topology.link_keys[place // self._tables.losses.ring]
+            at_ns = (int(cell["slot"]) - 1) * self._tables.losses.slot_ns
             found += [Fate(link, outcome, at_ns, int(cell[name])) for name, outcome in _OUTCOMES if cell[name]]
             # One that stands for no packet says that the link is told of.
             found += [Fate(link, Outcome.DROPPED, at_ns, 0)] if cell["others"] else []
             for name in (*(name for name, _ in _OUTCOMES), "others", "noted"):
                 cell[name] = 0
-        self._joins.noted_count = 0
+        self._tables.losses.noted_count = 0
         return found
 
     def _take_lost_early(self) -> list[Fate]:

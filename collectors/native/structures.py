@@ -1,4 +1,7 @@
-"""What the collector's kernels and Python share in memory. All ones stand for what is not there."""
+"""Cells that the collector's kernels and Python share in memory; `collectors.native.tables` has the tables of them.
+
+All ones stand for what is not there.
+"""
 
 from __future__ import annotations
 
@@ -109,7 +112,7 @@ class FlowCell(Struct):
 
 
 class RouteCell(Struct):
-    """A way through the switches; its nodes stand in `nodes` of the fabric's routes."""
+    """A way through the switches; its nodes stand in `nodes` of the table of routes."""
 
     hash: u64
     length: u32
@@ -129,7 +132,16 @@ class LinkCell(Struct):
 
     delay_ns: u64
     head_switch: u32  # NONE32: a host
-    _gap: u32
+    tail_switch: u32
+
+
+class AddressCell(Struct):
+    """An address of a host; IPv4 in the low word."""
+
+    version: u64
+    high: u64
+    low: u64
+    host: u64
 
 
 class ClockCell(Struct):
@@ -168,26 +180,6 @@ class TrackerCell(Struct):
     before_mark: u32
     jump: u32  # a number far ahead, which nothing has followed yet; NONE32: none
     jump_mark: u32
-
-
-class Accounts(Struct):
-    """All reporters, found by open addressing: `index` holds the number of a tracker and 1, or 0."""
-
-    trackers: Array[TrackerCell]
-    seen: Array[u64]  # `ring` bits a tracker
-    before_seen: Array[u64]
-    marks: Array[u32]  # `ring` a tracker, of the numbers that were seen
-    index: Array[u32]
-    index_mask: u64
-    count: u64
-    most: u64
-    ring: u64
-    window: u64
-    largest_gap: u64
-    silence_ns: u64
-    most_repeats: u64
-    touches: u64
-    forgotten: u64
 
 
 class Hop(Struct):
@@ -318,7 +310,7 @@ class LinkEnd(Struct):
     back: u32
 
 
-class JoinHop(Hop):
+class PendingHop(Hop):
     """A hop that waits for the others of its packet, or that is known of a flow."""
 
     received_ns: u64
@@ -332,7 +324,7 @@ class JoinHop(Hop):
     following: u32  # the packet's next in this order, its number and 1, 0: the last; or the next that is free
 
 
-class JoinCell(Struct):
+class PendingCell(Struct):
     """A packet of which some hops have reported, or a flow; numbers of cells and hops are kept with 1 added."""
 
     key: Inline[u64, Literal[5]]
@@ -345,26 +337,6 @@ class JoinCell(Struct):
     last: u32
     hops: u32
     number: u32  # what is known of a flow
-
-
-class JoinTable(Struct):
-    """Packets or flows in the order in which they go, found by open addressing, and their hops."""
-
-    cells: Array[JoinCell]
-    hops: Array[JoinHop]
-    index: Array[u64]  # high half of the hash, number and 1
-    mask: u64
-    most: u64
-    most_hops: u64
-    count: u64
-    hop_count: u64
-    used: u64  # cells that were ever used, from the first on
-    hops_used: u64
-    free: u32
-    free_hop: u32
-    oldest: u32
-    newest: u32
-    newest_ns: u64
 
 
 class FateCell(Struct):
@@ -381,32 +353,6 @@ class FateCell(Struct):
     _gap: u32
 
 
-class Joins(Struct):
-    """What joins the hops that report each for themselves."""
-
-    places: JoinTable  # flows with their source's remaining hops
-    singles: JoinTable  # packets by place
-    parts: JoinTable  # packets by adjacency
-    flows: JoinTable  # what each node said last of a flow
-    splits: JoinTable  # flows whose stacks come in parts
-    part: Array[JoinHop]  # of one report
-    way: Array[u64]  # addresses of hops
-    way_hops: u64
-    switches: Array[u32]
-    wait_ns: u64
-    ends: Array[LinkEnd]  # by link
-    pair_links: Array[u32]  # as the fabric's pair_keys
-    host_links: Array[u32]  # by host: the link that leads to it
-    fates: Array[FateCell]  # `fate_ring` a link
-    fate_ring: u64
-    fate_slot_ns: u64
-    noted_fates: Array[u32]
-    lost_early: Array[u32]  # by link: packets lost in parts of time that the ring has no cell for any more
-    reporting: Array[u32]  # by switch: not 0: it has reported a drop
-    noted_count: u64
-    incomplete: u64
-
-
 class SwitchClockCell(Struct):
     """A switch's clock (`collectors.clocks.stamps.SwitchClock`); its offset wraps in 64 bits."""
 
@@ -416,84 +362,3 @@ class SwitchClockCell(Struct):
     strayed_ns: u64  # since when nothing came that is believed; NONE64: it did
     followed_ns: u64
     known: u64
-
-
-class Fabric(Struct):
-    """Topology, windows, flows and routes, and what was counted."""
-
-    # Topology.
-    node_ids: Array[u32]
-    node_switches: Array[u32]  # the switch behind a node id, by open addressing; NONE32: none
-    node_mask: u64
-    port_base: Array[u32]  # by switch; one more than there are switches
-    port_links: Array[u32]  # by base and port
-    links: Array[LinkCell]
-    clocks: Array[ClockCell]  # by link
-    pair_keys: Array[u64]  # tail switch << 32 | head switch, by open addressing; NONE64: none
-    pair_mask: u64
-    host_keys: Array[u64]  # version, high and low word of an address
-    host_numbers: Array[u32]  # by open addressing; NONE32: none
-    host_mask: u64
-    host_switches: Array[u32]  # the switch that a host hangs on
-    switch_clocks: Array[SwitchClockCell]
-    synchronised: u64
-    # Windows: links, then routes.
-    windows: Array[WindowCell]
-    buckets: Array[u32]  # by window, 16 buckets, slot, bucket: a slot's neighbouring buckets share a line
-    noted: Array[u64]  # addresses of counts that delays are still to be added to
-    noted_count: u64
-    link_count: u64
-    slot_ns: u64
-    tx_window_ns: u64
-    window_ns: u64
-    stale_ns: u64
-    forget_ns: u64
-    lead_ns: u64  # how far a stamp may run ahead
-    longest_ns: u64
-    probe: u64  # UDP port of probes << 8 | protocol; NONE64: there are none
-    # Flows.
-    flows: Array[FlowCell]
-    flow_index: Array[u64]  # high half of the hash, number and 1
-    flow_mask: u64
-    flow_count: u64
-    flow_most: u64
-    hand: u64
-    touches: u64
-    rate_slot_ns: u64
-    rate_lead_ns: u64
-    # Routes.
-    routes: Array[RouteCell]
-    route_nodes: Array[u32]  # MOST_SWITCHES a route
-    route_hops: Array[RouteHop]  # as many
-    lessons: u64  # how often any of them changed
-    route_index: Array[u32]
-    route_mask: u64
-    route_count: u64
-    route_most: u64
-    next_sweep_ns: u64
-    free_routes: Array[u32]
-    free_count: u64
-    # The batch's time.
-    now_ns: u64
-    slot_number: u64
-    slot_begins_ns: u64
-    clock_slot: u64  # the slot's number and 1, also where it is to be looked for
-    tx_number: u64
-    tx_begins_ns: u64
-    calm_ns: u64  # a sample as far behind is of the slot and of the window of TX readings that now is in
-    joins: Joins
-    skips_others: u64  # not 0: of what is not of the common form only the number is accounted
-    # Counters.
-    reports: u64
-    repeated: u64
-    records: u64
-    unknown_node: u64
-    unknown_port: u64
-    not_adjacent: u64
-    implausible_stamps: u64
-    late_samples: u64
-    flows_forgotten: u64
-    routes_full: u64
-    packet_dropped: u64
-    not_read: u64
-    contested: u64

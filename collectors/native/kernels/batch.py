@@ -22,13 +22,12 @@ from collectors.native.structures import (
     NONE32,
     NONE64,
     STACK,
-    Accounts,
     Decoder,
-    Fabric,
     FlowCell,
     Hop,
     Packet,
 )
+from collectors.native.tables import SequenceTable, TelemetryTables
 from dataplane.native import (
     Array,
     address,
@@ -57,8 +56,8 @@ LONG = 192
 
 @kernel
 def take_reports(  # noqa: PLR0917 - kernels have no keywords
-    fabric: Fabric,
-    accounts: Accounts,
+    tables: TelemetryTables,
+    sequences: SequenceTable,
     decoder: Decoder,
     data: Array[u8],
     places: Array[u64],
@@ -74,45 +73,51 @@ def take_reports(  # noqa: PLR0917 - kernels have no keywords
     while row < count:
         if decoder.item_count > decoder.most_items:
             return row
-        end: u32 = decode_group(fabric, decoder, data, places, lengths, row, count)
+        end: u32 = decode_group(tables, decoder, data, places, lengths, row, count)
         if end == row:
-            if fabric.skips_others == 0:
+            if tables.batch.skips_others == 0:
                 return row
-            skip_report(fabric, accounts, offset(data, places[row]), as_u64(lengths[row]))
+            skip_report(tables, sequences, offset(data, places[row]), as_u64(lengths[row]))
             row += 1
             continue
         i: u32 = 0
         while i < decoder.packet_count:
-            prefetch_flow(fabric, decoder.packets[i].hash)
+            prefetch_flow(tables, decoder.packets[i].hash)
             i += 1
-        take_group(fabric, accounts, decoder)
+        take_group(tables, sequences, decoder)
         row = end
     return count
 
 
 @kernel(inline=False)
-def skip_report(fabric: Fabric, accounts: Accounts, data: Array[u8], length: u64) -> None:
+def skip_report(tables: TelemetryTables, sequences: SequenceTable, data: Array[u8], length: u64) -> None:
     """Account a report packet's number, if it is one, and nothing else of it."""
-    fabric.reports += 1
+    tables.counts.reports += 1
     if length >= GROUP_BYTES and load_be32(data, 0) >> 28 == REPORT_VERSION:
         mark: u32 = content_mark(data, length)
-        arrival: u32 = observe(accounts, load_be32(data, 4), load_be32(data, 0), mark, fabric.now_ns)
-        if not is_fresh(fabric, arrival):
+        arrival: u32 = observe(sequences, load_be32(data, 4), load_be32(data, 0), mark, tables.batch.now_ns)
+        if not is_fresh(tables, arrival):
             return
-    fabric.not_read += 1
+    tables.counts.not_read += 1
 
 
 @kernel(inline=False)
-def is_fresh(fabric: Fabric, arrival: u32) -> bool:
+def is_fresh(tables: TelemetryTables, arrival: u32) -> bool:
     """Count a report packet whose number came before; False if it has been measured already."""
-    fabric.repeated += as_u64(arrival == REPEATED)
-    fabric.contested += as_u64(arrival == CONTESTED)
+    tables.counts.repeated += as_u64(arrival == REPEATED)
+    tables.counts.contested += as_u64(arrival == CONTESTED)
     return arrival != REPEATED
 
 
 @kernel
 def decode_group(  # noqa: PLR0917 - kernels have no keywords
-    fabric: Fabric, decoder: Decoder, data: Array[u8], places: Array[u64], lengths: Array[u32], first: u32, count: u32
+    tables: TelemetryTables,
+    decoder: Decoder,
+    data: Array[u8],
+    places: Array[u64],
+    lengths: Array[u32],
+    first: u32,
+    count: u32,
 ) -> u32:
     """Decode some payloads; return the one after them, the first itself if it is not of the common form."""
     decoder.packet_count = 0
@@ -133,73 +138,73 @@ def decode_group(  # noqa: PLR0917 - kernels have no keywords
             break
         while seen < decoder.packet_count:
             packet = decoder.packets[seen]
-            prefetch_index(fabric, packet.hash)
+            prefetch_index(tables, packet.hash)
             if packet.kind != STACK:
-                prepare_single(fabric, packet)
+                prepare_single(tables, packet)
             seen += 1
         row += 1
     return row
 
 
 @kernel
-def take_group(fabric: Fabric, accounts: Accounts, decoder: Decoder) -> None:
+def take_group(tables: TelemetryTables, sequences: SequenceTable, decoder: Decoder) -> None:
     """Account the packets of the payloads decoded."""
-    find_flows(fabric, accounts, decoder)
+    find_flows(tables, sequences, decoder)
     count: u32 = decoder.packet_count
-    lessons: u64 = fabric.lessons
+    lessons: u64 = tables.routes.lessons
     i: u32 = 0
     while i < count:
         if decoder.packets[i].fresh != 0:
-            find_links(fabric, decoder, decoder.packets[i])
+            find_links(tables, decoder, decoder.packets[i])
         i += 1
     i = 0
     while i < count:
         packet = decoder.packets[i]
         whole: bool = packet.kind | packet.dropped == STACK
         if packet.fresh != 0 and whole:
-            count_stack(fabric, decoder, packet)
-        usual: bool = whole and fabric.joins.splits.count == 0
-        if packet.fresh != 0 and (usual or not take_unusual_packet(fabric, decoder, packet)):
-            cell = cell_of(fabric, packet)
-            if fabric.lessons != lessons:
+            count_stack(tables, decoder, packet)
+        usual: bool = whole and tables.pending.splits.count == 0
+        if packet.fresh != 0 and (usual or not take_unusual_packet(tables, decoder, packet)):
+            cell = cell_of(tables, packet)
+            if tables.routes.lessons != lessons:
                 # The hops that a route is known by are others than when they were compared.
-                find_links_again(fabric, decoder, packet)
-            take_hops(fabric, decoder, packet, cell)
+                find_links_again(tables, decoder, packet)
+            take_hops(tables, decoder, packet, cell)
         i += 1
-    settle_counts(fabric)
+    settle_counts(tables)
 
 
 @kernel(inline=True)
-def cell_of(fabric: Fabric, packet: Packet) -> FlowCell:
+def cell_of(tables: TelemetryTables, packet: Packet) -> FlowCell:
     """Return the cell of a packet's flow, found before; another flow of its group may have taken its place."""
     cell = view(FlowCell, packet.cell)
     if not same_key(cell, reference(packet.key[0])):
-        cell = touch_flow(fabric, reference(packet.key[0]), packet.hash, fabric.now_ns)
+        cell = touch_flow(tables, reference(packet.key[0]), packet.hash, tables.batch.now_ns)
     return cell
 
 
 @kernel(inline=True)
-def count_stack(fabric: Fabric, decoder: Decoder, packet: Packet) -> None:
+def count_stack(tables: TelemetryTables, decoder: Decoder, packet: Packet) -> None:
     """Count a packet in its flow's rate, at its first hop's stamp where the report tells of all hops."""
     source_ns: u64 = NONE64
     if packet.missing == 0 and packet.hop_count != 0:
         source_ns = decoder.hops[packet.first_hop].arrived_ns
-    count_packet(fabric, cell_of(fabric, packet), as_u64(packet.ip_bytes), source_ns)
+    count_packet(tables, cell_of(tables, packet), as_u64(packet.ip_bytes), source_ns)
 
 
 @kernel(inline=False)
-def take_unusual_packet(fabric: Fabric, decoder: Decoder, packet: Packet) -> bool:
+def take_unusual_packet(tables: TelemetryTables, decoder: Decoder, packet: Packet) -> bool:
     """Take a packet that is no whole stack; False if it is one after all."""
     if packet.dropped != 0:
-        take_drop(fabric, packet)
-    if packet.kind == INTERMEDIATE or comes_in_parts(fabric, decoder, packet):
-        take_stack_part(fabric, decoder, packet)
+        take_drop(tables, packet)
+    if packet.kind == INTERMEDIATE or comes_in_parts(tables, decoder, packet):
+        take_stack_part(tables, decoder, packet)
     elif packet.dropped != 0:
-        take_hops_before(fabric, decoder, packet)
+        take_hops_before(tables, decoder, packet)
     elif packet.kind == COMPLETION:
         note_item(decoder, packet)
     elif packet.kind != STACK:
-        take_single(fabric, decoder, packet)
+        take_single(tables, decoder, packet)
     else:
         return False
     return True
@@ -220,59 +225,59 @@ def note_item(decoder: Decoder, packet: Packet) -> None:
 
 
 @kernel
-def find_flows(fabric: Fabric, accounts: Accounts, decoder: Decoder) -> None:
+def find_flows(tables: TelemetryTables, sequences: SequenceTable, decoder: Decoder) -> None:
     """Account the numbers of the report packets and find the flows of those that count."""
     fresh: u32 = 0
     i: u32 = 0
     while i < decoder.packet_count:
         packet = decoder.packets[i]
         if packet.leads != 0:
-            fabric.reports += 1
-            arrival: u32 = account(accounts, packet.node_id, packet.sequence, packet.mark, fabric.now_ns)
+            tables.counts.reports += 1
+            arrival: u32 = account(sequences, packet.node_id, packet.sequence, packet.mark, tables.batch.now_ns)
             fresh = 1
             if arrival != NEW:
-                fresh = as_u32(is_fresh(fabric, arrival))
+                fresh = as_u32(is_fresh(tables, arrival))
         packet.fresh = fresh
         if packet.kind | packet.dropped != STACK:
             packet.route = NONE32
-            prefetch_single(fabric, packet)
+            prefetch_single(tables, packet)
         elif fresh != 0:
-            cell = touch_flow(fabric, reference(packet.key[0]), packet.hash, fabric.now_ns)
+            cell = touch_flow(tables, reference(packet.key[0]), packet.hash, tables.batch.now_ns)
             packet.cell = address(cell)
             packet.route = cell.route
             if cell.route != NONE32:
-                prefetch_window(fabric, fabric.link_count + as_u64(cell.route))
-                prefetch(reference(fabric.routes[as_u64(cell.route)].hash))
-                prefetch(reference(hops_of(fabric, cell.route)[0].name))
+                prefetch_window(tables, tables.topology.link_count + as_u64(cell.route))
+                prefetch(reference(tables.routes.cells[as_u64(cell.route)].hash))
+                prefetch(reference(hops_of(tables, cell.route)[0].name))
         i += 1
 
 
 @kernel(inline=True)
-def find_links(fabric: Fabric, decoder: Decoder, packet: Packet) -> None:
+def find_links(tables: TelemetryTables, decoder: Decoder, packet: Packet) -> None:
     """Find each hop's switch and egress link, and begin to bring the links' windows into the cache."""
     place: u32 = packet.first_hop
     end: u32 = place + packet.hop_count
     if packet.route != NONE32:
-        if same_hops(fabric, packet.route, array_at(Hop, address(decoder.hops[place])), packet.hop_count):
-            known = hops_of(fabric, packet.route)
+        if same_hops(tables, packet.route, array_at(Hop, address(decoder.hops[place])), packet.hop_count):
+            known = hops_of(tables, packet.route)
             i: u64 = 0
             while i < as_u64(packet.hop_count):
-                prefetch_window(fabric, as_u64(known[i].link))
+                prefetch_window(tables, as_u64(known[i].link))
                 i += 1
             return
         packet.route = NONE32
     while place < end:
         hop = decoder.hops[place]
-        hop.switch = find_switch(fabric, hop.node_id)
+        hop.switch = find_switch(tables, hop.node_id)
         hop.link = NONE32
         if hop.switch != NONE32:
-            hop.link = link_by_port(fabric, hop.switch, egress_of(hop))
+            hop.link = link_by_port(tables, hop.switch, egress_of(hop))
             if hop.link != NONE32:
-                prefetch_window(fabric, as_u64(hop.link))
+                prefetch_window(tables, as_u64(hop.link))
         place += 1
 
 
 @kernel(inline=False)
-def find_links_again(fabric: Fabric, decoder: Decoder, packet: Packet) -> None:
+def find_links_again(tables: TelemetryTables, decoder: Decoder, packet: Packet) -> None:
     """Find each hop's switch and egress link."""
-    find_links(fabric, decoder, packet)
+    find_links(tables, decoder, packet)

@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 from collectors.clocks.values import FARTHEST_NS
-from collectors.native.structures import NONE32, NONE64, Fabric, Hop
+from collectors.native.structures import NONE32, NONE64, Hop
+from collectors.native.tables import TelemetryTables
 from dataplane.native import as_i64, as_u64, i64, kernel, u32, u64
 
 SECOND = 1_000_000_000
@@ -23,34 +24,34 @@ def departure(hop: Hop) -> u64:
 
 
 @kernel(inline=True)
-def corrected_flight(fabric: Fabric, link: u32, hop: Hop, arrived_ns: u64, counting: bool) -> u64:
+def corrected_flight(tables: TelemetryTables, link: u32, hop: Hop, arrived_ns: u64, counting: bool) -> u64:
     """Return a link's delay by one packet's stamps, NONE64 where its clocks are not known or the stamps make no sense.
 
     The latter is counted, if it is to be.
     """
     left_ns: u64 = departure(hop)
-    cell = fabric.clocks[link]
+    cell = tables.clocks.links[link]
     if left_ns == NONE64 or arrived_ns == NONE64 or cell.is_corrected == 0 or hop.latency_ns == NONE32:  # noqa: PLR1714
         return NONE64
     since_ns: i64 = min(max(as_i64(left_ns - cell.at_ns), -FARTHEST_NS), FARTHEST_NS)
     flight_ns: i64 = as_i64(arrived_ns - left_ns) + cell.offset_ns + cell.drift_ppb * since_ns // SECOND
-    if flight_ns < -cell.uncertainty_ns or flight_ns > as_i64(fabric.longest_ns):
-        fabric.implausible_stamps += as_u64(counting)
+    if flight_ns < -cell.uncertainty_ns or flight_ns > as_i64(tables.limits.longest_ns):
+        tables.counts.implausible_stamps += as_u64(counting)
         return NONE64
     return as_u64(hop.latency_ns) + as_u64(max(flight_ns, 0))
 
 
 @kernel
-def corrected_delay(fabric: Fabric, link: u32, hop: Hop, arrived_ns: u64) -> u64:
+def corrected_delay(tables: TelemetryTables, link: u32, hop: Hop, arrived_ns: u64) -> u64:
     """Take note of a packet's flight over a link; return the link's delay, NONE64 where its clocks are not known."""
     left_ns: u64 = departure(hop)
     if left_ns == NONE64 or arrived_ns == NONE64:  # noqa: PLR1714 - kernels have no `in`
         return NONE64
-    cell = fabric.clocks[link]
+    cell = tables.clocks.links[link]
     flight_ns: i64 = as_i64(arrived_ns - left_ns)
     if cell.samples == 0 or flight_ns < cell.flight_ns:
         cell.flight_ns = flight_ns
         cell.left_ns = left_ns
-        cell.received_ns = fabric.now_ns
+        cell.received_ns = tables.batch.now_ns
     cell.samples += 1
-    return corrected_flight(fabric, link, hop, arrived_ns, True)
+    return corrected_flight(tables, link, hop, arrived_ns, True)

@@ -5,39 +5,40 @@ from __future__ import annotations
 from collectors.native.kernels.hop_samples import DROPPED, UNANNOUNCED, UNMARKED, count_fate
 from collectors.native.kernels.stacks import take_hops
 from collectors.native.kernels.switches import find_switch, link_by_port
-from collectors.native.structures import NONE32, Decoder, Fabric, FlowCell, Packet
+from collectors.native.structures import NONE32, Decoder, FlowCell, Packet
+from collectors.native.tables import TelemetryTables
 from dataplane.native import as_u64, kernel, u32, view
 
 OTHERS = 5
 
 
 @kernel(inline=False)
-def take_drop(fabric: Fabric, packet: Packet) -> None:
+def take_drop(tables: TelemetryTables, packet: Packet) -> None:
     """Count a drop on the link that the packet was to leave by."""
-    fabric.packet_dropped += 1
-    switch: u32 = find_switch(fabric, packet.node_id)
+    tables.counts.packet_dropped += 1
+    switch: u32 = find_switch(tables, packet.node_id)
     if switch == NONE32:
         return
-    fabric.joins.reporting[as_u64(switch)] = 1
+    tables.losses.reporting[as_u64(switch)] = 1
     came_by: u32 = NONE32
     if packet.drop_ingress != NONE32:
-        came_by = link_by_port(fabric, switch, packet.drop_ingress)
+        came_by = link_by_port(tables, switch, packet.drop_ingress)
     left_by: u32 = NONE32
     if packet.drop_egress != NONE32:
-        left_by = link_by_port(fabric, switch, packet.drop_egress)
+        left_by = link_by_port(tables, switch, packet.drop_egress)
     if left_by != NONE32:
         outcome: u32 = OTHERS
         if packet.tracked != 0:
             outcome = DROPPED
-        elif came_by != NONE32 and fabric.links[as_u64(came_by)].head_switch == NONE32:
+        elif came_by != NONE32 and tables.topology.links[as_u64(came_by)].head_switch == NONE32:
             outcome = UNMARKED
-        count_fate(fabric, left_by, outcome, fabric.now_ns)
+        count_fate(tables, left_by, outcome, tables.batch.now_ns)
     if came_by != NONE32 and packet.tracked != 0:
         # It has arrived, though the hop that dropped it does not report it as one of its path.
-        count_fate(fabric, fabric.joins.ends[as_u64(came_by)].back, UNANNOUNCED, fabric.now_ns)
+        count_fate(tables, tables.topology.link_ends[as_u64(came_by)].back, UNANNOUNCED, tables.batch.now_ns)
 
 
 @kernel(inline=False)
-def take_hops_before(fabric: Fabric, decoder: Decoder, packet: Packet) -> None:
+def take_hops_before(tables: TelemetryTables, decoder: Decoder, packet: Packet) -> None:
     """Take the hops before a drop; as they are no whole way, the flow is not asked for."""
-    take_hops(fabric, decoder, packet, view(FlowCell, 0))
+    take_hops(tables, decoder, packet, view(FlowCell, 0))

@@ -5,7 +5,8 @@ Which one: of the next few cells in turn the one that was touched longest ago; e
 
 from __future__ import annotations
 
-from collectors.native.structures import KEY_WORDS, NONE32, NONE64, RATE_SLOTS, Fabric, FlowCell
+from collectors.native.structures import KEY_WORDS, NONE32, NONE64, RATE_SLOTS, FlowCell
+from collectors.native.tables import TelemetryTables
 from dataplane.native import Array, as_i64, as_u32, as_u64, i64, kernel, offset, prefetch, reference, u32, u64
 from dataplane.native.open_addressing import LOW32, home_of, next_alike, put_entry, remove_entry
 
@@ -27,17 +28,17 @@ def hash_key(key: Array[u64]) -> u64:
 
 
 @kernel(inline=True)
-def prefetch_index(fabric: Fabric, mixed: u64) -> None:
+def prefetch_index(tables: TelemetryTables, mixed: u64) -> None:
     """Begin to bring a flow's place in the index into the cache."""
-    prefetch(offset(fabric.flow_index, home_of(mixed, fabric.flow_mask)))
+    prefetch(offset(tables.flows.index, home_of(mixed, tables.flows.mask)))
 
 
 @kernel(inline=True)
-def prefetch_flow(fabric: Fabric, mixed: u64) -> None:
+def prefetch_flow(tables: TelemetryTables, mixed: u64) -> None:
     """Begin to bring the cell into the cache that the index most likely leads to."""
-    found: u64 = fabric.flow_index[home_of(mixed, fabric.flow_mask)] & LOW32
+    found: u64 = tables.flows.index[home_of(mixed, tables.flows.mask)] & LOW32
     if found != 0:
-        cell = fabric.flows[found - 1]
+        cell = tables.flows.cells[found - 1]
         prefetch(reference(cell.heard_ns))
         prefetch(reference(cell.first_ns))
 
@@ -50,20 +51,20 @@ def same_key(cell: FlowCell, key: Array[u64]) -> bool:
 
 
 @kernel(inline=True)
-def touch_flow(fabric: Fabric, key: Array[u64], mixed: u64, now_ns: u64) -> FlowCell:
+def touch_flow(tables: TelemetryTables, key: Array[u64], mixed: u64, now_ns: u64) -> FlowCell:
     """Return a flow's cell, heard of now; a new one, where it was unheard of for long, has neither path nor rate."""
-    fabric.touches += 1
-    place: u64 = next_alike(fabric.flow_index, fabric.flow_mask, home_of(mixed, fabric.flow_mask), mixed)
-    while fabric.flow_index[place] != 0:
-        cell = fabric.flows[(fabric.flow_index[place] & LOW32) - 1]
+    tables.flows.touches += 1
+    place: u64 = next_alike(tables.flows.index, tables.flows.mask, home_of(mixed, tables.flows.mask), mixed)
+    while tables.flows.index[place] != 0:
+        cell = tables.flows.cells[(tables.flows.index[place] & LOW32) - 1]
         if same_key(cell, key):
-            if now_ns > cell.heard_ns + fabric.forget_ns:
+            if now_ns > cell.heard_ns + tables.limits.forget_ns:
                 forget(cell)
             cell.heard_ns = max(cell.heard_ns, now_ns)
-            cell.touched = as_u32(fabric.touches)
+            cell.touched = as_u32(tables.flows.touches)
             return cell
-        place = next_alike(fabric.flow_index, fabric.flow_mask, (place + 1) & fabric.flow_mask, mixed)
-    return add_flow(fabric, key, mixed, now_ns)
+        place = next_alike(tables.flows.index, tables.flows.mask, (place + 1) & tables.flows.mask, mixed)
+    return add_flow(tables, key, mixed, now_ns)
 
 
 @kernel(inline=True)
@@ -83,55 +84,55 @@ def forget(cell: FlowCell) -> None:
 
 
 @kernel(inline=False)
-def add_flow(fabric: Fabric, key: Array[u64], mixed: u64, now_ns: u64) -> FlowCell:
+def add_flow(tables: TelemetryTables, key: Array[u64], mixed: u64, now_ns: u64) -> FlowCell:
     """Make a cell for a flow, or make one free."""
-    number: u64 = fabric.flow_count
-    if number == fabric.flow_most:
-        number = make_room(fabric, now_ns)
+    number: u64 = tables.flows.count
+    if number == tables.flows.most:
+        number = make_room(tables, now_ns)
     else:
-        fabric.flow_count += 1
-    cell = fabric.flows[number]
+        tables.flows.count += 1
+    cell = tables.flows.cells[number]
     i: u64 = 0
     while i < KEY_WORDS:
         cell.key[i] = key[i]
         i += 1
     forget(cell)
     cell.heard_ns = now_ns
-    cell.touched = as_u32(fabric.touches)
-    put_entry(fabric.flow_index, fabric.flow_mask, mixed, number + 1)
+    cell.touched = as_u32(tables.flows.touches)
+    put_entry(tables.flows.index, tables.flows.mask, mixed, number + 1)
     return cell
 
 
 @kernel(inline=False)
-def make_room(fabric: Fabric, now_ns: u64) -> u64:
+def make_room(tables: TelemetryTables, now_ns: u64) -> u64:
     """Take the flow that was unheard of for longest, of the next few in turn, out of the index; return its cell."""
-    chosen: u64 = fabric.hand
-    left: u64 = min(CANDIDATES, fabric.flow_count)
+    chosen: u64 = tables.flows.hand
+    left: u64 = min(CANDIDATES, tables.flows.count)
     while left > 0:
         # Of two ages the greater: the counter wraps.
-        age: u32 = as_u32(fabric.touches) - fabric.flows[fabric.hand].touched
-        if age > as_u32(fabric.touches) - fabric.flows[chosen].touched:
-            chosen = fabric.hand
-        fabric.hand = 0 if fabric.hand + 1 == fabric.flow_count else fabric.hand + 1
+        age: u32 = as_u32(tables.flows.touches) - tables.flows.cells[tables.flows.hand].touched
+        if age > as_u32(tables.flows.touches) - tables.flows.cells[chosen].touched:
+            chosen = tables.flows.hand
+        tables.flows.hand = 0 if tables.flows.hand + 1 == tables.flows.count else tables.flows.hand + 1
         left -= 1
-    cell = fabric.flows[chosen]
-    if now_ns <= cell.heard_ns + fabric.forget_ns:
-        fabric.flows_forgotten += 1
-    remove_entry(fabric.flow_index, fabric.flow_mask, hash_key(reference(cell.key[0])), chosen + 1)
+    cell = tables.flows.cells[chosen]
+    if now_ns <= cell.heard_ns + tables.limits.forget_ns:
+        tables.counts.flows_forgotten += 1
+    remove_entry(tables.flows.index, tables.flows.mask, hash_key(reference(cell.key[0])), chosen + 1)
     return chosen
 
 
 @kernel(inline=True)
-def count_packet(fabric: Fabric, cell: FlowCell, ip_bytes: u64, source_ns: u64) -> None:
+def count_packet(tables: TelemetryTables, cell: FlowCell, ip_bytes: u64, source_ns: u64) -> None:
     """Count a measured packet of a flow in its rate, by when it was sent (`collectors.statistics.rate`)."""
-    at_ns: u64 = fabric.now_ns
+    at_ns: u64 = tables.batch.now_ns
     if cell.first_ns == NONE64:
-        cell.first_ns = fabric.now_ns
-        cell.rate_ns = fabric.now_ns
+        cell.first_ns = tables.batch.now_ns
+        cell.rate_ns = tables.batch.now_ns
     elif source_ns != NONE64 and cell.source_ns != NONE64:  # noqa: PLR1714 - kernels have no `in`
-        at_ns = sent_ns(fabric, cell, as_i64(source_ns - cell.source_ns))
-    newest: u64 = cell.rate_ns // fabric.rate_slot_ns
-    number: u64 = at_ns // fabric.rate_slot_ns
+        at_ns = sent_ns(tables, cell, as_i64(source_ns - cell.source_ns))
+    newest: u64 = cell.rate_ns // tables.flows.rate_slot_ns
+    number: u64 = at_ns // tables.flows.rate_slot_ns
     if at_ns > cell.rate_ns:
         cell.rate_ns = at_ns
         if number != newest:
@@ -144,14 +145,14 @@ def count_packet(fabric: Fabric, cell: FlowCell, ip_bytes: u64, source_ns: u64) 
 
 
 @kernel(inline=True)
-def sent_ns(fabric: Fabric, cell: FlowCell, between_ns: i64) -> u64:
+def sent_ns(tables: TelemetryTables, cell: FlowCell, between_ns: i64) -> u64:
     """Return when a packet was sent whose stamp is so much after that of the flow's path; now, if that cannot be."""
-    off_ns: i64 = between_ns - as_i64(fabric.now_ns - cell.path_ns)
-    lead_ns: i64 = as_i64(fabric.rate_lead_ns)
+    off_ns: i64 = between_ns - as_i64(tables.batch.now_ns - cell.path_ns)
+    lead_ns: i64 = as_i64(tables.flows.rate_lead_ns)
     if off_ns > lead_ns or off_ns < -lead_ns:
-        return fabric.now_ns
+        return tables.batch.now_ns
     at_ns: i64 = max(as_i64(cell.rate_ns) + between_ns, 0)
-    return as_u64(at_ns) if at_ns <= as_i64(fabric.now_ns) + lead_ns else fabric.now_ns
+    return as_u64(at_ns) if at_ns <= as_i64(tables.batch.now_ns) + lead_ns else tables.batch.now_ns
 
 
 @kernel(inline=False)
@@ -164,9 +165,9 @@ def step_slots(cell: FlowCell, newest: u64, number: u64) -> None:
 
 
 @kernel
-def take_packet(fabric: Fabric, key: Array[u64], ip_bytes: u64, source_ns: u64) -> None:
+def take_packet(tables: TelemetryTables, key: Array[u64], ip_bytes: u64, source_ns: u64) -> None:
     """Take note of a measured packet of a flow."""
-    count_packet(fabric, touch_flow(fabric, key, hash_key(key), fabric.now_ns), ip_bytes, source_ns)
+    count_packet(tables, touch_flow(tables, key, hash_key(key), tables.batch.now_ns), ip_bytes, source_ns)
 
 
 @kernel

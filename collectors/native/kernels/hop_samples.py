@@ -14,18 +14,8 @@ from collectors.native.kernels.routes import STAMPS, find_host, is_way, take_way
 from collectors.native.kernels.samples import CORRECTED_STAMPS, HOP_LATENCY, PROBES, add_sample
 from collectors.native.kernels.switches import find_switch, link_by_port, link_of_pair
 from collectors.native.kernels.windows import begin_batch
-from collectors.native.structures import (
-    HOP_BY_HOP,
-    MX,
-    NONE32,
-    NONE64,
-    Fabric,
-    Hop,
-    JoinCell,
-    JoinHop,
-    JoinTable,
-    Packet,
-)
+from collectors.native.structures import HOP_BY_HOP, MX, NONE32, NONE64, Hop, Packet, PendingCell, PendingHop
+from collectors.native.tables import PendingTable, TelemetryTables
 from dataplane.native import (
     Array,
     address,
@@ -51,7 +41,7 @@ UNMARKED = 4
 
 
 @kernel(inline=True)
-def is_known(hop: JoinHop) -> bool:
+def is_known(hop: PendingHop) -> bool:
     """Return whether there is a hop."""
     return address(hop) != 0
 
@@ -60,57 +50,57 @@ def is_known(hop: JoinHop) -> bool:
 
 
 @kernel(inline=False)
-def link_without_port(fabric: Fabric, key: Array[u64], hop: JoinHop, following: JoinHop) -> u32:
+def link_without_port(tables: TelemetryTables, key: Array[u64], hop: PendingHop, following: PendingHop) -> u32:
     """Return the link to the next hop, or to the destination host that hangs on the way's end; or NONE32."""
     if is_known(following):
-        return NONE32 if following.switch == NONE32 else link_of_pair(fabric, hop.switch, following.switch)
+        return NONE32 if following.switch == NONE32 else link_of_pair(tables, hop.switch, following.switch)
     if hop.ends == 0:
         return NONE32
-    host: u32 = find_host(fabric, key[4] & 0xF, key[2], key[3])
-    if host == NONE32 or fabric.host_switches[as_u64(host)] != hop.switch:
+    host: u32 = find_host(tables, key[4] & 0xF, key[2], key[3])
+    if host == NONE32 or tables.topology.host_switches[as_u64(host)] != hop.switch:
         return NONE32
-    return fabric.joins.host_links[as_u64(host)]
+    return tables.topology.host_links[as_u64(host)]
 
 
 @kernel(inline=True)
-def egress_link(fabric: Fabric, key: Array[u64], hop: JoinHop, following: JoinHop) -> u32:
+def egress_link(tables: TelemetryTables, key: Array[u64], hop: PendingHop, following: PendingHop) -> u32:
     """Return the link that a packet left by: by the egress port, else by where it was next; NONE32 if not known."""
     if hop.switch == NONE32:
         return NONE32
     if hop.egress != NONE32:
         return hop.link
-    return link_without_port(fabric, key, hop, following)
+    return link_without_port(tables, key, hop, following)
 
 
 @kernel(inline=True)
-def ingress_link(fabric: Fabric, hop: JoinHop) -> u32:
+def ingress_link(tables: TelemetryTables, hop: PendingHop) -> u32:
     """Return the reverse of the link that a packet came by, NONE32 where port or node are unknown."""
     if hop.switch == NONE32 or hop.ingress == NONE32:  # noqa: PLR1714 - kernels have no `in`
         return NONE32
-    return link_by_port(fabric, hop.switch, hop.ingress)
+    return link_by_port(tables, hop.switch, hop.ingress)
 
 
 @kernel(inline=False)
-def find_ends(fabric: Fabric, count: u32) -> None:
+def find_ends(tables: TelemetryTables, count: u32) -> None:
     """Find switches and egress links of the hops that `part` of the joins holds."""
     i: u64 = 0
     while i < as_u64(count):
-        hop = fabric.joins.part[i]
-        hop.switch = find_switch(fabric, hop.node_id)
+        hop = tables.pending.part[i]
+        hop.switch = find_switch(tables, hop.node_id)
         hop.link = NONE32
         if hop.switch != NONE32 and hop.egress != NONE32:  # noqa: PLR1714
-            hop.link = link_by_port(fabric, hop.switch, hop.egress)
+            hop.link = link_by_port(tables, hop.switch, hop.egress)
         i += 1
 
 
 @kernel(inline=True)
-def put_into_part(fabric: Fabric, packet: Packet, hop: Hop, place: u64) -> JoinHop:
+def put_into_part(tables: TelemetryTables, packet: Packet, hop: Hop, place: u64) -> PendingHop:
     """Put one hop of a packet into `part` of the joins; return it there."""
-    said = fabric.joins.part[place]
+    said = tables.pending.part[place]
     copy(array_at(u8, address(said)), array_at(u8, address(hop)), sizeof(Hop))
     said.ingress = ingress_of(hop)
     said.egress = egress_of(hop)
-    said.received_ns = fabric.now_ns
+    said.received_ns = tables.batch.now_ns
     said.identity = packet.identity
     said.kind = packet.kind
     said.count = NONE32
@@ -119,149 +109,151 @@ def put_into_part(fabric: Fabric, packet: Packet, hop: Hop, place: u64) -> JoinH
 
 
 @kernel(inline=True)
-def next_switch(fabric: Fabric, key: Array[u64], hop: JoinHop) -> u32:
+def next_switch(tables: TelemetryTables, key: Array[u64], hop: PendingHop) -> u32:
     """Return the switch that a hop's egress link leads to, or NONE32."""
-    link: u32 = egress_link(fabric, key, hop, view(JoinHop, 0))
-    return NONE32 if link == NONE32 else fabric.links[as_u64(link)].head_switch
+    link: u32 = egress_link(tables, key, hop, view(PendingHop, 0))
+    return NONE32 if link == NONE32 else tables.topology.links[as_u64(link)].head_switch
 
 
 @kernel(inline=True)
-def expects_stamp(fabric: Fabric, key: Array[u64], hop: JoinHop) -> bool:
+def expects_stamp(tables: TelemetryTables, key: Array[u64], hop: PendingHop) -> bool:
     """Return whether the next hop's ingress stamp would tell the delay of this hop's egress link."""
     if hop.arrived_ns == NONE64 or hop.count != NONE32:
         return False
-    return next_switch(fabric, key, hop) != NONE32
+    return next_switch(tables, key, hop) != NONE32
 
 
 # ---- delays and samples
 
 
 @kernel(inline=True)
-def is_probe(fabric: Fabric, key: Array[u64]) -> bool:
+def is_probe(tables: TelemetryTables, key: Array[u64]) -> bool:
     """Return whether a flow is one of probes."""
-    return key[4] >> 8 & 0xFF_FFFF == fabric.probe
+    return key[4] >> 8 & 0xFF_FFFF == tables.limits.probe
 
 
 @kernel(inline=True)
-def delay_by_stamps(fabric: Fabric, hop: JoinHop, following: JoinHop, link: u32, counting: bool) -> u64:
+def delay_by_stamps(tables: TelemetryTables, hop: PendingHop, following: PendingHop, link: u32, counting: bool) -> u64:
     """Return the difference of the ingress stamps of a link's ends, or NONE64."""
     if hop.arrived_ns == NONE64 or following.arrived_ns == NONE64:  # noqa: PLR1714 - kernels have no `in`
         return NONE64
-    if following.switch == NONE32 or following.switch != fabric.links[as_u64(link)].head_switch:
-        fabric.not_adjacent += as_u64(counting)
+    if following.switch == NONE32 or following.switch != tables.topology.links[as_u64(link)].head_switch:
+        tables.counts.not_adjacent += as_u64(counting)
         return NONE64
-    if following.arrived_ns < hop.arrived_ns or following.arrived_ns - hop.arrived_ns > fabric.longest_ns:
-        fabric.implausible_stamps += as_u64(counting)
+    if following.arrived_ns < hop.arrived_ns or following.arrived_ns - hop.arrived_ns > tables.limits.longest_ns:
+        tables.counts.implausible_stamps += as_u64(counting)
         return NONE64
     return following.arrived_ns - hop.arrived_ns
 
 
 @kernel(inline=True)
-def delay_without_clock(fabric: Fabric, hop: JoinHop, following: JoinHop, link: u32, counting: bool) -> u64:
+def delay_without_clock(
+    tables: TelemetryTables, hop: PendingHop, following: PendingHop, link: u32, counting: bool
+) -> u64:
     """Return a link's delay by stamps of two clocks, or NONE64; the flight is noted where it counts."""
-    if not is_known(following) or following.switch != fabric.links[as_u64(link)].head_switch:
+    if not is_known(following) or following.switch != tables.topology.links[as_u64(link)].head_switch:
         return NONE64
     if following.switch == NONE32:
         return NONE64
     if counting:
-        return corrected_delay(fabric, link, hop, following.arrived_ns)
-    return corrected_flight(fabric, link, hop, following.arrived_ns, False)
+        return corrected_delay(tables, link, hop, following.arrived_ns)
+    return corrected_flight(tables, link, hop, following.arrived_ns, False)
 
 
 @kernel(inline=True)
-def whole_link_delay(fabric: Fabric, hop: JoinHop, following: JoinHop, link: u32) -> u64:
+def whole_link_delay(tables: TelemetryTables, hop: PendingHop, following: PendingHop, link: u32) -> u64:
     """Return the delay of a hop's egress link without counting anything; NONE64 if it cannot be told."""
     delay_ns: u64 = NONE64
-    if fabric.synchronised == 0:
-        delay_ns = delay_without_clock(fabric, hop, following, link, False)
+    if tables.topology.synchronised == 0:
+        delay_ns = delay_without_clock(tables, hop, following, link, False)
     elif is_known(following):
-        delay_ns = delay_by_stamps(fabric, hop, following, link, False)
+        delay_ns = delay_by_stamps(tables, hop, following, link, False)
     if delay_ns == NONE64 and hop.latency_ns != NONE32:
-        delay_ns = as_u64(hop.latency_ns) + fabric.links[as_u64(link)].delay_ns
+        delay_ns = as_u64(hop.latency_ns) + tables.topology.links[as_u64(link)].delay_ns
     return delay_ns
 
 
 @kernel(inline=False)
 def take_delay(  # noqa: PLR0917 - kernels have no keywords
-    fabric: Fabric, key: Array[u64], hop: JoinHop, following: JoinHop, link: u32, figures: bool
+    tables: TelemetryTables, key: Array[u64], hop: PendingHop, following: PendingHop, link: u32, figures: bool
 ) -> None:
     """Make a sample of a link with its delay, if that can be told, and with the hop's figures if they are asked for."""
     delay_ns: u64 = NONE64
     source: u32 = HOP_LATENCY
-    if fabric.synchronised != 0:
+    if tables.topology.synchronised != 0:
         if is_known(following):
-            delay_ns = delay_by_stamps(fabric, hop, following, link, True)
+            delay_ns = delay_by_stamps(tables, hop, following, link, True)
             source = STAMPS if delay_ns != NONE64 else HOP_LATENCY
     elif figures or hop.latency_ns != NONE32:
-        delay_ns = delay_without_clock(fabric, hop, following, link, True)
+        delay_ns = delay_without_clock(tables, hop, following, link, True)
         source = CORRECTED_STAMPS if delay_ns != NONE64 else HOP_LATENCY
-    if source != HOP_LATENCY and is_probe(fabric, key):
+    if source != HOP_LATENCY and is_probe(tables, key):
         source = PROBES
     if delay_ns == NONE64 and hop.latency_ns != NONE32:
-        delay_ns = as_u64(hop.latency_ns) + fabric.links[as_u64(link)].delay_ns
+        delay_ns = as_u64(hop.latency_ns) + tables.topology.links[as_u64(link)].delay_ns
     received_ns: u64 = max(hop.received_ns, following.received_ns) if is_known(following) else hop.received_ns
     if figures:
-        add_hop(fabric, hop, link, received_ns, delay_ns, source)
+        add_hop(tables, hop, link, received_ns, delay_ns, source)
     elif delay_ns != NONE64:
         time_ns: u64 = hop.arrived_ns if hop.left_ns == NONE64 else hop.left_ns
-        add_sample(fabric, link, hop.switch, time_ns, received_ns, delay_ns, source, NONE32, NONE32, NONE32)
+        add_sample(tables, link, hop.switch, time_ns, received_ns, delay_ns, source, NONE32, NONE32, NONE32)
 
 
 @kernel(inline=True)
 def add_hop(  # noqa: PLR0917 - kernels have no keywords
-    fabric: Fabric, hop: JoinHop, link: u32, received_ns: u64, delay_ns: u64, source: u32
+    tables: TelemetryTables, hop: PendingHop, link: u32, received_ns: u64, delay_ns: u64, source: u32
 ) -> None:
     """Make a sample of a hop's figures."""
     time_ns: u64 = hop.arrived_ns if hop.left_ns == NONE64 else hop.left_ns
-    add_sample(fabric, link, hop.switch, time_ns, received_ns, delay_ns, source, hop.queue, hop.tx_bytes, hop.buffer)
+    add_sample(tables, link, hop.switch, time_ns, received_ns, delay_ns, source, hop.queue, hop.tx_bytes, hop.buffer)
 
 
 @kernel(inline=True)
-def counted_link(fabric: Fabric, key: Array[u64], hop: JoinHop, following: JoinHop) -> u32:
+def counted_link(tables: TelemetryTables, key: Array[u64], hop: PendingHop, following: PendingHop) -> u32:
     """Return a hop's egress link, or NONE32, which is counted."""
-    link: u32 = egress_link(fabric, key, hop, following)
+    link: u32 = egress_link(tables, key, hop, following)
     if link == NONE32:
-        fabric.unknown_node += as_u64(hop.switch == NONE32)
-        fabric.unknown_port += as_u64(hop.switch != NONE32)
+        tables.counts.unknown_node += as_u64(hop.switch == NONE32)
+        tables.counts.unknown_port += as_u64(hop.switch != NONE32)
     return link
 
 
 @kernel(inline=True)
-def sample_hop(fabric: Fabric, key: Array[u64], hop: JoinHop, following: JoinHop) -> None:
+def sample_hop(tables: TelemetryTables, key: Array[u64], hop: PendingHop, following: PendingHop) -> None:
     """Take all that a hop says of its egress link, given the next hop or that none will be known."""
-    link: u32 = counted_link(fabric, key, hop, following)
+    link: u32 = counted_link(tables, key, hop, following)
     if link != NONE32:
-        take_delay(fabric, key, hop, following, link, True)
+        take_delay(tables, key, hop, following, link, True)
 
 
 @kernel(inline=True)
-def sample_figures(fabric: Fabric, key: Array[u64], hop: JoinHop) -> None:
+def sample_figures(tables: TelemetryTables, key: Array[u64], hop: PendingHop) -> None:
     """Take what a hop says of its egress link but the delay, which is not known yet."""
-    link: u32 = counted_link(fabric, key, hop, view(JoinHop, 0))
+    link: u32 = counted_link(tables, key, hop, view(PendingHop, 0))
     if link != NONE32:
-        add_hop(fabric, hop, link, hop.received_ns, NONE64, HOP_LATENCY)
+        add_hop(tables, hop, link, hop.received_ns, NONE64, HOP_LATENCY)
 
 
 @kernel(inline=True)
-def sample_delay(fabric: Fabric, key: Array[u64], hop: JoinHop, following: JoinHop) -> None:
+def sample_delay(tables: TelemetryTables, key: Array[u64], hop: PendingHop, following: PendingHop) -> None:
     """Take the delay alone of a hop whose figures have been taken."""
-    link: u32 = egress_link(fabric, key, hop, following)
+    link: u32 = egress_link(tables, key, hop, following)
     if link != NONE32:
-        take_delay(fabric, key, hop, following, link, False)
+        take_delay(tables, key, hop, following, link, False)
 
 
 # ---- packets that are given up
 
 
 @kernel(inline=False)
-def end_packet(fabric: Fabric, table: JoinTable, cell: JoinCell) -> None:
+def end_packet(tables: TelemetryTables, table: PendingTable, cell: PendingCell) -> None:
     """Take the delays for which no stamp has come, of a packet that is given up."""
-    fabric.joins.incomplete += 1
+    tables.pending.incomplete += 1
     number: u32 = cell.first
     while number != 0:
         hop = hop_of(table, number)
         if hop.waiting != 0:
-            sample_delay(fabric, reference(cell.key[0]), hop, view(JoinHop, 0))
+            sample_delay(tables, reference(cell.key[0]), hop, view(PendingHop, 0))
         number = hop.following
 
 
@@ -269,18 +261,18 @@ def end_packet(fabric: Fabric, table: JoinTable, cell: JoinCell) -> None:
 
 
 @kernel(inline=False)
-def count_fate(fabric: Fabric, link: u32, outcome: u32, at_ns: u64) -> None:
+def count_fate(tables: TelemetryTables, link: u32, outcome: u32, at_ns: u64) -> None:
     """Count what became of a packet on a link; of what is older than the ring, only that it was lost."""
-    joins = fabric.joins
-    slot: u64 = at_ns // joins.fate_slot_ns + 1
-    place: u64 = as_u64(link) * joins.fate_ring + (slot & (joins.fate_ring - 1))
-    cell = joins.fates[place]
+    losses = tables.losses
+    slot: u64 = at_ns // losses.slot_ns + 1
+    place: u64 = as_u64(link) * losses.ring + (slot & (losses.ring - 1))
+    cell = losses.fates[place]
     if cell.slot != slot:
         if slot < cell.slot:
             if outcome == MISSING or outcome == DROPPED or outcome == UNMARKED:  # noqa: PLR1714, SIM109 - no `in` here
-                joins.lost_early[link] += 1
+                losses.lost_early[link] += 1
             return
-        joins.lost_early[link] += cell.missing + cell.dropped + cell.unmarked
+        losses.lost_early[link] += cell.missing + cell.dropped + cell.unmarked
         cell.slot = slot
         cell.passed = 0
         cell.missing = 0
@@ -290,8 +282,8 @@ def count_fate(fabric: Fabric, link: u32, outcome: u32, at_ns: u64) -> None:
         cell.others = 0
     if cell.noted == 0:
         cell.noted = 1
-        joins.noted_fates[joins.noted_count] = as_u32(place)
-        joins.noted_count += 1
+        losses.noted[losses.noted_count] = as_u32(place)
+        losses.noted_count += 1
     if outcome == PASSED:
         cell.passed += 1
     elif outcome == MISSING:
@@ -307,13 +299,13 @@ def count_fate(fabric: Fabric, link: u32, outcome: u32, at_ns: u64) -> None:
 
 
 @kernel(inline=True)
-def is_counted(hop: JoinHop) -> bool:
+def is_counted(hop: PendingHop) -> bool:
     """Return whether each hop reports each packet of this kind."""
     return hop.kind == HOP_BY_HOP or hop.kind == MX  # noqa: PLR1714 - kernels have no `in`
 
 
 @kernel(inline=True)
-def is_heard(table: JoinTable, first: u32, switch: u32) -> bool:
+def is_heard(table: PendingTable, first: u32, switch: u32) -> bool:
     """Return whether a switch is among the hops of a list."""
     number: u32 = first
     while number != 0:
@@ -325,7 +317,7 @@ def is_heard(table: JoinTable, first: u32, switch: u32) -> bool:
 
 
 @kernel(inline=False)
-def take_fates(fabric: Fabric, table: JoinTable, cell: JoinCell) -> None:
+def take_fates(tables: TelemetryTables, table: PendingTable, cell: PendingCell) -> None:
     """Count what all of a packet's hops say of the links between switches."""
     at_ns: u64 = NONE64
     number: u32 = cell.first
@@ -338,45 +330,45 @@ def take_fates(fabric: Fabric, table: JoinTable, cell: JoinCell) -> None:
     number = cell.first
     while number != 0:
         hop = hop_of(table, number)
-        link: u32 = egress_link(fabric, reference(cell.key[0]), hop, view(JoinHop, 0))
-        head: u32 = NONE32 if link == NONE32 else fabric.links[as_u64(link)].head_switch
+        link: u32 = egress_link(tables, reference(cell.key[0]), hop, view(PendingHop, 0))
+        head: u32 = NONE32 if link == NONE32 else tables.topology.links[as_u64(link)].head_switch
         if head != NONE32:
-            count_fate(fabric, link, PASSED if is_heard(table, cell.first, head) else MISSING, at_ns)
+            count_fate(tables, link, PASSED if is_heard(table, cell.first, head) else MISSING, at_ns)
         if hop.came_by != NONE32:
-            tail: u32 = fabric.links[as_u64(hop.came_by)].head_switch
+            tail: u32 = tables.topology.links[as_u64(hop.came_by)].head_switch
             if tail != NONE32 and not is_heard(table, cell.first, tail):
-                count_fate(fabric, fabric.joins.ends[as_u64(hop.came_by)].back, UNANNOUNCED, at_ns)
+                count_fate(tables, tables.topology.link_ends[as_u64(hop.came_by)].back, UNANNOUNCED, at_ns)
         number = hop.following
 
 
 @kernel(inline=False)
-def take_fates_of_way(fabric: Fabric) -> None:
+def take_fates_of_way(tables: TelemetryTables) -> None:
     """Count that a packet passed all links between the switches of its way."""
-    joins = fabric.joins
+    pending = tables.pending
     at_ns: u64 = NONE64
     i: u64 = 0
-    while i < joins.way_hops:
-        hop = view(JoinHop, joins.way[i])
+    while i < pending.path_hops:
+        hop = view(PendingHop, pending.path[i])
         if not is_counted(hop):
             return
         at_ns = min(at_ns, hop.received_ns)
         i += 1
     i = 0
-    while i + 1 < joins.way_hops:
-        hop = view(JoinHop, joins.way[i])
-        count_fate(fabric, hop.link, PASSED, at_ns)
+    while i + 1 < pending.path_hops:
+        hop = view(PendingHop, pending.path[i])
+        count_fate(tables, hop.link, PASSED, at_ns)
         i += 1
 
 
 @kernel(inline=False)
-def give_up(fabric: Fabric, table: JoinTable) -> None:
+def give_up(tables: TelemetryTables, table: PendingTable) -> None:
     """Give up the packets that are too many or have waited too long."""
     while table.count != 0:
         cell = cell_of(table, table.oldest)
-        if not has_too_many(table) and cell.begun_ns + fabric.joins.wait_ns >= table.newest_ns:
+        if not has_too_many(table) and cell.begun_ns + tables.pending.wait_ns >= table.newest_ns:
             return
-        take_fates(fabric, table, cell)
-        end_packet(fabric, table, cell)
+        take_fates(tables, table, cell)
+        end_packet(tables, table, cell)
         remove_cell(table, table.oldest)
 
 
@@ -384,23 +376,23 @@ def give_up(fabric: Fabric, table: JoinTable) -> None:
 
 
 @kernel(inline=True)
-def way_hop(fabric: Fabric, place: u64) -> JoinHop:
+def way_hop(tables: TelemetryTables, place: u64) -> PendingHop:
     """Return a hop of the way, null behind its end."""
-    return view(JoinHop, fabric.joins.way[place] if place < fabric.joins.way_hops else 0)
+    return view(PendingHop, tables.pending.path[place] if place < tables.pending.path_hops else 0)
 
 
 @kernel(inline=True)
-def way_delay(fabric: Fabric, key: Array[u64]) -> u64:
+def way_delay(tables: TelemetryTables, key: Array[u64]) -> u64:
     """Return the sum of the delays of the way's egress links, NONE64 if it cannot be told."""
     total_ns: u64 = 0
     i: u64 = 0
-    while i < fabric.joins.way_hops:
-        hop = way_hop(fabric, i)
-        following = way_hop(fabric, i + 1)
-        link: u32 = egress_link(fabric, key, hop, following)
-        if link == NONE32 or hop.identity != way_hop(fabric, 0).identity:
+    while i < tables.pending.path_hops:
+        hop = way_hop(tables, i)
+        following = way_hop(tables, i + 1)
+        link: u32 = egress_link(tables, key, hop, following)
+        if link == NONE32 or hop.identity != way_hop(tables, 0).identity:
             return NONE64
-        delay_ns: u64 = whole_link_delay(fabric, hop, following, link)
+        delay_ns: u64 = whole_link_delay(tables, hop, following, link)
         if delay_ns == NONE64:
             return NONE64
         total_ns += delay_ns
@@ -409,31 +401,31 @@ def way_delay(fabric: Fabric, key: Array[u64]) -> u64:
 
 
 @kernel(inline=False)
-def take_joined_way(fabric: Fabric, key: Array[u64]) -> None:
+def take_joined_way(tables: TelemetryTables, key: Array[u64]) -> None:
     """Take the hops that `way` of the joins holds as a path: of one packet, or of a flow as several together say."""
-    joins = fabric.joins
+    pending = tables.pending
     received_ns: u64 = 0
     i: u64 = 0
-    while i < joins.way_hops:
-        hop = way_hop(fabric, i)
+    while i < pending.path_hops:
+        hop = way_hop(tables, i)
         if hop.switch == NONE32:
             return
-        joins.switches[i] = hop.switch
+        pending.switches[i] = hop.switch
         received_ns = max(received_ns, hop.received_ns)
         i += 1
-    source: u32 = find_host(fabric, key[4] & 0xF, key[0], key[1])
-    target: u32 = find_host(fabric, key[4] & 0xF, key[2], key[3])
-    if not is_way(fabric, source, target, joins.switches, joins.way_hops):
-        fabric.not_adjacent += 1
+    source: u32 = find_host(tables, key[4] & 0xF, key[0], key[1])
+    target: u32 = find_host(tables, key[4] & 0xF, key[2], key[3])
+    if not is_way(tables, source, target, pending.switches, pending.path_hops):
+        tables.counts.not_adjacent += 1
         return
-    delay_ns: u64 = way_delay(fabric, key)
-    now_ns: u64 = fabric.now_ns
+    delay_ns: u64 = way_delay(tables, key)
+    now_ns: u64 = tables.batch.now_ns
     if received_ns != now_ns:
         # The hop that came last is none of these: their slot is looked for, not taken for that of now.
-        begin_batch(fabric, received_ns)
-        fabric.slot_number += 1
-        fabric.slot_begins_ns = NONE64
-    cell = touch_flow(fabric, key, hash_key(key), received_ns)
-    take_way(fabric, cell, joins.switches, joins.way_hops, way_hop(fabric, 0).arrived_ns, delay_ns)
+        begin_batch(tables, received_ns)
+        tables.batch.slot_number += 1
+        tables.batch.slot_begins_ns = NONE64
+    cell = touch_flow(tables, key, hash_key(key), received_ns)
+    take_way(tables, cell, pending.switches, pending.path_hops, way_hop(tables, 0).arrived_ns, delay_ns)
     if received_ns != now_ns:
-        begin_batch(fabric, now_ns)
+        begin_batch(tables, now_ns)

@@ -6,7 +6,8 @@ these came. Numbers of cells and hops are kept with 1 added, so that 0 is none.
 
 from __future__ import annotations
 
-from collectors.native.structures import KEY_WORDS, JoinCell, JoinHop, JoinTable
+from collectors.native.structures import KEY_WORDS, PendingCell, PendingHop
+from collectors.native.tables import PendingTable
 from dataplane.native import (
     Array,
     address,
@@ -37,13 +38,13 @@ def hash_packet(flow_hash: u64, identity: u64) -> u64:
 
 
 @kernel(inline=True)
-def prefetch_place(table: JoinTable, mixed: u64) -> None:
+def prefetch_place(table: PendingTable, mixed: u64) -> None:
     """Begin to bring a packet's place in the index into the cache."""
     prefetch(offset(table.index, home_of(mixed, table.mask)))
 
 
 @kernel(inline=True)
-def prefetch_cell(table: JoinTable, mixed: u64) -> None:
+def prefetch_cell(table: PendingTable, mixed: u64) -> None:
     """Begin to bring the cell into the cache that the index most likely leads to."""
     number: u64 = table.index[home_of(mixed, table.mask)] & LOW32
     if number != 0:
@@ -53,19 +54,19 @@ def prefetch_cell(table: JoinTable, mixed: u64) -> None:
 
 
 @kernel(inline=True)
-def cell_of(table: JoinTable, number: u32) -> JoinCell:
+def cell_of(table: PendingTable, number: u32) -> PendingCell:
     """Return the cell of a number."""
     return table.cells[as_u64(number) - 1]
 
 
 @kernel(inline=True)
-def hop_of(table: JoinTable, number: u32) -> JoinHop:
+def hop_of(table: PendingTable, number: u32) -> PendingHop:
     """Return the hop of a number."""
     return table.hops[as_u64(number) - 1]
 
 
 @kernel(inline=True)
-def find_cell(table: JoinTable, key: Array[u64], identity: u64, mixed: u64) -> u32:
+def find_cell(table: PendingTable, key: Array[u64], identity: u64, mixed: u64) -> u32:
     """Return the number of the cell of a key and identity, 0 if there is none."""
     place: u64 = home_of(mixed, table.mask)
     while True:
@@ -82,7 +83,7 @@ def find_cell(table: JoinTable, key: Array[u64], identity: u64, mixed: u64) -> u
 
 
 @kernel(inline=True)
-def add_cell(table: JoinTable, key: Array[u64], identity: u64, mixed: u64, now_ns: u64) -> u32:
+def add_cell(table: PendingTable, key: Array[u64], identity: u64, mixed: u64, now_ns: u64) -> u32:
     """Make a cell, the newest; there is always room for one more than `most`."""
     number: u32 = table.free
     if number != 0:
@@ -110,7 +111,7 @@ def add_cell(table: JoinTable, key: Array[u64], identity: u64, mixed: u64, now_n
 
 
 @kernel(inline=True)
-def append_cell(table: JoinTable, number: u32) -> None:
+def append_cell(table: PendingTable, number: u32) -> None:
     """Make a cell that stands nowhere the newest."""
     cell = cell_of(table, number)
     cell.older = table.newest
@@ -123,7 +124,7 @@ def append_cell(table: JoinTable, number: u32) -> None:
 
 
 @kernel(inline=True)
-def unlink_cell(table: JoinTable, number: u32) -> None:
+def unlink_cell(table: PendingTable, number: u32) -> None:
     """Take a cell out of the order."""
     cell = cell_of(table, number)
     if cell.older != 0:
@@ -137,7 +138,7 @@ def unlink_cell(table: JoinTable, number: u32) -> None:
 
 
 @kernel(inline=True)
-def renew_cell(table: JoinTable, number: u32) -> None:
+def renew_cell(table: PendingTable, number: u32) -> None:
     """Make a cell the newest."""
     if table.newest != number:
         unlink_cell(table, number)
@@ -145,7 +146,7 @@ def renew_cell(table: JoinTable, number: u32) -> None:
 
 
 @kernel(inline=False)
-def remove_cell(table: JoinTable, number: u32) -> None:
+def remove_cell(table: PendingTable, number: u32) -> None:
     """Forget a cell and its hops."""
     cell = cell_of(table, number)
     if cell.last != 0:
@@ -160,7 +161,7 @@ def remove_cell(table: JoinTable, number: u32) -> None:
 
 
 @kernel(inline=True)
-def has_too_many(table: JoinTable) -> bool:
+def has_too_many(table: PendingTable) -> bool:
     """Return whether the oldest has to go for want of room."""
     return table.count > table.most or table.hop_count > table.most_hops
 
@@ -169,7 +170,7 @@ def has_too_many(table: JoinTable) -> bool:
 
 
 @kernel(inline=True)
-def find_hop(table: JoinTable, cell: JoinCell, place: u32) -> JoinHop:
+def find_hop(table: PendingTable, cell: PendingCell, place: u32) -> PendingHop:
     """Return the hop at a place, or null."""
     number: u32 = cell.first
     while number != 0:
@@ -177,17 +178,17 @@ def find_hop(table: JoinTable, cell: JoinCell, place: u32) -> JoinHop:
         if hop.place == place:
             return hop
         number = hop.following
-    return view(JoinHop, 0)
+    return view(PendingHop, 0)
 
 
 @kernel(inline=True)
-def copy_hop(target: JoinHop, source: JoinHop) -> None:
+def copy_hop(target: PendingHop, source: PendingHop) -> None:
     """Copy a hop."""
-    copy(array_at(u8, address(target)), array_at(u8, address(source)), sizeof(JoinHop))
+    copy(array_at(u8, address(target)), array_at(u8, address(source)), sizeof(PendingHop))
 
 
 @kernel(inline=True)
-def put_hop(table: JoinTable, cell: JoinCell, said: JoinHop) -> JoinHop:
+def put_hop(table: PendingTable, cell: PendingCell, said: PendingHop) -> PendingHop:
     """Keep a copy of a hop, in place of what was known at its place, or behind all others; return the copy."""
     known = find_hop(table, cell, said.place)
     if address(known) != 0:
@@ -215,7 +216,7 @@ def put_hop(table: JoinTable, cell: JoinCell, said: JoinHop) -> JoinHop:
 
 
 @kernel(inline=False)
-def forget_hops(table: JoinTable, cell: JoinCell, limit_ns: u64) -> None:
+def forget_hops(table: PendingTable, cell: PendingCell, limit_ns: u64) -> None:
     """Forget the hops that were heard of before a time."""
     before: u32 = 0
     number: u32 = cell.first

@@ -30,79 +30,80 @@ from collectors.native.kernels.pending import (
     renew_cell,
 )
 from collectors.native.kernels.routes import find_host
-from collectors.native.structures import MX, NONE32, XD, Fabric, JoinCell, JoinHop, JoinTable
+from collectors.native.structures import MX, NONE32, XD, PendingCell, PendingHop
+from collectors.native.tables import PendingTable, TelemetryTables
 from dataplane.native import Array, address, as_u64, kernel, u32, u64, view
 
 
 @kernel(inline=False)
-def join_part(fabric: Fabric, key: Array[u64], flow_hash: u64, mixed: u64, count: u32) -> None:
+def join_part(tables: TelemetryTables, key: Array[u64], flow_hash: u64, mixed: u64, count: u32) -> None:
     """Join successive hops of one report, which `part` holds, with those of their packet that have come."""
-    joins = fabric.joins
+    pending = tables.pending
     stranger: bool = False
     i: u64 = 0
     while i < as_u64(count):
-        hop = joins.part[i]
-        hop.came_by = ingress_link(fabric, hop)
+        hop = pending.part[i]
+        hop.came_by = ingress_link(tables, hop)
         hop.place = hop.switch
         hop.waiting = 0
         stranger = stranger or hop.switch == NONE32
         if i + 1 < as_u64(count):
-            sample_hop(fabric, key, hop, joins.part[i + 1])
+            sample_hop(tables, key, hop, pending.part[i + 1])
         i += 1
     if stranger:
         # No path leads over a stranger, and there is no end to the names that one may have.
-        sample_hop(fabric, key, joins.part[as_u64(count) - 1], view(JoinHop, 0))
+        sample_hop(tables, key, pending.part[as_u64(count) - 1], view(PendingHop, 0))
         return
-    table = joins.parts
-    number: u32 = packet_of(fabric, key, mixed, count)
+    table = pending.parts
+    number: u32 = packet_of(tables, key, mixed, count)
     cell = cell_of(table, number)
-    first = put_hop(table, cell, joins.part[0])
+    first = put_hop(table, cell, pending.part[0])
     last = first
     i = 1
     while i < as_u64(count):
-        last = put_hop(table, cell, joins.part[i])
+        last = put_hop(table, cell, pending.part[i])
         i += 1
-    sample_end(fabric, table, cell, key, last)
-    before = view(JoinHop, 0)
-    if not comes_again(fabric, count):
-        before = hop_before(fabric, table, cell, key, first)
+    sample_end(tables, table, cell, key, last)
+    before = view(PendingHop, 0)
+    if not comes_again(tables, count):
+        before = hop_before(tables, table, cell, key, first)
     if is_known(before) and before.waiting != 0:
         before.waiting = 0
-        sample_delay(fabric, key, before, first)
-    whole: bool = walk(fabric, table, cell, key)
+        sample_delay(tables, key, before, first)
+    whole: bool = walk(tables, table, cell, key)
     if whole:
-        take_joined_way(fabric, key)
-        take_fates_of_way(fabric)
+        take_joined_way(tables, key)
+        take_fates_of_way(tables)
         remove_cell(table, number)
-    give_up(fabric, table)
-    kind: u32 = joins.part[0].kind
+    give_up(tables, table)
+    kind: u32 = pending.part[0].kind
     if not whole and (kind == MX or kind == XD):  # noqa: PLR1714, SIM109 - kernels have no `in`
-        take_of_flow(fabric, key, flow_hash)
+        take_of_flow(tables, key, flow_hash)
 
 
 @kernel(inline=True)
-def comes_again(fabric: Fabric, count: u32) -> bool:
+def comes_again(tables: TelemetryTables, count: u32) -> bool:
     """Return whether the part's first switch comes again in it, whose last words are what is known of it then."""
     i: u64 = 1
     while i < as_u64(count):
-        if fabric.joins.part[i].switch == fabric.joins.part[0].switch:
+        if tables.pending.part[i].switch == tables.pending.part[0].switch:
             return True
         i += 1
     return False
 
 
 @kernel(inline=True)
-def packet_of(fabric: Fabric, key: Array[u64], mixed: u64, count: u32) -> u32:
+def packet_of(tables: TelemetryTables, key: Array[u64], mixed: u64, count: u32) -> u32:
     """Return the number of the packet of a part, a new one if none of it has come yet."""
-    table = fabric.joins.parts
-    part = fabric.joins.part
+    table = tables.pending.parts
+    part = tables.pending.part
     number: u32 = find_cell(table, key, part[0].identity, mixed)
     if number != 0:
         i: u64 = 0
         while i < as_u64(count):
             if is_known(find_hop(table, cell_of(table, number), part[i].switch)):
                 # The same node twice: another packet that looks the same.
-                end_packet(fabric, table, cell_of(table, number))
+                end_packet(tables, table, cell_of(table, number))
                 remove_cell(table, number)
                 number = 0
                 break
@@ -113,82 +114,92 @@ def packet_of(fabric: Fabric, key: Array[u64], mixed: u64, count: u32) -> u32:
 
 
 @kernel(inline=True)
-def sample_end(fabric: Fabric, table: JoinTable, cell: JoinCell, key: Array[u64], last: JoinHop) -> None:
+def sample_end(
+    tables: TelemetryTables, table: PendingTable, cell: PendingCell, key: Array[u64], last: PendingHop
+) -> None:
     """Sample the last hop of a part, whose next hop may have reported already, may do so later, or never."""
-    after = hop_after(fabric, table, cell, key, last)
-    if is_known(after) or not expects_stamp(fabric, key, last):
-        sample_hop(fabric, key, last, after)
+    after = hop_after(tables, table, cell, key, last)
+    if is_known(after) or not expects_stamp(tables, key, last):
+        sample_hop(tables, key, last, after)
     else:
         last.waiting = 1
-        sample_figures(fabric, key, last)
+        sample_figures(tables, key, last)
 
 
 @kernel(inline=True)
-def hop_after(fabric: Fabric, table: JoinTable, cell: JoinCell, key: Array[u64], hop: JoinHop) -> JoinHop:
+def hop_after(
+    tables: TelemetryTables, table: PendingTable, cell: PendingCell, key: Array[u64], hop: PendingHop
+) -> PendingHop:
     """Return the hop that another one's egress link leads to, or null."""
-    link: u32 = egress_link(fabric, key, hop, view(JoinHop, 0))
-    if link == NONE32 or fabric.links[as_u64(link)].head_switch == NONE32:
-        return view(JoinHop, 0)
-    found = find_hop(table, cell, fabric.links[as_u64(link)].head_switch)
-    if is_known(found) and found.ingress != NONE32 and found.ingress != fabric.joins.ends[as_u64(link)].head_port:
-        return view(JoinHop, 0)
+    link: u32 = egress_link(tables, key, hop, view(PendingHop, 0))
+    if link == NONE32 or tables.topology.links[as_u64(link)].head_switch == NONE32:
+        return view(PendingHop, 0)
+    found = find_hop(table, cell, tables.topology.links[as_u64(link)].head_switch)
+    if (
+        is_known(found)
+        and found.ingress != NONE32
+        and found.ingress != tables.topology.link_ends[as_u64(link)].head_port
+    ):
+        return view(PendingHop, 0)
     return found
 
 
 @kernel(inline=True)
-def hop_before(fabric: Fabric, table: JoinTable, cell: JoinCell, key: Array[u64], hop: JoinHop) -> JoinHop:
+def hop_before(
+    tables: TelemetryTables, table: PendingTable, cell: PendingCell, key: Array[u64], hop: PendingHop
+) -> PendingHop:
     """Return the hop whose egress link leads here, the one behind the ingress port if that is told; or null."""
     if hop.ingress != NONE32:
-        if hop.came_by == NONE32 or fabric.links[as_u64(hop.came_by)].head_switch == NONE32:
-            return view(JoinHop, 0)
-        known = find_hop(table, cell, fabric.links[as_u64(hop.came_by)].head_switch)
-        if is_known(known) and address(hop_after(fabric, table, cell, key, known)) == address(hop):
+        if hop.came_by == NONE32 or tables.topology.links[as_u64(hop.came_by)].head_switch == NONE32:
+            return view(PendingHop, 0)
+        known = find_hop(table, cell, tables.topology.links[as_u64(hop.came_by)].head_switch)
+        if is_known(known) and address(hop_after(tables, table, cell, key, known)) == address(hop):
             return known
-        return view(JoinHop, 0)
+        return view(PendingHop, 0)
     number: u32 = cell.first
     while number != 0:
         candidate = hop_of(table, number)
-        if next_switch(fabric, key, candidate) == hop.switch:
+        if next_switch(tables, key, candidate) == hop.switch:
             return candidate
         number = candidate.following
-    return view(JoinHop, 0)
+    return view(PendingHop, 0)
 
 
 @kernel(inline=True)
-def is_first(fabric: Fabric, key: Array[u64], hop: JoinHop) -> bool:
+def is_first(tables: TelemetryTables, key: Array[u64], hop: PendingHop) -> bool:
     """Return whether a hop's packet came to it from a host."""
     if hop.ingress != NONE32:
-        return hop.came_by == NONE32 or fabric.links[as_u64(hop.came_by)].head_switch == NONE32
-    host: u32 = find_host(fabric, key[4] & 0xF, key[0], key[1])
-    return host != NONE32 and fabric.host_switches[as_u64(host)] == hop.switch
+        return hop.came_by == NONE32 or tables.topology.links[as_u64(hop.came_by)].head_switch == NONE32
+    host: u32 = find_host(tables, key[4] & 0xF, key[0], key[1])
+    return host != NONE32 and tables.topology.host_switches[as_u64(host)] == hop.switch
 
 
 @kernel(inline=False)
-def walk(fabric: Fabric, table: JoinTable, cell: JoinCell, key: Array[u64]) -> bool:
+def walk(tables: TelemetryTables, table: PendingTable, cell: PendingCell, key: Array[u64]) -> bool:
     """Put the hops from a host's link to a host's link on the joins' `way`; False while any between is missing."""
-    joins = fabric.joins
-    joins.way_hops = 0
+    pending = tables.pending
+    pending.path_hops = 0
     number: u32 = cell.first
-    while number != 0 and not is_first(fabric, key, hop_of(table, number)):
+    while number != 0 and not is_first(tables, key, hop_of(table, number)):
         number = hop_of(table, number).following
     if number == 0:
         return False
     hop = hop_of(table, number)
-    while is_known(hop) and joins.way_hops < as_u64(cell.hops):
-        joins.way[joins.way_hops] = address(hop)
-        joins.way_hops += 1
-        link: u32 = egress_link(fabric, key, hop, view(JoinHop, 0))
-        if link != NONE32 and fabric.links[as_u64(link)].head_switch == NONE32:
+    while is_known(hop) and pending.path_hops < as_u64(cell.hops):
+        pending.path[pending.path_hops] = address(hop)
+        pending.path_hops += 1
+        link: u32 = egress_link(tables, key, hop, view(PendingHop, 0))
+        if link != NONE32 and tables.topology.links[as_u64(link)].head_switch == NONE32:
             return True
-        hop = hop_after(fabric, table, cell, key, hop)
+        hop = hop_after(tables, table, cell, key, hop)
     return False
 
 
 @kernel(inline=False)
-def take_of_flow(fabric: Fabric, key: Array[u64], flow_hash: u64) -> None:
+def take_of_flow(tables: TelemetryTables, key: Array[u64], flow_hash: u64) -> None:
     """Take the flow's path as its nodes said last, if that is one."""
-    table = fabric.joins.flows
-    said = fabric.joins.part[0]
+    table = tables.pending.flows
+    said = tables.pending.part[0]
     mixed: u64 = hash_packet(flow_hash, 0)
     number: u32 = find_cell(table, key, 0, mixed)
     if number != 0:
@@ -197,10 +208,10 @@ def take_of_flow(fabric: Fabric, key: Array[u64], flow_hash: u64) -> None:
         number = add_cell(table, key, 0, mixed, said.received_ns)
     cell = cell_of(table, number)
     put_hop(table, cell, said)
-    if said.received_ns > fabric.forget_ns:
-        forget_hops(table, cell, said.received_ns - fabric.forget_ns)
-    if walk(fabric, table, cell, key):
-        take_joined_way(fabric, key)
+    if said.received_ns > tables.limits.forget_ns:
+        forget_hops(table, cell, said.received_ns - tables.limits.forget_ns)
+    if walk(tables, table, cell, key):
+        take_joined_way(tables, key)
     while has_too_many(table):
-        fabric.flows_forgotten += 1
+        tables.counts.flows_forgotten += 1
         remove_cell(table, table.oldest)

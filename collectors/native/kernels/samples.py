@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collectors.native.kernels.stamps import stamp_behind
 from collectors.native.kernels.windows import add_to_window, settle_counts
-from collectors.native.structures import NONE64, Fabric, Hop
+from collectors.native.structures import NONE64, Hop
+from collectors.native.tables import TelemetryTables
 from dataplane.native import as_u64, kernel, u32, u64
 
 HOP_LATENCY = 1
@@ -15,7 +16,7 @@ CORRECTED_STAMPS = 3
 
 @kernel(inline=True)
 def add_sample(  # noqa: PLR0917 - kernels have no keywords
-    fabric: Fabric,
+    tables: TelemetryTables,
     link: u32,
     switch: u32,
     time_ns: u64,
@@ -29,21 +30,21 @@ def add_sample(  # noqa: PLR0917 - kernels have no keywords
     """Take what one packet says of one link; what is older than the window is counted and left out."""
     behind_ns: u64 = 0
     if time_ns != NONE64:
-        behind_ns = stamp_behind(fabric, switch, time_ns, received_ns)
+        behind_ns = stamp_behind(tables, switch, time_ns, received_ns)
     at_ns: u64 = received_ns - min(behind_ns, received_ns)
-    if behind_ns > fabric.window_ns or not add_to_window(
-        fabric, as_u64(link), at_ns, delay_ns, source, queue, tx_bytes, buffer
+    if behind_ns > tables.windows.window_ns or not add_to_window(
+        tables, as_u64(link), at_ns, delay_ns, source, queue, tx_bytes, buffer
     ):
-        fabric.late_samples += 1
+        tables.counts.late_samples += 1
 
 
 @kernel
-def take_sample(fabric: Fabric, hop: Hop, received_ns: u64, delay_ns: u64, source: u32) -> None:
+def take_sample(tables: TelemetryTables, hop: Hop, received_ns: u64, delay_ns: u64, source: u32) -> None:
     """Take a sample that others have made, maybe long ago: its slot is looked for, not taken for that of now."""
-    fabric.slot_number += 1
-    fabric.slot_begins_ns = NONE64
+    tables.batch.slot_number += 1
+    tables.batch.slot_begins_ns = NONE64
     time_ns: u64 = hop.arrived_ns
     add_sample(
-        fabric, hop.link, hop.switch, time_ns, received_ns, delay_ns, source, hop.queue, hop.tx_bytes, hop.buffer
+        tables, hop.link, hop.switch, time_ns, received_ns, delay_ns, source, hop.queue, hop.tx_bytes, hop.buffer
     )
-    settle_counts(fabric)
+    settle_counts(tables)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collectors.native.structures import NONE32, Accounts, TrackerCell
+from collectors.native.structures import NONE32, TrackerCell
+from collectors.native.tables import SequenceTable
 from dataplane.native import (
     Array,
     address,
@@ -19,6 +20,7 @@ from dataplane.native import (
     u32,
     u64,
 )
+from dataplane.native.open_addressing import LOW32, home_of, next_alike, put_entry
 
 NEW = 0
 LATE = 1
@@ -56,37 +58,41 @@ def ahead_of(sequence: u64, newest: u64) -> i64:
 
 
 @kernel
-def observe(accounts: Accounts, node_id: u32, first_word: u32, mark: u32, now_ns: u64) -> u32:
+def observe(sequences: SequenceTable, node_id: u32, first_word: u32, mark: u32, now_ns: u64) -> u32:
     """Account a report packet by the first word of its group header."""
-    return account(accounts, node_id, first_word, mark, now_ns)
+    return account(sequences, node_id, first_word, mark, now_ns)
 
 
 @kernel(inline=True)
-def account(accounts: Accounts, node_id: u32, first_word: u32, mark: u32, now_ns: u64) -> u32:
+def account(sequences: SequenceTable, node_id: u32, first_word: u32, mark: u32, now_ns: u64) -> u32:
     """Account a report packet; most are the next of a reporter that is known."""
     key: u64 = as_u64((first_word >> 22) & 0x3F) << 32 | as_u64(node_id)
     sequence: u64 = as_u64(first_word) & (MODULUS - 1)
-    place: u64 = (key * HASH) >> 32 & accounts.index_mask
-    while accounts.index[place] != 0:
-        number: u64 = as_u64(accounts.index[place]) - 1
-        tracker = accounts.trackers[number]
+    mixed: u64 = key * HASH
+    place: u64 = home_of(mixed, sequences.mask)
+    while True:
+        place = next_alike(sequences.index, sequences.mask, place, mixed)
+        entry: u64 = sequences.index[place] & LOW32
+        if entry == 0:
+            add_tracker(sequences, key, sequence, mark, now_ns)
+            return NEW
+        number: u64 = entry - 1
+        tracker = sequences.trackers[number]
         if tracker.key == key:
-            accounts.touches += 1
-            tracker.touched = accounts.touches
-            words: u64 = number * (accounts.ring // 64)
-            seen = offset(accounts.seen, words)
+            sequences.touches += 1
+            tracker.touched = sequences.touches
+            words: u64 = number * (sequences.ring // 64)
+            seen = offset(sequences.seen, words)
             if tracker.has_before == 0 and (tracker.newest + 1) & (MODULUS - 1) == sequence:
-                take_next(accounts, tracker, seen, offset(accounts.marks, words << 6), mark, now_ns)
+                take_next(sequences, tracker, seen, offset(sequences.marks, words << 6), mark, now_ns)
                 return NEW
-            return track(accounts, tracker, seen, words, sequence, mark, now_ns)
-        place = (place + 1) & accounts.index_mask
-    add_tracker(accounts, key, sequence, mark, now_ns)
-    return NEW
+            return track(sequences, tracker, seen, words, sequence, mark, now_ns)
+        place = (place + 1) & sequences.mask
 
 
 @kernel(inline=True)
 def take_next(  # noqa: PLR0917 - kernels have no keywords
-    accounts: Accounts, tracker: TrackerCell, seen: Array[u64], marks: Array[u32], mark: u32, now_ns: u64
+    sequences: SequenceTable, tracker: TrackerCell, seen: Array[u64], marks: Array[u32], mark: u32, now_ns: u64
 ) -> None:
     """Account the number that follows the newest; a restart near 0 is never one step ahead."""
     tracker.heard_ns = now_ns
@@ -94,24 +100,24 @@ def take_next(  # noqa: PLR0917 - kernels have no keywords
     tracker.jump = NONE32
     tracker.received += 1
     tracker.newest += 1
-    note_seen(accounts, seen, marks, tracker.newest, mark)
+    note_seen(sequences, seen, marks, tracker.newest, mark)
 
 
 @kernel(inline=False)
-def add_tracker(accounts: Accounts, key: u64, sequence: u64, mark: u32, now_ns: u64) -> None:
+def add_tracker(sequences: SequenceTable, key: u64, sequence: u64, mark: u32, now_ns: u64) -> None:
     """Begin an account; where there is no room, that of the reporter unheard for longest goes."""
-    number: u64 = accounts.count
-    if number == accounts.most:
+    number: u64 = sequences.count
+    i: u64 = 1
+    if number == sequences.most:
         number = 0
-        i: u64 = 1
-        while i < accounts.count:
-            if accounts.trackers[i].touched < accounts.trackers[number].touched:
+        while i < sequences.count:
+            if sequences.trackers[i].touched < sequences.trackers[number].touched:
                 number = i
             i += 1
-        accounts.forgotten += 1
+        sequences.forgotten += 1
     else:
-        accounts.count += 1
-    tracker = accounts.trackers[number]
+        sequences.count += 1
+    tracker = sequences.trackers[number]
     tracker.key = key
     tracker.received = 0
     tracker.lost = 0
@@ -120,31 +126,28 @@ def add_tracker(accounts: Accounts, key: u64, sequence: u64, mark: u32, now_ns: 
     tracker.contested = 0
     tracker.restarts = 0
     tracker.has_before = 0
-    accounts.touches += 1
-    tracker.touched = accounts.touches
-    begin(accounts, tracker, offset(accounts.seen, number * (accounts.ring // 64)), sequence, mark, now_ns)
+    sequences.touches += 1
+    tracker.touched = sequences.touches
+    begin(sequences, tracker, offset(sequences.seen, number * (sequences.ring // 64)), sequence, mark, now_ns)
     place: u64 = 0
-    while place <= accounts.index_mask:
-        accounts.index[place] = 0
+    while place <= sequences.mask:
+        sequences.index[place] = 0
         place += 1
-    index: u64 = 0
-    while index < accounts.count:
-        place = (accounts.trackers[index].key * HASH) >> 32 & accounts.index_mask
-        while accounts.index[place] != 0:
-            place = (place + 1) & accounts.index_mask
-        accounts.index[place] = as_u32(index) + 1
-        index += 1
+    i = 0
+    while i < sequences.count:
+        put_entry(sequences.index, sequences.mask, sequences.trackers[i].key * HASH, i + 1)
+        i += 1
 
 
 @kernel
 def begin(  # noqa: PLR0917 - kernels have no keywords
-    accounts: Accounts, tracker: TrackerCell, seen: Array[u64], sequence: u64, mark: u32, now_ns: u64
+    sequences: SequenceTable, tracker: TrackerCell, seen: Array[u64], sequence: u64, mark: u32, now_ns: u64
 ) -> None:
     """Count anew from a number on."""
     tracker.first = sequence
     tracker.newest = sequence
-    clear_all(accounts, seen)
-    note_seen(accounts, seen, marks_of(accounts, seen), sequence, mark)
+    clear_all(sequences, seen)
+    note_seen(sequences, seen, marks_of(sequences, seen), sequence, mark)
     tracker.last_repeat = NONE32
     tracker.repeats = 0
     tracker.jump = NONE32
@@ -153,49 +156,49 @@ def begin(  # noqa: PLR0917 - kernels have no keywords
 
 
 @kernel(inline=True)
-def clear_all(accounts: Accounts, seen: Array[u64]) -> None:
+def clear_all(sequences: SequenceTable, seen: Array[u64]) -> None:
     """Forget which numbers came."""
     word: u64 = 0
-    while word < accounts.ring // 64:
+    while word < sequences.ring // 64:
         seen[word] = 0
         word += 1
 
 
 @kernel(inline=True)
-def note_seen(accounts: Accounts, seen: Array[u64], marks: Array[u32], number: u64, mark: u32) -> None:
+def note_seen(sequences: SequenceTable, seen: Array[u64], marks: Array[u32], number: u64, mark: u32) -> None:
     """Note that a number came, with what content."""
-    bit: u64 = number & (accounts.ring - 1)
+    bit: u64 = number & (sequences.ring - 1)
     seen[bit >> 6] |= as_u64(1) << (bit & 63)
     marks[bit] = mark
 
 
 @kernel(inline=True)
-def marks_of(accounts: Accounts, seen: Array[u64]) -> Array[u32]:
+def marks_of(sequences: SequenceTable, seen: Array[u64]) -> Array[u32]:
     """Return the marks of the tracker that has these bits: a bit there is 32 here."""
-    return array_at(u32, address(accounts.marks) + ((address(seen) - address(accounts.seen)) << 5))
+    return array_at(u32, address(sequences.marks) + ((address(seen) - address(sequences.seen)) << 5))
 
 
 @kernel(inline=False)
 def track(  # noqa: PLR0917 - kernels have no keywords
-    accounts: Accounts, tracker: TrackerCell, seen: Array[u64], words: u64, sequence: u64, mark: u32, now_ns: u64
+    sequences: SequenceTable, tracker: TrackerCell, seen: Array[u64], words: u64, sequence: u64, mark: u32, now_ns: u64
 ) -> u32:
     """Account a number of a reporter that is known."""
     if tracker.has_before != 0:
-        reconsider(accounts, tracker, seen, words, sequence)
+        reconsider(sequences, tracker, seen, words, sequence)
     if tracker.jump != NONE32:
-        confirm_jump(accounts, tracker, seen, sequence)
+        confirm_jump(sequences, tracker, seen, sequence)
     ahead: i64 = ahead_of(sequence, tracker.newest)
     if ahead == 1:
-        take_next(accounts, tracker, seen, marks_of(accounts, seen), mark, now_ns)
+        take_next(sequences, tracker, seen, marks_of(sequences, seen), mark, now_ns)
         return NEW
     silent_ns: u64 = now_ns - tracker.heard_ns
     tracker.heard_ns = now_ns
-    return track_others(accounts, tracker, seen, words, sequence, mark, now_ns, ahead, silent_ns)
+    return track_others(sequences, tracker, seen, words, sequence, mark, now_ns, ahead, silent_ns)
 
 
 @kernel(inline=False)
 def track_others(  # noqa: PLR0917 - kernels have no keywords
-    accounts: Accounts,
+    sequences: SequenceTable,
     tracker: TrackerCell,
     seen: Array[u64],
     words: u64,
@@ -206,75 +209,75 @@ def track_others(  # noqa: PLR0917 - kernels have no keywords
     silent_ns: u64,
 ) -> u32:
     """Account a number that is not the next."""
-    if is_restart(accounts, sequence, ahead, silent_ns):
+    if is_restart(sequences, sequence, ahead, silent_ns):
         tracker.before_first = tracker.first
         tracker.before_newest = tracker.newest
-        tracker.before_mark = marks_of(accounts, seen)[sequence & (accounts.ring - 1)]
-        before = offset(accounts.before_seen, words)
+        tracker.before_mark = marks_of(sequences, seen)[sequence & (sequences.ring - 1)]
+        before = offset(sequences.before_seen, words)
         word: u64 = 0
-        while word < accounts.ring // 64:
+        while word < sequences.ring // 64:
             before[word] = seen[word]
             word += 1
         tracker.restarts += 1
-        begin(accounts, tracker, seen, sequence, mark, now_ns)
+        begin(sequences, tracker, seen, sequence, mark, now_ns)
         tracker.has_before = 1
         return RESTART
-    if ahead > 0 and as_u64(ahead) >= accounts.window:
+    if ahead > 0 and as_u64(ahead) >= sequences.window:
         tracker.late += 1
         tracker.jump = as_u32(sequence)
         tracker.jump_mark = mark
         return FAR_AHEAD
     if ahead > 0:
         tracker.repeats = 0
-        advance(accounts, tracker, seen, as_u64(ahead), mark)
+        advance(sequences, tracker, seen, as_u64(ahead), mark)
         return NEW
     behind: u64 = as_u64(-ahead)
-    if behind >= accounts.window:
-        if is_long_run(accounts, tracker, sequence):
+    if behind >= sequences.window:
+        if is_long_run(sequences, tracker, sequence):
             tracker.restarts += 1
-            begin(accounts, tracker, seen, sequence, mark, now_ns)
+            begin(sequences, tracker, seen, sequence, mark, now_ns)
             return RESTART
         tracker.late += 1
         return TOO_OLD
-    bit: u64 = (tracker.newest - behind) & (accounts.ring - 1)
+    bit: u64 = (tracker.newest - behind) & (sequences.ring - 1)
     if seen[bit >> 6] >> (bit & 63) & 1 != 0:
-        return repeat(accounts, tracker, seen, sequence, mark, now_ns)
+        return repeat(sequences, tracker, seen, sequence, mark, now_ns)
     tracker.repeats = 0
-    return fill_gap(accounts, tracker, seen, behind, mark)
+    return fill_gap(sequences, tracker, seen, behind, mark)
 
 
 @kernel(inline=True)
-def is_restart(accounts: Accounts, sequence: u64, ahead: i64, silent_ns: u64) -> bool:
+def is_restart(sequences: SequenceTable, sequence: u64, ahead: i64, silent_ns: u64) -> bool:
     """Tell a switch that begins again near 0 from a wrap, a loss or a repetition: by distance or by silence."""
-    if sequence >= accounts.window:
+    if sequence >= sequences.window:
         return False
     if ahead > 0:
-        return as_u64(ahead) > accounts.largest_gap
-    return as_u64(-ahead) >= accounts.window or silent_ns > accounts.silence_ns
+        return as_u64(ahead) > sequences.largest_gap
+    return as_u64(-ahead) >= sequences.window or silent_ns > sequences.silence_ns
 
 
 @kernel
-def advance(accounts: Accounts, tracker: TrackerCell, seen: Array[u64], ahead: u64, mark: u32) -> None:
+def advance(sequences: SequenceTable, tracker: TrackerCell, seen: Array[u64], ahead: u64, mark: u32) -> None:
     """Step over numbers that did not come."""
     tracker.lost += ahead - 1
     tracker.received += 1
-    if ahead >= accounts.ring:
-        clear_all(accounts, seen)
+    if ahead >= sequences.ring:
+        clear_all(sequences, seen)
     else:
         number: u64 = tracker.newest + 1
         while number != tracker.newest + ahead:
-            bit: u64 = number & (accounts.ring - 1)
+            bit: u64 = number & (sequences.ring - 1)
             seen[bit >> 6] &= ~(as_u64(1) << (bit & 63))
             number += 1
     tracker.newest += ahead
-    note_seen(accounts, seen, marks_of(accounts, seen), tracker.newest, mark)
+    note_seen(sequences, seen, marks_of(sequences, seen), tracker.newest, mark)
 
 
 @kernel
-def fill_gap(accounts: Accounts, tracker: TrackerCell, seen: Array[u64], behind: u64, mark: u32) -> u32:
+def fill_gap(sequences: SequenceTable, tracker: TrackerCell, seen: Array[u64], behind: u64, mark: u32) -> u32:
     """Take a number that was passed over: lost until now, or ahead of the first that was heard."""
     number: u64 = tracker.newest - behind
-    note_seen(accounts, seen, marks_of(accounts, seen), number, mark)
+    note_seen(sequences, seen, marks_of(sequences, seen), number, mark)
     tracker.received += 1
     if as_i64(number - tracker.first) < 0:
         tracker.lost += tracker.first - number - 1
@@ -286,27 +289,27 @@ def fill_gap(accounts: Accounts, tracker: TrackerCell, seen: Array[u64], behind:
 
 
 @kernel
-def is_long_run(accounts: Accounts, tracker: TrackerCell, sequence: u64) -> bool:
+def is_long_run(sequences: SequenceTable, tracker: TrackerCell, sequence: u64) -> bool:
     """Count numbers that came before, or may have, in ascending order: after so many counting begins there."""
     follows: bool = sequence == (as_u64(tracker.last_repeat) + 1) & (MODULUS - 1)
     tracker.repeats = tracker.repeats + 1 if follows else 1
     tracker.last_repeat = as_u32(sequence)
-    return as_u64(tracker.repeats) >= accounts.most_repeats
+    return as_u64(tracker.repeats) >= sequences.most_repeats
 
 
 @kernel
 def repeat(  # noqa: PLR0917 - kernels have no keywords
-    accounts: Accounts, tracker: TrackerCell, seen: Array[u64], sequence: u64, mark: u32, now_ns: u64
+    sequences: SequenceTable, tracker: TrackerCell, seen: Array[u64], sequence: u64, mark: u32, now_ns: u64
 ) -> u32:
     """Count a number that came before; a run of them in order, with other content, is a restart."""
-    marks = marks_of(accounts, seen)
-    place: u64 = sequence & (accounts.ring - 1)
+    marks = marks_of(sequences, seen)
+    place: u64 = sequence & (sequences.ring - 1)
     if marks[place] == mark:
         tracker.duplicate += 1
         return REPEATED
-    if is_long_run(accounts, tracker, sequence):
+    if is_long_run(sequences, tracker, sequence):
         tracker.restarts += 1
-        begin(accounts, tracker, seen, sequence, mark, now_ns)
+        begin(sequences, tracker, seen, sequence, mark, now_ns)
         return RESTART
     marks[place] = mark
     tracker.contested += 1
@@ -314,32 +317,32 @@ def repeat(  # noqa: PLR0917 - kernels have no keywords
 
 
 @kernel(inline=False)
-def confirm_jump(accounts: Accounts, tracker: TrackerCell, seen: Array[u64], sequence: u64) -> None:
+def confirm_jump(sequences: SequenceTable, tracker: TrackerCell, seen: Array[u64], sequence: u64) -> None:
     """Believe a number far ahead once the very next report follows it: what is between them was lost."""
     jump: u64 = as_u64(tracker.jump)
     tracker.jump = NONE32
     ahead: i64 = ahead_of(sequence, jump)
-    if ahead > 0 and as_u64(ahead) < accounts.window:
+    if ahead > 0 and as_u64(ahead) < sequences.window:
         tracker.late -= 1
-        advance(accounts, tracker, seen, as_u64(ahead_of(jump, tracker.newest)), tracker.jump_mark)
+        advance(sequences, tracker, seen, as_u64(ahead_of(jump, tracker.newest)), tracker.jump_mark)
 
 
 @kernel(inline=False)
-def reconsider(accounts: Accounts, tracker: TrackerCell, seen: Array[u64], words: u64, sequence: u64) -> None:
+def reconsider(sequences: SequenceTable, tracker: TrackerCell, seen: Array[u64], words: u64, sequence: u64) -> None:
     """Take a restart back when the very next report goes on where the one before it was: it was a stray, late."""
     tracker.has_before = 0
     ahead: i64 = ahead_of(sequence, tracker.newest)
-    if ahead > 0 and as_u64(ahead) < accounts.window:
+    if ahead > 0 and as_u64(ahead) < sequences.window:
         return
     before: i64 = ahead_of(sequence, tracker.before_newest)
-    if before <= 0 or as_u64(before) > accounts.largest_gap:
+    if before <= 0 or as_u64(before) > sequences.largest_gap:
         return
-    marks_of(accounts, seen)[tracker.newest & (accounts.ring - 1)] = tracker.before_mark
+    marks_of(sequences, seen)[tracker.newest & (sequences.ring - 1)] = tracker.before_mark
     tracker.first = tracker.before_first
     tracker.newest = tracker.before_newest
-    kept = offset(accounts.before_seen, words)
+    kept = offset(sequences.before_seen, words)
     word: u64 = 0
-    while word < accounts.ring // 64:
+    while word < sequences.ring // 64:
         seen[word] = kept[word]
         word += 1
     tracker.restarts -= 1

@@ -50,13 +50,12 @@ from collectors.native.structures import (
     NONE64,
     QUEUE,
     Decoder,
-    Fabric,
     Hop,
-    JoinCell,
-    JoinTable,
     Layout,
     Packet,
+    PendingCell,
 )
+from collectors.native.tables import PendingTable, TelemetryTables
 from dataplane.native import Array, address, as_u32, as_u64, kernel, load_be32, reference, u8, u32, u64
 
 DECODED = 0
@@ -94,68 +93,68 @@ def read_single(  # noqa: PLR0917 - kernels have no keywords
 
 
 @kernel(inline=True)
-def prepare_single(fabric: Fabric, packet: Packet) -> None:
+def prepare_single(tables: TelemetryTables, packet: Packet) -> None:
     """Begin to bring into the cache what joining a hop will look up."""
     packet.cell = hash_packet(packet.hash, packet.identity)
     if packet.kind == HOP_BY_HOP:
-        prefetch_place(fabric.joins.singles, packet.cell)
-        prefetch_place(fabric.joins.places, hash_packet(packet.hash, 0))
+        prefetch_place(tables.pending.singles, packet.cell)
+        prefetch_place(tables.pending.sources, hash_packet(packet.hash, 0))
     elif packet.kind < QUEUE:
-        prefetch_place(fabric.joins.parts, packet.cell)
-        prefetch_place(fabric.joins.flows, hash_packet(packet.hash, 0))
+        prefetch_place(tables.pending.parts, packet.cell)
+        prefetch_place(tables.pending.flows, hash_packet(packet.hash, 0))
 
 
 @kernel(inline=True)
-def prefetch_single(fabric: Fabric, packet: Packet) -> None:
+def prefetch_single(tables: TelemetryTables, packet: Packet) -> None:
     """Begin to bring the packet's and the flow's cells into the cache."""
     if packet.kind == HOP_BY_HOP:
-        prefetch_cell(fabric.joins.singles, packet.cell)
-        prefetch_cell(fabric.joins.places, hash_packet(packet.hash, 0))
+        prefetch_cell(tables.pending.singles, packet.cell)
+        prefetch_cell(tables.pending.sources, hash_packet(packet.hash, 0))
     elif packet.kind < QUEUE:
-        prefetch_cell(fabric.joins.parts, packet.cell)
-        prefetch_cell(fabric.joins.flows, hash_packet(packet.hash, 0))
+        prefetch_cell(tables.pending.parts, packet.cell)
+        prefetch_cell(tables.pending.flows, hash_packet(packet.hash, 0))
 
 
 @kernel(inline=False)
-def take_single(fabric: Fabric, decoder: Decoder, packet: Packet) -> None:
+def take_single(tables: TelemetryTables, decoder: Decoder, packet: Packet) -> None:
     """Take a report of one hop."""
     hop = decoder.hops[as_u64(packet.first_hop)]
-    fabric.records += 1
+    tables.counts.records += 1
     ends: bool = packet.kind == HOP_BY_HOP and packet.last != 0
     if packet.kind == MX and hop.link != NONE32:
-        ends = fabric.links[as_u64(hop.link)].head_switch == NONE32
+        ends = tables.topology.links[as_u64(hop.link)].head_switch == NONE32
     if ends:
-        cell = touch_flow(fabric, reference(packet.key[0]), packet.hash, fabric.now_ns)
-        count_packet(fabric, cell, as_u64(packet.ip_bytes), NONE64)
+        cell = touch_flow(tables, reference(packet.key[0]), packet.hash, tables.batch.now_ns)
+        count_packet(tables, cell, as_u64(packet.ip_bytes), NONE64)
     if packet.kind == QUEUE:
-        take_queue(fabric, hop)
+        take_queue(tables, hop)
         return
-    said = put_into_part(fabric, packet, hop, 0)
+    said = put_into_part(tables, packet, hop, 0)
     if packet.kind == HOP_BY_HOP:
-        said.place = place_of_hop(fabric, reference(packet.key[0]), packet.hash, packet.remaining, hop.switch)
+        said.place = place_of_hop(tables, reference(packet.key[0]), packet.hash, packet.remaining, hop.switch)
         if packet.last != 0 and packet.missing == 0:
             said.count = said.place + 1
             said.ends = 1
-        join_single(fabric, reference(packet.key[0]), packet.cell)
+        join_single(tables, reference(packet.key[0]), packet.cell)
     else:
-        join_part(fabric, reference(packet.key[0]), packet.hash, packet.cell, 1)
+        join_part(tables, reference(packet.key[0]), packet.hash, packet.cell, 1)
 
 
 @kernel(inline=True)
-def take_queue(fabric: Fabric, hop: Hop) -> None:
+def take_queue(tables: TelemetryTables, hop: Hop) -> None:
     """Take what a congested queue's report says, which is nothing of delays."""
     if hop.switch == NONE32:
-        fabric.unknown_node += 1
+        tables.counts.unknown_node += 1
     elif hop.link == NONE32:
-        fabric.unknown_port += 1
+        tables.counts.unknown_port += 1
     else:
         time_ns: u64 = hop.arrived_ns if hop.left_ns == NONE64 else hop.left_ns
         add_sample(
-            fabric,
+            tables,
             hop.link,
             hop.switch,
             time_ns,
-            fabric.now_ns,
+            tables.batch.now_ns,
             NONE64,
             HOP_LATENCY,
             hop.queue,
@@ -165,44 +164,44 @@ def take_queue(fabric: Fabric, hop: Hop) -> None:
 
 
 @kernel(inline=True)
-def place_of_hop(fabric: Fabric, key: Array[u64], flow_hash: u64, remaining: u32, switch: u32) -> u32:
+def place_of_hop(tables: TelemetryTables, key: Array[u64], flow_hash: u64, remaining: u32, switch: u32) -> u32:
     """Return a hop's place: how far its remaining hops are below the source's (`collectors.decode.hop_records`)."""
-    table = fabric.joins.places
+    table = tables.pending.sources
     mixed: u64 = hash_packet(flow_hash, 0)
     highest: u32 = remaining
     number: u32 = find_cell(table, key, 0, mixed)
     if number != 0:
         renew_cell(table, number)
         known: u32 = cell_of(table, number).number
-        if known > remaining and not is_source(fabric, key, switch):
+        if known > remaining and not is_source(tables, key, switch):
             highest = known
     else:
-        number = add_cell(table, key, 0, mixed, fabric.now_ns)
+        number = add_cell(table, key, 0, mixed, tables.batch.now_ns)
         if has_too_many(table):
-            fabric.flows_forgotten += 1
+            tables.counts.flows_forgotten += 1
             remove_cell(table, table.oldest)
     cell_of(table, number).number = highest
     return highest - remaining
 
 
 @kernel(inline=False)
-def is_source(fabric: Fabric, key: Array[u64], switch: u32) -> bool:
+def is_source(tables: TelemetryTables, key: Array[u64], switch: u32) -> bool:
     """Return whether a flow's source host hangs on a switch."""
-    host: u32 = find_host(fabric, key[4] & 0xF, key[0], key[1])
-    return switch != NONE32 and host != NONE32 and fabric.host_switches[as_u64(host)] == switch  # noqa: PLR1714
+    host: u32 = find_host(tables, key[4] & 0xF, key[0], key[1])
+    return switch != NONE32 and host != NONE32 and tables.topology.host_switches[as_u64(host)] == switch  # noqa: PLR1714
 
 
 @kernel(inline=False)
-def join_single(fabric: Fabric, key: Array[u64], mixed: u64) -> None:
+def join_single(tables: TelemetryTables, key: Array[u64], mixed: u64) -> None:
     """Join the hop in `part`, which tells its place, with those of its packet that have come."""
-    table = fabric.joins.singles
-    said = fabric.joins.part[0]
-    said.came_by = ingress_link(fabric, said)
+    table = tables.pending.singles
+    said = tables.pending.part[0]
+    said.came_by = ingress_link(tables, said)
     said.waiting = 0
     number: u32 = find_cell(table, key, said.identity, mixed)
     if number != 0 and is_known(find_hop(table, cell_of(table, number), said.place)):
         # The same place twice: another packet that looks the same.
-        end_packet(fabric, table, cell_of(table, number))
+        end_packet(tables, table, cell_of(table, number))
         remove_cell(table, number)
         number = 0
     if number == 0:
@@ -210,27 +209,27 @@ def join_single(fabric: Fabric, key: Array[u64], mixed: u64) -> None:
     cell = cell_of(table, number)
     hop = put_hop(table, cell, said)
     after = find_hop(table, cell, hop.place + 1)
-    if is_known(after) or not expects_stamp(fabric, key, hop):
-        sample_hop(fabric, key, hop, after)
+    if is_known(after) or not expects_stamp(tables, key, hop):
+        sample_hop(tables, key, hop, after)
     else:
         hop.waiting = 1
-        sample_figures(fabric, key, hop)
+        sample_figures(tables, key, hop)
     if hop.place != 0:
         before = find_hop(table, cell, hop.place - 1)
         if is_known(before) and before.waiting != 0:
             before.waiting = 0
-            sample_delay(fabric, key, before, hop)
-    if is_whole(fabric, table, cell):
-        take_joined_way(fabric, key)
-        take_fates(fabric, table, cell)
+            sample_delay(tables, key, before, hop)
+    if is_whole(tables, table, cell):
+        take_joined_way(tables, key)
+        take_fates(tables, table, cell)
         remove_cell(table, number)
-    give_up(fabric, table)
+    give_up(tables, table)
 
 
 @kernel(inline=True)
-def is_whole(fabric: Fabric, table: JoinTable, cell: JoinCell) -> bool:
+def is_whole(tables: TelemetryTables, table: PendingTable, cell: PendingCell) -> bool:
     """Return whether a packet's last hop and every one before it are there, which are then the `way` of the joins."""
-    joins = fabric.joins
+    pending = tables.pending
     count: u32 = NONE32
     number: u32 = cell.first
     while number != 0 and count == NONE32:
@@ -238,25 +237,25 @@ def is_whole(fabric: Fabric, table: JoinTable, cell: JoinCell) -> bool:
         number = hop_of(table, number).following
     if count == NONE32 or count > cell.hops:
         return False
-    joins.way_hops = 0
-    while joins.way_hops < as_u64(count):
-        hop = find_hop(table, cell, as_u32(joins.way_hops))
+    pending.path_hops = 0
+    while pending.path_hops < as_u64(count):
+        hop = find_hop(table, cell, as_u32(pending.path_hops))
         if not is_known(hop):
             return False
-        joins.way[joins.way_hops] = address(hop)
-        joins.way_hops += 1
+        pending.path[pending.path_hops] = address(hop)
+        pending.path_hops += 1
     return True
 
 
 @kernel
-def take_single_record(fabric: Fabric, key: Array[u64]) -> None:
+def take_single_record(tables: TelemetryTables, key: Array[u64]) -> None:
     """Join the hop that Python has put into `part`."""
-    find_ends(fabric, 1)
-    join_single(fabric, key, hash_packet(hash_key(key), fabric.joins.part[0].identity))
-    settle_counts(fabric)
+    find_ends(tables, 1)
+    join_single(tables, key, hash_packet(hash_key(key), tables.pending.part[0].identity))
+    settle_counts(tables)
 
 
 @kernel
-def find_place(fabric: Fabric, key: Array[u64], remaining: u32, node_id: u32) -> u32:
+def find_place(tables: TelemetryTables, key: Array[u64], remaining: u32, node_id: u32) -> u32:
     """Return the place of a hop that Python has decoded."""
-    return place_of_hop(fabric, key, hash_key(key), remaining, find_switch(fabric, node_id))
+    return place_of_hop(tables, key, hash_key(key), remaining, find_switch(tables, node_id))

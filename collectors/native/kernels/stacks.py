@@ -23,50 +23,50 @@ from collectors.native.structures import (
     TX_SLOTS,
     WINDOW_SLOTS,
     Decoder,
-    Fabric,
     FlowCell,
     Hop,
     Packet,
 )
+from collectors.native.tables import TelemetryTables
 from dataplane.native import Array, address, array_at, as_u64, kernel, stack_array, u32, u64
 
 
 @kernel(inline=True)
-def take_hops(fabric: Fabric, decoder: Decoder, packet: Packet, cell: FlowCell) -> None:
+def take_hops(tables: TelemetryTables, decoder: Decoder, packet: Packet, cell: FlowCell) -> None:
     """Make samples of a packet's hops, and its path."""
     hops = array_at(Hop, address(decoder.hops[packet.first_hop]))
     count: u64 = as_u64(packet.hop_count)
-    fabric.records += count
+    tables.counts.records += count
     total_ns: u64 = 0
-    probe: bool = packet.key[4] >> 8 & 0xFF_FFFF == fabric.probe
+    probe: bool = packet.key[4] >> 8 & 0xFF_FFFF == tables.limits.probe
     known: bool = packet.route != NONE32
-    if known and packet.stamped != 0 and not probe and fabric.synchronised != 0:
-        total_ns = take_stamped(fabric, packet.route, hops, count)
+    if known and packet.stamped != 0 and not probe and tables.topology.synchronised != 0:
+        total_ns = take_stamped(tables, packet.route, hops, count)
     else:
         if known:
-            recall_hops(fabric, packet.route, hops, count)
-        total_ns = take_others(fabric, hops, count, probe, known)
+            recall_hops(tables, packet.route, hops, count)
+        total_ns = take_others(tables, hops, count, probe, known)
     if packet.missing == 0:
         if known and cell.route == packet.route:
-            first: u32 = hops_of(fabric, packet.route)[0].switch
-            take_route(fabric, cell, packet.route, first, hops[0].arrived_ns, total_ns)
+            first: u32 = hops_of(tables, packet.route)[0].switch
+            take_route(tables, cell, packet.route, first, hops[0].arrived_ns, total_ns)
         else:
             if known:
-                recall_hops(fabric, packet.route, hops, count)
-            take_new_way(fabric, cell, hops, count, total_ns)
+                recall_hops(tables, packet.route, hops, count)
+            take_new_way(tables, cell, hops, count, total_ns)
 
 
 @kernel(inline=True)
-def take_stamped(fabric: Fabric, route: u32, hops: Array[Hop], count: u64) -> u64:
+def take_stamped(tables: TelemetryTables, route: u32, hops: Array[Hop], count: u64) -> u64:
     """Make samples of the hops of a known route, all with a time of arrival; return the whole delay, as `take_others`.
 
     A hop about which nothing is unusual changes what it changes in `take_hop`, without the questions.
     """
-    known = hops_of(fabric, route)
-    number: u64 = fabric.slot_number + 1
-    column: u64 = fabric.slot_number & (WINDOW_SLOTS - 1)
-    tx_number: u64 = fabric.tx_number + 1
-    tx_column: u64 = fabric.tx_number & (TX_SLOTS - 1)
+    known = hops_of(tables, route)
+    number: u64 = tables.batch.slot_number + 1
+    column: u64 = tables.batch.slot_number & (WINDOW_SLOTS - 1)
+    tx_number: u64 = tables.batch.tx_number + 1
+    tx_column: u64 = tables.batch.tx_number & (TX_SLOTS - 1)
     total_ns: u64 = 0
     untold: bool = False
     i: u64 = 0
@@ -80,33 +80,33 @@ def take_stamped(fabric: Fabric, route: u32, hops: Array[Hop], count: u64) -> u6
             delay_ns = hops[i + 1].arrived_ns - hop.arrived_ns
             source = STAMPS
         elif hop.latency_ns != NONE32:
-            delay_ns = as_u64(hop.latency_ns) + fabric.links[place].delay_ns
-        clock = fabric.switch_clocks[switch]
+            delay_ns = as_u64(hop.latency_ns) + tables.topology.links[place].delay_ns
+        clock = tables.clocks.switches[switch]
         behind_ns: u64 = beyond(clock.newest_ns, hop.arrived_ns)
-        window = fabric.windows[place]
+        window = tables.windows.cells[place]
         slot = window.slots[column]
         if (
-            behind_ns <= fabric.calm_ns
-            and delay_ns <= fabric.longest_ns
+            behind_ns <= tables.batch.calm_ns
+            and delay_ns <= tables.limits.longest_ns
             and slot.number == number
             and slot.source == source
             and clock.slot == number
-            and not runs_ahead(fabric, clock, hop.arrived_ns, fabric.now_ns)
+            and not runs_ahead(tables, clock, hop.arrived_ns, tables.batch.now_ns)
         ):
             clock.newest_ns = hop.arrived_ns + behind_ns
-            at_ns: u64 = fabric.now_ns - behind_ns
+            at_ns: u64 = tables.batch.now_ns - behind_ns
             slot.newest_ns = max(slot.newest_ns, at_ns)
-            count_delay(fabric, place, slot, column, delay_ns)
+            count_delay(tables, place, slot, column, delay_ns)
             add_queue(slot, hop.queue)
             if hop.tx_bytes != NONE32:
                 reading = window.tx[tx_column]
                 if reading.number != tx_number:
-                    add_tx_reading(fabric, window, at_ns, as_u64(hop.tx_bytes))
+                    add_tx_reading(tables, window, at_ns, as_u64(hop.tx_bytes))
                 elif at_ns >= reading.at_ns:
                     reading.nbytes = as_u64(hop.tx_bytes)
                     reading.at_ns = at_ns
         else:
-            delay_ns = take_unusual(fabric, route, hops, count, i)
+            delay_ns = take_unusual(tables, route, hops, count, i)
             untold = untold or delay_ns == NONE64
         total_ns += delay_ns
         i += 1
@@ -114,16 +114,16 @@ def take_stamped(fabric: Fabric, route: u32, hops: Array[Hop], count: u64) -> u6
 
 
 @kernel(inline=False)
-def take_unusual(fabric: Fabric, route: u32, hops: Array[Hop], count: u64, i: u64) -> u64:
+def take_unusual(tables: TelemetryTables, route: u32, hops: Array[Hop], count: u64, i: u64) -> u64:
     """Take one hop of a known route with all questions."""
-    recall_hops(fabric, route, hops, count)
+    recall_hops(tables, route, hops, count)
     if i + 1 == count:
-        return take_hop(fabric, hops[i], True, NONE32, NONE64, False, True)
-    return take_hop(fabric, hops[i], False, hops[i + 1].switch, hops[i + 1].arrived_ns, False, True)
+        return take_hop(tables, hops[i], True, NONE32, NONE64, False, True)
+    return take_hop(tables, hops[i], False, hops[i + 1].switch, hops[i + 1].arrived_ns, False, True)
 
 
 @kernel(inline=False)
-def take_others(fabric: Fabric, hops: Array[Hop], count: u64, probe: bool, known: bool) -> u64:
+def take_others(tables: TelemetryTables, hops: Array[Hop], count: u64, probe: bool, known: bool) -> u64:
     """Make samples of any hops; return the delay over all links, NONE64 where one has none."""
     total_ns: u64 = 0
     i: u64 = 0
@@ -134,7 +134,7 @@ def take_others(fabric: Fabric, hops: Array[Hop], count: u64, probe: bool, known
         if not last:
             following = hops[i + 1].switch
             arrived_ns = hops[i + 1].arrived_ns
-        delay_ns: u64 = take_hop(fabric, hops[i], last, following, arrived_ns, probe, known)
+        delay_ns: u64 = take_hop(tables, hops[i], last, following, arrived_ns, probe, known)
         if delay_ns == NONE64:
             total_ns = NONE64
         elif total_ns != NONE64:
@@ -144,7 +144,7 @@ def take_others(fabric: Fabric, hops: Array[Hop], count: u64, probe: bool, known
 
 
 @kernel(inline=False)
-def take_new_way(fabric: Fabric, cell: FlowCell, hops: Array[Hop], count: u64, total_ns: u64) -> None:
+def take_new_way(tables: TelemetryTables, cell: FlowCell, hops: Array[Hop], count: u64, total_ns: u64) -> None:
     """Take the whole way of a packet that did not go where its flow's packets go."""
     switches = stack_array(u32, MOST_HOPS)
     i: u64 = 0
@@ -153,39 +153,39 @@ def take_new_way(fabric: Fabric, cell: FlowCell, hops: Array[Hop], count: u64, t
             return
         switches[i] = hops[i].switch
         i += 1
-    take_way(fabric, cell, switches, count, hops[0].arrived_ns, total_ns)
+    take_way(tables, cell, switches, count, hops[0].arrived_ns, total_ns)
     if cell.route != NONE32 and same_way(
-        fabric.routes[as_u64(cell.route)], nodes_of(fabric, as_u64(cell.route)), switches, count
+        tables.routes.cells[as_u64(cell.route)], nodes_of(tables, as_u64(cell.route)), switches, count
     ):
-        learn_hops(fabric, cell.route, hops, count)
+        learn_hops(tables, cell.route, hops, count)
 
 
 @kernel(inline=False)
 def take_hop(  # noqa: PLR0917 - kernels have no keywords
-    fabric: Fabric, hop: Hop, last: bool, following: u32, arrived_ns: u64, probe: bool, adjacent: bool
+    tables: TelemetryTables, hop: Hop, last: bool, following: u32, arrived_ns: u64, probe: bool, adjacent: bool
 ) -> u64:
     """Make a sample of a hop's egress link; return its delay, NONE64 where it has none."""
     if hop.switch == NONE32:
-        fabric.unknown_node += 1
+        tables.counts.unknown_node += 1
         return NONE64
     number: u32 = hop.link
     if number == NONE32:
-        fabric.unknown_port += 1
+        tables.counts.unknown_port += 1
         return NONE64
-    link = fabric.links[number]
+    link = tables.topology.links[number]
     delay_ns: u64 = NONE64
     source: u32 = HOP_LATENCY
     stamped: bool = hop.arrived_ns != NONE64 and arrived_ns != NONE64  # noqa: PLR1714 - kernels have no `in`
-    if stamped and not last and fabric.synchronised != 0:
+    if stamped and not last and tables.topology.synchronised != 0:
         if not adjacent and (following == NONE32 or following != link.head_switch):
-            fabric.not_adjacent += 1
-        elif arrived_ns < hop.arrived_ns or arrived_ns - hop.arrived_ns > fabric.longest_ns:
-            fabric.implausible_stamps += 1
+            tables.counts.not_adjacent += 1
+        elif arrived_ns < hop.arrived_ns or arrived_ns - hop.arrived_ns > tables.limits.longest_ns:
+            tables.counts.implausible_stamps += 1
         else:
             delay_ns = arrived_ns - hop.arrived_ns
             source = STAMPS
-    if fabric.synchronised == 0 and not last and following != NONE32 and following == link.head_switch:
-        delay_ns = corrected_delay(fabric, number, hop, arrived_ns)
+    if tables.topology.synchronised == 0 and not last and following != NONE32 and following == link.head_switch:
+        delay_ns = corrected_delay(tables, number, hop, arrived_ns)
         if delay_ns != NONE64:
             source = CORRECTED_STAMPS
     if probe and source != HOP_LATENCY:
@@ -194,6 +194,6 @@ def take_hop(  # noqa: PLR0917 - kernels have no keywords
         delay_ns = as_u64(hop.latency_ns) + link.delay_ns
     time_ns: u64 = hop.arrived_ns if hop.left_ns == NONE64 else hop.left_ns
     add_sample(
-        fabric, number, hop.switch, time_ns, fabric.now_ns, delay_ns, source, hop.queue, hop.tx_bytes, hop.buffer
+        tables, number, hop.switch, time_ns, tables.batch.now_ns, delay_ns, source, hop.queue, hop.tx_bytes, hop.buffer
     )
     return delay_ns

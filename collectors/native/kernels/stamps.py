@@ -3,34 +3,35 @@
 from __future__ import annotations
 
 from collectors.clocks.stamps import STEEPEST
-from collectors.native.structures import NONE64, Fabric, SwitchClockCell
+from collectors.native.structures import NONE64, SwitchClockCell
+from collectors.native.tables import TelemetryTables
 from dataplane.native import as_i64, as_u64, i64, kernel, u32, u64
 
 
 @kernel(inline=True)
-def runs_ahead(fabric: Fabric, clock: SwitchClockCell, stamp_ns: u64, received_ns: u64) -> bool:
+def runs_ahead(tables: TelemetryTables, clock: SwitchClockCell, stamp_ns: u64, received_ns: u64) -> bool:
     """Return whether a stamp is further ahead than reports of one switch are apart on their way."""
-    return as_i64(stamp_ns - received_ns + clock.offset_ns) > as_i64(fabric.lead_ns)
+    return as_i64(stamp_ns - received_ns + clock.offset_ns) > as_i64(tables.limits.lead_ns)
 
 
 @kernel(inline=False)
-def stamp_behind(fabric: Fabric, switch: u32, stamp_ns: u64, received_ns: u64) -> u64:
+def stamp_behind(tables: TelemetryTables, switch: u32, stamp_ns: u64, received_ns: u64) -> u64:
     """Return how far a sample's stamp is behind the newest of its switch, 0 for one that tells nothing of it."""
-    clock = fabric.switch_clocks[switch]
+    clock = tables.clocks.switches[switch]
     if clock.known == 0:
-        begin_clock(fabric, clock, stamp_ns, received_ns)
+        begin_clock(tables, clock, stamp_ns, received_ns)
         return 0
     behind_ns: i64 = as_i64(clock.newest_ns - stamp_ns)
-    if behind_ns > as_i64(fabric.window_ns) or runs_ahead(fabric, clock, stamp_ns, received_ns):
+    if behind_ns > as_i64(tables.windows.window_ns) or runs_ahead(tables, clock, stamp_ns, received_ns):
         if clock.strayed_ns == NONE64:
             clock.strayed_ns = received_ns
             clock.slot = 0
-        elif as_i64(received_ns - clock.strayed_ns) > as_i64(fabric.window_ns):
-            begin_clock(fabric, clock, stamp_ns, received_ns)
+        elif as_i64(received_ns - clock.strayed_ns) > as_i64(tables.windows.window_ns):
+            begin_clock(tables, clock, stamp_ns, received_ns)
             return 0
-        is_late: bool = behind_ns > as_i64(fabric.window_ns) and behind_ns <= as_i64(fabric.stale_ns)
+        is_late: bool = behind_ns > as_i64(tables.windows.window_ns) and behind_ns <= as_i64(tables.limits.stale_ns)
         return as_u64(behind_ns) if is_late else 0
-    slot: u64 = slot_at(fabric, received_ns)
+    slot: u64 = slot_at(tables, received_ns)
     if clock.slot != slot:
         clock.strayed_ns = NONE64
         clock.slot = slot
@@ -41,21 +42,21 @@ def stamp_behind(fabric: Fabric, switch: u32, stamp_ns: u64, received_ns: u64) -
 
 
 @kernel(inline=True)
-def slot_at(fabric: Fabric, received_ns: u64) -> u64:
+def slot_at(tables: TelemetryTables, received_ns: u64) -> u64:
     """Return the number of a time's slot, and 1."""
-    if received_ns == fabric.now_ns:
-        return fabric.clock_slot
-    return received_ns // fabric.slot_ns + 1
+    if received_ns == tables.batch.now_ns:
+        return tables.batch.clock_slot
+    return received_ns // tables.windows.slot_ns + 1
 
 
 @kernel(inline=False)
-def begin_clock(fabric: Fabric, clock: SwitchClockCell, stamp_ns: u64, received_ns: u64) -> None:
+def begin_clock(tables: TelemetryTables, clock: SwitchClockCell, stamp_ns: u64, received_ns: u64) -> None:
     """Take a switch's clock to be what a stamp says."""
     clock.known = 1
     clock.newest_ns = stamp_ns
     clock.offset_ns = received_ns - stamp_ns
     clock.followed_ns = received_ns
-    clock.slot = slot_at(fabric, received_ns)
+    clock.slot = slot_at(tables, received_ns)
     clock.strayed_ns = NONE64
 
 

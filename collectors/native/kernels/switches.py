@@ -2,39 +2,44 @@
 
 from __future__ import annotations
 
-from collectors.native.structures import NONE32, NONE64, Fabric
-from dataplane.native import as_u64, kernel, u32, u64
+from collectors.native.structures import NONE32
+from collectors.native.tables import TelemetryTables
+from dataplane.native import as_u32, as_u64, kernel, u32, u64
+from dataplane.native.open_addressing import home_of, next_alike, next_tagged
 
 _HASH = 0x9E37_79B9_7F4A_7C15
 
 
 @kernel(inline=True)
-def find_switch(fabric: Fabric, node_id: u32) -> u32:
+def find_switch(tables: TelemetryTables, node_id: u32) -> u32:
     """Return the number of the switch that has a node id, or NONE32."""
-    place: u64 = (as_u64(node_id) * _HASH) >> 32 & fabric.node_mask
-    while fabric.node_switches[place] != NONE32:
-        if fabric.node_ids[place] == node_id:
-            return fabric.node_switches[place]
-        place = (place + 1) & fabric.node_mask
-    return NONE32
+    topology = tables.topology
+    home: u64 = home_of(as_u64(node_id) * _HASH, topology.switch_mask)
+    found: u64 = next_tagged(topology.switch_index, topology.switch_mask, home, as_u64(node_id), 32)
+    return as_u32(topology.switch_index[found]) - 1  # of an empty place, NONE32
 
 
 @kernel(inline=True)
-def link_by_port(fabric: Fabric, switch: u32, port: u32) -> u32:
+def link_by_port(tables: TelemetryTables, switch: u32, port: u32) -> u32:
     """Return the link that leaves a switch by a port, or NONE32."""
-    begins: u32 = fabric.port_base[switch]
-    if port >= fabric.port_base[switch + 1] - begins:
+    begins: u32 = tables.topology.port_base[switch]
+    if port >= tables.topology.port_base[switch + 1] - begins:
         return NONE32
-    return fabric.port_links[begins + port]
+    return tables.topology.port_links[begins + port]
 
 
 @kernel(inline=True)
-def link_of_pair(fabric: Fabric, tail: u32, head: u32) -> u32:
+def link_of_pair(tables: TelemetryTables, tail: u32, head: u32) -> u32:
     """Return the link from a switch to another, or NONE32."""
-    key: u64 = as_u64(tail) << 32 | as_u64(head)
-    place: u64 = (key * _HASH) >> 32 & fabric.pair_mask
-    while fabric.pair_keys[place] != NONE64:
-        if fabric.pair_keys[place] == key:
-            return fabric.joins.pair_links[place]
-        place = (place + 1) & fabric.pair_mask
-    return NONE32
+    topology = tables.topology
+    mixed: u64 = (as_u64(tail) << 32 | as_u64(head)) * _HASH
+    place: u64 = home_of(mixed, topology.pair_mask)
+    while True:
+        place = next_alike(topology.pair_index, topology.pair_mask, place, mixed)
+        number: u32 = as_u32(topology.pair_index[place]) - 1
+        if number == NONE32:
+            return NONE32
+        link = topology.links[as_u64(number)]
+        if link.tail_switch == tail and link.head_switch == head:
+            return number
+        place = (place + 1) & topology.pair_mask

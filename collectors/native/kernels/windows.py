@@ -8,11 +8,11 @@ from collectors.native.structures import (
     NONE64,
     TX_SLOTS,
     WINDOW_SLOTS,
-    Fabric,
     FiguresCell,
     SlotCell,
     WindowCell,
 )
+from collectors.native.tables import TelemetryTables
 from collectors.statistics.sketch import BUCKETS, EXACT_BELOW, SUB_BITS
 from dataplane.native import (
     Array,
@@ -38,17 +38,17 @@ the cache."""
 
 
 @kernel
-def begin_batch(fabric: Fabric, now_ns: u64) -> None:
+def begin_batch(tables: TelemetryTables, now_ns: u64) -> None:
     """Note the time that samples come at, and what it is in slots."""
-    fabric.now_ns = now_ns
-    fabric.slot_number = now_ns // fabric.slot_ns
-    fabric.slot_begins_ns = fabric.slot_number * fabric.slot_ns
-    fabric.clock_slot = fabric.slot_number + 1
-    fabric.tx_number = now_ns // fabric.tx_window_ns
-    fabric.tx_begins_ns = fabric.tx_number * fabric.tx_window_ns
-    recent_ns: u64 = min(now_ns - fabric.slot_begins_ns, now_ns - fabric.tx_begins_ns)
-    oldest_ns: u64 = min(fabric.stale_ns, fabric.window_ns)
-    fabric.calm_ns = min(recent_ns, oldest_ns)
+    tables.batch.now_ns = now_ns
+    tables.batch.slot_number = now_ns // tables.windows.slot_ns
+    tables.batch.slot_begins_ns = tables.batch.slot_number * tables.windows.slot_ns
+    tables.batch.clock_slot = tables.batch.slot_number + 1
+    tables.batch.tx_number = now_ns // tables.windows.tx_window_ns
+    tables.batch.tx_begins_ns = tables.batch.tx_number * tables.windows.tx_window_ns
+    recent_ns: u64 = min(now_ns - tables.batch.slot_begins_ns, now_ns - tables.batch.tx_begins_ns)
+    oldest_ns: u64 = min(tables.limits.stale_ns, tables.windows.window_ns)
+    tables.batch.calm_ns = min(recent_ns, oldest_ns)
 
 
 @kernel(inline=True)
@@ -88,17 +88,17 @@ def count_place(bucket: u64, column: u64) -> u64:
 
 
 @kernel(inline=True)
-def buckets_of(fabric: Fabric, window: u64) -> Array[u32]:
+def buckets_of(tables: TelemetryTables, window: u64) -> Array[u32]:
     """Return where a window's counts stand."""
-    return offset(fabric.buckets, window * ROW)
+    return offset(tables.windows.buckets, window * ROW)
 
 
 @kernel(inline=False)
-def settle_counts(fabric: Fabric) -> None:
+def settle_counts(tables: TelemetryTables) -> None:
     """Count the delays noted by `note_count`; whoever adds to windows does so before it returns."""
-    noted = fabric.noted
-    count: u64 = fabric.noted_count
-    fabric.noted_count = 0
+    noted = tables.windows.noted
+    count: u64 = tables.windows.noted_count
+    tables.windows.noted_count = 0
     i: u64 = 0
     while i < count:
         there = array_at(u32, noted[i])
@@ -107,19 +107,19 @@ def settle_counts(fabric: Fabric) -> None:
 
 
 @kernel(inline=True)
-def note_count(fabric: Fabric, there: Array[u32]) -> None:
+def note_count(tables: TelemetryTables, there: Array[u32]) -> None:
     """Count a delay in a bucket, later: it comes into the cache meanwhile."""
     prefetch(there)
-    if fabric.noted_count == NOTED_ROOM:
-        settle_counts(fabric)
-    fabric.noted[fabric.noted_count] = address(there)
-    fabric.noted_count += 1
+    if tables.windows.noted_count == NOTED_ROOM:
+        settle_counts(tables)
+    tables.windows.noted[tables.windows.noted_count] = address(there)
+    tables.windows.noted_count += 1
 
 
 @kernel(inline=False)
-def clear_delays(fabric: Fabric, slot: SlotCell, buckets: Array[u32], column: u64) -> None:
+def clear_delays(tables: TelemetryTables, slot: SlotCell, buckets: Array[u32], column: u64) -> None:
     """Forget a slot's delays."""
-    settle_counts(fabric)
+    settle_counts(tables)
     if slot.delays != 0:
         bucket: u64 = bucket_of(slot.least)
         while bucket <= bucket_of(slot.greatest):
@@ -133,9 +133,9 @@ def clear_delays(fabric: Fabric, slot: SlotCell, buckets: Array[u32], column: u6
 
 
 @kernel(inline=False)
-def clear_slot(fabric: Fabric, slot: SlotCell, buckets: Array[u32], column: u64, number: u64) -> None:
+def clear_slot(tables: TelemetryTables, slot: SlotCell, buckets: Array[u32], column: u64, number: u64) -> None:
     """Begin a slot anew."""
-    clear_delays(fabric, slot, buckets, column)
+    clear_delays(tables, slot, buckets, column)
     slot.newest_ns = 0
     slot.queue_total = 0
     slot.queues = 0
@@ -143,20 +143,20 @@ def clear_slot(fabric: Fabric, slot: SlotCell, buckets: Array[u32], column: u64,
 
 
 @kernel(inline=True)
-def prefetch_window(fabric: Fabric, place: u64) -> None:
+def prefetch_window(tables: TelemetryTables, place: u64) -> None:
     """Begin to bring what a sample of now changes in a window, but its counts, into the cache."""
-    window = fabric.windows[place]
-    prefetch(reference(window.slots[fabric.slot_number & (WINDOW_SLOTS - 1)].number))
+    window = tables.windows.cells[place]
+    prefetch(reference(window.slots[tables.batch.slot_number & (WINDOW_SLOTS - 1)].number))
 
 
 @kernel
-def clear_window(fabric: Fabric, place: u64) -> None:
+def clear_window(tables: TelemetryTables, place: u64) -> None:
     """Forget everything of a window."""
-    window = fabric.windows[place]
-    buckets = buckets_of(fabric, place)
+    window = tables.windows.cells[place]
+    buckets = buckets_of(tables, place)
     column: u64 = 0
     while column < WINDOW_SLOTS:
-        clear_slot(fabric, window.slots[column], buckets, column, 0)
+        clear_slot(tables, window.slots[column], buckets, column, 0)
         window.slots[column].number = 0
         column += 1
     reading: u64 = 0
@@ -169,14 +169,14 @@ def clear_window(fabric: Fabric, place: u64) -> None:
 
 
 @kernel(inline=False)
-def open_slot(fabric: Fabric, place: u64, number: u64) -> bool:
+def open_slot(tables: TelemetryTables, place: u64, number: u64) -> bool:
     """Make a slot ready for a sample; False when it is from before the window."""
-    window = fabric.windows[place]
+    window = tables.windows.cells[place]
     if number + WINDOW_SLOTS <= window.newest_slot:
         return False
     column: u64 = number & (WINDOW_SLOTS - 1)
     if window.slots[column].number != number + 1:
-        clear_slot(fabric, window.slots[column], buckets_of(fabric, place), column, number)
+        clear_slot(tables, window.slots[column], buckets_of(tables, place), column, number)
         window.buffer_totals[column] = 0
         window.buffers[column] = 0
         window.newest_slot = max(window.newest_slot, number)
@@ -186,34 +186,34 @@ def open_slot(fabric: Fabric, place: u64, number: u64) -> bool:
 
 @kernel(inline=True)
 def add_to_window(  # noqa: PLR0917 - kernels have no keywords
-    fabric: Fabric, place: u64, at_ns: u64, delay_ns: u64, source: u32, queue: u32, tx_bytes: u32, buffer: u32
+    tables: TelemetryTables, place: u64, at_ns: u64, delay_ns: u64, source: u32, queue: u32, tx_bytes: u32, buffer: u32
 ) -> bool:
     """Take a sample of a time that is not after the batch's; False when it is from before the window.
 
     Occupancies are the low 24 bits of `queue` and `buffer`, none if all of these are set.
     """
-    window = fabric.windows[place]
-    number: u64 = fabric.slot_number
-    if at_ns < fabric.slot_begins_ns:
-        number = at_ns // fabric.slot_ns
+    window = tables.windows.cells[place]
+    number: u64 = tables.batch.slot_number
+    if at_ns < tables.batch.slot_begins_ns:
+        number = at_ns // tables.windows.slot_ns
     column: u64 = number & (WINDOW_SLOTS - 1)
     slot = window.slots[column]
     # What is of now is not late, and all that it changes are the lines of its slot, its count and its reading.
-    if (number != fabric.slot_number or slot.number != number + 1) and not open_slot(fabric, place, number):
+    if (number != tables.batch.slot_number or slot.number != number + 1) and not open_slot(tables, place, number):
         return False
     slot.newest_ns = at_ns + beyond(slot.newest_ns, at_ns)
     if delay_ns != NONE64:
-        add_delay(fabric, place, slot, column, delay_ns, source)
+        add_delay(tables, place, slot, column, delay_ns, source)
     add_load(window, slot, column, queue, buffer)
     if tx_bytes != NONE32:
-        add_tx(fabric, window, at_ns, as_u64(tx_bytes))
+        add_tx(tables, window, at_ns, as_u64(tx_bytes))
     return True
 
 
 @kernel(inline=True)
-def calm_slot(fabric: Fabric, place: u64) -> SlotCell:
+def calm_slot(tables: TelemetryTables, place: u64) -> SlotCell:
     """Return the slot that a sample of now goes into, if it has this slot's number."""
-    return fabric.windows[place].slots[fabric.slot_number & (WINDOW_SLOTS - 1)]
+    return tables.windows.cells[place].slots[tables.batch.slot_number & (WINDOW_SLOTS - 1)]
 
 
 @kernel(inline=True)
@@ -235,19 +235,19 @@ def add_load(window: WindowCell, slot: SlotCell, column: u64, queue: u32, buffer
 
 @kernel(inline=True)
 def add_delay(  # noqa: PLR0917 - kernels have no keywords
-    fabric: Fabric, place: u64, slot: SlotCell, column: u64, delay_ns: u64, source: u32
+    tables: TelemetryTables, place: u64, slot: SlotCell, column: u64, delay_ns: u64, source: u32
 ) -> None:
     """Take a delay unless the slot has better ones; one that is better ends those before."""
     if slot.source != source:
         if source < slot.source:
             return
-        clear_delays(fabric, slot, buckets_of(fabric, place), column)
+        clear_delays(tables, slot, buckets_of(tables, place), column)
         slot.source = source
-    count_delay(fabric, place, slot, column, delay_ns)
+    count_delay(tables, place, slot, column, delay_ns)
 
 
 @kernel(inline=True)
-def count_delay(fabric: Fabric, place: u64, slot: SlotCell, column: u64, delay_ns: u64) -> None:
+def count_delay(tables: TelemetryTables, place: u64, slot: SlotCell, column: u64, delay_ns: u64) -> None:
     """Take a delay of the source that the slot has."""
     slot.delays += 1
     slot.total += delay_ns
@@ -256,24 +256,24 @@ def count_delay(fabric: Fabric, place: u64, slot: SlotCell, column: u64, delay_n
         slot.least = delay_ns
     if delay_ns > slot.greatest:  # noqa: PLR1730
         slot.greatest = delay_ns
-    note_count(fabric, offset(buckets_of(fabric, place), count_place(bucket_of(delay_ns), column)))
+    note_count(tables, offset(buckets_of(tables, place), count_place(bucket_of(delay_ns), column)))
 
 
 @kernel(inline=False)
-def add_tx_reading(fabric: Fabric, window: WindowCell, at_ns: u64, nbytes: u64) -> None:
+def add_tx_reading(tables: TelemetryTables, window: WindowCell, at_ns: u64, nbytes: u64) -> None:
     """Keep a reading if it is the newest of its window."""
-    add_tx(fabric, window, at_ns, nbytes)
+    add_tx(tables, window, at_ns, nbytes)
 
 
 @kernel(inline=True)
-def add_tx(fabric: Fabric, window: WindowCell, at_ns: u64, nbytes: u64) -> None:
+def add_tx(tables: TelemetryTables, window: WindowCell, at_ns: u64, nbytes: u64) -> None:
     """Keep the newest reading of each of the switch's own windows."""
-    number: u64 = fabric.tx_number
-    if at_ns < fabric.tx_begins_ns:
-        number = at_ns // fabric.tx_window_ns
+    number: u64 = tables.batch.tx_number
+    if at_ns < tables.batch.tx_begins_ns:
+        number = at_ns // tables.windows.tx_window_ns
     reading = window.tx[number & (TX_SLOTS - 1)]
     same: bool = reading.number == number + 1
-    if number != fabric.tx_number or not same:
+    if number != tables.batch.tx_number or not same:
         if number + TX_SLOTS <= window.tx_newest:
             return
         window.tx_newest = max(window.tx_newest, number)
@@ -287,20 +287,20 @@ def add_tx(fabric: Fabric, window: WindowCell, at_ns: u64, nbytes: u64) -> None:
 
 
 @kernel
-def read_figures(fabric: Fabric, first: u64, count: u64, figures: Array[FiguresCell]) -> None:
+def read_figures(tables: TelemetryTables, first: u64, count: u64, figures: Array[FiguresCell]) -> None:
     """Fill the figures of windows that follow each other."""
     i: u64 = 0
     while i < count:
-        figures[i].known = fabric.windows[first + i].known
+        figures[i].known = tables.windows.cells[first + i].known
         if figures[i].known != 0:
-            read_window(fabric, first + i, figures[i])
+            read_window(tables, first + i, figures[i])
         i += 1
 
 
 @kernel(inline=False)
-def read_window(fabric: Fabric, place: u64, figures: FiguresCell) -> None:
+def read_window(tables: TelemetryTables, place: u64, figures: FiguresCell) -> None:
     """Fill the figures of one window."""
-    window = fabric.windows[place]
+    window = tables.windows.cells[place]
     source: u32 = 0
     figures.samples = 0
     figures.queue_total = 0
@@ -339,12 +339,12 @@ def read_window(fabric: Fabric, place: u64, figures: FiguresCell) -> None:
         i += 1
     figures.source = as_u64(source)
     figures.newest_ns = newest_of(window)
-    figures.tx_mean = tx_mean(fabric, window)
+    figures.tx_mean = tx_mean(tables, window)
     figures.greatest = greatest
     if figures.samples != 0:
         figures.mean = total // figures.samples
         figures.weighted = weighted // weights
-        read_percentiles(buckets_of(fabric, place), counted, least, figures)
+        read_percentiles(buckets_of(tables, place), counted, least, figures)
 
 
 @kernel(inline=True)
@@ -384,12 +384,12 @@ def read_percentiles(buckets: Array[u32], counted: Array[u64], least: u64, figur
 
 
 @kernel(inline=False)
-def tx_mean(fabric: Fabric, window: WindowCell) -> u64:
+def tx_mean(tables: TelemetryTables, window: WindowCell) -> u64:
     """Return the mean of the readings in the window, NONE64 of none; the newest counts however old it is."""
     begins_ns: u64 = 0
     newest_ns: u64 = newest_of(window)
-    if newest_ns > fabric.window_ns:
-        begins_ns = newest_ns - fabric.window_ns
+    if newest_ns > tables.windows.window_ns:
+        begins_ns = newest_ns - tables.windows.window_ns
     total: u64 = 0
     count: u64 = 0
     i: u64 = 0
@@ -397,7 +397,7 @@ def tx_mean(fabric: Fabric, window: WindowCell) -> u64:
         reading = window.tx[i]
         if reading.number != 0:
             number: u64 = reading.number - 1
-            inside: bool = number + TX_SLOTS > window.tx_newest and number * fabric.tx_window_ns >= begins_ns
+            inside: bool = number + TX_SLOTS > window.tx_newest and number * tables.windows.tx_window_ns >= begins_ns
             if inside or number == window.tx_newest:
                 total += reading.nbytes
                 count += 1

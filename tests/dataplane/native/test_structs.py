@@ -166,7 +166,7 @@ def test_a_struct_in_place_is_one_to_both_sides() -> None:
     pair.node.lanes[1].total = 3
     gc.collect()
     offset = kernel_library(write_pair).bind(write_pair)(pair)
-    assert offset == Pair.node.offset  # type: ignore[attr-defined]  # it is a field descriptor on the class
+    assert offset == Pair.node.offset
     assert (pair.first, pair.lane.weight, pair.lane.total, pair.node.number, pair.last) == (1, 5, 123, 3, 9)
     assert (pair.node.words[0], pair.node.words[1]) == (7, 6)
 

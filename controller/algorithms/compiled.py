@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, Final
 
-from controller.algorithms.kernels.flow_evaluation import find_discontent, weigh
+from controller.algorithms.kernels.flow_evaluation import evaluate_flows, flag_flows
 from controller.algorithms.kernels.search import find_path
 from controller.algorithms.kernels.trees import grow_tree, grow_trees, repair_trees
 from controller.algorithms.kernels.width_trees import grow_widths, repair_widths
@@ -19,8 +19,8 @@ _KERNELS: Final = (
     find_path,
     grow_widths,
     repair_widths,
-    find_discontent,
-    weigh,
+    flag_flows,
+    evaluate_flows,
 )
 
 

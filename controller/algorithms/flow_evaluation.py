@@ -9,17 +9,17 @@ import numpy.typing as npt
 
 from controller.algorithms.compiled import compiled
 from controller.algorithms.costs import HOP_BITS, UNREACHABLE, Costs
-from controller.algorithms.kernels.flow_evaluation import SHARE_BITS, find_discontent, weigh
+from controller.algorithms.kernels.flow_evaluation import SHARE_BITS, evaluate_flows, flag_flows
 from controller.algorithms.link_table import Flags, Ids, LinkTable, Longs
-from controller.algorithms.structures import FlowColumns, LinkColumns, Weighed, Workspace, graph_of
+from controller.algorithms.structures import FlowColumns, FlowEvaluations, LinkColumns, Workspace, graph_of
 from dataplane.native import pointer_to
 
-CONTENT, DISCONTENT, DEAD = 0, 1, 2
+OPTIMAL, IMPROVABLE, DEAD = 0, 1, 2
 """What a flow's flag says: no path is better, one is, or the flow's path is dead."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Weights:
+class Evaluations:
     """Of flows, by place: delay of the present path and of the best one with room (ns), rate, whether the path is dead.
 
     `possible` is False where there is no such best path. A dead path has no delay, and its best one need not have room.
@@ -32,12 +32,12 @@ class Weights:
     dead: Flags
 
 
-class Weighing:
+class FlowEvaluator:
     """Calls the kernels on a table's links; no two threads may use one at a time."""
 
     def __init__(self, table: LinkTable) -> None:
         self._graph, self._workspace = graph_of(table), Workspace.of(table)
-        self._way = np.zeros(len(table.switches), np.uint32)
+        self._predecessor = np.zeros(len(table.switches), np.uint32)
         self._own = np.zeros(len(table.links), np.uint8)
 
     def flag(
@@ -51,8 +51,8 @@ class Weighing:
         min_gain: float,
         min_gain_ns: int,
     ) -> None:
-        """Set the flags of some flows; now and then DISCONTENT for one that would gain just too little."""
-        compiled(find_discontent)(
+        """Set the flags of some flows; now and then IMPROVABLE for one that would gain just too little."""
+        compiled(flag_flows)(
             self._graph,
             pointer_to(costs),
             flows,
@@ -64,10 +64,10 @@ class Weighing:
             pointer_to(flags),
         )
 
-    def weigh(
+    def evaluate(
         self, links: LinkColumns, distances: Costs, flows: FlowColumns, rows: Ids, *, searching: bool = True
-    ) -> Weights:
-        """Weigh some flows; `distances` are those of trees under the same costs.
+    ) -> Evaluations:
+        """Evaluate some flows; `distances` are those of trees under the same costs.
 
         Without `searching` the best path is that of a network with room everywhere: a bound, and quickly found.
         """
@@ -75,7 +75,7 @@ class Weighing:
         present, best = np.empty(size, np.uint64), np.empty(size, np.uint64)
         rate, dead = np.empty(size, np.int64), np.empty(size, np.uint8)
         links.own = pointer_to(self._own)
-        compiled(weigh)(
+        compiled(evaluate_flows)(
             self._graph,
             links,
             self._workspace.scratch,
@@ -83,11 +83,13 @@ class Weighing:
             pointer_to(rows),
             size,
             pointer_to(distances.reshape(-1)),
-            pointer_to(self._way),
+            pointer_to(self._predecessor),
             searching,
-            Weighed(present=pointer_to(present), best=pointer_to(best), rate=pointer_to(rate), dead=pointer_to(dead)),
+            FlowEvaluations(
+                present=pointer_to(present), best=pointer_to(best), rate=pointer_to(rate), dead=pointer_to(dead)
+            ),
         )
-        return Weights(_delay_ns(present), _delay_ns(best), best != UNREACHABLE, rate, dead.astype(np.bool_))
+        return Evaluations(_delay_ns(present), _delay_ns(best), best != UNREACHABLE, rate, dead.astype(np.bool_))
 
 
 def _delay_ns(costs: Costs) -> Longs:

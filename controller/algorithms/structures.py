@@ -140,7 +140,7 @@ class FlowColumns(Struct):
     rate: Array[i64]
 
 
-class Weighed(Struct):
+class FlowEvaluations(Struct):
     """What was found of each flow asked for: costs of its path and of the best with room, its rate, a dead link."""
 
     present: Array[u64]

@@ -12,13 +12,13 @@ from controller.errors import ControllerError, PathError
 from controller.intents import PROBE_UDP_PORT, FlowSpec, Route, RouteSet, WeightedRoute
 from controller.links.loss_failures import LossFailureDetector
 from controller.paths.balancing.balancer import Balancer, weights_on
-from controller.paths.balancing.streams import report_streams, streams_of
-from controller.paths.balancing.values import Rebalance, Stream
-from controller.paths.balancing.ways import Ways
+from controller.paths.balancing.flows import measured_flows, report_flows
+from controller.paths.balancing.forwarding import Forwarding
+from controller.paths.balancing.values import MeasuredFlow, Rebalance
 from controller.paths.deciding.backups import Backups
 from controller.paths.deciding.decide import Assignment, Decision, Verdict
 from controller.paths.deciding.decider import Decider
-from controller.paths.deciding.evacuation import Evacuation, ToldLinks
+from controller.paths.deciding.evacuation import Evacuation, ReportedLinks
 from controller.paths.deciding.graph import Network, Path
 from controller.paths.engineering.engineer import TrafficEngineer, demands_of
 from controller.paths.engineering.settings import EngineeringSettings
@@ -73,10 +73,10 @@ class PathServerCore:
         self._assigned: dict[FlowSpec, Assigned] = {}
         self._moved_ns: dict[FlowSpec, int] = {}
         self._snapshot: Snapshot | None = None
-        self._told, self._is_told = ToldLinks(), False
+        self._reported, self._is_reported = ReportedLinks(), False
         self._loss_failures = LossFailureDetector(settings.dead_loss)
         self._backups = Backups(self.network.table)
-        self._evacuation = Evacuation(self._backups, self._told, return_after_ns=settings.return_after_ns)
+        self._evacuation = Evacuation(self._backups, self._reported, return_after_ns=settings.return_after_ns)
         self._check_flows()
         self.engineer: TrafficEngineer | None = None
         self._balancer = Balancer(self.network, settings)
@@ -96,7 +96,7 @@ class PathServerCore:
         return any(self._outgrows_a_link(flow, more_hz) for flow, more_hz in grown.items())
 
     def _outgrows_a_link(self, key: FlowKey, more_hz: float) -> bool:
-        """Whether so many more measured packets a second make the load of a link on a flow's way exceed its rate."""
+        """Whether so many more measured packets a second make the load of a link on a flow's path exceed its rate."""
         flow = self._host_pair(key)
         path = None if flow is None else self._path(flow, {})
         if path is None or len(path) < 2 or _is_probe(key):
@@ -115,10 +115,10 @@ class PathServerCore:
         self._snapshot = snapshot = self._loss_failures.confirmed(snapshot)
         self._discover(snapshot, now_ns)
         forgotten = self._forget(now_ns)
-        if not self._is_told:
-            # Begun anew: until the controller speaks, what it has told the collector.
-            self._told.watch(snapshot.statuses, self.network.table.link_number.keys())
-        self._decider.observe(snapshot, self._told.down)
+        if not self._is_reported:
+            # Begun anew: until the controller speaks, what it has reported the collector.
+            self._reported.watch(snapshot.statuses, self.network.table.link_number.keys())
+        self._decider.observe(snapshot, self._reported.down)
         if self.engineer is not None:
             engineered = self._engineer(self.engineer, snapshot, now_ns)
             return self._publish(()) if engineered or forgotten else None
@@ -145,9 +145,9 @@ class PathServerCore:
         if link not in self.network.table.link_number:
             raise PathError(f"topology {self.network.topology.name} has no link {link} between switches")
         if up:
-            self._told.by_hand.discard(link)
+            self._reported.by_hand.discard(link)
             return None
-        self._told.by_hand.add(link)
+        self._reported.by_hand.add(link)
         return None if self._snapshot is None else self._leave_dead_links(self._snapshot, now_ns)
 
     def links_noted(self, statuses: Mapping[LinkKey, LinkStatus], now_ns: int) -> RoundResult | None:
@@ -156,30 +156,30 @@ class PathServerCore:
         None if no route changes; links that are not between switches of the topology are left out. What was said
         holds until the next time.
         """
-        self._is_told = True
-        went_down = self._told.watch(statuses, self.network.table.link_number.keys())
+        self._is_reported = True
+        went_down = self._reported.watch(statuses, self.network.table.link_number.keys())
         if not went_down or self._snapshot is None:
             return None
         return self._leave_dead_links(self._snapshot, now_ns)
 
     def _leave_dead_links(self, snapshot: Snapshot, now_ns: int) -> RoundResult | None:
         """Decide nothing else: what the last snapshot showed was weighed when it came."""
-        self._decider.observe(snapshot, self._told.down)
+        self._decider.observe(snapshot, self._reported.down)
         if self.engineer is not None:
             return self._publish(()) if self._engineer(self.engineer, snapshot, now_ns) else None
         decisions = self._evacuate(snapshot, now_ns)
-        changes = self._balancer.keep_off(self._decider.dead_links(), self._told.watched.keys(), now_ns)
+        changes = self._balancer.keep_off(self._decider.dead_links(), self._reported.watched.keys(), now_ns)
         return self._publish(decisions, changes) if decisions or changes else None
 
     def _rebalance(self, snapshot: Snapshot, now_ns: int, *, moved: bool, confirming: bool) -> list[Rebalance]:
         """Change weights of groups: off dead links at once, else where no flow moved that would have helped."""
         balancer, beliefs = self._balancer, self._decider.beliefs
-        changes = balancer.keep_off(self._decider.dead_links(), self._told.watched.keys(), now_ns)
+        changes = balancer.keep_off(self._decider.dead_links(), self._reported.watched.keys(), now_ns)
         if self.settings.balance.enabled and not changes:
             last_ns = now_ns if moved else max(self._moved_ns.values(), default=None)
             changes = balancer.step(
                 beliefs,
-                lambda ways: self._streams(snapshot, ways),
+                lambda forwarding: self._measured_flows(snapshot, forwarding),
                 now_ns,
                 last_move_ns=last_ns,
                 confirming=confirming,
@@ -188,11 +188,11 @@ class PathServerCore:
             self._decider.rebalanced(now_ns)
         return changes
 
-    def _streams(self, snapshot: Snapshot, ways: Ways) -> list[Stream]:
+    def _measured_flows(self, snapshot: Snapshot, forwarding: Forwarding) -> list[MeasuredFlow]:
         """Return what goes by weights and base routes: measured flows without an explicit path, and reports."""
-        found = streams_of(snapshot, self.network, self._has_route, self.settings.stale_after_ns)
+        found = measured_flows(snapshot, self.network, self._has_route, self.settings.stale_after_ns)
         watch = self.settings.watch
-        return found if watch is None else [*found, *report_streams(snapshot, self.network, watch, ways.path)]
+        return found if watch is None else [*found, *report_flows(snapshot, self.network, watch, forwarding.path)]
 
     def _has_route(self, key: FlowKey, src: str, dst: str) -> bool:
         if FlowSpec(src, dst) in self._assigned:

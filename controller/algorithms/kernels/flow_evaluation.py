@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from controller.algorithms.costs import FORBIDDEN, HOP_BITS, UNREACHABLE
 from controller.algorithms.kernels.search import find_path, has_room, step_cost
-from controller.algorithms.structures import FlowColumns, Graph, LinkColumns, Scratch, Weighed
+from controller.algorithms.structures import FlowColumns, FlowEvaluations, Graph, LinkColumns, Scratch
 from dataplane.native import Array, array_at, as_u64, i64, kernel, offset, stack_array, u8, u32, u64
 
 SHARE_BITS = 20
@@ -13,7 +13,7 @@ _MOST = (1 << 63) - 1
 
 
 @kernel
-def find_discontent(  # noqa: PLR0917 - kernels have no keywords
+def flag_flows(  # noqa: PLR0917 - kernels have no keywords
     graph: Graph,
     cost: Array[u64],
     flows: FlowColumns,
@@ -50,7 +50,7 @@ def find_discontent(  # noqa: PLR0917 - kernels have no keywords
 
 
 @kernel
-def weigh(  # noqa: PLR0917 - kernels have no keywords
+def evaluate_flows(  # noqa: PLR0917 - kernels have no keywords
     graph: Graph,
     links: LinkColumns,
     scratch: Scratch,
@@ -58,9 +58,9 @@ def weigh(  # noqa: PLR0917 - kernels have no keywords
     rows: Array[u32],
     count: u64,
     distances: Array[u64],
-    way: Array[u32],
+    predecessor: Array[u32],
     searching: bool,
-    weighed: Weighed,
+    evaluations: FlowEvaluations,
 ) -> None:
     """Find for each flow what its path costs it and what the best path with room for it does.
 
@@ -92,15 +92,15 @@ def weigh(  # noqa: PLR0917 - kernels have no keywords
         if eased and not dead:
             best = least_when_eased(graph, links, path, hops, source, destination, distances)
             if searching and best < present:
-                best = find_path(graph, links, scratch, source, destination, rate, array_at(u64, 0), way)
+                best = find_path(graph, links, scratch, source, destination, rate, array_at(u64, 0), predecessor)
         elif searching and not dead and not fits_along_tree(graph, links, source, destination, rate, distance):
-            best = find_path(graph, links, scratch, source, destination, rate, distance, way)
+            best = find_path(graph, links, scratch, source, destination, rate, distance, predecessor)
         for hop in range(hops):
             links.own[path[hop]] = 0
-        weighed.present[number] = present
-        weighed.best[number] = best
-        weighed.rate[number] = rate
-        weighed.dead[number] = 1 if dead else 0
+        evaluations.present[number] = present
+        evaluations.best[number] = best
+        evaluations.rate[number] = rate
+        evaluations.dead[number] = 1 if dead else 0
 
 
 @kernel

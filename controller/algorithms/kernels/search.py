@@ -40,9 +40,9 @@ def find_path(  # noqa: PLR0917 - kernels have no keywords
     destination: u32,
     need: i64,
     estimate: Array[u64],
-    way: Array[u32],
+    predecessor: Array[u32],
 ) -> u64:
-    """Return the least cost over links that have room, and leave each reached switch's link back in `way`.
+    """Return the least cost over links that have room, and leave each reached switch's link back in `predecessor`.
 
     Hart, Nilsson, Raphael 1968. An estimate is at most the cost from a switch to the destination, and over a link it
     falls by at most the link's cost: distances in a tree of the same or lower costs; null stands for zeros.
@@ -77,7 +77,7 @@ def find_path(  # noqa: PLR0917 - kernels have no keywords
                         listed += 1
                     if reached + step < scratch.before[head]:
                         scratch.before[head] = reached + step
-                        way[head] = link
+                        predecessor[head] = link
                         push(heap, reached + step + left, head)
     heap.size = 0
     for place in range(listed):

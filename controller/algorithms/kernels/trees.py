@@ -3,7 +3,7 @@
 The repair is that of Ramalingam and Reps ("On the computational complexity of dynamic graph problems", 1996), for a
 batch of changed links: first the switches that lose all their ways of the old cost are found, then a Dijkstra search
 over these, and over what became nearer, gives them their costs. What it costs depends on how many switches change, not
-on the size of the graph. No parents are kept: a way onward is any link whose cost and head's cost add up to the own.
+on the size of the graph. No parents are kept: a path onward is any link whose cost and head's cost add up to the own.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def find_cut_off(  # noqa: PLR0917 - kernels have no keywords
     changes: Changes,
     distance: Array[u64],
 ) -> u32:
-    """List and mark the switches that have no way of their old cost any more; return how many there are."""
+    """List and mark the switches that have no path of their old cost any more; return how many there are."""
     listed: u32 = 0
     for number in range(changes.count):
         link: u32 = changes.link[number]
@@ -93,7 +93,7 @@ def find_cut_off(  # noqa: PLR0917 - kernels have no keywords
 
 @kernel(inline=True)
 def leads(step: u64, beyond: u64, own: u64) -> bool:
-    """Return whether a link of a cost, before a switch of a cost, is a way of no more than the own cost."""
+    """Return whether a link of a cost, before a switch of a cost, is a path of no more than the own cost."""
     return step != FORBIDDEN and beyond != UNREACHABLE and step + beyond <= own
 
 
@@ -101,7 +101,7 @@ def leads(step: u64, beyond: u64, own: u64) -> bool:
 def list_if_cut_off(  # noqa: PLR0917 - kernels have no keywords
     graph: Graph, cost: Array[u64], scratch: Scratch, listed: u32, switch: u32, distance: Array[u64]
 ) -> u32:
-    """List a switch unless a way of its old cost is left that leads over switches not listed; return the count."""
+    """List a switch unless a path of its old cost is left that leads over switches not listed; return the count."""
     for link in range(graph.out_start[switch], graph.out_start[switch + 1]):
         head: u32 = graph.head[link]
         if scratch.mark[head] == 0 and leads(cost[link], distance[head], distance[switch]):
@@ -120,7 +120,7 @@ def note(scratch: Scratch, listed: u32, switch: u32, was: u64) -> u32:
 
 @kernel(inline=True)
 def reattach(graph: Graph, cost: Array[u64], scratch: Scratch, listed: u32, distance: Array[u64]) -> None:
-    """Begin the search: each switch that was cut off offers its best way over one that was not."""
+    """Begin the search: each switch that was cut off offers its best path over one that was not."""
     for place in range(listed):
         distance[scratch.listed[place]] = UNREACHABLE
     for place in range(listed):

@@ -11,7 +11,7 @@ from controller.algorithms.structures import NO_ENTRY, Changes, Graph, Scratch
 from dataplane.native import Array, as_u64, kernel, offset, u32, u64
 
 WIDEST = (1 << 63) - 1
-"""The width of a switch's way to itself; links are narrower. The queue holds WIDEST less the width."""
+"""The width of a switch's path to itself; links are narrower. The queue holds WIDEST less the width."""
 
 
 @kernel
@@ -70,7 +70,7 @@ def repair_widths(  # noqa: PLR0917 - kernels have no keywords
 def list_below_narrowed(  # noqa: PLR0917 - kernels have no keywords
     graph: Graph, width: Array[u64], scratch: Scratch, changes: Changes, own: Array[u64], by: Array[u32]
 ) -> u32:
-    """List and mark the switches whose way leads over a link that is too narrow for it by now; return the count."""
+    """List and mark the switches whose path leads over a link that is too narrow for it by now; return the count."""
     listed: u32 = 0
     for number in range(changes.count):
         narrowed: u32 = changes.link[number]
@@ -96,7 +96,7 @@ def list_below_narrowed(  # noqa: PLR0917 - kernels have no keywords
 def hang_anew(  # noqa: PLR0917 - kernels have no keywords
     graph: Graph, width: Array[u64], scratch: Scratch, switch: u32, own: Array[u64], by: Array[u32]
 ) -> None:
-    """Give a listed switch its widest way over one that is not listed, as a start of the search."""
+    """Give a listed switch its widest path over one that is not listed, as a start of the search."""
     by[switch] = NO_ENTRY
     for place in range(graph.in_start[switch], graph.in_start[switch + 1]):
         near: u32 = graph.in_tail[place]

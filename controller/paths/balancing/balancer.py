@@ -19,9 +19,9 @@ from controller.algorithms.link_table import Flags, Longs
 from controller.algorithms.trees import DestinationTrees
 from controller.intents import WeightedRoute
 from controller.paths.balancing.footprints import Footprints
+from controller.paths.balancing.forwarding import Forwarding
 from controller.paths.balancing.rebalance import Change, Rebalancing
-from controller.paths.balancing.values import Group, NextHops, Rebalance, Spread, Stream, show
-from controller.paths.balancing.ways import Ways
+from controller.paths.balancing.values import GroupKey, LinkWeights, MeasuredFlow, NextHops, Rebalance, show
 from controller.paths.deciding.beliefs import Beliefs
 from controller.paths.deciding.graph import Network
 from controller.paths.settings import DecideSettings
@@ -33,7 +33,7 @@ _MOST_PATIENCE: Final = 64
 _AT_EASE: Final = 4
 """A group that went home and has stayed there for so many times its patience has its patience back."""
 
-GetStreams = Callable[[Ways], Sequence[Stream]]
+GetFlows = Callable[[Forwarding], Sequence[MeasuredFlow]]
 """Returns what telemetry shows now; only called when somebody needs it."""
 
 
@@ -53,8 +53,8 @@ class Balancer:
     def __init__(self, network: Network, settings: DecideSettings, weighted: Iterable[WeightedRoute] = ()) -> None:
         self.network, self.settings = network, settings
         self.changes: deque[Rebalance] = deque(maxlen=REMEMBERED)
-        self._weights: dict[Group, Spread] = {}
-        self._histories: dict[Group, _History] = {}
+        self._weights: dict[GroupKey, LinkWeights] = {}
+        self._histories: dict[GroupKey, _History] = {}
         self._crowded_for: Longs = np.zeros(len(network.table.links), np.int64)
         self._last_ns: int | None = None
         self._looked_ns: int | None = None
@@ -70,7 +70,7 @@ class Balancer:
         return self._last_ns
 
     def step(
-        self, beliefs: Beliefs, streams: GetStreams, now_ns: int, *, last_move_ns: int | None, confirming: bool
+        self, beliefs: Beliefs, flows: GetFlows, now_ns: int, *, last_move_ns: int | None, confirming: bool
     ) -> list[Rebalance]:
         """Return this round's changes, which are in force from now on; `last_move_ns` is that of single flows.
 
@@ -83,9 +83,9 @@ class Balancer:
             return []
         rows = tuple(np.flatnonzero(self._crowded_for >= self.settings.balance.confirm_rounds).tolist())
         if rows:
-            return [] if self._was_in_vain(rows, now_ns) else self._relieve(beliefs, streams, now_ns)
+            return [] if self._was_in_vain(rows, now_ns) else self._relieve(beliefs, flows, now_ns)
         if self._weights and not beliefs.crowded.any() and self._is_time_to_look(now_ns):
-            return self._go_home(beliefs, streams, now_ns)
+            return self._go_home(beliefs, flows, now_ns)
         return []
 
     def keep_off(self, dead: Set[LinkKey], down: Set[LinkKey], now_ns: int) -> list[Rebalance]:
@@ -95,9 +95,11 @@ class Balancer:
         """
         self._down = frozenset(down)
         gone = []
-        for group, spread in sorted(self._weights.items()):
-            base = {row for row, _ in self._ways().base(*group)}
-            lost = next((row for row, _ in spread if self.network.table.links[row] in dead or row not in base), None)
+        for group, link_weights in sorted(self._weights.items()):
+            base = {row for row, _ in self._forwarding().base(*group)}
+            lost = next(
+                (row for row, _ in link_weights if self.network.table.links[row] in dead or row not in base), None
+            )
             if lost is not None:
                 gone.append((group, lost))
         return [self._drop(group, lost, dead, now_ns) for group, lost in gone]
@@ -105,11 +107,11 @@ class Balancer:
     def at(self, switch: str, destination: str) -> NextHops | None:
         """Return the weights in force at a switch for a destination, None for equal ones."""
         numbers = self.network.table.switch_number
-        spread = self._weights.get((numbers[switch], numbers[destination]))
-        return None if spread is None else self._names(spread)
+        link_weights = self._weights.get((numbers[switch], numbers[destination]))
+        return None if link_weights is None else self._names(link_weights)
 
-    def _relieve(self, beliefs: Beliefs, streams: GetStreams, now_ns: int) -> list[Rebalance]:
-        _, round_ = self._round(beliefs, streams)
+    def _relieve(self, beliefs: Beliefs, flows: GetFlows, now_ns: int) -> list[Rebalance]:
+        _, round_ = self._round(beliefs, flows)
         held = {
             group
             for group, history in self._histories.items()
@@ -133,15 +135,15 @@ class Balancer:
         reason = f"{link} cannot carry what is sent over it; other weights take it {after}"
         return self._put(change.group, change.new, now_ns, reason, link, change.before, change.after)
 
-    def _go_home(self, beliefs: Beliefs, streams: GetStreams, now_ns: int) -> list[Rebalance]:
+    def _go_home(self, beliefs: Beliefs, flows: GetFlows, now_ns: int) -> list[Rebalance]:
         """Return the change of the first group that may go back to equal weights, if any."""
-        ways, round_ = self._round(beliefs, streams)
+        forwarding, round_ = self._round(beliefs, flows)
         settings = self.settings
         spare = (settings.balance.return_room * beliefs.table.rate_bps).astype(np.float64)
         limit = np.maximum(round_.limit - spare, 0.0)
         for group in sorted(self._weights):
             history = self._histories[group]
-            fits, utilisation = round_.fits(group, ways.base(*group), limit)
+            fits, utilisation = round_.fits(group, forwarding.base(*group), limit)
             if not fits:
                 history.roomy_since_ns = None
                 continue
@@ -154,15 +156,15 @@ class Balancer:
                 return [self._put(group, None, now_ns, reason, None, 0.0, utilisation)]
         return []
 
-    def _round(self, beliefs: Beliefs, streams: GetStreams) -> tuple[Ways, Rebalancing]:
+    def _round(self, beliefs: Beliefs, flows: GetFlows) -> tuple[Forwarding, Rebalancing]:
         """Return what is there now, ready to predict what other weights do."""
         table = beliefs.table
-        ways = self._ways(table.alive)
+        forwarding = self._forwarding(table.alive)
         limit_bps = np.where(table.alive, table.rate_bps - beliefs.headroom_bps, 0)
-        return ways, Rebalancing(
-            ways,
+        return forwarding, Rebalancing(
+            forwarding,
             Footprints(self.network, self.settings.watch),
-            streams(ways),
+            flows(forwarding),
             load_bps=beliefs.load_bps,
             limit_bps=limit_bps,
             crowded=tuple(np.flatnonzero(beliefs.crowded).tolist()),
@@ -170,22 +172,22 @@ class Balancer:
         )
 
     def _is_time_to_look(self, now_ns: int) -> bool:
-        """Whether to ask again who could go back: that looks at all streams, and nothing is urgent about it."""
+        """Whether to ask again who could go back: that looks at all flows, and nothing is urgent about it."""
         since_ns = self._looked_ns
         if since_ns is not None and 0 <= now_ns - since_ns < self.settings.settle_ns:
             return False
         self._looked_ns = now_ns
         return True
 
-    def _drop(self, group: Group, lost: int, dead: Set[LinkKey], now_ns: int) -> Rebalance:
+    def _drop(self, group: GroupKey, lost: int, dead: Set[LinkKey], now_ns: int) -> Rebalance:
         link = self.network.table.links[lost]
         reason = f"link {link} is dead" if link in dead else f"base routes no longer lead over {link}"
         return self._put(group, None, now_ns, f"{reason}; equal weights over what is left", link, 0.0, 0.0)
 
     def _put(  # noqa: PLR0917 - what a change consists of
         self,
-        group: Group,
-        new: Spread | None,
+        group: GroupKey,
+        new: LinkWeights | None,
         now_ns: int,
         reason: str,
         link: LinkKey | None,
@@ -193,8 +195,8 @@ class Balancer:
         after: float,
     ) -> Rebalance:
         """Let a group have other weights, None for equal ones."""
-        ways = self._ways()
-        old, base = ways.spread(*group), ways.base(*group)
+        forwarding = self._forwarding()
+        old, base = forwarding.link_weights(*group), forwarding.base(*group)
         history = self._histories.setdefault(group, _History(now_ns))
         history.changed_ns, history.roomy_since_ns = now_ns, None
         if new is None or new == base:
@@ -210,32 +212,32 @@ class Balancer:
         self.changes.append(change)
         return change
 
-    def _names(self, spread: Spread) -> NextHops:
+    def _names(self, link_weights: LinkWeights) -> NextHops:
         links = self.network.table.links
-        return tuple((links[row].dst, weight) for row, weight in spread)
+        return tuple((links[row].dst, weight) for row, weight in link_weights)
 
     def _routes(self) -> tuple[WeightedRoute, ...]:
         names = self.network.table.switches
         return tuple(
-            WeightedRoute(names[switch], names[destination], self._names(spread))
-            for (switch, destination), spread in sorted(self._weights.items())
+            WeightedRoute(names[switch], names[destination], self._names(link_weights))
+            for (switch, destination), link_weights in sorted(self._weights.items())
         )
 
     def _take_up(self, weighted: Iterable[WeightedRoute]) -> None:
         """Take up saved weights of groups that the topology still has, as if they had changed long ago."""
         table = self.network.table
-        ways = self._ways()
+        forwarding = self._forwarding()
         for route in weighted:
             try:
                 group = table.switch_number[route.switch], table.switch_number[route.destination]
                 found = {table.link_number[LinkKey(route.switch, peer)]: n for peer, n in route.next_hops}
             except KeyError:
                 continue
-            if found.keys() <= {row for row, _ in ways.base(*group)} and found:
+            if found.keys() <= {row for row, _ in forwarding.base(*group)} and found:
                 self._weights[group] = tuple(sorted(found.items()))
                 self._histories[group] = _History(0)
 
-    def _ways(self, alive: Flags | None = None) -> Ways:
+    def _forwarding(self, alive: Flags | None = None) -> Forwarding:
         """Return where traffic goes; base routes lead around links that are down."""
         table = self.network.table
         if self._around[0] != self._down:
@@ -244,7 +246,7 @@ class Balancer:
             trees = DestinationTrees(table, costs) if self._down else self.network.base_trees
             self._around = self._down, trees
         every = np.ones(len(table.links), np.bool_)
-        return Ways(self.network.topology, self._around[1], every if alive is None else alive, self._weights)
+        return Forwarding(self.network.topology, self._around[1], every if alive is None else alive, self._weights)
 
     def _was_in_vain(self, rows: tuple[int, ...], now_ns: int) -> bool:
         """Whether the same links were looked at a short while ago and nothing helped."""

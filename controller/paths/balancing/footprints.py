@@ -1,15 +1,15 @@
-"""What a stream puts on links when it takes a path: its packets, what they carry for telemetry, and reports of them."""
+"""What a flow puts on links when it takes a path: its packets, what they carry for telemetry, and reports of them."""
 
 from __future__ import annotations
 
 from functools import lru_cache
 
-from controller.paths.balancing.values import Stream
+from controller.paths.balancing.values import MeasuredFlow
 from controller.paths.deciding.graph import Network, Rows
 from controller.paths.telemetry_load import TelemetryLoad
 
 Footprint = tuple[tuple[int, float, float], ...]
-"""(row, share of the stream's rate, bits per packet beside)."""
+"""(row, share of the flow's rate, bits per packet beside)."""
 
 
 class Footprints:
@@ -30,7 +30,7 @@ class Footprints:
                 bits[row] = bits.get(row, 0.0) + 8 * nbytes
         return tuple((row, float(row in rows), more) for row, more in bits.items())
 
-    def loads(self, stream: Stream, need_bps: float, rows: Rows) -> list[tuple[int, float]]:
-        """Return what a stream that needs so much puts on links, in bit/s, when it takes a path."""
-        pps = stream.packets_per_s
+    def loads(self, flow: MeasuredFlow, need_bps: float, rows: Rows) -> list[tuple[int, float]]:
+        """Return what a flow that needs so much puts on links, in bit/s, when it takes a path."""
+        pps = flow.packets_per_s
         return [(row, share * need_bps + bits * pps) for row, share, bits in self.of(rows)]

@@ -1,4 +1,4 @@
-"""What changes of weights are made of: streams that telemetry shows, and the change that is decided."""
+"""What changes of weights are made of: flows that telemetry shows, and the change that is decided."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from controller.paths.deciding.graph import Rows
 from dataplane.topology.values import LinkKey
 
-Spread = tuple[tuple[int, int], ...]
+LinkWeights = tuple[tuple[int, int], ...]
 """(row of the link, weight), in order of port: what a switch spreads its traffic for one destination over."""
 
-Group = tuple[int, int]
+GroupKey = tuple[int, int]
 """The switch and the destination switch, by number."""
 
 NextHops = tuple[tuple[str, int], ...]
@@ -18,7 +18,7 @@ NextHops = tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Stream:
+class MeasuredFlow:
     """A 5-tuple without an explicit path: its hash, the links it was last seen on, and what it sends.
 
     `packets` are those that the rate was estimated from: of few, it is uncertain.

@@ -7,7 +7,7 @@ network settles first, and a wish to move must last for some rounds. Only a dead
 
 Flows are not judged one by one. Where delay decides, the trees towards all destinations, repaired when links change,
 say what each flow could have at best; only flows that a change can concern are compared with that, only those that
-could gain enough are weighed with their own load and room, and only the one that gains most is judged with all its
+could gain enough are evaluations with their own load and room, and only the one that gains most is judged with all its
 candidates. Where bandwidth decides, all flows are judged that could gain by delay or have a wider path.
 """
 
@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from collectors.values import LinkState, Snapshot
-from controller.algorithms.flow_evaluation import CONTENT, DEAD, Weighing, Weights
+from controller.algorithms.flow_evaluation import DEAD, OPTIMAL, Evaluations, FlowEvaluator
 from controller.algorithms.link_table import Flags, Ids, LinkTable, Longs
 from controller.algorithms.structures import LinkColumns
 from controller.algorithms.trees import DestinationTrees
@@ -81,7 +81,7 @@ class Decider:
         self.trees = DestinationTrees(self.beliefs.table, self.beliefs.table.costs(), threads=settings.threads)
         self._widths = None if settings.mode is Mode.LEAST_DELAY else _widths_of(self.beliefs.table)
         self.flows = FlowTable.of(network, {})
-        self._weighing = Weighing(network.table)
+        self._evaluator = FlowEvaluator(network.table)
         self._flags: npt.NDArray[np.uint8] = np.zeros(0, np.uint8)
         self._wished: Longs = np.zeros(0, np.int64)
         self._wishing_rows: Ids = np.zeros(0, np.uint32)
@@ -221,7 +221,7 @@ class Decider:
             self._flag(np.concatenate([self.flows.on_links(changed), between]))
 
     def _flag(self, rows: Ids) -> None:
-        self._weighing.flag(
+        self._evaluator.flag(
             self.trees.costs,
             self.trees.distance,
             self.flows.columns(),
@@ -238,14 +238,14 @@ class Decider:
         """Return the rows of the flows that could gain and may move: dead paths, and all that nothing holds back."""
         flags = self._flags
         if self._settling(now_ns):
-            rows = np.flatnonzero(flags != CONTENT).astype(np.uint32)
+            rows = np.flatnonzero(flags != OPTIMAL).astype(np.uint32)
             urgent = self._on_crowded(rows, now_ns) & ~self._held(rows, now_ns)
             moving: Ids = rows[(flags[rows] == DEAD) | urgent]
             return moving
         if self._widths is not None:
             wider = could_be_wider(this.graph, self.flows, this.crossing, self._widths.width)
             flags = np.maximum(flags, wider)
-        rows = np.flatnonzero(flags != CONTENT).astype(np.uint32)
+        rows = np.flatnonzero(flags != OPTIMAL).astype(np.uint32)
         free: Ids = rows[(flags[rows] == DEAD) | ~self._held(rows, now_ns)]
         return free
 
@@ -263,18 +263,18 @@ class Decider:
         since_ns = self._rebalanced_ns
         return since_ns != UNKNOWN and 0 <= now_ns - since_ns < self.settings.settle_ns
 
-    def _weigh(self, this: _Round, rows: Ids, *, searching: bool = True) -> Weights:
+    def _evaluate(self, this: _Round, rows: Ids, *, searching: bool = True) -> Evaluations:
         distance, flows = self.trees.distance, self.flows.columns()
-        return self._weighing.weigh(this.columns(), distance, flows, rows, searching=searching)
+        return self._evaluator.evaluate(this.columns(), distance, flows, rows, searching=searching)
 
     def _judge(self, this: _Round, row: int) -> Verdict:
-        rate_bps = int(self._weigh(this, np.array([row], np.uint32)).rate_bps[0])
+        rate_bps = int(self._evaluate(this, np.array([row], np.uint32)).rate_bps[0])
         return judge(this.graph, self.flows.names[row], self.flows.assignment(row), rate_bps)
 
     def _wishing(self, this: _Round, rows: Ids) -> tuple[Ids, Flags]:
         """Return which of these flows should move, each as if it alone did, and whether its path is dead."""
         if self.settings.mode is Mode.LEAST_DELAY:
-            weights = self._weigh(this, rows)
+            weights = self._evaluate(this, rows)
             wants = _wants(weights, self.settings)
             return rows[wants], weights.dead[wants]
         verdicts = [self._judge(this, row) for row in rows.tolist()]
@@ -319,18 +319,18 @@ class Decider:
         All are ranked by what they could gain if there were room everywhere; what they do gain is searched for in that
         order, and no further than is asked for.
         """
-        hopes = self._rank(rows, self._weigh(this, rows, searching=False))
+        hopes = self._rank(rows, self._evaluate(this, rows, searching=False))
         found: list[_Rank] = []
         for start in range(0, len(hopes), _SEARCHED_AT_A_TIME):
             while found and found[0] <= hopes[start]:
                 yield heapq.heappop(found)
             some = np.array([row for *_, row in hopes[start : start + _SEARCHED_AT_A_TIME]], np.uint32)
-            for rank in self._rank(some, self._weigh(this, some)):
+            for rank in self._rank(some, self._evaluate(this, some)):
                 heapq.heappush(found, rank)
         while found:
             yield heapq.heappop(found)
 
-    def _rank(self, rows: Ids, weights: Weights) -> list[_Rank]:
+    def _rank(self, rows: Ids, weights: Evaluations) -> list[_Rank]:
         """Return the flows that should move by these weights, best first."""
         wants = _wants(weights, self.settings)
         present_ns, dead = weights.present_ns[wants], weights.dead[wants]
@@ -355,7 +355,7 @@ def _widths_of(table: LinkTable) -> WidthTrees:
     return WidthTrees(table, table.available_bps, table.alive)
 
 
-def _wants(weights: Weights, settings: DecideSettings) -> Flags:
+def _wants(weights: Evaluations, settings: DecideSettings) -> Flags:
     """Return which flows should move, by delay: those on dead paths, and those that gain more than the margins."""
     gain_ns = weights.present_ns - weights.best_ns
     margin_ns = np.maximum(settings.min_gain * weights.present_ns, settings.min_gain_ns or 0)

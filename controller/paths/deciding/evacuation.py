@@ -19,7 +19,7 @@ from dataplane.topology.values import LinkKey
 
 
 @dataclass(slots=True)
-class ToldLinks:
+class ReportedLinks:
     """Which links somebody has said are down: a person, until told otherwise, and the controller, with the cause."""
 
     by_hand: set[LinkKey] = field(default_factory=set)
@@ -57,8 +57,8 @@ class _Left:
 class Evacuation:
     """Remembers which flows left their paths for a dead link, and when links came back."""
 
-    def __init__(self, backups: Backups, told: ToldLinks, *, return_after_ns: int) -> None:
-        self._backups, self._told, self._return_after_ns = backups, told, return_after_ns
+    def __init__(self, backups: Backups, reported: ReportedLinks, *, return_after_ns: int) -> None:
+        self._backups, self._reported, self._return_after_ns = backups, reported, return_after_ns
         self._left: dict[FlowSpec, _Left] = {}
         self._dead: frozenset[LinkKey] = frozenset()
         self._back_ns: dict[LinkKey, int] = {}
@@ -96,7 +96,7 @@ class Evacuation:
                 continue
             path, kind = found
             names = "-".join(assignment.path), "-".join(path)
-            reason = f"link {self._told.describe(lost)} of {names[0]} is dead; {names[1]} is {kind}"
+            reason = f"link {self._reported.describe(lost)} of {names[0]} is dead; {names[1]} is {kind}"
             decisions.append(Decision(now_ns, flow, assignment.path, path, (), reason, lost))
             before = self._left.get(flow)
             if before is None or before.new_path != assignment.path:
@@ -128,7 +128,7 @@ class Evacuation:
         self._back_ns = {
             link: back_ns for link, back_ns in self._back_ns.items() if now_ns - back_ns < self._return_after_ns
         }
-        self._was_watched = (self._was_watched & dead) | self._told.watched.keys()
+        self._was_watched = (self._was_watched & dead) | self._reported.watched.keys()
         self._dead = dead
 
     def _is_usable(self, path: Path) -> bool:

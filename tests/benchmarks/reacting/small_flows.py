@@ -11,7 +11,7 @@ from collectors.values import FlowKey
 from controller.demo.prepare import Prepared
 from controller.demo.scenario import PlannedFlow, Scenario
 from controller.demo.virtual import VirtualRun
-from controller.paths.balancing.ways import Ways
+from controller.paths.balancing.forwarding import Forwarding
 from controller.paths.deciding.graph import Network
 from controller.tables.path_choice import flow_hash
 from dataplane.fabric.hosts import flow_between
@@ -25,26 +25,28 @@ OVER = 18
 
 
 def scattered(plan: Prepared) -> Prepared:
-    """Return the plan with small flows of the same pairs of hosts in the place of each stream of the surge."""
+    """Return the plan with small flows of the same pairs of hosts in the place of each flow of the surge."""
     scenario = plan.scenario
     network = Network(scenario.topology)
     alive = np.ones(len(network.table.links), np.bool_)
-    ways = Ways(scenario.topology, network.base_trees, alive, {})
+    forwarding = Forwarding(scenario.topology, network.base_trees, alive, {})
     link = network.table.link_number[scenario.congested]
     flows = [planned for planned in scenario.flows if not planned.surge]
     number = max(planned.number for planned in scenario.flows) + 1
     for planned in scenario.flows:
         if planned.surge:
-            some = list(_parts(scenario, planned, number, ways, link))
+            some = list(_parts(scenario, planned, number, forwarding, link))
             number = some[-1].number + 1
             flows += some
     return replace(plan, scenario=replace(scenario, flows=tuple(flows)))
 
 
-def _parts(scenario: Scenario, planned: PlannedFlow, number: int, ways: Ways, link: int) -> Iterator[PlannedFlow]:
+def _parts(
+    scenario: Scenario, planned: PlannedFlow, number: int, forwarding: Forwarding, link: int
+) -> Iterator[PlannedFlow]:
     topology, pair = scenario.topology, planned.flow
     src, dst = topology.host[pair.src_host], topology.host[pair.dst_host]
-    switches = (ways.table.switch_number[topology.attachment[host.name].node] for host in (src, dst))
+    switches = (forwarding.table.switch_number[topology.attachment[host.name].node] for host in (src, dst))
     source, destination = switches
     left = {True: OVER, False: PARTS - OVER}
     rate_bps = planned.rate_bps / OVER
@@ -53,7 +55,7 @@ def _parts(scenario: Scenario, planned: PlannedFlow, number: int, ways: Ways, li
     while any(left.values()):
         flow = flow_between(topology, number, src.name, dst.name, 1)
         key = FlowKey(src.ipv4, dst.ipv4, PROTOCOL_UDP, flow.src_port, flow.dst_port)
-        over = link in (ways.path(flow_hash(key), source, destination) or ())
+        over = link in (forwarding.path(flow_hash(key), source, destination) or ())
         if left[over]:
             left[over] -= 1
             start_ns = planned.start_ns + (PARTS - sum(left.values())) * step_ns

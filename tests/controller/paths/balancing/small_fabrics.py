@@ -1,4 +1,4 @@
-"""Small Clos fabrics, and streams on them."""
+"""Small Clos fabrics, and flows on them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import numpy as np
 
 from controller.algorithms.link_table import Longs
 from controller.paths.balancing.footprints import Footprints
+from controller.paths.balancing.forwarding import Forwarding
 from controller.paths.balancing.rebalance import Change, Rebalancing
-from controller.paths.balancing.values import Group, Spread, Stream
-from controller.paths.balancing.ways import Ways
+from controller.paths.balancing.values import GroupKey, LinkWeights, MeasuredFlow
 from controller.paths.deciding.graph import Network
 from controller.paths.settings import BalanceSettings
 from dataplane.topology.families import leaf_spine
@@ -31,10 +31,10 @@ def fabric(spines: int = 2, slow: Sequence[tuple[str, str]] = (), leaves: int = 
     return replace(made, links=links)
 
 
-def ways_of(network: Network, weights: Mapping[Group, Spread] | None = None) -> Ways:
+def forwarding_of(network: Network, weights: Mapping[GroupKey, LinkWeights] | None = None) -> Forwarding:
     """Return where traffic goes, everything being alive."""
     alive = np.ones(len(network.table.links), np.bool_)
-    return Ways(network.topology, network.base_trees, alive, weights or {})
+    return Forwarding(network.topology, network.base_trees, alive, weights or {})
 
 
 def row(network: Network, tail: str, head: str) -> int:
@@ -42,22 +42,24 @@ def row(network: Network, tail: str, head: str) -> int:
     return network.table.link_number[LinkKey(tail, head)]
 
 
-def stream(ways: Ways, network: Network, hashed: int, path: tuple[str, ...], rate_bps: float) -> Stream:
-    """Return a stream between the ends of a path; one of two switches goes where its hash leads."""
+def make_flow(
+    forwarding: Forwarding, network: Network, hashed: int, path: tuple[str, ...], rate_bps: float
+) -> MeasuredFlow:
+    """Return a flow between the ends of a path; one of two switches goes where its hash leads."""
     source, destination = (network.table.switch_number[name] for name in (path[0], path[-1]))
-    rows = network.rows(path) if len(path) > 2 else ways.path(hashed, source, destination)
+    rows = network.rows(path) if len(path) > 2 else forwarding.path(hashed, source, destination)
     assert rows is not None
-    return Stream(hashed, rows, source, destination, round(rate_bps), rate_bps / 8000, 1e9)
+    return MeasuredFlow(hashed, rows, source, destination, round(rate_bps), rate_bps / 8000, 1e9)
 
 
-def streams(
+def make_flows(
     network: Network, src: str, dst: str, counts: Mapping[str, int], rate_bps: float, start: int = 0
-) -> list[Stream]:
-    """Return streams of which the hash leads so many by each spine, their hashes beginning somewhere."""
-    ways, left, found, hashed = ways_of(network), dict(counts), [], start
+) -> list[MeasuredFlow]:
+    """Return flows of which the hash leads so many by each spine, their hashes beginning somewhere."""
+    forwarding, left, found, hashed = forwarding_of(network), dict(counts), [], start
     while any(left.values()):
         hashed = (hashed + 0x9E3779B1) % (1 << 32)
-        one = stream(ways, network, hashed, (src, dst), rate_bps)
+        one = make_flow(forwarding, network, hashed, (src, dst), rate_bps)
         spine = network.table.links[one.rows[0]].dst
         if left.get(spine, 0):
             left[spine] -= 1
@@ -65,8 +67,10 @@ def streams(
     return found
 
 
-def loads(network: Network, flows: Sequence[Stream], other: Mapping[tuple[str, str], float] | None = None) -> Longs:
-    """Return what streams and other traffic put on links."""
+def loads(
+    network: Network, flows: Sequence[MeasuredFlow], other: Mapping[tuple[str, str], float] | None = None
+) -> Longs:
+    """Return what flows and other traffic put on links."""
     found = np.zeros(len(network.table.links), np.int64)
     for one in flows:
         found[list(one.rows)] += one.rate_bps
@@ -77,14 +81,14 @@ def loads(network: Network, flows: Sequence[Stream], other: Mapping[tuple[str, s
 
 def rebalancing(
     network: Network,
-    flows: Sequence[Stream],
+    flows: Sequence[MeasuredFlow],
     load_bps: Longs,
     crowded: Sequence[tuple[str, str]],
-    weights: Mapping[Group, Spread] | None = None,
+    weights: Mapping[GroupKey, LinkWeights] | None = None,
 ) -> Rebalancing:
     """Return a round without telemetry's own load, in which rates are what is sent, with a headroom of a fifth."""
     return Rebalancing(
-        ways_of(network, weights),
+        forwarding_of(network, weights),
         Footprints(network, None),
         flows,
         load_bps=load_bps,

@@ -11,13 +11,21 @@ from msgspec.structs import replace
 
 from controller.intents import WeightedRoute
 from controller.paths.balancing.balancer import Balancer, weights_on
-from controller.paths.balancing.values import Rebalance, Stream
-from controller.paths.balancing.ways import Ways
+from controller.paths.balancing.forwarding import Forwarding
+from controller.paths.balancing.values import MeasuredFlow, Rebalance
 from controller.paths.deciding.beliefs import Beliefs
 from controller.paths.deciding.graph import Network
 from controller.paths.settings import BalanceSettings, DecideSettings
 from dataplane.topology.values import LinkKey
-from tests.controller.paths.balancing.small_fabrics import MBPS, fabric, loads, row, stream, streams, ways_of
+from tests.controller.paths.balancing.small_fabrics import (
+    MBPS,
+    fabric,
+    forwarding_of,
+    loads,
+    make_flow,
+    make_flows,
+    row,
+)
 
 MS = 1_000_000
 S = 1000 * MS
@@ -26,20 +34,20 @@ UPLINK = ("leaf1", "spine1")
 
 
 class Rounds:
-    """A balancer and what it is told: streams follow its weights at once, and what is over a link's rate is seen."""
+    """A balancer and what it is told: flows follow its weights at once, and what is over a link's rate is seen."""
 
     def __init__(self, settings: DecideSettings = SETTINGS, weighted: Sequence[WeightedRoute] = ()) -> None:
         self.network = Network(fabric())
         self.balancer = Balancer(self.network, settings, weighted)
         self.beliefs = Beliefs(self.network.table, settings)
-        self.flows: list[Stream] = []
+        self.flows: list[MeasuredFlow] = []
         self.other: dict[tuple[str, str], float] = {}
         self.now_ns, self.asked = 0, 0
         self.changes: list[Rebalance] = []
 
     def small_flows(self, counts: Mapping[str, int], rate_bps: float = 0.5 * MBPS) -> None:
-        """Let streams from leaf1 to leaf2 begin, so many of which the hash leads by each spine."""
-        self.flows = streams(self.network, "leaf1", "leaf2", counts, rate_bps)
+        """Let flows from leaf1 to leaf2 begin, so many of which the hash leads by each spine."""
+        self.flows = make_flows(self.network, "leaf1", "leaf2", counts, rate_bps)
 
     def step(self, *, confirming: bool = True, last_move_ns: int | None = None) -> list[Rebalance]:
         """Make a round, a tenth of a second after the last one."""
@@ -47,7 +55,7 @@ class Rounds:
         self.beliefs.load_bps = loads(self.network, self._now(), self.other)
         self.beliefs.crowded = self.beliefs.load_bps >= 0.9 * self.network.table.rate_bps
         found = self.balancer.step(
-            self.beliefs, self._streams, self.now_ns, last_move_ns=last_move_ns, confirming=confirming
+            self.beliefs, self._measured_flows, self.now_ns, last_move_ns=last_move_ns, confirming=confirming
         )
         self.changes += found
         return found
@@ -59,11 +67,11 @@ class Rounds:
             found += self.step()
         return found
 
-    def _now(self) -> list[Stream]:
-        ways = ways_of(self.network, self.balancer._weights)
-        return [stream(ways, self.network, f.hashed, ("leaf1", "leaf2"), f.rate_bps) for f in self.flows]
+    def _now(self) -> list[MeasuredFlow]:
+        forwarding = forwarding_of(self.network, self.balancer._weights)
+        return [make_flow(forwarding, self.network, f.hashed, ("leaf1", "leaf2"), f.rate_bps) for f in self.flows]
 
-    def _streams(self, _: Ways) -> list[Stream]:
+    def _measured_flows(self, _: Forwarding) -> list[MeasuredFlow]:
         self.asked += 1
         return self._now()
 

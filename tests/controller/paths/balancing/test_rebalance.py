@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from controller.base_paths import next_hops
 from controller.intents import WeightedRoute
-from controller.paths.balancing.candidates import candidates
 from controller.paths.balancing.rebalance import Change
-from controller.paths.balancing.values import Stream
+from controller.paths.balancing.values import MeasuredFlow
+from controller.paths.balancing.weight_options import weight_options
 from controller.paths.deciding.graph import Network
 from controller.paths.settings import BalanceSettings
 from controller.tables.routing import MAX_GROUP_SIZE
@@ -21,13 +21,13 @@ from controller.tables.weighted_routes import spreads_of
 from tests.controller.paths.balancing.small_fabrics import (
     MBPS,
     fabric,
+    forwarding_of,
     loads,
+    make_flow,
+    make_flows,
     rebalancing,
     relieved,
     row,
-    stream,
-    streams,
-    ways_of,
 )
 
 
@@ -42,12 +42,12 @@ def group(network: Network, switch: str, destination: str) -> tuple[int, int]:
 
 def test_flows_that_the_hash_laid_unevenly_are_laid_anew_and_where_is_known_before() -> None:
     network = Network(fabric())
-    flows = streams(network, "leaf1", "leaf2", {"spine1": 18, "spine2": 4}, 0.5 * MBPS)
+    flows = make_flows(network, "leaf1", "leaf2", {"spine1": 18, "spine2": 4}, 0.5 * MBPS)
     round_ = rebalancing(network, flows, loads(network, flows), [("leaf1", "spine1"), ("spine1", "leaf2")])
     [change] = relieved(round_)
     assert change.group == group(network, "leaf1", "leaf2")
     assert (change.before, change.after <= 0.8) == (0.9, True)
-    after = ways_of(network, {change.group: change.new})
+    after = forwarding_of(network, {change.group: change.new})
     moved = [after.path(one.hashed, one.source, one.destination) for one in flows]
     carried = sum(one.rate_bps for one, path in zip(flows, moved, strict=True) if path and change.row in path)
     assert change.after == pytest.approx(carried / (10 * MBPS))
@@ -56,7 +56,7 @@ def test_flows_that_the_hash_laid_unevenly_are_laid_anew_and_where_is_known_befo
 def test_a_slower_link_further_down_gets_its_part() -> None:
     """spine2->leaf2 has half the rate of the others: of 9 Mbit/s it is not to carry more than 4."""
     network = Network(fabric(slow=[("spine2", "leaf2")]))
-    flows = streams(network, "leaf1", "leaf2", {"spine1": 9, "spine2": 9}, 0.5 * MBPS)
+    flows = make_flows(network, "leaf1", "leaf2", {"spine1": 9, "spine2": 9}, 0.5 * MBPS)
     [change] = relieved(rebalancing(network, flows, loads(network, flows), [("spine2", "leaf2")]))
     weights = by_neighbour(network, change)
     assert change.group == group(network, "leaf1", "leaf2")  # spine2 has no other way: its leaf has
@@ -66,7 +66,7 @@ def test_a_slower_link_further_down_gets_its_part() -> None:
 
 def test_other_load_on_a_parallel_link_is_left_room_for() -> None:
     network = Network(fabric(spines=3))
-    flows = streams(network, "leaf1", "leaf2", {"spine1": 12, "spine2": 4, "spine3": 4}, 0.5 * MBPS)
+    flows = make_flows(network, "leaf1", "leaf2", {"spine1": 12, "spine2": 4, "spine3": 4}, 0.5 * MBPS)
     other = {("leaf1", "spine1"): 4 * MBPS, ("leaf1", "spine2"): 5.4 * MBPS}
     round_ = rebalancing(network, flows, loads(network, flows, other), [("leaf1", "spine1")])
     [change] = relieved(round_)
@@ -78,20 +78,20 @@ def test_other_load_on_a_parallel_link_is_left_room_for() -> None:
 
 def test_where_nothing_fits_nothing_changes() -> None:
     network = Network(fabric())
-    flows = streams(network, "leaf1", "leaf2", {"spine1": 20, "spine2": 16}, 0.5 * MBPS)
+    flows = make_flows(network, "leaf1", "leaf2", {"spine1": 20, "spine2": 16}, 0.5 * MBPS)
     crowded = [("leaf1", "spine1"), ("spine1", "leaf2")]
     assert relieved(rebalancing(network, flows, loads(network, flows), crowded)) == []
 
 
 def test_one_large_flow_is_not_sent_from_one_full_link_to_another() -> None:
     network = Network(fabric())
-    flows = streams(network, "leaf1", "leaf2", {"spine1": 1}, 9.5 * MBPS)
+    flows = make_flows(network, "leaf1", "leaf2", {"spine1": 1}, 9.5 * MBPS)
     assert relieved(rebalancing(network, flows, loads(network, flows), [("leaf1", "spine1")])) == []
 
 
 def test_what_does_not_fit_whole_goes_in_part_if_that_is_worth_it() -> None:
     network = Network(fabric())
-    flows = streams(network, "leaf1", "leaf2", {"spine1": 20}, 0.5 * MBPS)
+    flows = make_flows(network, "leaf1", "leaf2", {"spine1": 20}, 0.5 * MBPS)
     other = {("leaf1", "spine1"): 2 * MBPS, ("leaf1", "spine2"): 5 * MBPS}
     round_ = rebalancing(network, flows, loads(network, flows, other), [("leaf1", "spine1")])
     [change] = relieved(round_)
@@ -104,8 +104,8 @@ def test_what_does_not_fit_whole_goes_in_part_if_that_is_worth_it() -> None:
 
 def test_the_largest_contribution_changes_first_and_no_more_than_need_be() -> None:
     network = Network(fabric())
-    large = streams(network, "leaf1", "leaf2", {"spine1": 12}, 0.5 * MBPS)
-    small = streams(network, "leaf1", "leaf3", {"spine1": 6}, 0.5 * MBPS, start=7)
+    large = make_flows(network, "leaf1", "leaf2", {"spine1": 12}, 0.5 * MBPS)
+    small = make_flows(network, "leaf1", "leaf3", {"spine1": 6}, 0.5 * MBPS, start=7)
     flows = [*small, *large]
     [change] = relieved(rebalancing(network, flows, loads(network, flows), [("leaf1", "spine1")]))
     assert change.group == group(network, "leaf1", "leaf2")
@@ -113,8 +113,8 @@ def test_the_largest_contribution_changes_first_and_no_more_than_need_be() -> No
 
 def test_a_group_that_is_held_down_leaves_it_to_others() -> None:
     network = Network(fabric())
-    large = streams(network, "leaf1", "leaf2", {"spine1": 12}, 0.5 * MBPS)
-    small = streams(network, "leaf1", "leaf3", {"spine1": 6}, 0.5 * MBPS, start=7)
+    large = make_flows(network, "leaf1", "leaf2", {"spine1": 12}, 0.5 * MBPS)
+    small = make_flows(network, "leaf1", "leaf3", {"spine1": 6}, 0.5 * MBPS, start=7)
     flows, held = [*small, *large], group(network, "leaf1", "leaf2")
     round_ = rebalancing(network, flows, loads(network, flows), [("leaf1", "spine1")])
     [change] = round_.relieve(lambda free: free != held, BalanceSettings())
@@ -124,9 +124,9 @@ def test_a_group_that_is_held_down_leaves_it_to_others() -> None:
 def test_traffic_of_unknown_hash_counts_by_shares() -> None:
     """As from switches that hash otherwise: all of it is seen where its hash would not put it."""
     network = Network(fabric())
-    ways = ways_of(network)
-    known = streams(network, "leaf1", "leaf2", {"spine2": 18}, 0.5 * MBPS)
-    flows = [stream(ways, network, one.hashed, ("leaf1", "spine1", "leaf2"), one.rate_bps) for one in known]
+    forwarding = forwarding_of(network)
+    known = make_flows(network, "leaf1", "leaf2", {"spine2": 18}, 0.5 * MBPS)
+    flows = [make_flow(forwarding, network, one.hashed, ("leaf1", "spine1", "leaf2"), one.rate_bps) for one in known]
     [change] = relieved(rebalancing(network, flows, loads(network, flows), [("leaf1", "spine1")]))
     weights = by_neighbour(network, change)
     total = sum(weights.values())
@@ -136,8 +136,8 @@ def test_traffic_of_unknown_hash_counts_by_shares() -> None:
 
 def test_uncertain_rates_need_room_for_their_uncertainty() -> None:
     network = Network(fabric())
-    flows = streams(network, "leaf1", "leaf2", {"spine1": 18}, 0.5 * MBPS)
-    doubtful = [Stream(f.hashed, f.rows, f.source, f.destination, f.rate_bps, 0.0, 0.2) for f in flows]
+    flows = make_flows(network, "leaf1", "leaf2", {"spine1": 18}, 0.5 * MBPS)
+    doubtful = [MeasuredFlow(f.hashed, f.rows, f.source, f.destination, f.rate_bps, 0.0, 0.2) for f in flows]
     other = {("leaf1", "spine2"): 5.6 * MBPS}
     crowded = [("leaf1", "spine1")]
     sure = rebalancing(network, flows, loads(network, flows, other), crowded)
@@ -148,7 +148,7 @@ def test_uncertain_rates_need_room_for_their_uncertainty() -> None:
 
 @st.composite
 def situations(draw: st.DrawFn) -> tuple[int, list[tuple[str, str, int, float]], dict[tuple[str, str], float]]:
-    """Return spines, streams (source, destination, hash, Mbit/s) and other load by uplink."""
+    """Return spines, flows (source, destination, hash, Mbit/s) and other load by uplink."""
     spines = draw(st.integers(2, 4))
     ends = st.sampled_from([(a, b) for a in ("leaf1", "leaf2", "leaf3") for b in ("leaf1", "leaf2", "leaf3") if a != b])
     some = draw(st.lists(st.tuples(ends, st.integers(0, (1 << 32) - 1), st.floats(0.05, 3.0)), min_size=1, max_size=40))
@@ -164,8 +164,8 @@ def test_no_link_is_predicted_to_lose_its_headroom_and_packets_never_turn_in_a_c
 ) -> None:
     spines, wanted, other = situation
     network = Network(fabric(spines=spines))
-    ways, table = ways_of(network), network.table
-    flows = [stream(ways, network, hashed, (src, dst), mbps * MBPS) for src, dst, hashed, mbps in wanted]
+    forwarding, table = forwarding_of(network), network.table
+    flows = [make_flow(forwarding, network, hashed, (src, dst), mbps * MBPS) for src, dst, hashed, mbps in wanted]
     before = loads(network, flows, other)
     full = [table.links[place] for place in np.flatnonzero(before >= 9 * MBPS)]
     round_ = rebalancing(network, flows, before, [(key.src, key.dst) for key in full])
@@ -180,7 +180,7 @@ def test_no_link_is_predicted_to_lose_its_headroom_and_packets_never_turn_in_a_c
         assert sum(weight for _, weight in change.new) <= MAX_GROUP_SIZE
     spreads_of(network.topology, next_hops(network.topology), routes)
     # What is predicted is what the hash then does.
-    after = ways_of(network, {change.group: change.new for change in changes})
+    after = forwarding_of(network, {change.group: change.new for change in changes})
     laid = loads(network, [], other)
     for one in flows:
         path = after.path(one.hashed, one.source, one.destination)
@@ -193,7 +193,7 @@ def test_no_link_is_predicted_to_lose_its_headroom_and_packets_never_turn_in_a_c
 def test_weights_are_whole_and_few_and_begin_with_the_wanted_shares(count: int) -> None:
     wanted = [float(place + 1) for place in range(count)]
     for by_ratio in (False, True):
-        found = candidates(wanted, by_ratio=by_ratio, limit=200)
+        found = weight_options(wanted, by_ratio=by_ratio, limit=200)
         assert 20 < len(found) == len(set(found)) <= 200
         assert all(len(weights) == count and 1 <= sum(weights) <= MAX_GROUP_SIZE for weights in found)
         assert all(weight >= 0 for weights in found for weight in weights)

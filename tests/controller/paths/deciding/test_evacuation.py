@@ -8,7 +8,7 @@ from collectors.values import LinkCondition, LinkStatus
 from controller.intents import FlowSpec
 from controller.paths.deciding.backups import Backups
 from controller.paths.deciding.decide import Assignment, Decision
-from controller.paths.deciding.evacuation import Evacuation, ToldLinks
+from controller.paths.deciding.evacuation import Evacuation, ReportedLinks
 from controller.paths.deciding.graph import Network
 from dataplane.topology.values import LinkKey, Topology
 
@@ -24,7 +24,7 @@ class Flow:
     """One flow under an evacuation, on its base path at first."""
 
     def __init__(self, topology: Topology) -> None:
-        self.told = ToldLinks()
+        self.told = ReportedLinks()
         self.evacuation = Evacuation(Backups(Network(topology).table), self.told, return_after_ns=HOLD_NS)
         self.path: tuple[str, ...] = ABD
         self.explicit: set[FlowSpec] = set()

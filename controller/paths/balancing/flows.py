@@ -1,4 +1,4 @@
-"""The streams that weights can lead elsewhere: what telemetry shows of flows that have no explicit path."""
+"""The flows that weights can lead elsewhere: what telemetry shows of flows that have no explicit path."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from collectors.values import FlowKey, Snapshot
-from controller.paths.balancing.values import Stream
+from controller.paths.balancing.values import MeasuredFlow
 from controller.paths.deciding.graph import Network
 from controller.paths.telemetry_load import DEFAULT_PACKET_BYTES, TelemetryLoad
 from controller.tables.path_choice import flow_hash
@@ -17,13 +17,13 @@ _MANY: Final = 1e9
 """Packets behind a rate that is worked out and not measured."""
 
 
-def streams_of(
+def measured_flows(
     snapshot: Snapshot, network: Network, has_path: Callable[[FlowKey, str, str], bool], stale_after_ns: int
-) -> list[Stream]:
-    """Return the streams of a snapshot between hosts of different switches; `has_path` by flow and host names."""
+) -> list[MeasuredFlow]:
+    """Return the flows of a snapshot between hosts of different switches; `has_path` by flow and host names."""
     topology, numbers = network.topology, network.table.switch_number
     hosts = topology.host_by_address
-    found: list[Stream] = []
+    found: list[MeasuredFlow] = []
     for key, state in snapshot.paths.items():
         src, dst = hosts.get(key.src), hosts.get(key.dst)
         if src is None or dst is None or not state.rate_bps or state.age_ns > stale_after_ns:
@@ -36,13 +36,13 @@ def streams_of(
         packets = max(1.0, state.measured_bytes / DEFAULT_PACKET_BYTES)
         pps = state.rate_bps / (8 * DEFAULT_PACKET_BYTES)
         ends = numbers[path[0]], numbers[path[-1]]
-        found.append(Stream(flow_hash(key), network.rows(path), *ends, state.rate_bps, pps, packets))
+        found.append(MeasuredFlow(flow_hash(key), network.rows(path), *ends, state.rate_bps, pps, packets))
     return found
 
 
-def report_streams(
+def report_flows(
     snapshot: Snapshot, network: Network, watch: TelemetryLoad, way: Callable[[int, int, int], tuple[int, ...] | None]
-) -> Iterator[Stream]:
+) -> Iterator[MeasuredFlow]:
     """Yield the reports of each switch on their way to the collector, one 5-tuple each.
 
     `way` tells the links that a hash takes from a switch to another; nobody measures where reports go.
@@ -60,7 +60,7 @@ def report_streams(
         ends = table.switch_number[switch], table.switch_number[end]
         rows = way(hashed, *ends)
         if rows:
-            yield Stream(hashed, rows, *ends, round(bps), 0.0, _MANY)
+            yield MeasuredFlow(hashed, rows, *ends, round(bps), 0.0, _MANY)
 
 
 def _report_rates(snapshot: Snapshot, network: Network, watch: TelemetryLoad) -> dict[str, float]:

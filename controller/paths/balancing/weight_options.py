@@ -12,7 +12,7 @@ from controller.tables.routing import MAX_GROUP_SIZE
 Weights = tuple[int, ...]
 
 
-def candidates(wanted: Sequence[float], *, by_ratio: bool, limit: int) -> list[Weights]:
+def weight_options(wanted: Sequence[float], *, by_ratio: bool, limit: int) -> list[Weights]:
     """Return up to `limit` ways of giving each of a group's next hops a weight of 0 or more, in order of preference.
 
     `wanted` are shares, not all 0. Weights of one ratio but different sums spread the hash values differently;

@@ -7,14 +7,14 @@ from functools import lru_cache
 
 from controller.algorithms.link_table import Flags, LinkTable
 from controller.algorithms.trees import DestinationTrees
-from controller.paths.balancing.values import Group, Spread
+from controller.paths.balancing.values import GroupKey, LinkWeights
 from controller.paths.deciding.graph import Rows
 from controller.tables.path_choice import chosen, digest
 from controller.tables.routing import MAX_GROUP_SIZE
 from dataplane.topology.values import Topology
 
 
-class Ways:
+class Forwarding:
     """The next hops of every switch towards every other one; `weights` are those in force, by group.
 
     `trees` are the shortest path trees that base routes follow. Every next hop is one of theirs, so whatever the
@@ -22,7 +22,7 @@ class Ways:
     """
 
     def __init__(
-        self, topology: Topology, trees: DestinationTrees, alive: Flags, weights: Mapping[Group, Spread]
+        self, topology: Topology, trees: DestinationTrees, alive: Flags, weights: Mapping[GroupKey, LinkWeights]
     ) -> None:
         self.table: LinkTable = trees.table
         self._trees, self._alive = trees, alive
@@ -31,7 +31,7 @@ class Ways:
         self.base = lru_cache(maxsize=None)(self._base)
         self.digest = lru_cache(maxsize=65_536)(self._digest)
 
-    def _base(self, switch: int, destination: int) -> Spread:
+    def _base(self, switch: int, destination: int) -> LinkWeights:
         """Return the equally good links that base routes take, each with weight 1."""
         rows = list(self._trees.next_links(switch, destination))[:MAX_GROUP_SIZE]
         return tuple((row, 1) for row in rows)
@@ -40,30 +40,30 @@ class Ways:
         """Return the links of base routes that are alive."""
         return tuple(row for row, _ in self.base(switch, destination) if self._alive[row])
 
-    def spread(self, switch: int, destination: int) -> Spread:
-        """Return what a switch spreads its traffic for a destination over now; empty if it has no way."""
+    def link_weights(self, switch: int, destination: int) -> LinkWeights:
+        """Return what a switch spreads its traffic for a destination over now; empty if it has no path."""
         return self.weights.get((switch, destination)) or self.base(switch, destination)
 
     def path(self, hashed: int, switch: int, destination: int) -> Rows | None:
-        """Return the links that a flow of this hash takes from a switch on, None where there is no way."""
+        """Return the links that a flow of this hash takes from a switch on, None where there is no path."""
         rows: list[int] = []
         while switch != destination:
-            spread = self.spread(switch, destination)
-            if not spread:
+            link_weights = self.link_weights(switch, destination)
+            if not link_weights:
                 return None
-            rows.append(spread[choice([weight for _, weight in spread], self.digest(switch, hashed))][0])
+            rows.append(link_weights[choice([weight for _, weight in link_weights], self.digest(switch, hashed))][0])
             switch = int(self.table.head[rows[-1]])
         return tuple(rows)
 
     def shares(self, switch: int, destination: int) -> list[tuple[Rows, float]]:
-        """Return all ways from a switch on with the share of its traffic that each gets, were flows without number."""
+        """Return all paths from a switch on with the share of its traffic that each gets, were flows without number."""
         if switch == destination:
             return [((), 1.0)]
-        spread = self.spread(switch, destination)
-        total = sum(weight for _, weight in spread)
+        link_weights = self.link_weights(switch, destination)
+        total = sum(weight for _, weight in link_weights)
         return [
             ((row, *rest), weight / total * share)
-            for row, weight in spread
+            for row, weight in link_weights
             for rest, share in self.shares(int(self.table.head[row]), destination)
         ]
 
@@ -72,5 +72,5 @@ class Ways:
 
 
 def choice(weights: Sequence[int], digested: int) -> int:
-    """Return the place of a group's member that a digest falls on; one member alone takes all."""
+    """Return the index of the group's member that a digest falls on; one member alone takes all."""
     return 0 if len(weights) == 1 else chosen(weights, digested)

@@ -19,7 +19,8 @@ from collectors.values import DelaySource, LinkState, LossSource
 from dataplane.topology.values import LinkKey, Topology
 
 _SECOND: Final = 1_000_000_000
-_LOSS_SOURCES: Final = tuple(LossSource)
+LOSS_SOURCES: Final = tuple(LossSource)
+"""In the order of their places in columns."""
 
 _FEW: Final = 64
 """Whoever asks for more single links is given them out of all."""
@@ -28,12 +29,15 @@ _FEW: Final = 64
 class LinkStates(Mapping[LinkKey, LinkState]):
     """What one snapshot knows of its links; nothing changes it. `columns` go by `LinkState`'s names.
 
-    `source` and `loss_source` are columns of places, in `SOURCES` and among the members.
+    `source` and `loss_source` are columns of places, in `SOURCES` and `LOSS_SOURCES`.
     """
+
+    FLOATS: Final = frozenset({"queue_occupancy_frames", "utilisation", "loss", "buffer_occupancy_frames"})
+    """Which columns are of floats; all others are of integers."""
 
     def __init__(self, number: Mapping[LinkKey, int], columns: Mapping[str, Integers | Numbers]) -> None:
         self._number = number
-        self._columns = [columns[field.name] for field in fields(LinkState)[1:]]
+        self._columns = {name: columns[name] for name in _FIGURES}
         self._all: dict[LinkKey, LinkState] | None = None
         self._asked = 0
 
@@ -51,7 +55,7 @@ class LinkStates(Mapping[LinkKey, LinkState]):
             return self._made()[key]
         place = self._number[key]
         self._asked += 1
-        return next(_states((key,), [column[place : place + 1] for column in self._columns]))
+        return next(_states((key,), [column[place : place + 1] for column in self._columns.values()]))
 
     def __repr__(self) -> str:
         return repr(self._made())
@@ -69,19 +73,24 @@ class LinkStates(Mapping[LinkKey, LinkState]):
         """Each link's place in columns."""
         return self._number
 
+    @property
+    def columns(self) -> Mapping[str, Integers | Numbers]:
+        """All figures in order, by name; UNKNOWN and NaN where one is not known."""
+        return self._columns
+
     def column(self, figure: str) -> Numbers:
         """Return a figure of every link in order, NaN where it is not known."""
-        column = self._columns[_FIGURES[figure]]
+        column = self._columns[figure]
         numbers: Numbers = column.astype(np.float64)
         return numbers if column.dtype == np.float64 else np.where(column == UNKNOWN, np.nan, numbers)
 
     def _made(self) -> dict[LinkKey, LinkState]:
         if self._all is None:
-            self._all = dict(zip(self._number, _states(self._number, self._columns), strict=True))
+            self._all = dict(zip(self._number, _states(self._number, list(self._columns.values())), strict=True))
         return self._all
 
 
-_FIGURES: Final = {field.name: place for place, field in enumerate(fields(LinkState)[1:])}
+_FIGURES: Final = tuple(field.name for field in fields(LinkState)[1:])
 
 
 def _states(keys: Iterable[LinkKey], columns: Sequence[Integers | Numbers]) -> Iterator[LinkState]:
@@ -95,7 +104,7 @@ def _with_none(name: str, column: Integers | Numbers) -> list[object]:
     if name == "source":
         return [SOURCES[place] for place in column.tolist()]
     if name == "loss_source":
-        return [None if place == UNKNOWN else _LOSS_SOURCES[place] for place in column.tolist()]
+        return [None if place == UNKNOWN else LOSS_SOURCES[place] for place in column.tolist()]
     values: list[object] = column.tolist()
     unknown = np.isnan(column) if column.dtype == np.float64 else column == UNKNOWN
     for place in np.flatnonzero(unknown).tolist():
@@ -163,5 +172,5 @@ class LinkColumns:
         lost = np.full(len(self.number), UNKNOWN)
         for key, loss in losses.items():
             place = self.number[key]
-            share[place], source[place], lost[place] = loss.share, _LOSS_SOURCES.index(loss.source), loss.packets
+            share[place], source[place], lost[place] = loss.share, LOSS_SOURCES.index(loss.source), loss.packets
         return {"loss": share, "loss_source": source, "lost_packets": lost}

@@ -1,0 +1,136 @@
+"""Links, flows and routes as columns: what many rows share stands in a list of its own, rows have places in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from itertools import accumulate, chain, pairwise
+from typing import Final, TypeVar
+
+from collectors.feed import keys_pb2 as messages
+from collectors.values import FlowKey
+from dataplane.rpc.errors import MessageError
+from dataplane.topology.values import LinkKey
+
+_MOST: Final = {"protocol": 0xFF, "src_port": 0xFFFF, "dst_port": 0xFFFF}
+_FABRICS: Final = 4
+"""How many lists of links are kept between messages: a reader's snapshots are of one fabric, mostly."""
+
+T = TypeVar("T")
+
+
+def links_out(message: messages.LinkKeys, links: Iterable[LinkKey]) -> None:
+    """Put names of links into a message."""
+    places: dict[str, int] = {}
+    ends = [(places.setdefault(key.src, len(places)), places.setdefault(key.dst, len(places))) for key in links]
+    message.nodes.extend(places)
+    message.src.extend([src for src, _ in ends])
+    message.dst.extend([dst for _, dst in ends])
+
+
+def links_in(message: messages.LinkKeys) -> Mapping[LinkKey, int]:
+    """Return the links of a message and their places; raise MessageError for one that is there twice, or has no end.
+
+    Equal messages have the same keys: whoever looks at one snapshot after the other compares them by identity.
+    """
+    return _links_in(message.SerializeToString(deterministic=True))
+
+
+@lru_cache(_FABRICS)
+def _links_in(packed: bytes) -> Mapping[LinkKey, int]:
+    message = messages.LinkKeys.FromString(packed)
+    src, dst = pick("LinkKeys.src", message.nodes, message.src), pick("LinkKeys.dst", message.nodes, message.dst)
+    if len(src) != len(dst):
+        raise MessageError(f"LinkKeys has {len(src)} entries in src and {len(dst)} in dst")
+    return keyed("link", map(LinkKey, src, dst), range(len(src)))
+
+
+def flows_out(message: messages.FlowKeys, flows: Sequence[FlowKey]) -> None:
+    """Put flows into a message, one row each."""
+    src, dst = [flow.src for flow in flows], [flow.dst for flow in flows]
+    # By identity, as an address's own hash costs more than all the rest; two objects of one address do no harm.
+    addresses = {id(address): address for address in chain(src, dst)}
+    places = {one: place for place, one in enumerate(addresses)}
+    message.addresses.extend([address.packed for address in addresses.values()])
+    message.src.extend([places[id(address)] for address in src])
+    message.dst.extend([places[id(address)] for address in dst])
+    message.protocol.extend([flow.protocol for flow in flows])
+    message.src_port.extend([flow.src_port for flow in flows])
+    message.dst_port.extend([flow.dst_port for flow in flows])
+
+
+def flows_in(message: messages.FlowKeys) -> list[FlowKey]:
+    """Return the flows of a message; raise MessageError for odd addresses, protocols and ports."""
+    addresses = [address_in(packed) for packed in message.addresses]
+    src, dst = pick("FlowKeys.src", addresses, message.src), pick("FlowKeys.dst", addresses, message.dst)
+    columns = {name: getattr(message, name)[:] for name in _MOST}
+    for name, column in (("dst", dst), *columns.items()):
+        if len(column) != len(src):
+            raise MessageError(f"FlowKeys.{name} has {len(column)} entries for {len(src)} rows")
+    for name, column in columns.items():
+        if column and max(column) > _MOST[name]:
+            raise MessageError(f"FlowKeys.{name}: {max(column)} is more than {_MOST[name]}")
+    return list(map(FlowKey, src, dst, *columns.values()))
+
+
+def flow_out(message: messages.FlowKey, flow: FlowKey) -> None:
+    """Put one flow into a message."""
+    message.src, message.dst = flow.src.packed, flow.dst.packed
+    message.protocol, message.src_port, message.dst_port = flow.protocol, flow.src_port, flow.dst_port
+
+
+def flow_in(message: messages.FlowKey) -> FlowKey:
+    """Return the flow of a message; raise MessageError for odd addresses, protocols and ports."""
+    for name, most in _MOST.items():
+        if getattr(message, name) > most:
+            raise MessageError(f"FlowKey.{name}: {getattr(message, name)} is more than {most}")
+    ends = address_in(message.src), address_in(message.dst)
+    return FlowKey(*ends, message.protocol, message.src_port, message.dst_port)
+
+
+def address_in(packed: bytes) -> IPv4Address | IPv6Address:
+    """Return an address that has travelled; raise MessageError for one of odd length."""
+    try:
+        return ip_address(packed)
+    except ValueError as error:
+        raise MessageError(f"an address of {len(packed)} bytes is neither IPv4 nor IPv6") from error
+
+
+def routes_out(message: messages.Routes, routes: Iterable[tuple[str, ...]]) -> list[int]:
+    """Put routes, each once, into a message; return each row's place among them."""
+    places: dict[tuple[str, ...], int] = {}
+    rows = [places.setdefault(route, len(places)) for route in routes]
+    switches: dict[str, int] = {}
+    message.hops.extend([switches.setdefault(name, len(switches)) for name in chain.from_iterable(places)])
+    message.switches.extend(switches)
+    message.lengths.extend(map(len, places))
+    return rows
+
+
+def routes_in(message: messages.Routes) -> list[tuple[str, ...]]:
+    """Return the routes of a message; raise MessageError where their lengths are not those of the hops."""
+    hops = pick("Routes.hops", message.switches, message.hops)
+    ends = list(accumulate(message.lengths, initial=0))
+    if ends[-1] != len(hops):
+        raise MessageError(f"Routes has {len(hops)} hops for {ends[-1]} of all lengths")
+    return [tuple(hops[begin:end]) for begin, end in pairwise(ends)]
+
+
+def pick(name: str, things: Sequence[T], places: Sequence[int]) -> list[T]:
+    """Return what stands at the places that a column names; raise MessageError for one that is not there."""
+    try:
+        return list(map(things[:].__getitem__, places[:]))
+    except IndexError:
+        raise MessageError(f"{name} has the place {max(places)}, where {len(things)} are there") from None
+
+
+K = TypeVar("K")
+
+
+def keyed(name: str, keys: Iterable[K], values: Sequence[T]) -> dict[K, T]:
+    """Return values by their keys; raise MessageError for a key that stands there twice."""
+    found = dict(zip(keys, values, strict=True))
+    if len(found) != len(values):
+        raise MessageError(f"a {name} stands twice in one message")
+    return found

@@ -9,25 +9,25 @@ from concurrent.futures import Future
 from typing import Protocol
 
 from dataplane.allreduce.job_engine import JobEngine
-from dataplane.allreduce.membership_state import GoOn
+from dataplane.allreduce.membership_state import Resume
 from dataplane.errors import AllReduceError
 
 Report = Callable[[int], None]
 """Gets the item that the next all-reduce begins with."""
 
 
-class Steering(Protocol):
+class Barrier(Protocol):
     """Holds a worker and has it go on; counts are since the job began."""
 
-    def stop(self, limit_s: float) -> int:
+    def enter(self, limit_s: float) -> int:
         """Begin no more for now, and return how many were begun; not released in time, the worker fails."""
         ...
 
-    def finish(self, count: int, report: Report) -> None:
+    def run_until(self, count: int, report: Report) -> None:
         """Let so many begin in all, and report when they are done."""
         ...
 
-    def go_on(self, order: GoOn) -> None:
+    def resume(self, command: Resume) -> None:
         """Begin again; raise AllReduceError if the job has moved away meanwhile."""
         ...
 
@@ -36,29 +36,29 @@ class Steering(Protocol):
         ...
 
 
-class EveryAllReduce:
+class AllReduceBarrier:
     """Stops before the next all-reduce."""
 
     def __init__(self, reducer: JobEngine) -> None:
         self._reducer = reducer
 
-    def stop(self, limit_s: float) -> int:
+    def enter(self, limit_s: float) -> int:
         """Hold the reducer."""
         return self._reducer.hold(limit_s)
 
-    def finish(self, count: int, report: Report) -> None:
+    def run_until(self, count: int, report: Report) -> None:
         """Run until a count."""
         report_when_done(self._reducer.run_until(count), report)
 
-    def go_on(self, order: GoOn) -> None:
+    def resume(self, command: Resume) -> None:
         """Release the reducer."""
-        self._reducer.release(order.epoch, aggregator=order.aggregator, job=order.number)
+        self._reducer.release(command.epoch, aggregator=command.aggregator, job=command.number)
 
     def fail(self, error: AllReduceError) -> None:
         """Do nothing: the reducer fails by itself."""
 
 
-class Rounds:
+class RoundBarrier:
     """Stops where the caller's rounds end; `passed` and `newest` are as the job stood when this worker came."""
 
     def __init__(self, reducer: JobEngine, passed: int, newest: tuple[str, ...]) -> None:
@@ -71,34 +71,34 @@ class Rounds:
         self._wanted: tuple[int, Report] | None = None
         self._failure: AllReduceError | None = None
 
-    def stop(self, limit_s: float) -> int:
+    def enter(self, limit_s: float) -> int:
         """Let the present round end."""
         with self._changed:
             self._limit, self._wanted = self._passed, None
             self._limit_s, self._until_s = limit_s, time.monotonic() + limit_s
             return self._passed
 
-    def finish(self, count: int, report: Report) -> None:
+    def run_until(self, count: int, report: Report) -> None:
         """Let so many rounds end."""
         with self._changed:
             self._limit, self._wanted = count, (count, report)
             self._changed.notify_all()
 
-    def go_on(self, order: GoOn) -> None:
+    def resume(self, command: Resume) -> None:
         """Let the next round begin."""
         with self._changed:
-            self._reducer.release(order.epoch, aggregator=order.aggregator, job=order.number)
+            self._reducer.release(command.epoch, aggregator=command.aggregator, job=command.number)
             self._limit, self._wanted = None, None
-            self._newest = order.newest or self._newest
+            self._newest = command.newest or self._newest
             self._changed.notify_all()
 
     def fail(self, error: AllReduceError) -> None:
-        """Have `pass_one` fail."""
+        """Have `next_round` fail."""
         with self._changed:
             self._failure = error
             self._changed.notify_all()
 
-    def pass_one(self) -> tuple[str, ...]:
+    def next_round(self) -> tuple[str, ...]:
         """Begin the next round, when all may; return who has come in here."""
         with self._changed:
             while self._failure is None and self._limit is not None and self._passed >= self._limit:

@@ -8,8 +8,7 @@ import threading
 import time
 from dataclasses import dataclass, fields, replace
 from functools import cache
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,10 +32,11 @@ from dataplane.allreduce.kernels.pacing import PACKET
 from dataplane.allreduce.kernels.receive import adopt_epoch
 from dataplane.allreduce.kernels.running import offer_kept, run_engine
 from dataplane.allreduce.kernels.send_schedule import CLASSES, EXPONENTS
-from dataplane.allreduce.next_hop import Way, find_way
+from dataplane.allreduce.next_hop import NextHop, find_next_hop
 from dataplane.allreduce.schedule import GROUP
 from dataplane.allreduce.transports import Transport, UdpTransport, open_rings, zeros
-from dataplane.allreduce.turns import LOOK_S, Look
+from dataplane.allreduce.turns import POLL_S, Poll
+from dataplane.closing import Closing
 from dataplane.errors import AllReduceError
 from dataplane.native import Array, Library, kernel_library
 from dataplane.nic.ports.queue import PortKind
@@ -54,7 +54,7 @@ class Rings:
 
     kind: PortKind = PortKind.PACKET_V2
     """PACKET_V2 or PACKET_V3 leave the device to the kernel as well; XDP and DPDK take it for themselves."""
-    way: Way | None = None
+    next_hop: NextHop | None = None
     """Device and MAC addresses; None: those that the routing table and the neighbours of the kernel say."""
 
 
@@ -115,7 +115,7 @@ class EngineStatistics:
     """In packets."""
 
 
-class Engine:
+class Engine(Closing):
     """All-reduces of one worker, one after the other, each carried out by the thread that calls `all_reduce`."""
 
     def __init__(self, settings: EngineSettings, transport: Transport | None = None) -> None:
@@ -129,14 +129,6 @@ class Engine:
         _connect(self._transport, settings)
         self._epochs = threading.Lock()
         self._state = self._prepare(settings)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     @staticmethod
     def _check(settings: EngineSettings) -> None:
@@ -209,17 +201,17 @@ class Engine:
         *,
         mean: bool = False,
         final: bool = False,
-        look: Look | None = None,
+        poll: Poll | None = None,
     ) -> None:
         """Write sums, or means of floats, over all workers to `target`, which may be `values`.
 
-        Both are contiguous, of one type and size; `final` sums go to the main server as well. `look` is called every
-        LOOK_S. Raises AllReduceError, and what `look` raises; with SaturatedError the results are there, stopped at the
+        Both are contiguous, of one type and size; `final` sums go to the main server as well. `poll` is called every
+        POLL_S. Raises AllReduceError, and what `poll` raises; with SaturatedError the results are there, stopped at the
         bounds, and the next all-reduce may follow; after any other one the engine is of no more use.
         """
         self._begin(values, target, mean=mean)
         self._state.is_final, self._state.reading = int(final), Reading.NO
-        self._finish(look)
+        self._finish(poll)
 
     def read(self, target: NDArray[np.float32] | NDArray[np.int32], *, mean: bool = False) -> None:
         """Write what workers add up, or added up last, to `target`, without taking part: the main server's part.
@@ -231,18 +223,18 @@ class Engine:
         self._state.is_final, self._state.reading = 0, Reading.LISTENING
         self._finish()
 
-    def _finish(self, look: Look | None = None) -> None:
+    def _finish(self, poll: Poll | None = None) -> None:
         self._adopt_epoch(self._state.wanted_epoch)
         while True:
-            self._state.pause_at_ns = NEVER if look is None else time.monotonic_ns() + int(LOOK_S * _NS)
+            self._state.pause_at_ns = NEVER if poll is None else time.monotonic_ns() + int(POLL_S * _NS)
             self._run(self._state)
             status = Status(self._state.status)
             if status is Status.DONE:
                 return
             if status is Status.EPOCH:
                 self._adopt_epoch(self._state.new_epoch)
-            elif status is Status.PAUSED and look is not None:
-                look()
+            elif status is Status.PAUSED and poll is not None:
+                poll()
             else:
                 raise self._error(status)
 
@@ -375,8 +367,8 @@ def _open(settings: EngineSettings) -> Transport:
     try:
         if rings is None:
             return UdpTransport(settings.local)
-        way = rings.way or find_way(settings.aggregator, settings.local[0])
-        return open_rings(rings.kind, way, settings.local[1])
+        next_hop = rings.next_hop or find_next_hop(settings.aggregator, settings.local[0])
+        return open_rings(rings.kind, next_hop, settings.local[1])
     except AllReduceError as error:
         raise AllReduceError(f"job {settings.job}: {error}") from None
 

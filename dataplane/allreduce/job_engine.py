@@ -6,8 +6,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,14 +14,15 @@ from numpy.typing import NDArray
 from dataplane.allreduce.engine import Engine, EngineSettings, EngineStatistics
 from dataplane.allreduce.errors import SaturatedError
 from dataplane.allreduce.half_precision import narrow, widen
-from dataplane.allreduce.turns import Look, Turns
+from dataplane.allreduce.turns import Poll, Turns
+from dataplane.closing import Closing
 from dataplane.errors import AllReduceError
 from dataplane.wire.aggregation import Aggregation, age
 
 Values = NDArray[Any]
 
 
-class JobEngine:
+class JobEngine(Closing):
     """All-reduces of one worker of a job, each carried out by the one thread that calls `reduce`.
 
     All workers call it with arrays of the same sizes and types in the same order.
@@ -35,14 +35,6 @@ class JobEngine:
         self._done_item = settings.first_item
         self._wide = np.empty(0, np.float32)
         self._is_closed = False
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     @property
     def who(self) -> str:
@@ -84,26 +76,26 @@ class JobEngine:
         return self._engine.recent(item)
 
     def reduce(
-        self, values: Values, target: Values, *, mean: bool = False, final: bool = False, look: Look | None = None
+        self, values: Values, target: Values, *, mean: bool = False, final: bool = False, poll: Poll | None = None
     ) -> None:
         """Write sums, or means of floats, over all workers to `target`, which may be `values`; not while it is held.
 
         Both are contiguous, of one size, and float32, float16, int32, or bits of bfloat16 in uint16; `final` sums go
-        to the main server as well. `look` is called from time to time meanwhile. Raises AllReduceError, and whatever
-        `look` raises; so do all calls that follow, except that SaturatedError concerns one all-reduce only.
+        to the main server as well. `poll` is called from time to time meanwhile. Raises AllReduceError, and whatever
+        `poll` raises; so do all calls that follow, except that SaturatedError concerns one all-reduce only.
         """
-        self._turns.begin(look)
-        pause = None if look is None else partial(self._turns.pause, look)
+        self._turns.begin(poll)
+        pause = None if poll is None else partial(self._turns.pause, poll)
         try:
             self._add_up(values.reshape(-1), target.reshape(-1), mean, final, pause)
         except SaturatedError:
             self._finish()
             raise
         except AllReduceError as error:
-            self._turns.give_up(error)
+            self._turns.abort(error)
             raise self._turns.failure or error from None
         except BaseException as error:
-            self._turns.give_up(AllReduceError(f"{self.who}: {error!r}"))
+            self._turns.abort(AllReduceError(f"{self.who}: {error!r}"))
             raise
         self._finish()
 
@@ -126,13 +118,13 @@ class JobEngine:
         future: Future[int] = Future()
         future.set_running_or_notify_cancel()
 
-        def then(error: AllReduceError | None) -> None:
+        def on_done(error: AllReduceError | None) -> None:
             if error is None:
                 future.set_result(self._engine.next_item)
             else:
                 future.set_exception(error)
 
-        self._turns.run_until(count, then)
+        self._turns.run_until(count, on_done)
         return future
 
     def release(self, epoch: int | None = None, *, aggregator: str | None = None, job: int | None = None) -> None:
@@ -157,9 +149,9 @@ class JobEngine:
         self._turns.fail(error)
         self._engine.stop()
 
-    def say_when_past(self, item: int, then: Callable[[], None]) -> None:
-        """Call `then`, in whatever thread, once there are all results before an item, or nothing more is to come."""
-        self._turns.when(lambda: age(self._done_item, than=item) >= 0, lambda _: then())
+    def when_complete(self, item: int, on_done: Callable[[], None]) -> None:
+        """Call `on_done`, in whatever thread, once there are all results before an item, or nothing more is to come."""
+        self._turns.when(lambda: age(self._done_item, than=item) >= 0, lambda _: on_done())
 
     def retire(self) -> int:
         """Begin nothing more: all-reduces without a result fail; return the item before which there are all results."""
@@ -178,15 +170,15 @@ class JobEngine:
             self._is_closed = True
             self._engine.close()
 
-    def _add_up(self, values: Values, target: Values, mean: bool, final: bool, look: Look | None) -> None:
+    def _add_up(self, values: Values, target: Values, mean: bool, final: bool, poll: Poll | None) -> None:
         if values.dtype.itemsize != 2:
-            self._engine.all_reduce(values, target, mean=mean, final=final, look=look)
+            self._engine.all_reduce(values, target, mean=mean, final=final, poll=poll)
             return
         if self._wide.size < values.size:
             self._wide = np.empty(values.size, np.float32)
         wide = self._wide[: values.size]
         widen(values, wide)
-        self._engine.all_reduce(wide, wide, mean=mean, final=final, look=look)
+        self._engine.all_reduce(wide, wide, mean=mean, final=final, poll=poll)
         narrow(wide, target)
 
     def _finish(self) -> None:
@@ -194,7 +186,7 @@ class JobEngine:
         self._turns.finish()
 
     def _move(self, epoch: int | None, aggregator: str | None, job: int | None) -> None:
-        if not self._turns.is_quiet:
+        if not self._turns.is_drained:
             raise AllReduceError(f"{self.who}: it can only be moved while it is held and all that was begun is done")
         settings = self._engine.settings
         self._engine.move(

@@ -16,7 +16,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from types import TracebackType
 from typing import Any, Final, Self, cast
 
 import grpc
@@ -24,7 +23,7 @@ import numpy as np
 from msgspec import structs
 from numpy.typing import NDArray
 
-from dataplane.allreduce.barriers import EveryAllReduce, Rounds, Steering
+from dataplane.allreduce.barriers import AllReduceBarrier, Barrier, RoundBarrier
 from dataplane.allreduce.client import AllReducer
 from dataplane.allreduce.engine import EngineSettings
 from dataplane.allreduce.errors import JobRefusedError, RemovedError
@@ -43,16 +42,17 @@ from dataplane.allreduce.membership_messages import (
     encode,
 )
 from dataplane.allreduce.membership_state import (
-    Adopt,
     Begin,
+    Command,
+    EnterBarrier,
     Fail,
-    Following,
-    GoOn,
-    Order,
+    MembershipState,
+    ReportWhenComplete,
+    Resume,
     RunUntil,
-    SayWhenPast,
-    StopAtNext,
+    SetEpoch,
 )
+from dataplane.closing import Closing
 from dataplane.errors import AllReduceError
 from dataplane.rpc.addresses import client_options, malformed
 from dataplane.rpc.backoff import Backoff
@@ -79,29 +79,29 @@ _OFFER_S: Final = 0.01
 _NS: Final = 1e9
 
 
-class Membership:
+class Membership(Closing):
     """A worker of a job, from `join` to `close`; threads of its own talk to the service."""
 
     def __init__(self, address: str, hello: Hello, make: MakeEngine) -> None:
         """Use `join`."""
         self._address, self._hello, self._make = address, hello, make
-        self._following = Following()
+        self._state = MembershipState()
         self._changed = threading.Condition()
-        self._obeying = threading.RLock()
+        self._commanding = threading.RLock()
         self._outbox: queue.SimpleQueue[Upward] = queue.SimpleQueue()
-        self._made: JobEngine | None = None
-        self._steering: Steering | None = None
-        self._newest: tuple[str, ...] = ()
-        self._at_boundary: tuple[str, ...] = ()
+        self._engine: JobEngine | None = None
+        self._barrier: Barrier | None = None
+        self._newcomers: tuple[str, ...] = ()
+        self._members_before: tuple[str, ...] = ()
         self._failure: AllReduceError | None = None
-        self._trouble = "it has not been asked yet"
+        self._connection_problem = "it has not been asked yet"
         self._beat_s = _FIRST_BEAT_S
         self._patience_s = _LEAVE_S
         self._held_until_s: float | None = None
         self._is_closing = False
         self._call: Any = None
         self._channel = grpc.insecure_channel(address, options=client_options(int(_LONGEST_RETRY_S * _NS)))
-        self._thread = threading.Thread(target=self._follow, name=f"millrace-member-{hello.host}", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=f"millrace-member-{hello.host}", daemon=True)
 
     @classmethod
     def join(
@@ -146,20 +146,12 @@ class Membership:
         membership._start(deadline_s)
         return membership
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     @property
     def engine(self) -> JobEngine:
         """Return what adds up; the membership holds it, releases it, and fails it when there is no job any more."""
-        if self._made is None:
+        if self._engine is None:
             raise self._failure or AllReduceError(f"job {self._hello.job}: {self._hello.host} is not admitted")
-        return self._made
+        return self._engine
 
     @property
     def reducer(self) -> AllReducer:
@@ -172,7 +164,7 @@ class Membership:
     @property
     def members(self) -> tuple[str, ...]:
         """Return who is in the job, by host."""
-        return self._following.members
+        return self._state.members
 
     @property
     def epoch(self) -> int:
@@ -199,10 +191,10 @@ class Membership:
 
         True: somebody comes in here, and all must make their states the same, as with `share`. Raises AllReduceError.
         """
-        if not isinstance(self._steering, Rounds):
+        if not isinstance(self._barrier, RoundBarrier):
             raise AllReduceError(f"job {self._hello.job}: it was joined without boundaries")
-        self._newest = self._steering.pass_one()
-        return bool(self._newest)
+        self._newcomers = self._barrier.next_round()
+        return bool(self._newcomers)
 
     def share(self, values: NDArray[Any], add_up: Callable[[Values], Values] | None = None) -> NDArray[Any]:
         """Return the values of a worker that was there before the newest, the same bits at all workers.
@@ -213,7 +205,7 @@ class Membership:
         """
         data = np.ascontiguousarray(values).tobytes()
         words = np.frombuffer(data + bytes(-len(data) % 4), np.int32)
-        for source in sorted(set(self._at_boundary) - set(self._newest)):
+        for source in sorted(set(self._members_before) - set(self._newcomers)):
             given = np.zeros(words.size + 1, np.int32)
             if source == self._hello.host:
                 given[:-1], given[-1] = words, 1
@@ -246,17 +238,17 @@ class Membership:
         Returns when the others have all results that this worker has, or have given up: until then it helps them, in
         case a switch has forgotten what they lack.
         """
-        with self._obeying, self._changed:
+        with self._commanding, self._changed:
             was_closing, self._is_closing = self._is_closing, True
             self._changed.notify_all()
         if was_closing:
             return
-        item = 0 if self._made is None else self._made.retire()
-        if self._failure is None and not self._trouble:
-            self._say(Leave(item))
-            self._part()
-        if self._made is not None:
-            self._made.close()
+        item = 0 if self._engine is None else self._engine.retire()
+        if self._failure is None and not self._connection_problem:
+            self._send(Leave(item))
+            self._drain()
+        if self._engine is not None:
+            self._engine.close()
         call = self._call
         if call is not None:
             call.cancel()
@@ -264,13 +256,13 @@ class Membership:
         if self._thread is not threading.current_thread():
             self._thread.join(_LEAVE_S)
 
-    def _part(self) -> None:
+    def _drain(self) -> None:
         """Wait until the others need this worker no more, and help them."""
-        made = self._made if self._made is not None and self._made.is_open else None
-        wait_s = _LEAVE_S if made is None else _CALM_S
+        engine = self._engine if self._engine is not None and self._engine.is_open else None
+        wait_s = _LEAVE_S if engine is None else _CALM_S
         until_s = time.monotonic() + self._patience_s
-        while not self._is_over_within(wait_s) and made is not None and time.monotonic() < until_s:
-            made.offer_again()
+        while not self._is_over_within(wait_s) and engine is not None and time.monotonic() < until_s:
+            engine.offer_again()
             wait_s = _OFFER_S
 
     def _is_over_within(self, seconds: float) -> bool:
@@ -279,42 +271,44 @@ class Membership:
 
     @property
     def _admitted(self) -> Admitted:
-        if self._following.admitted is None:
+        if self._state.admitted is None:
             raise self._failure or AllReduceError(f"job {self._hello.job}: {self._hello.host} is not admitted")
-        return self._following.admitted
+        return self._state.admitted
 
     def _start(self, deadline_s: float) -> None:
         """Return when the worker is admitted; raise AllReduceError."""
         self._thread.start()
         with self._changed:
-            self._changed.wait_for(self._is_settled, deadline_s)
-            if not self._is_settled() and self._following.present:
+            self._changed.wait_for(self._is_decided, deadline_s)
+            if not self._is_decided() and self._state.present:
                 # The service refuses who waits for others for too long; who has met them waits for switches.
-                self._changed.wait_for(self._is_settled, _CREATE_S)
-        if self._made is not None:
+                self._changed.wait_for(self._is_decided, _CREATE_S)
+        if self._engine is not None:
             return
-        failure = self._failure or AllReduceError(f"job {self._hello.job}: {self._missing(deadline_s)}")
+        failure = self._failure or AllReduceError(f"job {self._hello.job}: {self._unmet(deadline_s)}")
         self.close()
         raise failure
 
-    def _is_settled(self) -> bool:
-        return self._made is not None or self._failure is not None
+    def _is_decided(self) -> bool:
+        return self._engine is not None or self._failure is not None
 
-    def _missing(self, deadline_s: float) -> str:
-        present = self._following.present
+    def _unmet(self, deadline_s: float) -> str:
+        present = self._state.present
         if not present:
-            return f"no answer from the job service at {self._address} within {deadline_s:g} s: {self._trouble}"
+            return (
+                f"no answer from the job service at {self._address} within {deadline_s:g} s: {self._connection_problem}"
+            )
         there = f"{len(present)} of {self._hello.workers} workers were there ({' '.join(present)})"
         return f"it did not begin within {deadline_s + _CREATE_S:g} s; {there}"
 
-    def _follow(self) -> None:
+    def _run(self) -> None:
         """Keep talking to the service until there is no job, over as many connections as it takes."""
         backoff = Backoff(int(_RETRY_S * _NS), int(_LONGEST_RETRY_S * _NS), random.Random())
         try:
             while not self._is_finished():
-                if self._attend():
+                if self._run_connection():
                     backoff.reset()
-                self._go_on_if_overdue()
+                self._resume_if_overdue()
                 with self._changed:
                     self._changed.wait_for(self._is_finished, backoff.next_s())
         except AllReduceError as error:
@@ -325,16 +319,16 @@ class Membership:
     def _is_finished(self) -> bool:
         return self._failure is not None or self._is_closing
 
-    def _attend(self) -> bool:
+    def _run_connection(self) -> bool:
         """Talk to the service over one connection until it ends; return whether the service said anything."""
         outbox = self._outbox = queue.SimpleQueue()
-        self._call = self._channel.stream_stream(ATTEND, None, None)(self._said(outbox))
+        self._call = self._channel.stream_stream(ATTEND, None, None)(self._outgoing(outbox))
         was_heard = False
         try:
             for message in self._call:
-                was_heard, self._trouble = True, ""
-                with self._obeying:
-                    self._obey(self._following.take(decode_downward(message)))
+                was_heard, self._connection_problem = True, ""
+                with self._commanding:
+                    self._execute(self._state.take(decode_downward(message)))
             self._note("it ended the connection")
         except grpc.RpcError as error:
             call = cast(grpc.Call, error)
@@ -344,48 +338,48 @@ class Membership:
         return was_heard
 
     def _note(self, trouble: str) -> None:
-        if trouble != self._trouble and not self._is_finished():
+        if trouble != self._connection_problem and not self._is_finished():
             LOGGER.warning("job %s: the job service at %s: %s", self._hello.job, self._address, trouble)
-        self._trouble = trouble
+        self._connection_problem = trouble
 
-    def _said(self, outbox: queue.SimpleQueue[Upward]) -> Iterator[bytes]:
+    def _outgoing(self, outbox: queue.SimpleQueue[Upward]) -> Iterator[bytes]:
         """Yield what there is to say, and often enough that the worker lives."""
-        admitted = self._following.admitted
+        admitted = self._state.admitted
         number = None if admitted is None else admitted.number
         yield encode(structs.replace(self._hello, number=number))
         while self._outbox is outbox and self._failure is None:
             try:
                 message: Upward = outbox.get(timeout=self._beat_s)
             except queue.Empty:
-                self._go_on_if_overdue()
+                self._resume_if_overdue()
                 message = Beat()
             yield encode(message)
 
-    def _say(self, message: Upward) -> None:
+    def _send(self, message: Upward) -> None:
         self._outbox.put(message)
 
-    def _go_on_if_overdue(self) -> None:
+    def _resume_if_overdue(self) -> None:
         until_s = self._held_until_s
         if until_s is not None and until_s < time.monotonic():
             LOGGER.warning("job %s: held for longer than the service said: going on", self._hello.job)
-            with self._obeying:
-                self._obey(self._following.overdue())
+            with self._commanding:
+                self._execute(self._state.overdue())
 
-    def _obey(self, orders: list[Order]) -> None:
-        for order in orders:
-            match order:
+    def _execute(self, commands: list[Command]) -> None:
+        for command in commands:
+            match command:
                 case Fail():
-                    self._fail(_error_of(order))
+                    self._fail(_error_of(command))
                 case _ if self._is_closing:
                     pass
                 case Begin():
-                    self._begin(order.admitted)
-                case Adopt():
-                    self.engine.set_epoch(order.epoch)
-                case SayWhenPast():
-                    self._promise(order.item)
-                case StopAtNext() | RunUntil() | GoOn():
-                    self._steer(order)
+                    self._begin(command.admitted)
+                case SetEpoch():
+                    self.engine.set_epoch(command.epoch)
+                case ReportWhenComplete():
+                    self._report_when_complete(command.item)
+                case EnterBarrier() | RunUntil() | Resume():
+                    self._use_barrier(command)
 
     def _begin(self, admitted: Admitted) -> None:
         self._beat_s = admitted.beat_ns / _NS
@@ -401,48 +395,50 @@ class Membership:
         )
         settings = replace(settings, patience_s=max(settings.patience_s, admitted.patience_ns / _NS + _MARGIN_S))
         self._patience_s = settings.patience_s
-        made = self._make(settings)
+        engine = self._make(settings)
         is_by_rounds = self._hello.boundaries
-        self._at_boundary = admitted.members
-        self._steering = Rounds(made, admitted.first_count, admitted.newest) if is_by_rounds else EveryAllReduce(made)
+        self._members_before = admitted.members
+        self._barrier = (
+            RoundBarrier(engine, admitted.first_count, admitted.newest) if is_by_rounds else AllReduceBarrier(engine)
+        )
         with self._changed:
-            self._made = made
+            self._engine = engine
             self._changed.notify_all()
 
-    def _promise(self, item: int) -> None:
-        self.engine.say_when_past(item, lambda: self._say(Past(item)))
+    def _report_when_complete(self, item: int) -> None:
+        self.engine.when_complete(item, lambda: self._send(Past(item)))
 
-    def _steer(self, order: StopAtNext | RunUntil | GoOn) -> None:
-        steering = self._steering
-        if steering is None:
+    def _use_barrier(self, command: EnterBarrier | RunUntil | Resume) -> None:
+        barrier = self._barrier
+        if barrier is None:
             return
-        match order:
-            case StopAtNext(hold=hold):
-                limit_s = order.limit_ns / _NS + _MARGIN_S
+        match command:
+            case EnterBarrier(hold=hold):
+                limit_s = command.limit_ns / _NS + _MARGIN_S
                 self._held_until_s = time.monotonic() + limit_s
-                self._say(Held(hold, steering.stop(limit_s + _MARGIN_S)))
+                self._send(Held(hold, barrier.enter(limit_s + _MARGIN_S)))
             case RunUntil(hold=hold, count=count):
-                steering.finish(count, lambda item: self._say(Reached(hold, count, item)))
-            case GoOn():
+                barrier.run_until(count, lambda item: self._send(Reached(hold, count, item)))
+            case Resume():
                 self._held_until_s = None
-                self._at_boundary = self._following.members
-                steering.go_on(order)
+                self._members_before = self._state.members
+                barrier.resume(command)
 
     def _fail(self, error: AllReduceError) -> None:
         with self._changed:
             if self._failure is None:
                 self._failure = error
             self._changed.notify_all()
-        if self._made is not None and not self._is_closing:
-            self._made.fail(error)
-        if self._steering is not None:
-            self._steering.fail(error)
+        if self._engine is not None and not self._is_closing:
+            self._engine.fail(error)
+        if self._barrier is not None:
+            self._barrier.fail(error)
 
 
-def _error_of(order: Fail) -> AllReduceError:
-    if not order.admitted:
-        return JobRefusedError(order.reason)
-    return RemovedError(order.reason) if order.removed else AllReduceError(order.reason)
+def _error_of(command: Fail) -> AllReduceError:
+    if not command.admitted:
+        return JobRefusedError(command.reason)
+    return RemovedError(command.reason) if command.removed else AllReduceError(command.reason)
 
 
 def _free_port(address: str) -> int:

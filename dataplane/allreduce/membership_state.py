@@ -18,7 +18,7 @@ class Begin:
 
 
 @dataclass(frozen=True, slots=True)
-class StopAtNext:
+class EnterBarrier:
     """Begin no more, for `limit_ns` at most, and say how many were begun."""
 
     hold: int
@@ -34,7 +34,7 @@ class RunUntil:
 
 
 @dataclass(frozen=True, slots=True)
-class GoOn:
+class Resume:
     """Begin again; the aggregator and number are given where they are others than before."""
 
     epoch: int
@@ -45,14 +45,14 @@ class GoOn:
 
 
 @dataclass(frozen=True, slots=True)
-class Adopt:
+class SetEpoch:
     """Members have changed: go on in this epoch."""
 
     epoch: int
 
 
 @dataclass(frozen=True, slots=True)
-class SayWhenPast:
+class ReportWhenComplete:
     """Say when there are all results before an item, or nothing more is to come."""
 
     item: int
@@ -67,11 +67,11 @@ class Fail:
     removed: bool
 
 
-Order: TypeAlias = Begin | StopAtNext | RunUntil | GoOn | Adopt | SayWhenPast | Fail
+Command: TypeAlias = Begin | EnterBarrier | RunUntil | Resume | SetEpoch | ReportWhenComplete | Fail
 
 
 @dataclass(slots=True)
-class Following:
+class MembershipState:
     """A worker's view of its job; repeated messages, as after a broken connection, are repeated orders at most."""
 
     present: tuple[str, ...] = ()
@@ -84,7 +84,7 @@ class Following:
     hold: int | None = None
     is_over: bool = False
 
-    def take(self, message: Downward) -> list[Order]:
+    def take(self, message: Downward) -> list[Command]:
         """Return what is to be done about a message, in order."""
         if self.is_over:
             return []
@@ -101,7 +101,7 @@ class Following:
             case Ended():
                 return self._fail(message.reason, removed=message.removed)
 
-    def overdue(self) -> list[Order]:
+    def overdue(self) -> list[Command]:
         """Return what is to be done when nobody has ended a hold in time.
 
         Going on does no harm: nothing that is begun alone can be complete before the others come to it.
@@ -109,16 +109,16 @@ class Following:
         if self.hold is None or self.admitted is None:
             return []
         self.hold = None
-        return [GoOn(self.admitted.epoch)]
+        return [Resume(self.admitted.epoch)]
 
-    def _begin(self, message: Admitted) -> list[Order]:
+    def _begin(self, message: Admitted) -> list[Command]:
         if self.admitted is not None:
             return []
         self.admitted, self.members = message, message.members
         self.place = message.number, message.aggregator
         return [Begin(message)]
 
-    def _look(self, view: View) -> list[Order]:
+    def _look(self, view: View) -> list[Command]:
         before = self.admitted
         if before is None:
             return []
@@ -126,33 +126,33 @@ class Following:
         self.admitted = replace(
             before, number=view.number, aggregator=view.aggregator, root=view.root, epoch=view.epoch
         )
-        orders: list[Order] = []
+        commands: list[Command] = []
         if view.hold is None or view.hold.hold != self.hold:
-            orders += self._leave_hold(view)
-        if view.epoch != before.epoch and not orders:
-            orders.append(Adopt(view.epoch))
+            commands += self._leave_hold(view)
+        if view.epoch != before.epoch and not commands:
+            commands.append(SetEpoch(view.epoch))
         if view.hold is not None:
             if self.hold is None or view.hold.count is None:
-                orders.append(StopAtNext(view.hold.hold, view.hold.limit_ns))
+                commands.append(EnterBarrier(view.hold.hold, view.hold.limit_ns))
             self.hold = view.hold.hold
             if view.hold.count is not None:
-                orders.append(RunUntil(view.hold.hold, view.hold.count))
+                commands.append(RunUntil(view.hold.hold, view.hold.count))
         if view.leaving is not None:
-            orders.append(SayWhenPast(view.leaving))
-        return orders
+            commands.append(ReportWhenComplete(view.leaving))
+        return commands
 
-    def _leave_hold(self, view: View) -> list[Order]:
+    def _leave_hold(self, view: View) -> list[Command]:
         """Return how to go on after the hold that the worker is in, or where the job has moved to."""
         place = view.number, view.aggregator
         is_moved, self.place = place != self.place, place
         if is_moved:
             self.hold = None
-            return [GoOn(view.epoch, view.aggregator, view.number, view.newest)]
+            return [Resume(view.epoch, view.aggregator, view.number, view.newest)]
         if self.hold is None:
             return []
         self.hold = None
-        return [GoOn(view.epoch, newest=view.newest)]
+        return [Resume(view.epoch, newest=view.newest)]
 
-    def _fail(self, reason: str, *, removed: bool) -> list[Order]:
+    def _fail(self, reason: str, *, removed: bool) -> list[Command]:
         self.is_over = True
         return [Fail(reason, admitted=self.admitted is not None, removed=removed)]

@@ -20,7 +20,7 @@ _LOOK_S: Final = 0.01
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class NextHop:
     """Where frames go from: the device, this machine's address there, and 48-bit MAC addresses of both ends."""
 
     interface: str
@@ -30,7 +30,7 @@ class Way:
 
 
 @outside_loops
-def find_way(destination: str, source: str = "", deadline_s: float = 3.0) -> Way:
+def find_next_hop(destination: str, source: str = "", deadline_s: float = 3.0) -> NextHop:
     """Return the way that the kernel's own packets take; ask for the next hop's MAC address if it is not known.
 
     An empty `source` leaves the choice to the kernel. Raises AllReduceError.
@@ -51,7 +51,7 @@ def find_way(destination: str, source: str = "", deadline_s: float = 3.0) -> Way
         link = netlink.link("get", index=index)[0]
         interface = link.get_attr("IFLA_IFNAME")
         hop = route.get_attr("RTA_GATEWAY") or destination
-        return Way(
+        return NextHop(
             interface,
             IPv4Address(source or route.get_attr("RTA_PREFSRC")),
             _number(link.get_attr("IFLA_ADDRESS")),

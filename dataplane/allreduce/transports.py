@@ -9,7 +9,7 @@ from ipaddress import IPv4Address
 from typing import Any, Final, Protocol
 
 from dataplane.allreduce.kernels.layouts import BURST, LINK_BYTES, PACKET_BYTES, STRIDE, EngineState
-from dataplane.allreduce.next_hop import Way
+from dataplane.allreduce.next_hop import NextHop
 from dataplane.errors import AllReduceError, PortError
 from dataplane.linux import DROP_ALL, SO_NO_CHECK, ask_receive_buffer, attach_filter
 from dataplane.native import Array, pointer_to
@@ -38,7 +38,7 @@ class Transport(Protocol):
         ...
 
     def connect(self, aggregator: str, port: int) -> None:
-        """Send to this aggregator from now on; raise AllReduceError where there is no way."""
+        """Send to this aggregator from now on; raise AllReduceError where there is no route."""
         ...
 
     def close(self) -> None:
@@ -74,7 +74,7 @@ class UdpTransport:
         try:
             self._socket.connect((aggregator, port))
         except OSError as error:
-            raise AllReduceError(f"no way to {aggregator}:{port}: {error.strerror}") from None
+            raise AllReduceError(f"no route to {aggregator}:{port}: {error.strerror}") from None
 
     def close(self) -> None:
         """Close the socket."""
@@ -84,14 +84,14 @@ class UdpTransport:
 class RingTransport:
     """Frames in the rings of a port of ours; the port, and a guard, are the transport's from here on."""
 
-    def __init__(self, port: NicPort, way: Way, udp_port: int, guard: socket.socket | None = None) -> None:
-        self._port, self._way, self._udp_port, self._guard = port, way, udp_port, guard
+    def __init__(self, port: NicPort, next_hop: NextHop, udp_port: int, guard: socket.socket | None = None) -> None:
+        self._port, self._next_hop, self._udp_port, self._guard = port, next_hop, udp_port, guard
         self._link = zeros(LINK_BYTES)
 
     @property
     def local_address(self) -> tuple[str, int]:
         """The address and UDP port that frames say."""
-        return str(self._way.source), self._udp_port
+        return str(self._next_hop.source), self._udp_port
 
     def attach(self, state: EngineState) -> None:
         """Give the engine the port's first queue."""
@@ -101,10 +101,10 @@ class RingTransport:
 
     def connect(self, aggregator: str, port: int) -> None:
         """Write the headers that all frames have; the next hop stays what it was."""
-        way, length = self._way, SIZE + PACKET_BYTES
+        next_hop, length = self._next_hop, SIZE + PACKET_BYTES
         datagram = Udp(self._udp_port, port, length).encode() + bytes(PACKET_BYTES)
-        packet = ip_packet(way.source, IPv4Address(aggregator), PROTOCOL_UDP, datagram, ecn=_ECN_CAPABLE)
-        frame = link_header(way.source_mac, way.next_mac, 4) + packet
+        packet = ip_packet(next_hop.source, IPv4Address(aggregator), PROTOCOL_UDP, datagram, ecn=_ECN_CAPABLE)
+        frame = link_header(next_hop.source_mac, next_hop.next_mac, 4) + packet
         ctypes.memmove(self._link.address, frame[:LINK_BYTES], LINK_BYTES)
 
     def close(self) -> None:
@@ -114,19 +114,19 @@ class RingTransport:
             self._guard.close()
 
 
-def open_rings(kind: PortKind, way: Way, udp_port: int) -> RingTransport:
+def open_rings(kind: PortKind, next_hop: NextHop, udp_port: int) -> RingTransport:
     """Open rings on a device; UDP port 0 leaves it to the kernel. Raises AllReduceError."""
     # The kernel sees the frames, too. It shall neither keep them nor tell the aggregator that nobody is at this port,
     # nor give the port to anybody else.
     guard = socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
     attach_filter(guard, DROP_ALL)
-    _bind(guard, (str(way.source), udp_port))
+    _bind(guard, (str(next_hop.source), udp_port))
     try:
-        port = open_port(way.interface, kind)
+        port = open_port(next_hop.interface, kind)
     except PortError as error:
         guard.close()
         raise AllReduceError(str(error)) from None
-    return RingTransport(port, way, guard.getsockname()[1], guard)
+    return RingTransport(port, next_hop, guard.getsockname()[1], guard)
 
 
 def zeros(nbytes: int) -> Array[Any]:

@@ -9,11 +9,11 @@ from typing import Final, TypeAlias
 
 from dataplane.errors import AllReduceError
 
-Then: TypeAlias = Callable[[AllReduceError | None], None]
-Look: TypeAlias = Callable[[], None]
+OnDone: TypeAlias = Callable[[AllReduceError | None], None]
+Poll: TypeAlias = Callable[[], None]
 """What somebody does who waits, from time to time; what it raises ends the waiting."""
 
-LOOK_S: Final = 0.25
+POLL_S: Final = 0.25
 """How often."""
 
 
@@ -30,7 +30,7 @@ class Turns:
         self._held_for_s = self._held_until_s = 0.0
         self._alarm: threading.Timer | None = None
         self._failure: AllReduceError | None = None
-        self._watchers: list[tuple[Callable[[], bool], Then]] = []
+        self._watchers: list[tuple[Callable[[], bool], OnDone]] = []
 
     @property
     def failure(self) -> AllReduceError | None:
@@ -43,26 +43,26 @@ class Turns:
         return self._begun
 
     @property
-    def is_quiet(self) -> bool:
+    def is_drained(self) -> bool:
         """Whether all that may begin have begun and are done, and no more may."""
         with self._changed:
             return self._limit is not None and self._begun == self._finished == self._limit
 
-    def begin(self, look: Look | None = None) -> None:
-        """Wait until one may begin, and count it; raise what the job has failed with, or what `look` raises."""
-        while not self._has_begun(None if look is None else LOOK_S):
-            if look is not None:
-                look()
+    def begin(self, poll: Poll | None = None) -> None:
+        """Wait until one may begin, and count it; raise what the job has failed with, or what `poll` raises."""
+        while not self._try_begin(None if poll is None else POLL_S):
+            if poll is not None:
+                poll()
 
-    def pause(self, look: Look) -> None:
+    def pause(self, poll: Poll) -> None:
         """Look at something else in the middle of one, which `wait_until_idle` does not wait for.
 
-        Raises what the job has failed with meanwhile, or what `look` raises.
+        Raises what the job has failed with meanwhile, or what `poll` raises.
         """
         with self._changed:
             self._is_running = False
             self._changed.notify_all()
-        look()
+        poll()
         with self._changed:
             self._check()
             self._is_running = True
@@ -73,9 +73,9 @@ class Turns:
             self._finished += 1
             self._is_running = False
             self._fail_if_overdue()
-            self._tell()
+            self._notify()
 
-    def give_up(self, error: AllReduceError) -> None:
+    def abort(self, error: AllReduceError) -> None:
         """Say that the one begun last will not be done, and begin nothing more; the first error counts."""
         with self._changed:
             self._is_running = False
@@ -86,7 +86,7 @@ class Turns:
         with self._changed:
             self._failure = self._failure or error
             self._set_alarm(None)
-            self._tell()
+            self._notify()
 
     def wait_until_idle(self) -> None:
         """Wait while one is going on that will soon be done or given up."""
@@ -104,14 +104,14 @@ class Turns:
             self._set_alarm(deadline_s)
             return self._begun
 
-    def when(self, condition: Callable[[], bool], then: Then) -> None:
-        """Call `then` when a condition holds, looked at whenever something is done, or with the job's failure."""
+    def when(self, condition: Callable[[], bool], on_done: OnDone) -> None:
+        """Call `on_done` when a condition holds, looked at whenever something is done, or with the job's failure."""
         with self._changed:
-            self._watchers.append((condition, then))
-            self._tell()
+            self._watchers.append((condition, on_done))
+            self._notify()
 
-    def run_until(self, count: int, then: Then) -> None:
-        """Begin up to so many although they are held; call `then` once they are done, or with what it fails with.
+    def run_until(self, count: int, on_done: OnDone) -> None:
+        """Begin up to so many although they are held; call `on_done` once they are done, or with what it fails with.
 
         Raises AllReduceError if they are not held.
         """
@@ -120,8 +120,8 @@ class Turns:
             if self._limit is None:
                 raise AllReduceError(f"{self._who}: all-reduces are not held, so they cannot be held at {count}")
             self._limit = max(self._limit, count)
-            self._watchers.append((lambda: self._finished >= count, then))
-            self._tell()
+            self._watchers.append((lambda: self._finished >= count, on_done))
+            self._notify()
 
     def release(self) -> None:
         """Go on."""
@@ -130,7 +130,7 @@ class Turns:
             self._set_alarm(None)
             self._changed.notify_all()
 
-    def _has_begun(self, wait_s: float | None) -> bool:
+    def _try_begin(self, wait_s: float | None) -> bool:
         with self._changed:
             self._changed.wait_for(self._may_begin, wait_s)
             self._check()
@@ -166,16 +166,16 @@ class Turns:
                 )
             )
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         """Tell all who wait how things stand; the caller holds the lock."""
         self._changed.notify_all()
         watchers, self._watchers = self._watchers, []
-        for condition, then in watchers:
+        for condition, on_done in watchers:
             is_met = condition()
             if is_met or self._failure is not None:
-                then(None if is_met else self._failure)
+                on_done(None if is_met else self._failure)
             else:
-                self._watchers.append((condition, then))
+                self._watchers.append((condition, on_done))
 
     def _check(self) -> None:
         if self._failure is not None:

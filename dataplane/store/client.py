@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import random
 import threading
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 from dataplane.clock import Clock, MonotonicClock
+from dataplane.closing import Closing
 from dataplane.errors import WireError
-from dataplane.store.asking import Asking, Pace
 from dataplane.store.dialogues import Content, Dialogue, Step, T, reading, recording, writing
 from dataplane.store.errors import NoAnswerError, StoreError
+from dataplane.store.requests import Pace, Requests
 from dataplane.store.sockets import MOST_BYTES, address_of, open_socket
 from dataplane.wire.store import UDP_PORT, Message, decode
 
 _NS: Final = 1_000_000_000
 
 
-class StoreClient:
+class StoreClient(Closing):
     """Talks to one producer, or with recorded names to any host beyond the switch that records them.
 
     Answers come from whoever has the content: a switch on the way, or the producer. One call is carried out at a time;
@@ -48,14 +48,6 @@ class StoreClient:
         except OSError as error:
             self._socket.close()
             raise StoreError(f"{self.server}: {error.strerror or error}") from error
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def get(self, name: str, *, most_bytes: int = 1 << 30, deadline_s: float | None = None) -> Content:
         """Return a value, whole and of one version; raise AbsentError, NoAnswerError, or another StoreError.
@@ -93,19 +85,19 @@ class StoreClient:
                 return result
 
     def _answers(self, step: Step, deadline_ns: int, patience_s: float) -> list[Message]:
-        asking, start_ns = Asking(step.questions, self._pace), self._clock.now_ns() + step.pause_ns
-        while not asking.is_done:
+        requests, start_ns = Requests(step.questions, self._pace), self._clock.now_ns() + step.pause_ns
+        while not requests.is_done:
             now_ns = self._clock.now_ns()
             if now_ns >= deadline_ns:
-                raise self._too_late(step, asking, patience_s)
+                raise self._too_late(step, requests, patience_s)
             until_ns = start_ns
             if now_ns >= start_ns:
-                for question in asking.due(now_ns):
+                for question in requests.due(now_ns):
                     self._send(question)
-                until_ns = asking.next_ns()
-            self._receive(asking, min(until_ns, deadline_ns) - self._clock.now_ns())
-        self.repeated += asking.repeated
-        return [answer for answer in asking.answers if answer is not None]
+                until_ns = requests.next_ns()
+            self._receive(requests, min(until_ns, deadline_ns) - self._clock.now_ns())
+        self.repeated += requests.repeated
+        return [answer for answer in requests.answers if answer is not None]
 
     def _send(self, message: Message) -> None:
         try:
@@ -116,17 +108,17 @@ class StoreClient:
         except OSError as error:
             raise StoreError(f"{self.server}:{self.port}: {error.strerror or error}") from error
 
-    def _receive(self, asking: Asking, wait_ns: int) -> None:
+    def _receive(self, requests: Requests, wait_ns: int) -> None:
         """Take what has come, after waiting for the first of it."""
         try:
             self._socket.settimeout(max(wait_ns, 1000) / _NS)
             while True:
                 data = self._socket.recv(MOST_BYTES)
                 try:
-                    asking.receive(decode(data), self._clock.now_ns())
+                    requests.receive(decode(data), self._clock.now_ns())
                 except WireError:
                     continue
-                if asking.is_done:
+                if requests.is_done:
                     return
                 self._socket.settimeout(0)
         except (TimeoutError, BlockingIOError):
@@ -136,9 +128,9 @@ class StoreClient:
         except OSError as error:
             raise StoreError(f"{self.server}:{self.port}: {error.strerror or error}") from error
 
-    def _too_late(self, step: Step, asking: Asking, patience_s: float) -> NoAnswerError:
-        missing = sum(answer is None for answer in asking.answers)
-        count = f" ({missing} of {len(asking.answers)} are missing)" if len(asking.answers) > 1 else ""
+    def _too_late(self, step: Step, requests: Requests, patience_s: float) -> NoAnswerError:
+        missing = sum(answer is None for answer in requests.answers)
+        count = f" ({missing} of {len(requests.answers)} are missing)" if len(requests.answers) > 1 else ""
         nobody = ": nobody listens there" if self._nobody else ""
         where = f"{self.server}:{self.port}"
         return NoAnswerError(f"{step.purpose} did not come from {where} within {patience_s:g} s{count}{nobody}")

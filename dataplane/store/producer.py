@@ -10,14 +10,14 @@ import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Address
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 from dataplane.clock import Clock, UtcClock
+from dataplane.closing import Closing
 from dataplane.errors import WireError
+from dataplane.store.content_database import ContentDatabase
 from dataplane.store.errors import NoAnswerError, StoreError
-from dataplane.store.producing import ProducerSettings, Producing, Source
-from dataplane.store.shelf import Shelf
+from dataplane.store.producer_core import ProducerCore, ProducerSettings, Source
 from dataplane.store.sockets import MOST_BYTES, address_of, open_socket
 from dataplane.wire.store import UDP_PORT, Message, decode
 
@@ -37,7 +37,7 @@ class _Question:
     message: Message
 
 
-class Producer:
+class Producer(Closing):
     """Serves the content in a state file (`:memory:` is forgotten) until it is closed.
 
     `address` is what clients send to. `writers` are the hosts that may write, None: all. Content is in memory as well.
@@ -56,27 +56,19 @@ class Producer:
     ) -> None:
         self._clock = clock or UtcClock()
         allowed = None if writers is None else frozenset(int(IPv4Address(address_of(writer))) for writer in writers)
-        self._shelf = Shelf(path)
+        self._database = ContentDatabase(path)
         self._lock = threading.Lock()
         self._failure: StoreError | None = None
         try:
-            self._core = Producing(self._shelf, ProducerSettings(freshness_ms, allowed), self._clock.now_ns())
+            self._core = ProducerCore(self._database, ProducerSettings(freshness_ms, allowed), self._clock.now_ns())
             self._socket = open_socket((address_of(address), port))
         except BaseException:
-            self._shelf.close()
+            self._database.close()
             raise
         self._socket.setblocking(False)
         self._woken, self._waker = socket.socketpair()
         self._thread = threading.Thread(target=self._serve, name="millrace-producer", daemon=True)
         self._thread.start()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     @property
     def address(self) -> tuple[str, int]:
@@ -99,7 +91,7 @@ class Producer:
         with self._lock:
             self.check()
             version = self._core.publish(name, bytes(value), self._clock.now_ns(), freshness_ms=freshness_ms)
-            self._shelf.commit()
+            self._database.commit()
             told = self._core.announcement(name)
         if told is not None:
             self._answer(_sender(told[0]), told[1])
@@ -132,7 +124,7 @@ class Producer:
             self._thread.join()
         for opened in (self._socket, self._woken, self._waker):
             opened.close()
-        self._shelf.close()
+        self._database.close()
 
     def _serve(self) -> None:
         with selectors.DefaultSelector() as selector:
@@ -158,7 +150,7 @@ class Producer:
                 if answer is not None:
                     answers.append((question.sender, answer))
             self._core.tidy(now_ns)
-            self._shelf.commit()
+            self._database.commit()
         for sender, answer in answers:
             self._answer(sender, answer)
 

@@ -34,7 +34,7 @@ from controller.p4runtime.session import FABRIC_AGGREGATION, fabric_program, loa
 from controller.virtual import VirtualController, WriteDelays
 from dataplane.allreduce.engine import Engine, EngineSettings
 from dataplane.allreduce.kernels.layouts import PACKET_BYTES
-from dataplane.allreduce.next_hop import Way
+from dataplane.allreduce.next_hop import NextHop
 from dataplane.allreduce.transports import RingTransport
 from dataplane.clock import MonotonicClock
 from dataplane.nic import NicPort, memory_pair
@@ -77,7 +77,7 @@ def place_job(topology: Topology, switch: NativeSwitch) -> RunningJob:
 def make_engine(topology: Topology, job: RunningJob, host: str, cable: NicPort) -> Engine:
     """Return a worker's packet engine at the far end of its cable."""
     node = topology.host[host]
-    transport = RingTransport(cable, Way(host, node.ipv4, node.mac, gateway_mac(topology, host)), UDP_PORT)
+    transport = RingTransport(cable, NextHop(host, node.ipv4, node.mac, gateway_mac(topology, host)), UDP_PORT)
     placed = job.placed.job
     switch = str(switch_ipv4(topology.switch[job.placed.tree.root].node_id))
     settings = EngineSettings(switch, placed.number, placed.window, placed.capacity, job.members.epoch)

@@ -73,7 +73,7 @@ def world() -> tuple[World, Server, Client]:
     server, client = Server(there, "h4"), Client(there, "h1", "h4")
     names = [f"/{place}" for place in range(8)]
     for name in names:
-        server.producing.publish(name, VALUE, 0)
+        server.producer_core.publish(name, VALUE, 0)
     while not all(hits(there, server, client, name) for name in names):
         there.run(MS)
     return there, server, client
@@ -90,7 +90,7 @@ def latencies_us(there: World, server: Server, client: Client, reads: int) -> tu
     """Return the medians of reads that the switch answers, and that the producer does."""
     found: dict[bool, list[float]] = {True: [], False: []}
     for place in range(reads):
-        server.producing.publish(f"/other/{place}", VALUE, 0)
+        server.producer_core.publish(f"/other/{place}", VALUE, 0)
         for name in (f"/{place % 8}", f"/other/{place}"):
             before, began_ns = server.interests, there.fabric.now_ns
             talk = client.begin(reading(name))

@@ -56,7 +56,7 @@ class Rack(World):
         """Have so many names served, whose values end with them."""
         names = [f"/{prefix}/{number}" for number in range(count)]
         for name in names:
-            self.server.producing.publish(name, name.encode(), self.fabric.now_ns)
+            self.server.producer_core.publish(name, name.encode(), self.fabric.now_ns)
         return names
 
     def read_by_zipf(self, client: Client, names: Sequence[str], count: int) -> int:
@@ -119,7 +119,7 @@ def test_a_switch_that_restarts_gets_its_names_again_and_gives_out_nothing_old(n
     held = dict(narrow.stores["s1"].held().placed)
     assert Segment(digest(names[0])) in held
     narrow.restart("s1")
-    narrow.server.producing.publish(names[0], b"after " + names[0].encode(), narrow.fabric.now_ns)
+    narrow.server.producer_core.publish(names[0], b"after " + names[0].encode(), narrow.fabric.now_ns)
     narrow.connect("s1")
     again = narrow.stores["s1"].held()
     assert again.placed.keys() == held.keys()
@@ -172,7 +172,7 @@ def test_parameters_that_workers_return_are_read_from_the_switch(wide: Rack) -> 
     value = bytes(range(250)) * 12
     worker.talk(recording(PARAMETERS.name, value, version=1))
     worker.talk(recording(RESULT.name, b"done", version=1))
-    assert wide.server.producing.read(PARAMETERS.name, 0) == value
+    assert wide.server.producer_core.read(PARAMETERS.name, 0) == value
     before = wide.server.interests
     assert reader.talk(reading(PARAMETERS.name)) == Content(value, 1)
     assert reader.talk(reading(RESULT.name)) == Content(b"done", 1)

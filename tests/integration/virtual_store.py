@@ -15,9 +15,9 @@ from controller.store.settings import RecordedSettings, StoreSettings
 from controller.store.stores import Stores
 from controller.virtual import VirtualController, WriteDelays
 from dataplane.fabric.virtual import VirtualFabric
+from dataplane.store.content_database import ContentDatabase
 from dataplane.store.dialogues import Dialogue, T
-from dataplane.store.producing import ProducerSettings, Producing, Source
-from dataplane.store.shelf import Shelf
+from dataplane.store.producer_core import ProducerCore, ProducerSettings, Source
 from dataplane.switch.switch import PipelineFactory
 from dataplane.topology.addressing import gateway_mac
 from dataplane.topology.values import Topology
@@ -125,8 +125,8 @@ class Server:
     """A producer on a host, which takes so long for each packet."""
 
     def __init__(self, world: World, host: str, *, service_ns: int = 10 * US) -> None:
-        self._shelf = Shelf(":memory:")
-        self.producing = Producing(self._shelf, _SETTINGS, world.fabric.now_ns)
+        self._database = ContentDatabase(":memory:")
+        self.producer_core = ProducerCore(self._database, _SETTINGS, world.fabric.now_ns)
         self.interests = 0
         self._world, self._host, self._service_ns = world, host, service_ns
         self._free_ns = 0
@@ -134,11 +134,11 @@ class Server:
 
     def close(self) -> None:
         """Close what stands for the disk."""
-        self._shelf.close()
+        self._database.close()
 
     def start_again(self) -> None:
         """Know no more than what is on the disk."""
-        self.producing = Producing(self._shelf, _SETTINGS, self._world.fabric.now_ns)
+        self.producer_core = ProducerCore(self._database, _SETTINGS, self._world.fabric.now_ns)
 
     def _receive(self, frame: bytes, now_ns: int) -> None:
         if int.from_bytes(frame[36:38], "big") != UDP_PORT:
@@ -146,7 +146,7 @@ class Server:
         message = wire.decode(frame, _PAYLOAD)
         self.interests += message.kind is Kind.INTEREST
         address, port = int.from_bytes(frame[26:30], "big"), int.from_bytes(frame[34:36], "big")
-        answer = self.producing.receive((address, port), message, now_ns)
+        answer = self.producer_core.receive((address, port), message, now_ns)
         if answer is not None:
             self._free_ns = max(self._free_ns, now_ns) + self._service_ns
             back = partial(self._world.carry, self._host, IPv4Address(address), (UDP_PORT, port), answer)

@@ -107,7 +107,7 @@ class Soak:
 
     def _publish(self, name: str) -> None:
         value = self._value(name)
-        self.known[name] = self.server.producing.publish(name, value, self.world.fabric.now_ns)
+        self.known[name] = self.server.producer_core.publish(name, value, self.world.fabric.now_ns)
         self.values[name, self.known[name]] = value
 
     def _value(self, name: str) -> bytes:

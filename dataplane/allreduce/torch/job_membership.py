@@ -15,7 +15,7 @@ from dataplane.errors import AllReduceError
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class JobMember:
     """A membership, as the host of that name."""
 
     membership: Membership

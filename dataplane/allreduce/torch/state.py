@@ -29,11 +29,11 @@ from dataplane.allreduce.membership import Membership
 from dataplane.allreduce.reducer import Reducer
 from dataplane.allreduce.submission_queue import SubmissionQueue
 from dataplane.allreduce.torch.agreement import Agreement, Voters, listed
-from dataplane.allreduce.torch.job_membership import Place
+from dataplane.allreduce.torch.job_membership import JobMember
 from dataplane.allreduce.torch.results import BEYOND, SpareTensors, as_array, carried, carrier, is_beyond
 from dataplane.allreduce.torch.ring import Ring, Started
 from dataplane.allreduce.torch.staging import DEVICES, LAYOUTS, back, future_of, on_host
-from dataplane.allreduce.turns import LOOK_S
+from dataplane.allreduce.turns import POLL_S
 from dataplane.clock import Clock, MonotonicClock
 from dataplane.errors import AllReduceError
 
@@ -77,21 +77,21 @@ class MillraceState:
         deadline_s: float = 600.0,
         agreement_s: float = 60.0,
         reason: str = "there is no reducer",
-        place: Place | None = None,
+        member: JobMember | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """Start; `reason` is why there is no reducer, and `place` the worker's in a job that a service looks after.
+        """Start; `reason` is why there is no reducer, and `member` the worker's in a job that a service looks after.
 
         `deadline_s` bounds each wait for a result, and `agreement_s` the one for those who shall go on by the ring.
         """
-        self._reducer, self._reason, self._place = reducer, reason, place
+        self._reducer, self._reason, self._member = reducer, reason, member
         self._deadline_s, self._clock = deadline_s, clock or MonotonicClock()
-        self._agreement = _agreement(process_group, place, agreement_s, self._clock)
+        self._agreement = _agreement(process_group, member, agreement_s, self._clock)
         self._ring: Ring | None = None
         self._is_leaving = False
         self._submitting = threading.Lock()
         self._submitted = self._settled = 0
-        self._looked_ns = 0
+        self._polled_ns = 0
         self._queue: SubmissionQueue[_Submission] = SubmissionQueue("PyTorch's all-reduces")
         self._spare = SpareTensors()
         self._last: torch.Tensor | None = None
@@ -144,7 +144,7 @@ class MillraceState:
                 raise
             return make(None, reason=str(error))
         try:
-            return make(membership.engine, place=Place(membership, host))
+            return make(membership.engine, member=JobMember(membership, host))
         except BaseException:
             membership.close()
             raise
@@ -181,30 +181,30 @@ class MillraceState:
         If so, all must make their models the same: see `share`. Raises AllReduceError if the job goes on without this
         worker; other failures are met by the next all-reduce.
         """
-        if self._place is None or self._is_leaving or self._ring is not None:
+        if self._member is None or self._is_leaving or self._ring is not None:
             return False
-        return self._place.boundary()
+        return self._member.boundary()
 
     def share(self, tensors: Iterable[torch.Tensor]) -> None:
         """Give all workers the tensors of one that was there before the newest, bit by bit.
 
         To be called by all after `boundary` has returned True, with tensors of the same shapes and types.
         """
-        if self._place is None:
+        if self._member is None:
             raise AllReduceError("there is nobody to share with: the job has no service")
-        self._place.share(tensors, lambda values: self.submit(values, mean=False).wait())
+        self._member.share(tensors, lambda values: self.submit(values, mean=False).wait())
 
     def close(self) -> None:
         """Finish what was begun, then let the reducer go."""
         self._queue.close(AllReduceError("the state is closed"))
         self._thread.join()
-        self._let_go()
+        self._release()
 
     def abandon(self) -> None:
         """Let everything go without finishing it: all-reduces without a result fail."""
         self._fail(AllReduceError("the state was closed before there was a result"))
         self._thread.join(_ABANDON_S)
-        self._let_go()
+        self._release()
 
     def __enter__(self) -> Self:
         return self
@@ -216,10 +216,10 @@ class MillraceState:
         else:
             self.abandon()
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         _open_states.discard(self)
-        if self._place is not None:
-            self._place.membership.close()
+        if self._member is not None:
+            self._member.membership.close()
         elif self._reducer is not None:
             self._reducer.close()
 
@@ -236,11 +236,11 @@ class MillraceState:
     def _add_up_by_switch(self) -> None:
         """Add up until all is done or the switch is left, which whoever has nothing to add up does, too."""
         while self._ring is None:
-            submission = self._queue.first(LOOK_S)
+            submission = self._queue.first(POLL_S)
             if self._queue.is_over():
                 return
             try:
-                self._look()
+                self._poll()
                 if submission is not None:
                     self._finish(submission, self._sums(submission))
             except RemovedError:
@@ -256,27 +256,27 @@ class MillraceState:
             raise AllReduceError(self._reason)
         until_ns = self._clock.now_ns() + int(self._deadline_s * 1e9)
 
-        def look() -> None:
+        def poll() -> None:
             if self._clock.now_ns() >= until_ns:
                 raise AllReduceError(
                     f"waited {self._deadline_s:g} s for the switch's result of all-reduce {submission.number}"
                 )
-            self._look()
+            self._poll()
 
         values = submission.values.reshape(-1)
         sums = self._spare.take(values)
         try:
-            self._reducer.reduce(as_array(values), as_array(sums), mean=submission.mean, look=look)
+            self._reducer.reduce(as_array(values), as_array(sums), mean=submission.mean, poll=poll)
         except SaturatedError:
             return torch.full((values.numel(),), BEYOND)
         return sums
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         """Raise _CalledError if another has left the switch, also where results still come: some may without it."""
         now_ns = self._clock.now_ns()
-        if self._agreement is None or now_ns < self._looked_ns + int(LOOK_S * 1e9):
+        if self._agreement is None or now_ns < self._polled_ns + int(POLL_S * 1e9):
             return
-        self._looked_ns = now_ns
+        self._polled_ns = now_ns
         called = self._agreement.called()
         if called is not None:
             raise _CalledError(called)
@@ -322,8 +322,8 @@ class MillraceState:
         if most - least > 1:
             raise AllReduceError(f"{decision.reason}; and a worker is {most - least} results behind another")
         ring = Ring(decision.ranks, self._deadline_s)
-        if self._place is not None:
-            self._place.membership.close()
+        if self._member is not None:
+            self._member.membership.close()
         if most != least:
             self._catch_up(ring, decision.source, most - 1)
         self._ring, self._is_leaving = ring, False
@@ -351,7 +351,7 @@ class MillraceState:
 
 
 def _agreement(
-    group: dist.ProcessGroup | None, place: Place | None, deadline_s: float, clock: Clock
+    group: dist.ProcessGroup | None, member: JobMember | None, deadline_s: float, clock: Clock
 ) -> Agreement | None:
     if group is None:
         if not dist.is_initialized():
@@ -360,8 +360,8 @@ def _agreement(
     store, rank, ranks = group.get_group_store(), dist.get_rank(), tuple(dist.get_process_group_ranks(group))
     name = f"millrace/{next(_numbers)}"
     voters: Callable[[], Voters] = partial(Voters, ranks, len(ranks))
-    if place is not None:
-        voters = place.roster(store, name, rank, ranks).voters
+    if member is not None:
+        voters = member.roster(store, name, rank, ranks).voters
     return Agreement(store, name, rank, voters, deadline_s=deadline_s, clock=clock)
 
 

@@ -18,9 +18,9 @@ from controller.store.settings import RecordedSettings, StoreSettings
 from controller.store.stores import Stores
 from controller.tables.store import Copied, Recorded
 from dataplane.clock import MonotonicClock
+from dataplane.store.content_database import ContentDatabase
 from dataplane.store.names import Segment, digest
-from dataplane.store.producing import ProducerSettings, Producing
-from dataplane.store.shelf import Shelf
+from dataplane.store.producer_core import ProducerCore, ProducerSettings
 from dataplane.switch.p4runtime.core import P4RuntimeCore
 from dataplane.switch.p4runtime.server import P4RuntimeServer
 from dataplane.switch.switch import PortSettings, Switch
@@ -45,8 +45,8 @@ class Rack:
 
     def __init__(self, address: str) -> None:
         self._address = address
-        self._shelf = Shelf(":memory:")
-        self._producer = Producing(self._shelf, ProducerSettings(freshness_ms=60_000), 0)
+        self._database = ContentDatabase(":memory:")
+        self._producer = ProducerCore(self._database, ProducerSettings(freshness_ms=60_000), 0)
         for name in ("/a", "/b"):
             self._producer.publish(name, name.encode(), 0)
         self.start()
@@ -62,7 +62,7 @@ class Rack:
 
     def close(self) -> None:
         self.stop()
-        self._shelf.close()
+        self._database.close()
 
     def is_answered_by_the_switch(self, name: str) -> bool:
         """Ask for a name once; the producer answers what comes to him."""

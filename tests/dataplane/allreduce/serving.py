@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from ipaddress import IPv4Address
 from types import TracebackType
 
-from dataplane.allreduce.next_hop import Way
+from dataplane.allreduce.next_hop import NextHop
 from dataplane.allreduce.reference.aggregator import Aggregator, Job, Multicast, Unicast
 from dataplane.allreduce.transports import RingTransport
 from dataplane.nic import NicPort, memory_pair
@@ -78,7 +78,7 @@ class Server:
         here, there = memory_pair()
         address = str(_LOOPBACK), 30000 + len(self._cables)
         self._cables[address] = here, there
-        return RingTransport(there, Way("there", _LOOPBACK, _WORKER_MAC, _SWITCH_MAC), address[1])
+        return RingTransport(there, NextHop("there", _LOOPBACK, _WORKER_MAC, _SWITCH_MAC), address[1])
 
     def __enter__(self) -> Server:
         self._thread.start()

@@ -14,7 +14,7 @@ from dataplane.allreduce.engine import Engine, EngineSettings
 from dataplane.allreduce.kernels.layouts import BURST, LINK_BYTES, PACKET_BYTES, EngineState, Status
 from dataplane.allreduce.kernels.loss_recovery import next_timer
 from dataplane.allreduce.kernels.running import turn
-from dataplane.allreduce.next_hop import Way
+from dataplane.allreduce.next_hop import NextHop
 from dataplane.allreduce.transports import RingTransport, zeros
 from dataplane.native import (
     Array,
@@ -323,7 +323,7 @@ class Simulation:
         for number in range(workers):
             settings = EngineSettings("10.0.0.254", JOB, window, workers, 1, patience_s=1e6, first_window=first_window)
             here, there = memory_pair(slots=1024, slot_bytes=2048)
-            carried = RingTransport(there, Way("", IPv4Address(number + 1), 1, 2), 40000)
+            carried = RingTransport(there, NextHop("", IPv4Address(number + 1), 1, 2), 40000)
             engine = Engine(settings, carried)
             engine._state.own_clock = 1
             self._engines.append(engine)

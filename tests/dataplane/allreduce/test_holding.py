@@ -177,7 +177,7 @@ def test_turns_come_in_order_up_to_where_they_are_held() -> None:
     turns.begin()
     assert turns.hold(9) == 1
     turns.finish()
-    assert turns.is_quiet
+    assert turns.is_drained
     told: list[AllReduceError | None] = []
     turns.run_until(1, told.append)
     assert told == [None]
@@ -186,7 +186,7 @@ def test_turns_come_in_order_up_to_where_they_are_held() -> None:
     assert len(told) == 1
     turns.finish()
     assert told == [None, None]
-    assert turns.is_quiet
+    assert turns.is_drained
     turns.fail(AllReduceError("enough"))
     with pytest.raises(AllReduceError, match="enough"):
         turns.begin()
@@ -195,21 +195,21 @@ def test_turns_come_in_order_up_to_where_they_are_held() -> None:
 def test_who_waits_for_its_turn_looks_at_other_things_which_may_end_the_waiting(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("dataplane.allreduce.turns.LOOK_S", 0.001)
+    monkeypatch.setattr("dataplane.allreduce.turns.POLL_S", 0.001)
     turns = Turns("job 1")
     turns.hold(9)
     looks: list[int] = []
 
-    def look() -> None:
+    def poll() -> None:
         looks.append(turns.begun)
         if len(looks) == 3:
             raise AllReduceError("another has left")
 
     with pytest.raises(AllReduceError, match="another has left"):
-        turns.begin(look)
+        turns.begin(poll)
     assert looks == [0, 0, 0]
     turns.release()
-    turns.begin(look)
+    turns.begin(poll)
     assert turns.begun == 1
 
 
@@ -217,19 +217,19 @@ def test_nobody_waits_for_who_looks_at_something_else_and_it_does_not_go_on_afte
     turns = Turns("job 1")
     turns.begin()
 
-    def look() -> None:
+    def poll() -> None:
         turns.fail(AllReduceError("enough"))
         turns.wait_until_idle()
 
     with pytest.raises(AllReduceError, match="enough"):
-        turns.pause(look)
+        turns.pause(poll)
 
 
 def test_an_all_reduce_that_takes_long_looks_at_other_things(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dataplane.allreduce.engine.LOOK_S", 0.001)
+    monkeypatch.setattr("dataplane.allreduce.engine.POLL_S", 0.001)
     looks: list[int] = []
 
-    def look() -> None:
+    def poll() -> None:
         looks.append(worker.begun)
         if len(looks) == 3:
             raise AllReduceError("another has left")
@@ -237,7 +237,7 @@ def test_an_all_reduce_that_takes_long_looks_at_other_things(monkeypatch: pytest
     with Server(2, 16) as server, JobEngine(_settings(server)) as worker:
         for _ in range(2):
             with pytest.raises(AllReduceError, match="another has left"):
-                worker.reduce(_ones(), _ones(), look=look)
+                worker.reduce(_ones(), _ones(), poll=poll)
     assert looks == [1, 1, 1]
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from dataplane.allreduce.engine import Engine, EngineSettings, Rings
 from dataplane.allreduce.errors import NoResultError
-from dataplane.allreduce.next_hop import Way, find_way
+from dataplane.allreduce.next_hop import NextHop, find_next_hop
 from dataplane.allreduce.transports import RingTransport
 from dataplane.errors import AllReduceError
 from dataplane.fabric.kernel import namespaces
@@ -65,16 +65,16 @@ def _engine(namespace: str, **more: object) -> Engine:
 
 @pytest.mark.root
 def test_the_way_is_that_of_the_kernel_and_who_does_not_answer_is_named(cable: dict[str, str]) -> None:
-    def look(to: str, deadline_s: float = 3.0) -> Way:
-        return namespaces.call(cable[WORKER], lambda: find_way(to, deadline_s=deadline_s))
+    def poll(to: str, deadline_s: float = 3.0) -> NextHop:
+        return namespaces.call(cable[WORKER], lambda: find_next_hop(to, deadline_s=deadline_s))
 
-    assert look(SWITCH) == Way("eth0", IPv4Address(WORKER), MACS[WORKER], MACS[SWITCH])
+    assert poll(SWITCH) == NextHop("eth0", IPv4Address(WORKER), MACS[WORKER], MACS[SWITCH])
     with pytest.raises(AllReduceError, match=r"10\.77\.0\.9 on eth0 did not tell its MAC address within 0\.1 s"):
-        look("10.77.0.9", 0.1)
+        poll("10.77.0.9", 0.1)
     with pytest.raises(AllReduceError, match=r"no route to 10\.99\.0\.1"):
-        look("10.99.0.1")
+        poll("10.99.0.1")
     with pytest.raises(AllReduceError, match="this machine's own"):
-        look(WORKER)
+        poll(WORKER)
     with pytest.raises(AllReduceError, match=r"job 7: no route to 10\.99\.0\.1"):
         _engine_to("10.99.0.1", cable[WORKER])
 
@@ -86,11 +86,11 @@ def _engine_to(address: str, namespace: str) -> Engine:
 
 @pytest.mark.root
 def test_a_way_that_is_given_needs_no_routing_table(cable: dict[str, str]) -> None:
-    way = Way("eth0", IPv4Address(WORKER), MACS[WORKER], MACS[SWITCH])
-    with _engine(cable[WORKER], rings=Rings(way=way)) as engine:
+    next_hop = NextHop("eth0", IPv4Address(WORKER), MACS[WORKER], MACS[SWITCH])
+    with _engine(cable[WORKER], rings=Rings(next_hop=next_hop)) as engine:
         assert engine.local_address[0] == WORKER
     with pytest.raises(AllReduceError, match="job 7: interface nowhere: no such device"):
-        _engine(cable[WORKER], rings=Rings(way=replace(way, interface="nowhere")))
+        _engine(cable[WORKER], rings=Rings(next_hop=replace(next_hop, interface="nowhere")))
 
 
 _RIGHT: dict[str, Any] = {"src": SWITCH, "dst": WORKER, "src_port": UDP_PORT, "dst_port": 40000}
@@ -103,8 +103,8 @@ _RIGHT: dict[str, Any] = {"src": SWITCH, "dst": WORKER, "src_port": UDP_PORT, "d
 )
 def test_what_is_not_the_aggregators_answer_is_left_alone(wrong: dict[str, Any]) -> None:
     here, there = memory_pair()
-    way = Way("there", IPv4Address(WORKER), MACS[WORKER], MACS[SWITCH])
-    carried = RingTransport(there, way, 40000)
+    next_hop = NextHop("there", IPv4Address(WORKER), MACS[WORKER], MACS[SWITCH])
+    carried = RingTransport(there, next_hop, 40000)
     payload = Aggregation(Kind.RESULT, JOB, 0, 1, operation=Operation.MAX, values=bytes(1024)).encode()
     said = _RIGHT | {name: value for name, value in wrong.items() if name != "cut"}
     addresses: dict[str, Any] = {"src": IPv4Address(said.pop("src")), "dst": IPv4Address(said.pop("dst"))}
@@ -131,11 +131,11 @@ def test_what_is_not_the_aggregators_answer_is_left_alone(wrong: dict[str, Any])
 
 def test_a_device_that_takes_no_frames_of_that_length_is_an_error() -> None:
     here, there = memory_pair(slot_bytes=1000)
-    way = Way("there", IPv4Address(WORKER), MACS[WORKER], MACS[SWITCH])
+    next_hop = NextHop("there", IPv4Address(WORKER), MACS[WORKER], MACS[SWITCH])
     values = np.ones(256, np.float32)
     with (
         here,
-        Engine(_settings(), RingTransport(there, way, 1)) as engine,
+        Engine(_settings(), RingTransport(there, next_hop, 1)) as engine,
         pytest.raises(AllReduceError, match=r"rings to 10\.77\.0\.2:19777 failed: Message too long"),
     ):
         engine.all_reduce(values, values)

@@ -167,9 +167,9 @@ class Explorer:
             world = self.through(world, interest)
         sent = self.sent(world, 0, interest)
         if world.places[0].held and not isinstance(sent, Back):
-            self.problems.append(f"asking leads nowhere: {world}")
+            self.problems.append(f"requests leads nowhere: {world}")
         elif not copies and isinstance(sent, Back) and sent.message.version != self.case.version(world.applied):
-            self.problems.append(f"asking leads to version {sent.message.version}: {world}")
+            self.problems.append(f"requests leads to version {sent.message.version}: {world}")
 
     def through(self, world: World, message: Message) -> World:
         """Let a question go as far as it goes, and its answer come back."""

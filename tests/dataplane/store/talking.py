@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from dataplane.errors import MillraceError
-from dataplane.store.asking import Asking, Pace
 from dataplane.store.dialogues import Dialogue, Step, T
-from dataplane.store.producing import Producing, Source
+from dataplane.store.producer_core import ProducerCore, Source
+from dataplane.store.requests import Pace, Requests
 from dataplane.wire.store import Message, decode
 
 MS = 1_000_000
@@ -40,7 +40,7 @@ class Carrier(Protocol):
 class Network:
     """Delivers what was sent after a while, or never, or twice."""
 
-    producer: Producing
+    producer: ProducerCore
     chance: random.Random
     loss: float = 0.0
     time_ns: int = 0
@@ -93,7 +93,7 @@ class Talk:
         self.is_over = False
         self._network, self._source, self._dialogue = network, source, dialogue
         self._pace = pace or Pace(network.chance)
-        self._asking: Asking | None = None
+        self._asking: Requests | None = None
         self._begin(lambda: next(dialogue))
 
     def _begin(self, following: Callable[[], Step]) -> None:
@@ -107,23 +107,23 @@ class Talk:
             self._network.after(step.pause_ns, lambda: self._ask(step))
 
     def _ask(self, step: Step) -> None:
-        self._asking = Asking(step.questions, self._pace)
+        self._asking = Requests(step.questions, self._pace)
         self._look(self._asking)
 
-    def _look(self, asking: Asking) -> None:
-        if asking is self._asking and not asking.is_done:
-            for message in asking.due(self._network.now_ns):
-                self._network.send(self._source, message, lambda answer: self._hear(asking, answer))
-            self._network.after(max(0, asking.next_ns() - self._network.now_ns), lambda: self._look(asking))
+    def _look(self, requests: Requests) -> None:
+        if requests is self._asking and not requests.is_done:
+            for message in requests.due(self._network.now_ns):
+                self._network.send(self._source, message, lambda answer: self._hear(requests, answer))
+            self._network.after(max(0, requests.next_ns() - self._network.now_ns), lambda: self._look(requests))
 
-    def _hear(self, asking: Asking, answer: Message) -> None:
-        if asking is not self._asking:
+    def _hear(self, requests: Requests, answer: Message) -> None:
+        if requests is not self._asking:
             return
-        asking.receive(answer, self._network.now_ns)
-        if asking.is_done:
+        requests.receive(answer, self._network.now_ns)
+        if requests.is_done:
             self._asking = None
-            answers = [one for one in asking.answers if one is not None]
+            answers = [one for one in requests.answers if one is not None]
             self._begin(lambda: self._dialogue.send(answers))
         else:
-            for message in asking.due(self._network.now_ns):
-                self._network.send(self._source, message, lambda answer: self._hear(asking, answer))
+            for message in requests.due(self._network.now_ns):
+                self._network.send(self._source, message, lambda answer: self._hear(requests, answer))

@@ -23,15 +23,15 @@ from controller.aggregation.service.rendezvous import Rendezvous
 from controller.aggregation.service.settings import JobSettings
 from dataplane.allreduce.membership_messages import Beat, Downward, Held, Hello, Leave, Past, Reached
 from dataplane.allreduce.membership_state import (
-    Adopt,
     Begin,
+    Command,
+    EnterBarrier,
     Fail,
-    Following,
-    GoOn,
-    Order,
+    MembershipState,
+    ReportWhenComplete,
+    Resume,
     RunUntil,
-    SayWhenPast,
-    StopAtNext,
+    SetEpoch,
 )
 
 S = 1_000_000_000
@@ -83,7 +83,7 @@ class Player:
     """A worker: its view of the job is the real one, its all-reduces are numbers."""
 
     hello: Hello
-    following: Following = field(default_factory=Following)
+    following: MembershipState = field(default_factory=MembershipState)
     inbox: deque[Downward] = field(default_factory=deque)
     is_connected: bool = True
     is_dead: bool = False
@@ -214,7 +214,7 @@ class Crowd:
                 if player.hello.token == action.token and player.is_connected and not player.is_dead:
                     player.inbox.append(action.message)
 
-    def obey(self, player: Player, orders: list[Order]) -> None:
+    def obey(self, player: Player, orders: list[Command]) -> None:
         for order in orders:
             match order:
                 case Fail():
@@ -228,7 +228,7 @@ class Crowd:
                     assert order.admitted.first_count == entry
                     assert player.hello.host in order.admitted.newest or not order.admitted.first_count
                     assert order.admitted.first_item == order.admitted.first_count * ITEMS
-                case StopAtNext():
+                case EnterBarrier():
                     player.limit, player.promised = player.begun, None
                     player.overdue_ns = self.now_ns + order.limit_ns + S
                     if player.is_connected:
@@ -238,13 +238,13 @@ class Crowd:
                     assert player.limit is not None
                     player.limit, player.promised = max(player.limit, order.count), order
                     self.report(player)
-                case GoOn():
+                case Resume():
                     player.limit, player.promised, player.overdue_ns = None, None, None
                     player.number = order.number or player.number
-                case SayWhenPast():
+                case ReportWhenComplete():
                     player.asked.add(order.item)
                     self.report(player)
-                case Adopt():
+                case SetEpoch():
                     pass
 
     def keep(self, change: Change, *, works: bool = True) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from controller.aggregation.service.job_state import Create, Phase, Remove
 from dataplane.allreduce.membership_messages import Hold, View
-from dataplane.allreduce.membership_state import GoOn, RunUntil, StopAtNext
+from dataplane.allreduce.membership_state import EnterBarrier, Resume, RunUntil
 from tests.controller.aggregation.service.random_workers import SETTINGS, Crowd, Player, S
 
 RUNS = 300
@@ -377,8 +377,8 @@ def test_news_may_come_twice() -> None:
     assert admitted is not None
     assert worker.following.take(admitted) == []
     held = View(1, admitted.aggregator, admitted.root, 1, ("h1", "h2"), Hold(7, None, S))
-    assert worker.following.take(held) == worker.following.take(held) == [StopAtNext(7, S)]
-    assert worker.following.overdue() == [GoOn(1)]
+    assert worker.following.take(held) == worker.following.take(held) == [EnterBarrier(7, S)]
+    assert worker.following.overdue() == [Resume(1)]
     assert worker.following.overdue() == []
 
 
@@ -386,11 +386,11 @@ def test_a_move_that_was_missed_is_made_before_the_next_hold() -> None:
     _, (worker, _) = began("h1", "h2")
     follow = worker.following
     assert follow.take(View(1, "10.0.1.254", "10.0.1.254", 1, ("h1", "h2"), Hold(7, 3, S))) == [
-        StopAtNext(7, S),
+        EnterBarrier(7, S),
         RunUntil(7, 3),
     ]
     orders = follow.take(View(2, "10.0.2.254", "10.0.2.254", 1, ("h1", "h2"), Hold(8, None, S)))
-    assert orders == [GoOn(1, "10.0.2.254", 2), StopAtNext(8, S)]
+    assert orders == [Resume(1, "10.0.2.254", 2), EnterBarrier(8, S)]
 
 
 def test_who_is_taken_in_begins_when_all_go_on_also_over_a_new_connection() -> None:

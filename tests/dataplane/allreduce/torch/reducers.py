@@ -33,13 +33,13 @@ class Doubling:
         *,
         mean: bool,
         final: bool = False,
-        look: Callable[[], None] | None = None,
+        poll: Callable[[], None] | None = None,
     ) -> None:
         """Double into the target; raise what the outcome is."""
         number = self._begin(values)
         while not self._is_due(number):
-            if look is not None:
-                look()
+            if poll is not None:
+                poll()
         outcome = self._outcomes.get(number)
         if outcome is not None:
             raise outcome

@@ -136,7 +136,7 @@ def _call(state: MillraceState) -> None:
 
 
 def test_who_takes_what_it_has_not_begun_waits_for_that_but_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dataplane.allreduce.torch.state.LOOK_S", 0.001)
+    monkeypatch.setattr("dataplane.allreduce.torch.state.POLL_S", 0.001)
     _decide(monkeypatch, 0, 1)
     with MillraceState(Doubling(), deadline_s=0.05) as state:
         _call(state)

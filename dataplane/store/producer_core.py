@@ -1,4 +1,4 @@
-"""What a producer answers: no socket and no thread; `Shelf` keeps what must not be forgotten.
+"""What a producer answers: no socket and no thread; `ContentDatabase` keeps what must not be forgotten.
 
 Versions of a name are counted up. A write is remembered, so that it is answered alike when it comes again; blocks of
 a long value wait in memory until the first segment, which names their hash, makes them the value.
@@ -12,11 +12,11 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from dataplane.store import layout
+from dataplane.store.content_database import ContentDatabase, Item, Key, Write
 from dataplane.store.dialogues import Dialogue, T, reading
 from dataplane.store.layout import MOST_IN_FIRST, Form, Preamble
 from dataplane.store.names import digest
 from dataplane.store.reference.holder import ahead
-from dataplane.store.shelf import Item, Key, Shelf, Write
 from dataplane.wire.store import Kind, Message, Reason
 
 Source = tuple[int, int]
@@ -60,7 +60,7 @@ class Staged:
 
 
 @dataclass(slots=True)
-class _Given:
+class _Outstanding:
     """Until when copies of a name may be given out, of its newest version and of older ones; who asked for it last."""
 
     until_ns: int = 0
@@ -68,20 +68,20 @@ class _Given:
     reader: Source | None = None
 
 
-class Producing:
-    """The content of one producer. Times are nanoseconds of UTC; `shelf.commit` is the caller's, before he answers."""
+class ProducerCore:
+    """One producer's content. Times are nanoseconds of UTC; `database.commit` is the caller's, before he answers."""
 
-    def __init__(self, shelf: Shelf, settings: ProducerSettings, now_ns: int) -> None:
+    def __init__(self, database: ContentDatabase, settings: ProducerSettings, now_ns: int) -> None:
         self.counters: Counter[str] = Counter()
-        self._shelf, self._settings = shelf, settings
+        self._database, self._settings = database, settings
         self._staged: dict[int, Staged] = {}
         self._staged_bytes = 0
-        self._given: dict[int, _Given] = {}
+        self._outstanding: dict[int, _Outstanding] = {}
         self._values: Counter[int] = Counter()
-        for key, item in shelf.items.items():
+        for key, item in database.items.items():
             self._count_value(key, item, 1)
             if key[1] == 0:
-                self._note(key[0], item, now_ns)  # what was given out before the last start
+                self._note(key[0], item, now_ns)  # what was outstanding out before the last start
 
     def receive(self, source: Source, message: Message, now_ns: int) -> Message | None:
         """Return the answer, None for what wants none."""
@@ -111,14 +111,14 @@ class Producing:
     def announcement(self, name: str) -> tuple[Source, Message] | None:
         """Return what ends copies of older versions on the way to who asked for a name last; it may be lost."""
         number = digest(name)
-        given, item = self._given.get(number), self._shelf.items.get((number, 0))
-        if given is None or given.reader is None or item is None:
+        outstanding, item = self._outstanding.get(number), self._database.items.get((number, 0))
+        if outstanding is None or outstanding.reader is None or item is None:
             return None
-        return given.reader, Message(Kind.PUT_ACK, number, version=item.version)
+        return outstanding.reader, Message(Kind.PUT_ACK, number, version=item.version)
 
     def settled_ns(self, name: str) -> int:
         """Return when no copy of an older version than the newest can be fresh any more."""
-        return self._given.get(digest(name), _Given()).older_ns
+        return self._outstanding.get(digest(name), _Outstanding()).older_ns
 
     def dialogue(self, wanted: Dialogue[T], now_ns: int) -> T:
         """Carry out a dialogue of this producer with itself."""
@@ -136,11 +136,11 @@ class Producing:
 
     def tidy(self, now_ns: int) -> None:
         """Forget writes that nobody repeats any more, and blocks that are no value's."""
-        while self._shelf.writes:
-            write, done = next(iter(self._shelf.writes.items()))
+        while self._database.writes:
+            write, done = next(iter(self._database.writes.items()))
             if now_ns - done.time_ns <= REMEMBERED_NS:
                 break
-            self._shelf.forget(write)
+            self._database.forget(write)
         for number, staged in list(self._staged.items()):
             if now_ns - staged.since_ns > _GRACE_NS:
                 self._unstage(number)
@@ -159,23 +159,23 @@ class Producing:
         return _answer(message, Kind.DATA, item)
 
     def _item(self, name: int, segment: int) -> Item | None:
-        item = self._shelf.items.get((name, segment))
+        item = self._database.items.get((name, segment))
         if item is None and name in self._staged:
             content = self._staged[name].blocks.get(segment)
             item = None if content is None else Item(1, BLOCK_FRESHNESS_MS, 0, content)
         return item
 
-    def _note(self, name: int, item: Item, now_ns: int) -> _Given:
-        given = self._given.setdefault(name, _Given())
+    def _note(self, name: int, item: Item, now_ns: int) -> _Outstanding:
+        outstanding = self._outstanding.setdefault(name, _Outstanding())
         if item.freshness_ms:
-            given.until_ns = max(given.until_ns, now_ns + item.freshness_ms * MS + _ON_THE_WAY_NS)
-        return given
+            outstanding.until_ns = max(outstanding.until_ns, now_ns + item.freshness_ms * MS + _ON_THE_WAY_NS)
+        return outstanding
 
     # writes
 
     def _written(self, source: Source, message: Message, now_ns: int) -> Message | None:
         write = _identity(source, message)
-        before = self._shelf.writes.get(write)
+        before = self._database.writes.get(write)
         if before is not None:
             self.counters["repeated"] += 1
             return self._acknowledgement(message, before.version, now_ns)
@@ -188,13 +188,13 @@ class Producing:
             return self._refusal(message, Reason.ABSENT)
         freshness_ms = message.freshness_ms or self._settings.freshness_ms
         version = self._replace(message.name, message.content, freshness_ms, source[0], now_ns)
-        self._shelf.remember(write, Write(version, now_ns))
+        self._database.remember(write, Write(version, now_ns))
         self.counters["written"] += 1
         return self._acknowledgement(message, version, now_ns)
 
     def _acknowledgement(self, message: Message, version: int, now_ns: int) -> Message:
         """Return what says that a write is done, with the content, so that copies are renewed at once."""
-        item = self._shelf.items[message.name, 0]
+        item = self._database.items[message.name, 0]
         if item.version != version:
             return replace(_answer(message, Kind.PUT_ACK, replace(item, version=version)), content=b"", freshness_ms=0)
         self._note(message.name, item, now_ns)
@@ -202,7 +202,7 @@ class Producing:
 
     def _replace(self, name: int, first: bytes, freshness_ms: int, writer: int, now_ns: int) -> int:
         key = name, 0
-        before = self._shelf.items.get(key)
+        before = self._database.items.get(key)
         version = 1 if before is None else before.version % (2**32 - 1) + 1
         # Its new value first: the old one's blocks may be among the new one's.
         preamble = layout.decode(first)
@@ -211,15 +211,15 @@ class Producing:
                 self._keep((preamble.hash, place), Item(1, BLOCK_FRESHNESS_MS, 0, block))
             self._unstage(preamble.hash)
         self._keep(key, Item(version, freshness_ms, writer, first))
-        if name in self._given:
-            given = self._given[name]
-            given.older_ns, given.until_ns = max(given.older_ns, given.until_ns), 0
+        if name in self._outstanding:
+            outstanding = self._outstanding[name]
+            outstanding.older_ns, outstanding.until_ns = max(outstanding.older_ns, outstanding.until_ns), 0
         if before is not None:
             self._retire(before, now_ns)
         return version
 
     def _stage(self, message: Message, now_ns: int) -> Message:
-        if (message.name, message.segment) not in self._shelf.items:
+        if (message.name, message.segment) not in self._database.items:
             while self._staged and self._staged_bytes + len(message.content) > self._settings.most_staged_bytes:
                 self._unstage(next(iter(self._staged)))  # the oldest; its writer is told when he completes it
             self._put_aside(message.name, message.segment, message.content, now_ns)
@@ -246,7 +246,7 @@ class Producing:
         if message.name in self._values:
             return self._refusal(message, Reason.FORBIDDEN)  # blocks are what their hash says
         key = message.name, message.segment
-        before = self._shelf.items.get(key)
+        before = self._database.items.get(key)
         if before is None or ahead(message.version, of=before.version) > 0:
             self._keep(key, Item(message.version, 0, source[0], message.content))
             self.counters["recorded"] += 1
@@ -257,10 +257,10 @@ class Producing:
     # blocks
 
     def _keep(self, key: Key, item: Item) -> None:
-        before = self._shelf.items.get(key)
+        before = self._database.items.get(key)
         if before is not None:
             self._count_value(key, before, -1)
-        self._shelf.keep(key, item)
+        self._database.keep(key, item)
         self._count_value(key, item, 1)
 
     def _count_value(self, key: Key, item: Item, by: int) -> None:
@@ -276,8 +276,8 @@ class Producing:
             return
         del self._values[preamble.hash]
         for place in range(1, preamble.further + 1):
-            self._put_aside(preamble.hash, place, self._shelf.items[preamble.hash, place].content, now_ns)
-            self._shelf.drop((preamble.hash, place))
+            self._put_aside(preamble.hash, place, self._database.items[preamble.hash, place].content, now_ns)
+            self._database.drop((preamble.hash, place))
 
     def _unstage(self, number: int) -> None:
         staged = self._staged.pop(number, None)

@@ -62,7 +62,7 @@ class Pace:
 
 
 @dataclass(slots=True)
-class _Waiting:
+class _Pending:
     """A question that was sent: when first, how often, and when it is sent again."""
 
     place: int
@@ -71,7 +71,7 @@ class _Waiting:
     times: int = 1
 
 
-class Asking:
+class Requests:
     """Some questions at once; `answers` are in the questions' order, None for what is not answered yet."""
 
     def __init__(self, questions: Sequence[Message], pace: Pace) -> None:
@@ -80,7 +80,7 @@ class Asking:
         self._questions = [replace(question, number=pace.number()) for question in questions]
         self._pace = pace
         self._new = deque(range(len(questions)))
-        self._waiting: dict[int, _Waiting] = {}
+        self._waiting: dict[int, _Pending] = {}
 
     @property
     def is_done(self) -> bool:
@@ -100,7 +100,7 @@ class Asking:
         while self._new and len(self._waiting) < int(self._pace.window):
             place = self._new.popleft()
             question = self._questions[place]
-            self._waiting[question.number] = _Waiting(place, now_ns, now_ns + self._pace.timeout_ns)
+            self._waiting[question.number] = _Pending(place, now_ns, now_ns + self._pace.timeout_ns)
             found.append(question)
         return found
 

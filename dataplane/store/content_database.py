@@ -52,7 +52,7 @@ class Write:
     time_ns: int
 
 
-class Shelf:
+class ContentDatabase:
     """One SQLite file, or `:memory:`, of one producer at a time; every failure is a StoreError that names the file."""
 
     def __init__(self, path: str) -> None:

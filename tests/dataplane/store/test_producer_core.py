@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from dataplane.store import layout
-from dataplane.store.asking import Pace
+from dataplane.store.content_database import ContentDatabase
 from dataplane.store.dialogues import Content, reading, recording, writing
 from dataplane.store.errors import AbsentError, ForbiddenError, StaleError, StoreError
 from dataplane.store.layout import Form, Preamble
 from dataplane.store.names import digest
-from dataplane.store.producing import REMEMBERED_NS, ProducerSettings, Producing
-from dataplane.store.shelf import Shelf
+from dataplane.store.producer_core import REMEMBERED_NS, ProducerCore, ProducerSettings
+from dataplane.store.requests import Pace
 from dataplane.wire.store import Kind, Message, Reason
 from tests.dataplane.store.talking import MS, Network, Talk
 
@@ -26,7 +26,7 @@ ROOM = bytes(1024)
 S = 1000 * MS
 
 
-_opened: list[Shelf] = []
+_opened: list[ContentDatabase] = []
 
 
 @pytest.fixture(autouse=True)
@@ -36,14 +36,14 @@ def shelves_are_closed() -> Iterator[None]:
         _opened.pop().close()
 
 
-def opened(path: str = ":memory:") -> Shelf:
+def opened(path: str = ":memory:") -> ContentDatabase:
     """Return a shelf that is closed after the test."""
-    _opened.append(Shelf(path))
+    _opened.append(ContentDatabase(path))
     return _opened[-1]
 
 
-def producing(path: str = ":memory:", settings: ProducerSettings | None = None, now_ns: int = 0) -> Producing:
-    return Producing(opened(path), settings or ProducerSettings(), now_ns)
+def producer_core(path: str = ":memory:", settings: ProducerSettings | None = None, now_ns: int = 0) -> ProducerCore:
+    return ProducerCore(opened(path), settings or ProducerSettings(), now_ns)
 
 
 def put(value: bytes, *, number: int = 1, name: str = "/a") -> Message:
@@ -63,14 +63,14 @@ def talked(network: Network, *talks: Talk) -> list[object]:
 @pytest.mark.parametrize("loss", [0.0, 0.2])
 @pytest.mark.parametrize("value", [b"", b"short", bytes(1000), LONG], ids=len)
 def test_what_is_written_is_read(value: bytes, loss: float) -> None:
-    network = Network(producing(), random.Random(5), loss)
+    network = Network(producer_core(), random.Random(5), loss)
     assert talked(network, Talk(network, ALICE, writing("/a", value))) == [1]
     assert talked(network, Talk(network, BOB, reading("/a"))) == [Content(value, 1)]
     assert network.producer.read("/a", network.now_ns) == value
 
 
 def test_readers_beside_a_writer_see_whole_values_in_the_order_of_their_versions() -> None:
-    network = Network(producing(), random.Random(6), 0.05)
+    network = Network(producer_core(), random.Random(6), 0.05)
     values = [bytes([number]) * (20_000 + number) for number in range(12)]
     seen: list[Content] = []
 
@@ -95,13 +95,13 @@ def test_readers_beside_a_writer_see_whole_values_in_the_order_of_their_versions
 def test_versions_go_on_after_a_restart_and_a_write_is_known_again(tmp_path: Path) -> None:
     path = str(tmp_path / "store.db")
     shelf = opened(path)
-    first = Producing(shelf, ProducerSettings(), 0)
+    first = ProducerCore(shelf, ProducerSettings(), 0)
     writes = [first.receive(ALICE, put(b"%d" % number, number=number), S) for number in (1, 2)]
     assert [one.version for one in writes if one is not None] == [1, 2]
     first.publish("/long", LONG, S)
     shelf.commit()
     shelf.close()
-    again = producing(path, now_ns=2 * S)
+    again = producer_core(path, now_ns=2 * S)
     assert again.read("/a", 2 * S) == b"2"
     assert again.read("/long", 2 * S) == LONG
     repeated = again.receive(ALICE, put(b"1", number=1), 2 * S)
@@ -116,26 +116,26 @@ def test_versions_go_on_after_a_restart_and_a_write_is_known_again(tmp_path: Pat
 def test_what_was_not_committed_is_not_there_after_a_restart(tmp_path: Path) -> None:
     path = str(tmp_path / "store.db")
     shelf = opened(path)
-    Producing(shelf, ProducerSettings(), 0).publish("/a", b"1", 0)
+    ProducerCore(shelf, ProducerSettings(), 0).publish("/a", b"1", 0)
     shelf.close()
     with pytest.raises(AbsentError, match="/a: there is no content"):
-        producing(path).read("/a", 0)
+        producer_core(path).read("/a", 0)
 
 
 def test_a_file_has_one_producer(tmp_path: Path) -> None:
     path = str(tmp_path / "store.db")
     shelf = opened(path)
     with pytest.raises(StoreError, match=r"store\.db: cannot open the store: database is locked"):
-        Shelf(path)
+        ContentDatabase(path)
     shelf.close()
     (tmp_path / "junk.db").write_bytes(b"no database at all" * 100)
     with pytest.raises(StoreError, match=r"junk\.db: cannot open the store: "):
-        Shelf(str(tmp_path / "junk.db"))
+        ContentDatabase(str(tmp_path / "junk.db"))
 
 
 def test_writes_are_forgotten_when_nobody_repeats_them_any_more() -> None:
     shelf = opened()
-    one = Producing(shelf, ProducerSettings(), 0)
+    one = ProducerCore(shelf, ProducerSettings(), 0)
     one.receive(ALICE, put(b"1", number=1), S)
     one.tidy(S + REMEMBERED_NS)
     assert len(shelf.writes) == 1
@@ -145,7 +145,7 @@ def test_writes_are_forgotten_when_nobody_repeats_them_any_more() -> None:
 
 def test_versions_turn_over_without_zero() -> None:
     shelf = opened()
-    one = Producing(shelf, ProducerSettings(), 0)
+    one = ProducerCore(shelf, ProducerSettings(), 0)
     one.publish("/a", b"1", 0)
     key = digest("/a"), 0
     shelf.keep(key, replace(shelf.items[key], version=2**32 - 1))
@@ -153,7 +153,7 @@ def test_versions_turn_over_without_zero() -> None:
 
 
 def test_an_answer_says_for_how_long_it_is_fresh_and_repeats_number_and_tag() -> None:
-    one = producing(settings=ProducerSettings(freshness_ms=77))
+    one = producer_core(settings=ProducerSettings(freshness_ms=77))
     one.publish("/a", b"1", 0)
     answer = one.receive(BOB, Message(Kind.INTEREST, digest("/a"), content=ROOM, number=8, tag=9), S)
     assert answer is not None
@@ -164,7 +164,7 @@ def test_an_answer_says_for_how_long_it_is_fresh_and_repeats_number_and_tag() ->
 
 
 def test_a_name_settles_when_copies_of_older_versions_are_no_longer_fresh() -> None:
-    one = producing()
+    one = producer_core()
     interest = Message(Kind.INTEREST, digest("/a"), content=ROOM)
     one.publish("/a", b"1", 0)
     assert one.settled_ns("/a") == 0
@@ -178,7 +178,7 @@ def test_a_name_settles_when_copies_of_older_versions_are_no_longer_fresh() -> N
 
 
 def test_who_may_not_write_is_told() -> None:
-    network = Network(producing(settings=ProducerSettings(writers=frozenset({ALICE[0]}))), random.Random(1))
+    network = Network(producer_core(settings=ProducerSettings(writers=frozenset({ALICE[0]}))), random.Random(1))
     assert talked(network, Talk(network, ALICE, writing("/a", b"1"))) == [1]
     for value in (b"2", LONG):
         with pytest.raises(ForbiddenError, match="/a: this host may not write it"):
@@ -187,7 +187,7 @@ def test_who_may_not_write_is_told() -> None:
 
 
 def test_blocks_of_somebody_elses_making_do_not_stay_in_the_way() -> None:
-    network = Network(producing(), random.Random(1))
+    network = Network(producer_core(), random.Random(1))
     number = layout.hash_of(LONG)
     network.producer.receive(BOB, Message(Kind.PUT, number, 3, content=bytes(1024)), 0)
     assert talked(network, Talk(network, ALICE, writing("/a", LONG))) == [1]
@@ -200,14 +200,14 @@ def test_blocks_of_somebody_elses_making_do_not_stay_in_the_way() -> None:
 
 def test_a_first_segment_without_its_blocks_is_refused_at_once_however_long_the_value() -> None:
     first = layout.padded(Preamble(Form.BY_HASH, layout.MOST_BYTES, 7).encode())
-    answer = producing().receive(BOB, Message(Kind.PUT, digest("/a"), content=first), 0)
+    answer = producer_core().receive(BOB, Message(Kind.PUT, digest("/a"), content=first), 0)
     assert answer is not None
     assert (answer.kind, answer.reason) == (Kind.NACK, Reason.ABSENT)
 
 
 def test_blocks_of_a_value_that_was_replaced_stay_for_its_readers_and_go() -> None:
     shelf = opened()
-    one = Producing(shelf, ProducerSettings(), 0)
+    one = ProducerCore(shelf, ProducerSettings(), 0)
     interest = Message(Kind.INTEREST, layout.hash_of(LONG), 1, content=ROOM)
     one.publish("/a", LONG, 0)
     one.publish("/b", LONG, 0)
@@ -229,14 +229,14 @@ def test_blocks_of_a_value_that_was_replaced_stay_for_its_readers_and_go() -> No
 
 
 def test_no_more_is_staged_than_there_is_room_for() -> None:
-    network = Network(producing(settings=ProducerSettings(most_staged_bytes=400_000)), random.Random(1))
+    network = Network(producer_core(settings=ProducerSettings(most_staged_bytes=400_000)), random.Random(1))
     for number in range(300):
         network.producer.receive(BOB, Message(Kind.PUT, 5, 1 + number, content=bytes(1024)), 0)
     assert talked(network, Talk(network, ALICE, writing("/a", LONG))) == [1]
 
 
 def test_what_switches_recorded_is_kept_in_the_writers_version() -> None:
-    network = Network(producing(), random.Random(1), 0.1)
+    network = Network(producer_core(), random.Random(1), 0.1)
     talked(network, Talk(network, ALICE, recording("/p", LONG, version=7)))
     assert network.producer.read("/p", 0) == LONG
     with pytest.raises(StaleError, match="/p: version 7 is there, which is not older") as caught:

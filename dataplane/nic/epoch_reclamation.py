@@ -26,7 +26,7 @@ def _exchange_word() -> Callable[..., None]:
     return kernel_library(exchange_word).bind(exchange_word)
 
 
-class Retirement:
+class EpochReclamation:
     """What was exchanged and may still be in use; not locked: one thread at a time uses it."""
 
     def __init__(self, epochs: Sequence[Epoch] = ()) -> None:

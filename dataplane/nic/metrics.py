@@ -125,11 +125,11 @@ def _consumers(read: Sequence[NicStatistics]) -> Iterator[Metric]:
     dropped: Counter[tuple[str, ...]] = Counter()
     free: Counter[tuple[str, ...]] = Counter()
     for nic in read:
-        for name, lane in ((consumer.name, lane) for consumer in nic.manager.consumers for lane in consumer.lanes):
-            waiting[nic.interface, name] += lane.waiting
-            lent[nic.interface, name] += lane.lent
-            dropped.update({(nic.interface, name, reason): count for reason, count in lane.drops.items()})
-            free.update({(nic.interface, name, str(each.size_bytes)): each.free for each in lane.buffers})
+        for name, queue in ((consumer.name, queue) for consumer in nic.manager.consumers for queue in consumer.queues):
+            waiting[nic.interface, name] += queue.waiting
+            lent[nic.interface, name] += queue.lent
+            dropped.update({(nic.interface, name, reason): count for reason, count in queue.drops.items()})
+            free.update({(nic.interface, name, str(each.size_bytes)): each.free for each in queue.buffers})
     yield _filled(_gauge("waiting_packets", "Packets in a consumer's software queues.", "consumer"), waiting)
     yield _filled(_gauge("lent_packets", "Packets that a consumer has not given back.", "consumer"), lent)
     yield _filled(_gauge("free_buffers", "Free buffers of a consumer's reserve.", "consumer", "size_bytes"), free)

@@ -1,7 +1,7 @@
 """A device with driver threads, flow classifier and packet manager over it, as consumers and producers use it.
 
-device queue -> driver thread -> flow classifier -> packet manager -> lane -> consumer
-producer -> lane -> driver thread -> device queue
+device queue -> driver thread -> flow classifier -> packet manager -> software queue -> consumer
+producer -> software queue -> driver thread -> device queue
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from dataplane.nic.manager.producer import Producer
 from dataplane.nic.modes import Mode
 from dataplane.nic.nic_settings import NicSettings
 from dataplane.nic.ports.nic_port import NicPort
-from dataplane.nic.run_off_loop import outside_loops
+from dataplane.nic.run_off_loop import run_off_loop
 from dataplane.nic.statistics import NicStatistics, QueueStatistics
 
 _SENDER = "nic.send"
@@ -189,7 +189,7 @@ def _thread_count(port: NicPort, settings: NicSettings) -> int:
     return max(min(settings.threads, len(port.queues)), 1)
 
 
-@outside_loops
+@run_off_loop
 def open_nic(device: str | NicPort, settings: NicSettings | None = None) -> Nic:
     """Bind to a device of the calling thread's network namespace, or take over an open port, and start its threads.
 

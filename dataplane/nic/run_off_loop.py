@@ -12,7 +12,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def outside_loops(function: Callable[P, T]) -> Callable[P, T]:
+def run_off_loop(function: Callable[P, T]) -> Callable[P, T]:
     """Return a function that runs on a thread of its own where an event loop runs on the caller's."""
 
     @functools.wraps(function)
@@ -32,7 +32,7 @@ def _is_in_a_loop() -> bool:
     return True
 
 
-def on_a_thread(function: Callable[[], T], name: str = "outside-loops") -> T:
+def on_a_thread(function: Callable[[], T], name: str = "off-loop") -> T:
     """Run on a fresh thread, in the namespaces of the calling one, and return or raise what comes of it."""
     results: list[T] = []
     errors: list[BaseException] = []

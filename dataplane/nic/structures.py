@@ -1,6 +1,6 @@
 """What driver threads, flow classifier, packet manager and consumers share in memory.
 
-A lane joins one driver thread and one consumer (or producer), so that each of its rings has one writer and one reader
+A software queue joins one driver thread and one consumer (or producer): each of its rings has one writer and one reader
 and nobody contends. Positions run through all of u64; a ring's size is a power of two.
 """
 
@@ -65,7 +65,7 @@ class Buffer(Struct):
     length: u32  # bytes in this segment
     total: u32  # bytes of the whole packet
     segments: u32
-    lane: u64  # address of the Lane that it belongs to
+    owner: u64  # address of the ReceiveQueue that it belongs to
     size_class: u32
     state: u32  # BUFFERS': free, queued, lent
     flow_hash: u64

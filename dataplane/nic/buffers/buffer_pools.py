@@ -1,7 +1,7 @@
 """Core control: memory for buffers of any size, in a reserve for each user, and the software queues beside them.
 
-Each lane has memory of its own, mapped when its consumer or producer comes, so that users never contend and none can
-take what another one needs.
+Each software queue has memory of its own, mapped when its consumer or producer comes, so that users never contend and
+none can take what another one needs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dataplane.errors import PortError
 from dataplane.native import array_at, kernel_library, sizeof, u64
 from dataplane.native.doorbell import Bell
 from dataplane.nic.buffers.kernels.buffers import lay_out
-from dataplane.nic.buffers.software_queue import GroupState, Lane, Memory, SendElement, SendLane
+from dataplane.nic.buffers.software_queue import GroupState, Memory, ReceiveQueue, SendElement, SendQueue
 from dataplane.nic.structures import SIZE_CLASSES, Buffer, Ring
 
 SMALL_BYTES, LARGE_BYTES = 256, 2048
@@ -36,22 +36,22 @@ def _lay_out() -> Callable[..., None]:
 
 
 @dataclass(frozen=True, slots=True)
-class ReceiveLane:
-    """A lane to a consumer, and its memory, which stays mapped as long as `view`, or a part of it, is in use."""
+class MappedReceiveQueue:
+    """A software queue to a consumer, and its memory, mapped as long as `view`, or a part of it, is in use."""
 
-    lane: Lane
+    queue: ReceiveQueue
     view: memoryview
     start: int  # address of the view's first byte
     thread: int  # number of the driver thread
-    address: int  # of the lane
+    address: int  # of the software queue
     state: GroupState  # its buckets are told of packets that come back
 
 
 @dataclass(frozen=True, slots=True)
-class TransmitLane:
-    """A lane from a producer, and its memory."""
+class MappedSendQueue:
+    """A software queue from a producer, and its memory."""
 
-    lane: SendLane
+    queue: SendQueue
     view: memoryview
     thread: int
     address: int
@@ -83,8 +83,8 @@ def default_sizes(buffers: int, longest_frame: int) -> dict[int, int]:
     return {size: count for size, count in sizes.items() if count}
 
 
-class CoreControl:
-    """Makes lanes; `memory_bytes` bounds what all of them take together, None: an eighth of the machine's memory."""
+class BufferPools:
+    """Makes software queues; `memory_bytes` bounds what all take together, None: an eighth of the machine's memory."""
 
     def __init__(self, name: str, memory_bytes: int | None = None) -> None:
         self._name = name
@@ -95,10 +95,10 @@ class CoreControl:
 
     @property
     def memory_bytes(self) -> int:
-        """Return how much memory the lanes take at present."""
+        """Return how much memory the software queues take at present."""
         return sum(list(self._sizes.values()))
 
-    def make_lane(
+    def make_receive_queue(
         self,
         user: str,
         thread: int,
@@ -107,8 +107,8 @@ class CoreControl:
         *,
         bell: Bell,
         state: GroupState,
-    ) -> ReceiveLane:
-        """Return a lane to a consumer, with `sizes` (bytes: number) of buffers.
+    ) -> MappedReceiveQueue:
+        """Return a software queue to a consumer, with `sizes` (bytes: number) of buffers.
 
         Raises PortError naming the user if the sizes are not possible or do not fit.
         """
@@ -116,17 +116,17 @@ class CoreControl:
         limit = buffers if queue_packets is None else queue_packets
         if not 1 <= limit <= MOST_BUFFERS:
             raise PortError(f"{user}: a queue of {limit} packets is not possible")
-        lane = Lane(limit=limit)
-        lane.bell = bell
+        queue = ReceiveQueue(limit=limit)
+        queue.bell = bell
         memory = self._map(user, sizes, ring_places(limit) * 8)
-        set_ring(lane.packets[0], memory.take(ring_places(limit) * 8), ring_places(limit))
-        memory.furnish(lane.address, lane.memory[0], sizes)
-        return ReceiveLane(lane, memory.view(), memory.start, thread, lane.address, state)
+        set_ring(queue.packets[0], memory.take(ring_places(limit) * 8), ring_places(limit))
+        memory.furnish(queue.address, queue.memory[0], sizes)
+        return MappedReceiveQueue(queue, memory.view(), memory.start, thread, queue.address, state)
 
-    def make_send_lane(
+    def make_send_queue(
         self, user: str, thread: int, sizes: Mapping[int, int], queue_packets: int, *, bell: Bell, driver_bell: Bell
-    ) -> TransmitLane:
-        """Return a lane from a producer; `queue_packets` is rounded up to a power of two.
+    ) -> MappedSendQueue:
+        """Return a software queue from a producer; `queue_packets` is rounded up to a power of two.
 
         Raises PortError naming the user if the sizes are not possible or do not fit.
         """
@@ -134,12 +134,12 @@ class CoreControl:
         if not 1 <= queue_packets <= MOST_BUFFERS:
             raise PortError(f"{user}: a queue of {queue_packets} packets is not possible")
         places = ring_places(queue_packets)
-        lane = SendLane(mask=places - 1)
-        lane.bell, lane.driver_bell = bell, driver_bell
+        queue = SendQueue(mask=places - 1)
+        queue.bell, queue.driver_bell = bell, driver_bell
         memory = self._map(user, sizes, places * sizeof(SendElement))
-        lane.elements = array_at(SendElement, memory.take(places * sizeof(SendElement)))
-        memory.furnish(lane.address, lane.memory[0], sizes)
-        return TransmitLane(lane, memory.view(), thread, lane.address)
+        queue.elements = array_at(SendElement, memory.take(places * sizeof(SendElement)))
+        memory.furnish(queue.address, queue.memory[0], sizes)
+        return MappedSendQueue(queue, memory.view(), thread, queue.address)
 
     def _check(self, user: str, sizes: Mapping[int, int]) -> int:
         if not 1 <= len(sizes) <= SIZE_CLASSES:
@@ -149,14 +149,14 @@ class CoreControl:
                 raise PortError(f"{user}: {count} buffers of {size} bytes are not possible")
         return sum(sizes.values())
 
-    def _map(self, user: str, sizes: Mapping[int, int], extra_bytes: int) -> LaneMemory:
+    def _map(self, user: str, sizes: Mapping[int, int], extra_bytes: int) -> QueueMemory:
         nbytes = _round_up(extra_bytes) + sum(map(class_bytes, sizes, sizes.values()))
         left = self._limit - self.memory_bytes
         if nbytes > left:
             problem = f"{_mebibytes(nbytes)} of buffers do not fit"
             raise PortError(f"{user}: {problem}: {_mebibytes(left)} of {_mebibytes(self._limit)} are left")
         try:
-            memory = LaneMemory(nbytes)
+            memory = QueueMemory(nbytes)
         except OSError as error:
             raise PortError(f"{user}: {_mebibytes(nbytes)} of buffers cannot be had: {error.strerror}") from error
         number = next(self._numbers)
@@ -165,7 +165,7 @@ class CoreControl:
         return memory
 
 
-class LaneMemory:
+class QueueMemory:
     """A mapping that is dealt out from its beginning; raises OSError.
 
     Python itself unmaps it, once nothing refers to it. A finalizer of ours would do so too early: those of packets that
@@ -183,8 +183,8 @@ class LaneMemory:
         self._next += _round_up(nbytes)
         return start
 
-    def furnish(self, lane: int, memory: Memory, sizes: Mapping[int, int]) -> None:
-        """Make the buffers of a lane (its address), sizes ascending, all of them free."""
+    def furnish(self, queue: int, memory: Memory, sizes: Mapping[int, int]) -> None:
+        """Make the buffers of a software queue (its address), sizes ascending, all of them free."""
         memory.classes = len(sizes)
         memory.start, memory.nbytes = self.start, self._nbytes
         for number, (size, count) in enumerate(sorted(sizes.items())):
@@ -193,7 +193,7 @@ class LaneMemory:
             set_ring(reserve.returned[0], self.take(ring_places(count) * 8), ring_places(count))
             reserve.stack = array_at(u64, self.take(count * 8))
             stride = stride_bytes(size)
-            _lay_out()(reserve, self.take(count * stride), stride, HEAD_BYTES, lane, number)
+            _lay_out()(reserve, self.take(count * stride), stride, HEAD_BYTES, queue, number)
 
     def view(self) -> memoryview:
         """Return all of the memory; what is cut out of it keeps it mapped, too."""

@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Protocol
 
 from dataplane.errors import PortError
-from dataplane.nic.buffers.buffer_pools import ReceiveLane
+from dataplane.nic.buffers.buffer_pools import MappedReceiveQueue
 from dataplane.nic.structures import StampKind
 
 _HEAD = struct.Struct("=QQIIIIQIIQQQIIIIQ")
@@ -17,7 +17,7 @@ _HEAD = struct.Struct("=QQIIIIQIIQQQIIIIQ")
 class Home(Protocol):
     """Who takes buffers back."""
 
-    def take_back(self, lane: ReceiveLane, address: int) -> bool:
+    def take_back(self, queue: MappedReceiveQueue, address: int) -> bool:
         """Return whether the packet was lent."""
         ...
 
@@ -33,8 +33,8 @@ class Packet:
         "_address",
         "_first",
         "_home",
-        "_lane",
         "_next",
+        "_owner",
         "hardware_time_ns",
         "length",
         "mark",
@@ -43,9 +43,9 @@ class Packet:
         "time_ns",
     )
 
-    def __init__(self, home: Home, lane: ReceiveLane, address: int) -> None:
-        self._home, self._lane, self._address = home, lane, address
-        head = _HEAD.unpack_from(lane.view, address - lane.start)
+    def __init__(self, home: Home, queue: MappedReceiveQueue, address: int) -> None:
+        self._home, self._owner, self._address = home, queue, address
+        head = _HEAD.unpack_from(queue.view, address - queue.start)
         self._next: int = head[0]
         self._first: tuple[int, int] = (head[1], head[3])
         self.length: int = head[4]
@@ -67,7 +67,7 @@ class Packet:
         parts = [self.data]
         following = self._next
         while following:
-            head = _HEAD.unpack_from(self._lane.view, following - self._lane.start)
+            head = _HEAD.unpack_from(self._owner.view, following - self._owner.start)
             parts.append(self._cut(head[1], head[3]))
             following = head[0]
         return tuple(parts)
@@ -75,8 +75,8 @@ class Packet:
     def _cut(self, address: int, length: int) -> memoryview:
         if self.is_released:
             raise PortError("a packet that was given back has no data any more")
-        place = address - self._lane.start
-        return self._lane.view[place : place + length]
+        place = address - self._owner.start
+        return self._owner.view[place : place + length]
 
     @property
     def is_released(self) -> bool:
@@ -92,7 +92,7 @@ class Packet:
     def release(self) -> bool:
         """Give the buffers back; False, and counted as refused, if that was done before."""
         address, self._address = self._address, 0
-        return self._home.take_back(self._lane, address)
+        return self._home.take_back(self._owner, address)
 
     def __enter__(self) -> Packet:
         return self

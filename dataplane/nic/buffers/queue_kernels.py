@@ -1,4 +1,4 @@
-"""The kernels over lanes, compiled, as Python calls them; those called for each packet take addresses only."""
+"""The kernels over software queues as Python calls them; those called for each packet take addresses only."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dataplane.nic.buffers.kernels.transmitting import abandon, send_copy
 
 
 @dataclass(frozen=True, slots=True)
-class LaneKernels:
+class QueueKernels:
     """Bound kernels."""
 
     acquire: Callable[..., int]
@@ -38,7 +38,7 @@ _BOOL, _ADDRESS, _U32, _U64 = ctypes.c_bool, ctypes.c_void_p, ctypes.c_uint32, c
 
 
 @functools.cache
-def lane_kernels() -> LaneKernels:
+def queue_kernels() -> QueueKernels:
     """Return the kernels, compiled by the first call."""
     kernels = (
         acquire,
@@ -56,7 +56,7 @@ def lane_kernels() -> LaneKernels:
         abandon,
     )
     library = kernel_library(*kernels)
-    return LaneKernels(
+    return QueueKernels(
         acquire=_bind_plainly(library, acquire, _U32, _ADDRESS, _ADDRESS, _U32),
         give_back=_bind_plainly(library, give_back, _BOOL, _ADDRESS, _ADDRESS),
         copy_out_all=_bind_plainly(

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from dataplane.clock import Clock, MonotonicClock
 from dataplane.native.doorbell import Bell
-from dataplane.nic.buffers.queue_kernels import lane_kernels
+from dataplane.nic.buffers.queue_kernels import queue_kernels
 
 _NS_PER_S = 1_000_000_000
 
@@ -46,14 +46,14 @@ class Sleeper:
                         self._changed.wait(timeout_ns / _NS_PER_S)
                     return
                 self._sleeping = own
-            lane_kernels().arm_bell(self.bell)
+            queue_kernels().arm_bell(self.bell)
             # What came true for others before, while the bell was not armed, rang nothing.
             self._tell_others()
             if not condition():
-                lane_kernels().sleep_on(self.bell, timeout_ns)
+                queue_kernels().sleep_on(self.bell, timeout_ns)
         finally:
             if self._sleeping == own:
-                lane_kernels().disarm_bell(self.bell)
+                queue_kernels().disarm_bell(self.bell)
                 self._sleeping = None
                 self._tell_others()
 

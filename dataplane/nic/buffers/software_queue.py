@@ -1,4 +1,4 @@
-"""Lanes: what joins one driver thread to one consumer or one producer, and the tables that say which there are.
+"""Software queues: each joins a driver thread to a consumer or a producer; and the tables that say which there are.
 
 Each field is written by one side only; what the two sides write lies on different lines of the cache. Positions run
 through all of u64.
@@ -26,7 +26,7 @@ class Reserve(Struct):
 
 
 class Memory(Struct):
-    """Where the buffers of a lane lie."""
+    """Where the buffers of a software queue lie."""
 
     start: u64  # address
     nbytes: u64
@@ -35,7 +35,7 @@ class Memory(Struct):
     reserves: Inline[Reserve, Literal[4]]  # SIZE_CLASSES
 
 
-class Lane(Struct):
+class ReceiveQueue(Struct):
     """Packets from one driver thread to one consumer."""
 
     memory: Inline[Memory, Literal[1]]
@@ -64,7 +64,7 @@ class Lane(Struct):
 class Member(Struct):
     """A consumer of a group, as one driver thread reaches it."""
 
-    lane: u64  # address
+    queue: u64  # address
     serial: u64
 
 
@@ -97,7 +97,7 @@ class SendElement(Struct):
     segments: u32
 
 
-class SendLane(Struct):
+class SendQueue(Struct):
     """Packets from one producer to one driver thread."""
 
     memory: Inline[Memory, Literal[1]]
@@ -130,7 +130,7 @@ class ManagerTable(Struct):
     """All that a driver thread may hand out to and send from; never changed, but exchanged for another."""
 
     groups: Array[Group]
-    senders: Array[u64]  # addresses of SendLanes
+    senders: Array[u64]  # addresses of SendQueues
     group_count: u32
     sender_count: u32
 
@@ -139,12 +139,12 @@ class ManagerThread(Struct):
     """The packet manager as one driver thread has it."""
 
     table: u64  # address of a ManagerTable, read once for each packet
-    touched: Array[u64]  # addresses of lanes that got packets in this burst
+    touched: Array[u64]  # addresses of software queues that got packets in this burst
     touched_count: u64
     no_consumer: u64
     # Transmission:
     turn: u64  # which sender is next
-    unsettled: Array[u64]  # addresses of the SendLanes of packets that the device has not taken yet, in order
+    unsettled: Array[u64]  # addresses of the SendQueues of packets that the device has not taken yet, in order
     unsettled_mask: u64
     unsettled_head: u64
     unsettled_tail: u64

@@ -15,7 +15,7 @@ from dataplane.errors import PortError
 from dataplane.linux import IFF_UP, SIOCGIFFLAGS
 from dataplane.nic.layouts import ETHERNET_BYTES
 from dataplane.nic.port import LinkStatus
-from dataplane.nic.run_off_loop import outside_loops
+from dataplane.nic.run_off_loop import run_off_loop
 
 _SIOCGIFNAME, _IFF_RUNNING = 0x8910, 1 << 6
 _ETHERNET_TYPES = (1, 772)
@@ -124,7 +124,7 @@ def find_device(interface: str) -> Device:
     return Device(interface, link["index"], link.get_attr("IFLA_MTU"))
 
 
-@outside_loops
+@run_off_loop
 def find_link(interface: str) -> Any:  # noqa: ANN401 - pyroute2 is untyped
     """Return what rtnetlink says of a device; raise PortError if there is none of that name."""
     # Only Linux has netlink; ports that are not on devices do without.

@@ -22,7 +22,7 @@ from pyroute2.netlink.exceptions import NetlinkError
 from dataplane.errors import PortError
 from dataplane.nic.devices.device import find_link, refusal, request_for
 from dataplane.nic.devices.ethtool import EthtoolSocket, explain
-from dataplane.nic.run_off_loop import outside_loops
+from dataplane.nic.run_off_loop import run_off_loop
 
 _RUN_NETNS = Path("/run/netns")
 SIOCETHTOOL, _GET_DRIVER = 0x8946, 3
@@ -97,7 +97,7 @@ class EthernetDevice:
     """The number of the XDP program on it."""
 
 
-@outside_loops
+@run_off_loop
 def read_device(interface: str) -> EthernetDevice:
     """Return all that is known of a device; raise PortError if there is none of that name."""
     link = find_link(interface)
@@ -125,21 +125,21 @@ def list_devices() -> list[str]:
     return sorted(name for _, name in socket.if_nameindex())
 
 
-@outside_loops
+@run_off_loop
 def read_channels(interface: str) -> Channels | None:
     """Return a device's queues, None if it cannot tell: then it has one."""
     with EthtoolSocket(interface) as ethtool:
         return _channels(ethtool.read_channels())
 
 
-@outside_loops
+@run_off_loop
 def read_timestamping(interface: str) -> Timestamping:
     """Return where a device's frames can be stamped."""
     with EthtoolSocket(interface) as ethtool:
         return _timestamping(*ethtool.read_timestamping())
 
 
-@outside_loops
+@run_off_loop
 def set_channels(interface: str, *, rx: int | None = None, tx: int | None = None, combined: int | None = None) -> None:
     """Give a device so many queues; None leaves a kind as it is."""
     counts = {"rx_count": rx, "tx_count": tx, "combined_count": combined}
@@ -147,14 +147,14 @@ def set_channels(interface: str, *, rx: int | None = None, tx: int | None = None
         ethtool.set_channels(_given(interface, "channels", counts))
 
 
-@outside_loops
+@run_off_loop
 def set_ring(interface: str, *, rx: int | None = None, tx: int | None = None) -> None:
     """Make a device's own rings so many frames long."""
     with EthtoolSocket(interface) as ethtool:
         ethtool.set_rings(_given(interface, "rings", {"rx": rx, "tx": tx}))
 
 
-@outside_loops
+@run_off_loop
 def set_features(interface: str, wanted: Mapping[str, bool]) -> None:
     """Switch features (the names of `EthernetDevice.features`) on or off; raise PortError unless all of them are so."""
     with EthtoolSocket(interface) as ethtool:
@@ -204,7 +204,7 @@ def stamp_all_frames(interface: str) -> None:
         raise refusal(interface, "hardware time stamps", error) from error
 
 
-@outside_loops
+@run_off_loop
 def _set_link(interface: str, setting: str, **values: object) -> None:
     index = find_link(interface)["index"]
     try:

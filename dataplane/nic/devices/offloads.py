@@ -6,7 +6,7 @@ beside the frame. A switch must see what is on the wire.
 
 from __future__ import annotations
 
-from dataplane.nic.run_off_loop import outside_loops
+from dataplane.nic.run_off_loop import run_off_loop
 
 OFFLOADS = (
     "rx-checksum",
@@ -37,7 +37,7 @@ OFFLOADS = (
 """Checksums, segmentation, aggregation, tags beside the frame; names of the kernel's netdev_features_strings."""
 
 
-@outside_loops
+@run_off_loop
 def disable_offloads(interface: str) -> None:
     """Switch checksum, segmentation, aggregation and VLAN offloads of a device off, as far as it has them.
 

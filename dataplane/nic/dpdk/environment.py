@@ -14,7 +14,7 @@ import threading
 from dataclasses import dataclass
 
 from dataplane.errors import PortError
-from dataplane.nic.dpdk.netns import in_place, open_place
+from dataplane.nic.dpdk.netns import in_netns, open_netns
 from dataplane.nic.dpdk.shim import load_shim
 
 logger = logging.getLogger("millrace.dpdk")
@@ -73,9 +73,9 @@ def _start(memory_mib: int, with_pci: bool) -> Environment:
     arguments = _arguments(memory_mib, with_pci)
     vector = (ctypes.c_char_p * (len(arguments) + 1))(*(each.encode() for each in arguments), None)
     environment = Environment(shim, ours, with_pci)
-    home = open_place(str(os.getpid()))
+    home = open_netns(str(os.getpid()))
     # DPDK's thread is to live where the process does, not to keep a namespace that this thread is visiting.
-    with in_place(home):
+    with in_netns(home):
         result = shim.millrace_start(len(arguments), vector, theirs)
     os.close(home)
     try:

@@ -11,16 +11,16 @@ _CLONE_NEWNET = 0x4000_0000
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def open_place(thread: str = "thread-self") -> int:
+def open_netns(thread: str = "thread-self") -> int:
     """Return a descriptor of the network namespace of this thread, or of the process with its number."""
     return os.open(f"/proc/{thread}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
 
 
 @contextmanager
-def in_place(place: int) -> Iterator[None]:
+def in_netns(netns: int) -> Iterator[None]:
     """Run in a namespace; who has no right to move stays, and is where it was. Raises OSError if nothing leads back."""
-    here = open_place()
-    moved = _libc.setns(place, _CLONE_NEWNET) == 0
+    here = open_netns()
+    moved = _libc.setns(netns, _CLONE_NEWNET) == 0
     try:
         yield
     finally:

@@ -14,7 +14,7 @@ from dataplane.errors import PortError
 from dataplane.linux import PACKET_ADD_MEMBERSHIP, PACKET_MEMBERSHIP_PROMISCUOUS, SOL_PACKET
 from dataplane.nic.devices.device import Device
 from dataplane.nic.dpdk.environment import Environment, start_environment
-from dataplane.nic.dpdk.netns import in_place, open_place
+from dataplane.nic.dpdk.netns import in_netns, open_netns
 from dataplane.nic.dpdk.plan import PCI, Plan, is_pci_address, plan_port
 from dataplane.nic.dpdk.sockets import DriverSocket, find_sockets, open_descriptors
 from dataplane.nic.dpdk.stale_xdp import ProgramNote
@@ -44,7 +44,7 @@ class DpdkPort:
         self._contexts = (ctypes.c_void_p * queues)()
         self._made = 0
         self._see_all: socket.socket | None = None
-        self._place = open_place()
+        self._netns = open_netns()
         before = open_descriptors()
         try:
             self._attach(queues)
@@ -112,14 +112,14 @@ class DpdkPort:
         plan, end = self.plan, self.environment.shim.millrace_end
         if self.is_open:
             self.is_open = False
-            with in_place(self._place):
+            with in_netns(self._netns):
                 end(self._number, plan.bus.encode(), plan.name.encode(), self._contexts, self._made)
             for forgotten in self._sockets:
                 forgotten.close_forgotten()
             self.environment.log()
-        if self._place >= 0:
-            os.close(self._place)
-            self._place = -1
+        if self._netns >= 0:
+            os.close(self._netns)
+            self._netns = -1
             if self.note is not None:
                 self.note.close()
 

@@ -35,8 +35,8 @@ class ProgramNote:
 
     def __init__(self, device: Device) -> None:
         self._device = device
-        place = os.stat("/proc/thread-self/ns/net").st_ino  # noqa: PTH116 - it would resolve the link
-        self._path = cache.default_dir() / "af_xdp" / f"{place}-{device.index}"
+        netns = os.stat("/proc/thread-self/ns/net").st_ino  # noqa: PTH116 - it would resolve the link
+        self._path = cache.default_dir() / "af_xdp" / f"{netns}-{device.index}"
         self._file = _open(self._path, device)
         try:
             left = os.read(self._file, _NOTE_BYTES).decode(errors="replace")

@@ -13,14 +13,14 @@ from dataplane.nic.ports.nic_port import Channel, NicPort
 from dataplane.nic.ports.packet_socket import open_packet_sockets
 from dataplane.nic.ports.queue import PortKind
 from dataplane.nic.ports.xdp_socket import open_xdp_sockets
-from dataplane.nic.run_off_loop import outside_loops
+from dataplane.nic.run_off_loop import run_off_loop
 from dataplane.nic.settings import RingSettings
 
 DEVICE_KINDS = (PortKind.PACKET_V2, PortKind.PACKET_V3, PortKind.XDP)
 """What needs nothing but Linux."""
 
 
-@outside_loops
+@run_off_loop
 def open_port(
     interface: str,
     kind: PortKind = PortKind.PACKET_V2,

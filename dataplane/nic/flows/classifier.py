@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from dataplane.errors import ClassifierError
 from dataplane.native import array_at, kernel_library, u64
-from dataplane.nic.epoch_reclamation import Epoch, Retirement
+from dataplane.nic.epoch_reclamation import Epoch, EpochReclamation
 from dataplane.nic.flows.calls import FlowCall, verdict_of
 from dataplane.nic.flows.counters import HitCounters, RuleCount, read_hits
 from dataplane.nic.flows.kernels.classifying import classify_one
@@ -62,7 +62,7 @@ class FlowClassifier:
         self._lock = threading.RLock()
         self._native = Classifier()
         self._counters = HitCounters()
-        self._retirement = Retirement()
+        self._reclamation = EpochReclamation()
         self._epochs: dict[int, Epoch] = {}
         """Driver threads' by address."""
         self._entries: dict[str, FlowEntry] = {}
@@ -159,14 +159,14 @@ class FlowClassifier:
         cell = ctypes.c_uint64.from_address(epoch_address)
         with self._lock:
             self._epochs[epoch_address] = lambda: cell.value
-            self._retirement.follow(list(self._epochs.values()))
+            self._reclamation.follow(list(self._epochs.values()))
 
     def unregister_driver(self, epoch_address: int) -> None:
         """Forget a driver thread, which has ended."""
         with self._lock:
             self._epochs.pop(epoch_address, None)
-            self._retirement.follow(list(self._epochs.values()))
-            self._retirement.collect()
+            self._reclamation.follow(list(self._epochs.values()))
+            self._reclamation.collect()
 
     @contextmanager
     def _changing(self) -> Iterator[_Changes]:
@@ -244,11 +244,11 @@ class FlowClassifier:
         table = Table(groups.values(), self._default)
         before, self._table, self._groups = self._table, table, groups
         self._swap(table)
-        self._retirement.when_unused(functools.partial(self._let_go, before, changes.freed))
-        self._retirement.collect()
+        self._reclamation.when_unused(functools.partial(self._let_go, before, changes.freed))
+        self._reclamation.collect()
 
     def _swap(self, table: Table) -> None:
-        self._retirement.publish(array_at(u64, self._native.address), table.address)
+        self._reclamation.publish(array_at(u64, self._native.address), table.address)
 
     def _let_go(self, table: Table, counters: list[int]) -> None:
         """Do without a table, which has lived until now, and use counters of rules that went with it again."""

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from dataplane.errors import PortError
 from dataplane.native.doorbell import Bell
-from dataplane.nic.buffers.buffer_pools import BufferReading, ReceiveLane
+from dataplane.nic.buffers.buffer_pools import BufferReading, MappedReceiveQueue
 from dataplane.nic.buffers.packets import Packet
-from dataplane.nic.buffers.queue_kernels import lane_kernels
+from dataplane.nic.buffers.queue_kernels import queue_kernels
 from dataplane.nic.buffers.sleeper import Sleeper
-from dataplane.nic.buffers.software_queue import Lane
+from dataplane.nic.buffers.software_queue import ReceiveQueue
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,7 +28,7 @@ BURST_PACKETS = 256
 
 
 @dataclass(frozen=True, slots=True)
-class LaneReading:
+class SoftwareQueueReading:
     """What passed from one driver thread to one consumer, in packets.
 
     handed_out = waiting + taken + dropped as `consumer_left`; taken = lent + given_back. `reserve_spent` and
@@ -52,39 +52,41 @@ class LaneReading:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerReading:
-    """A consumer's lanes, one for each driver thread."""
+    """A consumer's software queues, one for each driver thread."""
 
     name: str
     group: str
-    lanes: tuple[LaneReading, ...]
+    queues: tuple[SoftwareQueueReading, ...]
 
     def total(self, counter: str) -> int:
-        """Return the sum of a counter over the lanes."""
-        return sum(getattr(lane, counter) for lane in self.lanes)
+        """Return the sum of a counter over the software queues."""
+        return sum(getattr(queue, counter) for queue in self.queues)
 
     def dropped(self, reason: str) -> int:
         """Return how many packets were dropped for a reason."""
-        return sum(lane.drops[reason] for lane in self.lanes)
+        return sum(queue.drops[reason] for queue in self.queues)
 
 
 class Consumer:
     """Receives packets in buffers that are lent to it. One thread receives; any may release.
 
     Native code may be the consumer instead: it calls `acquire` and `give_back` of
-    dataplane/nic/buffers/kernels/software_queues.py with `lanes`, and `await_packets` with `bell`; then Python must not
-    receive or release.
+    dataplane/nic/buffers/kernels/software_queues.py with `queues`, and `await_packets` with `bell`; then Python must
+    not receive or release.
     """
 
-    def __init__(self, name: str, group: str, serial: int, sleeper: Sleeper, lanes: Sequence[ReceiveLane]) -> None:
+    def __init__(
+        self, name: str, group: str, serial: int, sleeper: Sleeper, queues: Sequence[MappedReceiveQueue]
+    ) -> None:
         self.name, self.group, self.serial = name, group, serial
         self._sleeper = sleeper
-        self._lanes = tuple(lanes)
+        self._queues = tuple(queues)
         self._leave: Callable[[], None] | None = None
         # Garbage collection may release a packet in the midst of another call of the same thread.
         self._lock = threading.RLock()
         self._packets = (ctypes.c_uint64 * BURST_PACKETS)()
         # Twice, so that they stand in a row from whichever is next.
-        self._addresses = (ctypes.c_uint64 * (2 * len(lanes)))(*(2 * [lane.address for lane in lanes]))
+        self._addresses = (ctypes.c_uint64 * (2 * len(queues)))(*(2 * [queue.address for queue in queues]))
         self._packets_at, self._addresses_at = ctypes.addressof(self._packets), ctypes.addressof(self._addresses)
         self._next = 0
         self._is_polled = False
@@ -92,9 +94,9 @@ class Consumer:
         self.is_drained = False
 
     @property
-    def lanes(self) -> list[Lane]:
-        """The lanes, one for each driver thread, for native code."""
-        return [lane.lane for lane in self._lanes]
+    def queues(self) -> list[ReceiveQueue]:
+        """The software queues, one for each driver thread, for native code."""
+        return [queue.queue for queue in self._queues]
 
     @property
     def bell(self) -> Bell:
@@ -120,22 +122,22 @@ class Consumer:
     def _take(self, max_packets: int) -> list[Packet]:
         packets: list[Packet] = []
         with self._lock:
-            lanes = self._open_lanes()
-            for _ in lanes:
-                lane = lanes[self._next]
-                self._next = (self._next + 1) % len(lanes)
-                packets += self._take_from(lane, max_packets - len(packets))
+            queues = self._open_queues()
+            for _ in queues:
+                queue = queues[self._next]
+                self._next = (self._next + 1) % len(queues)
+                packets += self._take_from(queue, max_packets - len(packets))
                 if len(packets) >= max_packets:
                     break
             self._watch(len(packets) < max_packets)
         return packets
 
-    def _take_from(self, lane: ReceiveLane, limit: int) -> list[Packet]:
+    def _take_from(self, queue: MappedReceiveQueue, limit: int) -> list[Packet]:
         packets: list[Packet] = []
         while len(packets) < limit:
             asked = min(limit - len(packets), BURST_PACKETS)
-            count = lane_kernels().acquire(lane.address, self._packets_at, asked)
-            packets += [Packet(self, lane, address) for address in self._packets[:count]]
+            count = queue_kernels().acquire(queue.address, self._packets_at, asked)
+            packets += [Packet(self, queue, address) for address in self._packets[:count]]
             if count < asked:
                 break
         return packets
@@ -168,17 +170,17 @@ class Consumer:
 
     def _copy(self, rows: int, row_bytes: int, lengths: int, times: int, limit: int) -> int:
         with self._lock:
-            lanes = self._open_lanes()
+            queues = self._open_queues()
             first = self._addresses_at + self._next * ctypes.sizeof(ctypes.c_uint64)
-            self._next = (self._next + 1) % len(lanes)
-            count = lane_kernels().copy_out_all(first, len(lanes), rows, row_bytes, lengths, times, limit)
+            self._next = (self._next + 1) % len(queues)
+            count = queue_kernels().copy_out_all(first, len(queues), rows, row_bytes, lengths, times, limit)
             self._watch(count < limit)
         return count
 
     def wait(self, timeout_s: float) -> bool:
         """Return whether packets wait, as soon as some do or the time has passed."""
         with self._lock:
-            self._open_lanes()
+            self._open_queues()
         found = self._sleeper.wait(self._has_packets, timeout_s)
         with self._lock:
             if self.is_closed:
@@ -189,15 +191,15 @@ class Consumer:
     def fileno(self) -> int:
         """Return a descriptor that is readable while packets wait; some wake-ups find none."""
         with self._lock:
-            self._open_lanes()
+            self._open_queues()
             self._is_polled = True
             self._watch(found_all=True)
             return self._sleeper.fileno()
 
-    def take_back(self, lane: ReceiveLane, address: int) -> bool:
+    def take_back(self, queue: MappedReceiveQueue, address: int) -> bool:
         """Return a packet's buffers to the reserve; False, and counted, if it was not lent."""
         with self._lock:
-            return lane_kernels().give_back(lane.address, address)
+            return queue_kernels().give_back(queue.address, address)
 
     def close(self) -> None:
         """Leave the group: others get its packets from now on, what waits is dropped and counted as `consumer_left`.
@@ -215,7 +217,7 @@ class Consumer:
         with self._lock:
             if self._last_reading is not None:
                 return self._last_reading
-            return ConsumerReading(self.name, self.group, tuple(map(read_lane, self._lanes)))
+            return ConsumerReading(self.name, self.group, tuple(map(read_queue, self._queues)))
 
     def joined(self, leave: Callable[[], None]) -> None:
         """Note how to leave (the packet manager's)."""
@@ -224,16 +226,16 @@ class Consumer:
     def discard(self) -> None:
         """Drop what waits, once no driver thread hands out to this consumer any more (the packet manager's)."""
         with self._lock:
-            for lane in self._lanes:
-                lane_kernels().discard(lane.lane)
+            for queue in self._queues:
+                queue_kernels().discard(queue.queue)
         self.is_drained = True
         self._sleeper.close()
 
     def free(self) -> ConsumerReading:
-        """Let go of the lanes, once nothing of them is lent; return their last reading (the packet manager's)."""
+        """Let go of the queues, once nothing of them is lent; return their last reading (the packet manager's)."""
         with self._lock:
             self._last_reading = self.read()
-            self._lanes = ()
+            self._queues = ()
             return self._last_reading
 
     @property
@@ -244,19 +246,19 @@ class Consumer:
 
     def _has_packets(self) -> bool:
         with self._lock:
-            return self.is_closed or lane_kernels().any_waits(self._addresses_at, len(self._lanes))
+            return self.is_closed or queue_kernels().any_waits(self._addresses_at, len(self._queues))
 
     def _watch(self, found_all: bool) -> None:
         # Who polls the descriptor finds it readable while anything waits; it stays so until all was found. Who has
         # slept on the bell has left it disarmed.
         if self._is_polled and found_all:
-            lane_kernels().watch(self._sleeper.bell, self._addresses, len(self._lanes))
+            queue_kernels().watch(self._sleeper.bell, self._addresses, len(self._queues))
 
-    def _open_lanes(self) -> tuple[ReceiveLane, ...]:
-        """Return the lanes: who has them may use them although a signal handler closes the consumer meanwhile."""
+    def _open_queues(self) -> tuple[MappedReceiveQueue, ...]:
+        """Return the queues: who has them may use them although a signal handler closes the consumer meanwhile."""
         if self.is_closed:
             raise PortError(f"consumer {self.name}: has left")
-        return self._lanes
+        return self._queues
 
     def __enter__(self) -> Consumer:
         return self
@@ -273,15 +275,15 @@ def check_array(name: str, array: NDArray[Any], kind: str, count: int) -> None:
         raise ValueError(f"{name}: needs {count} entries of {kind}, contiguous")
 
 
-def read_lane(lane: ReceiveLane) -> LaneReading:
-    """Return a lane's counters; they add up also while packets move."""
-    struct = lane.lane
+def read_queue(queue: MappedReceiveQueue) -> SoftwareQueueReading:
+    """Return a software queue's counters; they add up also while packets move."""
+    struct = queue.queue
     ring = struct.packets[0]
     given_back, left = struct.given_back, struct.consumer_left
     head = ring.head
     put = struct.put
-    return LaneReading(
-        thread=lane.thread,
+    return SoftwareQueueReading(
+        thread=queue.thread,
         handed_out=put,
         handed_out_bytes=struct.handed_out_bytes,
         segments=struct.segments,
@@ -296,14 +298,14 @@ def read_lane(lane: ReceiveLane) -> LaneReading:
     )
 
 
-def read_buffers(lane: Lane) -> list[BufferReading]:
+def read_buffers(queue: ReceiveQueue) -> list[BufferReading]:
     """Return how many buffers of each size there are, and are free."""
-    memory = lane.memory[0]
+    memory = queue.memory[0]
     return [
         BufferReading(
             memory.reserves[number].capacity,
             memory.reserves[number].buffers,
-            lane_kernels().free_buffers(lane.memory[0], number),
+            queue_kernels().free_buffers(queue.memory[0], number),
         )
         for number in range(memory.classes)
     ]

@@ -33,8 +33,8 @@ class PastReading:
     def with_consumer(self, reading: ConsumerReading) -> PastReading:
         """Add a consumer's."""
         drops = Counter(self.consumer_drops)
-        for lane in reading.lanes:
-            drops.update(lane.drops)
+        for queue in reading.queues:
+            drops.update(queue.drops)
         handed_out = self.handed_out + reading.total("handed_out")
         given_back = self.given_back + reading.total("given_back")
         return replace(self, handed_out=handed_out, given_back=given_back, consumer_drops=dict(drops))

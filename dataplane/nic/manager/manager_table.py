@@ -13,12 +13,12 @@ from dataplane.nic.manager.balance import Balance
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """A group as one driver thread has it: addresses and serial numbers of lanes, in the order of joining.
+    """A group as one driver thread has it: addresses and serial numbers of software queues, in the order of joining.
 
     `anchor` is the serial number of the member that was alone most recently.
     """
 
-    lanes: tuple[tuple[int, int], ...]
+    queues: tuple[tuple[int, int], ...]
     balance: Balance
     anchor: int | None
     state: GroupState
@@ -33,13 +33,13 @@ class LoadedTable:
 
 
 def build_table(groups: Sequence[Membership], senders: Sequence[int]) -> LoadedTable:
-    """Return a table of groups, by number, and the addresses of the lanes to send from."""
+    """Return a table of groups, by number, and the addresses of the software queues to send from."""
     rows = (Group * max(len(groups), 1))()
     owned: list[object] = [rows]
     for row, group in zip(rows, groups, strict=False):
-        members = (Member * max(len(group.lanes), 1))(*(Member(lane, serial) for lane, serial in group.lanes))
+        members = (Member * max(len(group.queues), 1))(*(Member(queue, serial) for queue, serial in group.queues))
         row.members = members
-        row.count = len(group.lanes)
+        row.count = len(group.queues)
         row.balance = group.balance
         row.anchor = _place(group)
         row.state = group.state
@@ -53,5 +53,5 @@ def build_table(groups: Sequence[Membership], senders: Sequence[int]) -> LoadedT
 
 
 def _place(group: Membership) -> int:
-    serials = [serial for _, serial in group.lanes]
+    serials = [serial for _, serial in group.queues]
     return serials.index(group.anchor) if group.anchor in serials else NO_PLACE

@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from dataplane.clock import Clock
 from dataplane.errors import PortError
 from dataplane.native import array_at, pointer_to, u64
-from dataplane.nic.buffers.buffer_pools import CoreControl, default_sizes
+from dataplane.nic.buffers.buffer_pools import BufferPools, default_sizes
 from dataplane.nic.buffers.sleeper import Sleeper
 from dataplane.nic.buffers.software_queue import GroupState, ManagerThread
-from dataplane.nic.epoch_reclamation import Epoch, Retirement
+from dataplane.nic.epoch_reclamation import Epoch, EpochReclamation
 from dataplane.nic.layouts import field_offset
 from dataplane.nic.manager.balance import Balance
 from dataplane.nic.manager.consumer import Consumer
@@ -58,9 +58,9 @@ class PacketManager:
         clock: Clock | None = None,
     ) -> None:
         self._name, self._longest_frame, self._clock = name, longest_frame, clock
-        self._core = CoreControl(name, memory_bytes)
+        self._pools = BufferPools(name, memory_bytes)
         self._lock = threading.RLock()
-        self._retirement = Retirement()
+        self._reclamation = EpochReclamation()
         self._serials = itertools.count(1)
         self._groups: dict[str, _Group] = {}
         self._consumers: list[Consumer] = []
@@ -76,7 +76,7 @@ class PacketManager:
     def follow(self, epochs: Sequence[Epoch]) -> None:
         """Heed the epochs of the driver threads from now on (dataplane/nic/epoch_reclamation.py)."""
         with self._lock:
-            self._retirement.follow(epochs)
+            self._reclamation.follow(epochs)
 
     def ring(self, thread: int) -> None:
         """Wake a driver thread."""
@@ -122,14 +122,14 @@ class PacketManager:
             sleeper = Sleeper(self._clock)
             sizes = default_sizes(buffers, self._longest_frame) if isinstance(buffers, int) else buffers
             try:
-                lanes = [
-                    self._core.make_lane(user, number, sizes, queue_packets, bell=sleeper.bell, state=state)
+                queues = [
+                    self._pools.make_receive_queue(user, number, sizes, queue_packets, bell=sleeper.bell, state=state)
                     for number, state in enumerate(joined.states)
                 ]
             except PortError:
                 sleeper.close()
                 raise
-            consumer = Consumer(name, joined.name, next(self._serials), sleeper, lanes)
+            consumer = Consumer(name, joined.name, next(self._serials), sleeper, queues)
             consumer.joined(lambda: self._remove_consumer(consumer))
             self._consumers.append(consumer)
             joined.anchor = joined.members[0].serial if len(joined.members) == 1 else joined.anchor
@@ -160,13 +160,13 @@ class PacketManager:
             sizes = default_sizes(count, self._longest_frame) if isinstance(count, int) else count
             sleeper = Sleeper(self._clock)
             try:
-                lane = self._core.make_send_lane(
+                queue = self._pools.make_send_queue(
                     user, number, sizes, queue_packets, bell=sleeper.bell, driver_bell=self._bells[number].bell
                 )
             except PortError:
                 sleeper.close()
                 raise
-            producer = Producer(name, sleeper, lane)
+            producer = Producer(name, sleeper, queue)
             producer.joined(lambda: self._remove_producer(producer))
             self._producers.append(producer)
             self._publish()
@@ -184,20 +184,20 @@ class PacketManager:
                 groups=tuple(map(_read_group, self._groups.values())),
                 departed=self._departed,
                 no_consumer=sum(thread.no_consumer for thread in self.threads),
-                memory_bytes=self._core.memory_bytes,
+                memory_bytes=self._pools.memory_bytes,
             )
 
     def collect(self) -> None:
         """Free what no driver thread uses any more, and the memory of those who left and hold nothing."""
         with self._lock:
-            self._retirement.collect()
+            self._reclamation.collect()
             for one in tuple(self._departing):
                 if isinstance(one, Consumer) and one.is_drained and not one.holds_buffers:
                     self._departed = self._departed.with_consumer(one.free())
                 elif isinstance(one, Producer) and one.is_drained and not one.is_on_device:
                     self._departed = self._departed.with_producer(one.free())
                     # A driver thread settles packets first, and looks whom to wake afterwards.
-                    self._retirement.when_unused(one.fall_silent)
+                    self._reclamation.when_unused(one.fall_silent)
                 else:
                     continue
                 self._departing.remove(one)
@@ -211,9 +211,9 @@ class PacketManager:
             everyone: list[Consumer | Producer] = [*self._consumers, *self._producers]
             for one in everyone:
                 one.close()
-            self._retirement.finish()
+            self._reclamation.finish()
             self.collect()
-            self._retirement.finish()
+            self._reclamation.finish()
             for one in self._departing:
                 if isinstance(one, Producer):
                     one.fall_silent()
@@ -242,7 +242,7 @@ class PacketManager:
             self._groups[consumer.group].members.remove(consumer)
             self._departing.append(consumer)
             self._publish()
-            self._retirement.when_unused(consumer.discard)
+            self._reclamation.when_unused(consumer.discard)
             self.collect()
 
     def _remove_producer(self, producer: Producer) -> None:
@@ -250,7 +250,7 @@ class PacketManager:
             self._producers.remove(producer)
             self._departing.append(producer)
             self._publish()
-            self._retirement.when_unused(producer.abandon)
+            self._reclamation.when_unused(producer.abandon)
             self.collect()
 
     def _idlest_thread(self) -> int:
@@ -262,13 +262,13 @@ class PacketManager:
         old = list(self._tables)
         for number, thread in enumerate(self.threads):
             groups = [_membership(group, number) for group in self._groups.values()]
-            senders = [producer.lane.address for producer in self._producers if producer.thread == number]
+            senders = [producer.queue.address for producer in self._producers if producer.thread == number]
             loaded = build_table(groups, senders)
             word = array_at(u64, thread.address + field_offset(ManagerThread, "table"))
-            self._retirement.publish(word, loaded.table.address)
+            self._reclamation.publish(word, loaded.table.address)
             self._tables[number] = loaded
-        self._retirement.when_unused(old.clear)
-        self._retirement.collect()
+        self._reclamation.when_unused(old.clear)
+        self._reclamation.collect()
 
 
 def _make_thread(bell: Sleeper) -> ManagerThread:
@@ -280,8 +280,8 @@ def _make_thread(bell: Sleeper) -> ManagerThread:
 
 
 def _membership(group: _Group, thread: int) -> Membership:
-    lanes = tuple((member.lanes[thread].address, member.serial) for member in group.members)
-    return Membership(lanes, group.balance, group.anchor, group.states[thread])
+    queues = tuple((member.queues[thread].address, member.serial) for member in group.members)
+    return Membership(queues, group.balance, group.anchor, group.states[thread])
 
 
 def _read_group(group: _Group) -> GroupReading:

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 
 from dataplane.errors import PortError
-from dataplane.nic.buffers.buffer_pools import TransmitLane
+from dataplane.nic.buffers.buffer_pools import MappedSendQueue
 from dataplane.nic.buffers.kernels.transmitting import NOT_SENT
-from dataplane.nic.buffers.queue_kernels import lane_kernels
+from dataplane.nic.buffers.queue_kernels import queue_kernels
 from dataplane.nic.buffers.sleeper import Sleeper
-from dataplane.nic.buffers.software_queue import SendLane
+from dataplane.nic.buffers.software_queue import SendQueue
 
 QUEUE_FULL = "queue_full"
 RESERVE_SPENT = "reserve_spent"
@@ -45,27 +45,27 @@ class Producer:
     """Sends packets in order, from any thread, one packet at a time.
 
     Native code may be the producer instead: it calls `claim` and `complete`, or `send_copy`, of
-    dataplane/nic/buffers/kernels/transmitting.py with `lane`; then Python must not send.
+    dataplane/nic/buffers/kernels/transmitting.py with `queue`; then Python must not send.
     """
 
-    def __init__(self, name: str, sleeper: Sleeper, lane: TransmitLane) -> None:
+    def __init__(self, name: str, sleeper: Sleeper, queue: MappedSendQueue) -> None:
         self.name = name
         self._sleeper = sleeper
-        self._lane = lane
+        self._queue = queue
         self._leave: Callable[[], None] | None = None
         # A signal handler may close the producer in the midst of a call of the same thread.
         self._lock = threading.RLock()
         self.is_drained = False
 
     @property
-    def lane(self) -> SendLane:
-        """The lane, for native code."""
-        return self._lane.lane
+    def queue(self) -> SendQueue:
+        """The software queue, for native code."""
+        return self._queue.queue
 
     @property
     def thread(self) -> int:
         """The number of the driver thread that sends."""
-        return self._lane.thread
+        return self._queue.thread
 
     @property
     def is_closed(self) -> bool:
@@ -80,13 +80,13 @@ class Producer:
         with self._lock:
             if self.is_closed:
                 raise PortError(f"producer {self.name}: has left")
-            lane = self._lane
-            position = lane_kernels().send_copy(lane.address, frame, len(frame))
+            queue = self._queue
+            position = queue_kernels().send_copy(queue.address, frame, len(frame))
         return None if position == NOT_SENT else position
 
     def sent(self, position: int) -> bool:
         """Return whether the packet has left: the device took it, or it was dropped and counted."""
-        return bool(self._lane.lane.settled > position)
+        return bool(self._queue.queue.settled > position)
 
     def wait_sent(self, position: int, timeout_s: float) -> bool:
         """Return whether the packet has left, as soon as it has or the time has passed.
@@ -108,22 +108,22 @@ class Producer:
 
     def read(self) -> ProducerReading:
         """Return the counters as they are now; from any thread, also once closed."""
-        lane = self._lane.lane
-        sent, too_long, refused, down = lane.sent, lane.too_long, lane.refused, lane.down
-        settled, left = lane.settled, lane.producer_left
-        head = lane.head
-        tail = lane.tail
+        queue = self._queue.queue
+        sent, too_long, refused, down = queue.sent, queue.too_long, queue.refused, queue.down
+        settled, left = queue.settled, queue.producer_left
+        head = queue.head
+        tail = queue.tail
         return ProducerReading(
             name=self.name,
             thread=self.thread,
             queued=tail,
-            queued_bytes=lane.tail_bytes,
+            queued_bytes=queue.tail_bytes,
             waiting=tail - head,
             on_device=head - left - settled,
             sent=sent,
             drops={
-                QUEUE_FULL: lane.queue_full,
-                RESERVE_SPENT: lane.reserve_spent,
+                QUEUE_FULL: queue.queue_full,
+                RESERVE_SPENT: queue.reserve_spent,
                 TOO_LONG: too_long,
                 REFUSED: refused,
                 DOWN: down,
@@ -138,12 +138,12 @@ class Producer:
     def abandon(self) -> None:
         """Drop what is in line, once no driver thread sends for this producer any more (the packet manager's)."""
         with self._lock:
-            lane_kernels().abandon(self._lane.lane)
+            queue_kernels().abandon(self._queue.queue)
         self.is_drained = True
 
     def free(self) -> ProducerReading:
         """Let go of the memory, once the device has nothing of it; return the last reading (the packet manager's)."""
-        self._lane = replace(self._lane, view=memoryview(b""))
+        self._queue = replace(self._queue, view=memoryview(b""))
         return self.read()
 
     def fall_silent(self) -> None:

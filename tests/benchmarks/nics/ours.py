@@ -17,7 +17,7 @@ from dataplane.native import Array, array_at, kernel, kernel_library, load_acqui
 from dataplane.native.doorbell import Bell
 from dataplane.nic import Call, FlowRule, Mode, Nic, NicSettings, PortKind, ToConsumers, open_nic
 from dataplane.nic.buffers.kernels.software_queues import acquire, await_packets, give_back_all
-from dataplane.nic.buffers.software_queue import Lane
+from dataplane.nic.buffers.software_queue import ReceiveQueue
 from dataplane.nic.dpdk.shim import load_shim
 from dataplane.nic.manager.consumer import Consumer
 from dataplane.nic.structures import Buffer
@@ -36,30 +36,30 @@ Read = Callable[[TallySheet, Consumer], None]
 
 
 @kernel
-def consume(tally: Tally, bell: Bell, lanes: Array[u64], count: u32) -> None:
-    """Take packets from the lanes (addresses) and give them back, asleep while there are none, until told to stop."""
+def consume(tally: Tally, bell: Bell, queues: Array[u64], count: u32) -> None:
+    """Take packets from queues (addresses) and give them back, asleep while there are none, until told to stop."""
     packets = stack_array(u64, _BURST)
     while load_acquire(tally.stop) == 0:
         found: u32 = 0
         place: u32 = 0
         while place < count:
-            taken: u32 = take(tally, view(Lane, lanes[place]), packets)
+            taken: u32 = take(tally, view(ReceiveQueue, queues[place]), packets)
             found += taken
             place += 1
         if found == 0:
-            await_packets(bell, lanes, count, _LOOK_NS)
+            await_packets(bell, queues, count, _LOOK_NS)
 
 
 @kernel(inline=True)
-def take(tally: Tally, lane: Lane, packets: Array[u64]) -> u32:
+def take(tally: Tally, queue: ReceiveQueue, packets: Array[u64]) -> u32:
     """Note a burst of packets; return how many there were."""
-    count: u32 = acquire(lane, packets, _BURST)
+    count: u32 = acquire(queue, packets, _BURST)
     i: u32 = 0
     while i < count:
         packet = view(Buffer, packets[i])
         note(tally, array_at(u8, packet.data), packet.length)
         i += 1
-    give_back_all(lane, packets, count)
+    give_back_all(queue, packets, count)
     return count
 
 
@@ -109,9 +109,9 @@ def _with_function(settings: NicSettings, cable: Cable, queues: int, generator: 
 
 def read_native(sheet: TallySheet, consumer: Consumer) -> None:
     """Consume in machine code."""
-    lanes = consumer.lanes
-    addresses = (ctypes.c_uint64 * len(lanes))(*(lane.address for lane in lanes))
-    kernel_library(consume).bind(consume)(sheet.tally, consumer.bell, addresses, len(lanes))
+    queues = consumer.queues
+    addresses = (ctypes.c_uint64 * len(queues))(*(queue.address for queue in queues))
+    kernel_library(consume).bind(consume)(sheet.tally, consumer.bell, addresses, len(queues))
 
 
 def read_python(sheet: TallySheet, consumer: Consumer) -> None:

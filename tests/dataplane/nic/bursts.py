@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from dataplane.native import kernel_library
 from dataplane.nic.buffers.kernels.transmitting import has_to_transmit, transmit
-from dataplane.nic.buffers.software_queue import Lane, Memory
-from dataplane.nic.manager.kernels.distribute import hand_out, publish
+from dataplane.nic.buffers.software_queue import Memory, ReceiveQueue
+from dataplane.nic.manager.kernels.distribute import distribute, publish
 from dataplane.nic.manager.packet_manager import PacketManager
 from dataplane.nic.ports.queue import PortQueue
 from dataplane.nic.structures import Buffer, Stamp, StampKind, Verdict
@@ -18,7 +18,7 @@ from dataplane.nic.structures import Buffer, Stamp, StampKind, Verdict
 
 @dataclass(frozen=True, slots=True)
 class Kernels:
-    hand_out: Callable[..., bool]
+    distribute: Callable[..., bool]
     publish: Callable[..., None]
     transmit: Callable[..., int]
     has_to_transmit: Callable[..., bool]
@@ -26,8 +26,10 @@ class Kernels:
 
 @functools.cache
 def kernels() -> Kernels:
-    library = kernel_library(hand_out, publish, transmit, has_to_transmit)
-    return Kernels(library.bind(hand_out), library.bind(publish), library.bind(transmit), library.bind(has_to_transmit))
+    library = kernel_library(distribute, publish, transmit, has_to_transmit)
+    return Kernels(
+        library.bind(distribute), library.bind(publish), library.bind(transmit), library.bind(has_to_transmit)
+    )
 
 
 class Driver:
@@ -56,7 +58,7 @@ class Driver:
     ) -> bool:
         verdict = Verdict(group=group, flow_hash=flow, mark=mark, rule=rule)
         when = stamp or Stamp(time_ns=0, kind=StampKind.SOFTWARE, queue=self.number)
-        return kernels().hand_out(self.thread, verdict, frame, len(frame), when)
+        return kernels().distribute(self.thread, verdict, frame, len(frame), when)
 
     def give(self, *frames: bytes, group: int = 0, flow: int = 0) -> list[bool]:
         """Hand frames out in a burst of their own."""
@@ -94,10 +96,10 @@ def chain(address: int) -> list[int]:
     return found
 
 
-def waiting_addresses(lane: Lane) -> list[int]:
+def waiting_addresses(queue: ReceiveQueue) -> list[int]:
     """Return where the buffers of packets stand that have not been taken."""
-    ring = lane.packets[0]
-    return [one for place in range(ring.head, lane.put) for one in chain(ring.slots[place & ring.mask])]
+    ring = queue.packets[0]
+    return [one for place in range(ring.head, queue.put) for one in chain(ring.slots[place & ring.mask])]
 
 
 def buffer_count(memory: Memory) -> int:

@@ -5,41 +5,41 @@ from __future__ import annotations
 import ctypes
 
 from dataplane.native import pointer_to
-from dataplane.nic.epoch_reclamation import Retirement
+from dataplane.nic.epoch_reclamation import EpochReclamation
 
 
 def test_a_thread_has_moved_on_when_it_was_outside_of_a_burst_or_its_epoch_is_another() -> None:
     epochs = [4, 7]
-    retirement, done = Retirement(), []
-    retirement.follow([lambda: epochs[0], lambda: epochs[1]])
-    retirement.when_unused(lambda: done.append("first"))
-    assert retirement.collect() == 1
+    reclamation, done = EpochReclamation(), []
+    reclamation.follow([lambda: epochs[0], lambda: epochs[1]])
+    reclamation.when_unused(lambda: done.append("first"))
+    assert reclamation.collect() == 1
     epochs[0] = 5
-    retirement.when_unused(lambda: done.append("second"))
-    assert retirement.collect() == 2
+    reclamation.when_unused(lambda: done.append("second"))
+    assert reclamation.collect() == 2
     epochs[1] = 8
-    assert retirement.collect() == 1
+    assert reclamation.collect() == 1
     assert done == ["first"]
     epochs[1] = 9
-    assert retirement.collect() == 1
+    assert reclamation.collect() == 1
     epochs[0] = 7
-    assert retirement.collect() == 0
+    assert reclamation.collect() == 0
     assert done == ["first", "second"]
 
 
 def test_without_threads_nothing_is_kept_and_the_end_frees_the_rest() -> None:
     done: list[int] = []
-    retirement = Retirement()
-    retirement.when_unused(lambda: done.append(1))
-    assert retirement.collect() == 0
-    retirement.follow([lambda: 1])
-    retirement.when_unused(lambda: done.append(2))
-    assert retirement.collect() == 1
-    retirement.finish()
+    reclamation = EpochReclamation()
+    reclamation.when_unused(lambda: done.append(1))
+    assert reclamation.collect() == 0
+    reclamation.follow([lambda: 1])
+    reclamation.when_unused(lambda: done.append(2))
+    assert reclamation.collect() == 1
+    reclamation.finish()
     assert done == [1, 2]
 
 
 def test_a_word_holds_what_was_published() -> None:
     word = (ctypes.c_uint64 * 1)(3)
-    Retirement().publish(pointer_to(word), 99)
+    EpochReclamation().publish(pointer_to(word), 99)
     assert word[0] == 99

@@ -7,10 +7,10 @@ import threading
 
 import pytest
 
-from dataplane.nic.run_off_loop import outside_loops
+from dataplane.nic.run_off_loop import run_off_loop
 
 
-@outside_loops
+@run_off_loop
 def runs_a_loop(number: int, *, fails: bool = False) -> tuple[int, int]:
     async def work() -> int:
         if fails:

@@ -1,4 +1,4 @@
-"""Buffers of a lane: one thread takes them, the other one gives them back; packets are chains of them."""
+"""Buffers of a software queue: one thread takes them, the other one gives them back; packets are chains of them."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ def free_buffers(memory: Memory, size_class: u32) -> u64:
 
 @kernel
 def lay_out(  # noqa: PLR0917 - kernels have no keywords
-    reserve: Reserve, start: u64, stride: u64, head_bytes: u64, lane: u64, size_class: u32
+    reserve: Reserve, start: u64, stride: u64, head_bytes: u64, queue: u64, size_class: u32
 ) -> None:
     """Make a reserve's buffers, one every `stride` bytes from an address on, all of them at hand."""
     place: u64 = start + stride * as_u64(reserve.buffers)
@@ -210,7 +210,7 @@ def lay_out(  # noqa: PLR0917 - kernels have no keywords
         buffer = view(Buffer, place)
         buffer.data = place + head_bytes
         buffer.capacity = reserve.capacity
-        buffer.lane = lane
+        buffer.owner = queue
         buffer.size_class = size_class
         buffer.state = FREE
         reserve.stack[reserve.count] = place

@@ -21,7 +21,7 @@ from dataplane.native import (
 )
 from dataplane.native.doorbell import ring_if_waiting
 from dataplane.nic.buffers.kernels.buffers import LENT, gather, put_back, scatter, take
-from dataplane.nic.buffers.software_queue import ManagerTable, ManagerThread, SendLane
+from dataplane.nic.buffers.software_queue import ManagerTable, ManagerThread, SendQueue
 from dataplane.nic.ports.kernels.dispatch import commit, flush, reserve
 from dataplane.nic.ports.queue import PortQueue
 from dataplane.nic.structures import Buffer
@@ -33,35 +33,35 @@ TAKEN, NO_ROOM, DROPPED = 0, 1, 2
 
 
 @kernel
-def claim(lane: SendLane, length: u32) -> Buffer:
+def claim(sender: SendQueue, length: u32) -> Buffer:
     """Return buffers for a packet of `length` bytes that the producer writes itself, then calls `complete`; null: none.
 
     One packet at a time: what is claimed and not completed is returned again if it has the same length, else given up.
     """
-    if lane.claimed != 0:
-        packet = view(Buffer, lane.claimed)
+    if sender.claimed != 0:
+        packet = view(Buffer, sender.claimed)
         if packet.total == length:
             return packet
-        lane.claimed = 0
-        reuse(lane, packet)
-    if lane.tail - lane.head_seen > lane.mask:
-        lane.head_seen = load_acquire(lane.settled)
-        if lane.tail - lane.head_seen > lane.mask:
-            lane.queue_full += 1
+        sender.claimed = 0
+        reuse(sender, packet)
+    if sender.tail - sender.head_seen > sender.mask:
+        sender.head_seen = load_acquire(sender.settled)
+        if sender.tail - sender.head_seen > sender.mask:
+            sender.queue_full += 1
             return view(Buffer, 0)
-    taken = take(lane.memory[0], length)
+    taken = take(sender.memory[0], length)
     if address(taken) == 0:
-        lane.reserve_spent += 1
-    lane.claimed = address(taken)
+        sender.reserve_spent += 1
+    sender.claimed = address(taken)
     return taken
 
 
 @kernel(inline=False)
-def reuse(lane: SendLane, packet: Buffer) -> None:
+def reuse(sender: SendQueue, packet: Buffer) -> None:
     """Put a claimed packet's buffers back on the producer's own stacks."""
     segment = packet
     while address(segment) != 0:
-        reserve_of = lane.memory[0].reserves[segment.size_class]
+        reserve_of = sender.memory[0].reserves[segment.size_class]
         following: u64 = segment.next
         segment.state = 0
         reserve_of.stack[reserve_of.count] = address(segment)
@@ -70,12 +70,12 @@ def reuse(lane: SendLane, packet: Buffer) -> None:
 
 
 @kernel
-def complete(lane: SendLane) -> u64:
+def complete(sender: SendQueue) -> u64:
     """Put the claimed packet behind the last one, show it to the driver thread, wake that; return the position."""
-    packet = view(Buffer, lane.claimed)
-    lane.claimed = 0
-    position: u64 = lane.tail
-    element = lane.elements[position & lane.mask]
+    packet = view(Buffer, sender.claimed)
+    sender.claimed = 0
+    position: u64 = sender.tail
+    element = sender.elements[position & sender.mask]
     element.first = address(packet)
     element.length = packet.total
     element.segments = packet.segments
@@ -86,28 +86,28 @@ def complete(lane: SendLane) -> u64:
         segment.element = position
     element.last = address(segment)
     packet.state = LENT
-    lane.tail_bytes += as_u64(packet.total)
-    lane.tail = position + 1
+    sender.tail_bytes += as_u64(packet.total)
+    sender.tail = position + 1
     store_release(element.complete, position + 1)
     fence()
-    ring_if_waiting(lane.driver_bell)
+    ring_if_waiting(sender.driver_bell)
     return position
 
 
 @kernel
-def send_copy(lane: SendLane, frame: Array[u8], length: u32) -> u64:
+def send_copy(sender: SendQueue, frame: Array[u8], length: u32) -> u64:
     """Copy a frame into the software queue; return its position, or NOT_SENT if there is no room, which is counted."""
-    packet = claim(lane, length)
+    packet = claim(sender, length)
     if address(packet) == 0:
         return NOT_SENT
     scatter(packet, frame)
-    return complete(lane)
+    return complete(sender)
 
 
 @kernel(inline=True)
-def is_complete(lane: SendLane) -> bool:
+def is_complete(sender: SendQueue) -> bool:
     """Return whether the next packet in line is written as a whole."""
-    return load_acquire(lane.elements[lane.head & lane.mask].complete) == lane.head + 1
+    return load_acquire(sender.elements[sender.head & sender.mask].complete) == sender.head + 1
 
 
 @kernel
@@ -116,7 +116,7 @@ def has_to_transmit(manager: ManagerThread) -> bool:
     table = view(ManagerTable, load_acquire(manager.table))
     i: u32 = 0
     while i < table.sender_count:
-        if is_complete(view(SendLane, table.senders[i])):
+        if is_complete(view(SendQueue, table.senders[i])):
             return True
         i += 1
     return False
@@ -124,7 +124,7 @@ def has_to_transmit(manager: ManagerThread) -> bool:
 
 @kernel
 def transmit(manager: ManagerThread, queue: PortQueue, limit: u32) -> u32:
-    """Take up to `limit` whole packets, one of each lane in turn, to the device; return how many.
+    """Take up to `limit` whole packets, one of each software queue in turn, to the device; return how many.
 
     What the device has no room for stays in line. Always call it with the same queue for one manager. It also flushes
     the queue, and settles what the device has taken since.
@@ -137,11 +137,11 @@ def transmit(manager: ManagerThread, queue: PortQueue, limit: u32) -> u32:
     idle: u32 = 0
     while taken < limit and idle < table.sender_count:
         manager.turn += 1
-        lane = view(SendLane, table.senders[manager.turn % as_u64(table.sender_count)])
-        if not is_complete(lane):
+        sender = view(SendQueue, table.senders[manager.turn % as_u64(table.sender_count)])
+        if not is_complete(sender):
             idle += 1
             continue
-        if is_unsettled_full(manager) or move(manager, queue, lane) == NO_ROOM:
+        if is_unsettled_full(manager) or move(manager, queue, sender) == NO_ROOM:
             break
         taken += 1
         idle = 0
@@ -157,35 +157,35 @@ def is_unsettled_full(manager: ManagerThread) -> bool:
 
 
 @kernel
-def move(manager: ManagerThread, queue: PortQueue, lane: SendLane) -> u32:
-    """Copy the lane's next packet into a slot of the device and give its buffers back."""
-    element = lane.elements[lane.head & lane.mask]
+def move(manager: ManagerThread, queue: PortQueue, sender: SendQueue) -> u32:
+    """Copy the software queue's next packet into a slot of the device and give its buffers back."""
+    element = sender.elements[sender.head & sender.mask]
     packet = view(Buffer, element.first)
-    fate: u32 = offer(manager, queue, lane, packet)
+    fate: u32 = offer(manager, queue, sender, packet)
     if fate == NO_ROOM:
         return NO_ROOM
-    put_back(lane.memory[0], packet)
-    lane.head += 1
-    entry: u64 = address(lane)
+    put_back(sender.memory[0], packet)
+    sender.head += 1
+    entry: u64 = address(sender)
     if fate == DROPPED:
         entry |= 1
     else:
-        lane.sent_bytes += as_u64(element.length)
+        sender.sent_bytes += as_u64(element.length)
     manager.unsettled[manager.unsettled_tail & manager.unsettled_mask] = entry
     manager.unsettled_tail += 1
     return fate
 
 
 @kernel
-def offer(manager: ManagerThread, queue: PortQueue, lane: SendLane, packet: Buffer) -> u32:
-    """Write the packet into a slot of the device, if it has one; count for the lane why it does not take the packet."""
+def offer(manager: ManagerThread, queue: PortQueue, sender: SendQueue, packet: Buffer) -> u32:
+    """Write the packet into a slot of the device, if it has one; count for its sender why that does not take it."""
     slot: Array[u8] = reserve(queue, packet.total)
     if address(slot) == 0:
         if packet.total > queue.transmit_room:
-            lane.too_long += 1
+            sender.too_long += 1
             return DROPPED
         if queue.down != 0:
-            lane.down += 1
+            sender.down += 1
             return DROPPED
         # The device counted a drop, but the packet stays in line.
         queue.tx_full -= 1
@@ -195,9 +195,9 @@ def offer(manager: ManagerThread, queue: PortQueue, lane: SendLane, packet: Buff
         manager.on_device += 1
         return TAKEN
     if packet.total < queue.shortest_frame:
-        lane.refused += 1
+        sender.refused += 1
     else:
-        lane.too_long += 1
+        sender.too_long += 1
     return DROPPED
 
 
@@ -216,7 +216,7 @@ def settle(manager: ManagerThread, queue: PortQueue) -> None:
     first: u64 = manager.unsettled_head
     while manager.unsettled_head != manager.unsettled_tail:
         entry: u64 = manager.unsettled[manager.unsettled_head & manager.unsettled_mask]
-        lane = view(SendLane, entry & 0xFFFF_FFFF_FFFF_FFFE)
+        sender = view(SendQueue, entry & 0xFFFF_FFFF_FFFF_FFFE)
         if (entry & 1) == 0:
             if done == 0:
                 break
@@ -224,10 +224,10 @@ def settle(manager: ManagerThread, queue: PortQueue) -> None:
             manager.on_device -= 1
             if frames > 0:
                 frames -= 1
-                lane.sent += 1
+                sender.sent += 1
             else:
-                lane.down += 1
-        store_release(lane.settled, lane.settled + 1)
+                sender.down += 1
+        store_release(sender.settled, sender.settled + 1)
         manager.unsettled_head += 1
     wake_producers(manager, first)
 
@@ -241,17 +241,17 @@ def wake_producers(manager: ManagerThread, first: u64) -> None:
     place: u64 = first
     while place != manager.unsettled_head:
         entry: u64 = manager.unsettled[place & manager.unsettled_mask]
-        ring_if_waiting(view(SendLane, entry & 0xFFFF_FFFF_FFFF_FFFE).bell)
+        ring_if_waiting(view(SendQueue, entry & 0xFFFF_FFFF_FFFF_FFFE).bell)
         place += 1
 
 
 @kernel
-def abandon(lane: SendLane) -> u64:
+def abandon(sender: SendQueue) -> u64:
     """Drop what is in line of a producer that has left, and count it; return how many packets."""
     count: u64 = 0
-    while is_complete(lane):
-        put_back(lane.memory[0], view(Buffer, lane.elements[lane.head & lane.mask].first))
-        lane.head += 1
+    while is_complete(sender):
+        put_back(sender.memory[0], view(Buffer, sender.elements[sender.head & sender.mask].first))
+        sender.head += 1
         count += 1
-    lane.producer_left += count
+    sender.producer_left += count
     return count

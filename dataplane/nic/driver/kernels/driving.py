@@ -28,7 +28,7 @@ from dataplane.nic.buffers.kernels.transmitting import has_to_transmit, transmit
 from dataplane.nic.driver.driver_state import Counts, DriverState
 from dataplane.nic.driver.kernels.polling import AT_ONCE, UNTIL_WOKEN, begin_pacing, pace
 from dataplane.nic.flows.kernels.classifying import classify
-from dataplane.nic.manager.kernels.distribute import hand_out, publish
+from dataplane.nic.manager.kernels.distribute import distribute, publish
 from dataplane.nic.ports.kernels.dispatch import is_readable, receive, release
 from dataplane.nic.ports.kernels.system import CLOCK_MONOTONIC, NS_PER_S, clock_nanosleep, monotonic_ns
 from dataplane.nic.ports.kernels.waiting import RETRY_NS, wait
@@ -138,7 +138,7 @@ def settle_burst(driver: DriverState, count: u32) -> None:
         else:
             stamp.time_ns = driver.stamps[i]
             stamp.kind = as_u32(driver.stamp_kinds[i])
-            if hand_out(driver.manager, verdict, frame, length, stamp):
+            if distribute(driver.manager, verdict, frame, length, stamp):
                 handed_out += 1
         i += 1
     counts = driver.counts[0]

@@ -20,18 +20,18 @@ from dataplane.native import (
 )
 from dataplane.native.doorbell import ring_if_waiting
 from dataplane.nic.buffers.kernels.buffers import refill_all, scatter, take
-from dataplane.nic.buffers.software_queue import NO_PLACE, Group, Lane, ManagerTable, ManagerThread
+from dataplane.nic.buffers.software_queue import NO_PLACE, Group, ManagerTable, ManagerThread, ReceiveQueue
 from dataplane.nic.manager.balance import Balance
 from dataplane.nic.structures import Bucket, Buffer, Stamp, Verdict
 
 MOST_TOUCHED = 256
-"""Lanes that one burst can reach before what they got is published early."""
+"""Software queues that one burst can reach before what they got is published early."""
 _BUCKET_BITS = 12
 _SPREAD = 0x9E37_79B9_7F4A_7C15
 
 
 @kernel
-def hand_out(manager: ManagerThread, verdict: Verdict, frame: Array[u8], length: u32, stamp: Stamp) -> bool:
+def distribute(manager: ManagerThread, verdict: Verdict, frame: Array[u8], length: u32, stamp: Stamp) -> bool:
     """Copy a frame into buffers of a consumer of `verdict.group`; False: dropped, and counted by name.
 
     The consumer sees it after the next `publish`, which belongs to the same burst.
@@ -42,18 +42,18 @@ def hand_out(manager: ManagerThread, verdict: Verdict, frame: Array[u8], length:
         return False
     group = table.groups[verdict.group]
     bucket = view(Bucket, 0)
-    lane = view(Lane, group.members[0].lane)
+    queue = view(ReceiveQueue, group.members[0].queue)
     if group.count > 1:
         bucket = group.state.buckets[bucket_of(verdict.flow_hash)]
-        lane = view(Lane, group.members[choose(group, bucket, verdict.flow_hash)].lane)
-    if lane.put - lane.packets[0].head_seen >= lane.limit and not has_room(lane):
-        lane.queue_full += 1
+        queue = view(ReceiveQueue, group.members[choose(group, bucket, verdict.flow_hash)].queue)
+    if queue.put - queue.packets[0].head_seen >= queue.limit and not has_room(queue):
+        queue.queue_full += 1
         return False
-    if lane.touched == 0:
-        touch(manager, lane)
-    packet = take(lane.memory[0], length)
+    if queue.touched == 0:
+        touch(manager, queue)
+    packet = take(queue.memory[0], length)
     if address(packet) == 0:
-        lane.reserve_spent += 1
+        queue.reserve_spent += 1
         return False
     scatter(packet, frame)
     describe(packet, verdict, stamp)
@@ -61,12 +61,12 @@ def hand_out(manager: ManagerThread, verdict: Verdict, frame: Array[u8], length:
     if address(bucket) != 0:
         bucket.sent += 1
     else:
-        lane.loose += 1
-    ring = lane.packets[0]
-    ring.slots[lane.put & ring.mask] = address(packet)
-    lane.put += 1
-    lane.handed_out_bytes += as_u64(length)
-    lane.segments += as_u64(packet.segments)
+        queue.loose += 1
+    ring = queue.packets[0]
+    ring.slots[queue.put & ring.mask] = address(packet)
+    queue.put += 1
+    queue.handed_out_bytes += as_u64(length)
+    queue.segments += as_u64(packet.segments)
     return True
 
 
@@ -79,22 +79,22 @@ def count_no_consumer(manager: ManagerThread, table: ManagerTable, group: u32) -
 
 
 @kernel
-def has_room(lane: Lane) -> bool:
+def has_room(queue: ReceiveQueue) -> bool:
     """Return whether the consumer has made room since the driver thread looked last."""
-    ring = lane.packets[0]
+    ring = queue.packets[0]
     ring.head_seen = load_acquire(ring.head)
-    return lane.put - ring.head_seen < lane.limit
+    return queue.put - ring.head_seen < queue.limit
 
 
 @kernel
-def touch(manager: ManagerThread, lane: Lane) -> None:
-    """Begin with a lane in this burst: note that it has something to publish, take what its consumer gave back."""
-    refill_all(lane.memory[0])
+def touch(manager: ManagerThread, queue: ReceiveQueue) -> None:
+    """Begin with a queue in this burst: note that it has something to publish, take what its consumer gave back."""
+    refill_all(queue.memory[0])
     if manager.touched_count == MOST_TOUCHED:
         publish(manager)
-    manager.touched[manager.touched_count] = address(lane)
+    manager.touched[manager.touched_count] = address(queue)
     manager.touched_count += 1
-    lane.touched = 1
+    queue.touched = 1
 
 
 @kernel(inline=True)
@@ -115,14 +115,14 @@ def publish(manager: ManagerThread) -> None:
         return
     i: u64 = 0
     while i < manager.touched_count:
-        lane = view(Lane, manager.touched[i])
-        store_release(lane.packets[0].tail, lane.put)
-        lane.touched = 0
+        queue = view(ReceiveQueue, manager.touched[i])
+        store_release(queue.packets[0].tail, queue.put)
+        queue.touched = 0
         i += 1
     fence()
     i = 0
     while i < manager.touched_count:
-        ring_if_waiting(view(Lane, manager.touched[i]).bell)
+        ring_if_waiting(view(ReceiveQueue, manager.touched[i]).bell)
         i += 1
     manager.touched_count = 0
 
@@ -173,7 +173,7 @@ def place_to_begin(group: Group, hashed: u32) -> u32:
 
     A member that was alone got packets without buckets: as long as it holds some, any bucket may have packets there.
     """
-    if group.anchor != NO_PLACE and holds_loose(view(Lane, group.members[group.anchor].lane)):
+    if group.anchor != NO_PLACE and holds_loose(view(ReceiveQueue, group.members[group.anchor].queue)):
         return group.anchor
     if group.balance == Balance.ROUND_ROBIN:
         group.state.turn += 1
@@ -184,9 +184,9 @@ def place_to_begin(group: Group, hashed: u32) -> u32:
 
 
 @kernel(inline=True)
-def holds_loose(lane: Lane) -> bool:
+def holds_loose(queue: ReceiveQueue) -> bool:
     """Return whether packets without a bucket are outstanding."""
-    return load_acquire(lane.loose_done) != lane.loose
+    return load_acquire(queue.loose_done) != queue.loose
 
 
 @kernel
@@ -199,9 +199,9 @@ def least_loaded(group: Group) -> u32:
     i: u64 = 0
     while i < count:
         place: u32 = as_u32((group.state.turn + i) % count)
-        lane = view(Lane, group.members[place].lane)
+        queue = view(ReceiveQueue, group.members[place].queue)
         # What is discarded when a consumer leaves is not given back, but then it is no member any more.
-        outstanding: i64 = as_i64(lane.put - load_acquire(lane.given_back))
+        outstanding: i64 = as_i64(queue.put - load_acquire(queue.given_back))
         if i == 0 or outstanding < fewest:
             best = place
             fewest = outstanding

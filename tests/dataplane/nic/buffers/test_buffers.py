@@ -33,7 +33,7 @@ def test_a_frame_takes_the_smallest_buffer_that_holds_it_else_several(length: in
     consumer = manager.add_consumer("c", buffers={256: 4, 64: 4})
     assert Driver(manager).give(bytes(length)) == [True]
     (packet,) = consumer.receive(2)
-    taken = {size: 4 - free for size, free in free_by_size(consumer.read().lanes[0].buffers).items()}
+    taken = {size: 4 - free for size, free in free_by_size(consumer.read().queues[0].buffers).items()}
     assert taken == {size: sizes.count(size) for size in (64, 256)}
     assert sum(map(len, packet.segments)) == len(packet) == length
     manager.close()
@@ -58,7 +58,7 @@ def test_no_byte_is_written_outside_of_a_buffer() -> None:
     manager = manager_of()
     consumer = manager.add_consumer("c", buffers={64: 4, 100: 4})
     driver, canary = Driver(manager), 0xA5
-    struct = consumer.lanes[0].memory[0]
+    struct = consumer.queues[0].memory[0]
     buffers = [Buffer.from_address(address) for address in free_addresses(struct)]
     ends = [one.address + stride_bytes(one.capacity) for one in buffers]
     for length in [*range(LONGEST), 656]:
@@ -105,7 +105,7 @@ def test_a_frame_is_read_no_further_than_its_length_and_rows_are_written_no_furt
 
 def give_raw(driver: Driver, frame: object, length: int) -> bool:
     with driver.burst():
-        return kernels().hand_out(driver.thread, Verdict(), frame, length, Stamp())
+        return kernels().distribute(driver.thread, Verdict(), frame, length, Stamp())
 
 
 def test_the_buffer_used_last_is_used_next() -> None:
@@ -128,23 +128,23 @@ def test_what_is_not_lent_is_refused_and_counted() -> None:
     driver.give(b"x" * 100, b"y")
     bound = kernel_library(acquire, give_back, give_back_all)
     take, back, back_all = bound.bind(acquire), bound.bind(give_back), bound.bind(give_back_all)
-    lane, packets = consumer.lanes[0], (ctypes.c_uint64 * 4)()
-    assert take(lane, packets, 1) == 1
+    queue, packets = consumer.queues[0], (ctypes.c_uint64 * 4)()
+    assert take(queue, packets, 1) == 1
     second = Buffer.from_address(packets[0]).next
-    waiting = lane.packets[0].slots[1]
-    before = sorted(free_addresses(lane.memory[0]))
-    for wrong in (0, 64, second, waiting, free_addresses(lane.memory[0])[0]):
-        assert not back(lane, wrong)
-    assert not back(other.lanes[0], packets[0])
-    assert sorted(free_addresses(lane.memory[0])) == before
-    assert back(lane, packets[0])
-    assert not back(lane, packets[0])
-    assert take(lane, packets, 4) == 1
+    waiting = queue.packets[0].slots[1]
+    before = sorted(free_addresses(queue.memory[0]))
+    for wrong in (0, 64, second, waiting, free_addresses(queue.memory[0])[0]):
+        assert not back(queue, wrong)
+    assert not back(other.queues[0], packets[0])
+    assert sorted(free_addresses(queue.memory[0])) == before
+    assert back(queue, packets[0])
+    assert not back(queue, packets[0])
+    assert take(queue, packets, 4) == 1
     packets[1] = packets[0]
-    assert back_all(lane, packets, 2) == 1
-    assert consumer.read().lanes[0].refused_releases == 7
-    assert other.read().lanes[0].refused_releases == 1
-    assert len(set(free_addresses(lane.memory[0]))) == 8
+    assert back_all(queue, packets, 2) == 1
+    assert consumer.read().queues[0].refused_releases == 7
+    assert other.read().queues[0].refused_releases == 1
+    assert len(set(free_addresses(queue.memory[0]))) == 8
     manager.close()
 
 

@@ -138,20 +138,20 @@ def test_a_producer_that_left_is_kept_while_a_driver_thread_may_wake_it(manager:
     epoch = 0
     manager.follow([lambda: epoch, lambda: 0])
     producer = manager.add_producer("p", thread=0)
-    descriptor = producer.lane.bell.fd
+    descriptor = producer.queue.bell.fd
     epoch = 1
     producer.close()
     epoch = 3  # another turn: nothing of the producer is left, but this turn may have settled its last packet
     manager.collect()
     manager.collect()
-    assert producer.lane.bell.fd == descriptor
+    assert producer.queue.bell.fd == descriptor
     epoch = 4
     manager.collect()
-    assert producer.lane.bell.fd == -1
+    assert producer.queue.bell.fd == -1
 
 
 def test_no_bell_outlives_the_manager(manager: PacketManager) -> None:
     producer, consumer = manager.add_producer("p"), manager.add_consumer("c", buffers=16)
     producer.send(bytes(60))
     manager.close()
-    assert (producer.lane.bell.fd, consumer.bell.fd) == (-1, -1)
+    assert (producer.queue.bell.fd, consumer.bell.fd) == (-1, -1)

@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from dataplane.nic import memory_pair
 from dataplane.nic.buffers.packets import Packet
-from dataplane.nic.buffers.queue_kernels import lane_kernels
+from dataplane.nic.buffers.queue_kernels import queue_kernels
 from dataplane.nic.manager.balance import Balance
 from dataplane.nic.manager.consumer import Consumer
 from dataplane.nic.manager.packet_manager import PacketManager
@@ -40,7 +40,7 @@ class Sent:
 
 
 @dataclass
-class ModelLane:
+class ModelQueue:
     """What joins a thread and a consumer, in the model."""
 
     free: dict[int, int] = field(default_factory=lambda: dict(SIZES))
@@ -77,13 +77,13 @@ class ModelConsumer:
 
     consumer: Consumer
     group: int
-    lanes: list[ModelLane] = field(default_factory=lambda: [ModelLane() for _ in range(THREADS)])
+    queues: list[ModelQueue] = field(default_factory=lambda: [ModelQueue() for _ in range(THREADS)])
     held: list[tuple[Packet, int, Sent]] = field(default_factory=list)
     noted: list[int] = field(default_factory=list)
     gone: bool = False
 
 
-class LaneMachine(RuleBasedStateMachine):
+class SoftwareQueueMachine(RuleBasedStateMachine):
     """Two driver threads, two groups of consumers, producers on a cable in memory."""
 
     def __init__(self) -> None:
@@ -129,7 +129,7 @@ class LaneMachine(RuleBasedStateMachine):
         self.balances[group] = balance
 
     @rule(thread=st.integers(0, 1), frames=st.lists(st.tuples(st.integers(0, 1), FLOWS, LENGTHS), max_size=6))
-    def hand_out(self, thread: int, frames: list[tuple[int, int, int]]) -> None:
+    def distribute(self, thread: int, frames: list[tuple[int, int, int]]) -> None:
         driver = self.drivers[thread]
         inside = driver.epoch % 2 == 1
         if not inside:
@@ -150,9 +150,9 @@ class LaneMachine(RuleBasedStateMachine):
             return
         self.drivers[thread].end()
         for model in self.consumers + self.leaving:
-            lane = model.lanes[thread]
-            lane.waiting += lane.unpublished
-            lane.unpublished.clear()
+            queue = model.queues[thread]
+            queue.waiting += queue.unpublished
+            queue.unpublished.clear()
         self.settle_leaving()
 
     def hand_one(self, driver: Driver, group: int, flow: int, length: int) -> None:
@@ -173,17 +173,17 @@ class LaneMachine(RuleBasedStateMachine):
         assert len(chosen) == 1
         model = chosen[0]
         self.check_order(model, members, (driver.number, group, flow))
-        lane = model.lanes[driver.number]
-        if len(lane.waiting) + len(lane.unpublished) >= QUEUE_PACKETS:
-            lane.drops["queue_full"] += 1
+        queue = model.queues[driver.number]
+        if len(queue.waiting) + len(queue.unpublished) >= QUEUE_PACKETS:
+            queue.drops["queue_full"] += 1
             assert not taken
-        elif not (sizes := lane.take(length)):
-            lane.drops["reserve_spent"] += 1
+        elif not (sizes := queue.take(length)):
+            queue.drops["reserve_spent"] += 1
             assert not taken
         else:
             assert taken
-            lane.unpublished.append(Sent(data, flow, sizes))
-            lane.handed_out += 1
+            queue.unpublished.append(Sent(data, flow, sizes))
+            queue.handed_out += 1
             self.flow_of(driver.number, group, flow)[model.consumer.name] = (
                 self.flow_of(driver.number, group, flow).get(model.consumer.name, 0) + 1
             )
@@ -198,8 +198,8 @@ class LaneMachine(RuleBasedStateMachine):
 
     @staticmethod
     def offered(model: ModelConsumer, thread: int) -> int:
-        lane = model.consumer.lanes[thread]
-        return int(lane.put + lane.queue_full + lane.reserve_spent)
+        queue = model.consumer.queues[thread]
+        return int(queue.put + queue.queue_full + queue.reserve_spent)
 
     # Consumers
 
@@ -207,13 +207,13 @@ class LaneMachine(RuleBasedStateMachine):
     @rule(data=st.data(), limit=st.integers(0, 5))
     def receive(self, data: st.DataObject, limit: int) -> None:
         model = data.draw(st.sampled_from(self.consumers))
-        expected = min(limit, sum(len(lane.waiting) for lane in model.lanes))
+        expected = min(limit, sum(len(queue.waiting) for queue in model.queues))
         packets = model.consumer.receive(limit)
         assert len(packets) == expected
         for packet in packets:
-            lane = model.lanes[packet.queue]
-            sent = lane.waiting.popleft()
-            lane.lent += 1
+            queue = model.queues[packet.queue]
+            sent = queue.waiting.popleft()
+            queue.lent += 1
             assert bytes(packet) == sent.data
             assert [len(part) for part in packet.segments[:-1]] == sent.sizes[:-1]
             model.held.append((packet, packet.queue, sent))
@@ -223,21 +223,21 @@ class LaneMachine(RuleBasedStateMachine):
     def receive_into(self, data: st.DataObject, limit: int) -> None:
         model = data.draw(st.sampled_from(self.consumers))
         rows, lengths = np.full((limit, ROW_BYTES), 0xEE, np.uint8), np.zeros(limit, np.uint32)
-        first = model.consumer._next  # each call begins with another lane, so that none starves
+        first = model.consumer._next  # each call begins with another software queue, so that none starves
         count = model.consumer.receive_into(rows, lengths)
         row = 0
-        for turn in range(len(model.lanes)):
-            thread = (first + turn) % len(model.lanes)
-            lane = model.lanes[thread]
-            while lane.waiting and row < count:
-                sent = lane.waiting.popleft()
+        for turn in range(len(model.queues)):
+            thread = (first + turn) % len(model.queues)
+            queue = model.queues[thread]
+            while queue.waiting and row < count:
+                sent = queue.waiting.popleft()
                 kept = sent.data[:ROW_BYTES]
                 assert lengths[row] == len(sent.data)
                 assert bytes(rows[row]) == kept + bytes([0xEE]) * (ROW_BYTES - len(kept))
                 self.came_back(model, thread, sent)
                 row += 1
         assert row == count
-        assert count == limit or not any(lane.waiting for lane in model.lanes)
+        assert count == limit or not any(queue.waiting for queue in model.queues)
 
     @precondition(lambda self: any(model.held for model in self.consumers + self.leaving))
     @rule(data=st.data(), by_collection=st.booleans())
@@ -245,7 +245,7 @@ class LaneMachine(RuleBasedStateMachine):
         model = data.draw(st.sampled_from([one for one in self.consumers + self.leaving if one.held]))
         place = data.draw(st.integers(0, len(model.held) - 1))
         packet, thread, sent = model.held.pop(place)
-        model.lanes[thread].lent -= 1
+        model.queues[thread].lent -= 1
         self.came_back(model, thread, sent)
         if by_collection:
             del packet
@@ -254,14 +254,14 @@ class LaneMachine(RuleBasedStateMachine):
             address = packet._address
             assert packet.release()
             assert not packet.release()
-            assert not lane_kernels().give_back(packet._lane.address, address)
-            model.lanes[thread].refused += 2
+            assert not queue_kernels().give_back(packet._owner.address, address)
+            model.queues[thread].refused += 2
         self.settle_leaving()
 
     def came_back(self, model: ModelConsumer, thread: int, sent: Sent) -> None:
-        lane = model.lanes[thread]
-        lane.put_back(sent)
-        lane.given_back += 1
+        queue = model.queues[thread]
+        queue.put_back(sent)
+        queue.given_back += 1
         self.let_go(model, thread, sent)
 
     def let_go(self, model: ModelConsumer, thread: int, sent: Sent) -> None:
@@ -276,16 +276,16 @@ class LaneMachine(RuleBasedStateMachine):
                 then % 2 == 0 or then != is_now for then, is_now in zip(model.noted, now, strict=True)
             ):
                 model.gone = True
-                for thread, lane in enumerate(model.lanes):
-                    while lane.waiting:
-                        sent = lane.waiting.popleft()
-                        lane.put_back(sent)
-                        lane.drops["consumer_left"] += 1
+                for thread, queue in enumerate(model.queues):
+                    while queue.waiting:
+                        sent = queue.waiting.popleft()
+                        queue.put_back(sent)
+                        queue.drops["consumer_left"] += 1
                         self.let_go(model, thread, sent)
             if model.gone and not model.held:
                 self.check_reading(model)
                 self.leaving.remove(model)
-                assert model.consumer.lanes == []
+                assert model.consumer.queues == []
 
     # Producers
 
@@ -334,7 +334,7 @@ class LaneMachine(RuleBasedStateMachine):
     @rule(limit=st.integers(1, 5))
     def take_from_cable(self, limit: int) -> None:
         frames = self.ends[1].receive(limit)
-        # Lanes take turns, so that only the order within each is known.
+        # Software queues take turns, so that only the order within each is known.
         for frame in frames:
             assert frame in self.line
             self.line.remove(frame)
@@ -359,36 +359,36 @@ class LaneMachine(RuleBasedStateMachine):
             self.check_reading(model)
 
     def check_reading(self, model: ModelConsumer) -> None:
-        for reading, lane in zip(model.consumer.read().lanes, model.lanes, strict=True):
-            waiting = len(lane.waiting) + len(lane.unpublished)
-            assert (reading.waiting, reading.lent, reading.given_back) == (waiting, lane.lent, lane.given_back)
-            assert (reading.handed_out, reading.refused_releases) == (lane.handed_out, lane.refused)
-            assert reading.drops == lane.drops
+        for reading, queue in zip(model.consumer.read().queues, model.queues, strict=True):
+            waiting = len(queue.waiting) + len(queue.unpublished)
+            assert (reading.waiting, reading.lent, reading.given_back) == (waiting, queue.lent, queue.given_back)
+            assert (reading.handed_out, reading.refused_releases) == (queue.handed_out, queue.refused)
+            assert reading.drops == queue.drops
             assert reading.handed_out == reading.waiting + reading.taken + reading.drops["consumer_left"]
-            assert {one.size_bytes: one.free for one in reading.buffers} == lane.free
+            assert {one.size_bytes: one.free for one in reading.buffers} == queue.free
 
     @invariant()
     def every_buffer_is_in_one_place(self) -> None:
         for model in self.consumers + self.leaving:
-            for thread, lane in enumerate(model.consumer.lanes):
-                places = free_addresses(lane.memory[0]) + waiting_addresses(lane)
+            for thread, queue in enumerate(model.consumer.queues):
+                places = free_addresses(queue.memory[0]) + waiting_addresses(queue)
                 for packet, number, _ in model.held:
                     places += chain(packet._address) if number == thread else []
-                assert len(set(places)) == len(places) == buffer_count(lane.memory[0])
+                assert len(set(places)) == len(places) == buffer_count(queue.memory[0])
 
     @invariant()
     def every_buffer_to_send_from_is_free_or_in_line(self) -> None:
         for producer, line in self.producers:
-            lane = producer.lane
-            elements = [lane.elements[place & lane.mask] for place in range(lane.head, lane.tail)]
-            places = free_addresses(lane.memory[0])
+            queue = producer.queue
+            elements = [queue.elements[place & queue.mask] for place in range(queue.head, queue.tail)]
+            places = free_addresses(queue.memory[0])
             for element, frame in zip(elements, line, strict=True):
                 found = chain(element.first)
                 places += found
                 parts = [Buffer.from_address(one) for one in found]
                 assert b"".join(ctypes.string_at(part.data, part.length) for part in parts) == frame
                 assert (element.length, element.segments, element.last) == (len(frame), len(found), found[-1])
-            assert len(set(places)) == len(places) == buffer_count(lane.memory[0])
+            assert len(set(places)) == len(places) == buffer_count(queue.memory[0])
 
     def teardown(self) -> None:
         for thread in range(THREADS):
@@ -398,5 +398,5 @@ class LaneMachine(RuleBasedStateMachine):
         self.manager.close()
 
 
-TestLaneMachine = LaneMachine.TestCase
-TestLaneMachine.settings = settings(max_examples=60, stateful_step_count=50, deadline=None)
+TestSoftwareQueueMachine = SoftwareQueueMachine.TestCase
+TestSoftwareQueueMachine.settings = settings(max_examples=60, stateful_step_count=50, deadline=None)

@@ -1,4 +1,4 @@
-"""Real threads on lanes: flows stay in order, everything adds up, whoever sleeps is woken."""
+"""Real threads on software queues: flows stay in order, everything adds up, whoever sleeps is woken."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ from dataplane.native.spinlock import sched_yield
 from dataplane.nic import memory_pair
 from dataplane.nic.buffers.kernels.software_queues import acquire, await_packets, give_back
 from dataplane.nic.buffers.kernels.transmitting import has_to_transmit, transmit
-from dataplane.nic.buffers.software_queue import Lane, ManagerThread
+from dataplane.nic.buffers.software_queue import ManagerThread, ReceiveQueue
 from dataplane.nic.manager.balance import Balance
 from dataplane.nic.manager.consumer import Consumer
-from dataplane.nic.manager.kernels.distribute import hand_out, publish
+from dataplane.nic.manager.kernels.distribute import distribute, publish
 from dataplane.nic.manager.packet_manager import PacketManager
 from dataplane.nic.manager.producer import Producer
 from dataplane.nic.ports.kernels import receive, release
@@ -65,15 +65,15 @@ class Pourer(Struct):
 
 
 class Drinker(Struct):
-    """A native consumer of one lane, which checks what it gets."""
+    """A native consumer of one software queue, which checks what it gets."""
 
-    lane: Lane
+    queue: ReceiveQueue
     bell: Bell
     stop: u64
     taken: u64
     wrong_order: u64
     wrong_bytes: u64
-    seen: Array[u64]  # of each flow of the lane's driver thread, the last sequence number that anyone took
+    seen: Array[u64]  # of each flow of the software queue's driver thread, the last sequence number that anyone took
 
 
 @kernel
@@ -106,7 +106,7 @@ def pour(state: Pourer) -> None:
                 frame[place] = u8_of(flow + words[1] + place)
                 place += 1
             verdict.flow_hash = (flow + 1) * 0x9E37_79B9
-            if hand_out(state.manager, verdict, frame, as_length(length), stamp):
+            if distribute(state.manager, verdict, frame, as_length(length), stamp):
                 state.handed_out += 1
             i += 1
             done += 1
@@ -136,11 +136,11 @@ def as_length(number: u64) -> u32:
 def drink(state: Drinker) -> None:
     """Take packets, give them back in another order, sleep when there are none, until told to stop."""
     packets = stack_array(u64, 16)
-    lanes = stack_array(u64, 1)
-    lanes[0] = address(state.lane)
+    queues = stack_array(u64, 1)
+    queues[0] = address(state.queue)
     while True:
         stopping: u64 = load_acquire(state.stop)
-        count: u32 = acquire(state.lane, packets, 16)
+        count: u32 = acquire(state.queue, packets, 16)
         i: u32 = 0
         while i < count:
             check(state, view(Buffer, packets[i]))
@@ -150,12 +150,12 @@ def drink(state: Drinker) -> None:
         while i < count:
             # 7 has no factor in common with counts that are not multiples of it; those go in order.
             place: u32 = (i * 7 + 3) % count if count % 7 != 0 else i
-            give_back(state.lane, view(Buffer, packets[place]))
+            give_back(state.queue, view(Buffer, packets[place]))
             i += 1
         if count == 0:
             if stopping != 0:
                 return
-            await_packets(state.bell, lanes, 1, 1_000_000)
+            await_packets(state.bell, queues, 1, 1_000_000)
 
 
 @kernel
@@ -278,7 +278,7 @@ def test_native_consumers_get_each_flow_in_order_from_two_driver_threads_while_o
 
 def drinker(consumer: Consumer, number: int, seen: Array[int]) -> Drinker:
     state = Drinker()
-    state.lane, state.bell, state.seen = consumer.lanes[number], Bell(fd=-1), seen
+    state.queue, state.bell, state.seen = consumer.queues[number], Bell(fd=-1), seen
     return state
 
 
@@ -302,8 +302,8 @@ def check_sums(manager: PacketManager, pourers: list[Pourer]) -> None:
     assert reading.handed_out + drops + reading.no_consumer == offered + padding(pourers)
     for consumer in reading.consumers:
         assert consumer.total("lent") == consumer.total("waiting") == consumer.dropped("consumer_left") == 0
-        for lane in consumer.lanes:
-            assert all(one.free == one.buffers for one in lane.buffers)
+        for queue in consumer.queues:
+            assert all(one.free == one.buffers for one in queue.buffers)
     past = reading.departed
     assert past.handed_out == past.given_back + past.consumer_drops.get("consumer_left", 0)
 
@@ -330,10 +330,10 @@ def test_python_consumers_get_each_flow_in_order_and_give_back_in_any(balance: B
             for packet in packets:
                 data = bytes(packet)
                 flow, sequence = int.from_bytes(data[:8], "little"), int.from_bytes(data[8:16], "little")
-                lane = packet._lane.thread
-                if last.get((lane, flow), 0) >= sequence:
-                    wrong.append((lane, flow, sequence))
-                last[lane, flow] = sequence
+                queue = packet._owner.thread
+                if last.get((queue, flow), 0) >= sequence:
+                    wrong.append((queue, flow, sequence))
+                last[queue, flow] = sequence
             chance.shuffle(packets)
             for packet in packets[::2]:
                 packet.release()

@@ -99,7 +99,7 @@ def test_views_stay_readable_after_everything_is_gone() -> None:
     assert bytes(data) == b"ello"
 
 
-def test_all_lanes_are_received_from_in_turn(consumer: Consumer, drivers: list[Driver]) -> None:
+def test_all_queues_are_received_from_in_turn(consumer: Consumer, drivers: list[Driver]) -> None:
     for driver in drivers:
         driver.give(*(bytes([driver.number, place]) for place in range(6)))
     assert consumer.receive(0) == []

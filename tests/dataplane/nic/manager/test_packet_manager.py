@@ -116,7 +116,7 @@ def test_who_never_gives_back_spends_its_own_reserve_only() -> None:
         assert flows_of(good) == [ord("y")]
     assert stuck.read().dropped("reserve_spent") == 12
     assert stuck.read().total("lent") == len(held) == 8
-    assert good.read().lanes[0].drops == {"reserve_spent": 0, "queue_full": 0, "consumer_left": 0}
+    assert good.read().queues[0].drops == {"reserve_spent": 0, "queue_full": 0, "consumer_left": 0}
     held.pop().release()
     assert driver.give(b"x", b"x", group=0) == [True, False]
     manager.close()
@@ -164,7 +164,7 @@ def test_what_waits_for_a_consumer_that_leaves_is_counted_and_others_take_over()
     manager.close()
 
 
-def test_a_lane_is_drained_only_when_no_thread_is_in_the_burst_that_may_still_fill_it() -> None:
+def test_a_queue_is_drained_only_when_no_thread_is_in_the_burst_that_may_still_fill_it() -> None:
     manager, (driver, idle) = make(2)
     one, other = join(manager, 2)
     driver.begin()
@@ -211,7 +211,7 @@ def test_consumers_come_and_go_without_a_trace() -> None:
     manager.close()
 
 
-def test_a_burst_may_reach_more_lanes_than_are_noted_at_a_time() -> None:
+def test_a_burst_may_reach_more_queues_than_are_noted_at_a_time() -> None:
     manager, (driver,) = make()
     consumers = [manager.add_consumer(f"c{number}", group="g", buffers={64: 4}) for number in range(MOST_TOUCHED + 44)]
     manager.set_balance("g", Balance.ROUND_ROBIN)

@@ -64,14 +64,14 @@ def test_segments_of_a_packet_name_the_same_element_of_the_queue(
     producer = manager.add_producer("p", buffers={64: 12}, queue_packets=4)
     first, frame = os.urandom(10), os.urandom(600)
     assert [producer.send(first), producer.send(frame)] == [0, 1]
-    element = producer.lane.elements[1]
+    element = producer.queue.elements[1]
     parts = chain(element.first)
     assert (len(parts), element.segments, element.length) == (10, 10, 600)
     assert parts[-1] == element.last
     assert {Buffer.from_address(part).element for part in parts} == {1}
     driver.transmit(ends[0].queues[0])
     assert ends[1].receive(3) == [first, frame]
-    assert len(set(free_addresses(producer.lane.memory[0]))) == buffer_count(producer.lane.memory[0])
+    assert len(set(free_addresses(producer.queue.memory[0]))) == buffer_count(producer.queue.memory[0])
 
 
 def test_a_full_queue_or_spent_reserve_takes_no_packet(manager: PacketManager, driver: Driver, ends: Ends) -> None:
@@ -130,16 +130,16 @@ def test_a_producer_writes_into_its_buffers_in_place(manager: PacketManager, dri
     producer = manager.add_producer("p", buffers={64: 4}, queue_packets=4)
     library = kernel_library(claim, complete)
     claiming, completing = library.bind(claim), library.bind(complete)
-    unwanted = claiming(producer.lane, 200)
-    assert claiming(producer.lane, 200) == unwanted
-    address = claiming(producer.lane, 5)
+    unwanted = claiming(producer.queue, 200)
+    assert claiming(producer.queue, 200) == unwanted
+    address = claiming(producer.queue, 5)
     packet = Buffer.from_address(address)
-    place = packet.data - producer._lane.lane.memory[0].start
-    producer._lane.view[place : place + 5] = b"hello"
-    assert completing(producer.lane) == 0
+    place = packet.data - producer._queue.queue.memory[0].start
+    producer._queue.view[place : place + 5] = b"hello"
+    assert completing(producer.queue) == 0
     driver.transmit(ends[0].queues[0])
     assert ends[1].receive(1) == [b"hello"]
-    assert len(set(free_addresses(producer.lane.memory[0]))) == 4
+    assert len(set(free_addresses(producer.queue.memory[0]))) == 4
 
 
 def test_who_waits_is_woken_when_its_packet_has_left(manager: PacketManager, driver: Driver, ends: Ends) -> None:

@@ -9,7 +9,7 @@ from ipaddress import IPv4Address
 from typing import Any, Final
 
 from dataplane.errors import AllReduceError
-from dataplane.nic.run_off_loop import outside_loops
+from dataplane.nic.run_off_loop import run_off_loop
 
 _UNICAST: Final = 1
 """RTN_UNICAST; an address of this machine is RTN_LOCAL, 2."""
@@ -29,7 +29,7 @@ class NextHop:
     next_mac: int
 
 
-@outside_loops
+@run_off_loop
 def find_next_hop(destination: str, source: str = "", deadline_s: float = 3.0) -> NextHop:
     """Return the way that the kernel's own packets take; ask for the next hop's MAC address if it is not known.
 

@@ -46,7 +46,7 @@ from dataplane.program.operations import (
     RegisterRead,
 )
 from dataplane.program.pipelines import successors
-from dataplane.switch.compiler.analysis.dataflow import Place, Use, Way, in_graph, in_sequence
+from dataplane.switch.compiler.analysis.dataflow import Edge, Effects, Vertex, in_graph, in_sequence
 from dataplane.switch.compiler.analysis.references import Reference, conditions, operations, parts, reads, references
 from dataplane.switch.compiler.analysis.validity import valid_where
 
@@ -54,24 +54,24 @@ _SWITCH_STRUCTS = {"standard_metadata", "intrinsic_metadata", "queueing_metadata
 
 
 @dataclass(frozen=True, slots=True)
-class Leftovers:
+class Uncleared:
     """Metadata fields and headers on the wire whose memory a fresh packet may find as it is."""
 
     fields: frozenset[FieldRef]
     headers: frozenset[str]
 
 
-def leftovers(program: Program) -> Leftovers:
-    """Return what parser, controls and deparser each write before they read it, if they do, whichever way is taken.
+def uncleared(program: Program) -> Uncleared:
+    """Return what parser, controls and deparser each write before they read it, if they do, whichever path is taken.
 
     Keys of tables and calculations take nothing from invalid headers. Stacks are among the headers as a whole or not
     at all.
     """
     fields = own_fields(program)
-    field_bits = {ref: 1 << place for place, ref in enumerate(fields)}
-    header_bits = {name: 1 << place for place, name in enumerate(_lone_headers(program), len(fields))}
-    exposed = _Uses(program, field_bits, header_bits).exposed()
-    return Leftovers(
+    field_bits = {ref: 1 << position for position, ref in enumerate(fields)}
+    header_bits = {name: 1 << position for position, name in enumerate(_lone_headers(program), len(fields))}
+    exposed = _Dataflow(program, field_bits, header_bits).exposed()
+    return Uncleared(
         frozenset(ref for ref, bit in field_bits.items() if not exposed & bit),
         frozenset(name for name, bit in header_bits.items() if not exposed & bit) | _unread_stacks(program),
     )
@@ -81,7 +81,7 @@ def own_fields(program: Program) -> list[FieldRef]:
     """Return the metadata fields that nobody but the program reads or writes, and no copy keeps."""
     kept = {ref for refs in program.field_lists.values() for ref in refs} | set(program.aliases.values())
     kept |= {source for digest in program.digests.values() for source in digest.sources if isinstance(source, FieldRef)}
-    whole = {item.name for item in _mentioned(program) if isinstance(item, HeaderRef)} | _SWITCH_STRUCTS
+    whole = {item.name for item in _referenced(program) if isinstance(item, HeaderRef)} | _SWITCH_STRUCTS
     return [
         ref
         for name, header in program.headers.items()
@@ -95,7 +95,7 @@ def _fields(name: str, header: Header) -> Iterator[FieldRef]:
     return (FieldRef(name, spec.name) for spec in header.type.fields if not spec.variable)
 
 
-def _mentioned(program: Program) -> Iterator[Reference]:
+def _referenced(program: Program) -> Iterator[Reference]:
     for source in (operations(program), conditions(program)):
         for item in source:
             yield from references(item)
@@ -140,18 +140,18 @@ def _read_anywhere(program: Program) -> Iterator[Reference]:
 # ---- what is read before it is written
 
 
-class _Uses:
+class _Dataflow:
     """Finds what the functions of a program do to the fields and headers that have bits."""
 
     def __init__(self, program: Program, field_bits: Mapping[FieldRef, int], header_bits: Mapping[str, int]) -> None:
         self.program, self.field_bits, self.header_bits = program, field_bits, header_bits
-        self._actions: dict[int, Use] = {}
+        self._actions: dict[int, Effects] = {}
 
     def exposed(self) -> int:
         """Return all that parser, a control, checksums, deparser or copies may read before it is written."""
         program = self.program
         deparser = in_sequence(self._operation(item) for item in program.deparser.primitives)
-        uses = (
+        effects = (
             self._parser(program.parser.states, program.parser.initial),
             self._pipeline(program.ingress),
             self._pipeline(program.egress),
@@ -160,69 +160,69 @@ class _Uses:
             self._read(tuple(program.field_lists.values())),
             deparser.exposed,
         )
-        return reduce(int.__or__, uses)
+        return reduce(int.__or__, effects)
 
     def _parser(self, states: Mapping[str, ParserState], initial: str | None) -> int:
-        uses = {name: self._state(state) for name, state in states.items()}
-        ways = {
-            name: [Way(state.default), *(Way(case.next_state) for case in state.transitions)]
+        effects = {name: self._state(state) for name, state in states.items()}
+        edges = {
+            name: [Edge(state.default), *(Edge(case.next_state) for case in state.transitions)]
             for name, state in states.items()
         }
-        return in_graph(uses, ways, initial).exposed
+        return in_graph(effects, edges, initial).exposed
 
-    def _state(self, state: ParserState) -> Use:
-        key = Use(self._read(tuple(part.source for part in state.key)))
+    def _state(self, state: ParserState) -> Effects:
+        key = Effects(self._read(tuple(part.source for part in state.key)))
         return in_sequence([*map(self._operation, state.operations), key])
 
     def _pipeline(self, pipeline: Pipeline) -> int:
-        uses = {name: self._node(node) for name, node in pipeline.nodes.items()}
-        ways = {name: self._ways(node) for name, node in pipeline.nodes.items()}
-        return in_graph(uses, ways, pipeline.initial).exposed
+        effects = {name: self._node(node) for name, node in pipeline.nodes.items()}
+        edges = {name: self._edges(node) for name, node in pipeline.nodes.items()}
+        return in_graph(effects, edges, pipeline.initial).exposed
 
-    def _ways(self, node: Node) -> list[Way[str]]:
+    def _edges(self, node: Node) -> list[Edge[str]]:
         if isinstance(node, ConditionNode):
             return self._branches(node.condition, node.true_next, node.false_next)
-        return [Way(name) for name in successors(node)]
+        return [Edge(name) for name in successors(node)]
 
-    def _branches(self, condition: Expression, if_true: Place | None, if_false: Place | None) -> list[Way[Place]]:
+    def _branches(self, condition: Expression, if_true: Vertex | None, if_false: Vertex | None) -> list[Edge[Vertex]]:
         yes, no = (valid_where(condition, holds, self.header_bits) for holds in (True, False))
-        return [Way(if_true, yes), Way(if_false, no)]
+        return [Edge(if_true, yes), Edge(if_false, no)]
 
-    def _node(self, node: Node) -> Use:
+    def _node(self, node: Node) -> Effects:
         match node:
             case CallNode():
                 return self._action(node.action)
             case ConditionNode():
-                return Use(self._read(node.condition))
+                return Effects(self._read(node.condition))
             case TableNode():
                 keys = self._metadata(key.source for key in node.keys) | self._read(node.selector)
                 actions = [self._action(action) for action in node.actions.values()]
-                exposed = reduce(int.__or__, (use.exposed for use in actions), keys)
-                written = reduce(int.__and__, (use.written for use in actions), -1 if actions else 0)
-                return Use(exposed, written)
+                exposed = reduce(int.__or__, (effect.exposed for effect in actions), keys)
+                written = reduce(int.__and__, (effect.written for effect in actions), -1 if actions else 0)
+                return Effects(exposed, written)
 
-    def _action(self, action: Action) -> Use:
-        use = self._actions.get(id(action))
-        if use is None:
-            use = self._actions[id(action)] = self._primitives(action.primitives)
-        return use
+    def _action(self, action: Action) -> Effects:
+        effect = self._actions.get(id(action))
+        if effect is None:
+            effect = self._actions[id(action)] = self._primitives(action.primitives)
+        return effect
 
-    def _primitives(self, primitives: Sequence[object]) -> Use:
-        uses = [self._operation(item) for item in primitives]
+    def _primitives(self, primitives: Sequence[object]) -> Effects:
+        effects = [self._operation(item) for item in primitives]
         if not any(isinstance(item, Jump | JumpIfZero) for item in primitives):
-            return in_sequence(uses)
-        ways: dict[int, list[Way[int]]] = {}
-        for place, item in enumerate(primitives):
+            return in_sequence(effects)
+        edges: dict[int, list[Edge[int]]] = {}
+        for position, item in enumerate(primitives):
             match item:
                 case Jump(target):
-                    ways[place] = [Way(target)]
+                    edges[position] = [Edge(target)]
                 case JumpIfZero(condition, target):
-                    ways[place] = self._branches(condition, place + 1, target)
+                    edges[position] = self._branches(condition, position + 1, target)
                 case _:
-                    ways[place] = [Way(place + 1)]
-        return in_graph(dict(enumerate(uses)), ways, 0)
+                    edges[position] = [Edge(position + 1)]
+        return in_graph(dict(enumerate(effects)), edges, 0)
 
-    def _operation(self, item: object) -> Use:
+    def _operation(self, item: object) -> Effects:
         """Return what an operation does; what it may leave alone it does not write."""
         written = 0
         match item:
@@ -233,7 +233,7 @@ class _Uses:
                     written = self.field_bits.get(target, 0)
             case AddHeader(HeaderRef(name)) | Extract(HeaderRef(name)):
                 written = self.header_bits.get(name, 0)
-        return Use(self._read(tuple(reads(item))), written)
+        return Effects(self._read(tuple(reads(item))), written)
 
     def _checksums(self) -> int:
         found = 0

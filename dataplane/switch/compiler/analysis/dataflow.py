@@ -1,4 +1,4 @@
-"""Ways through code: what is read before it was written, and where ways part and meet."""
+"""Data flow: what is read before it was written on some path through code, and which code dominates which."""
 
 from __future__ import annotations
 
@@ -7,85 +7,89 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Generic, TypeVar
 
-Place = TypeVar("Place", bound=Hashable)
+Vertex = TypeVar("Vertex", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
+class Effects:
     """What code does to fields, as sets of bits.
 
-    `exposed` are read where they may not have been written before, `written` are written on every way through.
+    `exposed` are read where they may not have been written before, `written` are written on every path.
     """
 
     exposed: int = 0
     written: int = 0
 
-    def then(self, following: Use) -> Use:
+    def then(self, following: Effects) -> Effects:
         """Return what this code and the following do, one behind the other."""
-        return Use(self.exposed | following.exposed & ~self.written, self.written | following.written)
+        return Effects(self.exposed | following.exposed & ~self.written, self.written | following.written)
 
 
 @dataclass(frozen=True, slots=True)
-class Way(Generic[Place]):
-    """What may come next (None: the end), and the fields of which it is known on this way that they were written."""
+class Edge(Generic[Vertex]):
+    """What may come next (None: the end), and the fields known to be written where this edge is taken."""
 
-    to: Place | None
+    to: Vertex | None
     known: int = 0
 
 
-def in_sequence(uses: Iterable[Use]) -> Use:
+def in_sequence(effects: Iterable[Effects]) -> Effects:
     """Return what pieces of code do, one behind the other."""
-    return reduce(Use.then, uses, Use())
+    return reduce(Effects.then, effects, Effects())
 
 
-def in_graph(uses: Mapping[Place, Use], ways: Mapping[Place, Sequence[Way[Place]]], first: Place | None) -> Use:
-    """Return what a graph of code does that begins at `first`; what follows and is not among `uses` is its end."""
-    if first not in uses:
-        return Use()
+def in_graph(
+    effects: Mapping[Vertex, Effects], edges: Mapping[Vertex, Sequence[Edge[Vertex]]], first: Vertex | None
+) -> Effects:
+    """Return what a graph of code does that begins at `first`; what follows and is not among `effects` is its end."""
+    if first not in effects:
+        return Effects()
     assert first is not None
-    order = places_in_order({place: [way.to for way in found] for place, found in ways.items()}, first)
-    before: dict[Place, int] = dict.fromkeys(order, -1)
+    order = reverse_postorder({vertex: [edge.to for edge in found] for vertex, found in edges.items()}, first)
+    before: dict[Vertex, int] = dict.fromkeys(order, -1)
     before[first] = 0
     leaving, changed = -1, True
     while changed:
         changed = False
-        for place in order:
-            for way in ways[place]:
-                behind = before[place] | uses[place].written | way.known
-                if way.to is None or way.to not in uses:
+        for vertex in order:
+            for edge in edges[vertex]:
+                behind = before[vertex] | effects[vertex].written | edge.known
+                if edge.to is None or edge.to not in effects:
                     leaving &= behind
-                elif before[way.to] & ~behind:
-                    before[way.to] &= behind
+                elif before[edge.to] & ~behind:
+                    before[edge.to] &= behind
                     changed = True
-    exposed = reduce(int.__or__, (uses[place].exposed & ~before[place] for place in order), 0)
-    return Use(exposed, leaving)
+    exposed = reduce(int.__or__, (effects[vertex].exposed & ~before[vertex] for vertex in order), 0)
+    return Effects(exposed, leaving)
 
 
-def places_in_order(following: Mapping[Place, Sequence[Place | None]], first: Place) -> list[Place]:
-    """Return all that can be reached, each in front of what follows it, as far as there are no circles."""
-    done: list[Place] = []
-    met: set[Place] = {first}
+def reverse_postorder(following: Mapping[Vertex, Sequence[Vertex | None]], first: Vertex) -> list[Vertex]:
+    """Return all that can be reached, each in front of what follows it as far as there are no cycles."""
+    done: list[Vertex] = []
+    met: set[Vertex] = {first}
     stack = [(first, iter(following[first]))]
     while stack:
-        place, ways = stack[-1]
-        for name in ways:
+        vertex, edges = stack[-1]
+        for name in edges:
             if name is not None and name in following and name not in met:
                 met.add(name)
                 stack.append((name, iter(following[name])))
                 break
         else:
-            done.append(place)
+            done.append(vertex)
             stack.pop()
     return done[::-1]
 
 
-def gates(following: Mapping[Place, Sequence[Place | None]], first: Place) -> Callable[[Place, Place], Place]:
-    """Return a function to the last place that each way to either of two places leads through; no circles, please."""
-    order = places_in_order(following, first)
-    number = {place: position for position, place in enumerate(order)}
-    above: dict[Place, Place] = {first: first}
+def dominators(
+    following: Mapping[Vertex, Sequence[Vertex | None]], first: Vertex
+) -> Callable[[Vertex, Vertex], Vertex]:
+    """Return a function to the nearest vertex that dominates two: every path to either leads through it; no cycles."""
+    order = reverse_postorder(following, first)
+    number = {vertex: position for position, vertex in enumerate(order)}
+    above: dict[Vertex, Vertex] = {first: first}
 
-    def common(one: Place, other: Place) -> Place:
+    def common(one: Vertex, other: Vertex) -> Vertex:
         while one != other:
             if number[one] < number[other]:
                 other = above[other]
@@ -93,8 +97,8 @@ def gates(following: Mapping[Place, Sequence[Place | None]], first: Place) -> Ca
                 one = above[one]
         return one
 
-    for place in order:
-        for name in following[place]:
+    for vertex in order:
+        for name in following[vertex]:
             if name is not None and name in number:
-                above[name] = common(above[name], place) if name in above else place
+                above[name] = common(above[name], vertex) if name in above else vertex
     return common

@@ -1,7 +1,7 @@
 """Which metadata are cleared only where a control first can touch them, so that packets that never get there need not.
 
-A field that one control alone mentions is of no use outside of the part of the control that every way to it leads
-through. It is cleared at that part's first node.
+A field that one control alone refers to is of no use outside of what is dominated by the nearest common dominator of
+the nodes that do: it is cleared there.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from functools import reduce
 from dataplane.program.model import Pipeline, Program
 from dataplane.program.operations import FieldRef
 from dataplane.program.pipelines import successors
-from dataplane.switch.compiler.analysis.dataflow import gates
+from dataplane.switch.compiler.analysis.dataflow import dominators
 from dataplane.switch.compiler.analysis.references import in_node, outside_of_controls, reachable
 
 
-def late_fields(program: Program, candidates: Iterable[FieldRef]) -> dict[str, tuple[FieldRef, ...]]:
+def deferred_fields(program: Program, candidates: Iterable[FieldRef]) -> dict[str, tuple[FieldRef, ...]]:
     """Return those candidates that need not be zero before a node, by that node's name.
 
     Candidates are metadata that nobody but the program knows. Those needed from a control's first node on are left out.
@@ -26,7 +26,7 @@ def late_fields(program: Program, candidates: Iterable[FieldRef]) -> dict[str, t
     ingress, egress = (_nodes_by_field(pipeline, left) for pipeline in (program.ingress, program.egress))
     found: dict[str, list[FieldRef]] = defaultdict(list)
     for pipeline, mine, others in ((program.ingress, ingress, egress), (program.egress, egress, ingress)):
-        for name, ref in _by_gate(pipeline, {ref: nodes for ref, nodes in mine.items() if ref not in others}):
+        for name, ref in _by_dominator(pipeline, {ref: nodes for ref, nodes in mine.items() if ref not in others}):
             found[name].append(ref)
     return {name: tuple(refs) for name, refs in found.items()}
 
@@ -39,14 +39,14 @@ def _nodes_by_field(pipeline: Pipeline, candidates: set[FieldRef]) -> dict[Field
     return nodes
 
 
-def _by_gate(pipeline: Pipeline, nodes: Mapping[FieldRef, list[str]]) -> Iterable[tuple[str, FieldRef]]:
-    """Return each field with the last node that every way to the nodes where it is mentioned leads through."""
+def _by_dominator(pipeline: Pipeline, nodes: Mapping[FieldRef, list[str]]) -> Iterable[tuple[str, FieldRef]]:
+    """Return each field with the nearest node that dominates those that refer to it."""
     if pipeline.initial is None:
         return
     following = {name: successors(node) for name, node in pipeline.nodes.items()}
-    common = gates(following, pipeline.initial)
+    common_dominator = dominators(following, pipeline.initial)
     met = set(reachable(pipeline))
-    for ref, places in nodes.items():
-        inside = [name for name in places if name in met]
-        if inside and (gate := reduce(common, inside)) != pipeline.initial:
-            yield gate, ref
+    for ref, names in nodes.items():
+        inside = [name for name in names if name in met]
+        if inside and (dominator := reduce(common_dominator, inside)) != pipeline.initial:
+            yield dominator, ref

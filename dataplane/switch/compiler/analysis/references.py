@@ -1,4 +1,4 @@
-"""What a program mentions where: the fields, headers and stacks of its operations, conditions and nodes."""
+"""What a program refers to where: the fields, headers and stacks of its operations, conditions and nodes."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def actions_of(node: Node) -> tuple[Action, ...]:
 
 
 def in_node(node: Node) -> Iterator[Reference]:
-    """Return all that a node mentions, its actions included."""
+    """Return all that a node refers to, its actions included."""
     match node:
         case TableNode():
             yield from references((*(key.source for key in node.keys), node.selector, node.meter_target))
@@ -63,7 +63,7 @@ def in_node(node: Node) -> Iterator[Reference]:
 
 
 def outside_of_controls(program: Program) -> Iterator[Reference]:
-    """Return all that parser, deparser, checksums and digests mention, and what copies keep."""
+    """Return all that parser, deparser, checksums and digests refer to, and what copies keep."""
     for state in program.parser.states.values():
         yield from references((*state.operations, *(part.source for part in state.key)))
     yield from references(program.deparser.primitives)

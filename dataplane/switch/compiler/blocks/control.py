@@ -83,7 +83,7 @@ class _Control:
             self.routine.leaving = self._way(held, None)
         self.routine.place = name
         self.routine.builder.position_at_end(self.blocks[name])
-        span = self.routine.layout.late.get(name)
+        span = self.routine.layout.deferred.get(name)
         if span is not None:
             self.routine.clear(self.routine.offset(self.routine.region, span.start), span.size)
 

@@ -5,8 +5,8 @@ whose length in bits stands apart, and whose bytes come last of all. Valid bits 
 made of follows at equal distances, so that an element is found by multiplication.
 
 A fresh packet's first `fresh_bytes` are zero; a copy's first `plain_bytes` are those of its original. In between are
-headers, and behind that fields, of which a fresh packet may have anything (see `leftovers`). First among those are the
-fields that are cleared when a control comes to them (see `late`).
+headers, and behind that fields, of which a fresh packet may have anything (see `uncleared`). First among those are the
+fields that are cleared when a control comes to them (see `deferred`).
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from itertools import pairwise
 from dataplane.errors import ProgramError
 from dataplane.program.model import VALID, FieldSpec, Header, HeaderType, Program
 from dataplane.program.operations import FieldRef
-from dataplane.switch.compiler.analysis.clear_elision import leftovers, own_fields
-from dataplane.switch.compiler.analysis.deferred_clears import late_fields
+from dataplane.switch.compiler.analysis.clear_elision import own_fields, uncleared
+from dataplane.switch.compiler.analysis.deferred_clears import deferred_fields
 from dataplane.switch.compiler.analysis.ranges import machine_bits
 
 MAX_NATIVE_BITS = 512
@@ -84,12 +84,12 @@ class Layout:
         self._end = 0
         self.headers: dict[str, HeaderPlace] = {}
         self.next_index: dict[str, int] = {}
-        self.late: dict[str, Span] = {}
-        left = leftovers(program)
+        self.deferred: dict[str, Span] = {}
+        kept = uncleared(program)
         local = _headers_beside_the_wire(program)
-        own = [ref for ref in own_fields(program) if ref not in left.fields and ref.header not in local]
-        late = late_fields(program, own)
-        self._elsewhere = left.fields.union(*late.values())
+        own = [ref for ref in own_fields(program) if ref not in kept.fields and ref.header not in local]
+        deferred = deferred_fields(program, own)
+        self._elsewhere = kept.fields.union(*deferred.values())
         for header in program.headers.values():
             if header.name in local:
                 self._add_local_header(header)
@@ -98,9 +98,9 @@ class Layout:
         self.metadata_bytes = self._reserve(0, 8)
         for name in (*program.stacks, *program.union_stacks):
             self.next_index[name] = self._reserve(4, 4)
-        self.fresh_bytes = self._add_headers([program.headers[name] for name in _wire_order(program)], left.headers)
+        self.fresh_bytes = self._add_headers([program.headers[name] for name in _wire_order(program)], kept.headers)
         self.plain_bytes = self._reserve(0, 8)
-        self._add_late_fields(late)
+        self._add_deferred_fields(deferred)
         self._add_unseen_fields()
         for name, place in self.headers.items():
             self.headers[name] = replace(place, varbit=self._reserve(place.varbit_bytes, 1))
@@ -129,16 +129,16 @@ class Layout:
         offset_bits = 8 * (self._reserve(size, min(size, 8) if native else 1) - start)
         return FieldPlace(spec, offset_bits + (0 if native else -spec.width_bits % 8), native)
 
-    def _add_late_fields(self, late: Mapping[str, Sequence[FieldRef]]) -> None:
+    def _add_deferred_fields(self, deferred: Mapping[str, Sequence[FieldRef]]) -> None:
         """Place fields side by side that are cleared together."""
-        for node, refs in late.items():
+        for node, refs in deferred.items():
             start = self._reserve(0, 8)
             for ref in refs:
                 place = self.headers[ref.header]
                 spec = place.header.type.field(ref.field)
                 assert spec is not None
                 place.fields[ref.field] = self._native_field(spec, place.data)
-            self.late[node] = Span(start, self._reserve(0, 8) - start)
+            self.deferred[node] = Span(start, self._reserve(0, 8) - start)
 
     def _add_unseen_fields(self) -> None:
         """Place the fields that are still left out of their headers."""

@@ -24,7 +24,7 @@ from dataplane.program.operations import (
     Primitive,
     RegisterRead,
 )
-from dataplane.switch.compiler.analysis.clear_elision import leftovers
+from dataplane.switch.compiler.analysis.clear_elision import uncleared
 from dataplane.switch.compiler.lowering.layout import Layout
 from tests.dataplane.switch.compiler.both_pipelines import CompiledProgram, Twin
 from tests.dataplane.switch.compiler.synthetic import chain, program_with
@@ -37,7 +37,7 @@ REGISTERS = {"r": RegisterSpec("r", size=4, width=8)}
 
 
 def unseen(*actions: Sequence[Primitive], **changes: Any) -> bool:
-    return U8 in leftovers(program_with(actions, registers=REGISTERS, **changes)).fields
+    return U8 in uncleared(program_with(actions, registers=REGISTERS, **changes)).fields
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_ways_that_meet_must_both_have_written(writes_in_both: bool) -> None:
     assert isinstance(second, CallNode)
     fork = ConditionNode("fork", Binary(BinaryOp.EQ, SOURCE, Constant(1)), "call_0", "call_1")
     joined = {**nodes, "fork": fork, "call_0": replace(first, next_node="call_2")}
-    assert (U8 in leftovers(program_with([], ingress=Pipeline("ingress", "fork", joined))).fields) is writes_in_both
+    assert (U8 in uncleared(program_with([], ingress=Pipeline("ingress", "fork", joined))).fields) is writes_in_both
 
 
 def test_what_ingress_writes_for_egress_is_seen() -> None:
@@ -89,18 +89,18 @@ def header_program(*primitives: Primitive) -> Program:
 
 def test_a_header_that_is_only_written_copied_and_sent_is_unseen() -> None:
     program = header_program(AddHeader(HeaderRef("other")), Assign(FieldRef("other", "u3"), SOURCE))
-    assert "other" in leftovers(program).headers
-    assert "wide" not in leftovers(program).headers
-    assert "wide" in leftovers(header_program(AssignHeader(HeaderRef("other"), HeaderRef("wide")))).headers
+    assert "other" in uncleared(program).headers
+    assert "wide" not in uncleared(program).headers
+    assert "wide" in uncleared(header_program(AssignHeader(HeaderRef("other"), HeaderRef("wide")))).headers
 
 
 def test_one_element_that_is_read_shows_the_whole_stack() -> None:
-    none = {name for name in leftovers(header_program(Assign(U8, SOURCE))).headers if name.startswith("stack")}
+    none = {name for name in uncleared(header_program(Assign(U8, SOURCE))).headers if name.startswith("stack")}
     assert none == set()  # its last element gives the options' length
     alone = replace(header_program(), parser=replace(header_program().parser, states={}, initial=None))
-    assert "stack[0]" in leftovers(alone).headers
+    assert "stack[0]" in uncleared(alone).headers
     read = replace(alone, ingress=chain("ingress", [[Assign(U8, FieldRef("stack[1]", "a"))]]))
-    assert not {"stack[0]", "stack[1]", "stack[2]"} & leftovers(read).headers
+    assert not {"stack[0]", "stack[1]", "stack[2]"} & uncleared(read).headers
 
 
 def test_what_is_not_cleared_lies_behind_what_is() -> None:
@@ -109,7 +109,7 @@ def test_what_is_not_cleared_lies_behind_what_is() -> None:
     own = layout.headers["own"]
     assert own.data + own.fields["u3"].offset_bits // 8 >= layout.plain_bytes
     assert layout.fresh_bytes <= layout.headers["other"].data < layout.plain_bytes
-    assert layout.headers["wide"].data < layout.fresh_bytes or "wide" in leftovers(program).headers
+    assert layout.headers["wide"].data < layout.fresh_bytes or "wide" in uncleared(program).headers
 
 
 def test_memory_used_before_changes_nothing() -> None:

@@ -29,11 +29,10 @@ from dataplane.program.operations import (
     Unary,
     UnaryOp,
 )
-from dataplane.switch.compiler.analysis import clear_elision as leftovers
+from dataplane.switch.compiler.analysis import clear_elision, deferred_clears
 from dataplane.switch.compiler.analysis import dataflow as flow
-from dataplane.switch.compiler.analysis import deferred_clears as late
-from dataplane.switch.compiler.analysis.dataflow import Use, gates, in_graph
-from dataplane.switch.compiler.analysis.deferred_clears import late_fields
+from dataplane.switch.compiler.analysis.dataflow import Effects, dominators, in_graph
+from dataplane.switch.compiler.analysis.deferred_clears import deferred_fields
 from dataplane.switch.compiler.analysis.validity import valid_where
 from dataplane.switch.compiler.lowering import layout
 from dataplane.switch.compiler.lowering.layout import Layout
@@ -156,22 +155,26 @@ def _different_is_equal(condition: object, holds: bool, bits: Any) -> int:
     return valid_where(condition, holds, bits)
 
 
-def _only_first_ways(uses: Any, ways: Any, first: Any) -> Use:
-    return in_graph(uses, {place: found[:1] for place, found in ways.items()}, first)
+def _only_first_edges(effects: Any, edges: Any, first: Any) -> Effects:
+    return in_graph(effects, {vertex: found[:1] for vertex, found in edges.items()}, first)
 
 
-def _known_for_ever(uses: Any, ways: Any, first: Any) -> Use:
-    """As if what is known on one way through a place were written there."""
-    written = {place: sum(way.known for way in ways[place]) for place in ways}
-    return in_graph({place: Use(use.exposed, use.written | written[place]) for place, use in uses.items()}, ways, first)
+def _known_for_ever(effects: Any, edges: Any, first: Any) -> Effects:
+    """As if what is known on one way through a vertex were written there."""
+    written = {vertex: sum(way.known for way in edges[vertex]) for vertex in edges}
+    return in_graph(
+        {vertex: Effects(effect.exposed, effect.written | written[vertex]) for vertex, effect in effects.items()},
+        edges,
+        first,
+    )
 
 
 def _also_written(bit: Callable[[Any, Any], int]) -> Any:
-    original = leftovers._Uses._operation
+    original = clear_elision._Dataflow._operation
 
-    def operation(self: Any, item: object) -> Use:
+    def operation(self: Any, item: object) -> Effects:
         use = original(self, item)
-        return Use(use.exposed, use.written | bit(self, item))
+        return Effects(use.exposed, use.written | bit(self, item))
 
     return operation
 
@@ -194,7 +197,7 @@ def _a_field(self: Any, item: Any) -> int:
 
 def _last(following: Any, first: Any) -> Any:
     """As if a field belonged to the last place that mentions it."""
-    order = flow.places_in_order(following, first)
+    order = flow.reverse_postorder(following, first)
     return lambda one, other: max(one, other, key=order.index)
 
 
@@ -205,25 +208,25 @@ def _each_for_itself(program: Program, candidates: Any) -> Any:
     found: dict[str, Any] = {}
     for part in alone:
         taken = {ref for refs in found.values() for ref in refs}
-        found |= late_fields(part, [ref for ref in candidates if ref not in taken])
+        found |= deferred_fields(part, [ref for ref in candidates if ref not in taken])
     return found
 
 
 MISTAKES: list[tuple[Any, str, Any, str]] = [
-    (leftovers, "valid_where", _on_either_side, "read where it is not valid"),
-    (leftovers, "valid_where", _on_either_side, "chosen where it is not valid"),
-    (leftovers, "valid_where", _on_either_side, "jumped over"),
-    (leftovers, "valid_where", _one_is_both, "read where one of two is valid"),
-    (leftovers, "valid_where", _one_is_both, "read where not both are valid"),
-    (leftovers, "valid_where", _different_is_equal, "read where two are not the same"),
-    (leftovers, "in_graph", _only_first_ways, "read where one side has made it"),
-    (leftovers, "in_graph", _known_for_ever, "read behind both sides"),
-    (leftovers._Uses, "_operation", _also_written(_copied), "copied from one that is not there"),
-    (leftovers._Uses, "_operation", _also_written(_a_field), "written where it is not valid"),
-    (leftovers._Uses, "_operation", _also_written(_read_from_any_cell), "a cell that may not be there"),
-    (late, "gates", _last, "late on both sides"),
-    (late, "gates", _last, "written on one side, read behind"),
-    (layout, "late_fields", _each_for_itself, "written in ingress, read in egress"),
+    (clear_elision, "valid_where", _on_either_side, "read where it is not valid"),
+    (clear_elision, "valid_where", _on_either_side, "chosen where it is not valid"),
+    (clear_elision, "valid_where", _on_either_side, "jumped over"),
+    (clear_elision, "valid_where", _one_is_both, "read where one of two is valid"),
+    (clear_elision, "valid_where", _one_is_both, "read where not both are valid"),
+    (clear_elision, "valid_where", _different_is_equal, "read where two are not the same"),
+    (clear_elision, "in_graph", _only_first_edges, "read where one side has made it"),
+    (clear_elision, "in_graph", _known_for_ever, "read behind both sides"),
+    (clear_elision._Dataflow, "_operation", _also_written(_copied), "copied from one that is not there"),
+    (clear_elision._Dataflow, "_operation", _also_written(_a_field), "written where it is not valid"),
+    (clear_elision._Dataflow, "_operation", _also_written(_read_from_any_cell), "a cell that may not be there"),
+    (deferred_clears, "dominators", _last, "late on both sides"),
+    (deferred_clears, "dominators", _last, "written on one side, read behind"),
+    (layout, "deferred_fields", _each_for_itself, "written in ingress, read in egress"),
 ]
 
 
@@ -283,10 +286,10 @@ def test_a_field_is_cleared_where_the_ways_to_it_begin() -> None:
         ODD, PERHAPS, NOTHING, [Assign(BIG, SOURCE)], [JumpIfZero(SOURCE, 2), Assign(BIG, SOURCE), *PERHAPS]
     )
     place = Layout(program)
-    assert not place.late  # OWN is mentioned on one side and behind; BIG is written before it is read
+    assert not place.deferred  # OWN is mentioned on one side and behind; BIG is written before it is read
     alone = Layout(forking(ODD, PERHAPS, NOTHING, NOTHING))
-    assert set(alone.late) == {"call_0"}
-    span, own = alone.late["call_0"], alone.headers["own"]
+    assert set(alone.deferred) == {"call_0"}
+    span, own = alone.deferred["call_0"], alone.headers["own"]
     assert span.start == own.data + own.fields["u3"].offset_bits // 8 >= alone.plain_bytes
     assert span.size == 8
 
@@ -301,5 +304,5 @@ def test_gates_are_where_all_ways_lead_through() -> None:
         "f": [None],
         "lost": ["f"],
     }
-    common = gates(ways, "a")
+    common = dominators(ways, "a")
     assert [common(*pair) for pair in ("bb", "bd", "de", "ef", "df", "ce")] == ["b", "a", "a", "a", "a", "c"]

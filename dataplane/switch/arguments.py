@@ -52,7 +52,7 @@ class AttachedPort:
 
 
 @dataclass(frozen=True, slots=True)
-class EngineSettings:
+class DriverSettings:
     """What forwards: the compiled pipeline or the interpreter, over which kind of port, with how many threads.
 
     A worker spins `spin_us` at most before it sleeps; capture files are read from `files_wait_s` after the switch is
@@ -89,7 +89,7 @@ class SwitchSettings:
     lifeline_fd: int | None = None
     seed: int = 0
     deflect_session: int | None = None
-    engine: EngineSettings = EngineSettings()
+    driver: DriverSettings = DriverSettings()
 
 
 def parse_arguments(argv: Sequence[str]) -> SwitchSettings:
@@ -124,7 +124,7 @@ def parse_arguments(argv: Sequence[str]) -> SwitchSettings:
         lifeline_fd=found.lifeline_fd,
         seed=found.seed,
         deflect_session=found.deflect_session,
-        engine=_engine(found),
+        driver=_driver(found),
     )
 
 
@@ -167,12 +167,12 @@ def _make_parser() -> argparse.ArgumentParser:
         metavar="N",
         help="clone session that packets dropped by a full queue go to",
     )
-    _add_engine_options(parser)
+    _add_driver_options(parser)
     _add_target_options(parser)
     return parser
 
 
-def _add_engine_options(parser: argparse.ArgumentParser) -> None:
+def _add_driver_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("forwarding").add_argument
     add(
         "--pipeline", choices=PIPELINES, default="compiled", help="machine code (default), or the reference interpreter"
@@ -195,13 +195,13 @@ def _add_engine_options(parser: argparse.ArgumentParser) -> None:
     add("--spin-us", type=_non_negative, default=DEFAULT_SPIN_US, metavar="N", help=spin_help)
 
 
-def _engine(found: argparse.Namespace) -> EngineSettings:
+def _driver(found: argparse.Namespace) -> DriverSettings:
     if not 1 <= found.threads <= MAX_THREADS:
         raise _wrong("--threads", f"from 1 to {MAX_THREADS}, not {found.threads}")
     if found.threads > 1 and found.pipeline == "interpreter":
         raise _wrong("--threads", "the interpreter forwards with one thread: use --pipeline compiled for more")
     wait_s = found.files_wait if found.use_files is None else found.use_files
-    return EngineSettings(found.pipeline, found.io, found.threads, found.spin_us, wait_s)
+    return DriverSettings(found.pipeline, found.io, found.threads, found.spin_us, wait_s)
 
 
 def _add_target_options(parser: argparse.ArgumentParser) -> None:
@@ -348,15 +348,15 @@ def command_line(settings: SwitchSettings) -> list[str]:
             own += [option, str(path)]
     if settings.lifeline_fd is not None:
         own += ["--lifeline-fd", str(settings.lifeline_fd)]
-    own += _engine_words(settings.engine)
+    own += _driver_words(settings.driver)
     if settings.deflect_session is not None:
         own += ["--deflect-session", str(settings.deflect_session)]
     return [*own, "--seed", str(settings.seed), *words]
 
 
-def _engine_words(engine: EngineSettings) -> list[str]:
-    words = ["--pipeline", engine.pipeline, "--threads", str(engine.threads), "--spin-us", str(engine.spin_us)]
-    return [*words, "--io", engine.io, "--files-wait", str(engine.files_wait_s)]
+def _driver_words(driver: DriverSettings) -> list[str]:
+    words = ["--pipeline", driver.pipeline, "--threads", str(driver.threads), "--spin-us", str(driver.spin_us)]
+    return [*words, "--io", driver.io, "--files-wait", str(driver.files_wait_s)]
 
 
 def bmv2_command_line(settings: SwitchSettings) -> list[str]:

@@ -18,7 +18,7 @@ from dataplane.nic import (
     memory_pair,
     open_port,
 )
-from dataplane.switch.arguments import AttachedPort, EngineSettings
+from dataplane.switch.arguments import AttachedPort, DriverSettings
 
 __all__ = ["CaptureFiles", "open_attachment"]
 
@@ -30,7 +30,7 @@ _BURST_FRAMES = 64
 _POLL_S = 0.002
 
 
-def open_attachment(stack: ExitStack, port: AttachedPort, settings: EngineSettings, ports: int) -> NicPort:
+def open_attachment(stack: ExitStack, port: AttachedPort, settings: DriverSettings, ports: int) -> NicPort:
     """Open what one of so many ports is attached to, with a queue for each worker where it can have several.
 
     The stack closes it. Raises PortError.

@@ -1,4 +1,4 @@
-"""The two engines of a switch process behind one face: machine code that forwards by itself, and the interpreter."""
+"""The two drivers of a switch process behind one face: machine code that forwards by itself, and the interpreter."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LONGEST_LEAVE_S: Final = 0.25
 _LEAVE_POLL_S = 0.001
 
 
-class Engine(Protocol):
+class SwitchDriver(Protocol):
     """A switch with its ports, as the process holds it."""
 
     @property
@@ -63,12 +63,12 @@ class Engine(Protocol):
         ...
 
 
-def make_engine(stack: ExitStack, settings: SwitchSettings) -> Engine:
-    """Open the ports and return the engine that the settings ask for; the stack ends it. Raises PortError."""
-    return (NativeEngine if settings.engine.pipeline == "compiled" else PythonEngine)(stack, settings)
+def make_driver(stack: ExitStack, settings: SwitchSettings) -> SwitchDriver:
+    """Open the ports and return the driver that the settings ask for; the stack ends it. Raises PortError."""
+    return (NativeDriver if settings.driver.pipeline == "compiled" else InterpreterDriver)(stack, settings)
 
 
-class NativeEngine:
+class NativeDriver:
     """Workers that forward without Python; there is nothing to do here but to read counters."""
 
     def __init__(self, stack: ExitStack, settings: SwitchSettings) -> None:
@@ -79,7 +79,7 @@ class NativeEngine:
             cpu_port=settings.cpu_port,
             seed=settings.seed,
             deflect_session=settings.deflect_session,
-            forwarding=Forwarding(settings.engine.threads, settings.engine.spin_us),
+            forwarding=Forwarding(settings.driver.threads, settings.driver.spin_us),
         )
         stack.callback(self.control.close)
         self._events = _watch(stack, self.control)
@@ -121,7 +121,7 @@ class NativeEngine:
         return stats | {"copies": switch.copies, "workers": [asdict(activity) for activity in switch.activity]}
 
 
-class PythonEngine:
+class InterpreterDriver:
     """The interpreter: a `Switch` and a `Forwarder`, stepped whenever a port is readable or an event is due."""
 
     def __init__(self, stack: ExitStack, settings: SwitchSettings) -> None:
@@ -199,7 +199,7 @@ class PythonEngine:
 def _open_ports(stack: ExitStack, settings: SwitchSettings) -> dict[int, NicPort]:
     """Return the ports by number; the stack closes them."""
     return {
-        port.settings.number: open_attachment(stack, port, settings.engine, len(settings.ports))
+        port.settings.number: open_attachment(stack, port, settings.driver, len(settings.ports))
         for port in settings.ports
     }
 

@@ -21,7 +21,7 @@ from dataplane.clock import MonotonicClock
 from dataplane.errors import MillraceError, ProgramError, SwitchError
 from dataplane.program.loader import load_program
 from dataplane.switch.arguments import SwitchSettings, parse_arguments
-from dataplane.switch.drivers import Engine, make_engine
+from dataplane.switch.drivers import SwitchDriver, make_driver
 from dataplane.switch.gnmi import GnmiCore, GnmiService
 from dataplane.switch.p4runtime.control import SwitchControl
 from dataplane.switch.p4runtime.core import P4RuntimeCore
@@ -64,29 +64,33 @@ def run(settings: SwitchSettings) -> None:
         if settings.program is not None and settings.p4info is not None:
             program = load_program(settings.program, settings.p4info)
         waiter = stack.enter_context(Waiter())
-        engine = make_engine(stack, settings)
+        driver = make_driver(stack, settings)
         if program is not None:
-            engine.commit(program)
-        core = _make_core(engine.control, settings)
-        gnmi = GnmiCore(engine.control, epoch_ns=time.time_ns)
-        loop = _Loop(engine, lambda: core.drops | gnmi.drops, waiter, settings)
+            driver.commit(program)
+        core = _make_core(driver.control, settings)
+        gnmi = GnmiCore(driver.control, epoch_ns=time.time_ns)
+        loop = _Loop(driver, lambda: core.drops | gnmi.drops, waiter, settings)
         stack.enter_context(_stopped_by_signals(loop.stop))
         stack.enter_context(P4RuntimeServer(core, [settings.grpc_address], settings.tls, beside=[GnmiService(gnmi)]))
-        engine.start(waiter)
+        driver.start(waiter)
         # Whoever sees the ready file finds statistics beside it.
         loop.start_stats()
-        stack.enter_context(_ready(engine.control, settings))
+        stack.enter_context(_ready(driver.control, settings))
         loop.run()
 
 
 class _Loop:
-    """Waits for what the engine waits for and for the time to write statistics."""
+    """Waits for what the driver waits for and for the time to write statistics."""
 
     def __init__(
-        self, engine: Engine, read_drops: Callable[[], Mapping[str, int]], waiter: Waiter, settings: SwitchSettings
+        self,
+        driver: SwitchDriver,
+        read_drops: Callable[[], Mapping[str, int]],
+        waiter: Waiter,
+        settings: SwitchSettings,
     ) -> None:
-        """Write the drops that `read_drops` tells, those of the control plane, beside the engine's own."""
-        self._engine = engine
+        """Write the drops that `read_drops` tells, those of the control plane, beside the driver's own."""
+        self._driver = driver
         self._read_drops = read_drops
         self._waiter = waiter
         self._clock = MonotonicClock()
@@ -106,7 +110,7 @@ class _Loop:
     def run(self) -> None:
         """Forward until `stop`; neighbours are told then."""
         self._forward()
-        self._engine.take_leave()
+        self._driver.take_leave()
         self.write_stats(last=True)
 
     def _forward(self) -> None:
@@ -115,11 +119,11 @@ class _Loop:
             if self._lifeline in ready:
                 logger.info("what started this switch is gone: stopping")
                 return
-            self._engine.step(ready)
+            self._driver.step(ready)
             self.write_stats()
 
     def _next_due_ns(self) -> int | None:
-        due_ns = self._engine.next_due_ns()
+        due_ns = self._driver.next_due_ns()
         if self._stats_file is None:
             return due_ns
         return self._stats_ns if due_ns is None else min(due_ns, self._stats_ns)
@@ -142,7 +146,7 @@ class _Loop:
     def _replace_stats(self, path: Path) -> None:
         now_ns = self._clock.now_ns()
         self._stats_ns = now_ns + STATS_PERIOD_NS
-        stats = self._engine.read_stats(self._read_drops()) | {"time_ns": now_ns, "device_id": self._device_id}
+        stats = self._driver.read_stats(self._read_drops()) | {"time_ns": now_ns, "device_id": self._device_id}
         _replace(path, json.dumps(stats, sort_keys=True))
 
 

@@ -5,7 +5,7 @@ way, a device is set down, one switch is stopped and goes on, one is killed, of 
 time is from the command to the line in the log. Then every core is kept busy for a while, by twice as many processes as
 there are: whoever gives his neighbour up then is wrong.
 
-Usage: sudo python tests/benchmarks/liveness.py [--rounds N] [--busy-s S] [--engine native|python]
+Usage: sudo python tests/benchmarks/liveness.py [--rounds N] [--busy-s S] [--driver native|python]
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))  # tests import each other by
 
 from tests.dataplane.switch.hellos.linked import End, Linked
 
-ENGINES = {"native": (), "python": ("--pipeline", "interpreter")}
+DRIVERS = {"native": (), "python": ("--pipeline", "interpreter")}
 LOST = "the neighbour is lost"
 HOGS_PER_CORE = 2
 
@@ -36,19 +36,19 @@ def main(argv: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--busy-s", type=float, default=60.0)
-    parser.add_argument("--engine", choices=ENGINES, default="native")
+    parser.add_argument("--driver", choices=DRIVERS, default="native")
     options = parser.parse_args(argv)
     times_ms: dict[str, list[float]] = {}
     for number in range(options.rounds):
         for measure in (measure_round, measure_end):
-            with tempfile.TemporaryDirectory() as folder, Linked(Path(folder), ENGINES[options.engine]) as linked:
+            with tempfile.TemporaryDirectory() as folder, Linked(Path(folder), DRIVERS[options.driver]) as linked:
                 for name, found_ms in measure(linked).items():
                     times_ms.setdefault(name, []).append(found_ms)
         print(f"round {number + 1}: " + ", ".join(f"{name} {values[-1]:.0f} ms" for name, values in times_ms.items()))
     figures: dict[str, float | int] = {}
     for name, values in times_ms.items():
         figures |= {f"{name}_ms": round(median(values), 1), f"{name}_worst_ms": round(max(values), 1)}
-    figures |= {"busy_s": options.busy_s, "false_losses": count_false_losses(options.busy_s, ENGINES[options.engine])}
+    figures |= {"busy_s": options.busy_s, "false_losses": count_false_losses(options.busy_s, DRIVERS[options.driver])}
     print(json.dumps(figures))
 
 
@@ -98,9 +98,9 @@ def until(end: End, words: str, since_s: float) -> float:
     return (end.said(words) - since_s) * 1000
 
 
-def count_false_losses(busy_s: float, engine: tuple[str, ...]) -> int:
+def count_false_losses(busy_s: float, driver: tuple[str, ...]) -> int:
     """Return how often one of two healthy neighbours was given up while every core was busy."""
-    with tempfile.TemporaryDirectory() as folder, Linked(Path(folder), engine) as linked:
+    with tempfile.TemporaryDirectory() as folder, Linked(Path(folder), driver) as linked:
         linked.say_hello()
         hogs = [
             subprocess.Popen([sys.executable, "-c", "while True: pass"])

@@ -9,14 +9,14 @@ from dataplane.program.model import Program
 from dataplane.switch.compiled.events import EventReader, Events
 from dataplane.switch.compiled.loop.loop import run_worker
 from dataplane.switch.compiled.memory.pool import BlockPool
-from dataplane.switch.compiled.memory.thread_context import Workplace
+from dataplane.switch.compiled.memory.thread_context import ThreadContext
 from dataplane.switch.compiled.memory.worker import Worker
 from dataplane.switch.compiled.program import CompiledProgram
 from dataplane.switch.tables import ForwardingState
 from dataplane.switch.tables.native import NativeState
 
 
-class LoadedProgram:
+class ProgramInstance:
     """What a native switch runs; belongs to one switch, whose `frames` it uses. To be released when it is no more."""
 
     def __init__(
@@ -33,20 +33,20 @@ class LoadedProgram:
         self._packets = BlockPool(blocks, compiled.region_bytes)
         self._native = NativeState(state)
         self._events = EventReader(compiled.program, compiled.log_messages)
-        self._places = [Workplace(compiled.program, self._native, self._packets, frames, seed) for seed in seeds]
-        for place in self._places:
-            place.machine.events = self._events.ring
-            self._native.register_machine(place.machine)
+        self._contexts = [ThreadContext(compiled.program, self._native, self._packets, frames, seed) for seed in seeds]
+        for context in self._contexts:
+            context.machine.events = self._events.ring
+            self._native.register_machine(context.machine)
 
     def attach(self, workers: Sequence[Worker]) -> None:
         """Let each worker use one of the machines; only while they are paused."""
-        for worker, place in zip(workers, self._places, strict=True):
-            place.attach(worker.core[0], self.program)
+        for worker, context in zip(workers, self._contexts, strict=True):
+            context.attach(worker.core[0], self.program)
 
     def set_log_enabled(self, enabled: bool) -> None:
         """Have log messages written, or not even computed."""
-        for place in self._places:
-            place.machine.log_enabled = enabled
+        for context in self._contexts:
+            context.machine.log_enabled = enabled
 
     def read_events(self) -> Events:
         """Return digests and log messages since the last call; one thread at a time."""
@@ -55,12 +55,12 @@ class LoadedProgram:
     @property
     def drops(self) -> Counter[str]:
         """Packets that ended in the pipeline, by reason, of all workers."""
-        return _sum([place.drops for place in self._places])
+        return _sum([context.drops for context in self._contexts])
 
     @property
     def parser_errors(self) -> Counter[str]:
         """Packets by the name of their parser error, of all workers."""
-        return _sum([place.parser_errors for place in self._places])
+        return _sum([context.parser_errors for context in self._contexts])
 
     def packets_in_use(self, workers: Sequence[Worker]) -> int:
         """Return how many packets there are, in queues or in hand; exact only while the workers are paused."""

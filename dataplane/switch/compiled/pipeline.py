@@ -23,7 +23,7 @@ from dataplane.switch.compiled.loop.bursts import (
 )
 from dataplane.switch.compiled.loop.passes import deflect
 from dataplane.switch.compiled.memory.pool import BlockPool
-from dataplane.switch.compiled.memory.thread_context import Workplace
+from dataplane.switch.compiled.memory.thread_context import ThreadContext
 from dataplane.switch.compiled.program import CompiledProgram, compile_program
 from dataplane.switch.pipeline import Dequeued, DigestMessage, EgressResult, Frame, Output, Placement
 from dataplane.switch.random_numbers import SplitMix
@@ -70,10 +70,10 @@ class CompiledPipeline:
         self._give_packets, self._give_frames = library.bind(give_packets), library.bind(give_frames)
         self._packets, self._frames = BlockPool(PACKETS, program.region_bytes), BlockPool(FRAMES, 0)
         self._native = NativeState(state)
-        self._place = Workplace(program.program, self._native, self._packets, self._frames, rng.state)
+        self._context = ThreadContext(program.program, self._native, self._packets, self._frames, rng.state)
         self._events = EventReader(program.program, program.log_messages)
-        self._place.machine.events = self._events.ring
-        self._native.register_machine(self._place.machine)
+        self._context.machine.events = self._events.ring
+        self._native.register_machine(self._context.machine)
         self._forgotten: deque[int] = deque()
         self._placed = (ctypes.c_uint64 * (PLACED_WORDS * _PLACED_AT_A_TIME))()
         self._digests: list[DigestMessage] = []
@@ -85,17 +85,17 @@ class CompiledPipeline:
     @property
     def drops(self) -> Mapping[str, int]:
         """Packets that ended here, by reason."""
-        return self._place.drops
+        return self._context.drops
 
     @property
     def parser_errors(self) -> Mapping[str, int]:
         """Packets by the name of their parser error."""
-        return self._place.parser_errors
+        return self._context.parser_errors
 
     @property
     def packets_in_use(self) -> int:
         """Packets that wait for the traffic manager, those included that were forgotten since the last burst."""
-        return self._packets.in_use(self._place.core.packets[0])
+        return self._packets.in_use(self._context.core.packets[0])
 
     def ingress(self, frames: Sequence[Frame], now_us: int) -> list[Placement]:
         """Parse and run ingress; return what is to be queued, clones and replicas included, in bmv2's order."""
@@ -104,7 +104,7 @@ class CompiledPipeline:
         lengths = (ctypes.c_uint32 * count)(*[len(frame.data) for frame in frames])
         ports = (ctypes.c_uint32 * count)(*[frame.port for frame in frames])
         with self._burst(now_us):
-            self._ingress(self._place.core, data, lengths, ports, count)
+            self._ingress(self._context.core, data, lengths, ports, count)
         return self._take_results()
 
     def egress(self, packets: Sequence[Dequeued], now_us: int) -> EgressResult:
@@ -118,9 +118,9 @@ class CompiledPipeline:
 
     def deflect(self, refused: Placement, session: int) -> list[Placement]:
         """Return what is to be queued of what a queue had no room for: it goes to a clone session's ports instead."""
-        machine = self._place.machine
+        machine = self._context.machine
         machine.epoch += 1
-        self._deflect(self._place.core, Packet.from_address(refused.packet.take()), session, 0)
+        self._deflect(self._context.core, Packet.from_address(refused.packet.take()), session, 0)
         machine.epoch += 1
         return self._take_results()
 
@@ -132,7 +132,7 @@ class CompiledPipeline:
     @contextmanager
     def _burst(self, now_us: int) -> Iterator[None]:
         """Have packets read the tables: as long as the machine's epoch is odd, what they may look at is not freed."""
-        machine = self._place.machine
+        machine = self._context.machine
         machine.now_us = now_us
         machine.log_enabled = log.isEnabledFor(logging.INFO)
         self._take_back()
@@ -146,7 +146,7 @@ class CompiledPipeline:
         count = len(self._forgotten)
         if count:
             addresses = (ctypes.c_uint64 * count)(*[self._forgotten.popleft() for _ in range(count)])
-            self._give_packets(self._place.core, addresses, count)
+            self._give_packets(self._context.core, addresses, count)
 
     def _run_egress(self, packets: Sequence[Dequeued]) -> list[Output]:
         words: list[int] = []
@@ -155,19 +155,19 @@ class CompiledPipeline:
             words += (packet.enq_qdepth, packet.deq_timedelta_us, packet.deq_qdepth)
         dequeued = (ctypes.c_uint64 * (DEQUEUED_WORDS * len(packets)))(*words)
         sent = (ctypes.c_uint64 * (SENT_WORDS * len(packets)))()
-        count = self._egress(self._place.core, dequeued, len(packets), sent)
+        count = self._egress(self._context.core, dequeued, len(packets), sent)
         outputs = [
             Output(sent[word + 1], ctypes.string_at(Packet.from_address(sent[word]).data.address, sent[word + 2]))
             for word in range(0, count * SENT_WORDS, SENT_WORDS)
         ]
-        self._give_frames(self._place.core, sent, count)
+        self._give_frames(self._context.core, sent, count)
         return outputs
 
     def _take_results(self) -> list[Placement]:
         """Return what is to be queued, and read what the program had to say."""
         placements: list[Placement] = []
         placed = self._placed
-        while count := self._take_placed(self._place.core, placed, _PLACED_AT_A_TIME):
+        while count := self._take_placed(self._context.core, placed, _PLACED_AT_A_TIME):
             placements += [
                 Placement(_Handle(placed[word], self._forgotten), placed[word + 1], placed[word + 2], placed[word + 3])
                 for word in range(0, count * PLACED_WORDS, PLACED_WORDS)
@@ -176,7 +176,7 @@ class CompiledPipeline:
             found = self._events.read()
             room = DIGEST_QUEUE_MESSAGES - len(self._digests)
             self._digests += found.digests[:room]
-            self._place.count(Reason.DIGEST_QUEUE_FULL, len(found.digests[room:]))
+            self._context.count(Reason.DIGEST_QUEUE_FULL, len(found.digests[room:]))
             for line in found.log_lines:
                 log.info(line)
         return placements

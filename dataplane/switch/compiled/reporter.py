@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataplane.native import kernel_library
 from dataplane.native.doorbell import Bell, hear, ring
 from dataplane.switch.compiled.cpu_port import RING_FRAMES, CpuPort
-from dataplane.switch.compiled.instance import LoadedProgram
+from dataplane.switch.compiled.instance import ProgramInstance
 from dataplane.switch.compiled.port_control import PortControl
 from dataplane.switch.pipeline import DigestMessage
 
@@ -39,7 +39,7 @@ class Reporter:
         *,
         cpu_port: CpuPort,
         ports: PortControl,
-        running: Callable[[], LoadedProgram | None],
+        running: Callable[[], ProgramInstance | None],
     ) -> None:
         self._device_id, self._bell = device_id, bell
         library = kernel_library(ring, hear)
@@ -74,10 +74,10 @@ class Reporter:
         if self._thread.ident is not None:
             self._thread.join()
 
-    def hand_over_events(self, loaded: LoadedProgram) -> None:
+    def hand_over_events(self, instance: ProgramInstance) -> None:
         """Hand over the digests and log lines of a program that runs, or that did so last."""
         with self._lock:
-            events = loaded.read_events()
+            events = instance.read_events()
             if events.digests and self.digest_receiver is None:
                 self._drops[NO_DIGEST_RECEIVER] += len(events.digests)
         if events.digests and self.digest_receiver is not None:
@@ -92,9 +92,9 @@ class Reporter:
             waiting.poll(_DEVICE_POLL_MS if self._ports.any_device_down else None)
             self._hear(self._bell)
             self._hand_over_packets()
-            loaded = self._running()
-            if loaded is not None:
-                self.hand_over_events(loaded)
+            instance = self._running()
+            if instance is not None:
+                self.hand_over_events(instance)
             self._ports.read_devices()
             self._ports.read_hellos()
 

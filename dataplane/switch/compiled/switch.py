@@ -24,7 +24,7 @@ from dataplane.nic import NicPort
 from dataplane.program.model import Program
 from dataplane.switch.compiled.activity import Activity, Forwarding
 from dataplane.switch.compiled.cpu_port import CpuPort
-from dataplane.switch.compiled.instance import LoadedProgram
+from dataplane.switch.compiled.instance import ProgramInstance
 from dataplane.switch.compiled.loop.discard import run_without_program
 from dataplane.switch.compiled.loop.loop import rest
 from dataplane.switch.compiled.memory.hello_state import NEVER
@@ -82,7 +82,7 @@ class NativeSwitch:
         self._lock = threading.RLock()
         # Innermost of all, also inside `paused`: for which program runs, and the counts of those before it.
         self._leaf = threading.Lock()
-        self._loaded: LoadedProgram | None = None
+        self._instance: ProgramInstance | None = None
         self._drops: Counter[str] = Counter()
         self._parser_errors: Counter[str] = Counter()
         library = kernel_library(ring, clear, rest, run_without_program)
@@ -110,7 +110,7 @@ class NativeSwitch:
             self._reports,
             cpu_port=self._cpu_port,
             ports=self._port_control,
-            running=lambda: self._loaded,
+            running=lambda: self._instance,
         )
         self._is_closed = False
 
@@ -183,14 +183,14 @@ class NativeSwitch:
     @property
     def program(self) -> Program | None:
         """The program that runs, or None before the first `install`."""
-        loaded = self._loaded
-        return None if loaded is None else loaded.program
+        instance = self._instance
+        return None if instance is None else instance.program
 
     @property
     def state(self) -> ForwardingState | None:
         """The running program's tables; None before the first `install`."""
-        loaded = self._loaded
-        return None if loaded is None else loaded.state
+        instance = self._instance
+        return None if instance is None else instance.state
 
     def prepare(self, program: Program) -> PreparedProgram:
         """Compile a program over fresh state, or take it from the cache, while the present one runs on.
@@ -203,28 +203,28 @@ class NativeSwitch:
         rng = random.Random(f"{self._seed}/{self.device_id}")
         seeds = [rng.getrandbits(64) for _ in range(threads)]
         blocks = BLOCKS_IN_HAND + sum(port.limit * PRIORITIES for port in self._table.all)
-        return PreparedProgram(program, state, LoadedProgram(compiled, state, blocks, self._frames, seeds))
+        return PreparedProgram(program, state, ProgramInstance(compiled, state, blocks, self._frames, seeds))
 
     def install(self, prepared: PreparedProgram) -> None:
         """Run a prepared program from now on; packets that wait are dropped as `program_replaced`."""
-        loaded: LoadedProgram = prepared.executable
+        instance: ProgramInstance = prepared.executable
         with self._lock:
             for port in self._board.unusable():
                 prepared.state.set_port_status(port, False)
-            loaded.set_log_enabled(program_log.isEnabledFor(logging.INFO))
+            instance.set_log_enabled(program_log.isEnabledFor(logging.INFO))
             with self._threads.paused():
                 self._clear_queues()
-                loaded.attach(self._workers)
-                self._threads.exchange_run(loaded.run)
-                before = self._exchange(loaded)
+                instance.attach(self._workers)
+                self._threads.exchange_run(instance.run)
+                before = self._exchange(instance)
             if before is not None:
                 self._reporter.hand_over_events(before)
                 before.release()
 
-    def _exchange(self, loaded: LoadedProgram | None) -> LoadedProgram | None:
+    def _exchange(self, instance: ProgramInstance | None) -> ProgramInstance | None:
         """Let another program be the one that runs; return the one before, whose counts are kept."""
         with self._leaf:
-            before, self._loaded = self._loaded, loaded
+            before, self._instance = self._instance, instance
             if before is not None:
                 self._drops.update(before.drops)
                 self._parser_errors.update(before.parser_errors)
@@ -331,8 +331,8 @@ class NativeSwitch:
         """Return all counters as they are now; they agree with each other while the switch is paused."""
         with self._leaf:
             drops = Counter(self._drops)
-            if self._loaded is not None:
-                drops.update(self._loaded.drops)
+            if self._instance is not None:
+                drops.update(self._instance.drops)
         for more in (self._table.drops, self._cpu_port.drops, self._reporter.drops):
             drops.update(more)
         return SwitchCounters(self._table.counters(), dict(drops))
@@ -342,8 +342,8 @@ class NativeSwitch:
         """Packets by the name of their parser error."""
         with self._leaf:
             errors = Counter(self._parser_errors)
-            if self._loaded is not None:
-                errors.update(self._loaded.parser_errors)
+            if self._instance is not None:
+                errors.update(self._instance.parser_errors)
         return errors
 
     @property
@@ -360,7 +360,7 @@ class NativeSwitch:
     def packets_in_use(self) -> int:
         """Packets that have a block: exactly those that wait in queues while the switch is paused."""
         with self._leaf:
-            return 0 if self._loaded is None else self._loaded.packets_in_use(self._workers)
+            return 0 if self._instance is None else self._instance.packets_in_use(self._workers)
 
     @property
     def in_flight(self) -> int:

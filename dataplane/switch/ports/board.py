@@ -1,4 +1,4 @@
-"""The states of a switch's ports in one place: who changes one, and who is told; both engines use it."""
+"""The states of a switch's ports in one place: who changes one, and who is told; both switches use it."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from dataplane.switch.compiled.loop.bursts import (
 )
 from dataplane.switch.compiled.memory.core import Core
 from dataplane.switch.compiled.memory.pool import BlockPool
-from dataplane.switch.compiled.memory.thread_context import Workplace
+from dataplane.switch.compiled.memory.thread_context import ThreadContext
 from dataplane.switch.compiler import emit_program
 from dataplane.switch.interpreter import InterpretedPipeline
 from dataplane.switch.pipeline import Dequeued, Frame
@@ -91,7 +91,7 @@ class CompiledMemory:
         """Return the rate at which frames, a whole number of bursts, go through; the best of three."""
         packets, blocks = BlockPool(_BLOCKS, self._region_bytes), BlockPool(_BLOCKS, 0)
         native = NativeState(state)
-        place = Workplace(self._program, native, packets, blocks, 1)
+        place = ThreadContext(self._program, native, packets, blocks, 1)
         place.machine.events = self._events.ring
         native.register_machine(place.machine)
         buffers = [ctypes.create_string_buffer(frame, len(frame)) for frame in frames]

@@ -15,7 +15,7 @@ from dataplane.switch.arguments import (
     IO_KINDS,
     PIPELINES,
     AttachedPort,
-    EngineSettings,
+    DriverSettings,
     SwitchSettings,
     command_line,
     parse_arguments,
@@ -40,14 +40,14 @@ def test_options_without_meaning_here_are_accepted() -> None:
 
 def test_what_forwards() -> None:
     settings = parse_arguments(["--no-p4", "--io", "throughput", "--threads", "4", "--spin-us", "0"])
-    assert settings.engine == EngineSettings("compiled", "throughput", 4, 0)
-    assert parse_arguments(["--no-p4", "--pipeline", "interpreter"]).engine == EngineSettings("interpreter")
+    assert settings.driver == DriverSettings("compiled", "throughput", 4, 0)
+    assert parse_arguments(["--no-p4", "--pipeline", "interpreter"]).driver == DriverSettings("interpreter")
 
 
 def test_capture_files_are_named_as_bmv2_names_them() -> None:
     settings = parse_arguments(["--no-p4", "-i", "1@eth", "--use-files", "3"])
     assert [port.device for port in settings.ports] == ["eth_in.pcap,eth_out.pcap"]
-    assert settings.engine.files_wait_s == 3
+    assert settings.driver.files_wait_s == 3
 
 
 def test_rates_delays_and_queues_go_to_their_ports() -> None:
@@ -133,8 +133,8 @@ PORT = st.builds(
     st.sampled_from(["veth0", "p1", "s1-eth1", "in.pcap,out.pcap", "unix:/run/port"]),
 )
 PATH = st.none() | st.just(Path("/tmp/x y.json"))
-ENGINE = st.builds(EngineSettings, io=st.sampled_from(IO_KINDS), threads=st.integers(1, 64)) | st.builds(
-    EngineSettings,
+DRIVER = st.builds(DriverSettings, io=st.sampled_from(IO_KINDS), threads=st.integers(1, 64)) | st.builds(
+    DriverSettings,
     st.sampled_from(PIPELINES),
     st.sampled_from(IO_KINDS),
     spin_us=st.integers(0, 1000),
@@ -145,7 +145,7 @@ SETTINGS = st.builds(
     ports=st.lists(PORT, max_size=4, unique_by=(lambda port: port.settings.number, lambda port: port.device)).map(
         tuple
     ),
-    engine=ENGINE,
+    driver=DRIVER,
     device_id=st.integers(0, 1 << 32),
     grpc_address=st.sampled_from(["[::1]:9559", "unix:/run/x/s1.sock"]),
     tls=st.none() | st.builds(TlsFiles, st.just(Path("c")), st.just(Path("k")), st.none() | st.just(Path("a"))),

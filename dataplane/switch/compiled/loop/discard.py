@@ -60,13 +60,13 @@ def _turn(worker: Worker, now_ns: u64) -> bool:
 @kernel
 def _send_arrived(worker: Worker, port: OutPort, queue: PortQueue, now_ns: u64) -> u64:
     """Send what has crossed the cable, unless another worker does or has frames that go first."""
-    if load_relaxed(port.in_flight) == 0 or is_kept(port, address(queue)) or not try_lock(reference(port.serving)):
+    if load_relaxed(port.in_flight) == 0 or is_kept(port, address(queue)) or not try_lock(reference(port.egress_lock)):
         return 0
     sent: u64 = 0
     if not is_kept(port, address(queue)):
         sent = send_arrived(worker, port, queue, now_ns)
         flush_in_order(port, queue)
-    unlock(reference(port.serving))
+    unlock(reference(port.egress_lock))
     return sent
 
 

@@ -71,9 +71,9 @@ def serve_all(worker: Worker, now_ns: u64) -> u64:
 @kernel(inline=True)
 def flush_pending(port: OutPort, queue: PortQueue) -> None:
     """Try again to send what the device had no room for."""
-    if queue.tx_pending != 0 and try_lock(reference(port.serving)):
+    if queue.tx_pending != 0 and try_lock(reference(port.egress_lock)):
         flush_in_order(port, queue)
-        unlock(reference(port.serving))
+        unlock(reference(port.egress_lock))
 
 
 @kernel(inline=True)
@@ -101,13 +101,13 @@ def _serve(worker: Worker, port: OutPort, place: u64, now_ns: u64) -> u64:
     served: u64 = 0
     rounds: u64 = 0
     while rounds < ROUNDS and _is_due(port, now_ns):
-        if is_kept(port, worker.queues[place]) or not try_lock(reference(port.serving)):
+        if is_kept(port, worker.queues[place]) or not try_lock(reference(port.egress_lock)):
             return served
         if is_kept(port, worker.queues[place]):
-            unlock(reference(port.serving))
+            unlock(reference(port.egress_lock))
             return served
         served += _send_due(worker, port, place, now_ns)
-        unlock(reference(port.serving))
+        unlock(reference(port.egress_lock))
         rounds += 1
     return served
 

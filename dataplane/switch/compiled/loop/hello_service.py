@@ -115,9 +115,9 @@ def _send(worker: Worker, port: OutPort, queue: PortQueue, data: Array[u8], now_
     frame = view(Packet, block)
     copy(frame.data, data, FRAME_BYTES)
     frame.length = FRAME_BYTES
-    lock(reference(port.serving))
+    lock(reference(port.egress_lock))
     hold(port, frame, now_ns + port.delay_ns)
-    unlock(reference(port.serving))
+    unlock(reference(port.egress_lock))
     return True
 
 

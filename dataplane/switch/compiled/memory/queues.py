@@ -1,6 +1,6 @@
 """The traffic manager as kernels: what `dataplane.switch.traffic` does, with one port's queues behind one lock.
 
-Whoever serves a port holds its `serving` lock from the first packet taken to the last frame sent, so that a flow stays
+Who serves a port holds its `egress_lock` from the first packet taken to the last frame sent, so that a flow stays
 in order; the queues themselves are locked only while a packet goes in or out. Times are nanoseconds.
 """
 
@@ -64,7 +64,7 @@ class OutPort(Struct):
     queue_full: u64
     program_replaced: u64
 
-    serving: u64
+    egress_lock: u64
     sender: u64  # address of the PortQueue that has frames its device had no room for: nobody may overtake them; or 0
     start_ns: u64  # when the packets left their queue that were taken last
     free_ns: u64  # written under both locks
@@ -162,7 +162,7 @@ def dequeue(port: OutPort, until_ns: u64) -> u64:
     """Return the first of the packets that leave at the port's next instant, linked by `next`; 0 if that is later.
 
     A port of finite rate gives one, one of infinite rate all it has. The instant is `start_ns` afterwards. The caller
-    holds `serving`.
+    holds `egress_lock`.
     """
     first: u64 = 0
     lock(reference(port.lock))
@@ -224,7 +224,7 @@ def clear(port: OutPort, core: Core) -> None:
 
 @kernel
 def hold(port: OutPort, frame: Packet, arrives_ns: u64) -> None:
-    """Put a frame on the port's cable; the caller holds `serving`."""
+    """Put a frame on the port's cable; the caller holds `egress_lock`."""
     frame.enqueued_ns = arrives_ns
     frame.next = 0
     if port.in_flight == 0:
@@ -237,7 +237,7 @@ def hold(port: OutPort, frame: Packet, arrives_ns: u64) -> None:
 
 @kernel(inline=True)
 def next_arrival_ns(port: OutPort) -> u64:
-    """Return when the next frame has crossed the cable, or NEVER; a hint to whoever does not hold `serving`."""
+    """Return when the next frame has crossed the cable, or NEVER; a hint to whoever does not hold `egress_lock`."""
     if load_relaxed(port.in_flight) == 0:
         return NEVER
     frame = load_relaxed(port.flight_first)

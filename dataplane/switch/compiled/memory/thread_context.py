@@ -14,7 +14,7 @@ from dataplane.switch.tables.native import NativeState
 _NO_ERROR = "NoError"
 
 
-class Workplace:
+class ThreadContext:
     """One thread's core and machine, ready to be given to kernels; drops and parser errors are its own.
 
     `packets` and `frames` must outlive it.

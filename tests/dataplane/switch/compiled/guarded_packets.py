@@ -113,14 +113,14 @@ class Steps:
         A `length` that is not the frame's is a lie that the guards must find out.
         """
         for at_end in (True, False):
-            self._at_end, self._place = at_end, f"{'end' if at_end else 'begin'} {data.hex()}"
+            self._at_end, self._context = at_end, f"{'end' if at_end else 'begin'} {data.hex()}"
             packet = self._packet(port, data, len(data) if length is None else length, 0)
             if self._run(packet):
                 self._copies(packet, data)
                 self._check_deparser(packet, all_capacities)
 
     def _call(self, function: Callable[..., Any], what: str, *arguments: Any) -> Any:
-        self._note.write(f"{self.program.name}: {what}: {self._place}")
+        self._note.write(f"{self.program.name}: {what}: {self._context}")
         return function(self._machine.address, *arguments)
 
     def _packet(self, port: int, data: bytes, length: int, region: int) -> Packet:
@@ -196,7 +196,7 @@ class Bursts:
             made = CompiledPipeline(self._compiled, state, SplitMix(1))
             self._guard(made._packets.pool, self._packets[:BLOCKS], self._buffers[:BLOCKS], at_end)
             self._guard(made._frames.pool, self._packets[BLOCKS:], self._buffers[BLOCKS:], at_end)
-            arrays = GuardedArrays(self._compiled.program, made._place.machine)
+            arrays = GuardedArrays(self._compiled.program, made._context.machine)
             for frame in frames:
                 self._note.write(f"{self._compiled.program.name}: burst: {frame.data.hex()}")
                 self._send(made, frame)

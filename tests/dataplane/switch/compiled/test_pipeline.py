@@ -117,7 +117,7 @@ def test_code_for_one_thread_is_not_code_for_many(tmp_path: Path, copies: Progra
 
 def test_a_burst_that_fails_is_over(pipeline: CompiledPipeline) -> None:
     """The tables go on freeing what no packet looks at, and only that."""
-    machine = pipeline._place.machine
+    machine = pipeline._context.machine
     with pytest.raises(TypeError):
         pipeline.ingress([Frame(1, bytearray(60))], 1)  # type: ignore[arg-type]
     assert machine.epoch % 2 == 0

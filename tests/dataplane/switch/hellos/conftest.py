@@ -23,15 +23,15 @@ DEVICE, NEIGHBOUR = 1, 2
 PORTS = (PortSettings(1), PortSettings(2), PortSettings(3, delay_ns=200_000))
 DEADLINE_S = 30.0
 BRISK = HelloSettings(interval_ns=10_000_000, multiplier=3)
-ENGINES = ("python", "native", "native of two workers")
+DRIVERS = ("python", "native", "native of two workers")
 
 
 class Rig:
     """The switch and the far ends of its cables; nothing of it moves by itself but a native switch."""
 
-    def __init__(self, engine: str) -> None:
+    def __init__(self, driver: str) -> None:
         self.clock = MonotonicClock()
-        threads = 2 if "two" in engine else 1
+        threads = 2 if "two" in driver else 1
         pairs = {port.number: _cable(port.number, threads) for port in PORTS}
         self._near = {number: near for number, (near, _) in pairs.items()}
         self.far: dict[int, NicPort] = {number: far for number, (_, far) in pairs.items()}
@@ -39,7 +39,7 @@ class Rig:
         self.neighbours: dict[int, PortHello] = {}
         self.switch: Switch | NativeSwitch
         self._forwarder: Forwarder | None = None
-        if engine == "python":
+        if driver == "python":
             self.switch = Switch(DEVICE, PORTS, self.clock)
             self._forwarder = Forwarder(self.switch, self._near, self.clock)
         else:
@@ -100,9 +100,9 @@ def _cable(number: int, queues: int) -> tuple[NicPort, NicPort]:
     return NicPort(f"s{number}", near), NicPort(f"t{number}", far[::-1])
 
 
-@pytest.fixture(params=ENGINES)
+@pytest.fixture(params=DRIVERS)
 def rig(request: pytest.FixtureRequest) -> Iterator[Rig]:
-    """A switch of each engine, without a program."""
+    """A switch of each driver, without a program."""
     made = Rig(request.param)
     if isinstance(made.switch, NativeSwitch):
         made.switch.start()

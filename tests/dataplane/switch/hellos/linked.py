@@ -53,7 +53,7 @@ class DropEverything(bpf.SocketProgram):
 class End:
     """One switch process; `said` waits for a line of its log."""
 
-    def __init__(self, namespace: str, folder: Path, device: str, number: int, engine: tuple[str, ...]) -> None:
+    def __init__(self, namespace: str, folder: Path, device: str, number: int, driver: tuple[str, ...]) -> None:
         self.device, self._namespace = device, namespace
         self.log, self.socket, ready = folder / f"{device}.log", folder / f"{device}.sock", folder / f"{device}.ready"
         argv = [sys.executable, "-m", "dataplane.switch.process", "-i", f"1@{device}", "--device-id", str(number)]
@@ -65,7 +65,7 @@ class End:
             str(self._stats),
             "--log-level",
             "info",
-            *engine,
+            *driver,
             "--no-p4",
         ]
         argv += ["--", "--grpc-server-addr", f"unix:{self.socket}", "--cpu-port", "255"]
@@ -130,8 +130,8 @@ class End:
 class Linked:
     """A cable a1-b1 in a namespace of its own with a switch at each end; use it as a context manager."""
 
-    def __init__(self, folder: Path, engine: tuple[str, ...] = ()) -> None:
-        self._folder, self._engine = folder, engine
+    def __init__(self, folder: Path, driver: tuple[str, ...] = ()) -> None:
+        self._folder, self._driver = folder, driver
         self._stack = ExitStack()
 
     def __enter__(self) -> Linked:
@@ -145,7 +145,7 @@ class Linked:
         return self
 
     def _start(self, stack: ExitStack, device: str, device_id: int) -> End:
-        end = End(self._namespace, self._folder, device, device_id, self._engine)
+        end = End(self._namespace, self._folder, device, device_id, self._driver)
         stack.callback(end.kill)
         return end
 

@@ -13,14 +13,14 @@ from tests.dataplane.switch.hellos.linked import Linked
 
 pytestmark = pytest.mark.root
 
-ENGINES = {"native": (), "python": ("--pipeline", "interpreter")}
+DRIVERS = {"native": (), "python": ("--pipeline", "interpreter")}
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_both_ends_know_what_befalls_the_cable_and_each_other(engine: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_both_ends_know_what_befalls_the_cable_and_each_other(driver: str, tmp_path: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("needs root")
-    with Linked(tmp_path, ENGINES[engine]) as linked:
+    with Linked(tmp_path, DRIVERS[driver]) as linked:
         a, b = linked.a, linked.b
         linked.say_hello(20_000, 5)
         wait_until(lambda: (a.stats()["1"]["hello"] or {}).get("state") == "UP", "the statistics do not say so")
@@ -47,11 +47,11 @@ def test_both_ends_know_what_befalls_the_cable_and_each_other(engine: str, tmp_p
         a.said("the neighbour is lost: no hello came")
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_a_switch_that_is_stopped_tells_its_neighbour(engine: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_a_switch_that_is_stopped_tells_its_neighbour(driver: str, tmp_path: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("needs root")
-    with Linked(tmp_path, ENGINES[engine]) as linked:
+    with Linked(tmp_path, DRIVERS[driver]) as linked:
         linked.say_hello(100_000, 250)  # by silence it would take 25 s
         linked.b.signal(signal.SIGTERM)
         linked.a.said("the neighbour is lost: its port is taken out of use")

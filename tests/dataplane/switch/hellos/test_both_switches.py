@@ -1,4 +1,4 @@
-"""Hellos on both engines: the same words bring a session up and down, and nothing else does."""
+"""Hellos on both switches: the same words bring a session up and down, and nothing else does."""
 
 from __future__ import annotations
 

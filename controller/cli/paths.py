@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from controller.paths.deciding.decide import Decision
     from controller.paths.deciding.graph import PathFigures
     from controller.paths.engineering.engineer import EngineeringRound
-    from controller.paths.records.codec import Explanation, History, HistoryQuery, PathServerStatus
+    from controller.paths.records.values import Explanation, History, HistoryQuery, PathServerStatus
     from controller.paths.service.client import RouteClient
 
     _Decided = Decision | Rebalance | EngineeringRound
@@ -86,7 +86,7 @@ def history(  # noqa: PLR0917 - a command line's options
     form: FormatOption = Format.TABLE,
 ) -> None:
     """List what was decided over time: moves of flows, weights of groups, rounds of traffic engineering; in UTC."""
-    from controller.paths.records.codec import HistoryQuery  # noqa: PLC0415
+    from controller.paths.records.values import HistoryQuery  # noqa: PLC0415
 
     query = HistoryQuery(src, dst, _ns(since, "--since"), _ns(until, "--until"), limit)
     told, now = _ask_at(server, lambda client: client.history(query))
@@ -136,7 +136,7 @@ def change_link(
     """Tell the path server that a link is down (all flows leave it at once) or up again."""
     if state not in ("down", "up"):
         raise typer.BadParameter(f"{state!r} is not down or up", param_hint="down|up")
-    from controller.paths.records.codec import LinkChange  # noqa: PLC0415
+    from controller.paths.records.values import LinkChange  # noqa: PLC0415
 
     _ask(server, lambda client: client.link_changed(LinkChange(_link(link), up=state == "up")))
 
@@ -156,7 +156,7 @@ def records(  # noqa: PLR0917 - a command line's options
     """
     if (src is None) != (dst is None):
         raise typer.BadParameter("--src and --dst go together")
-    from controller.paths.records.codec import RecordQuery  # noqa: PLC0415
+    from controller.paths.records.values import RecordQuery  # noqa: PLC0415
 
     query = RecordQuery(src=src, dst=dst, link=None if link is None else _link(link), limit=limit)
     found, now = _ask_at(server, lambda client: client.records(query))

@@ -36,7 +36,7 @@ from controller.demo.outcome import Move, Outcome
 from controller.demo.scenario import NS_PER_S, Scenario
 from controller.demo.settings import DemoSettings
 from controller.paths.balancing.values import Rebalance
-from controller.paths.records.codec import RecordQuery
+from controller.paths.records.values import RecordQuery
 from controller.paths.service.client import RouteClient, RouteClientSettings
 from controller.paths.settings import PathServerSettings, RecordSettings
 from dataplane.clock import MonotonicClock, UtcClock

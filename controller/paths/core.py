@@ -23,8 +23,8 @@ from controller.paths.deciding.graph import Network, Path
 from controller.paths.engineering.engineer import TrafficEngineer, demands_of
 from controller.paths.engineering.settings import EngineeringSettings
 from controller.paths.measured_rate import MeasuredRate
-from controller.paths.records.codec import Assigned, Explanation, History, HistoryQuery
 from controller.paths.records.store import PathStore
+from controller.paths.records.values import Assigned, Explanation, History, HistoryQuery
 from controller.paths.regularity import Regularity
 from controller.paths.round_result import RoundResult
 from controller.paths.settings import DecideSettings, ManagedFlow

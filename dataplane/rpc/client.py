@@ -20,7 +20,9 @@ from dataplane.rpc.backoff import Backoff
 from dataplane.rpc.call_errors import PERMANENT, reason_of
 from dataplane.rpc.errors import MessageError
 from dataplane.rpc.messages import parse
+from dataplane.rpc.values import Mirror
 
+V = TypeVar("V")
 M = TypeVar("M", bound=Message)
 
 
@@ -102,6 +104,13 @@ class ServiceClient:
         async with aclosing(self._stream(method, request.SerializeToString())) as messages:
             async for data in messages:
                 yield self._parsed(schema, data)
+
+    def _request(self, mirror: Mirror[V, M], value: V) -> M:
+        """Return a value as a request; raise the peer's error for what no request can say."""
+        try:
+            return mirror.message(value)
+        except MessageError as error:
+            raise self._failed(f"this cannot be asked: {error}") from error
 
     def _parsed(self, schema: type[M], data: bytes) -> M:
         with self._decoding():

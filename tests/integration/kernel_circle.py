@@ -29,7 +29,7 @@ from collectors.values import Snapshot
 from controller.daemon_settings import DaemonSettings, LinkSettings, RetrySettings
 from controller.intents import FlowSpec, Route, RouteSet
 from controller.p4runtime.session import fabric_program, load_schema, read_answer, read_request
-from controller.paths.records.codec import PathServerStatus
+from controller.paths.records.values import PathServerStatus
 from controller.paths.service.client import RouteClient, RouteClientSettings
 from controller.paths.settings import DecideSettings, ManagedFlow, PathServerSettings, RecordSettings
 from controller.tables.entities import Entities, content_of

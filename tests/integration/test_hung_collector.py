@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from controller.cli.app import app
 from controller.errors import PathError
-from controller.paths.records.codec import PathServerStatus
+from controller.paths.records.values import PathServerStatus
 from controller.paths.service.client import RouteClient, RouteClientSettings
 
 BOUND_S = 60.0

@@ -7,8 +7,8 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from collectors.values import FlowKey, HopRecord
 from controller.errors import PathError
 from controller.intents import FlowSpec
-from controller.paths.records.codec import RecordQuery, RecordRow
 from controller.paths.records.recorder import Recorder
+from controller.paths.records.values import RecordQuery, RecordRow
 from dataplane.topology.values import Topology
 
 EXPLAINED_ROWS = 24

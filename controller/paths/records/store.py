@@ -11,7 +11,8 @@ from controller.intents import FlowSpec, WeightedRoute
 from controller.paths.balancing.values import Rebalance
 from controller.paths.deciding.decide import Decision
 from controller.paths.deciding.graph import Path
-from controller.paths.records.codec import Assigned, HistoryQuery, freeze, thaw
+from controller.paths.records.codec import freeze, thaw
+from controller.paths.records.values import Assigned, HistoryQuery
 from dataplane.database import Database
 
 _NO_END: Final = (1 << 63) - 1

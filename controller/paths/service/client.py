@@ -9,32 +9,41 @@ from typing import Annotated, Final
 
 import msgspec
 
-from collectors.errors import FeedError
-from collectors.feed import codec as collector_codec
+from collectors.feed import records_pb2
+from collectors.feed.links import statuses_message
+from collectors.feed.records import records_of
 from collectors.values import HopRecord, LinkStatus
 from controller.errors import PathError
 from controller.intents import FlowSpec, RouteSet
 from controller.paths.balancing.values import Rebalance
 from controller.paths.deciding.decide import Decision
-from controller.paths.records.codec import (
+from controller.paths.records.values import (
     Explanation,
     History,
     HistoryQuery,
     LinkChange,
-    LinkNotes,
     PathServerStatus,
-    RecentDecisions,
     RecordQuery,
-    pack,
-    unpack,
 )
-from controller.paths.service.server import SERVICE
+from controller.paths.service import paths_pb2 as pb
+from controller.paths.service.messages import (
+    DECISION,
+    EXPLANATION,
+    FLOW,
+    HISTORY,
+    HISTORY_QUERY,
+    LINK_CHANGE,
+    REBALANCE,
+    RECORD_QUERY,
+    STATUS,
+    route_set_of,
+)
 from controller.paths.settings import ADDRESS
 from dataplane.config import Strict
 from dataplane.rpc.client import Peer, ServiceClient
 from dataplane.topology.values import LinkKey
 
-_PEER: Final = Peer(SERVICE, "path server", PathError)
+_PEER: Final = Peer("millrace.paths.v1.Paths", "path server", PathError)
 
 
 class RouteClientSettings(Strict, frozen=True):
@@ -68,52 +77,60 @@ class RouteClient(ServiceClient):
 
         Raises PathError when the two sides speak different versions.
         """
-        async for message in self._stream("Routes", pack(None)):
-            yield unpack(message, RouteSet)
+        async for message in self._follow("WatchRoutes", pb.WatchRoutesRequest(), pb.RouteSet):
+            with self._decoding():
+                routes = route_set_of(message)
+            yield routes
 
     async def current_routes(self) -> RouteSet:
         """Return the full set of routes in force; raise PathError when the path server cannot be reached."""
-        return unpack(await self._first("Routes", pack(None)), RouteSet)
+        message = await self._ask_first("WatchRoutes", pb.WatchRoutesRequest(), pb.RouteSet)
+        with self._decoding():
+            return route_set_of(message)
 
     async def decisions(self, recent: int = 20) -> AsyncIterator[Decision]:
         """Yield the last `recent` decisions and then each as it is made; after a restart the last ones come again."""
-        async for message in self._stream("Decisions", pack(RecentDecisions(recent))):
-            yield unpack(message, Decision)
+        request = pb.WatchDecisionsRequest(recent=recent)
+        async for message in self._follow("WatchDecisions", request, pb.Decision):
+            with self._decoding():
+                decision = DECISION.value(message)
+            yield decision
 
     async def rebalances(self, recent: int = 20) -> AsyncIterator[Rebalance]:
         """Yield the last `recent` changes of weights and then each as it is made; after a restart the last come again.
 
         Raises PathError when the two sides speak different versions.
         """
-        async for message in self._stream("Rebalances", pack(RecentDecisions(recent))):
-            yield unpack(message, Rebalance)
+        request = pb.WatchRebalancesRequest(recent=recent)
+        async for message in self._follow("WatchRebalances", request, pb.Rebalance):
+            with self._decoding():
+                change = REBALANCE.value(message)
+            yield change
 
     async def why(self, flow: FlowSpec) -> Explanation:
         """Return why a flow is where it is; raise PathError for a flow not looked after or a server out of reach."""
-        return unpack(await self._question("Why", flow), Explanation)
+        with self._decoding():
+            return EXPLANATION.value(await self._ask("Explain", self._request(FLOW, flow), pb.Explanation))
 
     async def history(self, query: HistoryQuery) -> History:
         """Return the decisions that a query selects, newest first; raise PathError."""
-        return unpack(await self._question("History", query), History)
+        with self._decoding():
+            return HISTORY.value(await self._ask("GetHistory", self._request(HISTORY_QUERY, query), pb.History))
 
     async def link_changed(self, change: LinkChange) -> None:
         """Tell the path server of a link that went down or came back; raise PathError for one that it does not have."""
-        await self._question("LinkChanged", change)
+        await self._ask("ReportLink", self._request(LINK_CHANGE, change), pb.ReportLinkResponse)
 
     async def note_links(self, statuses: Mapping[LinkKey, LinkStatus]) -> None:
         """Tell the path server the condition of all links that are watched; raise PathError if it cannot be told."""
-        await self._question("NoteLinks", LinkNotes(tuple(statuses.items())))
+        await self._ask("NoteLinks", statuses_message(statuses), pb.NoteLinksResponse)
 
     async def records(self, query: RecordQuery) -> tuple[HopRecord, ...]:
         """Return the hop records that a query selects, newest first; raise PathError."""
-        try:
-            return collector_codec.decode_records(await self._question("Records", query))
-        except FeedError as error:
-            raise self._failed(str(error)) from error
+        with self._decoding():
+            return records_of(await self._ask("GetRecords", self._request(RECORD_QUERY, query), records_pb2.HopRecords))
 
     async def status(self) -> PathServerStatus:
         """Return the path server's counters; raise PathError when it cannot be reached."""
-        return unpack(await self._question("Status", None), PathServerStatus)
-
-    async def _question(self, method: str, request: object) -> bytes:
-        return await self._call(method, pack(request))
+        with self._decoding():
+            return STATUS.value(await self._ask("GetStatus", pb.GetStatusRequest(), pb.Status))

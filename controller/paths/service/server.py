@@ -1,9 +1,7 @@
 """The path server's process: the collector's feed in, routes, decisions and answers out.
 
-Service millrace.paths.v1.Paths over gRPC with generic handlers: Routes (the full set at once, then each new one),
-Decisions and Rebalances (the last ones, then each as it is made), Why, History, LinkChanged (by hand), NoteLinks (by
-the controller), Records, Status (once each). Everything
-that touches the database runs in one thread of its own, so that a slow disk delays neither feed nor answers of others.
+Service millrace.paths.v1.Paths, as paths.proto beside this describes it. Everything that touches the database runs in
+one thread of its own, so that a slow disk delays neither feed nor answers of others.
 Nothing here authenticates: the address is a unix socket, guarded by its folder's rights, or loopback.
 """
 
@@ -12,47 +10,53 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final, Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 import grpc
-import grpc.aio
 
-from collectors.feed import codec as collector_codec
-from collectors.values import DropRecord, HopRecord, Snapshot
+from collectors.feed import links_pb2, records_pb2
+from collectors.feed.links import statuses_of
+from collectors.feed.records import records_message
+from collectors.values import DropRecord, HopRecord, LinkStatus, Snapshot
 from controller.errors import PathError
-from controller.intents import FlowSpec
+from controller.intents import FlowSpec, RouteSet
 from controller.paths.balancing.values import Rebalance
 from controller.paths.core import RECENT_DECISIONS, PathServerCore
 from controller.paths.deciding.decide import Decision
 from controller.paths.deciding.signals import Signals
-from controller.paths.records.codec import (
-    Explanation,
-    HistoryQuery,
-    LinkChange,
-    LinkNotes,
-    PathServerStatus,
-    RecentDecisions,
-    RecordQuery,
-    pack,
-    unpack,
-)
 from controller.paths.records.queries import answer, rows_between
 from controller.paths.records.recorder import Recorder
+from controller.paths.records.values import Explanation, LinkChange, PathServerStatus
 from controller.paths.round_result import RoundResult
+from controller.paths.service import paths_pb2 as pb
 from controller.paths.service.feed_time import FeedTime
 from controller.paths.service.feed_watch import FeedWatch
+from controller.paths.service.messages import (
+    DECISION,
+    EXPLANATION,
+    HISTORY,
+    REBALANCE,
+    STATUS,
+    flow_asked,
+    history_asked,
+    link_reported,
+    records_asked,
+    route_set_message,
+)
 from controller.paths.settings import PathServerSettings
 from dataplane.clock import Clock
-from dataplane.rpc.addresses import SERVER_OPTIONS, unavailable
+from dataplane.rpc.errors import CallError
+from dataplane.rpc.server import RpcServer
+from dataplane.rpc.service import Service
+from dataplane.topology.values import LinkKey
 
 LOGGER = logging.getLogger("millrace.paths")
 
-SERVICE: Final = "millrace.paths.v1.Paths"
 MAX_PENDING_BATCHES = 64
 """Batches of records that wait for the database before more are dropped and counted."""
 _LOOKS: Final = 4
@@ -61,7 +65,6 @@ MAX_PENDING_DECISIONS = 1024
 """Decisions that wait for one subscriber before more are dropped and counted."""
 
 T = TypeVar("T")
-_Context = grpc.aio.ServicerContext[bytes, bytes]
 
 
 class Feed(Protocol):
@@ -84,15 +87,13 @@ class PathServer:
     """Runs a core on a feed and serves it; construct it inside a running event loop."""
 
     def __init__(self, core: PathServerCore, recorder: Recorder, settings: PathServerSettings, clock: Clock) -> None:
-        problem = unavailable(settings.listen)
-        if problem is not None:
-            raise PathError(f"cannot serve routes at {settings.listen}: {problem}")
         self._core, self._recorder, self._settings, self._clock = core, recorder, settings, clock
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="paths")
         self._pending: asyncio.Queue[tuple[HopRecord, ...]] = asyncio.Queue(MAX_PENDING_BATCHES)
         self._subscribers: set[asyncio.Queue[Decision]] = set()
         self._balance_subscribers: set[asyncio.Queue[Rebalance]] = set()
         self._routes = core.routes
+        self._sent: tuple[RouteSet, bytes] | None = None
         self._recent = deque(core.decisions, maxlen=RECENT_DECISIONS)
         self._recent_changes = deque(core.rebalances, maxlen=RECENT_DECISIONS)
         self._news = asyncio.Condition()
@@ -118,14 +119,8 @@ class PathServer:
             ),
             0,
         )
-        self._server = grpc.aio.server(options=SERVER_OPTIONS)
-        self._server.add_generic_rpc_handlers((self._handlers(),))
-        try:
-            port = self._server.add_insecure_port(settings.listen)
-        except RuntimeError as error:
-            raise PathError(f"cannot serve routes at {settings.listen}: {error}") from error
-        is_unix = settings.listen.startswith("unix:")
-        self.address = settings.listen if is_unix else f"{settings.listen.rpartition(':')[0]}:{port}"
+        self._server = RpcServer(settings.listen, [self._service()], purpose="cannot serve routes", error=PathError)
+        self.address = self._server.address
 
     async def run(self, feed: Feed) -> None:
         """Serve, record and decide until cancelled; a failure of the feed for good is raised."""
@@ -140,7 +135,7 @@ class PathServer:
                 group.create_task(self._receive_drops(feed), name="receive drops")
                 group.create_task(self._record(), name="record")
         finally:
-            await self._server.stop(grace=None)
+            await self._server.stop()
             self._worker.shutdown(wait=True, cancel_futures=True)
 
     async def step(self, snapshot: Snapshot, taken_ns: int, *, woken: bool = False) -> None:
@@ -162,9 +157,9 @@ class PathServer:
         now_ns = self._clock.now_ns()
         await self._publish(await self._in_worker(partial(self._core.link_changed, change.link, now_ns, up=change.up)))
 
-    async def links_noted(self, notes: LinkNotes) -> None:
+    async def links_noted(self, statuses: Mapping[LinkKey, LinkStatus]) -> None:
         """Take note of what the controller says of all links, and publish what comes of it."""
-        now_ns, statuses = self._clock.now_ns(), dict(notes.links)
+        now_ns = self._clock.now_ns()
         await self._publish(await self._in_worker(partial(self._core.links_noted, statuses, now_ns)))
 
     async def _watch(self, feed: Feed) -> None:
@@ -275,47 +270,50 @@ class PathServer:
     async def _in_worker(self, call: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._worker, call)
 
-    def _handlers(self) -> grpc.GenericRpcHandler[Any, Any]:
-        return grpc.method_handlers_generic_handler(
-            SERVICE,
+    def _service(self) -> Service:
+        return Service(
+            pb.DESCRIPTOR.services_by_name["Paths"],
             {
-                "Routes": grpc.unary_stream_rpc_method_handler(self._serve_routes),
-                "Decisions": grpc.unary_stream_rpc_method_handler(self._serve_decisions),
-                "Rebalances": grpc.unary_stream_rpc_method_handler(self._serve_rebalances),
-                "Why": grpc.unary_unary_rpc_method_handler(self._serve_why),
-                "History": grpc.unary_unary_rpc_method_handler(self._serve_history),
-                "NoteLinks": grpc.unary_unary_rpc_method_handler(self._serve_note_links),
-                "LinkChanged": grpc.unary_unary_rpc_method_handler(self._serve_link_changed),
-                "Records": grpc.unary_unary_rpc_method_handler(self._serve_records),
-                "Status": grpc.unary_unary_rpc_method_handler(self._serve_status),
+                "WatchRoutes": self._serve_routes,
+                "WatchDecisions": self._serve_decisions,
+                "WatchRebalances": self._serve_rebalances,
+                "Explain": self._serve_explanation,
+                "GetHistory": self._serve_history,
+                "ReportLink": self._serve_report_link,
+                "NoteLinks": self._serve_note_links,
+                "GetRecords": self._serve_records,
+                "GetStatus": self._serve_status,
             },
         )
 
-    async def _serve_routes(self, request: bytes, context: _Context) -> AsyncIterator[bytes]:
+    async def _serve_routes(self, _: pb.WatchRoutesRequest) -> AsyncIterator[bytes]:
         """Send the set in force, then always the newest; sets that a slow reader missed are skipped."""
-        await _checked(context, request, type(None))
         sent = self._routes
-        yield pack(sent)
+        yield await self._in_bytes(sent)
         while True:
             async with self._news:
                 while self._routes is sent:
                     await self._news.wait()
                 sent = self._routes
-            yield pack(sent)
+            yield await self._in_bytes(sent)
 
-    async def _serve_decisions(self, request: bytes, context: _Context) -> AsyncIterator[bytes]:
-        wanted = await _checked(context, request, RecentDecisions)
-        async for message in _follow(self._recent, self._subscribers, wanted.recent):
-            yield message
+    async def _in_bytes(self, routes: RouteSet) -> bytes:
+        """Return a set as it is sent, made once for all who watch, and not while anything else waits."""
+        if self._sent is None or self._sent[0] is not routes:
+            self._sent = routes, await asyncio.to_thread(lambda: route_set_message(routes).SerializeToString())
+        return self._sent[1]
 
-    async def _serve_rebalances(self, request: bytes, context: _Context) -> AsyncIterator[bytes]:
-        wanted = await _checked(context, request, RecentDecisions)
-        async for message in _follow(self._recent_changes, self._balance_subscribers, wanted.recent):
-            yield message
+    async def _serve_decisions(self, request: pb.WatchDecisionsRequest) -> AsyncIterator[pb.Decision]:
+        async for decision in _follow(self._recent, self._subscribers, request.recent):
+            yield DECISION.message(decision)
 
-    async def _serve_why(self, request: bytes, context: _Context) -> bytes:
-        flow = await _checked(context, request, FlowSpec)
-        return pack(await self._answer(context, lambda: self._explain(flow)))
+    async def _serve_rebalances(self, request: pb.WatchRebalancesRequest) -> AsyncIterator[pb.Rebalance]:
+        async for change in _follow(self._recent_changes, self._balance_subscribers, request.recent):
+            yield REBALANCE.message(change)
+
+    async def _serve_explanation(self, request: pb.Flow) -> pb.Explanation:
+        flow = flow_asked(request)
+        return await self._answer(lambda: EXPLANATION.message(self._explain(flow)))
 
     def _explain(self, flow: FlowSpec) -> Explanation:
         now_ns = self._clock.now_ns()
@@ -326,30 +324,27 @@ class PathServer:
             feed_is_silent=self._feed_watch.is_silent(now_ns),
         )
 
-    async def _serve_link_changed(self, request: bytes, context: _Context) -> bytes:
-        change = await _checked(context, request, LinkChange)
+    async def _serve_report_link(self, request: pb.ReportLinkRequest) -> pb.ReportLinkResponse:
+        change = link_reported(request)
         try:
             await self.link_changed(change)
         except PathError as error:
-            await context.abort(grpc.StatusCode.NOT_FOUND, str(error))
-        return pack(None)
+            raise CallError(grpc.StatusCode.NOT_FOUND, str(error)) from error
+        return pb.ReportLinkResponse()
 
-    async def _serve_note_links(self, request: bytes, context: _Context) -> bytes:
-        await self.links_noted(await _checked(context, request, LinkNotes))
-        return pack(None)
+    async def _serve_note_links(self, request: links_pb2.LinkStatuses) -> pb.NoteLinksResponse:
+        await self.links_noted(statuses_of(request))
+        return pb.NoteLinksResponse()
 
-    async def _serve_history(self, request: bytes, context: _Context) -> bytes:
-        query = await _checked(context, request, HistoryQuery)
-        return pack(await self._answer(context, lambda: self._core.history(query)))
+    async def _serve_history(self, request: pb.GetHistoryRequest) -> pb.History:
+        query = history_asked(request)
+        return await self._answer(lambda: HISTORY.message(self._core.history(query)))
 
-    async def _serve_records(self, request: bytes, context: _Context) -> bytes:
-        query = await _checked(context, request, RecordQuery)
-        topology = self._core.network.topology
-        records = await self._answer(context, lambda: answer(self._recorder, topology, query))
-        return collector_codec.encode_records(records)
+    async def _serve_records(self, request: pb.GetRecordsRequest) -> records_pb2.HopRecords:
+        query, topology = records_asked(request), self._core.network.topology
+        return await self._answer(lambda: records_message(answer(self._recorder, topology, query)))
 
-    async def _serve_status(self, request: bytes, context: _Context) -> bytes:
-        await _checked(context, request, type(None))
+    async def _serve_status(self, _: pb.GetStatusRequest) -> pb.Status:
         now_ns, core = self._clock.now_ns(), self._core
         counters = {**self.counters, **core.counters}
         status = PathServerStatus(
@@ -363,34 +358,25 @@ class PathServer:
             self._feed_watch.is_silent(now_ns),
             now_ns,
         )
-        return pack(status)
+        return STATUS.message(status)
 
-    async def _answer(self, context: _Context, call: Callable[[], T]) -> T:
+    async def _answer(self, call: Callable[[], T]) -> T:
         """Return what a call in the worker gives, or end the request with its error."""
         try:
             return await self._in_worker(call)
         except PathError as error:
-            await context.abort(grpc.StatusCode.NOT_FOUND, str(error))
-            raise
+            raise CallError(grpc.StatusCode.NOT_FOUND, str(error)) from error
 
 
-async def _follow(news: Collection[T], subscribers: set[asyncio.Queue[T]], recent: int) -> AsyncIterator[bytes]:
+async def _follow(news: Collection[T], subscribers: set[asyncio.Queue[T]], recent: int) -> AsyncIterator[T]:
     """Yield the last `recent` of what was decided, then all that follows, until nobody asks any more."""
     queue: asyncio.Queue[T] = asyncio.Queue(MAX_PENDING_DECISIONS)
     known = list(news)
     subscribers.add(queue)
     try:
-        for one in known[max(0, len(known) - max(0, recent)) :]:
-            yield pack(one)
+        for one in known[max(0, len(known) - recent) :]:
+            yield one
         while True:
-            yield pack(await queue.get())
+            yield await queue.get()
     finally:
         subscribers.discard(queue)
-
-
-async def _checked(context: _Context, request: bytes, schema: type[T]) -> T:
-    try:
-        return unpack(request, schema)
-    except PathError as error:
-        await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
-        raise

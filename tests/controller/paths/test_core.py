@@ -17,8 +17,8 @@ from controller.intents import PROBE_UDP_PORT, FlowSpec, Route, WeightedRoute
 from controller.paths.core import PathServerCore
 from controller.paths.deciding.graph import Network
 from controller.paths.engineering.settings import EngineeringSettings
-from controller.paths.records.codec import HistoryQuery
 from controller.paths.records.store import PathStore
+from controller.paths.records.values import HistoryQuery
 from controller.paths.settings import DecideSettings, ManagedFlow
 from dataplane.database import Database
 from dataplane.topology.values import LinkKey, Topology

@@ -14,8 +14,8 @@ from collectors.values import LinkCondition as Condition
 from controller.cli.paths import _history_cells
 from controller.intents import FlowSpec, WeightedRoute
 from controller.paths.core import PathServerCore
-from controller.paths.records.codec import HistoryQuery
 from controller.paths.records.store import PathStore
+from controller.paths.records.values import HistoryQuery
 from controller.paths.service.client import RouteClient, RouteClientSettings
 from controller.paths.service.process import serve
 from controller.paths.settings import BalanceSettings, DecideSettings, PathServerSettings, RecordSettings

@@ -15,11 +15,11 @@ from collectors.values import FlowKey, HopRecord, RecordKind
 from controller.errors import PathError
 from controller.intents import FlowSpec
 from controller.paths.deciding.decide import Decision
-from controller.paths.records.codec import Assigned, HistoryQuery, RecordQuery
 from controller.paths.records.database import open_path_database
 from controller.paths.records.queries import answer
 from controller.paths.records.recorder import Recorder
 from controller.paths.records.store import PathStore
+from controller.paths.records.values import Assigned, HistoryQuery, RecordQuery
 from dataplane.database import Database
 from dataplane.topology.values import LinkKey, Topology
 

@@ -9,7 +9,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address
 from pathlib import Path
+from typing import Any
 
+import grpc
+import grpc.aio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,9 +22,11 @@ from controller.errors import PathError
 from controller.intents import FlowSpec, Route, RouteSet
 from controller.paths.core import PathServerCore
 from controller.paths.deciding.decide import Decision
-from controller.paths.records.codec import HistoryQuery, LinkChange, RecordQuery, freeze, pack, thaw, unpack
+from controller.paths.records.codec import thaw
 from controller.paths.records.database import open_path_database
 from controller.paths.records.recorder import Recorder
+from controller.paths.records.values import HistoryQuery, LinkChange, RecordQuery
+from controller.paths.service import paths_pb2 as pb
 from controller.paths.service.client import RouteClient, RouteClientSettings
 from controller.paths.service.process import serve
 from controller.paths.service.server import PathServer
@@ -306,20 +311,37 @@ def test_a_question_to_nobody_is_an_error(tmp_path: Path) -> None:
 
 
 @given(st.binary(max_size=60))
-def test_no_bytes_do_more_than_fail_to_decode(message: bytes) -> None:
+def test_no_stored_bytes_do_more_than_fail_to_decode(message: bytes) -> None:
     for schema in (RouteSet, Decision, FlowSpec, RecordQuery):
-        for decode in (unpack, thaw):
-            try:
-                decode(message, schema)
-            except PathError:
-                continue
+        try:
+            thaw(message, schema)
+        except PathError:
+            continue
 
 
-def test_every_truncation_is_refused() -> None:
-    whole = pack(RouteSet(3, (Route(FlowSpec("ha", "hd", 17, 1, 2), ("a", "b")),)))
-    assert unpack(whole, RouteSet).version == 3
-    for length in range(len(whole)):
-        with pytest.raises(PathError):
-            unpack(whole[:length], RouteSet)
-    with pytest.raises(PathError, match="speaks version 9"):
-        unpack(freeze((9, None)), RouteSet)
+@pytest.mark.parametrize("body", [b"\xff\xff", b"\x92\x01\xc0", b"\x78\x01", b"\x0a\x01\xff"])
+def test_a_foreign_body_is_refused_in_one_line(
+    topology: Topology, tmp_path: Path, body: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scene() -> None:
+        async with running(topology, tmp_path) as bench, grpc.aio.insecure_channel(bench.settings.listen) as channel:
+            for method in pb.DESCRIPTOR.services_by_name["Paths"].methods:
+                kind = channel.unary_stream if method.server_streaming else channel.unary_unary
+                call: Any = kind(f"/{method.containing_service.full_name}/{method.name}", None, None)
+                with pytest.raises(grpc.aio.AioRpcError) as caught:
+                    await (call(body).read() if method.server_streaming else call(body))
+                assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+                assert "\n" not in (caught.value.details() or "")
+            assert (await bench.client.status()).version == 0
+
+    play(scene())
+    assert "Traceback" not in caplog.text
+
+
+def test_what_no_request_can_say_is_an_error_of_the_client(topology: Topology, tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with running(topology, tmp_path) as bench:
+            with pytest.raises(PathError, match=r"path server at unix:.*: this cannot be asked: .*out of range"):
+                await bench.client.why(FlowSpec("ha", "hd", protocol=-1))
+
+    play(scene())

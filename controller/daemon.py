@@ -125,14 +125,14 @@ class Daemon:
                 self._take(routes)
         except PathError as error:
             self._source_problem = str(error)
-            LOGGER.critical("no more routes: %s", error)
+            LOGGER.critical("the feed of routes has ended: %s", error)
 
     def _take(self, routes: RouteSet) -> None:
         try:
             self.features.want(routes)
         except ControllerError as error:
             self._rejected += 1
-            LOGGER.warning("routes version %d are not taken: %s", routes.version, error)
+            LOGGER.warning("routes version %d rejected: %s", routes.version, error)
         else:
             self._driver.steps_changed()
 
@@ -143,4 +143,4 @@ async def _observe(jobs: JobReconciler, states: AsyncIterator[Snapshot]) -> None
         async for state in states:
             jobs.observe(state)
     except FeedError as error:
-        LOGGER.critical("no more states of the network: %s", error)
+        LOGGER.critical("the feed of network states has ended: %s", error)

@@ -193,7 +193,7 @@ class Driver:
         switch.problem = ""
         switch.backoff.reset()
         switch.work.set()
-        LOGGER.info("switch %s: right, after %d %s", switch.name, count, "update" if count == 1 else "updates")
+        LOGGER.info("switch %s: reconciled, %d %s written", switch.name, count, "update" if count == 1 else "updates")
         self._seen.add(switch.name)
         if len(self._seen) == len(self._switches):
             self._everybody_seen.set()

@@ -79,7 +79,7 @@ def reconfigure(daemon: Daemon, read: Callable[[], DaemonSettings]) -> None:
         settings = read()
         daemon.configure(settings.watches, settings.reporting, settings.int_domain)
     except MillraceError as error:
-        LOGGER.warning("telemetry stays as it is: %s", error)
+        LOGGER.warning("telemetry settings unchanged: %s", error)
 
 
 async def serve(

@@ -181,7 +181,9 @@ class JobReconciler:
         unknown = next((key for key in topology.directed_links if key not in snapshot.links), None)
         if unknown is not None:
             if unknown != self._other_topology:
-                LOGGER.warning("the network's state is of another topology than %s: no %s", topology.name, unknown)
+                LOGGER.warning(
+                    "network state ignored, it belongs to another topology than %s: unknown %s", topology.name, unknown
+                )
             self._other_topology = unknown
             return
         self._other_topology = None

@@ -20,7 +20,7 @@ from controller.cli.topology import topology
 
 app = typer.Typer(
     name="millrace",
-    help="A network data plane that measures itself and moves its traffic.",
+    help="In-network computing: P4 switches, in-band network telemetry, traffic engineering, in-network aggregation.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -42,18 +42,20 @@ def demo(  # noqa: PLR0917 - a command line's options
         str,
         typer.Option("--topology", metavar="FILE", help="A file, a name, or a family: fat-tree:k=4."),
     ] = "abilene",
-    time: Annotated[str, typer.Option(metavar="virtual|kernel", help="One process, or namespaces (root).")] = "virtual",
+    time: Annotated[
+        str, typer.Option(metavar="virtual|kernel", help="In one process, or in namespaces (root).")
+    ] = "virtual",
     demands: Annotated[
         Path | None,
-        typer.Option(metavar="CSV", help="Demand matrix; left out, the topology's own."),
+        typer.Option(metavar="CSV", help="Demand matrix; default: the topology's own."),
     ] = None,
     settings: Annotated[
         Path | None, typer.Option("--settings", "-s", metavar="FILE", help="Scenario, delays and decision settings.")
     ] = None,
-    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Where picture and figures go.")] = Path("demo-out"),
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder for picture and figures.")] = Path("demo-out"),
     seed: Annotated[int, typer.Option(help="Seed of arrivals and of the P4 programs' random numbers.")] = 1,
 ) -> None:
-    """Run the whole circle: congest a link, watch telemetry, decisions and the traffic that moves."""
+    """Run the whole control loop: congest a link, watch telemetry, decisions and traffic that is rerouted."""
     from controller.demo.command import DemoOptions, run  # noqa: PLC0415
 
     run(DemoOptions(topology_spec, time, demands, settings, out, seed))
@@ -72,7 +74,7 @@ def switch(context: typer.Context) -> None:
 
 @app.command()
 def collector(settings: SettingsFile) -> None:
-    """Run the collector: telemetry reports in by UDP, the network's state out by its feed."""
+    """Run the collector: receive telemetry reports by UDP, serve the state of the network."""
     from collectors import process  # noqa: PLC0415
 
     log_to_stderr("collector")
@@ -86,7 +88,7 @@ def collector(settings: SettingsFile) -> None:
 
 @app.command()
 def controller(settings: SettingsFile) -> None:
-    """Run the controller daemon: one P4Runtime session a switch, tables kept as they should be."""
+    """Run the controller daemon: reconcile the tables of all switches over P4Runtime."""
     from controller import process  # noqa: PLC0415
 
     log_to_stderr("controller")
@@ -95,7 +97,7 @@ def controller(settings: SettingsFile) -> None:
 
 @app.command()
 def clean() -> None:
-    """Remove namespaces and processes that a killed kernel fabric left behind (root)."""
+    """Remove namespaces and processes left behind by a killed kernel fabric (root)."""
     from dataplane.fabric.kernel.manifest import remove_leftovers  # noqa: PLC0415
 
     removed = remove_leftovers()

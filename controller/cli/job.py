@@ -19,25 +19,25 @@ if TYPE_CHECKING:
     from controller.aggregation.service.client import JobClient
     from controller.aggregation.service.messages import JobRow
 
-job = typer.Typer(name="job", help="Jobs that switches add up for, and their workers.", no_args_is_help=True)
+job = typer.Typer(name="job", help="Jobs of in-network aggregation and their workers.", no_args_is_help=True)
 
 Server = Annotated[str, typer.Option("--server", metavar="ADDRESS", help="unix:PATH or HOST:PORT.")]
 SERVER: Final = ADDRESS
 Name = Annotated[str, typer.Argument(metavar="JOB", help="The job's name.")]
-Reason = Annotated[str, typer.Option(help="What workers are told.")]
+Reason = Annotated[str, typer.Option(help="Reason given to the workers.")]
 
 T = TypeVar("T")
 
-_ASKED: Final = "somebody asked for it"
+_ASKED: Final = "requested by an operator"
 
 
 @job.command("list")
 def list_jobs(
     server: Server = SERVER,
-    every: Annotated[bool, typer.Option("--all", help="Also jobs that have ended, with the reason.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Include jobs that have ended, with the reason.")] = False,
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """List the jobs: number, epoch, how many workers, and the switches that add up."""
+    """List jobs: number, epoch, number of workers, and the switches that aggregate."""
     found = [one for one in _ask(server, lambda client: client.jobs()) if every or one.ended_ns is None]
     columns = ("job", "number", "state", "members", "workers", "epoch", "window", "capacity", "switches", "reason")
     show(columns if every else columns[:-1], (_cells(one)[: None if every else -1] for one in found), form)
@@ -49,7 +49,7 @@ def show_job(
     server: Server = SERVER,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object, with times in ns.")] = False,
 ) -> None:
-    """Show a job with each of its workers, and how long ago each was heard; of ended ones the newest of the name."""
+    """Show a job and its workers, with the time since each was heard; of ended jobs the newest of that name."""
     found = next((one for one in _ask(server, lambda client: client.jobs()) if one.name == name), None)
     if found is None:
         raise JobError(f"job service at {server}: there is no job {name!r}, and none has ended lately")
@@ -65,7 +65,7 @@ def show_job(
 
 @job.command()
 def end(name: Name, server: Server = SERVER, reason: Reason = _ASKED) -> None:
-    """End a job: switches forget it, its workers are told."""
+    """End a job: remove it from the switches and notify its workers."""
     _ask(server, lambda client: client.end(name, reason))
 
 
@@ -76,7 +76,7 @@ def remove(
     server: Server = SERVER,
     reason: Reason = _ASKED,
 ) -> None:
-    """Have a job go on without a worker; with fewer than half of its workers it ends."""
+    """Remove a worker from a job; a job with fewer than half of its workers ends."""
     _ask(server, lambda client: client.remove(name, host, reason))
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dataplane.nic import NicSettings, NicStatistics
     from dataplane.nic.devices.ethernet import EthernetDevice
 
-nic = typer.Typer(name="nic", help="Look at a network device, and at what comes in on it.", no_args_is_help=True)
+nic = typer.Typer(name="nic", help="Inspect a network device and the packets that it receives.", no_args_is_help=True)
 
 Interface = Annotated[str, typer.Argument(metavar="IFACE", help="A device of this network namespace.")]
 INTERVAL_S = 1.0
@@ -96,13 +96,14 @@ def watch(  # noqa: PLR0917 - a command line's options
     interface: Interface,
     mode: Annotated[ModeName, typer.Option(help="What the driver thread does between frames.")] = ModeName.HYBRID,
     io: Annotated[
-        IoName, typer.Option(help="Kernel ring, ring of blocks, AF_XDP, which keeps frames from the kernel, or DPDK.")
+        IoName,
+        typer.Option(help="Kernel ring, kernel ring of blocks, AF_XDP (takes frames away from the kernel), or DPDK."),
     ] = IoName.RING,
     queues: Annotated[int, typer.Option(help="Queues, with a thread each.")] = 1,
-    seconds: Annotated[float | None, typer.Option(help="How long; left out, until Ctrl-C.")] = None,
+    seconds: Annotated[float | None, typer.Option(help="Duration; default: until Ctrl-C.")] = None,
     metrics_port: Annotated[int | None, typer.Option(help="TCP port for Prometheus, on this machine.")] = None,
 ) -> None:
-    """Count what comes in on a device, a line a second (root)."""
+    """Count the packets that a device receives, a line per second (root)."""
     from dataplane.nic import open_nic  # noqa: PLC0415
     from dataplane.nic.metrics import serve_metrics  # noqa: PLC0415
 

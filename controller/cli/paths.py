@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     _Decided = Decision | Rebalance | EngineeringRound
 
-paths = typer.Typer(name="paths", help="The path server, and questions to one that runs.", no_args_is_help=True)
+paths = typer.Typer(name="paths", help="The path server, and queries to a running one.", no_args_is_help=True)
 
 Server = Annotated[str, typer.Option("--server", metavar="ADDRESS", help="unix:PATH or HOST:PORT.")]
 SERVER: Final = ADDRESS
@@ -49,7 +49,7 @@ T = TypeVar("T")
 
 @paths.command()
 def serve(settings: SettingsFile) -> None:
-    """Run the path server: record every hop, decide, serve routes."""
+    """Run the path server: record every hop, decide on paths, serve routes."""
     from controller.paths.service import process  # noqa: PLC0415
 
     log_to_stderr("paths")
@@ -66,7 +66,7 @@ def why(  # noqa: PLR0917 - a command line's options
     dst_port: Annotated[int | None, typer.Option(min=0, max=65535, help="Destination port of the flow.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object, with times in ns since 1970.")] = False,
 ) -> None:
-    """Say why a flow is on its path: what was measured, the candidates, the reason, its last moves; times are UTC."""
+    """Explain why a flow is on its path: measurements, candidates, reason, last moves; times are UTC."""
     flow = FlowSpec(src, dst, protocol, src_port, dst_port)
     explanation, now = _ask_at(server, lambda client: client.why(flow))
     if as_json:
@@ -82,10 +82,12 @@ def history(  # noqa: PLR0917 - a command line's options
     dst: Annotated[str | None, typer.Option(help="Only flows to this host.")] = None,
     since: Annotated[str | None, typer.Option(metavar="TIME", help=f"From this time on, as {_A_TIME}.")] = None,
     until: Annotated[str | None, typer.Option(metavar="TIME", help="Before this time.")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Decisions at most, the newest.")] = 50,
+    limit: Annotated[
+        int, typer.Option(min=1, max=10_000, help="Maximum number of decisions; the newest are shown.")
+    ] = 50,
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """List what was decided over time: moves of flows, weights of groups, rounds of traffic engineering; in UTC."""
+    """List past decisions: moved flows, changed weights, rounds of traffic engineering; times are UTC."""
     from controller.paths.records.values import HistoryQuery  # noqa: PLC0415
 
     query = HistoryQuery(src, dst, _ns(since, "--since"), _ns(until, "--until"), limit)
@@ -112,7 +114,7 @@ def routes(server: Server = SERVER) -> None:
 
 @paths.command()
 def status(server: Server = SERVER, form: FormatOption = Format.TABLE) -> None:
-    """Say how old the state is that the path server decides by, and list what it has counted."""
+    """Show the age of the state that the path server decides by, and its counters."""
     _, now = _ask_at(server, _nothing)
     ages = {
         "state age s": seconds(now.snapshot_age_ns),
@@ -146,11 +148,11 @@ def records(  # noqa: PLR0917 - a command line's options
     server: Server = SERVER,
     src: Annotated[str | None, typer.Option(help="Source address (not name); goes with --dst.")] = None,
     dst: Annotated[str | None, typer.Option(help="Destination address.")] = None,
-    link: Annotated[str | None, typer.Option(metavar="A->B", help="The link that hops sent onto.")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Rows at most.")] = 20,
+    link: Annotated[str | None, typer.Option(metavar="A->B", help="Only hops that sent onto this link.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Maximum number of rows.")] = 20,
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """List the newest rows of the record table, one a hop: of all flows, between two addresses, or of a link.
+    """List the newest hop records: of all flows, between two addresses, or of a link.
 
     Times are UTC: when the collector received the hop's report.
     """

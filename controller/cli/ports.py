@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
     from dataplane.switch.ports.states import PortState
 
-ports = typer.Typer(name="ports", help="Look at a switch's ports and hellos, by gNMI.", no_args_is_help=True)
+ports = typer.Typer(
+    name="ports", help="Show and set a switch's ports and hellos (BFD) over gNMI.", no_args_is_help=True
+)
 
 Address = Annotated[str, typer.Argument(metavar="ADDRESS", help="The switch's P4Runtime address, which gNMI shares.")]
 Tls = Annotated[
@@ -26,7 +28,7 @@ _COLUMNS: Final = ("port", "device", "admin", "oper", "since", "Mbit/s", "hello"
 
 @ports.command("show")
 def show_ports(address: Address, tls: Tls = None, form: FormatOption = Format.TABLE) -> None:
-    """List a switch's ports as they are: is the device up, does the neighbour answer; times are UTC."""
+    """List a switch's ports: whether the device is up and the neighbour answers; times are UTC."""
     from controller.gnmi.asking import read_ports  # noqa: PLC0415
 
     found = asyncio.run(read_ports(address, _credentials(tls)))
@@ -46,7 +48,7 @@ def set_port(
     state: Annotated[str, typer.Argument(metavar="up|down", help="Into use, or out of it.")],
     tls: Tls = None,
 ) -> None:
-    """Take a port out of use or back into it."""
+    """Disable or enable a port."""
     if state not in ("up", "down"):
         raise typer.BadParameter(f"{state!r} is not up or down", param_hint="up|down")
     from controller.gnmi.asking import set_port as ask  # noqa: PLC0415

@@ -16,12 +16,13 @@ MS = 1_000_000
 def probe(
     topology_spec: Annotated[str, typer.Option("--topology", metavar="FILE", help="A file, a name, or a family.")],
     host: Annotated[
-        str | None, typer.Option(metavar="HOST", help="Send this host's probes, from its machine; left out, the plan.")
+        str | None,
+        typer.Option(metavar="HOST", help="Send this host's probes from its machine; default: print the plan."),
     ] = None,
     port: Annotated[int, typer.Option(min=1, max=65535, help="UDP destination port, as in the watch rule.")] = 9,
     interval_ms: Annotated[int, typer.Option(min=1, help="Time between two probes to the same host.")] = 10,
 ) -> None:
-    """Send small packets over every link, both ways, until Ctrl-C: how links without traffic are measured."""
+    """Probe every link in both directions until Ctrl-C, so that links without traffic are measured."""
     from controller.probing.plan import plan_probes  # noqa: PLC0415
     from controller.probing.sender import ProbeSender, ProbeSettings  # noqa: PLC0415
     from dataplane.topology.file import load_topology  # noqa: PLC0415

@@ -25,7 +25,7 @@ def stf(
 ) -> None:
     """Run a test of p4c's simple test framework in virtual time.
 
-    Exits 0 when it passes, 1 with the packet that differs when it does not, 2 when the program is refused or the test
+    Exits 0 if it passes, 1 with the differing packet if not, 2 if the program is rejected or the test
     is malformed.
     """
     try:

@@ -19,12 +19,14 @@ if TYPE_CHECKING:
     from controller.tables.store import Placed
     from dataplane.store.producer import Producer
 
-store = typer.Typer(name="store", help="Named content: serve, read, write, and see copies.", no_args_is_help=True)
+store = typer.Typer(
+    name="store", help="Named content (in-network cache): serve, read, write, and show copies.", no_args_is_help=True
+)
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Such as /model/weights.")]
 Server = Annotated[str, typer.Option("--server", metavar="ADDRESS", help="The producer's IPv4 address.")]
 Port = Annotated[int, typer.Option(min=1, max=65535, help="The producer's UDP port.")]
-Deadline = Annotated[float, typer.Option("--deadline-s", help="How long to wait at most.")]
+Deadline = Annotated[float, typer.Option("--deadline-s", help="Maximum time to wait.")]
 Switch = Annotated[str, typer.Argument(metavar="SWITCH", help="P4Runtime address: unix:/path or host:port.")]
 DeviceId = Annotated[int, typer.Option(min=1, help="The switch's P4Runtime device id.")]
 
@@ -33,15 +35,13 @@ _HOW_OFTEN_S = 1.0
 
 @store.command()
 def serve(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Where content is kept, an SQLite file.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="SQLite file for the content.")],
     address: Annotated[str, typer.Option(metavar="ADDRESS", help="The IPv4 address to answer at.")] = "0.0.0.0",  # noqa: S104
-    port: Annotated[int, typer.Option(min=0, max=65535, help="The UDP port; 0: any that is free.")] = UDP_PORT,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="UDP port; 0: any free one.")] = UDP_PORT,
     writer: Annotated[
-        list[str] | None, typer.Option(metavar="ADDRESS", help="A host that may write; left out, all may.")
+        list[str] | None, typer.Option(metavar="ADDRESS", help="Host that may write; default: every host.")
     ] = None,
-    freshness_ms: Annotated[
-        int, typer.Option(min=0, help="For how long copies may be given out; 0: nobody makes any.")
-    ] = 1000,
+    freshness_ms: Annotated[int, typer.Option(min=0, help="How long copies may be served; 0: no copies.")] = 1000,
 ) -> None:
     """Serve content by name until Ctrl-C."""
     from dataplane.store.producer import Producer  # noqa: PLC0415
@@ -58,7 +58,7 @@ def get(
     name: Name,
     server: Server,
     port: Port = UDP_PORT,
-    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Where the value goes; left out, stdout.")] = None,
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="File for the value; default: stdout.")] = None,
     deadline_s: Deadline = 5.0,
 ) -> None:
     """Read a value."""
@@ -79,12 +79,10 @@ def put(  # noqa: PLR0917 - a command line's options
     file: Annotated[Path, typer.Argument(metavar="FILE", exists=True, dir_okay=False, help="The value.")],
     server: Server,
     port: Port = UDP_PORT,
-    version: Annotated[
-        int | None, typer.Option(min=1, help="For a name that switches record: the writer gives the version.")
-    ] = None,
+    version: Annotated[int | None, typer.Option(min=1, help="The version, for a name that switches record.")] = None,
     deadline_s: Deadline = 5.0,
 ) -> None:
-    """Write a value; says its version when no reader gets an older one any more."""
+    """Write a value; prints its version once no reader can get an older one."""
     from dataplane.store.client import StoreClient  # noqa: PLC0415
 
     with StoreClient(server, port=port, deadline_s=deadline_s) as client:
@@ -99,12 +97,12 @@ def put(  # noqa: PLR0917 - a command line's options
 def names(
     switch: Switch,
     name: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="A name to be known again: switches have hashes only.")
+        list[str] | None, typer.Option(metavar="NAME", help="Name to recognise: switches only know hashes.")
     ] = None,
     device_id: DeviceId = 1,
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """Show the segments that a switch holds, and how many packets each of them had."""
+    """Show the segments that a switch holds, and the packets of each."""
     from dataplane.store.names import digest  # noqa: PLC0415
 
     known = {digest(one): one for one in name or ()}
@@ -115,7 +113,7 @@ def names(
 
 @store.command()
 def counters(switch: Switch, device_id: DeviceId = 1, form: FormatOption = Format.TABLE) -> None:
-    """Show what became of the packets with names that a switch holds."""
+    """Show a switch's counters of packets with names that it holds."""
     from controller.tables.store import OUTCOME_NAMES  # noqa: PLC0415
 
     counted = asyncio.run(_outcomes(switch, device_id))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from collectors.history.query import Answer
 
-telemetry = typer.Typer(name="telemetry", help="Ask a collector that runs, or its history.", no_args_is_help=True)
+telemetry = typer.Typer(name="telemetry", help="Query a running collector, or its history.", no_args_is_help=True)
 
 
 telemetry.command()(events)
@@ -39,7 +39,7 @@ def query(
     folder: Annotated[Path, typer.Option("--history", "-d", metavar="FOLDER", help="The collector's history.")],
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """Ask a history in SQL (DuckDB's): links, paths, events, drops, reporters, clocks, counters. It is only read."""
+    """Query a history in SQL (DuckDB): links, paths, events, drops, reporters, clocks, counters; read-only."""
     from collectors.history.query import query as ask_history  # noqa: PLC0415
 
     answer = ask_history(folder, statement, lambda problem: typer.echo(f"millrace telemetry: {problem}", err=True))
@@ -48,7 +48,7 @@ def query(
 
 @telemetry.command()
 def paths(feed: Feed = FEED, form: FormatOption = Format.TABLE) -> None:
-    """List the flows that were measured lately, with the way that they take."""
+    """List recently measured flows and their paths."""
     states = list(ask(feed, snapshot_of).paths.values())
     if form is not Format.TABLE:
         show_values(states, PathState, form)
@@ -59,13 +59,13 @@ def paths(feed: Feed = FEED, form: FormatOption = Format.TABLE) -> None:
 
 @telemetry.command()
 def reporters(feed: Feed = FEED, form: FormatOption = Format.TABLE) -> None:
-    """List who reports, with what came, what is missing, late or came twice."""
+    """List reporters, with reports received, missing, late and duplicate."""
     show_values(list(ask(feed, snapshot_of).reporters.values()), ReporterState, form)
 
 
 @telemetry.command()
 def status(feed: Feed = FEED, form: FormatOption = Format.TABLE) -> None:
-    """List what the collector has counted, and why it refused the last bad report."""
+    """List the collector's counters, and why it rejected the last bad report."""
     found = ask(feed, FeedClient.status)
     show(("counter", "count"), sorted(found.counters.items()), form)
     if found.last_problem is not None:

@@ -25,10 +25,10 @@ def events(
     feed: Feed = FEED,
     form: FormatOption = Format.TABLE,
     follow: Annotated[
-        bool, typer.Option("--follow", "-F", help="Go on with new ones, a line each, till Ctrl-C.")
+        bool, typer.Option("--follow", "-F", help="Continue with new events, a line each, until Ctrl-C.")
     ] = False,
 ) -> None:
-    """List the events that the collector keeps: what rules raised and cleared, oldest first; times are UTC."""
+    """List the events that the collector keeps, raised and cleared by rules, oldest first; times are UTC."""
     if not follow:
         began_ns, found = ask(feed, _kept)
         show(_columns(form), (_cells(event, began_ns, form) for event in found), form)
@@ -41,10 +41,11 @@ def rules(
     feed: Feed = FEED,
     form: FormatOption = Format.TABLE,
     replacement: Annotated[
-        Path | None, typer.Option("--set", metavar="FILE", help="Put the `rules` of a YAML or TOML file in force.")
+        Path | None,
+        typer.Option("--set", metavar="FILE", help="Replace all rules by the `rules` of a YAML or TOML file."),
     ] = None,
 ) -> None:
-    """List the rules in force; or put others in force, in the place of all, while the collector runs."""
+    """List the rules in force, or replace all of them while the collector runs."""
     if replacement is not None:
         _replace(feed, replacement)
     found = ask(feed, FeedClient.rules)

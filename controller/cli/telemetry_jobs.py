@@ -19,12 +19,12 @@ _CHILDREN = ("job", "at", "child", "last %", "mean ms", "max ms", "costs ms", "l
 
 def jobs(
     job: Annotated[
-        str | None, typer.Argument(metavar="[JOB]", help="Who contributes to one job: number or name.")
+        str | None, typer.Argument(metavar="[JOB]", help="Show the contributors of this job: number or name.")
     ] = None,
     feed: Feed = FEED,
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """List the jobs that switches add up for, or of one job whom its items wait for, and for how long."""
+    """List jobs of in-network aggregation, or the workers of one job that its items wait for, and for how long."""
     states = list(ask(feed, snapshot_of).jobs.values())
     if job is None:
         _show_jobs(states, form)

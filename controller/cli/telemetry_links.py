@@ -56,7 +56,7 @@ class LinkRow:
 
 
 def links(feed: Feed = FEED, form: FormatOption = Format.TABLE) -> None:
-    """List every directed link as the collector sees it now, and whether the controller says that it is alive."""
+    """List all directed links as the collector sees them now, and whether the controller reports them alive."""
     seen = ask(feed, snapshot_of)
     if form is Format.TABLE:
         show(_COLUMNS, (_cells(link, seen.statuses.get(key)) for key, link in seen.links.items()), form)
@@ -69,12 +69,12 @@ def links(feed: Feed = FEED, form: FormatOption = Format.TABLE) -> None:
 
 def top(
     feed: Feed = FEED,
-    by: Annotated[Order, typer.Option(help="Which links come first: those with the most of this.")] = Order.UTILISATION,
-    rows: Annotated[int, typer.Option(min=1, max=1000, help="Links shown.")] = 20,
-    interval: Annotated[float, typer.Option(min=0.05, max=3600.0, help="Seconds between two looks.")] = 1.0,
-    count: Annotated[int | None, typer.Option(min=1, help="Looks; left out, until Ctrl-C.")] = None,
+    by: Annotated[Order, typer.Option(help="Sort links by this, descending.")] = Order.UTILISATION,
+    rows: Annotated[int, typer.Option(min=1, max=1000, help="Number of links shown.")] = 20,
+    interval: Annotated[float, typer.Option(min=0.05, max=3600.0, help="Seconds between updates.")] = 1.0,
+    count: Annotated[int | None, typer.Option(min=1, help="Number of updates; default: until Ctrl-C.")] = None,
 ) -> None:
-    """Watch the busiest links, or the slowest, or those with the most loss, until Ctrl-C."""
+    """Watch the busiest or slowest links, or those with the most loss, until Ctrl-C."""
 
     async def watch(client: FeedClient) -> None:
         await client.status()

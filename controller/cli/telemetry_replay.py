@@ -53,19 +53,20 @@ _SUMMARIES = {
 
 
 def replay(
-    capture: Annotated[Path, typer.Argument(metavar="FILE", help="pcap or pcapng, with the frames of reports.")],
+    capture: Annotated[Path, typer.Argument(metavar="FILE", help="pcap or pcapng with the frames of the reports.")],
     settings: Annotated[
         Path | None,
-        typer.Option("--settings", "-s", metavar="FILE", help="The collector's: topology, rules, all else."),
+        typer.Option("--settings", "-s", metavar="FILE", help="The collector's settings: topology, rules and so on."),
     ] = None,
     topology: Annotated[
-        str | None, typer.Option("--topology", metavar="SPEC", help="In the place of settings: a file, name or family.")
+        str | None,
+        typer.Option("--topology", metavar="SPEC", help="Topology instead of settings: a file, name or family."),
     ] = None,
     history: Annotated[
-        Path | None, typer.Option("--history", "-d", metavar="FOLDER", help="Write the history here, to be queried.")
+        Path | None, typer.Option("--history", "-d", metavar="FOLDER", help="Write the history here, for queries.")
     ] = None,
 ) -> None:
-    """Put a capture of reports through a collector, on the time of the capture, and say what it found."""
+    """Replay a capture of reports through a collector, in the capture's time, and print what it found."""
     if (settings is None) == (topology is None):
         raise typer.BadParameter("either --settings or --topology is needed, and not both")
     with _folder(history) as folder:

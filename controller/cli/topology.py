@@ -16,7 +16,7 @@ Spec = Annotated[str, typer.Argument(help="A file, a bundled name, or a family s
 
 @topology.command("list")
 def list_bundled() -> None:
-    """List the topologies that come along."""
+    """List the bundled topologies."""
     from dataplane.topology.file import bundled_topologies  # noqa: PLC0415
 
     for name in sorted(bundled_topologies()):
@@ -25,7 +25,7 @@ def list_bundled() -> None:
 
 @topology.command()
 def check(spec: Spec) -> None:
-    """Check a topology; the first error is named with file, line and key."""
+    """Check a topology; prints the first error with file, line and key."""
     from dataplane.topology.file import load_topology  # noqa: PLC0415
 
     found = load_topology(spec)

@@ -126,7 +126,7 @@ class PortSession:
             except grpc.aio.AioRpcError as error:
                 if error.code() is grpc.StatusCode.UNAVAILABLE:
                     raise
-                LOGGER.warning("switch %s: hellos cannot be set: %s", self._target.switch, reason_of(error))
+                LOGGER.warning("switch %s: cannot configure hellos: %s", self._target.switch, reason_of(error))
                 await asyncio.Event().wait()  # for the rest of this session
             await asyncio.sleep(self._patience.correct_s)
 
@@ -134,7 +134,7 @@ class PortSession:
         missing = self._mirror.missing(self._target.hellos)
         if missing:
             ports = ", ".join(map(str, missing))
-            LOGGER.warning("switch %s: no hellos on ports that it does not have: %s", self._target.switch, ports)
+            LOGGER.warning("switch %s: no hellos on ports that do not exist: %s", self._target.switch, ports)
 
     def _failure(self, cause: str) -> SessionError:
         return SessionError(self._target.switch, WATCH, cause)

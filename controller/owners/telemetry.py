@@ -127,7 +127,7 @@ class TelemetryOwner(StagedOwner):
         """Take a change back on all switches; without the telemetry that was in force before, none can be used."""
         if not self._roll_back():
             return Verdict.INSISTS
-        LOGGER.warning("telemetry is as it was before: %s", refusal.problem)
+        LOGGER.warning("telemetry settings rolled back: %s", refusal.problem)
         return Verdict.SPARED
 
     def _roll_back(self) -> bool:

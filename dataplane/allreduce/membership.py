@@ -361,7 +361,7 @@ class Membership(Closing):
     def _resume_if_overdue(self) -> None:
         until_s = self._held_until_s
         if until_s is not None and until_s < time.monotonic():
-            LOGGER.warning("job %s: held for longer than the service said: going on", self._hello.job)
+            LOGGER.warning("job %s: the barrier lasted longer than the service announced: continuing", self._hello.job)
             with self._commanding:
                 self._execute(self._state.overdue())
 

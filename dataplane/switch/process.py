@@ -117,7 +117,7 @@ class _Loop:
         while not self._stopped:
             ready = self._waiter.wait(self._next_due_ns(), self._clock.now_ns())
             if self._lifeline in ready:
-                logger.info("what started this switch is gone: stopping")
+                logger.info("the process that started this switch is gone: stopping")
                 return
             self._driver.step(ready)
             self.write_stats()
@@ -140,7 +140,7 @@ class _Loop:
         try:
             self._replace_stats(self._stats_file)
         except SwitchError as error:
-            logger.warning("no more statistics: %s", error)
+            logger.warning("statistics are no longer written: %s", error)
             self._stats_file = None
 
     def _replace_stats(self, path: Path) -> None:

@@ -300,7 +300,7 @@ def test_a_mark_that_a_switch_refuses_leaves_telemetry_as_it_was(lab: Lab, caplo
             await run.settle(1)
             for name, tables in before.items():
                 assert diff(tables, lab.tables(name)) == []
-            assert "telemetry is as it was before: switch" in caplog.text
+            assert "telemetry settings rolled back: switch" in caplog.text
 
     play(scene())
 

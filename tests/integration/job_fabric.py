@@ -126,7 +126,7 @@ class JobFabric:
         log = stack.enter_context((folder / "controller.log").open("w+", encoding="utf-8"))
         stack.enter_context(_process("controller.cli", "controller", "-s", str(folder / "controller.yaml"), log=log))
         path, count = folder / "controller.log", len(settings.switches)
-        until(lambda: path.read_text(encoding="utf-8").count("right, after") >= count, "switches that are right")
+        until(lambda: path.read_text(encoding="utf-8").count("reconciled, ") >= count, "switches that are reconciled")
 
     def start_worker(self, host: str, workers: int) -> WorkerProcess:
         """Start a worker in its host's namespace."""

@@ -50,7 +50,7 @@ def circle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Circle]:
         for name in ("collector", "paths", "controller"):
             running.start(name)
         fabric.wait_ready()
-        running.until(lambda: running.said(": right, after") >= len(TOPOLOGY.switches), "the controller")
+        running.until(lambda: running.said(": reconciled, ") >= len(TOPOLOGY.switches), "the controller")
         yield running
 
 
@@ -150,29 +150,29 @@ def test_a_flow_leaves_the_congested_link(circle: Circle) -> None:
 
 def test_a_killed_controller_returns_to_tables_that_it_leaves_alone(circle: Circle) -> None:
     circle.congest()
-    before, right = contents(circle.tables()), circle.said(": right, after")
-    untouched = circle.said(": right, after 0 updates")
+    before, right = contents(circle.tables()), circle.said(": reconciled, ")
+    untouched = circle.said(": reconciled, 0 updates written")
     with circle.traffic(managed(8), flow(3, "ha", "hb", 200_000), flow(4, "hd", "ha", 200_000)) as traffic:
         circle.kill("controller")
         traffic.pass_packets(3, 20)
         circle.start("controller")
-        circle.until(lambda: circle.said(": right, after") == right + len(TOPOLOGY.switches), "the controller")
+        circle.until(lambda: circle.said(": reconciled, ") == right + len(TOPOLOGY.switches), "the controller")
         traffic.pass_packets(4, 10)
     for number in (8, 3, 4):
         traffic.assert_whole(number)
-    assert circle.said(": right, after 0 updates") == untouched + len(TOPOLOGY.switches)
+    assert circle.said(": reconciled, 0 updates written") == untouched + len(TOPOLOGY.switches)
     assert contents(circle.tables()) == before
 
 
 def test_a_killed_switch_is_filled_again(circle: Circle) -> None:
     circle.congest()
-    before, right = contents(circle.tables()), circle.said("switch c: right, after")
+    before, right = contents(circle.tables()), circle.said("switch c: reconciled, ")
     with circle.traffic(managed(5), flow(3, "hb", "hd", 200_000), flow(4, "hd", "ha", 200_000)) as traffic:
         traffic.pass_packets(5, 10)
         circle.fabric.stop_switch("c", kill=True)
         traffic.pass_packets(3, 10)
         circle.fabric.start_switch("c")
-        circle.until(lambda: circle.said("switch c: right, after") == right + 1, "switch c")
+        circle.until(lambda: circle.said("switch c: reconciled, ") == right + 1, "switch c")
         traffic.pass_packets(5, 20)
     # Only what was on its way by c has suffered, and it has found its way again.
     traffic.assert_whole(3)

@@ -65,7 +65,7 @@ def test_when_the_switch_is_killed_training_goes_on_by_the_ring_once_packets_pas
     assert_the_same_curve(found, by_gloo)
     for answer in found.values():
         assert answer["by_ring"]
-        assert "go by gloo's ring of workers 0, 1, 2, 3, without the switch: worker" in answer["said"][-1]
+        assert "gloo's ring of workers 0, 1, 2, 3 is used, not the switch: worker" in answer["said"][-1]
         assert "s1" in answer["said"][-1]
 
 

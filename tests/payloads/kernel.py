@@ -73,7 +73,7 @@ class Bed:
             self._process = subprocess.Popen(
                 command, stdout=log, stderr=log, env={**os.environ, "PYTHONPATH": str(_ROOT)}
             )
-        self._await(lambda said: said.count("right, after") >= len(TOPOLOGY.switches))
+        self._await(lambda said: said.count("reconciled, ") >= len(TOPOLOGY.switches))
 
     def stop(self) -> None:
         """End the daemon; the switches keep what they have."""
@@ -145,7 +145,7 @@ def _schema(program: str) -> P4Schema:
 def _is_in_force(said: str) -> bool:
     assert "stays as it is" not in said, said
     _, found, after = said.rpartition("telemetry: in force")
-    return bool(found) and after.count("right, after") >= len(TOPOLOGY.switches)
+    return bool(found) and after.count("reconciled, ") >= len(TOPOLOGY.switches)
 
 
 @contextmanager

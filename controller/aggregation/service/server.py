@@ -286,7 +286,7 @@ class JobService:
                 if not isinstance(message, Hello):
                     self._do(self._rendezvous.receive(token, message, self._clock.now_ns()))
         except AllReduceError as error:
-            LOGGER.warning("a worker's connection is ended: %s", error)
+            LOGGER.warning("connection to a worker closed: %s", error)
         finally:
             outbox.put_nowait(None)
 

@@ -59,7 +59,7 @@ def open_path_database(path: str) -> Database:
 
     def migrate(connection: sqlite3.Connection) -> None:
         to_utc(connection, written_ns)
-        LOGGER.warning("%s: its times were the machine's own and are UTC now, as far as they can be told", path)
+        LOGGER.warning("%s: times converted from the machine's own clock to UTC, as closely as possible", path)
 
     return Database(
         path,

@@ -314,7 +314,7 @@ class MillraceState:
         decision = self._agreement.settle(self._settled, str(error), called=isinstance(error, _CalledError))
         least, most = min(decision.results), max(decision.results)
         logger.warning(
-            "all-reduce %d and those that follow go by gloo's ring of workers %s, without the switch: %s",
+            "from all-reduce %d on gloo's ring of workers %s is used, not the switch: %s",
             most,
             listed(decision.ranks),
             decision.reason,

@@ -110,7 +110,7 @@ class GnmiCore:
         with self._set_lock:
             changes = edited(request, self.views())
             for port, (before, after) in changes.items():
-                logger.info("port %d is set by %s: %s", port, who, _words(after))
+                logger.info("port %d set by %s: %s", port, who, _words(after))
                 self._apply(port, before, after)
         prefix = request.prefix if request.HasField("prefix") else None
         return gnmi.SetResponse(prefix=prefix, response=operations(request), timestamp=self._epoch_ns())

@@ -30,9 +30,9 @@ class PortLog:
             if state.oper is OperStatus.UP:
                 logger.info("%s is up again", where)
             else:
-                logger.warning("%s %s; the others go on", where, _CAUSES[state.oper])
+                logger.warning("%s %s; other ports continue", where, _CAUSES[state.oper])
         if state.admin_up is not before.admin_up:
-            logger.info("%s is %s", where, "in use again" if state.admin_up else "taken out of use")
+            logger.info("%s is %s", where, "enabled" if state.admin_up else "disabled")
         for line, level in _hello_lines(before.hello, state.hello):
             logger.log(level, "%s: %s", where, line)
 
@@ -41,7 +41,7 @@ def _hello_lines(before: HelloSession | None, after: HelloSession | None) -> lis
     """Return what is to be said, with its level: a session that goes down after it was up is worth a warning."""
     was_up, was_lost = before is not None and before.state is HelloState.UP, before is not None and before.is_lost
     if after is None:
-        return [("no more hellos", logging.INFO)] if before is not None else []
+        return [("hellos stopped", logging.INFO)] if before is not None else []
     if after.state is HelloState.UP:
         return [] if was_up else [(f"hello from neighbour {after.remote_discriminator:#x}", logging.INFO)]
     if after.is_lost and not was_lost and after.state is not HelloState.ADMIN_DOWN:
@@ -51,7 +51,7 @@ def _hello_lines(before: HelloSession | None, after: HelloSession | None) -> lis
 
 def _cause(hello: HelloSession) -> str:
     if hello.remote_state is HelloState.ADMIN_DOWN:
-        return "its port is taken out of use"
+        return "its port is disabled"
     if hello.diagnostic is Diagnostic.NEIGHBOR_SIGNALED_DOWN:
-        return "it does not hear us, or has begun anew"
-    return f"no hello came {hello.settings.multiplier} times in turn"
+        return "it does not receive our hellos, or has restarted"
+    return f"no hello for {hello.settings.multiplier} intervals"

@@ -246,7 +246,9 @@ def test_jobs_follow_what_the_daemon_hears_of_the_network(caplog: pytest.LogCapt
             heard.set()
             await run.until(lambda: bool(run.lab.proposals))
             assert run.jobs.layer.dead == {link}
-            await run.until(lambda: "no more states of the network: the collector speaks version 9" in caplog.text)
+            await run.until(
+                lambda: "the feed of network states has ended: the collector speaks version 9" in caplog.text
+            )
             await run.right()
             assert (await run.of(run.jobs.move(job.number))).placed.tree.root == "spine2"
 
@@ -290,7 +292,7 @@ def test_a_state_of_another_topology_changes_nothing(caplog: pytest.LogCaptureFi
         for _ in range(2):
             run.jobs.observe(nominal(leaf_spine(1, 1, 3), spine1=0.9))
         assert caplog.text.count("another topology") == 1
-        assert "state is of another topology than leaf-spine-1-2-3: no " in caplog.text
+        assert "it belongs to another topology than leaf-spine-1-2-3: unknown " in caplog.text
         assert (await run.of(run.jobs.create(workers(1, 2, 4, 5), window=4, capacity=4))).placed.tree.root == "spine1"
 
     play(scene)

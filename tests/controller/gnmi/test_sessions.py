@@ -175,7 +175,7 @@ def test_ports_that_are_missing_are_named(address: str, caplog: pytest.LogCaptur
 
     with caplog.at_level(logging.WARNING, "millrace.controller"), serving(address, Board()):
         run(lambda notes: watcher(address, notes, port1=QUICK, port8=QUICK, port7=QUICK, port6=None), work)
-    assert "switch s1: no hellos on ports that it does not have: 7, 8" in caplog.text
+    assert "switch s1: no hellos on ports that do not exist: 7, 8" in caplog.text
 
 
 def test_in_one_process_changes_are_told_as_they_happen() -> None:

@@ -352,9 +352,9 @@ def test_a_job_that_ends_while_switches_are_changed_is_taken_out_of_them(*, trou
     players = [crowd.come("h1"), crowd.come("h2")]
     if troubles:
         crowd.settle()
-        crowd.carry_out(crowd.machine.remove("job", "h1", "somebody asked for it", crowd.now_ns) or [])
+        crowd.carry_out(crowd.machine.remove("job", "h1", "requested by an operator", crowd.now_ns) or [])
     assert len(crowd.pending) == 1
-    crowd.carry_out(crowd.machine.end("job", "somebody asked for it", crowd.now_ns) or [])
+    crowd.carry_out(crowd.machine.end("job", "requested by an operator", crowd.now_ns) or [])
     crowd.settle()
     assert all(player.over for player in players)
     assert not any(job.is_running for job in crowd.switches.values())
@@ -444,12 +444,12 @@ def test_who_does_not_fit_is_told_why(change: dict[str, object], reason: str) ->
 
 def test_people_can_end_a_job_and_remove_a_worker() -> None:
     crowd, players = began("h1", "h2", "h3", "h4")
-    crowd.carry_out(crowd.machine.remove("job", "h2", "somebody asked for it", crowd.now_ns) or [])
+    crowd.carry_out(crowd.machine.remove("job", "h2", "requested by an operator", crowd.now_ns) or [])
     crowd.settle()
     assert members_of(crowd) == {"h1", "h3", "h4"}
     assert crowd.machine.remove("job", "h2", "again", crowd.now_ns) is None
-    crowd.carry_out(crowd.machine.end("job", "somebody asked for it", crowd.now_ns) or [])
+    crowd.carry_out(crowd.machine.end("job", "requested by an operator", crowd.now_ns) or [])
     crowd.settle()
     assert players[0].over is not None
-    assert players[0].over.reason == "job job has ended: somebody asked for it"
+    assert players[0].over.reason == "job job has ended: requested by an operator"
     assert crowd.machine.end("job", "again", crowd.now_ns) is None

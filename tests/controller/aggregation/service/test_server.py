@@ -275,9 +275,9 @@ def test_people_see_jobs_and_interfere(folder: Path, capsys: pytest.CaptureFixtu
         assert [row["host"] for row in shown["members"]] == ["h1", "h2", "h4"]
         assert "h4" in millrace(capsys, "show", here, "resnet")
         millrace(capsys, "end", here, "resnet")
-        assert ask(here, lambda client: client.jobs())[-1].reason == "somebody asked for it"
+        assert ask(here, lambda client: client.jobs())[-1].reason == "requested by an operator"
         assert "ended" in millrace(capsys, "list", here, "--all")
-        assert "ended 0 s ago: somebody asked for it" in millrace(capsys, "show", here, "resnet")
+        assert "ended 0 s ago: requested by an operator" in millrace(capsys, "show", here, "resnet")
         with pytest.raises(JobError, match="there is no job 'resnet'"):
             ask(here, lambda client: client.end("resnet", "again"))
         with pytest.raises(JobError, match="there is no worker 'h1' in a job 'resnet'"):

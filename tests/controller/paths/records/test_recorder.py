@@ -160,7 +160,7 @@ def test_times_of_the_machine_become_utc_and_stay_in_order(
     database.close()
     os.utime(path, ns=(1_000_000 * S, 1_000_000 * S))
     database = open_database(path)
-    assert "its times were the machine's own and are UTC now" in caplog.text
+    assert "times converted from the machine's own clock to UTC" in caplog.text
     found = Recorder(database, max_records=10).newest()
     assert [row.received_ns // S for row in found] == [1_000_000, 1_000_000, 999_980]
     store = PathStore(database, max_decisions=9)

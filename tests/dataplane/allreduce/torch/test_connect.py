@@ -84,7 +84,7 @@ def test_who_is_refused_goes_by_the_ring_and_says_why(
     with connect() as state:
         assert all_reduce(torch.ones(2), state).wait().tolist() == [1, 1]
         assert state.is_by_ring
-    assert "without the switch: worker 0: job resnet: no switch has cells for it" in caplog.text
+    assert "not the switch: worker 0: job resnet: no switch has cells for it" in caplog.text
 
 
 @pytest.mark.usefixtures("alone")

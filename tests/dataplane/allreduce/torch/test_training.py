@@ -113,7 +113,7 @@ def test_when_the_switch_dies_training_goes_on_by_the_ring_and_the_log_says_why(
             line for line in (folder / f"{rank}.log").read_text().splitlines() if "got no result from 127.0.0.1" in line
         ]
         assert len(said) >= 1
-        assert "go by gloo's ring of workers 0, 1, 2, 3, without the switch: worker" in said[0]
+        assert "gloo's ring of workers 0, 1, 2, 3 is used, not the switch: worker" in said[0]
 
 
 def test_a_result_that_only_one_worker_has_becomes_that_of_all(found: Found) -> None:
@@ -130,7 +130,7 @@ def test_the_ring_tells_a_sum_that_leaves_int32(found: Found) -> None:
 
 def test_a_job_without_cells_goes_by_the_ring_from_the_beginning(folder: Path, found: Found) -> None:
     assert np.array_equal(found[0]["ring_losses"], found[0]["gloo_losses"])
-    assert "all-reduce 0 and those that follow go by gloo's ring" in (folder / "0.log").read_text()
+    assert "from all-reduce 0 on gloo's ring of workers" in (folder / "0.log").read_text()
     assert "the job has no cells" in (folder / "0.log").read_text()
 
 
@@ -139,4 +139,4 @@ def test_those_who_are_left_go_on_without_a_worker_that_died(folder: Path, found
     for mine in found[:3]:
         assert np.array_equal(mine["deserted_parameters"], found[0]["deserted_parameters"])
         assert np.array_equal(mine["deserted_mean"], np.ones(3))
-    assert "go by gloo's ring of workers 0, 1, 2, without the switch" in (folder / "1.log").read_text()
+    assert "gloo's ring of workers 0, 1, 2 is used, not the switch" in (folder / "1.log").read_text()

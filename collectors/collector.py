@@ -6,13 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from collectors.counters import Count, Counters
-from collectors.decode import reports as decode
-from collectors.decode.hop_records import HopNumbering, drop_record
 from collectors.decode.payloads import Payloads
-from collectors.decode.reports import DecodedReport, MeasuredPacket
-from collectors.decode.sequence import Accounting, Arrival, SequenceAccounting, content_mark
 from collectors.native.bulk import BulkCore
 from collectors.receive_clock import ReceiveClock
+from collectors.reference.core import reference_parts
+from collectors.report_reader import CoreParts, ReportReader
 from collectors.settings import CollectorSettings, Core
 from collectors.state.builder import NetworkStateBuilder
 from collectors.state.link_notes import LinkNotes
@@ -21,18 +19,14 @@ from collectors.token_bucket import Allowance
 from collectors.values import (
     CollectorStatus,
     DropRecord,
-    FlowKey,
     HopRecord,
     JobNote,
     LinkStatus,
-    RecordKind,
     Snapshot,
 )
 from dataplane.clock import Clock
-from dataplane.errors import WireError
 from dataplane.topology.schema import REPORT_UDP_PORT
 from dataplane.topology.values import LinkKey, Topology
-from dataplane.wire.ipv4 import PROTOCOL_UDP
 from dataplane.wire.marking import Marking
 
 RecordSink = Callable[[tuple[HopRecord, ...]], None]
@@ -45,29 +39,26 @@ class Collector:
     def __init__(self, topology: Topology, clock: Clock, settings: CollectorSettings | None = None) -> None:
         settings = settings or CollectorSettings()
         self._clock = ReceiveClock(clock)
-        self._marking = marking_of(settings)
+        marking = marking_of(settings)
         known = topology.collector.udp_port if topology.collector else REPORT_UDP_PORT
         self._report_udp_port = known if settings.report_udp_port is None else settings.report_udp_port
         self._counters = Counters()
         self._bulk: BulkCore | None = None
-        self._accounting: Accounting
-        self._numbering: HopNumbering
         if settings.core is Core.NATIVE:
-            self._bulk = BulkCore(topology, settings, self._marking, self._report_udp_port, self._counters)
-            self._accounting, self._numbering = self._bulk.accounting, self._bulk.numbering
-            store, stitcher = self._bulk.store, self._bulk.stitcher
+            self._bulk = BulkCore(topology, settings, marking, self._report_udp_port, self._counters)
+            parts = native_parts(self._bulk, topology, self._clock, settings, self._counters)
         else:
-            self._accounting = SequenceAccounting(settings.sequence, self._counters)
-            self._numbering = HopNumbering(topology, self._counters, settings.state.max_flows)
-            store, stitcher = None, None
-        self._state = NetworkStateBuilder(topology, self._clock, settings.state, self._counters, store, stitcher)
+            parts = reference_parts(topology, self._clock, settings, self._counters)
+        self._accounting, self._state = parts.accounting, parts.state
+        self._reader = ReportReader(
+            topology, parts, self._counters, marking=marking, report_udp_port=self._report_udp_port
+        )
         self._links = LinkNotes(topology)
         self._allowance = Allowance(settings.records_reports_per_s, clock)
         others = settings.other_reports_per_s
         self._others = None if others is None or self._bulk is None else Allowance(others, clock)
         self._sinks: list[RecordSink] = []
         self._drop_sinks: list[DropSink] = []
-        self._last_problem: str | None = None
 
     @property
     def counters(self) -> Counters:
@@ -81,26 +72,13 @@ class Collector:
 
     def receive(self, payload: bytes, source: object = None) -> None:
         """Take one report's UDP payload; `source` (who sent it) only appears in the explanation of a refusal."""
-        self._counters[Count.REPORTS] += 1
-        try:
-            decoded = decode.decode(payload, self._marking)
-        except WireError as error:
-            self._refuse(error, source)
+        read = self._reader.read(payload, source, self._clock.now_ns())
+        if read is None:
             return
-        now_ns = self._clock.now_ns()
-        self._state.tick(now_ns, self._accounting.states)
-        arrival = self._accounting.observe(decoded.group, content_mark(payload), now_ns)
-        if arrival is Arrival.REPEATED:
-            self._counters[Count.REPEATED] += 1
-            return
-        self._counters[Count.CONTESTED] += arrival is Arrival.CONTESTED
-        records = tuple(self._records(decoded, now_ns))
-        self._counters[Count.RECORDS] += len(records)
-        for sink in self._sinks if records else ():
-            sink(records)
-        self._drops(decoded, now_ns)
-        for item in decoded.items:
-            self._state.jobs.add(decoded.group.node_id, item.said, item.child, now_ns)
+        for sink in self._sinks if read.records else ():
+            sink(read.records)
+        for drop_sink in self._drop_sinks if read.drops else ():
+            drop_sink(read.drops)
 
     def receive_many(self, payloads: Payloads) -> None:
         """Take payloads in their order, in bulk where that can be; they count as of when they came.
@@ -173,47 +151,15 @@ class Collector:
     def status(self) -> CollectorStatus:
         """Return every counter that has counted, and why the last bad report was refused."""
         counted = {str(name): count for name, count in self._counters.items() if count}
-        return CollectorStatus(self._clock.now_ns(), counted, self._last_problem)
-
-    def _refuse(self, error: WireError, source: object) -> None:
-        self._counters[Count.MALFORMED] += 1
-        self._counters[f"{Count.MALFORMED} {error.header}"] += 1
-        self._last_problem = str(error) if source is None else f"report from {source}: {error}"
-
-    def _records(self, decoded: DecodedReport, now_ns: int) -> list[HopRecord]:
-        self._counters[Count.NO_FLOW] += decoded.skipped
-        self._counters[Count.RESERVED_TYPE] += decoded.reserved
-        found: list[HopRecord] = []
-        for packet in decoded.packets:
-            if self._is_report(packet.flow):
-                self._counters[Count.ABOUT_REPORTS] += 1
-                continue
-            if self._numbering.counts(packet):
-                self._state.count(packet.flow, packet.ip_bytes, _source_ns(packet))
-            records = self._numbering.records(decoded.group, packet, now_ns)
-            # Packet by packet: two of a group may look the same.
-            self._state.add(records)
-            found += records
-        return found
-
-    def _drops(self, decoded: DecodedReport, now_ns: int) -> None:
-        drops = [drop for drop in decoded.drops if drop.flow is None or not self._is_report(drop.flow)]
-        self._counters[Count.ABOUT_REPORTS] += len(decoded.drops) - len(drops)
-        self._counters[Count.PACKET_DROPPED] += len(drops)
-        records = tuple(drop_record(decoded.group, drop, now_ns) for drop in drops)
-        self._state.drop(records)
-        for sink in self._drop_sinks if records else ():
-            sink(records)
-
-    def _is_report(self, flow: FlowKey) -> bool:
-        return flow.protocol == PROTOCOL_UDP and flow.dst_port == self._report_udp_port
+        return CollectorStatus(self._clock.now_ns(), counted, self._reader.last_problem)
 
 
-def _source_ns(packet: MeasuredPacket) -> int | None:
-    """Return when a packet came to its first switch, where its report tells of all hops."""
-    if packet.kind is not RecordKind.STACK or packet.missing_hops or not packet.hops:
-        return None
-    return packet.hops[0].metadata.ingress_timestamp
+def native_parts(
+    bulk: BulkCore, topology: Topology, clock: Clock, settings: CollectorSettings, counters: Counters
+) -> CoreParts:
+    """Return accounts, indices and state over native memory, for what Python reads."""
+    state = NetworkStateBuilder(topology, clock, settings.state, counters, bulk.store, bulk.stitcher)
+    return CoreParts(bulk.accounting, bulk.indices, state)
 
 
 def marking_of(settings: CollectorSettings) -> Marking:

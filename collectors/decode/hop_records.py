@@ -1,34 +1,42 @@
-"""Measured packets to hop records, drops to drop records; the place of each hop on its path.
+"""What makes hop records and drop records, of reports that Python has decoded.
 
 A stacked report has its hops in order. A hop-by-hop report has one hop and the hop count left behind it: the source's
-is the flow's highest, and each hop's place is what it is below that. Other reports of one hop do not tell its place.
+is the flow's highest, and each hop's index is what it is below that. Other reports of one hop do not tell its index.
+Subscribers get the records, and the state is made of them where native code has not decoded the report.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from typing import Protocol
 
 from collectors.counters import Count, Counters
 from collectors.decode.reports import MeasuredDrop, MeasuredHop, MeasuredPacket
-from collectors.values import DropRecord, FlowKey, HopRecord, RecordKind
+from collectors.values import DropRecord, HopRecord, RecordKind
 from dataplane.topology.values import Endpoint, Topology
 from dataplane.wire.drop_reasons import DropReason
 from dataplane.wire.int_metadata import HopMetadata
 from dataplane.wire.report_group import ReportGroup
 
 
-class HopNumbering:
-    """Numbers hops; remembers, for a bounded number of flows, the source's remaining hop count."""
+class HopIndices(Protocol):
+    """Where hop-by-hop hops stand on their paths, by the source's remaining hop count, of a bounded number of flows."""
 
-    def __init__(self, topology: Topology, counters: Counters, max_flows: int) -> None:
+    def index_of(self, packet: MeasuredPacket) -> int:
+        """Return the index of a packet's only hop."""
+        ...
+
+
+class RecordMaker:
+    """Makes records of packets; keeps nothing itself."""
+
+    def __init__(self, topology: Topology, counters: Counters, indices: HopIndices) -> None:
         self._topology = topology
         self._counters = counters
-        self._max_flows = max_flows
-        self._source_remaining: OrderedDict[FlowKey, int] = OrderedDict()
+        self._indices = indices
 
     def records(self, group: ReportGroup, packet: MeasuredPacket, received_ns: int) -> list[HopRecord]:
         """Return the packet's hops as records, in travelling order; hops without a node id are counted and left out."""
-        first = 0 if packet.remaining_hops is None else self._place(packet)
+        first = 0 if packet.remaining_hops is None else self._indices.index_of(packet)
         count = first + len(packet.hops) if packet.last_hop and not packet.missing_hops else None
         found: list[HopRecord] = []
         for index, hop in enumerate(packet.hops, first):
@@ -60,22 +68,6 @@ class HopNumbering:
         port = _ports(hop.metadata)[1] if hop else None
         link = self._topology.link_at.get(Endpoint(switch.name, port)) if switch and port is not None else None
         return link is not None and link.head.node not in self._topology.switch
-
-    def _place(self, packet: MeasuredPacket) -> int:
-        remaining = packet.remaining_hops or 0
-        known = self._source_remaining.pop(packet.flow, remaining)
-        highest = remaining if self._is_source(packet) else max(known, remaining)
-        self._source_remaining[packet.flow] = highest
-        if len(self._source_remaining) > self._max_flows:
-            self._source_remaining.popitem(last=False)
-            self._counters[Count.FLOWS_FORGOTTEN] += 1
-        return highest - remaining
-
-    def _is_source(self, packet: MeasuredPacket) -> bool:
-        """Whether the packet's only hop is the switch that its source host hangs on."""
-        host = self._topology.host_by_address.get(packet.flow.src)
-        edge = self._topology.attachment.get(host.name) if host else None
-        return edge is not None and self._topology.switch[edge.node].node_id == packet.hops[0].node_id
 
 
 def _record(

@@ -169,6 +169,11 @@ class Sampler:
             return None
         return self._topology.link_at.get(Endpoint(switch.name, hop.ingress_port))
 
+    def starts_midway(self, hop: HopRecord) -> bool:
+        """Return whether a hop's packet came to it from another switch."""
+        came_by = self.ingress_link(hop)
+        return came_by is not None and came_by.head.node in self._topology.switch
+
     def _head_without_port(self, hop: HopRecord, following: HopRecord | None) -> str | None:
         if following is not None:
             switch = self._topology.switch_by_id.get(following.node_id)

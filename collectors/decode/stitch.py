@@ -1,24 +1,27 @@
 """Hop records to samples of directed links and to whole paths, whatever the mode of the reports.
 
 A stack is a path. Reports of one hop each wait for one another: by place, where our domain's hop count tells it, else
-by adjacency (`postcards`). A congested queue's report tells of the queue alone.
+by adjacency. A congested queue's report tells of the queue alone. Where hops wait is left open here: in native memory
+(`collectors.native.fallback`), where those that native code decodes wait, too, or in `collectors.reference.stitch`.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Final
 
 from collectors.clocks.values import LinkCorrection
 from collectors.counters import Count, Counters
-from collectors.decode.pending import PendingPacket, PendingPackets
-from collectors.decode.postcards import PostcardStitcher
 from collectors.decode.samples import Fate, LinkSample, Sampler
 from collectors.settings import StateSettings
 from collectors.values import FlowKey, HopRecord, RecordKind
 from dataplane.topology.values import LinkKey, Topology
+
+HOPS_EACH: Final = 16
+"""How many hops there is room for, a packet or flow, on the average."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +50,7 @@ class Stitched:
     fates: list[Fate]
 
 
-class Stitcher:
+class Stitcher(ABC):
     """Puts the hops of one packet together, whether they came in one report or in one each, in any order."""
 
     def __init__(self, topology: Topology, settings: StateSettings, counters: Counters) -> None:
@@ -55,11 +58,6 @@ class Stitcher:
         self._settings = settings
         self._counters = counters
         self._sampler = Sampler(topology, settings, counters)
-        self._postcards = PostcardStitcher(topology, self._sampler, settings, counters)
-        self._pending = PendingPackets[tuple[FlowKey, int]](
-            max_packets=settings.max_pending_packets, longest_wait_ns=settings.longest_wait_ns
-        )
-        self._split_flows: OrderedDict[FlowKey, None] = OrderedDict()
 
     def correct(self, corrections: Mapping[LinkKey, LinkCorrection]) -> None:
         """Take what corrects the differences of two clocks' stamps from now on."""
@@ -88,78 +86,34 @@ class Stitcher:
                 case RecordKind.MX | RecordKind.XD:
                     self._take_part(hops, out)
                 case RecordKind.QUEUE:
-                    _append(out, self._sampler.figures(hops[0]))
+                    append(out, self._sampler.figures(hops[0]))
         return out
 
     def _take_stack(self, hops: list[HopRecord], out: Stitched) -> None:
-        if self._is_split(hops[0].flow) and self._postcards.starts_midway(hops[0]):
+        if self._is_split(hops[0].flow) and self._sampler.starts_midway(hops[0]):
             self._take_part(hops, out)
             return
         for hop, following in pairwise(hops):
-            _append(out, self._sampler.sample(hop, following if following.hop_index == hop.hop_index + 1 else None))
-        _append(out, self._sampler.sample(hops[-1], None))
+            append(out, self._sampler.sample(hop, following if following.hop_index == hop.hop_index + 1 else None))
+        append(out, self._sampler.sample(hops[-1], None))
         if hops[0].hop_index == 0 and len(hops) == hops[-1].hop_count:
             self._path(hops, out)
 
+    @abstractmethod
     def _take_part(self, hops: list[HopRecord], out: Stitched) -> None:
         """Join successive hops whose place adjacency tells."""
-        path = self._postcards.take(hops, out.samples, out.fates)
-        if path is not None:
-            self._path(path, out)
 
-    def _note_split(self, flow: FlowKey) -> None:
-        """Remember that stacks of this flow come in parts."""
-        self._split_flows.pop(flow, None)
-        self._split_flows[flow] = None
-        if len(self._split_flows) > self._settings.max_flows:
-            self._split_flows.popitem(last=False)
-
-    def _is_split(self, flow: FlowKey) -> bool:
-        """Return whether stacks of this flow come in parts."""
-        return flow in self._split_flows
-
+    @abstractmethod
     def _take_single(self, record: HopRecord, out: Stitched) -> None:
         """Join a hop that tells its place."""
-        key = (record.flow, record.packet_id)
-        packet = self._pending.get(key)
-        if packet is not None and record.hop_index in packet.hops:
-            # The same place twice: another packet that looks the same.
-            self._end(packet, out)
-            packet = None
-        if packet is None:
-            packet = self._pending.start(key, record.received_ns)
-        self._pending.put(packet, record.hop_index, record)
-        before, after = packet.hops.get(record.hop_index - 1), packet.hops.get(record.hop_index + 1)
-        if after is not None or not self._sampler.expects_stamp(record):
-            _append(out, self._sampler.sample(record, after))
-        else:
-            packet.waiting.add(record.hop_index)
-            _append(out, self._sampler.figures(record))
-        if before is not None and before.hop_index in packet.waiting:
-            packet.waiting.discard(before.hop_index)
-            _append(out, self._sampler.delay(before, record))
-        self._finish(key, packet.hops, out)
-        self._give_up(out)
 
-    def _finish(self, key: tuple[FlowKey, int], hops: dict[int, HopRecord], out: Stitched) -> None:
-        """Make a path once the last hop and every one before it are there."""
-        count = next((hop.hop_count for hop in hops.values() if hop.hop_count is not None), None)
-        if count is not None and all(index in hops for index in range(count)):
-            self._path([hops[index] for index in range(count)], out)
-            out.fates.extend(self._sampler.fates(list(hops.values())))
-            self._pending.finish(key)
+    @abstractmethod
+    def _note_split(self, flow: FlowKey) -> None:
+        """Remember that stacks of this flow come in parts."""
 
-    def _give_up(self, out: Stitched) -> None:
-        for packet in self._pending.overdue():
-            out.fates.extend(self._sampler.fates(list(packet.hops.values())))
-            self._end(packet, out)
-
-    def _end(self, packet: PendingPacket, out: Stitched) -> None:
-        """Tell the delays for which no stamp has come, of a packet that is given up."""
-        self._counters[Count.INCOMPLETE_PACKETS] += 1
-        for index, hop in packet.hops.items():
-            if index in packet.waiting:
-                _append(out, self._sampler.delay(hop, None))
+    @abstractmethod
+    def _is_split(self, flow: FlowKey) -> bool:
+        """Return whether stacks of this flow come in parts."""
 
     def _path(self, hops: list[HopRecord], out: Stitched) -> None:
         known = self._topology.switch_by_id
@@ -202,6 +156,7 @@ def _packet_of(record: HopRecord) -> tuple[FlowKey, int, int, int, RecordKind]:
     return record.flow, record.packet_id, record.reporter_id, record.sequence, record.kind
 
 
-def _append(out: Stitched, sample: LinkSample | None) -> None:
+def append(out: Stitched, sample: LinkSample | None) -> None:
+    """Add a sample, if there is one."""
     if sample is not None:
         out.samples.append(sample)

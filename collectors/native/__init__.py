@@ -1,6 +1,6 @@
-"""The collector's fast path: machine code that decodes, accounts and adds up stacked INT-MD reports in bulk.
+"""The collector's fast path: machine code that decodes, accounts and adds up reports in bulk.
 
-`store` and `accounting` keep in native memory what `collectors.state.accumulator` and `collectors.decode.sequence` keep
-in Python; `bulk` feeds them whole batches of payloads and hands back, one by one, those that only the reference
-understands.
+`bulk` feeds it whole batches of payloads and hands back, one by one, those that only Python reads; `fallback` takes
+what those say. `accumulator` and `accounting` are the state and the accounts, over `tables` of `structures` that
+`kernels` work on; their plain twins are in `collectors.reference`.
 """

@@ -1,4 +1,4 @@
-"""The sequence accounting of `collectors.decode.sequence` in native memory."""
+"""The sequence accounting of `collectors.reference.sequence` in native memory."""
 
 from __future__ import annotations
 

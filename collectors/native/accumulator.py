@@ -1,4 +1,4 @@
-"""The store of `collectors.state.accumulator` in native memory."""
+"""The store of `collectors.reference.accumulator` in native memory."""
 
 from __future__ import annotations
 

@@ -10,9 +10,9 @@ from collectors.counters import Counters
 from collectors.decode.payloads import Payloads
 from collectors.native.accounting import NativeAccounting
 from collectors.native.accumulator import NativeStore
+from collectors.native.fallback import NativeHopIndices, NativeStitcher
 from collectors.native.kernel_calls import kernel_calls
 from collectors.native.memory import CellMemory
-from collectors.native.stitch import NativeNumbering, NativeStitcher
 from collectors.native.structures import NONE32, Decoder, Hop, ItemCell, Layout, Packet, Pattern
 from collectors.settings import CollectorSettings
 from dataplane.topology.values import Topology
@@ -31,7 +31,7 @@ MOST_ITEMS = 1024
 
 
 class BulkCore:
-    """Takes reports of common forms; stops at each that is not, which the reference then takes."""
+    """Takes reports of common forms; stops at each that is not, which Python then reads and `fallback` takes."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class BulkCore:
         self.store = NativeStore(topology, settings.state, counters)
         self.accounting = NativeAccounting(settings.sequence, counters)
         self.stitcher = NativeStitcher(topology, settings.state, counters, self.store)
-        self.numbering = NativeNumbering(topology, counters, settings.state.max_flows, self.store)
+        self.indices = NativeHopIndices(self.store)
         self._calls = kernel_calls()
         self._kept = [
             CellMemory(Layout, BITMAPS),
@@ -85,7 +85,7 @@ class BulkCore:
         skip_others: bool = False,
         leave_drops: bool = False,
     ) -> int:
-        """Take payloads from `first` on; return the one that the reference has to take, or how many there are.
+        """Take payloads from `first` on; return the one that Python has to read, or how many there are.
 
         It does not have to take any if others are to be skipped: of those only the numbers are accounted. Drops can be
         left to it, which makes records of them.

@@ -159,7 +159,7 @@ class ClockCell(Struct):
 
 
 class TrackerCell(Struct):
-    """A reporter's account (`collectors.decode.sequence.SequenceTracker`); `first` and `newest` wrap in 64 bits."""
+    """A reporter's account (`collectors.reference.sequence.SequenceTracker`); `first` and `newest` wrap in 64 bits."""
 
     key: u64
     first: u64

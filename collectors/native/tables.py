@@ -74,7 +74,7 @@ class Limits(Struct):
 
 
 class FlowTable(Struct):
-    """Flows with path and rate (`collectors.state.accumulator`), found by open addressing."""
+    """Flows with path and rate (`collectors.reference.accumulator`), found by open addressing."""
 
     cells: Array[FlowCell]
     index: Array[u64]  # high half of the hash, number and 1
@@ -104,7 +104,7 @@ class RouteTable(Struct):
 
 
 class SequenceTable(Struct):
-    """Reporters and their numbers (`collectors.decode.sequence`); found by open addressing."""
+    """Reporters and their numbers (`collectors.reference.sequence`); found by open addressing."""
 
     trackers: Array[TrackerCell]
     seen: Array[u64]  # `ring` bits a tracker
@@ -124,7 +124,7 @@ class SequenceTable(Struct):
 
 
 class PendingTable(Struct):
-    """Packets or flows in the order in which they go, found by open addressing (`collectors.decode.pending`)."""
+    """Packets or flows in the order in which they go, found by open addressing (`collectors.reference.pending`)."""
 
     cells: Array[PendingCell]
     hops: Array[PendingHop]
@@ -144,7 +144,7 @@ class PendingTable(Struct):
 
 
 class PendingTables(Struct):
-    """What joins the hops that report each for themselves (`collectors.decode.stitch`)."""
+    """What joins the hops that report each for themselves (`collectors.reference.stitch`)."""
 
     sources: InPlace[PendingTable]  # flows with their source's remaining hops
     singles: InPlace[PendingTable]  # packets by place

@@ -1,27 +1,22 @@
-"""Where samples and paths add up: windows of links and of routes, flows with path and rate; bounded. The reference.
+"""Where samples and paths add up, as the state asks for it: windows of links and of paths, flows with path and rate.
 
-`collectors.native.accumulator` keeps the same in native memory; one suite runs both.
+`collectors.native.accumulator` is what production runs, `collectors.reference.accumulator` the same in plain Python;
+one suite runs both.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, Protocol
 
-from collectors.clocks.flights import Flights
-from collectors.clocks.stamps import SwitchClock
 from collectors.clocks.values import Corrections, FlightColumns
-from collectors.counters import Count, Counters
 from collectors.decode.samples import LinkSample
 from collectors.decode.stitch import SeenPath
-from collectors.settings import StateSettings
 from collectors.statistics.columns import WindowColumns
-from collectors.statistics.rate import FRAMING_BYTES, RateMeter
 from collectors.statistics.sketch import Sketch
-from collectors.statistics.window import Window, WindowFigures
-from collectors.values import DelaySource, FlowKey
+from collectors.statistics.window import WindowFigures
+from collectors.values import FlowKey
 from dataplane.topology.values import LinkKey
 
 MOST_SWITCHES: Final = 64
@@ -60,13 +55,6 @@ class SeenFlows(Protocol):
     def __iter__(self) -> Iterator[SeenFlow]: ...
 
 
-@dataclass(slots=True)
-class _Flow:
-    meter: RateMeter
-    heard_ns: int
-    path: SeenPath | None = None
-
-
 class Store(Protocol):
     """What the state is made of."""
 
@@ -93,10 +81,6 @@ class Store(Protocol):
         """Return a sketch of the delays behind a link's figures."""
         ...
 
-    def link_columns(self) -> WindowColumns | None:
-        """Return the figures of all directed links in the topology's order; None from a store that has no columns."""
-        ...
-
     def flows(self, now_ns: int) -> SeenFlows:
         """Return the flows whose path was seen lately."""
         ...
@@ -118,156 +102,9 @@ class Store(Protocol):
         ...
 
 
-class PlainStore:
-    """Plain Python; what does not fit makes room, the flow unheard for longest first."""
+class ColumnStore(Store, Protocol):
+    """A store that has the figures of all links side by side."""
 
-    def __init__(self, settings: StateSettings, counters: Counters) -> None:
-        self._settings = settings
-        self._counters = counters
-        self._links: dict[LinkKey, Window] = {}
-        self._clocks: dict[str, SwitchClock] = {}
-        self._flows: OrderedDict[FlowKey, _Flow] = OrderedDict()
-        self._routes: dict[tuple[str, ...], Window] = {}
-        self._next_sweep_ns = 0
-        self._flights = Flights()
-
-    def take_sample(self, sample: LinkSample) -> None:
-        """Take what one packet says of one link; what is older than the window is counted and left out."""
-        self._flights.add(sample.difference)
-        behind_ns = self._behind_newest(sample)
-        if behind_ns > self._settings.window_ns:
-            self._counters[Count.LATE_SAMPLES] += 1
-            return
-        window = self._links.get(sample.link)
-        if window is None:
-            window = self._links[sample.link] = Window(self._settings)
-        taken = window.add(
-            max(sample.received_ns - behind_ns, 0),
-            sample.delay_ns,
-            sample.source or DelaySource.NOMINAL,
-            queue_frames=sample.queue_occupancy_frames,
-            tx_bytes=sample.tx_bytes_per_window,
-            buffer_frames=sample.buffer_occupancy_frames,
-        )
-        if not taken:
-            self._counters[Count.LATE_SAMPLES] += 1
-
-    def take_flights(self, places: Mapping[LinkKey, int]) -> FlightColumns:
-        """Return the least difference of stamps of each link since the last call."""
-        return self._flights.take(places)
-
-    def correct(self, corrections: Corrections) -> None:
-        """Take nothing: samples come with their delays."""
-
-    def _behind_newest(self, sample: LinkSample) -> int:
-        """Return how far a sample is behind the newest of its switch, by the switch's clock."""
-        if sample.node_time_ns is None:
-            return 0
-        clock = self._clocks.get(sample.link.src)
-        if clock is None:
-            self._clocks[sample.link.src] = SwitchClock(self._settings, sample.node_time_ns, sample.received_ns)
-            return 0
-        return clock.behind(sample.node_time_ns, sample.received_ns)
-
-    def take_path(self, path: SeenPath) -> None:
-        """Take the whole way of one packet."""
-        route = self._route(path.switches, path.received_ns)
-        if route is None:
-            self._counters[Count.ROUTES_FULL] += 1
-            return
-        if path.delay_ns is not None:
-            route.add(path.received_ns, path.delay_ns, DelaySource.STAMPS)
-        flow = self._touch(path.flow, path.received_ns)
-        if flow.path is None or not self._is_older(path, flow.path):
-            flow.path = self._believed(path)
-
-    def _believed(self, path: SeenPath) -> SeenPath:
-        """Return a path without its time where nobody believes that: it must not make those that follow older."""
-        clock, stamp_ns = self._clocks.get(path.switches[0]), path.source_time_ns
-        is_ahead = clock is not None and stamp_ns is not None and clock.runs_ahead(stamp_ns, path.received_ns)
-        return replace(path, source_time_ns=None) if is_ahead else path
-
-    def take_packet(self, flow: FlowKey, ip_bytes: int, now_ns: int, source_ns: int | None = None) -> None:
-        """Take note of one measured packet of a flow, once per packet: what the flow's rate is estimated from."""
-        found = self._touch(flow, now_ns)
-        at_ns = now_ns if source_ns is None else _sent_ns(found, now_ns, source_ns)
-        found.meter.add(at_ns, (ip_bytes + FRAMING_BYTES) * self._settings.sample_every)
-
-    def link(self, link: LinkKey) -> WindowFigures | None:
-        """Return a link's figures, None when it was never heard of."""
-        window = self._links.get(link)
-        return None if window is None else window.figures()
-
-    def delays(self, link: LinkKey) -> Sketch:
-        """Return a sketch of the delays behind a link's figures."""
-        window = self._links.get(link)
-        return Sketch() if window is None else window.delays()
-
-    def link_columns(self) -> WindowColumns | None:
-        """Return None: windows are asked one by one."""
-        return None
-
-    def flows(self, now_ns: int) -> SeenFlows:
-        """Return the flows whose path was seen lately."""
-        found: list[SeenFlow] = []
-        for key, flow in self._flows.items():
-            path = flow.path
-            if path is not None and now_ns - path.received_ns <= self._settings.forget_path_after_ns:
-                way = Way(path.switches, path.links, self._routes[path.switches].figures())
-                sending_ns = flow.meter.newest_ns + max(now_ns - flow.heard_ns, 0)
-                found.append(
-                    SeenFlow(
-                        key,
-                        way,
-                        path.received_ns,
-                        flow.meter.rate_bps(sending_ns),
-                        flow.meter.nbytes(sending_ns) // self._settings.sample_every,
-                        flow.meter.is_young(sending_ns),
-                    )
-                )
-        return found
-
-    @property
-    def flow_count(self) -> int:
-        """How many flows there are, those that were not heard of lately included."""
-        return len(self._flows)
-
-    def _touch(self, key: FlowKey, now_ns: int) -> _Flow:
-        flow = self._flows.pop(key, None)
-        if flow is None or now_ns - flow.heard_ns > self._settings.forget_path_after_ns:
-            flow = _Flow(RateMeter(self._settings.rate_window_ns), now_ns)
-        flow.heard_ns = max(flow.heard_ns, now_ns)
-        self._flows[key] = flow
-        if len(self._flows) > self._settings.max_flows:
-            _, oldest = self._flows.popitem(last=False)
-            self._counters[Count.FLOWS_FORGOTTEN] += now_ns - oldest.heard_ns <= self._settings.forget_path_after_ns
-        return flow
-
-    def _route(self, switches: tuple[str, ...], now_ns: int) -> Window | None:
-        """Return the window of a way through the fabric; None when there is no room, not even of unused ones."""
-        route = self._routes.get(switches)
-        if route is None:
-            if len(switches) > MOST_SWITCHES:
-                return None
-            if len(self._routes) >= self._settings.max_routes and now_ns >= self._next_sweep_ns:
-                self._next_sweep_ns = now_ns + SWEEP_NS
-                used = {flow.path.switches for flow in self._flows.values() if flow.path is not None}
-                self._routes = {way: window for way, window in self._routes.items() if way in used}
-            if len(self._routes) >= self._settings.max_routes:
-                return None
-            route = self._routes[switches] = Window(self._settings)
-        return route
-
-    def _is_older(self, path: SeenPath, known: SeenPath) -> bool:
-        if path.switches[0] != known.switches[0] or path.source_time_ns is None or known.source_time_ns is None:
-            return False
-        return 0 < known.source_time_ns - path.source_time_ns <= self._settings.stale_after_ns
-
-
-def _sent_ns(flow: _Flow, now_ns: int, source_ns: int) -> int:
-    """Return when a packet of a flow was sent, on the time that goes on from the first one's arrival."""
-    last, meter = flow.path, flow.meter
-    if last is None or last.source_time_ns is None or not meter.has_counted:
-        return now_ns
-    between_ns = source_ns - last.source_time_ns, now_ns - last.received_ns
-    return meter.window.sent_ns(now_ns, meter.newest_ns, *between_ns)
+    def link_columns(self) -> WindowColumns:
+        """Return the figures of all directed links in the topology's order."""
+        ...

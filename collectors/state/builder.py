@@ -1,7 +1,11 @@
-"""The network's state: what hop records say, per directed link and per flow, and the frozen snapshot of it."""
+"""The network's state: what hop records say, per directed link and per flow, and the frozen snapshot of it.
+
+`NetworkStateBuilder` makes the links of columns; `collectors.reference.builder` makes the same of them one by one.
+"""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from collectors.clocks.estimator import ClockEstimator
@@ -10,36 +14,33 @@ from collectors.decode.samples import Fate
 from collectors.decode.stitch import Stitcher
 from collectors.jobs.accounts import JobAccounts
 from collectors.settings import StateSettings
-from collectors.state.accumulator import PlainStore, Store
+from collectors.state.accumulator import ColumnStore, Store
 from collectors.state.link_states import LinkColumns
-from collectors.state.loss import LinkLoss, LossMeter
-from collectors.state.nominal import nominal_link
+from collectors.state.loss import LossMeter
 from collectors.state.path_states import PathMaker, PathStates
 from collectors.statistics.sketch import Sketch
-from collectors.statistics.window import WindowFigures
-from collectors.values import DelaySource, DropRecord, FlowKey, HopRecord, LinkState, ReporterState, Snapshot
+from collectors.values import DropRecord, FlowKey, HopRecord, LinkState, ReporterState, Snapshot
 from dataplane.clock import Clock
-from dataplane.topology.values import DirectedLink, LinkKey, Topology
+from dataplane.topology.values import LinkKey, Topology
 
 
-class NetworkStateBuilder:
+class StateBuilder(ABC):
     """Adds up hop records; `snapshot` is all that deciders see of it. Topology and settings bound its memory."""
 
-    def __init__(  # noqa: PLR0917 - what the native core brings is given by place
+    def __init__(  # noqa: PLR0917 - where hops wait and samples add up is given by place
         self,
         topology: Topology,
         clock: Clock,
-        settings: StateSettings | None = None,
-        counters: Counters | None = None,
-        store: Store | None = None,
-        stitcher: Stitcher | None = None,
+        settings: StateSettings,
+        counters: Counters,
+        store: Store,
+        stitcher: Stitcher,
     ) -> None:
         self._topology = topology
         self._clock = clock
-        self._settings = settings or StateSettings()
-        counters = Counters() if counters is None else counters
-        self._stitcher = Stitcher(topology, self._settings, counters) if stitcher is None else stitcher
-        self._store: Store = PlainStore(self._settings, counters) if store is None else store
+        self._settings = settings
+        self._stitcher = stitcher
+        self._store = store
         self._clocks = ClockEstimator(topology, self._settings.clocks)
         self._losses = LossMeter(
             topology,
@@ -48,9 +49,7 @@ class NetworkStateBuilder:
             sample_every=self._settings.sample_every,
         )
         self._jobs = JobAccounts(topology, self._settings.jobs, counters)
-        self._columns = LinkColumns(
-            topology, stale_after_ns=self._settings.stale_after_ns, tx_window_ns=self._settings.tx_window_ns
-        )
+        self._link_places = {key: place for place, key in enumerate(topology.directed_links)}
 
     @property
     def jobs(self) -> JobAccounts:
@@ -88,7 +87,7 @@ class NetworkStateBuilder:
         self._losses.note_reporting(self._stitcher.reporting())
         if self._losses.counts_packets:
             self._losses.take_reporters(reporters().values(), now_ns)
-        corrections = self._clocks.update(now_ns, self._store.take_flights(self._columns.number))
+        corrections = self._clocks.update(now_ns, self._store.take_flights(self._link_places))
         self._stitcher.correct(corrections)
         self._store.correct(corrections)
 
@@ -120,46 +119,33 @@ class NetworkStateBuilder:
                 found[key] = self._store.delays(key)
         return found
 
+    @abstractmethod
     def _links(self, now_ns: int) -> Mapping[LinkKey, LinkState]:
-        seen = self._store.link_columns()
-        if seen is None:
-            return {key: self._link(link, now_ns) for key, link in self._topology.directed_links.items()}
+        """Return the state of every directed link."""
+
+
+class NetworkStateBuilder(StateBuilder):
+    """The state over a store that has its links' figures side by side."""
+
+    def __init__(  # noqa: PLR0917 - as above
+        self,
+        topology: Topology,
+        clock: Clock,
+        settings: StateSettings,
+        counters: Counters,
+        store: ColumnStore,
+        stitcher: Stitcher,
+    ) -> None:
+        super().__init__(topology, clock, settings, counters, store, stitcher)
+        self._link_store = store
+        self._columns = LinkColumns(
+            topology, stale_after_ns=settings.stale_after_ns, tx_window_ns=settings.tx_window_ns
+        )
+
+    def _links(self, now_ns: int) -> Mapping[LinkKey, LinkState]:
+        seen = self._link_store.link_columns()
         told = self._losses.told
         samples = self._columns.packets(seen, now_ns) if told else []
         number = self._columns.number
         losses = {key: loss for key in told if (loss := self._losses.loss(key, now_ns, samples[number[key]]))}
         return self._columns.states(seen, now_ns, losses, self._clocks.corrections.columns.uncertainty_ns)
-
-    def _link(self, link: DirectedLink, now_ns: int) -> LinkState:
-        figures = self._store.link(link.key)
-        age_ns = None if figures is None else max(now_ns - figures.newest_ns, 0)
-        if figures is None or age_ns is None or age_ns > self._settings.stale_after_ns:
-            return nominal_link(link, age_ns, self._losses.loss(link.key, now_ns, 0))
-        loss = self._losses.loss(link.key, now_ns, figures.samples)
-        return self._measured(link, figures, age_ns, loss)
-
-    def _measured(self, link: DirectedLink, figures: WindowFigures, age_ns: int, loss: LinkLoss | None) -> LinkState:
-        bits = 8 * (figures.tx_bytes_per_window or 0)
-        used_bps = min(bits * 1_000_000_000 // self._settings.tx_window_ns, link.rate_bps)
-        return LinkState(
-            link=link.key,
-            rate_bps=link.rate_bps,
-            delay_mean_ns=link.delay_ns if figures.delay_mean_ns is None else figures.delay_mean_ns,
-            delay_p50_ns=link.delay_ns if figures.delay_p50_ns is None else figures.delay_p50_ns,
-            delay_p99_ns=link.delay_ns if figures.delay_p99_ns is None else figures.delay_p99_ns,
-            queue_occupancy_frames=figures.queue_occupancy_frames or 0.0,
-            utilisation=used_bps / link.rate_bps,
-            available_bps=link.rate_bps - used_bps,
-            loss=None if loss is None else loss.share,
-            age_ns=age_ns,
-            samples=figures.samples,
-            source=figures.source,
-            delay_ewma_ns=figures.delay_ewma_ns,
-            delay_max_ns=figures.delay_max_ns,
-            delay_uncertainty_ns=(
-                self._clocks.uncertainty_ns(link.key) if figures.source is DelaySource.CORRECTED_STAMPS else None
-            ),
-            loss_source=None if loss is None else loss.source,
-            buffer_occupancy_frames=figures.buffer_occupancy_frames,
-            lost_packets=None if loss is None else loss.packets,
-        )

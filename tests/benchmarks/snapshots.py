@@ -31,6 +31,7 @@ from collectors.decode.stitch import SeenPath
 from collectors.events.engine import EventEngine
 from collectors.events.rules import ChangeSettings, Rule
 from collectors.native.accumulator import NativeStore
+from collectors.native.fallback import NativeStitcher
 from collectors.settings import ClockSettings, StateSettings
 from collectors.state.builder import NetworkStateBuilder
 from collectors.values import DelaySource, FlowKey, Snapshot
@@ -65,7 +66,8 @@ class Fabric:
         self.clock.advance_to(NOW_NS)
         settings, counters = StateSettings(max_flows=flows), Counters()
         self.store = NativeStore(self.topology, settings, counters)
-        self.builder = NetworkStateBuilder(self.topology, self.clock, settings, counters, self.store)
+        stitcher = NativeStitcher(self.topology, settings, counters, self.store)
+        self.builder = NetworkStateBuilder(self.topology, self.clock, settings, counters, self.store, stitcher)
         self._chance = random.Random(1)
         self._measure_links()
         self._measure_flows(flows, list(self._ways(4 * switches)))

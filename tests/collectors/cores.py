@@ -9,10 +9,12 @@ import pytest
 from collectors.collector import Collector
 from collectors.counters import Counters
 from collectors.decode.payloads import payloads_of
-from collectors.decode.sequence import Accounting, SequenceAccounting
+from collectors.decode.sequence import Accounting
 from collectors.native.accounting import NativeAccounting
+from collectors.reference.accumulator import PlainStore
+from collectors.reference.sequence import SequenceAccounting
 from collectors.settings import Core, SequenceSettings, StateSettings
-from collectors.state.accumulator import PlainStore, Store
+from collectors.state.accumulator import Store
 from dataplane.topology.values import Topology
 
 StoreFactory = Callable[[Topology, StateSettings, Counters], Store]

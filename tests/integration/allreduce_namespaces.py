@@ -26,7 +26,7 @@ from typing import Any, Self
 
 from pyroute2 import IPRoute
 
-from collectors.state.builder import NetworkStateBuilder
+from collectors.reference.builder import PlainStateBuilder
 from controller.aggregation.jobs import RunningJob
 from controller.aggregation.layer import AggregationLayer
 from controller.aggregation.settings import AggregationSettings
@@ -102,7 +102,7 @@ class AggregationFabric:
         self._shaped = shaped
         self._layer = AggregationLayer(self.topology, AggregationSettings())
         self._base = base_entities(self.topology)[SWITCH]
-        self._state = NetworkStateBuilder(self.topology, MonotonicClock())
+        self._state = PlainStateBuilder(self.topology, MonotonicClock())
         self._schema = load_schema(*fabric_program(FABRIC_AGGREGATION))
         self._held: Entities = {}
         self._agents: list[Agent] = []

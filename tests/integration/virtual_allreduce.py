@@ -9,7 +9,7 @@ from ipaddress import IPv4Address
 
 from finsy.proto import p4r
 
-from collectors.state.builder import NetworkStateBuilder
+from collectors.reference.builder import PlainStateBuilder
 from controller.aggregation.jobs import Jobs
 from controller.aggregation.settings import AggregationSettings
 from controller.intents import AggregationTree, Worker
@@ -41,7 +41,7 @@ class World:
     ) -> None:
         self.topology = topology
         self.fabric = VirtualFabric(topology, pipeline_factory=pipeline_factory)
-        self._state = NetworkStateBuilder(topology, self.fabric.clock)
+        self._state = PlainStateBuilder(topology, self.fabric.clock)
         delays, aggregation = WriteDelays(write_delay_ns=0), AggregationSettings(report_every=report_every)
         self.controller = VirtualController.over(self.fabric, delays=delays, aggregation=aggregation)
         self.controller.start()

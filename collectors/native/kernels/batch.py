@@ -65,7 +65,7 @@ def take_reports(  # noqa: PLR0917 - kernels have no keywords
     first: u32,
     count: u32,
 ) -> u32:
-    """Take payloads from `first` on, each where `places` says; return which is the reference's, or `count`.
+    """Take payloads from `first` on, each where `places` says; return which is Python's to read, or `count`.
 
     So it returns, too, when there are more than `most_items` for Python.
     """

@@ -1,7 +1,8 @@
 """Report payloads to packets and hops: the common forms only, as `collectors.decode.reports` reads them.
 
 That is: INT reports of IPv4 or IPv6 packets with UDP or TCP, marked by DSCP or UDP port or not at all, every hop with
-node id and egress interface. Whatever else comes, tunnels and malformed reports with it, is left to the reference.
+node id and egress interface. Whatever else comes, tunnels and malformed
+reports with it, is left to Python (`collectors.report_reader`).
 """
 
 from __future__ import annotations
@@ -294,7 +295,7 @@ def read_completion(  # noqa: PLR0917 - kernels have no keywords
 def read_drop(  # noqa: PLR0917 - kernels have no keywords
     decoder: Decoder, data: Array[u8], int_at: u64, end: u64, packet: Packet, own_at: u64, own_bits: u32
 ) -> u32:
-    """Read a drop's ports, and of a packet that is tracked the hops before it; drops on purpose are the reference's."""
+    """Read a drop's ports, and of a packet that is tracked the hops before it; drops on purpose are Python's."""
     own = layout_of(decoder, own_bits)
     # The last word of those that the bitmap asks for: queue, reason.
     if own_bits & 1 != 0 and data[own_at + as_u64(own.nbytes) - 3] == INT_DISCARD:

@@ -1,4 +1,4 @@
-"""Packets whose hops wait for one another, and what is known of flows: `collectors.decode.pending` in native memory.
+"""Packets whose hops wait for one another, and what is known of flows: `collectors.reference.pending` in native memory.
 
 Cells are found by key and identity, stand in the order in which they go, and have a list of hops in the order in which
 these came. Numbers of cells and hops are kept with 1 added, so that 0 is none.

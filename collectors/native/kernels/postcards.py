@@ -1,4 +1,4 @@
-"""Hops whose place only adjacency tells, as in `collectors.decode.postcards`: of one packet, else of one flow."""
+"""Hops whose place only adjacency tells, as in `collectors.reference.postcards`: of one packet, else of one flow."""
 
 from __future__ import annotations
 

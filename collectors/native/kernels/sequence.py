@@ -1,4 +1,4 @@
-"""Sequence accounting, number by number as in `collectors.decode.sequence`; a ring of bits says which numbers came."""
+"""Sequence accounting as in `collectors.reference.sequence`; a ring of bits says which numbers came."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Reports of one hop each: hop by hop, MX, XD, and of congested queues.
 
 A queue's report says all by itself. The others wait for those of their packet's other hops: here those whose place our
-domain's hop count tells, in `postcards` those that only adjacency puts in order. `collectors.decode.stitch` is the
-reference.
+domain's hop count tells, in `postcards` those that only adjacency puts in order. `collectors.reference.stitch` is the
+plain twin.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ def take_queue(tables: TelemetryTables, hop: Hop) -> None:
 
 @kernel(inline=True)
 def place_of_hop(tables: TelemetryTables, key: Array[u64], flow_hash: u64, remaining: u32, switch: u32) -> u32:
-    """Return a hop's place: how far its remaining hops are below the source's (`collectors.decode.hop_records`)."""
+    """Return a hop's place: how far its remaining hops are below the source's (`collectors.reference.hop_indices`)."""
     table = tables.pending.sources
     mixed: u64 = hash_packet(flow_hash, 0)
     highest: u32 = remaining

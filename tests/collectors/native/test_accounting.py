@@ -6,8 +6,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from collectors.counters import Count, Counters
-from collectors.decode.sequence import MODULUS, SequenceAccounting
+from collectors.decode.sequence import MODULUS
 from collectors.native.accounting import NativeAccounting
+from collectors.reference.sequence import SequenceAccounting
 from collectors.settings import SequenceSettings
 from dataplane.wire.report_group import ReportGroup
 

@@ -14,8 +14,11 @@ from hypothesis import strategies as st
 
 from collectors.counters import Count, Counters
 from collectors.native.accumulator import NativeStore
+from collectors.reference.builder import PlainStateBuilder
+from collectors.reference.stitch import PlainStitcher
 from collectors.settings import StateSettings
-from collectors.state.builder import NetworkStateBuilder
+from collectors.state.accumulator import Store
+from collectors.state.builder import NetworkStateBuilder, StateBuilder
 from collectors.values import DelaySource, FlowKey, HopRecord, LinkState, RecordKind, Snapshot
 from dataplane.clock import VirtualClock
 from dataplane.topology.values import LinkKey, Topology
@@ -60,6 +63,16 @@ def records(
     ]
 
 
+def state_builder(
+    topology: Topology, clock: VirtualClock, settings: StateSettings, counters: Counters, store: Store
+) -> StateBuilder:
+    """Return what builds the state over a store of either kind, of hops that wait in plain Python."""
+    if isinstance(store, NativeStore):
+        stitcher = PlainStitcher(topology, settings, counters)
+        return NetworkStateBuilder(topology, clock, settings, counters, store, stitcher)
+    return PlainStateBuilder(topology, clock, settings, counters, store)
+
+
 class Bench:
     """A builder on a clock that stands still until it is told to move; of the store that a test runs over."""
 
@@ -70,7 +83,7 @@ class Bench:
         self.counters = Counters()
         topology, settings = topology or build_topology(), settings or StateSettings()
         self.store = type(self).make_store(topology, settings, self.counters)
-        self.builder = NetworkStateBuilder(topology, self.clock, settings, self.counters, self.store)
+        self.builder = state_builder(topology, self.clock, settings, self.counters, self.store)
 
     def snapshot(self) -> Snapshot:
         return self.builder.snapshot()

@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from collectors.counters import Counters
+from collectors.reference.accumulator import PlainStore
+from collectors.reference.builder import PlainStateBuilder
+from collectors.reference.stitch import PlainStitcher
 from collectors.settings import StateSettings
-from collectors.state.accumulator import PlainStore
-from collectors.state.builder import NetworkStateBuilder
+from collectors.state.builder import NetworkStateBuilder, StateBuilder
 from collectors.state.link_states import LinkStates
 from collectors.statistics.columns import UNKNOWN, WindowColumns
 from collectors.statistics.window import SOURCES, WindowFigures
@@ -55,16 +57,15 @@ def window_figures(draw: st.DrawFn) -> WindowFigures:
 class FiguresStore(PlainStore):
     """Any figures of links, one by one or as columns."""
 
-    def __init__(self, figures: list[WindowFigures | None], *, columns: bool) -> None:
+    def __init__(self, figures: list[WindowFigures | None]) -> None:
         super().__init__(StateSettings(), Counters())
         self._figures = figures
-        self._columns = columns
 
     def link(self, link: LinkKey) -> WindowFigures | None:
         return self._figures[KEYS.index(link)]
 
-    def link_columns(self) -> WindowColumns | None:
-        return WindowColumns(*(self._column(field.name) for field in fields(WindowColumns))) if self._columns else None
+    def link_columns(self) -> WindowColumns:
+        return WindowColumns(*(self._column(field.name) for field in fields(WindowColumns)))
 
     def _column(self, name: str) -> NDArray[Any]:
         if name == "source":
@@ -75,11 +76,13 @@ class FiguresStore(PlainStore):
         return np.array([UNKNOWN if value is None else value for value in values], np.int64)
 
 
-def builder(figures: list[WindowFigures | None], tx_window_ns: int, *, columns: bool) -> NetworkStateBuilder:
+def builder(figures: list[WindowFigures | None], tx_window_ns: int, *, columns: bool) -> StateBuilder:
     clock = VirtualClock()
     clock.advance_to(NOW_NS)
-    store = FiguresStore(figures, columns=columns)
-    return NetworkStateBuilder(TOPOLOGY, clock, StateSettings(tx_window_ns=tx_window_ns), Counters(), store)
+    store, settings, counters = FiguresStore(figures), StateSettings(tx_window_ns=tx_window_ns), Counters()
+    if not columns:
+        return PlainStateBuilder(TOPOLOGY, clock, settings, counters, store)
+    return NetworkStateBuilder(TOPOLOGY, clock, settings, counters, store, PlainStitcher(TOPOLOGY, settings, counters))
 
 
 @given(

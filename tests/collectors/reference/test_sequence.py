@@ -7,7 +7,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from collectors.counters import Count, Counters
-from collectors.decode.sequence import MODULUS, Arrival, SequenceAccounting, SequenceTracker, content_mark
+from collectors.decode.sequence import MODULUS, Arrival, content_mark
+from collectors.reference.sequence import SequenceAccounting, SequenceTracker
 from collectors.settings import SequenceSettings
 from collectors.values import ReporterState
 from dataplane.wire.report_group import ReportGroup

@@ -1,7 +1,7 @@
-"""Joining hops in native memory: `collectors.decode.stitch` and `.hop_records` for reports that Python has decoded.
+"""What production runs where the native decoder cannot: reports that Python has decoded, into native memory.
 
-Those that the native core decodes by itself come to the same memory, so that the hops of a packet find each other
-whoever has read them.
+The hops of reports that native code decodes by itself come to the same memory, so that those of one packet find each
+other, whichever has read them.
 """
 
 from __future__ import annotations
@@ -11,11 +11,9 @@ from typing import Any
 import numpy as np
 
 from collectors.counters import Count, Counters
-from collectors.decode.hop_records import HopNumbering
-from collectors.decode.pending import HOPS_EACH
 from collectors.decode.reports import MeasuredPacket
 from collectors.decode.samples import Fate, Outcome
-from collectors.decode.stitch import Stitched, Stitcher
+from collectors.decode.stitch import HOPS_EACH, Stitched, Stitcher
 from collectors.native.accumulator import NativeStore, half, key_words, word
 from collectors.native.kernel_calls import kernel_calls
 from collectors.native.memory import CellMemory
@@ -155,17 +153,17 @@ class NativeStitcher(Stitcher):
             row.ends = hop.hop_count == hop.hop_index + 1
 
 
-class NativeNumbering(HopNumbering):
-    """Keeps the source's remaining hops in native memory."""
+class NativeHopIndices:
+    """The source's remaining hop counts in native memory."""
 
-    def __init__(self, topology: Topology, counters: Counters, max_flows: int, store: NativeStore) -> None:
-        super().__init__(topology, counters, max_flows)
+    def __init__(self, store: NativeStore) -> None:
         self._store = store
         self._calls = kernel_calls()
 
-    def _place(self, packet: MeasuredPacket) -> int:
+    def index_of(self, packet: MeasuredPacket) -> int:
+        """Return the index of a packet's only hop."""
         node_id = packet.hops[0].node_id
         remaining = packet.remaining_hops or 0
-        place = self._calls.find_place(self._store.native, key_words(packet.flow), remaining, half(node_id))
+        index = self._calls.find_place(self._store.native, key_words(packet.flow), remaining, half(node_id))
         self._store.count()
-        return place
+        return index

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from collectors.counters import Count, Counters
 from collectors.decode.samples import LinkSample
-from collectors.decode.stitch import SeenPath, Stitcher
+from collectors.decode.stitch import SeenPath
+from collectors.reference.stitch import PlainStitcher
 from collectors.settings import StateSettings
 from collectors.values import FlowKey, HopRecord, RecordKind
 from dataplane.topology.values import Endpoint, HostNode, Link, SwitchNode, Topology
@@ -47,7 +48,7 @@ def mesh(size: int) -> Topology:
 class Bench(NamedTuple):
     """A stitcher and its counters."""
 
-    stitcher: Stitcher
+    stitcher: PlainStitcher
     counters: Counters
 
     def give(self, records: list[HopRecord]) -> tuple[list[LinkSample], list[SeenPath]]:
@@ -62,7 +63,7 @@ class Bench(NamedTuple):
 
 def bench(topology: Topology, chosen: StateSettings | None = None) -> Bench:
     counters = Counters()
-    return Bench(Stitcher(topology, chosen or StateSettings(), counters), counters)
+    return Bench(PlainStitcher(topology, chosen or StateSettings(), counters), counters)
 
 
 def hops_of(

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
-from typing import Final, Generic, TypeVar
+from typing import Generic, TypeVar
 
+from collectors.decode.stitch import HOPS_EACH
 from collectors.values import HopRecord
 
 K = TypeVar("K", bound=Hashable)
-
-HOPS_EACH: Final = 16
-"""How many hops there is room for, a packet or flow, on the average."""
 
 
 @dataclass(slots=True)

@@ -12,8 +12,9 @@ from collections.abc import Mapping
 from itertools import pairwise
 
 from collectors.counters import Count, Counters
-from collectors.decode.pending import HOPS_EACH, PendingPacket, PendingPackets
 from collectors.decode.samples import Fate, LinkSample, Sampler
+from collectors.decode.stitch import HOPS_EACH
+from collectors.reference.pending import PendingPacket, PendingPackets
 from collectors.settings import StateSettings
 from collectors.values import FlowKey, HopRecord, RecordKind
 from dataplane.topology.values import Topology
@@ -57,11 +58,6 @@ class PostcardStitcher:
         if part[0].kind in (RecordKind.MX, RecordKind.XD):
             return self._of_flow(part[0]) if path is None else path
         return path
-
-    def starts_midway(self, hop: HopRecord) -> bool:
-        """Return whether a hop's packet came to it from another switch."""
-        came_by = self._sampler.ingress_link(hop)
-        return came_by is not None and came_by.head.node in self._topology.switch
 
     def _packet_of(self, part: list[HopRecord], samples: list[LinkSample]) -> PendingPacket:
         key = (part[0].flow, part[0].packet_id)
@@ -126,7 +122,7 @@ class PostcardStitcher:
 
     def _is_first(self, hop: HopRecord) -> bool:
         if hop.ingress_port is not None:
-            return not self.starts_midway(hop)
+            return not self._sampler.starts_midway(hop)
         host = self._topology.host_by_address.get(hop.flow.src)
         edge = self._topology.attachment.get(host.name) if host else None
         return edge is not None and self._topology.switch[edge.node].node_id == hop.node_id

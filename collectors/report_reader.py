@@ -1,0 +1,114 @@
+"""Reads a report in Python: its number to the accounts, its hops as records to the state.
+
+With the native core, what the native decoder leaves is read so and goes to `collectors.native.fallback`, as are reports
+whose records subscribers want; with the reference, all are. The `CoreParts` that are given decide which.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from collectors.counters import Count, Counters
+from collectors.decode import reports as decode
+from collectors.decode.hop_records import HopIndices, RecordMaker, drop_record
+from collectors.decode.reports import DecodedReport, MeasuredPacket
+from collectors.decode.sequence import Accounting, Arrival, content_mark
+from collectors.state.builder import StateBuilder
+from collectors.values import DropRecord, FlowKey, HopRecord, RecordKind
+from dataplane.errors import WireError
+from dataplane.topology.values import Topology
+from dataplane.wire.ipv4 import PROTOCOL_UDP
+from dataplane.wire.marking import Marking
+
+
+@dataclass(frozen=True, slots=True)
+class CoreParts:
+    """What a core has: accounts of numbers, indices of hops, and the state."""
+
+    accounting: Accounting
+    indices: HopIndices
+    state: StateBuilder
+
+
+@dataclass(frozen=True, slots=True)
+class ReadReport:
+    """What one report told of: hops in travelling order, and drops."""
+
+    records: tuple[HopRecord, ...]
+    drops: tuple[DropRecord, ...]
+
+
+class ReportReader:
+    """Reads reports one by one; never raises on any payload, counts it by name instead."""
+
+    def __init__(
+        self, topology: Topology, parts: CoreParts, counters: Counters, *, marking: Marking, report_udp_port: int
+    ) -> None:
+        self._accounting = parts.accounting
+        self._state = parts.state
+        self._records = RecordMaker(topology, counters, parts.indices)
+        self._counters = counters
+        self._marking = marking
+        self._report_udp_port = report_udp_port
+        self.last_problem: str | None = None
+        """Why the last bad report was refused."""
+
+    def read(self, payload: bytes, source: object, now_ns: int) -> ReadReport | None:
+        """Take a report that came now; None if it is malformed or was here already."""
+        self._counters[Count.REPORTS] += 1
+        try:
+            decoded = decode.decode(payload, self._marking)
+        except WireError as error:
+            self._refuse(error, source)
+            return None
+        self._state.tick(now_ns, self._accounting.states)
+        arrival = self._accounting.observe(decoded.group, content_mark(payload), now_ns)
+        if arrival is Arrival.REPEATED:
+            self._counters[Count.REPEATED] += 1
+            return None
+        self._counters[Count.CONTESTED] += arrival is Arrival.CONTESTED
+        records = tuple(self._packets(decoded, now_ns))
+        self._counters[Count.RECORDS] += len(records)
+        drops = self._drops(decoded, now_ns)
+        for item in decoded.items:
+            self._state.jobs.add(decoded.group.node_id, item.said, item.child, now_ns)
+        return ReadReport(records, drops)
+
+    def _refuse(self, error: WireError, source: object) -> None:
+        self._counters[Count.MALFORMED] += 1
+        self._counters[f"{Count.MALFORMED} {error.header}"] += 1
+        self.last_problem = str(error) if source is None else f"report from {source}: {error}"
+
+    def _packets(self, decoded: DecodedReport, now_ns: int) -> list[HopRecord]:
+        self._counters[Count.NO_FLOW] += decoded.skipped
+        self._counters[Count.RESERVED_TYPE] += decoded.reserved
+        found: list[HopRecord] = []
+        for packet in decoded.packets:
+            if self._is_report(packet.flow):
+                self._counters[Count.ABOUT_REPORTS] += 1
+                continue
+            if self._records.counts(packet):
+                self._state.count(packet.flow, packet.ip_bytes, _source_ns(packet))
+            records = self._records.records(decoded.group, packet, now_ns)
+            # Packet by packet: two of a group may look the same.
+            self._state.add(records)
+            found += records
+        return found
+
+    def _drops(self, decoded: DecodedReport, now_ns: int) -> tuple[DropRecord, ...]:
+        drops = [drop for drop in decoded.drops if drop.flow is None or not self._is_report(drop.flow)]
+        self._counters[Count.ABOUT_REPORTS] += len(decoded.drops) - len(drops)
+        self._counters[Count.PACKET_DROPPED] += len(drops)
+        records = tuple(drop_record(decoded.group, drop, now_ns) for drop in drops)
+        self._state.drop(records)
+        return records
+
+    def _is_report(self, flow: FlowKey) -> bool:
+        return flow.protocol == PROTOCOL_UDP and flow.dst_port == self._report_udp_port
+
+
+def _source_ns(packet: MeasuredPacket) -> int | None:
+    """Return when a packet came to its first switch, where its report tells of all hops."""
+    if packet.kind is not RecordKind.STACK or packet.missing_hops or not packet.hops:
+        return None
+    return packet.hops[0].metadata.ingress_timestamp

@@ -4,21 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
-from typing import Final
+from typing import Final, TypeVar
+
+from google.protobuf.message import Message
 
 from collectors.errors import FeedError
 from collectors.events.rules import Rule
-from collectors.feed import codec, event_codec
-from collectors.feed.messages import ADDRESS, SERVICE
+from collectors.feed import events_pb2, feed_pb2, records_pb2
+from collectors.feed.events import events_of, rules_message, rules_of
+from collectors.feed.links import statuses_message
+from collectors.feed.records import drops_of, records_of
+from collectors.feed.service import ADDRESS, FEED
+from collectors.feed.snapshots import notes_message, snapshot_of, status_of
 from collectors.settings import Positive
 from collectors.values import CollectorStatus, DropRecord, Event, HopRecord, JobNote, LinkStatus, Snapshot
 from dataplane.config import Strict
 from dataplane.rpc.client import Peer, ServiceClient
 from dataplane.topology.values import LinkKey
 
-_PEER: Final = Peer(SERVICE, "collector", FeedError)
+T = TypeVar("T")
+M = TypeVar("M", bound=Message)
+_PEER: Final = Peer(FEED.full_name, "collector", FeedError)
 
 
 class FeedClientSettings(Strict, frozen=True):
@@ -51,49 +59,57 @@ class FeedClient(ServiceClient):
     ) -> None:
         super().__init__(_PEER, settings or FeedClientSettings(), rng=rng, sleep=sleep, on_wait=on_wait)
 
-    async def snapshots(self, interval_ns: int) -> AsyncGenerator[Snapshot, None]:
+    def snapshots(self, interval_ns: int) -> AsyncGenerator[Snapshot, None]:
         """Yield a snapshot at every interval, for ever; raise FeedError when the two sides speak different versions."""
-        async with aclosing(self._stream("Watch", codec.encode_watch(interval_ns))) as messages:
-            async for message in messages:
-                yield codec.decode_snapshot(message)
+        request = feed_pb2.WatchSnapshotsRequest(interval_ns=interval_ns)
+        return self._watch("WatchSnapshots", request, feed_pb2.Snapshot, snapshot_of)
 
-    async def records(self) -> AsyncIterator[tuple[HopRecord, ...]]:
+    def records(self) -> AsyncGenerator[tuple[HopRecord, ...], None]:
         """Yield batches of hop records, for ever; raise FeedError when the two sides speak different versions.
 
         An empty batch says that a subscription begins: records before it may be missing.
         """
-        async for message in self._stream("Records", codec.encode_request()):
-            yield codec.decode_records(message)
+        return self._watch("WatchRecords", feed_pb2.WatchRecordsRequest(), records_pb2.HopRecords, records_of)
 
-    async def drops(self) -> AsyncIterator[tuple[DropRecord, ...]]:
+    def drops(self) -> AsyncGenerator[tuple[DropRecord, ...], None]:
         """Yield batches of what switches say they dropped, for ever; an empty one says that a subscription begins."""
-        async for message in self._stream("Drops", codec.encode_request()):
-            yield event_codec.decode_drops(message)
+        return self._watch("WatchDrops", feed_pb2.WatchDropsRequest(), records_pb2.DropRecords, drops_of)
 
-    async def events(self, since_ns: int | None = None) -> AsyncIterator[tuple[Event, ...]]:
+    def events(self, since_ns: int | None = None) -> AsyncGenerator[tuple[Event, ...], None]:
         """Yield events as rules raise and clear them, for ever; first those kept since a time, if one is given.
 
         An empty batch says that a subscription begins. After a break the same kept events may come again.
         """
-        async for message in self._stream("Events", event_codec.encode_events_request(since_ns)):
-            yield event_codec.decode_events(message)
+        request = feed_pb2.WatchEventsRequest(since_ns=since_ns)
+        return self._watch("WatchEvents", request, events_pb2.Events, events_of)
+
+    async def _watch(
+        self, method: str, request: Message, schema: type[M], value_of: Callable[[M], T]
+    ) -> AsyncGenerator[T, None]:
+        async with aclosing(self._follow(method, request, schema)) as answers:
+            async for answer in answers:
+                with self._decoding():
+                    value = value_of(answer)
+                yield value
 
     async def rules(self) -> tuple[Rule, ...]:
         """Return the rules in force; raise FeedError when the collector cannot be reached."""
-        return event_codec.decode_rules(await self._call("Rules", codec.encode_request()))
+        answer = await self._ask("GetRules", feed_pb2.GetRulesRequest(), events_pb2.RuleSet)
+        with self._decoding():
+            return rules_of(answer)
 
     async def set_rules(self, rules: Sequence[Rule]) -> None:
         """Put these rules in force, all others away; raise FeedError when the collector does not take them."""
-        await self._call("SetRules", event_codec.encode_rules(rules))
+        await self._ask("SetRules", rules_message(rules), events_pb2.RuleSet)
 
     async def name_jobs(self, notes: Mapping[int, JobNote]) -> None:
         """Tell of all jobs that run, by their numbers; raise FeedError when the collector cannot be reached."""
-        await self._call("NameJobs", codec.encode_notes(notes))
+        await self._ask("NameJobs", notes_message(notes), feed_pb2.NameJobsResponse)
 
     async def note_links(self, statuses: Mapping[LinkKey, LinkStatus]) -> None:
         """Tell the condition of all links that are watched; raise FeedError when the collector cannot be reached."""
-        await self._call("NoteLinks", codec.encode_statuses(statuses))
+        await self._ask("NoteLinks", statuses_message(statuses), feed_pb2.NoteLinksResponse)
 
     async def status(self) -> CollectorStatus:
         """Return the collector's counters; raise FeedError when it cannot be reached."""
-        return codec.decode_status(await self._call("Status", codec.encode_request()))
+        return status_of(await self._ask("GetStatus", feed_pb2.GetStatusRequest(), feed_pb2.CollectorStatus))

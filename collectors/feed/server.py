@@ -1,36 +1,37 @@
-"""The feed from the collector to other processes: gRPC with generic handlers, messages as in `collectors.feed.codec`.
+"""The feed from the collector to other processes, a gRPC service as feed.proto describes it.
 
-Service millrace.collector.v1.Feed: Watch (a snapshot at an interval, the first at once), Records (batches of hop
-records as they come), Drops (packets that switches say they dropped), Events (what the rules raise and clear), Rules
-and SetRules (those in force), NameJobs (what those tell who run jobs), NoteLinks (what the controller tells of links'
-condition), Status (once). A request of another version
-fails with FAILED_PRECONDITION. Nothing here authenticates: the address is a unix socket, guarded by its folder's
-rights, or loopback.
+Nothing here authenticates: the address is a unix socket, guarded by its folder's rights, or loopback.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import TypeVar
+from typing import Any, Final, TypeVar
 
-import grpc
-import grpc.aio
+from google.protobuf.message import Message
 
 from collectors.collector import Collector
 from collectors.counters import Count
-from collectors.errors import CollectorError, FeedError
+from collectors.errors import CollectorError
 from collectors.events.service import EventService
-from collectors.feed import codec, event_codec
-from collectors.feed.messages import ADDRESS, SERVICE
+from collectors.feed import events_pb2, feed_pb2, links_pb2
+from collectors.feed.events import events_message, rules_message, rules_of
+from collectors.feed.links import statuses_of
+from collectors.feed.records import drops_message, records_message
+from collectors.feed.service import ADDRESS, FEED
+from collectors.feed.snapshots import notes_of, snapshot_message, status_message
 from collectors.settings import Positive
-from collectors.values import Event
+from collectors.values import Event, Snapshot
 from dataplane.config import Strict
-from dataplane.rpc.addresses import SERVER_OPTIONS, unavailable
+from dataplane.rpc.errors import MessageError
+from dataplane.rpc.server import RpcServer
+from dataplane.rpc.service import Service
+
+MAX_INTERVAL_NS: Final = 3_600_000_000_000
 
 T = TypeVar("T")
 _Subscribe = Callable[[Callable[[tuple[T, ...]], None]], Callable[[], None]]
-_Context = grpc.aio.ServicerContext[bytes, bytes]
 
 
 class FeedSettings(Strict, frozen=True):
@@ -58,31 +59,26 @@ class FeedServer:
         self._collector = collector
         self._events = events or EventService(collector)
         self._settings = settings or FeedSettings()
-        problem = unavailable(self._settings.address)
-        if problem is not None:
-            raise CollectorError(f"cannot serve the feed at {self._settings.address}: {problem}")
-        self._server = grpc.aio.server(options=SERVER_OPTIONS)
-        self._server.add_generic_rpc_handlers((self._handlers(),))
-        try:
-            port = self._server.add_insecure_port(self._settings.address)
-        except RuntimeError as error:
-            raise CollectorError(f"cannot serve the feed at {self._settings.address}: {error}") from error
-        is_unix = self._settings.address.startswith("unix:")
-        self.address = self._settings.address if is_unix else f"{self._settings.address.rpartition(':')[0]}:{port}"
+        self._server = RpcServer(
+            self._settings.address,
+            [Service(FEED, self._methods())],
+            purpose="cannot serve the feed",
+            error=CollectorError,
+        )
+        self.address = self._server.address
 
-    def _handlers(self) -> grpc.GenericRpcHandler[bytes, bytes]:
-        methods = {
-            "Watch": grpc.unary_stream_rpc_method_handler(self._watch),
-            "Records": grpc.unary_stream_rpc_method_handler(self._records),
-            "Drops": grpc.unary_stream_rpc_method_handler(self._drops),
-            "Events": grpc.unary_stream_rpc_method_handler(self._event_stream),
-            "Rules": grpc.unary_unary_rpc_method_handler(self._rules),
-            "SetRules": grpc.unary_unary_rpc_method_handler(self._set_rules),
-            "NameJobs": grpc.unary_unary_rpc_method_handler(self._name_jobs),
-            "NoteLinks": grpc.unary_unary_rpc_method_handler(self._note_links),
-            "Status": grpc.unary_unary_rpc_method_handler(self._status),
+    def _methods(self) -> dict[str, Callable[..., Any]]:
+        return {
+            "WatchSnapshots": self._watch_snapshots,
+            "WatchRecords": self._watch_records,
+            "WatchDrops": self._watch_drops,
+            "WatchEvents": self._watch_events,
+            "GetRules": self._get_rules,
+            "SetRules": self._set_rules,
+            "NameJobs": self._name_jobs,
+            "NoteLinks": self._note_links,
+            "GetStatus": self._get_status,
         }
-        return grpc.method_handlers_generic_handler(SERVICE, methods)
 
     async def start(self) -> None:
         """Begin to serve."""
@@ -90,68 +86,71 @@ class FeedServer:
 
     async def stop(self) -> None:
         """End every stream and stop serving."""
-        await self._server.stop(grace=None)
+        await self._server.stop()
 
-    async def _watch(self, request: bytes, context: _Context) -> AsyncIterator[bytes]:
-        interval_ns = await _checked(context, codec.decode_watch, request)
+    async def _watch_snapshots(self, request: feed_pb2.WatchSnapshotsRequest) -> AsyncIterator[bytes]:
+        interval_ns = request.interval_ns
+        if not 0 < interval_ns <= MAX_INTERVAL_NS:
+            raise MessageError(f"interval of {interval_ns} ns is not between 1 ns and one hour")
         while True:
             # Values of many flows take long to make: reports come in meanwhile.
-            yield await asyncio.to_thread(codec.encode_snapshot, self._collector.snapshot())
+            yield await asyncio.to_thread(snapshot_bytes, self._collector.snapshot())
             await asyncio.sleep(max(interval_ns, self._settings.shortest_interval_ns) / 1e9)
 
-    async def _records(self, request: bytes, context: _Context) -> AsyncIterator[bytes]:
-        await _checked(context, codec.decode_request, request)
-        async for message in self._batches(self._collector.subscribe, codec.encode_records):
+    async def _watch_records(self, _: feed_pb2.WatchRecordsRequest) -> AsyncIterator[Message]:
+        async for message in self._batches(self._collector.subscribe, records_message):
             yield message
 
-    async def _drops(self, request: bytes, context: _Context) -> AsyncIterator[bytes]:
-        await _checked(context, codec.decode_request, request)
-        async for message in self._batches(self._collector.subscribe_drops, event_codec.encode_drops):
+    async def _watch_drops(self, _: feed_pb2.WatchDropsRequest) -> AsyncIterator[Message]:
+        async for message in self._batches(self._collector.subscribe_drops, drops_message):
             yield message
 
-    async def _batches(self, subscribe: _Subscribe[T], encode: Callable[[Sequence[T]], bytes]) -> AsyncIterator[bytes]:
+    async def _batches(
+        self, subscribe: _Subscribe[T], message_of: Callable[[Sequence[T]], Message]
+    ) -> AsyncIterator[Message]:
         """Yield what a subscription brings, several batches of it together where the subscriber is behind."""
         queue: asyncio.Queue[tuple[T, ...]] = asyncio.Queue(self._settings.queue_batches)
         unsubscribe = subscribe(lambda batch: self._offer(queue, batch))
         try:
             # The first message, without content, says that the subscription stands.
-            yield encode(())
+            yield message_of(())
             while True:
                 batch = list(await queue.get())
                 while len(batch) < self._settings.batch_records and not queue.empty():
                     batch += queue.get_nowait()
-                yield encode(batch)
+                yield message_of(batch)
         finally:
             unsubscribe()
 
-    async def _event_stream(self, request: bytes, context: _Context) -> AsyncIterator[bytes]:
-        since_ns = await _checked(context, event_codec.decode_events_request, request)
+    async def _watch_events(self, request: feed_pb2.WatchEventsRequest) -> AsyncIterator[events_pb2.Events]:
         queue: asyncio.Queue[tuple[Event, ...]] = asyncio.Queue(self._settings.queue_batches)
         unsubscribe = self._events.subscribe(lambda events: self._offer(queue, events))
         try:
-            kept = () if since_ns is None else self._events.kept
+            kept = self._events.kept if request.HasField("since_ns") else ()
             # The first message, perhaps without events, says that the subscription stands.
-            yield event_codec.encode_events([event for event in kept if event.time_ns >= (since_ns or 0)])
+            yield events_message([event for event in kept if event.time_ns >= request.since_ns])
             while True:
-                yield event_codec.encode_events(await queue.get())
+                yield events_message(await queue.get())
         finally:
             unsubscribe()
 
-    async def _rules(self, request: bytes, context: _Context) -> bytes:
-        await _checked(context, codec.decode_request, request)
-        return event_codec.encode_rules(self._events.rules)
+    async def _get_rules(self, _: feed_pb2.GetRulesRequest) -> events_pb2.RuleSet:
+        return rules_message(self._events.rules)
 
-    async def _set_rules(self, request: bytes, context: _Context) -> bytes:
-        self._events.replace(await _checked(context, event_codec.decode_rules, request))
-        return event_codec.encode_rules(self._events.rules)
+    async def _set_rules(self, request: events_pb2.RuleSet) -> events_pb2.RuleSet:
+        self._events.replace(rules_of(request))
+        return rules_message(self._events.rules)
 
-    async def _name_jobs(self, request: bytes, context: _Context) -> bytes:
-        self._collector.note_jobs(await _checked(context, codec.decode_notes, request))
-        return codec.encode_request()
+    async def _name_jobs(self, request: feed_pb2.JobNotes) -> feed_pb2.NameJobsResponse:
+        self._collector.note_jobs(notes_of(request))
+        return feed_pb2.NameJobsResponse()
 
-    async def _note_links(self, request: bytes, context: _Context) -> bytes:
-        self._collector.note_links(await _checked(context, codec.decode_statuses, request))
-        return codec.encode_request()
+    async def _note_links(self, request: links_pb2.LinkStatuses) -> feed_pb2.NoteLinksResponse:
+        self._collector.note_links(statuses_of(request))
+        return feed_pb2.NoteLinksResponse()
+
+    async def _get_status(self, _: feed_pb2.GetStatusRequest) -> feed_pb2.CollectorStatus:
+        return status_message(self._collector.status())
 
     def _offer(self, queue: asyncio.Queue[tuple[T, ...]], batch: tuple[T, ...]) -> None:
         if queue.full():
@@ -159,15 +158,7 @@ class FeedServer:
         else:
             queue.put_nowait(batch)
 
-    async def _status(self, request: bytes, context: _Context) -> bytes:
-        await _checked(context, codec.decode_request, request)
-        return codec.encode_status(self._collector.status())
 
-
-async def _checked(context: _Context, decode: Callable[[bytes], T], request: bytes) -> T:
-    """Return the decoded request, or end the call with the reason."""
-    try:
-        return decode(request)
-    except FeedError as error:
-        await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
-        raise
+def snapshot_bytes(snapshot: Snapshot) -> bytes:
+    """Return a snapshot as it is sent."""
+    return snapshot_message(snapshot).SerializeToString()

@@ -12,16 +12,16 @@ from tempfile import TemporaryDirectory
 from typing import TypeVar
 
 import grpc.aio
-import msgspec
 import pytest
 
 from collectors.collector import Collector
 from collectors.counters import Count
 from collectors.errors import CollectorError, FeedError
-from collectors.feed import codec
+from collectors.feed import feed_pb2, links_pb2
+from collectors.feed import server as feed_server
 from collectors.feed.client import FeedClient, FeedClientSettings
-from collectors.feed.messages import SERVICE, VERSION
 from collectors.feed.server import FeedServer, FeedSettings
+from collectors.feed.service import FEED
 from collectors.values import DropRecord, HopRecord, JobNote, Snapshot
 from dataplane.clock import VirtualClock
 from dataplane.wire.completion import Completion
@@ -62,13 +62,13 @@ def a_collector() -> Collector:
 
 def test_snapshots_are_put_into_bytes_beside_the_event_loop(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Reports can be taken meanwhile."""
-    threads, encode = set[str](), codec.encode_snapshot
+    threads, encode = set[str](), feed_server.snapshot_bytes
 
     def noted(snapshot: Snapshot) -> bytes:
         threads.add(threading.current_thread().name)
         return encode(snapshot)
 
-    monkeypatch.setattr(codec, "encode_snapshot", noted)
+    monkeypatch.setattr(feed_server, "snapshot_bytes", noted)
 
     async def scenario() -> None:
         async with (
@@ -84,13 +84,13 @@ def test_snapshots_are_put_into_bytes_beside_the_event_loop(address: str, monkey
 
 def test_whoever_stops_reading_ends_the_stream_of_snapshots(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who asks for single snapshots must not leave a stream behind each time."""
-    asked, encode = list[int](), codec.encode_snapshot
+    asked, encode = list[int](), feed_server.snapshot_bytes
 
     def counted(snapshot: Snapshot) -> bytes:
         asked.append(1)
         return encode(snapshot)
 
-    monkeypatch.setattr(codec, "encode_snapshot", counted)
+    monkeypatch.setattr(feed_server, "snapshot_bytes", counted)
 
     async def scenario() -> None:
         async with (
@@ -200,32 +200,97 @@ def test_who_stops_reading_is_unsubscribed(address: str) -> None:
     run(scenario)
 
 
-def test_a_request_of_another_version_is_refused_in_words(address: str) -> None:
+@pytest.mark.parametrize(
+    ("method", "request_bytes", "reason"),
+    [
+        ("GetStatus", b"\x92\x09\xc0", "a millrace.collectors.v1.GetStatusRequest does not decode"),
+        ("GetStatus", b"\x08\x01", "GetStatusRequest has fields that this version does not know"),
+        ("NoteLinks", b"\x0a\xff", "a millrace.collectors.v1.LinkStatuses does not decode"),
+        (
+            "NoteLinks",
+            links_pb2.LinkStatuses(condition=[links_pb2.LINK_CONDITION_UP]).SerializeToString(),
+            "LinkStatuses.condition has 1 entries for 0 rows",
+        ),
+        ("WatchSnapshots", b"", "interval of 0 ns is not between 1 ns and one hour"),
+        ("SetRules", b"\x0a\x00", "rule '': Object missing required field `name`"),
+    ],
+)
+def test_a_request_that_makes_no_sense_is_refused_in_words(
+    address: str, method: str, request_bytes: bytes, reason: str
+) -> None:
     async def scenario() -> None:
         async with (
             serving(a_collector(), FeedSettings(address=address)),
             grpc.aio.insecure_channel(address) as channel,
+            FeedClient(FeedClientSettings(address=address)) as client,
         ):
-            request = msgspec.msgpack.encode((9, None))
             with pytest.raises(grpc.aio.AioRpcError) as caught:
-                await channel.unary_unary(f"/{SERVICE}/Status", None, None)(request)
-            assert caught.value.code() is grpc.StatusCode.FAILED_PRECONDITION
-            assert f"the peer speaks version 9, this side {VERSION}" in (caught.value.details() or "")
+                await anext(aiter(channel.unary_stream(f"/{FEED.full_name}/{method}", None, None)(request_bytes)))
+            assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+            assert reason in (caught.value.details() or "")
+            assert (await client.status()).counters == {}
 
     run(scenario)
 
 
-def test_the_client_gives_up_where_waiting_mends_nothing(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("interval_ns", [0, -1, 3_600_000_000_001])
+def test_intervals_have_bounds(address: str, interval_ns: int) -> None:
     async def scenario() -> None:
         async with (
             serving(a_collector(), FeedSettings(address=address)),
             FeedClient(FeedClientSettings(address=address)) as client,
         ):
-            monkeypatch.setattr("collectors.feed.codec.encode_request", lambda: msgspec.msgpack.encode((9, None)))
-            with pytest.raises(FeedError, match=": the peer speaks version 9"):
-                await anext(client.records())
-            with pytest.raises(FeedError, match="the peer speaks version 9"):
-                await client.status()
+            with pytest.raises(FeedError, match=f": interval of {interval_ns} ns is not between 1 ns and one hour"):
+                await anext(client.snapshots(interval_ns))
+
+    run(scenario)
+
+
+def test_the_client_gives_up_where_waiting_mends_nothing(address: str) -> None:
+    """A service of another version has another name."""
+
+    async def scenario() -> None:
+        other = grpc.aio.server()
+        other.add_insecure_port(address)
+        await other.start()
+        try:
+            async with FeedClient(FeedClientSettings(address=address)) as client:
+                with pytest.raises(FeedError, match="another service answers there, or another version"):
+                    await anext(client.records())
+                with pytest.raises(FeedError, match="another service answers there, or another version"):
+                    await client.status()
+        finally:
+            await other.stop(None)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (b"\x12\x01", "a millrace.collectors.v1.Snapshot does not decode"),
+        (feed_pb2.Snapshot(links=links_pb2.Links(rate_bps=[1])), "Links.rate_bps has 1 entries for 0 rows"),
+        (feed_pb2.Snapshot(reporters=feed_pb2.Reporters(node_id=[1])), "Reporters.hw_id has 0 entries for 1 rows"),
+    ],
+)
+def test_an_answer_that_makes_no_sense_is_an_error_of_the_feed(
+    address: str, answer: bytes | feed_pb2.Snapshot, reason: str
+) -> None:
+    async def answered(_: bytes, __: object) -> AsyncIterator[bytes]:
+        yield answer if isinstance(answer, bytes) else answer.SerializeToString()
+
+    async def scenario() -> None:
+        other = grpc.aio.server()
+        methods = {"WatchSnapshots": grpc.unary_stream_rpc_method_handler(answered)}
+        other.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(FEED.full_name, methods),))
+        other.add_insecure_port(address)
+        await other.start()
+        try:
+            async with FeedClient(FeedClientSettings(address=address)) as client:
+                with pytest.raises(FeedError, match=f"collector at {address}: .*: {reason}$"):
+                    await anext(client.snapshots(MS))
+        finally:
+            await other.stop(None)
 
     run(scenario)
 

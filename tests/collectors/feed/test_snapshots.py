@@ -1,0 +1,254 @@
+"""Snapshots, statuses and notes as messages: every value survives, what makes no sense is a clear error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields
+from ipaddress import IPv4Address
+from typing import Any
+
+import pytest
+from google.protobuf.message import Message
+from hypothesis import given
+from hypothesis import strategies as st
+
+from collectors.events.rules import ChangeSettings, Rule
+from collectors.feed import events_pb2, links_pb2, records_pb2
+from collectors.feed import feed_pb2 as messages
+from collectors.feed.events import events_message, events_of, rules_message, rules_of
+from collectors.feed.links import statuses_message, statuses_of
+from collectors.feed.records import drops_message, drops_of, records_message, records_of
+from collectors.feed.snapshots import (
+    notes_message,
+    notes_of,
+    snapshot_message,
+    snapshot_of,
+    status_message,
+    status_of,
+)
+from collectors.values import (
+    ChildKey,
+    ChildState,
+    ClockState,
+    CollectorStatus,
+    DelaySource,
+    DropRecord,
+    Event,
+    Evidence,
+    FlowKey,
+    HopRecord,
+    JobKey,
+    JobNote,
+    JobState,
+    LinkCondition,
+    LinkState,
+    LinkStatus,
+    LossSource,
+    PathState,
+    Phase,
+    RecordKind,
+    ReporterKey,
+    ReporterState,
+    Snapshot,
+)
+from dataplane.rpc.errors import MessageError
+from dataplane.rpc.messages import parse
+from dataplane.topology.values import LinkKey
+from tests.collectors.feed.drawn import CLOCKS, JOBS, LINKS, MAYBE, NUMBER, PATHS, REPORTERS, SIGNED, SMALL, STATUSES
+
+FLOW = FlowKey(IPv4Address("10.0.0.1"), IPv4Address("10.0.0.2"), 17, 1, 2)
+PATH = PathState(FLOW, ("s1", "s2"), 10, 20, 30)
+READERS: dict[type[Message], Callable[[Any], object]] = {
+    messages.Snapshot: snapshot_of,
+    messages.CollectorStatus: status_of,
+    messages.JobNotes: notes_of,
+    links_pb2.LinkStatuses: statuses_of,
+    records_pb2.HopRecords: records_of,
+    records_pb2.DropRecords: drops_of,
+    events_pb2.Events: events_of,
+    events_pb2.RuleSet: rules_of,
+}
+
+
+def empty(**states: Any) -> Snapshot:
+    return Snapshot(**{"taken_ns": 1, "links": {}, "paths": {}, "reporters": {}, **states})
+
+
+@given(
+    SIGNED,
+    st.lists(LINKS, max_size=3),
+    st.lists(PATHS, max_size=4),
+    st.lists(REPORTERS, max_size=4),
+    st.lists(CLOCKS, max_size=3),
+    st.lists(JOBS, max_size=3),
+    STATUSES,
+)
+def test_snapshots_survive(
+    taken_ns: int,
+    links: list[LinkState],
+    paths: list[PathState],
+    reporters: list[ReporterState],
+    clocks: list[ClockState],
+    jobs: list[JobState],
+    statuses: dict[LinkKey, LinkStatus],
+) -> None:
+    snapshot = Snapshot(
+        taken_ns,
+        {link.link: link for link in links},
+        {path.flow: path for path in paths},
+        {(state.node_id, state.hw_id): state for state in reporters},
+        {clock.node_id: clock for clock in clocks},
+        {one.key: one for one in jobs},
+        statuses,
+    )
+    data = snapshot_message(snapshot).SerializeToString()
+    assert snapshot_of(messages.Snapshot.FromString(data)) == snapshot
+
+
+@given(SIGNED, st.dictionaries(st.text(max_size=9), NUMBER, max_size=4), st.none() | st.text(max_size=9))
+def test_status_survives(taken_ns: int, counters: dict[str, int], problem: str | None) -> None:
+    status = CollectorStatus(taken_ns, counters, problem)
+    data = status_message(status).SerializeToString()
+    assert status_of(messages.CollectorStatus.FromString(data)) == status
+
+
+@given(st.dictionaries(SMALL, st.builds(JobNote, st.text(max_size=9), MAYBE, MAYBE), max_size=3))
+def test_names_of_jobs_survive(notes: dict[int, JobNote]) -> None:
+    data = notes_message(notes).SerializeToString()
+    assert notes_of(messages.JobNotes.FromString(data)) == notes
+
+
+def test_every_field_of_a_value_is_in_its_message_and_nothing_else() -> None:
+    """A field added to a shared value must come with one in the .proto."""
+    for value, message, others in (
+        (LinkState, links_pb2.Links, {"link": "links"}),
+        (LinkStatus, links_pb2.LinkStatuses, {"link": "links"}),
+        (HopRecord, records_pb2.HopRecords, {"flow": "flows flow"}),
+        (DropRecord, records_pb2.DropRecords, {"flow": "flows flow"}),
+        (PathState, messages.Paths, {"flow": "flows", "switches": "routes route"}),
+        (ReporterState, messages.Reporters, {}),
+        (ClockState, messages.Clocks, {}),
+        (Snapshot, messages.Snapshot, {}),
+        (CollectorStatus, messages.CollectorStatus, {}),
+        (Evidence, events_pb2.Evidence, {}),
+        (Event, events_pb2.Event, {"subject": "link flow reporter job child"}),
+        (JobNote, messages.JobNote, {"job": "job"}),
+        (JobState, messages.Job, {"key": "job switch"}),
+    ):
+        own = {field.name for field in fields(value)} | others.keys()
+        wanted = {name for field in own for name in others.get(field, field).split()}
+        assert wanted == set(message.DESCRIPTOR.fields_by_name), value
+
+
+def test_flows_of_one_way_share_it() -> None:
+    paths = [PATH, PathState(FlowKey(FLOW.dst, FLOW.src, 6, 3, 4), ("s1", "s2"), 11, 20, 30)]
+    message = snapshot_message(empty(paths={path.flow: path for path in paths}))
+    assert list(message.paths.routes.switches) == ["s1", "s2"]
+    assert list(message.paths.routes.lengths) == [2]
+    assert len(message.paths.flows.addresses) == 2
+    first, second = snapshot_of(message).paths.values()
+    assert first.switches is second.switches
+
+
+@pytest.mark.parametrize(
+    ("column", "numbers", "problem"),
+    [
+        ("route", [], "Paths.route has 0 entries for 1 rows"),
+        ("route", [1], "Paths.route has the place 1, where 1 are there"),
+        ("delay_ns", [1, 2], "Paths.delay_ns has 2 entries for 1 rows"),
+        ("is_young", [], "Paths.is_young has 0 entries for 1 rows"),
+        ("delay_p50_ns", [-2], "Paths.delay_p50_ns: an entry is -2"),
+    ],
+)
+def test_paths_that_make_no_sense_are_refused(column: str, numbers: list[int], problem: str) -> None:
+    message = snapshot_message(empty(paths={FLOW: PATH}))
+    message.paths.ClearField(column)
+    getattr(message.paths, column).extend(numbers)
+    with pytest.raises(MessageError, match=f"^{problem}$"):
+        snapshot_of(message)
+
+
+def test_routes_whose_lengths_are_not_those_of_their_hops_are_refused() -> None:
+    for lengths, hops, problem in (
+        ([3], [0, 1], "Routes has 2 hops for 3 of all lengths"),
+        ([2**32 - 1] * 3, [], f"Routes has 0 hops for {3 * (2**32 - 1)} of all lengths"),
+        ([2], [0, 2], "Routes.hops has the place 2, where 2 are there"),
+    ):
+        message = snapshot_message(empty(paths={FLOW: PATH}))
+        del message.paths.routes.lengths[:], message.paths.routes.hops[:]
+        message.paths.routes.lengths.extend(lengths)
+        message.paths.routes.hops.extend(hops)
+        with pytest.raises(MessageError, match=f"^{problem}$"):
+            snapshot_of(message)
+
+
+def test_what_stands_twice_is_refused() -> None:
+    reporter = ReporterState(1, 2, 3, 4, 5, 6, 7)
+    message = snapshot_message(empty(reporters={(1, 2): reporter}))
+    message.reporters.MergeFrom(message.reporters)
+    with pytest.raises(MessageError, match="a reporter stands twice in one message"):
+        snapshot_of(message)
+    notes = notes_message({3: JobNote("a")})
+    notes.notes.add(job=3, name="b")
+    with pytest.raises(MessageError, match="a job stands twice in one message"):
+        notes_of(notes)
+
+
+def test_a_field_of_a_newer_version_does_no_harm() -> None:
+    snapshot = empty(reporters={(1, 2): ReporterState(1, 2, 3, 4, 5, 6, 7)})
+    newer = snapshot_message(snapshot).SerializeToString() + b"\xf8\x07\x05"  # field 127, a number
+    assert snapshot_of(parse(messages.Snapshot, newer)) == snapshot
+
+
+def full() -> list[Message]:
+    """Return one message of each kind, with something in most fields."""
+    key, reporter = LinkKey("s1", "s2"), ReporterState(1, 2, 3, 4, 5, 6, 7)
+    figures: tuple[Any, ...] = (9, 8, 7, 6, 0.5, 0.25, 5, 0.125, 4, 3, DelaySource.STAMPS, 2, 1)
+    link = LinkState(key, *(*figures, None, LossSource.DROP_REPORTS, None, 7))
+    child = ChildState(ChildKey(3, "s1", 0, "h1"), 1, 0.5, 2, 3, 4, 5)
+    job = JobState(JobKey(3, "s1"), "resnet", 1, 2, True, 3, 4.0, 5, 6, 0.5, 7, 8, 9, 10, 11, 12, 13, (child,))
+    statuses = {key: LinkStatus(LinkCondition.DOWN, 5, "no light")}
+    snapshot = Snapshot(
+        1, {key: link}, {FLOW: PATH}, {(1, 2): reporter}, {7: ClockState(7, 1, -5, -6, 8)}, {job.key: job}, statuses
+    )
+    event = Event(1, "r", ReporterKey(1, 2), "lost", 3.0, 2.0, Phase.RAISED, (Evidence(1, "lost", 3.0),))
+    rules = (Rule(name="a", figure="loss", above=0.5), Rule(name="b", figure="samples", change=ChangeSettings()))
+    return [
+        snapshot_message(snapshot),
+        status_message(CollectorStatus(1, {"reports": 2}, "bad")),
+        notes_message({3: JobNote("a", 1, 2)}),
+        statuses_message(statuses),
+        records_message([HopRecord(1, FLOW, 2, 3, 0, 2, 7, 1, 2, 3, 4, 5, 6, 7, 8, 9, RecordKind.MX, 1)]),
+        drops_message([DropRecord(1, 2, 3, 4, 5, 6, 7, 8, FLOW, 9, True)]),
+        events_message([event]),
+        rules_message(rules),
+    ]
+
+
+def look(message: type[Message], data: bytes) -> bool:
+    """Read bytes as whoever gets them does, and look at every value; return whether they can be read."""
+    reason = ""
+    try:
+        found = READERS[message](parse(message, data))
+    except MessageError as error:
+        reason = str(error)
+    else:
+        assert repr(found)
+    assert len(reason.splitlines()) <= 1
+    return not reason
+
+
+@pytest.mark.parametrize("message", full(), ids=lambda message: message.DESCRIPTOR.name)
+def test_cut_messages_are_read_or_refused_in_a_line(message: Message) -> None:
+    data = message.SerializeToString()
+    assert look(type(message), data)
+    assert {look(type(message), data[:size]) for size in range(len(data))} == {True, False}
+
+
+@given(junk=st.binary(max_size=60), at=st.integers(0, 2000), flip=st.integers(1, 255))
+def test_any_bytes_are_read_or_refused_in_a_line(junk: bytes, at: int, flip: int) -> None:
+    for message in full():
+        damaged = bytearray(message.SerializeToString())
+        damaged[at % len(damaged)] ^= flip
+        for data in (junk, bytes(damaged)):
+            look(type(message), data)

@@ -13,6 +13,9 @@ scaled up) and scipy (csgraph.dijkstra of all pairs), and the ratios of a change
 are asked of random pairs; networkx answers them by Dijkstra searches, and by shortest_simple_paths for the k shortest;
 both sides must find the same. All use one thread; ratios are other over ours, above 1 ours is quicker.
 
+All that calls the decider directly. The process looks after 4,096 flows by default and takes its snapshots whole: its
+rounds are measured as well, with that many flows in the same fabric, all measured, and default settings.
+
 The last table is tests/benchmarks/engineering.py.
 
 Usage: python tests/benchmarks/paths.py [--quick]
@@ -44,6 +47,7 @@ from controller.paths.settings import DecideSettings
 from tests.benchmarks import engineering
 from tests.benchmarks.routing.answers import K, Networkx, Ours
 from tests.benchmarks.routing.opponents import networkx_graph, networkx_tree, scipy_trees
+from tests.benchmarks.routing.rounds import FLOWS, Rounds, measure_rounds
 from tests.benchmarks.routing.scale import Change, all_pairs, changes, idle_states, random_fabric, snapshot
 
 SWITCHES, DEGREE = 1000, 20
@@ -205,6 +209,14 @@ def show(scale: Scale, questions: Sequence[Question], switches: int) -> list[Tab
     return [rows, whole, single]
 
 
+def show_rounds(rounds: Rounds) -> Table:
+    """Return what people read of the process's rounds."""
+    table = Table(f"a round of the path server, {FLOWS} flows", "ms")
+    table.add_row("nothing has changed", f"{rounds.calm_ms:.0f}")
+    table.add_row("one link has changed", f"{rounds.change_ms:.0f}")
+    return table
+
+
 def summary(scale: Scale, questions: Sequence[Question], switches: int = SWITCHES) -> dict[str, float]:
     """Return the figures of the last line."""
     every = [took for times in scale.changes_ms.values() for took in times]
@@ -235,9 +247,15 @@ def main(argv: list[str]) -> None:
     scale, questions = measure_scale(switches, 10 if quick else 100), ask(switches, 5 if quick else 20)
     for table in show(scale, questions, switches):
         console.print(table)
+    rounds = measure_rounds(switches, DEGREE, 3 if quick else 10)
+    console.print(show_rounds(rounds))
     table, keys = engineering.measure(5 if quick else None)
     console.print(table)
-    print(json.dumps(summary(scale, questions, switches) | keys))
+    of_rounds = {
+        f"round_ms_{FLOWS}_flows": round(rounds.calm_ms, 1),
+        f"round_change_ms_{FLOWS}_flows": round(rounds.change_ms, 1),
+    }
+    print(json.dumps(summary(scale, questions, switches) | of_rounds | keys))
 
 
 if __name__ == "__main__":

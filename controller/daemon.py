@@ -76,7 +76,7 @@ class Daemon:
         if features.aggregation is not None:
             state = nominal_snapshot(features.topology, clock.now_ns())
             self.jobs = features.aggregation.listener = JobReconciler(
-                features.aggregation.layer, driver, clock, state, sleep
+                features.aggregation.tables, driver, clock, state, sleep
             )
         self.store: StoreReconciler | None = None
         if features.content is not None:

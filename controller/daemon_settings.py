@@ -58,7 +58,8 @@ class DaemonSettings(Strict, frozen=True):
     path_server: str | None = None
     """gRPC address of the path server; left out, all traffic follows the base routes."""
     collector: str | None = None
-    """gRPC address of the collector's feed, which is told of dead links; left out, that of `aggregation`."""
+    """gRPC address of the collector's feed: jobs are placed by what it measures, and it is told of dead links and of
+    jobs' names; left out, jobs are placed by the topology's delays, and stay where they are."""
     links: LinkSettings = LinkSettings()
     """What is done about links that die and come back."""
     hellos: Hellos = Hellos()
@@ -87,13 +88,7 @@ class DaemonSettings(Strict, frozen=True):
     """How the daemon waits."""
 
     @property
-    def feed(self) -> str | None:
-        """The collector's address, however it is given."""
-        sums = self.sums
-        return self.collector or (None if sums is None else sums.feed)
-
-    @property
-    def sums(self) -> AggregationSettings | None:
+    def effective_aggregation(self) -> AggregationSettings | None:
         """How switches add up; None if they do not."""
         default = None if self.jobs is None else AggregationSettings()
         return self.aggregation or default

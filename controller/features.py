@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from controller.aggregation.layer import AggregationLayer
 from controller.aggregation.settings import AggregationSettings
+from controller.aggregation.tables import AggregationTables
 from controller.coordinator import Coordinator
 from controller.intents import RouteSet
 from controller.owners.aggregation import AggregationOwner
@@ -46,8 +46,8 @@ class Features:
         self.topology = topology
         self.aggregation: AggregationOwner | None = None
         if aggregation is not None or store is not None:
-            layer = AggregationLayer(topology, aggregation or AggregationSettings(), newest_job)
-            self.aggregation = AggregationOwner(layer)
+            tables = AggregationTables(topology, aggregation or AggregationSettings(), newest_job)
+            self.aggregation = AggregationOwner(tables)
         rules = () if self.aggregation is None else self.aggregation.rules()
         self.telemetry = TelemetryOwner(topology, telemetry, rules)
         self.routes, self.flow_paths = RoutesOwner(topology), FlowPathsOwner(topology)

@@ -111,13 +111,15 @@ async def serve(
             subscribers.append(
                 Subscriber(f"the path server at {settings.path_server}", client.note_links, LOGGER.warning)
             )
-        if settings.feed is not None:
-            collector = await stack.enter_async_context(FeedClient(FeedClientSettings(address=settings.feed)))
-            subscribers.append(Subscriber(f"the collector at {settings.feed}", collector.note_links, LOGGER.warning))
-        states = None
-        if settings.aggregation is not None and settings.aggregation.feed is not None:
-            feed = FeedClient(FeedClientSettings(address=settings.aggregation.feed), on_wait=LOGGER.warning)
-            states = (await stack.enter_async_context(feed)).snapshots(settings.aggregation.interval_ns)
+        if settings.collector is not None:
+            collector = await stack.enter_async_context(FeedClient(FeedClientSettings(address=settings.collector)))
+            subscribers.append(
+                Subscriber(f"the collector at {settings.collector}", collector.note_links, LOGGER.warning)
+            )
+        states, aggregation = None, settings.effective_aggregation
+        if aggregation is not None and settings.collector is not None:
+            feed = FeedClient(FeedClientSettings(address=settings.collector), on_wait=LOGGER.warning)
+            states = (await stack.enter_async_context(feed)).snapshots(aggregation.interval_ns)
         daemon = Daemon(
             features,
             connector(settings, topology),
@@ -133,13 +135,13 @@ async def serve(
         if on_store is not None and daemon.store is not None:
             on_store(daemon.store)
         service = None
-        if settings.jobs is not None and settings.sums is not None and daemon.jobs is not None:
-            service = JobService(settings.jobs, topology, daemon.jobs, clock, change_ns=settings.sums.deadline_ns)
+        if settings.jobs is not None and aggregation is not None and daemon.jobs is not None:
+            service = JobService(settings.jobs, topology, daemon.jobs, clock, change_ns=aggregation.deadline_ns)
         if on_ready is not None:
             where = "" if service is None else f", jobs at {service.address}"
             on_ready(f"controlling {len(topology.switches)} switches of {topology.name}{where}")
         watchers = port_watchers(settings, topology, daemon.links)
-        await run_until(work_of(daemon, service, settings.feed, subscribers, watchers), stop)
+        await run_until(work_of(daemon, service, settings.collector, subscribers, watchers), stop)
 
 
 async def work_of(
@@ -175,7 +177,7 @@ def features_of(settings: DaemonSettings, topology: Topology, more: Sequence[Own
     return Features(
         topology,
         telemetry,
-        aggregation=settings.sums,
+        aggregation=settings.effective_aggregation,
         newest_job=random.randrange(1 << 16),
         store=settings.store or StoreSettings(),
         more=more,
@@ -184,7 +186,7 @@ def features_of(settings: DaemonSettings, topology: Topology, more: Sequence[Own
 
 def runs_aggregation(settings: DaemonSettings) -> bool:
     """Return whether the switches are to run the program that adds up and holds content."""
-    return settings.sums is not None or settings.store is not None
+    return settings.effective_aggregation is not None or settings.store is not None
 
 
 def program_files(settings: DaemonSettings) -> tuple[Path, Path]:

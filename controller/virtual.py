@@ -190,10 +190,10 @@ class VirtualController:
 
     @property
     def jobs(self) -> Jobs:
-        """The jobs that switches add up; after a change of them, `bring_jobs`. ControllerError if switches cannot."""
+        """The jobs that switches add up; after a change of them, `sync_jobs`. ControllerError if switches cannot."""
         if self.features.aggregation is None:
             raise ControllerError(f"topology {self.features.topology.name}: its switches do not add up")
-        return self.features.aggregation.layer.jobs
+        return self.features.aggregation.tables.jobs
 
     def create_job(
         self,
@@ -207,10 +207,10 @@ class VirtualController:
         """Place a job on switches that are there; its switches have it one write delay later. ControllerError."""
         away = self.features.topology.switch.keys() - self.coordinator.live
         job = self.jobs.create(workers, snapshot, window=window, capacity=capacity, server=server, banned=away)
-        self.bring_jobs()
+        self.sync_jobs()
         return job
 
-    def bring_jobs(self, gap_ns: int = 0, *, reverse: bool = False) -> None:
+    def sync_jobs(self, gap_ns: int = 0, *, reverse: bool = False) -> None:
         """Have switches hold what is wanted of jobs, the first of them one write delay from now, then by `gap_ns`."""
         self._driver.sync(gap_ns, reverse=reverse)
 

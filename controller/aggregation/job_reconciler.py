@@ -16,7 +16,7 @@ from typing import Final, Protocol
 from collectors.values import Snapshot
 from controller.aggregation.job_migration import Better, Mover, better_tree, dead_links
 from controller.aggregation.jobs import RunningJob, number_of
-from controller.aggregation.layer import AggregationLayer
+from controller.aggregation.tables import AggregationTables
 from controller.errors import ControllerError
 from controller.intents import Worker
 from controller.links.loss_failures import LossFailureDetector
@@ -36,7 +36,7 @@ Sleep = Callable[[float], Awaitable[None]]
 
 
 class Switches(Protocol):
-    """Who writes to the switches: what is wanted of `AggregationLayer`, sooner or later."""
+    """Who writes to the switches: what is wanted of `AggregationTables`, sooner or later."""
 
     @property
     def live(self) -> frozenset[str]:
@@ -73,24 +73,24 @@ class JobReconciler:
 
     def __init__(
         self,
-        layer: AggregationLayer,
+        tables: AggregationTables,
         switches: Switches,
         clock: Clock,
         snapshot: Snapshot,
         sleep: Sleep = asyncio.sleep,
     ) -> None:
         """Place jobs by `snapshot` as long as none is observed, and when none has been for too long."""
-        self.layer, self._switches, self._clock, self._snapshot, self._sleep = layer, switches, clock, snapshot, sleep
+        self.tables, self._switches, self._clock, self._snapshot, self._sleep = tables, switches, clock, snapshot, sleep
         self._nominal, self._observed_ns = snapshot, clock.now_ns()
-        self._loss_failures = LossFailureDetector(layer.settings.moving.dead_loss)
-        self._jobs = layer.jobs
-        self._mover = Mover(layer.settings.moving)
+        self._loss_failures = LossFailureDetector(tables.settings.moving.dead_loss)
+        self._jobs = tables.jobs
+        self._mover = Mover(tables.settings.moving)
         self._other_topology: LinkKey | None = None
         self._listeners: list[Listener] = []
         self._refusals: dict[int, str] = {}
         self._undo: dict[int, Callable[[], None]] = {}
         self._locks: dict[int, asyncio.Lock] = {}
-        self._away_since_ns: dict[str, int] = {node.name: clock.now_ns() for node in layer.topology.switches}
+        self._away_since_ns: dict[str, int] = {node.name: clock.now_ns() for node in tables.topology.switches}
         self._progress = asyncio.Event()
 
     @property
@@ -105,7 +105,7 @@ class JobReconciler:
     def aggregator(self, number: int, host: str) -> IPv4Address:
         """Return where a worker of a job sends to; raise ControllerError for a stranger."""
         switch = parent_of(self._jobs.job(number).placed.tree, host)
-        return switch_ipv4(self.layer.topology.switch[switch].node_id)
+        return switch_ipv4(self.tables.topology.switch[switch].node_id)
 
     async def create(
         self, workers: Sequence[Worker], *, window: int, capacity: int, server: Worker | None = None
@@ -177,7 +177,7 @@ class JobReconciler:
 
         A state of another topology is left out.
         """
-        topology = self.layer.topology
+        topology = self.tables.topology
         unknown = next((key for key in topology.directed_links if key not in snapshot.links), None)
         if unknown is not None:
             if unknown != self._other_topology:
@@ -196,23 +196,23 @@ class JobReconciler:
 
     def _placement_state(self) -> Snapshot:
         """Return the state to place by: where the newest is old, as the collector hangs, the one without telemetry."""
-        limit_ns = max(_LEAST_PATIENCE_NS, _MISSED_INTERVALS * self.layer.settings.interval_ns)
+        limit_ns = max(_LEAST_PATIENCE_NS, _MISSED_INTERVALS * self.tables.settings.interval_ns)
         is_old = self._clock.now_ns() - self._observed_ns > limit_ns
         return self._nominal if is_old else self._snapshot
 
     def _avoid(self) -> None:
-        measured = dead_links(self.layer.topology, self._snapshot, self.layer.settings.moving)
-        if self.layer.avoid(measured=measured):
-            self._switches.sync(self.layer.topology.switch)
+        measured = dead_links(self.tables.topology, self._snapshot, self.tables.settings.moving)
+        if self.tables.avoid(measured=measured):
+            self._switches.sync(self.tables.topology.switch)
 
     def _unreachable(self) -> set[str]:
-        return self.layer.topology.switch.keys() - self._switches.live
+        return self.tables.topology.switch.keys() - self._switches.live
 
     def _better(self, job: RunningJob) -> Better | None:
-        layer = self.layer
+        tables = self.tables
         return better_tree(
-            layer.topology,
-            layer.hops,
+            tables.topology,
+            tables.hops,
             self._placement_state(),
             job,
             taken=self._jobs.taken(),
@@ -221,7 +221,7 @@ class JobReconciler:
 
     async def run(self) -> None:
         """End jobs whose switches stay away too long, until cancelled."""
-        bound_ns = self.layer.settings.dead_after_ns
+        bound_ns = self.tables.settings.dead_after_ns
         while True:
             progress, now_ns = self._progress, self._clock.now_ns()
             used = {switch for job in self.running for switch in switches_of(job.placed.tree)}
@@ -293,7 +293,7 @@ class JobReconciler:
 
     async def _until_acknowledged(self, number: int, switches: Sequence[str], where: str) -> None:
         """Return when switches hold of a job what is wanted; ControllerError if one refuses, or at the deadline."""
-        limit_ns = self.layer.settings.deadline_ns
+        limit_ns = self.tables.settings.deadline_ns
         deadline = asyncio.ensure_future(self._sleep(limit_ns / 1e9))
         try:
             while True:
@@ -314,7 +314,7 @@ class JobReconciler:
     def _behind(self, number: int, switches: Iterable[str]) -> str | None:
         """Return which switch is not right for a job, and why; None if all are."""
         for switch in switches:
-            lacking = self.layer.lacking(number, switch, self._switches.held(switch))
+            lacking = self.tables.lacking(number, switch, self._switches.held(switch))
             if switch not in self._switches.live and not self._is_running(number):
                 continue
             if switch not in self._switches.live or lacking is not None:
@@ -334,7 +334,7 @@ class JobReconciler:
                 one.cancel()
 
     def _fail_jobs_on(self, switch: str) -> None:
-        seconds = self.layer.settings.dead_after_ns / 1e9
+        seconds = self.tables.settings.dead_after_ns / 1e9
         for job in self.running:
             if switch in switches_of(job.placed.tree):
                 why = self._switches.problem(switch)

@@ -1,4 +1,4 @@
-"""Settings of sums in switches."""
+"""Settings of in-network aggregation."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import msgspec
 
 from controller.errors import ControllerError
 from dataplane.config import Strict
-from dataplane.rpc.addresses import malformed
 
 Ns = Annotated[int, msgspec.Meta(ge=1)]
 Count = Annotated[int, msgspec.Meta(ge=0)]
@@ -47,18 +46,12 @@ class AggregationSettings(Strict, frozen=True):
     dead_after_ns: Ns = 10_000_000_000
     """A job ends, and its workers are told, when one of its switches is away for so long."""
 
-    feed: str | None = None
-    """gRPC address of a collector's feed; left out, jobs are placed by the topology's delays, stay where they are, and
-    dead links are not known."""
     interval_ns: Ns = 1_000_000_000
     """From one look at the network's state to the next."""
     moving: MoveSettings = MoveSettings()
     """When a job should be added up elsewhere."""
 
     def check(self) -> None:
-        """Raise ControllerError for what no switch can do, and for a feed without an address."""
+        """Raise ControllerError for what no switch can do."""
         if self.report_every & (self.report_every - 1):
             raise ControllerError(f"aggregation.report_every: {self.report_every} is not a power of two")
-        problem = None if self.feed is None else malformed(self.feed)
-        if problem is not None:
-            raise ControllerError(f"aggregation.feed: {self.feed!r} {problem}")

@@ -91,8 +91,8 @@ def history(  # noqa: PLR0917 - a command line's options
     from controller.paths.records.values import HistoryQuery  # noqa: PLC0415
 
     query = HistoryQuery(src, dst, _ns(since, "--since"), _ns(until, "--until"), limit)
-    told, now = _ask_at(server, lambda client: client.history(query))
-    found = _selected(query, told)
+    answer, now = _ask_at(server, lambda client: client.history(query))
+    found = _selected(query, answer)
     if form is Format.TABLE:
         rows_of_people = ((*_history_cells(one), seconds(now.now_ns - one.time_ns)) for one in found)
         show(("time", "flow", "path", "why", "age s"), rows_of_people, form)
@@ -177,9 +177,9 @@ def _record_cells(row: HopRecord) -> Cells:
 
 
 def _place(row: HopRecord) -> str:
-    """Return a hop's place on its path, or the kind of report where that does not tell it."""
-    told = row.kind in (RecordKind.STACK, RecordKind.INTERMEDIATE, RecordKind.HOP_BY_HOP)
-    return str(row.hop_index) if told else row.kind.name.lower()
+    """Return a hop's place on its path, or the kind of report where that has none."""
+    has_index = row.kind in (RecordKind.STACK, RecordKind.INTERMEDIATE, RecordKind.HOP_BY_HOP)
+    return str(row.hop_index) if has_index else row.kind.name.lower()
 
 
 def _link(text: str) -> LinkKey:

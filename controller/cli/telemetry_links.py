@@ -133,7 +133,7 @@ def _row(link: LinkState, status: LinkStatus | None) -> LinkRow:
 def _cells(link: LinkState, status: LinkStatus | None) -> tuple[object, ...]:
     """Return a link's row for people: of a dead link no figures, they would be those of before, or nominal."""
     is_dead = status is not None and status.condition is LinkCondition.DOWN
-    told = (None, None) if status is None else (status.condition, seconds(status.age_ns))
+    reported = (None, None) if status is None else (status.condition, seconds(status.age_ns))
     if is_dead:
         figures: tuple[object, ...] = (None,) * 8
     else:
@@ -146,4 +146,4 @@ def _cells(link: LinkState, status: LinkStatus | None) -> tuple[object, ...]:
             percent(link.loss),
         )
     source = None if is_dead else link.source
-    return (str(link.link), *told, *figures, seconds(link.age_ns), link.samples, source)
+    return (str(link.link), *reported, *figures, seconds(link.age_ns), link.samples, source)

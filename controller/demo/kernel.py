@@ -174,7 +174,7 @@ class KernelRun:
         return (
             _Daemon("collector", ("collector",), collector, ": ready: "),
             _Daemon("paths", ("paths", "serve"), paths, ": ready: "),
-            _Daemon("controller", ("controller",), controller, ": right, ", times=len(switches)),
+            _Daemon("controller", ("controller",), controller, ": reconciled, ", times=len(switches)),
         )
 
     def _start_agents(self, agents: HostAgents) -> None:

@@ -59,10 +59,10 @@ def subscription() -> gnmi.SubscribeRequest:
 
 @dataclass(slots=True)
 class _Interface:
-    """What was told of an interface: values by path without keys."""
+    """What was reported of an interface: values by path without keys."""
 
     values: dict[str, Value] = field(default_factory=dict)
-    told: PortState | None = None
+    reported: PortState | None = None
     """What this amounted to when it was asked for last."""
 
 
@@ -90,7 +90,7 @@ class PortMirror:
 
     def states(self) -> list[PortState]:
         """Return all ports that are known, in the order of their numbers."""
-        known = [one.told for one in self._interfaces.values() if one.told is not None]
+        known = [one.reported for one in self._interfaces.values() if one.reported is not None]
         return sorted(known, key=lambda state: state.port)
 
     def missing(self, wanted: Mapping[int, HelloSettings | None]) -> list[int]:
@@ -102,9 +102,9 @@ class PortMirror:
         """Return what makes hellos as they are wanted, None if they are; ports without a wish are left alone."""
         updates = []
         for name, interface in sorted(self._interfaces.items()):
-            if interface.told is None or interface.told.port not in wanted:
+            if interface.reported is None or interface.reported.port not in wanted:
                 continue
-            settings = wanted[interface.told.port]
+            settings = wanted[interface.reported.port]
             if settings != _configured(interface.values):
                 path = gnmi.Path(elem=[gnmi.PathElem(name="bfd"), gnmi.PathElem(name="interfaces")])
                 path.elem.add(name="interface", key={"id": name})
@@ -127,10 +127,10 @@ class PortMirror:
             if interface is None:
                 continue
             state = _state(name, interface.values)
-            if state is None and interface.told is not None:  # the switch has taken it away
-                state = replace(interface.told, oper=OperStatus.NOT_PRESENT, hello=None)
-            if state is not None and state != interface.told:
-                interface.told = state
+            if state is None and interface.reported is not None:  # the switch has taken it away
+                state = replace(interface.reported, oper=OperStatus.NOT_PRESENT, hello=None)
+            if state is not None and state != interface.reported:
+                interface.reported = state
                 news.append(state)
         return sorted(news, key=lambda state: state.port)
 
@@ -153,7 +153,7 @@ def _scalar(value: gnmi.TypedValue) -> Value:
 
 
 def _state(name: str, values: Mapping[str, Value]) -> PortState | None:
-    """Return a port's state, None before all that it takes has been told."""
+    """Return a port's state, None before all that it takes has been reported."""
     port, admin, oper = (values.get(_STATE + leaf) for leaf in ("id", "admin-status", "oper-status"))
     if not isinstance(port, int) or admin is None or oper is None:
         return None

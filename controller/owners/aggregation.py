@@ -1,4 +1,4 @@
-"""Jobs that switches add up, and what these need of a fabric (`controller/aggregation/layer.py` says what that is).
+"""Jobs that switches add up, and what these need of a fabric (`controller/aggregation/tables.py` says what that is).
 
 A job's cells in a switch are cleared before the switch hears of the job. Some targets cannot be told to clear (bmv2's
 simple_switch_grpc refuses writes of registers): what they hold is harmless as long as it can be of no job of the same
@@ -11,7 +11,7 @@ import logging
 from collections.abc import Iterable, Sequence, Set
 from typing import Final, Protocol
 
-from controller.aggregation.layer import AggregationLayer
+from controller.aggregation.tables import AggregationTables
 from controller.owners.base import Known, Owner, Refusal, Verdict, own_batches
 from controller.reconcile import chunks
 from controller.tables.aggregation import Block, clearing, unwatched_entities
@@ -44,8 +44,8 @@ class AggregationOwner(Owner):
 
     name = "aggregation"
 
-    def __init__(self, layer: AggregationLayer) -> None:
-        self.layer = layer
+    def __init__(self, tables: AggregationTables) -> None:
+        self.tables = tables
         self.listener: JobListener | None = None
         self._empty: set[str] = set()
         """Switches that have held nothing before this controller."""
@@ -59,15 +59,15 @@ class AggregationOwner(Owner):
 
     def owns(self, key: EntityKey) -> bool:
         """Return whether nobody but jobs, or what they need, has an entity."""
-        return self.layer.owns(key)
+        return self.tables.owns(key)
 
     def wanted(self, switch: str) -> Entities:
         """Return what a switch is to hold, of jobs as far as their cells are clear."""
-        return self.layer.wanted(switch)
+        return self.tables.wanted(switch)
 
     def samples(self, switch: str) -> Iterable[Entity]:
         """Return what a switch is to hold, and an entity of a job."""
-        return self.layer.everything()
+        return self.tables.everything()
 
     def installed(self, switch: str) -> None:
         """Note that a switch's cells hold nothing of anybody before."""
@@ -75,11 +75,11 @@ class AggregationOwner(Owner):
 
     def found(self, switch: str, actual: Entities) -> None:
         """Leave the numbers of jobs that are not ours to them."""
-        self.layer.jobs.met(actual)
+        self.tables.jobs.met(actual)
 
     def next_batches(self, switch: str, known: Known) -> list[Batch]:
         """Return what clears cells for jobs that get them now; when that is done, what differs from what is wanted."""
-        blocks = self.layer.jobs.to_clear(switch)
+        blocks = self.tables.jobs.to_clear(switch)
         clears = [batch for number, block in blocks.items() for batch in self._clearing(switch, number, block)]
         return clears or own_batches(self, self.wanted(switch), known.held.get(switch, {}))
 
@@ -88,17 +88,17 @@ class AggregationOwner(Owner):
         if not updates or updates[0].key.kind is not Kind.REGISTER:
             return
         last = updates[-1].key.number
-        for number, block in self.layer.jobs.to_clear(switch).items():
+        for number, block in self.tables.jobs.to_clear(switch).items():
             if block.first <= last < block.end:
                 self._next_cell[switch, number] = last + 1
                 if last + 1 == block.end:
                     del self._next_cell[switch, number]
-                    self.layer.jobs.cleared(number, switch)
+                    self.tables.jobs.cleared(number, switch)
 
     def confirmed(self, switch: str, held: Entities) -> None:
         """Note that cells of jobs that have ended are free there."""
         self._begin_anew(switch)
-        self.layer.jobs.held(switch, held)
+        self.tables.jobs.held(switch, held)
         if self.listener is not None:
             self.listener.confirmed(switch)
 
@@ -106,7 +106,7 @@ class AggregationOwner(Owner):
         """End the jobs that a switch has no place for; what they need of a fabric, a switch cannot be used without."""
         problem = refusal.problem
         if refusal.code == UNIMPLEMENTED and refusal.updates[0].key.kind is Kind.REGISTER:
-            if refusal.switch in self._empty and not self.layer.jobs.has_repeated_numbers:
+            if refusal.switch in self._empty and not self.tables.jobs.has_repeated_numbers:
                 self.acknowledged(refusal.switch, refusal.updates)
                 return Verdict.DONE
             cause = "it cannot clear cells, and may hold sums of jobs from before; restart it"
@@ -124,7 +124,7 @@ class AggregationOwner(Owner):
 
     def avoid(self, down: Set[LinkKey]) -> None:
         """Send packets of jobs around dead links, as far as there is another way."""
-        self.layer.avoid(down=down)
+        self.tables.avoid(down=down)
 
     def _begin_anew(self, switch: str) -> None:
         self._next_cell = {key: cell for key, cell in self._next_cell.items() if key[0] != switch}

@@ -78,11 +78,11 @@ class ContentOwner(ListeningOwner):
     def learned(self, switch: str, learned: Learned, now_ns: int) -> None:
         """Take hot names."""
         for message in learned.messages:
-            self.stores[switch].told(hot_name(message), now_ns)
+            self.stores[switch].report_hot(hot_name(message), now_ns)
 
     def unheard(self, switch: str, problem: str) -> None:
         """Note why a switch's names cannot be chosen."""
-        self._tell(switch, problem)
+        self._report(switch, problem)
 
     def next_batches(self, switch: str, known: Known) -> list[Batch]:
         """Return what brings a switch to what is wanted, in the order that the store needs."""
@@ -98,13 +98,13 @@ class ContentOwner(ListeningOwner):
         """Tell whoever waits that a switch is right."""
         if self._is_kept(switch):
             self._read_again.discard(switch)
-            self._tell(switch, "")
+            self._report(switch, "")
 
     def refused(self, refusal: Refusal) -> Verdict:
         """Leave a switch's store alone until an interval is over; read once what the switch really holds."""
         LOGGER.warning("%s: %s", self.name, refusal.problem)
         self._refused.add(refusal.switch)
-        self._tell(refusal.switch, refusal.problem)
+        self._report(refusal.switch, refusal.problem)
         if refusal.switch in self._read_again:
             return Verdict.LEFT
         self._read_again.add(refusal.switch)
@@ -119,11 +119,11 @@ class ContentOwner(ListeningOwner):
         """Note that nobody looks after a switch's store now."""
         self._begun.discard(switch)
         if switch not in self._refused:
-            self._tell(switch, "not connected")
+            self._report(switch, "not connected")
 
     def _is_kept(self, switch: str) -> bool:
         return switch in self._begun and switch not in self._refused
 
-    def _tell(self, switch: str, problem: str) -> None:
+    def _report(self, switch: str, problem: str) -> None:
         if self.on_change is not None:
             self.on_change(switch, problem)

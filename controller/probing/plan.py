@@ -35,9 +35,9 @@ def plan_probes(topology: Topology) -> ProbePlan:
     queue = [(-len(links), pair) for pair, links in crossed.items()]
     heapq.heapify(queue)
     while queue and missing:
-        told, pair = heapq.heappop(queue)
+        queued, pair = heapq.heappop(queue)
         adds = len(crossed[pair] & missing)
-        if adds and adds < -told:
+        if adds and adds < -queued:
             # Others have taken some of its links since: back to where it belongs now.
             heapq.heappush(queue, (-adds, pair))
         elif adds:

@@ -81,7 +81,7 @@ class SwitchStore:
         self._copies: dict[Segment, Copied] = {}
         self._names: dict[int, RecordedName] = {}
         self._recorded: dict[Segment, Recorded] = {}
-        self._mark = self._interval = self._told = 0
+        self._mark = self._interval = self._reports = 0
         self._threshold = _FIRST_THRESHOLD
         self._began_ns = 0
         self._hot: dict[Segment, HotName] = {}
@@ -157,9 +157,9 @@ class SwitchStore:
         self._counted, self.packets = dict(counted), {}
         self._begin(held.interval, now_ns)
 
-    def told(self, hot: HotName, now_ns: int) -> None:
+    def report_hot(self, hot: HotName, now_ns: int) -> None:
         """Take a name that the switch tells: it came to the threshold now, and goes on like that, one supposes."""
-        self._told += 1
+        self._reports += 1
         if hot.producer not in self._producers or hot.segment == MARK:
             self.strangers += 1
             return
@@ -282,8 +282,8 @@ class SwitchStore:
         return generation
 
     def _begin(self, last_interval: int, now_ns: int) -> None:
-        """Begin an interval under another number, and have told only what could take a place."""
-        told, self._told = self._told, 0
+        """Begin an interval under another number, and have only that reported which could take a place."""
+        reports, self._reports = self._reports, 0
         self._hot.clear()
         self._began_ns = now_ns
         by_time = now_ns // self._settings.interval_ns % MAX_INTERVAL + 1
@@ -291,14 +291,14 @@ class SwitchStore:
         free = len(self._cells()) - len(self._copies)
         if free <= 0:
             wanted = min((self.packets.get(one, 0) for one in self._copies), default=0)
-        elif told > 2 * max(free, _FEW):
+        elif reports > 2 * max(free, _FEW):
             wanted = 2 * self._threshold
-        elif told < free:
+        elif reports < free:
             wanted = self._threshold // 2
         else:
             wanted = self._threshold
         # Whoever asks for many names to flood the controller is heard less and less, and not at once again.
-        wanted = max(wanted, 2 * self._threshold if told > _MANY else self._threshold // 2)
+        wanted = max(wanted, 2 * self._threshold if reports > _MANY else self._threshold // 2)
         self._threshold = min(max(self._settings.threshold, wanted), MAX_THRESHOLD)
 
 

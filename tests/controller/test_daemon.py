@@ -416,3 +416,5 @@ def test_settings_must_name_every_switch_and_no_other(diamond: Topology) -> None
         DaemonSettings(topology="x", switches={}).targets(diamond)
     with pytest.raises(ControllerError, match=r"switches\.z: topology diamond has no such switch"):
         DaemonSettings(topology="x", switches={**addresses, "z": "unix:/run/z"}).targets(diamond)
+    with pytest.raises(ControllerError, match=r"collector: 'nowhere' is neither unix:PATH nor HOST:PORT"):
+        DaemonSettings(topology="x", switches=addresses, collector="nowhere").targets(diamond)

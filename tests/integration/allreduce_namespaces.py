@@ -28,8 +28,8 @@ from pyroute2 import IPRoute
 
 from collectors.reference.builder import PlainStateBuilder
 from controller.aggregation.jobs import RunningJob
-from controller.aggregation.layer import AggregationLayer
 from controller.aggregation.settings import AggregationSettings
+from controller.aggregation.tables import AggregationTables
 from controller.intents import Worker
 from controller.p4runtime.grpc_session import GrpcSession, Target
 from controller.p4runtime.session import FABRIC_AGGREGATION, fabric_program, load_schema
@@ -100,7 +100,7 @@ class AggregationFabric:
         self.rate_bps = rate_bps
         self.fabric = KernelFabric(self.topology)
         self._shaped = shaped
-        self._layer = AggregationLayer(self.topology, AggregationSettings())
+        self._tables = AggregationTables(self.topology, AggregationSettings())
         self._base = base_entities(self.topology)[SWITCH]
         self._state = PlainStateBuilder(self.topology, MonotonicClock())
         self._schema = load_schema(*fabric_program(FABRIC_AGGREGATION))
@@ -145,25 +145,25 @@ class AggregationFabric:
         workers = [Worker(host, self.port(host)) for host in members]
         most = len(members) if capacity is None else capacity
         main = None if server is None else Worker(server, self.port(server))
-        job = self._layer.jobs.create(workers, self._state.snapshot(), window=window, capacity=most, server=main)
+        job = self._tables.jobs.create(workers, self._state.snapshot(), window=window, capacity=most, server=main)
         self.write()
         return job
 
     def leave(self, job: RunningJob, host: str) -> RunningJob:
         """Do without a worker from the next epoch on."""
-        changed = self._layer.jobs.leave(job.number, host)
+        changed = self._tables.jobs.leave(job.number, host)
         self.write()
         return changed
 
     def join(self, job: RunningJob, host: str) -> RunningJob:
         """Have a worker more from the next epoch on."""
-        changed = self._layer.jobs.join(job.number, Worker(host, self.port(host)))
+        changed = self._tables.jobs.join(job.number, Worker(host, self.port(host)))
         self.write()
         return changed
 
     def end_job(self, job: RunningJob) -> None:
         """Take a job out of the switch."""
-        self._layer.jobs.end(job.number)
+        self._tables.jobs.end(job.number)
         self.write()
 
     def engine_settings(self, job: RunningJob, host: str) -> EngineSettings:
@@ -187,7 +187,7 @@ class AggregationFabric:
         """Kill the switch and start it again; empty, unless it is to be filled, and without a job that ends by that."""
         self.fabric.stop_switch(SWITCH, kill=True)
         if without is not None:
-            self._layer.jobs.end(without.number)
+            self._tables.jobs.end(without.number)
         self.fabric.start_switch(SWITCH)
         self.fabric.wait_ready(WAIT_S)
         self._held = {}
@@ -204,12 +204,12 @@ class AggregationFabric:
             await session.connect()
             if install:
                 await session.install_pipeline()
-            jobs = self._layer.jobs
+            jobs = self._tables.jobs
             jobs.held(SWITCH, self._held)
             for number, block in jobs.to_clear(SWITCH).items():
                 await session.write(tuple(clearing(block)))
                 jobs.cleared(number, SWITCH)
-            wanted = {**self._base, **self._layer.wanted(SWITCH)}
+            wanted = {**self._base, **self._tables.wanted(SWITCH)}
             for batch in diff(wanted, self._held):
                 await session.write(batch)
             self._held = wanted

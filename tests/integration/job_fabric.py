@@ -119,7 +119,8 @@ class JobFabric:
             switches={node.name: self.fabric.p4runtime_address(node.name) for node in self.topology.switches},
             watches=self._watches,
             jobs=msgspec.structs.replace(self._jobs, listen=self.address),
-            aggregation=msgspec.structs.replace(self._aggregation, feed=self.feed),
+            collector=self.feed,
+            aggregation=self._aggregation,
             retry=RetrySettings(longest_wait_ns=200 * MS),
         )
         (folder / "controller.yaml").write_text(yaml.safe_dump(msgspec.to_builtins(settings)), encoding="utf-8")

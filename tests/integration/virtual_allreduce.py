@@ -64,12 +64,12 @@ class World:
     def leave(self, job: int, host: str, *, gap_ns: int = 0, root_first: bool = True) -> None:
         """Do without a worker from the next epoch on, which reaches one switch after the other, so far apart."""
         self.jobs.leave(job, host)
-        self.controller.bring_jobs(gap_ns, reverse=root_first)  # leaf1, ..., spine1, ...
+        self.controller.sync_jobs(gap_ns, reverse=root_first)  # leaf1, ..., spine1, ...
 
     def join(self, job: int, host: str) -> None:
         """Have a worker more from the next epoch on."""
         self.jobs.join(job, Worker(host, 21_000))
-        self.controller.bring_jobs()
+        self.controller.sync_jobs()
 
     def tree(self, job: int) -> AggregationTree:
         """Return where a job is added up."""
@@ -82,7 +82,7 @@ class World:
     def stop(self, job: int) -> None:
         """Take a job from the switches."""
         self.jobs.end(job)
-        self.controller.bring_jobs()
+        self.controller.sync_jobs()
 
     def restart(self, switch: str) -> None:
         """Have a switch forget all that it holds, and be found so."""

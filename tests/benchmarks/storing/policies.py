@@ -102,7 +102,7 @@ class Switch:
         else:
             hot = self._sketch.ask(segment, interval=self._interval, threshold=self._threshold)
             if hot is not None:
-                self._store.told(HotName(segment, hot.requests, _PRODUCER, hot.interval), now_ns)
+                self._store.report_hot(HotName(segment, hot.requests, _PRODUCER, hot.interval), now_ns)
         if self._asked % self._per_interval == 0:
             self._store.interval(self._packets, now_ns)
             self._acknowledge()

@@ -153,7 +153,7 @@ def test_a_switch_that_cannot_clear_cells_has_jobs_only_if_it_was_empty(is_new: 
         if is_new:
             job = await run.of(run.jobs.create(workers(1, 2), window=4, capacity=2))
             assert run.about(job.number).keys() == {"leaf1"}
-            run.jobs.layer.jobs._registry.given = 0xFFFF
+            run.jobs.tables.jobs._registry.given = 0xFFFF
         with pytest.raises(
             ControllerError, match="switch leaf1: clear cells: UNIMPLEMENTED: it cannot clear cells, and"
         ):
@@ -245,7 +245,7 @@ def test_jobs_follow_what_the_daemon_hears_of_the_network(caplog: pytest.LogCapt
             assert job.placed.tree.root == "spine1"
             heard.set()
             await run.until(lambda: bool(run.lab.proposals))
-            assert run.jobs.layer.dead == {link}
+            assert run.jobs.tables.dead == {link}
             await run.until(
                 lambda: "the feed of network states has ended: the collector speaks version 9" in caplog.text
             )

@@ -111,7 +111,7 @@ def test_switches_hold_the_jobs_that_run_whatever_has_happened(seed: int) -> Non
             for call in history.calls:
                 error = call.exception()
                 assert error is None or isinstance(error, ControllerError), error
-            jobs = run.jobs.layer.jobs
+            jobs = run.jobs.tables.jobs
             numbers = {job.number for job in run.jobs.running}
             for name, switch in lab.switches.items():
                 held = {number for key in switch.tables if isinstance(number := dict(key.match).get("job"), int)}

@@ -16,7 +16,7 @@ from cryptography.x509.oid import NameOID
 from finsy import P4TableAction, P4TableEntry, P4TableMatch
 
 from controller.errors import ControllerError, SessionError
-from controller.gnmi.asking import read_ports
+from controller.gnmi.queries import read_ports
 from controller.p4runtime.grpc_session import GrpcSession, Target, TlsSettings
 from controller.p4runtime.session import fabric_program, load_schema
 from controller.reconcile import diff

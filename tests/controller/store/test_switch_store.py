@@ -64,7 +64,7 @@ def new(generations: Generations | None = None, settings: StoreSettings = SETTIN
 
 def tell(store: SwitchStore, requests: dict[int, int], now_ns: int) -> None:
     for name, count in requests.items():
-        store.told(HotName(Segment(name), count, PRODUCER, store.interval_number), now_ns)
+        store.report_hot(HotName(Segment(name), count, PRODUCER, store.interval_number), now_ns)
 
 
 def test_hot_names_of_a_producer_here_get_cells_at_the_end_of_an_interval() -> None:
@@ -73,8 +73,8 @@ def test_hot_names_of_a_producer_here_get_cells_at_the_end_of_an_interval() -> N
     switch.bring(store)
     assert held_in(switch.entities).threshold > 0
     tell(store, {1: 20, 2: 30}, S // 2)
-    store.told(HotName(Segment(3), 99, OTHER), S // 2)
-    store.told(HotName(MARK, 99, PRODUCER), S // 2)
+    store.report_hot(HotName(Segment(3), 99, OTHER), S // 2)
+    store.report_hot(HotName(MARK, 99, PRODUCER), S // 2)
     assert list(store.copies) == []
     store.interval({}, S)
     switch.bring(store)
@@ -101,7 +101,7 @@ def test_what_comes_late_from_the_interval_before_is_not_taken_for_something_hot
     store.connected({}, {}, 0)
     before = store.interval_number
     store.interval({}, S)
-    store.told(HotName(Segment(1), 16, PRODUCER, before), S + S // 100)
+    store.report_hot(HotName(Segment(1), 16, PRODUCER, before), S + S // 100)
     tell(store, {2: 16}, S + S // 2)
     store.interval({}, 2 * S)
     assert list(store.copies) == [Segment(2)]
@@ -126,7 +126,7 @@ def test_a_flood_of_names_is_told_less_and_less() -> None:
     thresholds = []
     for interval in range(1, 9):
         for name in range(5000 if interval < 5 else 0):
-            store.told(HotName(Segment(name), 16, OTHER, store.interval_number), interval * S)
+            store.report_hot(HotName(Segment(name), 16, OTHER, store.interval_number), interval * S)
         store.interval({}, interval * S)
         (batch,) = store.batches()
         store.acknowledged(batch)

@@ -25,7 +25,7 @@ _TABLES = frozenset(
 _LONGEST_QUEUE = (1 << 19) - 1
 
 
-class AggregationLayer:
+class AggregationTables:
     """All of a fabric that adds up; `jobs` are those that are wanted."""
 
     def __init__(self, topology: Topology, settings: AggregationSettings, newest: int = 0) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collectors.native.structures import MOST_SWITCHES, NONE32, NONE64, RATE_SLOTS
-from collectors.state.accumulator import SeenFlow, Way
+from collectors.state.accumulator import SeenFlow, SwitchPath
 from collectors.statistics.columns import UNKNOWN, Integers, WindowColumns
 from collectors.statistics.rate import RateWindow
 from collectors.statistics.window import NO_FIGURES, SOURCES, WindowFigures
@@ -73,14 +73,14 @@ class NativeWays:
     nodes: NDArray[np.uint32]
     figures: NDArray[np.void]
 
-    def way(self, route: int, source: int, target: int) -> Way:
+    def way(self, route: int, source: int, target: int) -> SwitchPath:
         """Return a way from and to hosts, NONE32 where the topology does not have them."""
         nodes = self.nodes[route * MOST_SWITCHES :][: self.lengths[route]]
         switches = tuple(self.switches[node] for node in nodes.tolist())
         ends = [() if host == NONE32 else (self.hosts[host],) for host in (source, target)]
         stops = (*ends[0], *switches, *ends[1])
         figures = figures_of(self.figures[route]) if self.figures[route]["known"] else NO_FIGURES
-        return Way(switches, tuple(map(LinkKey, stops, stops[1:])), figures)
+        return SwitchPath(switches, tuple(map(LinkKey, stops, stops[1:])), figures)
 
 
 class NativeFlows:
@@ -99,7 +99,7 @@ class NativeFlows:
         return len(self._cells)
 
     def __iter__(self) -> Iterator[SeenFlow]:
-        ways: dict[tuple[int, int, int], Way] = {}
+        ways: dict[tuple[int, int, int], SwitchPath] = {}
         addresses: dict[tuple[int, int, int], IPv4Address | IPv6Address] = {}
         names = ("route", "source_host", "target_host", "path_ns", "key")
         columns = (self._cells[name].tolist() for name in names)

@@ -13,7 +13,7 @@ from collectors.counters import Count, Counters
 from collectors.decode.samples import LinkSample
 from collectors.decode.stitch import SeenPath
 from collectors.settings import StateSettings
-from collectors.state.accumulator import MOST_SWITCHES, SWEEP_NS, SeenFlow, SeenFlows, Way
+from collectors.state.accumulator import MOST_SWITCHES, SWEEP_NS, SeenFlow, SeenFlows, SwitchPath
 from collectors.statistics.rate import FRAMING_BYTES, RateMeter
 from collectors.statistics.sketch import Sketch
 from collectors.statistics.window import Window, WindowFigures
@@ -119,7 +119,7 @@ class PlainStore:
         for key, flow in self._flows.items():
             path = flow.path
             if path is not None and now_ns - path.received_ns <= self._settings.forget_path_after_ns:
-                way = Way(path.switches, path.links, self._routes[path.switches].figures())
+                way = SwitchPath(path.switches, path.links, self._routes[path.switches].figures())
                 sending_ns = flow.meter.newest_ns + max(now_ns - flow.heard_ns, 0)
                 found.append(
                     SeenFlow(

@@ -27,8 +27,8 @@ SWEEP_NS: Final = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Way:
-    """A way that packets take, one object for many flows; `figures` are those of all whole packets on its switches."""
+class SwitchPath:
+    """A path that packets take, one object for many flows; `figures` are those of all whole packets on its switches."""
 
     switches: tuple[str, ...]
     links: tuple[LinkKey, ...]
@@ -40,7 +40,7 @@ class SeenFlow:
     """A flow that was heard of lately."""
 
     flow: FlowKey
-    way: Way
+    way: SwitchPath
     received_ns: int
     rate_bps: int | None
     measured_bytes: int = 0

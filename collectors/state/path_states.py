@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import ItemsView, Iterator, Mapping, ValuesView
 
-from collectors.state.accumulator import SeenFlow, SeenFlows, Way
+from collectors.state.accumulator import SeenFlow, SeenFlows, SwitchPath
 from collectors.values import FlowKey, LinkState, PathState
 from dataplane.topology.values import LinkKey, Topology
 
@@ -58,13 +58,13 @@ class PathMaker:
         self._links = links
         self._now_ns = now_ns
         self._stale_after_ns = stale_after_ns
-        self._of_way: dict[Way, tuple[int, int, int | None, int | None, float | None, int]] = {}
+        self._of_path: dict[SwitchPath, tuple[int, int, int | None, int | None, float | None, int]] = {}
 
     def path(self, seen: SeenFlow) -> PathState:
         """Return a flow's path with its figures."""
-        figures = self._of_way.get(seen.way)
+        figures = self._of_path.get(seen.way)
         if figures is None:
-            figures = self._of_way[seen.way] = self._figures(seen.way)
+            figures = self._of_path[seen.way] = self._figures(seen.way)
         delay_ns, bottleneck_bps, p50, p99, loss, samples = figures
         age_ns = max(self._now_ns - seen.received_ns, 0)
         return PathState(
@@ -82,7 +82,7 @@ class PathMaker:
             seen.is_young,
         )
 
-    def _figures(self, way: Way) -> tuple[int, int, int | None, int | None, float | None, int]:
+    def _figures(self, way: SwitchPath) -> tuple[int, int, int | None, int | None, float | None, int]:
         """Add up the way's links; one of one switch between two unknown hosts has none, and no delay or limit."""
         states = [self._links[key] for key in way.links]
         # What the switches do not see: from the source host to its switch.

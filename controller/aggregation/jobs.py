@@ -107,7 +107,7 @@ class Jobs:
         if worker.host in job.members.workers:
             raise ControllerError(f"aggregation job {number}: {worker.host} is a member")
         leaving = {host for other, host in self._leaving if other == number}
-        placed = _with_place(self._topology, job, worker, leaving)
+        placed = _with_free_leaf(self._topology, job, worker, leaving)
         kept = self._keep(RunningJob(placed, _next(job.members, job.members.workers | {worker.host})))
         self._leaving.pop((number, worker.host), None)
         return kept
@@ -187,7 +187,7 @@ def _next(members: Members, workers: frozenset[str]) -> Members:
     return Members((members.epoch + 1) % _EPOCHS, workers)
 
 
-def _with_place(topology: Topology, job: RunningJob, worker: Worker, leaving: Collection[str]) -> PlacedJob:
+def _with_free_leaf(topology: Topology, job: RunningJob, worker: Worker, leaving: Collection[str]) -> PlacedJob:
     """Return the job with a place for a worker: its own, that of somebody who has left for good, or one more."""
     if worker.host not in topology.host:
         raise ControllerError(f"aggregation job {job.number}: there is no host {worker.host!r}")

@@ -16,7 +16,7 @@ from controller.base_paths import NextHops
 from controller.errors import ControllerError
 from controller.intents import AggregationTree, Leaf
 from controller.tables.aggregation import CELLS, MAX_CHILDREN, MAX_JOBS, Block
-from controller.tables.routing import ports_towards, way_to
+from controller.tables.routing import port_towards, ports_towards
 from dataplane.topology.values import Endpoint, LinkKey, Topology
 
 _MOST_SHOWN = 4
@@ -93,7 +93,7 @@ def cost_of(
     for child in tree.children:
         name = child.switch if isinstance(child, Leaf) else child
         for start, end in ((tree.root, name), (name, tree.root)):
-            links = list(_way(topology, hops, start, end))
+            links = list(_links_between(topology, hops, start, end))
             if not links or links[-1].dst != end:
                 return None
             cost += sum(_link_cost(snapshot.links[link]) for link in links)
@@ -104,7 +104,7 @@ def cost_of(
     return cost * (1 + used / CELLS)
 
 
-def _way(topology: Topology, hops: NextHops, start: str, end: str) -> Iterator[LinkKey]:
+def _links_between(topology: Topology, hops: NextHops, start: str, end: str) -> Iterator[LinkKey]:
     """Yield the links that packets cross, as far as they get."""
     at = start
     while at != end:
@@ -122,7 +122,7 @@ def _next(topology: Topology, hops: NextHops, at: str, end: str) -> Endpoint | N
         ports = ports_towards(topology, hops, at, end)
         port = ports[0] if ports else None
     else:
-        port = way_to(topology, hops, at, end)
+        port = port_towards(topology, hops, at, end)
     return None if port is None else topology.neighbours[at][port]
 
 

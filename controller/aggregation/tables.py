@@ -36,7 +36,7 @@ class AggregationTables:
         """Links that nothing is sent over: those that switches say are down, and those that telemetry finds dead."""
         self._down: frozenset[LinkKey] = frozenset()
         self._measured: frozenset[LinkKey] = frozenset()
-        self.hops = self._base = self._ways = next_hops(topology)
+        self.hops = self._base = self._routes_by_destination = next_hops(topology)
         self.jobs = Jobs(topology, self.hops, newest)
         self._routes = frozenset(_route(int(switch_ipv4(node.node_id))) for node in topology.switches)
         self._fixed: dict[str, Entities] = {}
@@ -54,8 +54,8 @@ class AggregationTables:
             return False
         self.dead, self.hops = dead, hops_without(self.topology, dead)
         self._fixed.clear()
-        self._ways = {end: {**ways, **self.hops[end]} for end, ways in self._base.items()}
-        self.jobs.reroute(self.hops, self._ways)
+        self._routes_by_destination = {end: {**ways, **self.hops[end]} for end, ways in self._base.items()}
+        self.jobs.reroute(self.hops, self._routes_by_destination)
         return True
 
     def fixed(self, switch: str) -> Entities:
@@ -105,7 +105,7 @@ class AggregationTables:
 
     def _always(self, switch: str) -> Iterator[Entity]:
         yield from unwatched_entities()
-        yield from switch_route_entities(self.topology, self._ways, switch)
+        yield from switch_route_entities(self.topology, self._routes_by_destination, switch)
         yield self._congestion(switch)
 
     def _congestion(self, switch: str) -> Entity:

@@ -171,12 +171,12 @@ def records(  # noqa: PLR0917 - a command line's options
 
 def _record_cells(row: HopRecord) -> Cells:
     flow = f"{row.flow.src}:{row.flow.src_port} → {row.flow.dst}:{row.flow.dst_port}"
-    place = (_place(row), row.node_id, row.ingress_port, row.egress_port)
+    place = (_hop_position(row), row.node_id, row.ingress_port, row.egress_port)
     figures = (_us(row.hop_latency_ns), row.queue_occupancy_frames, row.tx_bytes_per_window)
     return (utc(row.received_ns), flow, *place, *figures)
 
 
-def _place(row: HopRecord) -> str:
+def _hop_position(row: HopRecord) -> str:
     """Return a hop's place on its path, or the kind of report where that has none."""
     has_index = row.kind in (RecordKind.STACK, RecordKind.INTERMEDIATE, RecordKind.HOP_BY_HOP)
     return str(row.hop_index) if has_index else row.kind.name.lower()

@@ -50,7 +50,7 @@ def plan_surge(
     Raises FabricError if no link has hosts that can fill it and a way around it.
     """
     hosts = _hosts_by_switch(topology)
-    usable = sorted(_with_a_way_around(topology), key=lambda key: (load.get(key, 0.0) / _rate(topology, key), key))
+    usable = sorted(_with_detour(topology), key=lambda key: (load.get(key, 0.0) / _rate(topology, key), key))
     for key in reversed(usable):
         if key.src in hosts and key.dst in hosts:
             flow = FlowSpec(hosts[key.src][0], hosts[key.dst][0])
@@ -166,7 +166,7 @@ def _hosts_by_switch(topology: Topology) -> dict[str, list[str]]:
     return found
 
 
-def _with_a_way_around(topology: Topology) -> Iterator[LinkKey]:
+def _with_detour(topology: Topology) -> Iterator[LinkKey]:
     graph = nx.Graph()
     between = [key for key in topology.directed_links if key.src in topology.switch and key.dst in topology.switch]
     graph.add_edges_from((key.src, key.dst) for key in between)

@@ -79,11 +79,11 @@ class PortMirror:
         """
         touched: set[str] = set()
         for path in notification.delete:
-            name, leaf = _place(path)
+            name, leaf = _interface_leaf(path)
             touched.add(name)
             self._forget(name, leaf)
         for update in notification.update:
-            name, leaf = _place(update.path)
+            name, leaf = _interface_leaf(update.path)
             touched.add(name)
             self._interfaces.setdefault(name, _Interface()).values[leaf] = _scalar(update.val)
         return self._news(touched)
@@ -135,7 +135,7 @@ class PortMirror:
         return sorted(news, key=lambda state: state.port)
 
 
-def _place(path: gnmi.Path) -> tuple[str, str]:
+def _interface_leaf(path: gnmi.Path) -> tuple[str, str]:
     """Return the interface that a path is about, and the path without keys."""
     leaf = "/".join(elem.name for elem in path.elem)
     for elem in path.elem:

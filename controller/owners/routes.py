@@ -105,7 +105,7 @@ class RoutesOwner(Owner):
         except ControllerError:
             self.weighted, spreads = (), spreads_of(self.topology, hops, ())
         for name in self._wanted:
-            base = self._ways(self._hops, name) != self._ways(hops, name)
+            base = self._first_links(self._hops, name) != self._first_links(hops, name)
             weights = self._spreads[name] != spreads[name]
             if base:
                 self._base[name] = self._entities_by(hops, name, {})
@@ -115,7 +115,7 @@ class RoutesOwner(Owner):
         self._orders.clear()
 
     @staticmethod
-    def _ways(hops: NextHops, switch: str) -> dict[str, tuple[DirectedLink, ...]]:
+    def _first_links(hops: NextHops, switch: str) -> dict[str, tuple[DirectedLink, ...]]:
         """Return by which links a switch reaches each destination."""
         return {destination: ways[switch] for destination, ways in hops.items() if switch in ways}
 

@@ -124,7 +124,7 @@ class PathServerCore:
             return self._publish(()) if engineered or forgotten else None
         decisions = [*self._evacuate(snapshot, now_ns), *self._come_back(snapshot, now_ns)]
         current = self.current(snapshot, now_ns)
-        self._decider.place(current)
+        self._decider.locate(current)
         more = self._decider.step(now_ns, confirming=not woken)
         for decision in more:
             self._apply(decision)
@@ -269,7 +269,7 @@ class PathServerCore:
         current = self.current(snapshot, now_ns)
         if flow not in current:
             raise PathError(self._why_not(flow))
-        self._decider.place(current)
+        self._decider.locate(current)
         verdict = self._decider.explain(flow, now_ns)
         if verdict.moves:
             seen = f"{self._decider.rounds_wished(flow)} of the {self.settings.confirm_rounds} rounds that a move takes"

@@ -19,7 +19,7 @@ from controller.base_paths import NextHops
 from controller.errors import ControllerError
 from controller.intents import AggregationJob, AggregationTree, Leaf, Members, Worker
 from controller.tables.entities import Entities, Entity, Update, Verb, index, key_of
-from controller.tables.routing import IPV4, ports_towards, way_to
+from controller.tables.routing import IPV4, port_towards, ports_towards
 from dataplane.allreduce.formats import MOST_WORKERS
 from dataplane.topology.addressing import mac_at, switch_ipv4
 from dataplane.topology.values import Topology
@@ -265,7 +265,7 @@ class _Entries:
             ports = ports_towards(self.topology, self.hops, switch, child)
             port = ports[self.job.number % len(ports)] if ports else None
         else:
-            port = way_to(self.topology, self.hops, switch, child)
+            port = port_towards(self.topology, self.hops, switch, child)
         if port is None:
             raise ControllerError(f"aggregation job {self.job.number}: {switch} cannot reach {child}")
         return port

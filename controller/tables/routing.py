@@ -135,11 +135,11 @@ def ports_towards(topology: Topology, hops: NextHops, switch: str, host: str) ->
 
 
 def switch_route_entities(topology: Topology, hops: NextHops, switch: str) -> Iterator[Entity]:
-    """Yield a route to the address of every other switch that can be reached, each over one port (`way_to`)."""
+    """Yield a route to the address of every other switch that can be reached, each over one port (`port_towards`)."""
     routes = {
         int(switch_ipv4(node.node_id)): port
         for node in topology.switches
-        if (port := way_to(topology, hops, switch, node.name)) is not None
+        if (port := port_towards(topology, hops, switch, node.name)) is not None
     }
     for port in sorted(set(routes.values())):
         yield P4ActionProfileMember(IPV4.selector, member_id=port, action=forward(topology, switch, port))
@@ -147,7 +147,7 @@ def switch_route_entities(topology: Topology, hops: NextHops, switch: str) -> It
         yield P4TableEntry(IPV4.routes, match=route_match(IPV4, address), action=P4IndirectAction(member_id=port))
 
 
-def way_to(topology: Topology, hops: NextHops, switch: str, destination: str) -> int | None:
+def port_towards(topology: Topology, hops: NextHops, switch: str, destination: str) -> int | None:
     """Return the port for what is addressed to another switch; None if it cannot be reached, or is the same.
 
     It is one of the equally good ones, so that the way is known, and not the same one for every destination.

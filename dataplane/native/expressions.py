@@ -13,7 +13,7 @@ from dataplane.native.lowering import LOWERINGS
 from dataplane.native.scalars import BOOL, U64, Scalar
 from dataplane.native.shapes import ArrayShape, Shape, StructShape
 from dataplane.native.structs import field_shapes
-from dataplane.native.values import BIT, HALF, WORD, Literal, Operand, Place, Static, Value, constant, load, value_type
+from dataplane.native.values import BIT, HALF, WORD, Literal, LValue, Operand, Static, Value, constant, load, value_type
 
 
 class Expressions(Frame):
@@ -51,29 +51,29 @@ class Expressions(Frame):
 
     # Places: fields, elements, locals.
 
-    def place(self, node: ast.expr) -> Place:
+    def place(self, node: ast.expr) -> LValue:
         """Return the memory that a field, an element or a local names, to be stored to or changed as one step."""
         if isinstance(node, ast.Name):
             place = self.locals.get(node.id)
-            if isinstance(place, Place):
+            if isinstance(place, LValue):
                 return place
             raise self.error(node, f"{node.id} is not a local variable")
         if not isinstance(node, ast.Attribute | ast.Subscript):
             raise self.error(node, f"`{ast.unparse(node)}` is no place to store to; a field or an element is")
         found = self._member(node, self.evaluate(node.value))
-        if isinstance(found, Place):
+        if isinstance(found, LValue):
             return found
         raise self.error(
             node, f"`{ast.unparse(node)}` cannot be assigned; a struct is stored field by field, or by copy()"
         )
 
-    def memory(self, node: ast.expr) -> Place:
+    def memory(self, node: ast.expr) -> LValue:
         """Return a field or an element, which other threads may see; a local is an error."""
         if isinstance(node, ast.Name):
             raise self.error(node, "a local is not shared memory: name a field or an element")
         return self.place(node)
 
-    def _member(self, node: ast.Attribute | ast.Subscript, base: Operand) -> Operand | Place:
+    def _member(self, node: ast.Attribute | ast.Subscript, base: Operand) -> Operand | LValue:
         if isinstance(node, ast.Subscript):
             return self._item(node, base)
         if isinstance(base, Static):
@@ -88,9 +88,9 @@ class Expressions(Frame):
             raise self.error(node, f"{struct.__name__} has no field {node.attr}")
         kind, number = self.module.struct_type(struct), self.module.field_index(struct, node.attr)
         indices = [HALF(0), HALF(number)]
-        return Place(shape, self.builder.gep(base.ir, indices, inbounds=True, source_etype=kind))
+        return LValue(shape, self.builder.gep(base.ir, indices, inbounds=True, source_etype=kind))
 
-    def _item(self, node: ast.Subscript, base: Operand) -> Value | Place:
+    def _item(self, node: ast.Subscript, base: Operand) -> Value | LValue:
         if not isinstance(base, Value) or not isinstance(base.shape, ArrayShape):
             raise self.error(node, f"`{ast.unparse(node.value)}` is no array and has no elements")
         if isinstance(node.slice, ast.Slice):
@@ -98,7 +98,7 @@ class Expressions(Frame):
         element = base.shape.element
         kind = self.module.element_type(element)
         pointer = self.builder.gep(base.ir, [self.index(node.slice)], inbounds=True, source_etype=kind)
-        return Value(element, pointer) if isinstance(element, StructShape) else Place(element, pointer)
+        return Value(element, pointer) if isinstance(element, StructShape) else LValue(element, pointer)
 
     # One method for each kind of node.
 
@@ -106,7 +106,7 @@ class Expressions(Frame):
         local = self.locals.get(node.id)
         if local is None:
             return self.lookup(node)
-        return load(self.builder, local) if isinstance(local, Place) else local
+        return load(self.builder, local) if isinstance(local, LValue) else local
 
     def _constant(self, node: ast.Constant) -> Operand:
         if isinstance(node.value, bool | int):
@@ -115,7 +115,7 @@ class Expressions(Frame):
 
     def _read(self, node: ast.Attribute | ast.Subscript) -> Operand:
         found = self._member(node, self.evaluate(node.value))
-        return load(self.builder, found) if isinstance(found, Place) else found
+        return load(self.builder, found) if isinstance(found, LValue) else found
 
     def _binary(self, node: ast.BinOp) -> Operand:
         left = self.evaluate(node.left)

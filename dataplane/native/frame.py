@@ -18,8 +18,8 @@ from dataplane.native.values import (
     BYTE,
     Builder,
     Literal,
+    LValue,
     Operand,
-    Place,
     Static,
     Value,
     constant,
@@ -51,7 +51,7 @@ class Frame:
         self.entry = Builder(function.append_basic_block("entry"))
         self.builder = Builder(function.append_basic_block("body"))
         self.reached = {self.builder.block}
-        self.locals: dict[str, Place | Value] = {}
+        self.locals: dict[str, LValue | Value] = {}
         self.loops: list[Loop] = []
         self.assigned = {
             node.id for node in ast.walk(kernel.tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
@@ -175,15 +175,15 @@ class Frame:
         what = value.shape if isinstance(value, Value) else _describe(value.thing)
         raise self.error(node, f"this is {what}, where a number is needed")
 
-    def declare(self, node: ast.AST, name: str, shape: Shape) -> Place:
+    def declare(self, node: ast.AST, name: str, shape: Shape) -> LValue:
         """Return the memory of a local, made at its first assignment; until it is assigned it is 0."""
         known = self.locals.get(name)
         if known is None:
-            place = Place(shape, self.reserve(BYTE if shape == BOOL else value_type(shape)))
+            place = LValue(shape, self.reserve(BYTE if shape == BOOL else value_type(shape)))
             self.entry.store(ir.Constant(BYTE if shape == BOOL else value_type(shape), None), place.pointer)
             self.locals[name] = place
             return place
-        if not isinstance(known, Place) or known.shape != shape:
+        if not isinstance(known, LValue) or known.shape != shape:
             raise self.error(node, f"{name} is {known.shape} already, not {shape}")
         return known
 

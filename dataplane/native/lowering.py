@@ -15,7 +15,19 @@ from dataplane.native import constants, intrinsics, operators
 from dataplane.native.kernels import FunctionType
 from dataplane.native.scalars import BOOL, I32, I64, U8, U16, U32, U64, Scalar
 from dataplane.native.shapes import ArrayShape, InlineShape, NestedShape, Shape, StructShape, element_ctype
-from dataplane.native.values import BIT, BYTE, HALF, POINTER, WORD, Literal, Operand, Place, Value, constant, value_type
+from dataplane.native.values import (
+    BIT,
+    BYTE,
+    HALF,
+    POINTER,
+    WORD,
+    Literal,
+    LValue,
+    Operand,
+    Value,
+    constant,
+    value_type,
+)
 
 if TYPE_CHECKING:
     from dataplane.native.expressions import Expressions
@@ -161,7 +173,7 @@ def _invoke(frame: Expressions, node: ast.Call) -> Operand | None:
 # Memory that threads share.
 
 
-def _shared(frame: Expressions, node: ast.expr) -> Place:
+def _shared(frame: Expressions, node: ast.expr) -> LValue:
     place = frame.memory(node)
     if place.shape == BOOL or not isinstance(place.shape, Scalar | StructShape | ArrayShape):
         raise frame.error(node, f"{place.shape} is not loaded and stored as one: use a number of 8 to 64 bits")

@@ -12,7 +12,7 @@ from dataplane.native.frame import Loop
 from dataplane.native.kernels import Kernel
 from dataplane.native.scalars import BOOL, U64, Scalar
 from dataplane.native.shapes import InlineShape, NestedShape
-from dataplane.native.values import Literal, Place, Static, Value, load, store
+from dataplane.native.values import Literal, LValue, Static, Value, load, store
 
 if TYPE_CHECKING:
     from dataplane.native.module import Module
@@ -117,7 +117,7 @@ class Statements(Expressions):
         result = self.combine(node, node.op, before, operand)
         store(self.builder, self.fit(node, result, place.shape), place)
 
-    def _target_of_change(self, target: ast.expr) -> Place:
+    def _target_of_change(self, target: ast.expr) -> LValue:
         if isinstance(target, ast.Name) and target.id not in self.locals:
             raise self.error(target, f"{target.id} is used before it is assigned")
         return self.place(target)
@@ -165,7 +165,7 @@ class Statements(Expressions):
         if not isinstance(node.target, ast.Name):
             raise self.error(node, "a loop has one variable")
         start, stop, step, shape = self._range(node)
-        count = Place(shape, self.reserve(start.ir.type))
+        count = LValue(shape, self.reserve(start.ir.type))
         store(self.builder, start, count)
         body, latch, after = self.block("for"), self.block("next"), self.block("endfor")
         less = operators.compare(self.builder, ast.Lt(), shape, start.ir, stop.ir)
@@ -180,7 +180,7 @@ class Statements(Expressions):
             self._next(count, stop, step, body, after)
         self.start(after)
 
-    def _next(self, count: Place, stop: Value, step: int, body: Any, after: Any) -> None:  # noqa: ANN401
+    def _next(self, count: LValue, stop: Value, step: int, body: Any, after: Any) -> None:  # noqa: ANN401
         """Go round again while a step is left; neither the sum nor the difference can overflow here."""
         if self.dead or not isinstance(count.shape, Scalar):
             return

@@ -41,7 +41,7 @@ class Static:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class LValue:
     """Memory of a shape that can be read and assigned: a local, a field, an element."""
 
     shape: Shape
@@ -73,7 +73,7 @@ def constant(shape: Scalar, number: int) -> Value:
     return Value(shape, ir.Constant(ir.IntType(shape.bits), number))
 
 
-def load(builder: Any, place: Place, align: int | None = None) -> Value:  # noqa: ANN401 - llvmlite is untyped
+def load(builder: Any, place: LValue, align: int | None = None) -> Value:  # noqa: ANN401 - llvmlite is untyped
     """Return what is in a place; what stands in place comes as a pointer to it."""
     if isinstance(place.shape, InlineShape):
         return Value(ArrayShape(place.shape.element), place.pointer)
@@ -85,7 +85,7 @@ def load(builder: Any, place: Place, align: int | None = None) -> Value:  # noqa
     return Value(place.shape, builder.load(place.pointer, typ=value_type(place.shape), align=align))
 
 
-def store(builder: Any, value: Value, place: Place) -> None:  # noqa: ANN401 - llvmlite is untyped
+def store(builder: Any, value: Value, place: LValue) -> None:  # noqa: ANN401 - llvmlite is untyped
     """Put a value of the place's shape into it."""
     number = builder.zext(value.ir, BYTE) if value.shape == BOOL else value.ir
     builder.store(number, place.pointer)

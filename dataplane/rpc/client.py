@@ -26,7 +26,7 @@ V = TypeVar("V")
 M = TypeVar("M", bound=Message)
 
 
-class Place(Protocol):
+class ServiceSettings(Protocol):
     """Where a service is, and how to wait for it."""
 
     @property
@@ -63,7 +63,7 @@ class ServiceClient:
     def __init__(
         self,
         peer: Peer,
-        place: Place,
+        settings: ServiceSettings,
         *,
         timeout_s: float | None = None,
         rng: random.Random | None = None,
@@ -71,7 +71,7 @@ class ServiceClient:
         on_wait: Callable[[str], None] | None = None,
     ) -> None:
         """Have a question fail that stays without an answer for `timeout_s`; None: it may stay so for ever."""
-        self._peer, self._place, self._timeout_s = peer, place, timeout_s
+        self._peer, self._place, self._timeout_s = peer, settings, timeout_s
         self._rng = rng or random.Random()
         self._sleep, self._on_wait = sleep, on_wait
         self._channel: grpc.aio.Channel | None = None

@@ -65,7 +65,7 @@ class ContentDatabase:
             self._database.close()
             raise
 
-    def keep(self, key: Key, item: Item) -> None:
+    def put(self, key: Key, item: Item) -> None:
         """Have a segment from now on."""
         self._database.write(
             "INSERT OR REPLACE INTO segments VALUES (?, ?, ?, ?, ?, ?)",
@@ -73,17 +73,17 @@ class ContentDatabase:
         )
         self.items[key] = item
 
-    def drop(self, key: Key) -> None:
+    def delete(self, key: Key) -> None:
         """Have a segment no more."""
         self._database.write("DELETE FROM segments WHERE name = ? AND segment = ?", (_bytes(key[0]), key[1]))
         self.items.pop(key, None)
 
-    def remember(self, write: bytes, done: Write) -> None:
+    def add_write(self, write: bytes, done: Write) -> None:
         """Know a write again."""
         self._database.write("INSERT OR REPLACE INTO writes VALUES (?, ?, ?)", (write, done.version, done.time_ns))
         self.writes[write] = done
 
-    def forget(self, write: bytes) -> None:
+    def remove_write(self, write: bytes) -> None:
         """Know a write no more."""
         self._database.write("DELETE FROM writes WHERE write = ?", (write,))
         self.writes.pop(write, None)

@@ -140,7 +140,7 @@ class ProducerCore:
             write, done = next(iter(self._database.writes.items()))
             if now_ns - done.time_ns <= REMEMBERED_NS:
                 break
-            self._database.forget(write)
+            self._database.remove_write(write)
         for number, staged in list(self._staged.items()):
             if now_ns - staged.since_ns > _GRACE_NS:
                 self._unstage(number)
@@ -188,7 +188,7 @@ class ProducerCore:
             return self._refusal(message, Reason.ABSENT)
         freshness_ms = message.freshness_ms or self._settings.freshness_ms
         version = self._replace(message.name, message.content, freshness_ms, source[0], now_ns)
-        self._database.remember(write, Write(version, now_ns))
+        self._database.add_write(write, Write(version, now_ns))
         self.counters["written"] += 1
         return self._acknowledgement(message, version, now_ns)
 
@@ -260,7 +260,7 @@ class ProducerCore:
         before = self._database.items.get(key)
         if before is not None:
             self._count_value(key, before, -1)
-        self._database.keep(key, item)
+        self._database.put(key, item)
         self._count_value(key, item, 1)
 
     def _count_value(self, key: Key, item: Item, by: int) -> None:
@@ -277,7 +277,7 @@ class ProducerCore:
         del self._values[preamble.hash]
         for place in range(1, preamble.further + 1):
             self._put_aside(preamble.hash, place, self._database.items[preamble.hash, place].content, now_ns)
-            self._database.drop((preamble.hash, place))
+            self._database.delete((preamble.hash, place))
 
     def _unstage(self, number: int) -> None:
         staged = self._staged.pop(number, None)

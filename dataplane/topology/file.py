@@ -12,7 +12,7 @@ from dataplane.errors import ConfigError
 from dataplane.topology import addressing, families
 from dataplane.topology.schema import REPORT_UDP_PORT, TopologySpec, resolve
 from dataplane.topology.units import format_delay, format_rate
-from dataplane.topology.values import Device, Endpoint, HostNode, Link, Place, Topology
+from dataplane.topology.values import Device, Endpoint, GeoLocation, HostNode, Link, Topology
 
 _INSTALLED = Path(__file__).parent / "topologies"
 _SOURCE = Path(__file__).parents[2] / "topologies"
@@ -117,7 +117,7 @@ def _capacity(link: Link) -> dict[str, Any]:
     }
 
 
-def _place(place: Place | None) -> dict[str, Any]:
+def _place(place: GeoLocation | None) -> dict[str, Any]:
     if place is None:
         return {}
     found: dict[str, Any] = {"latitude": place.latitude, "longitude": place.longitude}

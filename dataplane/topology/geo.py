@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import asin, cos, radians, sin, sqrt
 
-from dataplane.topology.values import Place
+from dataplane.topology.values import GeoLocation
 
 EARTH_RADIUS_KM = 6371.0
 """The mean radius."""
@@ -14,7 +14,7 @@ LEAST_ROUTE_KM = 10.0
 """Two routers of one city are still some fibre apart."""
 
 
-def great_circle_km(a: Place, b: Place) -> float:
+def great_circle_km(a: GeoLocation, b: GeoLocation) -> float:
     """Return the distance over the ground, by the haversine formula on a sphere."""
     south, north = radians(a.latitude), radians(b.latitude)
     east = radians(b.longitude - a.longitude)
@@ -22,7 +22,7 @@ def great_circle_km(a: Place, b: Place) -> float:
     return 2 * EARTH_RADIUS_KM * asin(sqrt(min(1.0, half)))
 
 
-def route_km(a: Place, b: Place) -> float:
+def route_km(a: GeoLocation, b: GeoLocation) -> float:
     """Return the length of fibre that a cable between two places is taken to have (ITU-T Rec. G.826, route length).
 
     Routes do not follow great circles: 1.5 times the distance below 1000 km, 1500 km up to 1200 km, 1.25 times beyond.
@@ -33,6 +33,6 @@ def route_km(a: Place, b: Place) -> float:
     return max(1500.0, 1.25 * distance)
 
 
-def propagation_delay_ns(a: Place, b: Place) -> int:
+def propagation_delay_ns(a: GeoLocation, b: GeoLocation) -> int:
     """Return the one-way delay of a cable between two places, rounded to whole microseconds."""
     return round(route_km(a, b) * FIBRE_NS_PER_KM / 1000) * 1000

@@ -24,9 +24,9 @@ from dataplane.topology.values import (
     Device,
     DeviceKind,
     Endpoint,
+    GeoLocation,
     HostNode,
     Link,
-    Place,
     SwitchNode,
     Topology,
 )
@@ -311,14 +311,14 @@ class _Resolver:
             self._in_range(device.memory_bytes, 1, 1 << 60, f"{path}.memory_bytes")
         return Device(device.kind, device.count, device.model, device.memory_bytes)
 
-    def _place(self, place: PlaceSpec | None, path: str) -> Place | None:
+    def _place(self, place: PlaceSpec | None, path: str) -> GeoLocation | None:
         if place is None:
             return None
         if not -90 <= place.latitude <= 90:
             self._refuse(f"{place.latitude} is not between -90 and 90", f"{path}.place.latitude")
         if not -180 <= place.longitude <= 180:
             self._refuse(f"{place.longitude} is not between -180 and 180", f"{path}.place.longitude")
-        return Place(place.latitude, place.longitude, place.city)
+        return GeoLocation(place.latitude, place.longitude, place.city)
 
     # links
 

@@ -32,7 +32,7 @@ class Device:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class GeoLocation:
     """Where a node stands, for pictures and for propagation delays; degrees."""
 
     latitude: float
@@ -46,7 +46,7 @@ class SwitchNode:
 
     name: str
     node_id: int
-    place: Place | None = None
+    place: GeoLocation | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class HostNode:
     mac: int
     ipv4: IPv4Address
     ipv6: IPv6Address | None = None
-    place: Place | None = None
+    place: GeoLocation | None = None
     devices: tuple[Device, ...] = ()
 
 

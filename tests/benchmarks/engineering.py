@@ -41,7 +41,7 @@ WORST_SHORTEST_PATH = 0.9
 REFERENCE_BPS = 100e9
 NS_PER_MS = 1e6
 
-Way = Callable[[FloatArray], Splits]
+Routing = Callable[[FloatArray], Splits]
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,7 +96,7 @@ def prepared(switches: int) -> Decider:
     topology = random_fabric(switches, DEGREE, seed=1)
     decider = Decider(Network(topology), SETTINGS)
     decider.observe(snapshot(idle_states(topology)))
-    decider.place_all(all_pairs(decider.trees, FLOW_BPS))
+    decider.locate_all(all_pairs(decider.trees, FLOW_BPS))
     return decider
 
 

@@ -72,7 +72,7 @@ class _Round:
 class Decider:
     """Keeps what a round needs from one to the next: beliefs, trees, flows and which of them could gain.
 
-    First `observe` a snapshot and `place` the flows, in either order, then ask. It is used by one thread at a time.
+    First `observe` a snapshot and `locate` the flows, in either order, then ask. It is used by one thread at a time.
     """
 
     def __init__(self, network: Network, settings: DecideSettings) -> None:
@@ -100,20 +100,20 @@ class Decider:
         table = self.beliefs.table
         return frozenset(table.links[row] for row in np.flatnonzero(~table.alive))
 
-    def place(self, current: Mapping[FlowSpec, Assignment]) -> None:
+    def locate(self, current: Mapping[FlowSpec, Assignment]) -> None:
         """Take all flows with their present paths, of two switches or more each."""
         current = {flow: assignment for flow, assignment in current.items() if len(assignment.path) > 1}
         moved = self.flows.follow(self.network, current)
         if moved is None:
             wished = {self.flows.names[row]: self._wished[row] for row in self._wishing_rows.tolist()}
-            self.place_all(FlowTable.of(self.network, current))
+            self.locate_all(FlowTable.of(self.network, current))
             self._wished[:] = [wished.get(name, 0) for name in self.flows.names]
             self._wishing_rows = np.flatnonzero(self._wished).astype(np.uint32)
         else:
             self._flag(moved)
             self._offer()
 
-    def place_all(self, flows: FlowTable) -> None:
+    def locate_all(self, flows: FlowTable) -> None:
         """Take a table of flows in place of the present one."""
         self.flows = flows
         self._flags = np.zeros(len(flows), np.uint8)

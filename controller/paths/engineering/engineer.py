@@ -66,7 +66,7 @@ class TrafficEngineer:
         self._smooth(demands)
         graph = SwitchGraph.of(self.topology, dead)
         usual = ecmp(graph, graph.delay_ns)
-        demand = _with_ways(usual, graph.demand_matrix(self._demands))
+        demand = _reachable(usual, graph.demand_matrix(self._demands))
         # Where links died or returned all routes are made anew; else the present ones are the start.
         present = usual if broken else self._present(graph, usual)
         found = self._improved(graph, present, demand)
@@ -184,7 +184,7 @@ def _wanted(demand: FloatArray) -> IntArray:
     return np.flatnonzero(demand.sum(axis=0))
 
 
-def _with_ways(usual: Splits, demand: FloatArray) -> FloatArray:
+def _reachable(usual: Splits, demand: FloatArray) -> FloatArray:
     """Return the demands that have a way: those cut off by dead links cannot be helped."""
     graph, found = usual.graph, demand.copy()
     for switch, leaving in enumerate(graph.leaving):

@@ -37,7 +37,7 @@ class FeedWatch:
     def _spoke_ns(self) -> int:
         return self._begun_ns if self._newest_ns is None else self._newest_ns
 
-    def news(self, now_ns: int) -> str | None:
+    def transition(self, now_ns: int) -> str | None:
         """Return what is to be said when silence has begun or ended since the last call, None if neither."""
         was_silent, self._is_silent = self._is_silent, self.is_silent(now_ns)
         if self._is_silent == was_silent:

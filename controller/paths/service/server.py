@@ -96,7 +96,7 @@ class PathServer:
         self._sent: tuple[RouteSet, bytes] | None = None
         self._recent = deque(core.decisions, maxlen=RECENT_DECISIONS)
         self._recent_changes = deque(core.rebalances, maxlen=RECENT_DECISIONS)
-        self._news = asyncio.Condition()
+        self._routes_changed = asyncio.Condition()
         self._newest: tuple[Snapshot, int, bool] | None = None
         self._signals = Signals(
             core.network.topology, queue_frames=core.settings.idle_frames, interval_ns=settings.interval_ns
@@ -182,24 +182,24 @@ class PathServer:
     def _take(self, snapshot: Snapshot, *, woken: bool) -> None:
         taken_ns = snapshot.taken_ns + self._feed_time.offset_ns
         self._feed_watch.heard(taken_ns)
-        self.tell_of_silence()
+        self.log_silence()
         self._newest = snapshot, taken_ns, woken
         self._arrived.set()
 
     async def _listen_for_silence(self) -> None:
         while True:
             await asyncio.sleep(self._settings.oldest_snapshot_ns / _LOOKS / 1e9)
-            self.tell_of_silence()
+            self.log_silence()
 
-    def tell_of_silence(self) -> None:
+    def log_silence(self) -> None:
         """Say, once each, when the feed falls silent and when it speaks again."""
         now_ns = self._clock.now_ns()
-        news = self._feed_watch.news(now_ns)
-        if news is None:
+        transition = self._feed_watch.transition(now_ns)
+        if transition is None:
             return
         is_silent = self._feed_watch.is_silent(now_ns)
         self.counters["feed_silences"] += is_silent
-        LOGGER.log(logging.WARNING if is_silent else logging.INFO, "%s", news)
+        LOGGER.log(logging.WARNING if is_silent else logging.INFO, "%s", transition)
 
     async def _decide(self) -> None:
         while True:
@@ -252,20 +252,20 @@ class PathServer:
         self._recent_changes.extend(result.rebalances)
         for decision in result.moves:
             LOGGER.info("%s->%s: %s", decision.flow.src_host, decision.flow.dst_host, decision.reason)
-            self._tell(self._subscribers, decision)
+            self._publish_to(self._subscribers, decision)
         for change in result.rebalances:
             LOGGER.info("all to %s at %s: %s", change.destination, change.switch, change.reason)
-            self._tell(self._balance_subscribers, change)
-        async with self._news:
+            self._publish_to(self._balance_subscribers, change)
+        async with self._routes_changed:
             self._routes = result.routes
-            self._news.notify_all()
+            self._routes_changed.notify_all()
 
-    def _tell(self, subscribers: set[asyncio.Queue[T]], news: T) -> None:
+    def _publish_to(self, subscribers: set[asyncio.Queue[T]], item: T) -> None:
         for queue in subscribers:
             if queue.full():
                 self.counters["decisions_dropped"] += 1
             else:
-                queue.put_nowait(news)
+                queue.put_nowait(item)
 
     async def _in_worker(self, call: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._worker, call)
@@ -291,9 +291,9 @@ class PathServer:
         sent = self._routes
         yield await self._in_bytes(sent)
         while True:
-            async with self._news:
+            async with self._routes_changed:
                 while self._routes is sent:
-                    await self._news.wait()
+                    await self._routes_changed.wait()
                 sent = self._routes
             yield await self._in_bytes(sent)
 
@@ -368,10 +368,10 @@ class PathServer:
             raise CallError(grpc.StatusCode.NOT_FOUND, str(error)) from error
 
 
-async def _follow(news: Collection[T], subscribers: set[asyncio.Queue[T]], recent: int) -> AsyncIterator[T]:
+async def _follow(items: Collection[T], subscribers: set[asyncio.Queue[T]], recent: int) -> AsyncIterator[T]:
     """Yield the last `recent` of what was decided, then all that follows, until nobody asks any more."""
     queue: asyncio.Queue[T] = asyncio.Queue(MAX_PENDING_DECISIONS)
-    known = list(news)
+    known = list(items)
     subscribers.add(queue)
     try:
         for one in known[max(0, len(known) - recent) :]:

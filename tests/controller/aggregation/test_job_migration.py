@@ -13,7 +13,7 @@ from controller.aggregation.settings import MoveSettings
 from controller.base_paths import next_hops
 from controller.intents import AggregationTree, Worker
 from controller.tables.aggregation import Block
-from controller.tables.routing import way_to
+from controller.tables.routing import port_towards
 from dataplane.topology.families import leaf_spine
 from dataplane.topology.values import LinkKey
 from tests.controller.aggregation.states import nominal
@@ -107,7 +107,7 @@ def test_a_link_is_dead_that_loses_nearly_all_or_is_silent_for_too_long() -> Non
 
 def test_ways_avoid_both_directions_of_a_dead_link() -> None:
     hops = hops_without(TOPOLOGY, {LinkKey("leaf1", "spine1")})
-    port = way_to(TOPOLOGY, hops, "spine1", "leaf1")
+    port = port_towards(TOPOLOGY, hops, "spine1", "leaf1")
     assert port is not None
     assert TOPOLOGY.neighbours["spine1"][port].node in {"leaf2", "leaf3"}
     assert hops_without(TOPOLOGY, frozenset()) == HOPS

@@ -73,7 +73,7 @@ class Cell(Struct):
     congested: u32
 
 
-class Place(Struct):
+class LinkedWorker(Struct):
     """A worker and its link."""
 
     engine: EngineState
@@ -87,7 +87,7 @@ class Place(Struct):
 class World(Struct):
     """All of it."""
 
-    places: Array[Place]
+    places: Array[LinkedWorker]
     count: u32
     loss: u32  # of 2^32, as is the next
     overtaken: u32
@@ -146,7 +146,7 @@ def head_of(direction: Direction) -> u64:
 
 
 @kernel
-def run(world: World, place: Place) -> None:
+def run(world: World, place: LinkedWorker) -> None:
     """Let an engine do what it can do now, and take what it sends."""
     engine = place.engine
     engine.now_ns = world.now_ns
@@ -199,7 +199,7 @@ def swap(one: Array[u8], other: Array[u8]) -> None:
 
 
 @kernel
-def bring_up(world: World, place: Place, child: u32) -> None:
+def bring_up(world: World, place: LinkedWorker, child: u32) -> None:
     """Have the switch take what has arrived."""
     while head_of(place.up) <= world.now_ns:
         packet: Array[u8] = offset(place.up.packets, (place.up.first & (_PLACES - 1)) * _STRIDE)
@@ -208,7 +208,7 @@ def bring_up(world: World, place: Place, child: u32) -> None:
 
 
 @kernel
-def take(world: World, place: Place, child: u32, packet: Array[u8]) -> None:
+def take(world: World, place: LinkedWorker, child: u32, packet: Array[u8]) -> None:
     """Do what dataplane/allreduce/reference/aggregator.py says, less the values."""
     item: u32 = load_be32(packet, 4)
     cell = world.cells[item & world.mask]
@@ -242,7 +242,7 @@ def take(world: World, place: Place, child: u32, packet: Array[u8]) -> None:
 
 
 @kernel
-def bring_down(world: World, place: Place) -> None:
+def bring_down(world: World, place: LinkedWorker) -> None:
     """Hand a worker what has arrived."""
     while head_of(place.down) <= world.now_ns:
         packet: Array[u8] = offset(place.down.packets, (place.down.first & (_PLACES - 1)) * _STRIDE)
@@ -318,8 +318,8 @@ class Simulation:
         self._library = kernel_library(simulate)
         self._engines: list[Engine] = []
         self._ports: list[NicPort] = []
-        self._kept: list[Place] = []
-        places = (Place * workers)()
+        self._kept: list[LinkedWorker] = []
+        places = (LinkedWorker * workers)()
         for number in range(workers):
             settings = EngineSettings("10.0.0.254", JOB, window, workers, 1, patience_s=1e6, first_window=first_window)
             here, there = memory_pair(slots=1024, slot_bytes=2048)
@@ -328,7 +328,7 @@ class Simulation:
             engine._state.own_clock = 1
             self._engines.append(engine)
             self._ports.append(here)
-            kept = Place(engine=engine._state, far=here.queues[0], up=_direction(), down=_direction())
+            kept = LinkedWorker(engine=engine._state, far=here.queues[0], up=_direction(), down=_direction())
             self._kept.append(kept)  # an element of an array keeps nothing of what it points to
             places[number] = kept
         self._world = World(places=places, count=workers, cells=(Cell * (2 * window))(), mask=2 * window - 1)

@@ -38,7 +38,7 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Place:
+class SwitchEntry:
     """A switch's entry and cell of the name."""
 
     insertions: int = 0
@@ -55,7 +55,7 @@ class World:
     """
 
     made: tuple[int | None, ...]
-    places: tuple[Place, ...]
+    places: tuple[SwitchEntry, ...]
     asked: tuple[frozenset[Message], ...]
     answered: tuple[frozenset[Message], ...]
     known: int = 0
@@ -78,7 +78,7 @@ class Explorer:
         """Visit every world, at most so many; return how many there were."""
         case, none = self.case, frozenset[Message]()
         nothing = (none,) * case.switches
-        start = World((None,) * case.writes, (Place(),) * case.switches, (*nothing, none), nothing)
+        start = World((None,) * case.writes, (SwitchEntry(),) * case.switches, (*nothing, none), nothing)
         first = self.closed(start)
         seen, waiting = {first}, deque([first])
         while waiting:

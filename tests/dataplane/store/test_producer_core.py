@@ -148,7 +148,7 @@ def test_versions_turn_over_without_zero() -> None:
     one = ProducerCore(shelf, ProducerSettings(), 0)
     one.publish("/a", b"1", 0)
     key = digest("/a"), 0
-    shelf.keep(key, replace(shelf.items[key], version=2**32 - 1))
+    shelf.put(key, replace(shelf.items[key], version=2**32 - 1))
     assert one.publish("/a", b"2", 0) == 1
 
 

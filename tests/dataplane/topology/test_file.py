@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dataplane.errors import ConfigError
 from dataplane.topology.file import dumps, load, loads
-from dataplane.topology.values import CollectorAddress, Device, DeviceKind, Endpoint, LinkKey, Place
+from dataplane.topology.values import CollectorAddress, Device, DeviceKind, Endpoint, GeoLocation, LinkKey
 
 SMALL = """\
 millrace: 1
@@ -37,7 +37,7 @@ links:
 def test_a_file_reads_as_it_stands() -> None:
     topology = loads(SMALL)
     assert {node.name: node.node_id for node in topology.switches} == {"s1": 1, "s2": 300, "s3": 2}
-    assert topology.switches[0].place == Place(1.5, -2.5, "Here")
+    assert topology.switches[0].place == GeoLocation(1.5, -2.5, "Here")
     assert topology.collector == CollectorAddress("c", 6000)
     assert topology.synchronised_clocks is False
     a, b, c = topology.hosts

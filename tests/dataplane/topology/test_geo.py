@@ -3,20 +3,20 @@ from __future__ import annotations
 import pytest
 
 from dataplane.topology.geo import great_circle_km, propagation_delay_ns, route_km
-from dataplane.topology.values import Place
+from dataplane.topology.values import GeoLocation
 
-EQUATOR = Place(0.0, 0.0)
+EQUATOR = GeoLocation(0.0, 0.0)
 KM_PER_DEGREE = 6371.0 * 3.141592653589793 / 180
 
 
-def east(distance_km: float) -> Place:
-    return Place(0.0, distance_km / KM_PER_DEGREE)
+def east(distance_km: float) -> GeoLocation:
+    return GeoLocation(0.0, distance_km / KM_PER_DEGREE)
 
 
 def test_distances_of_known_places() -> None:
-    assert great_circle_km(Place(40.71, -74.01), Place(34.05, -118.24)) == pytest.approx(3936, abs=3)
-    assert great_circle_km(Place(0, 179), Place(0, -179)) == pytest.approx(2 * KM_PER_DEGREE)
-    assert great_circle_km(Place(90, 0), Place(-90, 77)) == pytest.approx(6371.0 * 3.141592653589793)
+    assert great_circle_km(GeoLocation(40.71, -74.01), GeoLocation(34.05, -118.24)) == pytest.approx(3936, abs=3)
+    assert great_circle_km(GeoLocation(0, 179), GeoLocation(0, -179)) == pytest.approx(2 * KM_PER_DEGREE)
+    assert great_circle_km(GeoLocation(90, 0), GeoLocation(-90, 77)) == pytest.approx(6371.0 * 3.141592653589793)
 
 
 @pytest.mark.parametrize(

@@ -121,11 +121,11 @@ def _note(message: p4r.MulticastGroupEntry | p4r.CloneSessionEntry) -> bytes:
     return answer.SerializeToString()
 
 
-Place = tuple[Replica, ...]
+BackedReplica = tuple[Replica, ...]
 """One copy of a packet: the replica that is preferred, then those that stand in for it, in order."""
 
 
-def _present(places: Iterable[Place], down: AbstractSet[int]) -> tuple[Replica, ...]:
+def _present(places: Iterable[BackedReplica], down: AbstractSet[int]) -> tuple[Replica, ...]:
     """Return where copies go at present; a copy all of whose ports are down is not made, unless it has no backup."""
     replicas: list[Replica] = []
     for place in places:
@@ -134,7 +134,7 @@ def _present(places: Iterable[Place], down: AbstractSet[int]) -> tuple[Replica, 
     return tuple(replicas)
 
 
-def _places(messages: Iterable[p4r.Replica], where: str) -> tuple[Place, ...]:
+def _places(messages: Iterable[p4r.Replica], where: str) -> tuple[BackedReplica, ...]:
     places = tuple(_place(message, where) for message in messages)
     every = [replica for place in places for replica in place]
     if len(set(every)) != len(every):
@@ -144,7 +144,7 @@ def _places(messages: Iterable[p4r.Replica], where: str) -> tuple[Place, ...]:
     return places
 
 
-def _place(message: p4r.Replica, where: str) -> Place:
+def _place(message: p4r.Replica, where: str) -> BackedReplica:
     match message.WhichOneof("port_kind"):
         case "port":
             port = bytestrings.decode(message.port, _PORT_BITS, f"{where}: port")

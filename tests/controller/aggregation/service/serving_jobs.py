@@ -38,7 +38,7 @@ SETTINGS = JobSettings(lease_ns=20_000 * MS, reconnect_ns=100 * MS, hold_ns=30_0
 BOUND_S = 40.0
 
 
-class PlainKeeper:
+class PlainReconciler:
     """Keeps jobs in the reference aggregator; at most `places` of them."""
 
     def __init__(self, server: Server, places: int = 9) -> None:
@@ -94,13 +94,13 @@ class PlainKeeper:
         self._server.children = {**self._server.children, **children}
 
 
-class Place:
+class RunningService:
     """A running service, and workers in threads."""
 
     def __init__(self, address: str, server: Server, places: int, settings: JobSettings) -> None:
         self.address = address
         self.server, self._settings = server, structs.replace(settings, listen=self.address)
-        self.keeper = PlainKeeper(server, places)
+        self.reconciler = PlainReconciler(server, places)
         self._pool = ThreadPoolExecutor(8)
         self._ready, self._stop = threading.Event(), asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -115,7 +115,7 @@ class Place:
 
     async def _serve(self) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-        service = JobService(self._settings, TOPOLOGY, self.keeper, MonotonicClock(), change_ns=1000 * MS)
+        service = JobService(self._settings, TOPOLOGY, self.reconciler, MonotonicClock(), change_ns=1000 * MS)
         self.address = service.address
         self._ready.set()
         await run_until(service.run(), self._stop)
@@ -166,10 +166,10 @@ def place(
     places: int = 9,
     settings: JobSettings = SETTINGS,
     make_server: Callable[[int, int], Server] = Server,
-) -> Iterator[Place]:
+) -> Iterator[RunningService]:
     """Run the service until the block ends."""
     with make_server(1, WINDOW) as server:
-        found = Place(address or f"unix:{folder}/jobs", server, places, settings)
+        found = RunningService(address or f"unix:{folder}/jobs", server, places, settings)
         found.start()
         try:
             yield found

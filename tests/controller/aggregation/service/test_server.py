@@ -26,7 +26,7 @@ from dataplane.allreduce.reference.aggregator import Aggregator, Multicast
 from dataplane.config import loads
 from dataplane.errors import AllReduceError, MillraceError
 from dataplane.wire.aggregation import Aggregation
-from tests.controller.aggregation.service.serving_jobs import BOUND_S, SETTINGS, Place, cut, place, vanish
+from tests.controller.aggregation.service.serving_jobs import BOUND_S, SETTINGS, RunningService, cut, place, vanish
 from tests.dataplane.allreduce.serving import Server
 
 T = TypeVar("T")
@@ -211,9 +211,9 @@ def test_a_job_that_moves_goes_on_under_another_number(folder: Path) -> None:
         assert list(here.server.switch.jobs) != [number]
 
 
-def on_loop(here: Place, event: str, number: int, reason: str) -> None:
+def on_loop(here: RunningService, event: str, number: int, reason: str) -> None:
     assert here._loop is not None
-    here._loop.call_soon_threadsafe(getattr(here.keeper.listeners[0], event), number, reason)
+    here._loop.call_soon_threadsafe(getattr(here.reconciler.listeners[0], event), number, reason)
 
 
 def test_a_job_that_switches_give_up_fails_with_their_reason(folder: Path) -> None:
@@ -284,7 +284,7 @@ def test_people_see_jobs_and_interfere(folder: Path, capsys: pytest.CaptureFixtu
             ask(here, lambda client: client.remove("resnet", "h1", "again"))
 
 
-def ask(here: Place, question: Callable[[JobClient], Awaitable[T]]) -> T:
+def ask(here: RunningService, question: Callable[[JobClient], Awaitable[T]]) -> T:
     async def asked() -> T:
         async with JobClient(here.address) as client:
             return await question(client)
@@ -292,7 +292,7 @@ def ask(here: Place, question: Callable[[JobClient], Awaitable[T]]) -> T:
     return asyncio.run(asked())
 
 
-def millrace(capsys: pytest.CaptureFixture[str], command: str, here: Place, *more: str) -> str:
+def millrace(capsys: pytest.CaptureFixture[str], command: str, here: RunningService, *more: str) -> str:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("sys.argv", ["millrace", "job", command, *more, "--server", here.address])
         with pytest.raises(SystemExit) as end:

@@ -17,7 +17,7 @@ def _fresh(
 ) -> Decider:
     decider = Decider(network, settings)
     decider.observe(snapshot)
-    decider.place(current)
+    decider.locate(current)
     return decider
 
 

@@ -364,7 +364,7 @@ def test_a_full_link_is_left_at_once_at_any_scale_without_settings(
     decider = Decider(network, DecideSettings())
     for taken, expected in ((calm, []), (jitter, []), (full, [("a", "c", "d")])):
         decider.observe(taken)
-        decider.place(flows)
+        decider.locate(flows)
         assert [decision.new_path for decision in decider.step(0)] == expected
 
 
@@ -375,7 +375,7 @@ def test_load_that_cannot_fit_is_foreseen_before_a_queue_has_grown(network: Netw
     taken = snapshot(link_state(network, "ab"), link_state(network, "ba"))
     decider = Decider(network, DecideSettings())
     decider.observe(taken)
-    decider.place(flows)
+    decider.locate(flows)
     [decision] = decider.step(0)  # one of three is enough
     assert decision.reason.startswith("a->b of a-b-d (10.000 ms, 2.6 Mbit/s free) cannot carry what is sent over it")
 
@@ -387,7 +387,7 @@ def test_rates_of_few_packets_foresee_nothing(network: Network) -> None:
     }
     decider = Decider(network, DecideSettings())
     decider.observe(snapshot(link_state(network, "ab"), link_state(network, "ba")))
-    decider.place(flows)
+    decider.locate(flows)
     assert decider.step(0) == []
 
 
@@ -399,7 +399,7 @@ def test_while_the_network_settles_old_measurements_of_a_full_link_move_nobody(n
     }
     decider = Decider(network, DecideSettings())
     decider.observe(full)
-    decider.place(flows)
+    decider.locate(flows)
     assert decider.step(DecideSettings().settle_ns - 1) == []
     assert len(decider.step(DecideSettings().settle_ns)) == 1
 

@@ -91,7 +91,7 @@ def test_rounds_that_follow_each_other_decide_as_one_that_judges_every_flow(
         if data.draw(st.booleans()):
             current = data.draw(assignments(network))
         decider.observe(taken)
-        decider.place(current)
+        decider.locate(current)
         plain = PlainDecider(network, taken, current, how)
         wanted = decider.wishes(1000)
         assert wanted == plain.wishes(1000)

@@ -25,25 +25,29 @@ __all__ = ["topology"]
 
 def test_silence_and_its_end_are_told_once_each() -> None:
     watch = FeedWatch(1000 * MS, now_ns=0)
-    assert watch.news(1000 * MS) is None
+    assert watch.transition(1000 * MS) is None
     assert watch.age_ns(1000 * MS) is None
     watch.heard(1000 * MS)
-    assert (watch.news(2000 * MS), watch.age_ns(2000 * MS), watch.is_silent(2000 * MS)) == (None, 1000 * MS, False)
-    assert watch.news(2200 * MS) == (
+    assert (watch.transition(2000 * MS), watch.age_ns(2000 * MS), watch.is_silent(2000 * MS)) == (
+        None,
+        1000 * MS,
+        False,
+    )
+    assert watch.transition(2200 * MS) == (
         "the collector's feed is silent: its newest state is 1.2 s old; nothing is decided until it speaks again"
     )
-    assert watch.news(9000 * MS) is None
+    assert watch.transition(9000 * MS) is None
     assert (watch.age_ns(9000 * MS), watch.is_silent(9000 * MS)) == (8000 * MS, True)
     watch.heard(900 * MS)  # what was on its way all the while
-    assert watch.news(9000 * MS) is None
+    assert watch.transition(9000 * MS) is None
     watch.heard(13_000 * MS)
-    assert watch.news(13_000 * MS) == "the collector's feed speaks again, after 12.0 s; decisions go on"
-    assert watch.news(13_500 * MS) is None
+    assert watch.transition(13_000 * MS) == "the collector's feed speaks again, after 12.0 s; decisions go on"
+    assert watch.transition(13_500 * MS) is None
 
 
 def test_a_feed_that_never_spoke_is_silent_too() -> None:
     watch = FeedWatch(1000 * MS, now_ns=500 * MS)
-    assert watch.news(1600 * MS) == (
+    assert watch.transition(1600 * MS) == (
         "the collector's feed is silent: nothing has come; nothing is decided until it speaks again"
     )
 
@@ -107,7 +111,7 @@ def test_the_log_has_silence_once(topology: Topology, tmp_path: Path, caplog: py
         server = PathServer(core, Recorder(database, max_records=1), settings, clock)
         for second in range(5):
             clock.advance_to(1000 * second * MS)
-            server.tell_of_silence()
+            server.log_silence()
         assert server.counters["feed_silences"] == 1
         database.close()
 

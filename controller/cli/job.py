@@ -13,7 +13,7 @@ import typer
 from controller.cli.output import Cells, Format, FormatOption, show, table_of
 from controller.console import plain_or_terminal
 from controller.errors import JobError
-from dataplane.allreduce.membership_messages import ADDRESS
+from dataplane.allreduce.jobs.messages import ADDRESS
 
 if TYPE_CHECKING:
     from controller.aggregation.service.client import JobClient

@@ -20,7 +20,6 @@ from typing import Any, Final, Self, cast
 
 import grpc
 import numpy as np
-from msgspec import structs
 from numpy.typing import NDArray
 
 from dataplane.allreduce.barriers import AllReduceBarrier, Barrier, RoundBarrier
@@ -28,7 +27,8 @@ from dataplane.allreduce.client import AllReducer
 from dataplane.allreduce.engine import EngineSettings
 from dataplane.allreduce.errors import JobRefusedError, RemovedError
 from dataplane.allreduce.job_engine import JobEngine, Values
-from dataplane.allreduce.membership_messages import (
+from dataplane.allreduce.jobs.codec import decode_downward, encode
+from dataplane.allreduce.jobs.messages import (
     ATTEND,
     Admitted,
     Beat,
@@ -38,8 +38,6 @@ from dataplane.allreduce.membership_messages import (
     Past,
     Reached,
     Upward,
-    decode_downward,
-    encode,
 )
 from dataplane.allreduce.membership_state import (
     Begin,
@@ -346,7 +344,7 @@ class Membership(Closing):
         """Yield what there is to say, and often enough that the worker lives."""
         admitted = self._state.admitted
         number = None if admitted is None else admitted.number
-        yield encode(structs.replace(self._hello, number=number))
+        yield encode(replace(self._hello, number=number))
         while self._outbox is outbox and self._failure is None:
             try:
                 message: Upward = outbox.get(timeout=self._beat_s)

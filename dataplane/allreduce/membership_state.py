@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from msgspec.structs import replace
-
-from dataplane.allreduce.membership_messages import Admitted, Downward, Ended, Refused, View, Waiting
+from dataplane.allreduce.jobs.messages import Admitted, Downward, Ended, Refused, View, Waiting
 
 
 @dataclass(frozen=True, slots=True)

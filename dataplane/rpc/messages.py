@@ -18,6 +18,9 @@ M = TypeVar("M", bound=Message)
 LONGEST_NAME: Final = 256
 """Characters of a name at most, of a host, a switch, a job."""
 
+LONGEST_TEXT: Final = 1000
+"""Characters of a sentence at most: it goes into logs."""
+
 
 def parse_request(schema: type[M], data: bytes) -> M:
     """Return the request of these bytes; raise MessageError, also for fields that this version does not have.
@@ -49,6 +52,13 @@ def checked_name(value: str, field: str) -> str:
     """Return a name of 1 to `LONGEST_NAME` printable characters; raise MessageError naming the field."""
     if not (1 <= len(value) <= LONGEST_NAME and value.isprintable()):
         raise MessageError(f"{field}: a name has 1 to {LONGEST_NAME} printable characters")
+    return value
+
+
+def checked_text(value: str, field: str) -> str:
+    """Return a sentence of at most `LONGEST_TEXT` printable characters; raise MessageError naming the field."""
+    if len(value) > LONGEST_TEXT or not value.isprintable():
+        raise MessageError(f"{field}: a text has at most {LONGEST_TEXT} printable characters")
     return value
 
 

@@ -1,13 +1,15 @@
 """A gRPC service as its .proto describes it, and the methods that answer: messages in, messages out.
 
-A method takes the request (of a stream: an asynchronous iterator of them) and returns the answer, or yields answers. It
-refuses by raising CallError. Answers may be bytes that were made in another thread.
+A method takes the request (of a stream: an asynchronous iterator of them) and returns the answer, or is an asynchronous
+generator of answers, closed as soon as nobody asks any more. It refuses by raising CallError. Answers may be bytes that
+were made in another thread.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
@@ -51,7 +53,9 @@ class Streams:
         for task in self._tasks:
             task.cancel()
 
-    async def follow(self, answers: AsyncIterator[Message | bytes], context: _Context) -> AsyncIterator[bytes]:
+    async def follow(
+        self, answers: AsyncGenerator[Message | bytes, None], context: _Context
+    ) -> AsyncGenerator[bytes, None]:
         """Yield the answers' bytes until they end or the server stops."""
         task = asyncio.current_task()
         assert task is not None
@@ -59,8 +63,9 @@ class Streams:
             await context.abort(grpc.StatusCode.UNAVAILABLE, STOPPING)
         self._tasks.add(task)
         try:
-            async for answer in answers:
-                yield serialize(answer)
+            async with aclosing(answers):
+                async for answer in answers:
+                    yield serialize(answer)
         except CallError as error:
             await context.abort(error.code, str(error))
         except asyncio.CancelledError:
@@ -108,8 +113,9 @@ def _streaming(schema: type[Message], call: Callable[..., Any], streams: Streams
             request = parse_request(schema, data)
         except CallError as error:
             await context.abort(error.code, str(error))
-        async for answer in streams.follow(call(request), context):
-            yield answer
+        async with aclosing(streams.follow(call(request), context)) as answers:
+            async for answer in answers:
+                yield answer
 
     return stream
 
@@ -117,7 +123,8 @@ def _streaming(schema: type[Message], call: Callable[..., Any], streams: Streams
 def _conversing(schema: type[Message], call: Callable[..., Any], streams: Streams) -> Callable[..., Any]:
     async def converse(requests: AsyncIterator[bytes], context: _Context) -> AsyncIterator[bytes]:
         parsed = (parse_request(schema, data) async for data in requests)
-        async for answer in streams.follow(call(parsed), context):
-            yield answer
+        async with aclosing(streams.follow(call(parsed), context)) as answers:
+            async for answer in answers:
+                yield answer
 
     return converse

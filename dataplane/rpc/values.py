@@ -8,7 +8,7 @@ one. What does not fit is found when the two are matched, at import.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache, partial
 from types import NoneType
 from typing import Any, Final, Generic, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
@@ -78,6 +78,37 @@ class Mirror(Generic[V, M]):
         return built
 
 
+class Choice(Generic[V, M]):
+    """Turns values of one of several types into messages that hold one of several, in a oneof, and back."""
+
+    def __init__(self, kinds: Mapping[str, type[Any]], schema: type[M]) -> None:
+        """Match each type with the field that is named for it; raise TypeError naming what does not fit."""
+        descriptor: _Descriptor = schema.DESCRIPTOR
+        if set(kinds) != set(descriptor.fields_by_name) or len(descriptor.oneofs) != 1:
+            raise TypeError(
+                f"{descriptor.full_name} has {sorted(descriptor.fields_by_name)}, the choice {sorted(kinds)}"
+            )
+        self._schema, self._name = schema, descriptor.full_name
+        self._oneof = descriptor.oneofs[0].name
+        schemas: dict[str, Any] = {field.name: GetMessageClass(field.message_type) for field in descriptor.fields}
+        each: Mapping[str, Any] = kinds
+        self._mirrors = {name: _mirror(kind, schemas[name]) for name, kind in each.items()}
+        self._names = {kind: name for name, kind in kinds.items()}
+
+    def message(self, value: V) -> M:
+        """Return a value as a message; raise MessageError for what its field cannot hold."""
+        name = self._names[type(value)]
+        return self._schema(**{name: self._mirrors[name].message(value)})
+
+    def value(self, message: M) -> V:
+        """Return the value of a message; raise MessageError for one that says nothing."""
+        name = message.WhichOneof(self._oneof)
+        if name is None:
+            raise MessageError(f"a {self._name} says nothing that this version knows")
+        value: V = self._mirrors[name].value(getattr(message, name))
+        return value
+
+
 class _Tuple:
     """A tuple of fixed length as a message whose fields stand in its order."""
 
@@ -115,7 +146,7 @@ def _unpacked(field: _Field, message: Message) -> Any:  # noqa: ANN401 - what th
 
 
 @cache
-def _mirror(kind: type[Any], schema: Any) -> Mirror[Any, Any]:  # noqa: ANN401 - a type of messages, which has a hash
+def _mirror(kind: Any, schema: Any) -> Mirror[Any, Any]:  # noqa: ANN401 - a type of messages, which has a hash
     return Mirror(kind, schema)
 
 

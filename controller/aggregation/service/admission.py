@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from controller.aggregation.service.job_state import JobState, Phase
 from dataplane.allreduce.formats import MOST_WORKERS
-from dataplane.allreduce.membership_messages import Hello
+from dataplane.allreduce.jobs.messages import Hello
 
 _LONGEST_NAME = 200
 _PORTS = 0xFFFF

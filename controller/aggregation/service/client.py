@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from controller.aggregation.service.messages import EndQuery, JobList, JobRow, RemoveQuery, pack, unpack
+from controller.aggregation.service.messages import JOB, JobRow
 from controller.errors import JobError
-from dataplane.allreduce.membership_messages import ADDRESS, SERVICE
+from dataplane.allreduce.jobs import jobs_pb2 as pb
+from dataplane.allreduce.jobs.messages import ADDRESS, SERVICE
 from dataplane.config import Strict
 from dataplane.rpc.client import Peer, ServiceClient
 
@@ -33,12 +34,14 @@ class JobClient(ServiceClient):
 
     async def jobs(self) -> tuple[JobRow, ...]:
         """Return the jobs that there are, then those that have ended, the newest first."""
-        return unpack(await self._call("List", pack(None)), JobList).jobs
+        with self._decoding():
+            return tuple(map(JOB.value, (await self._ask("ListJobs", pb.ListJobsRequest(), pb.JobList)).jobs))
 
     async def end(self, job: str, reason: str) -> None:
         """Have a job end; its workers are told the reason."""
-        await self._call("End", pack(EndQuery(job, reason)))
+        await self._ask("EndJob", pb.EndJobRequest(job=job, reason=reason), pb.EndJobResponse)
 
     async def remove(self, job: str, host: str, reason: str) -> None:
         """Have a job go on without a worker, which is told the reason."""
-        await self._call("Remove", pack(RemoveQuery(job, host, reason)))
+        request = pb.RemoveWorkerRequest(job=job, host=host, reason=reason)
+        await self._ask("RemoveWorker", request, pb.RemoveWorkerResponse)

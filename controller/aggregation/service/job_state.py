@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import TypeAlias
 
 from controller.intents import Worker
-from dataplane.allreduce.membership_messages import Downward, Hello
+from dataplane.allreduce.jobs.messages import Downward, Hello
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,33 +1,13 @@
-"""What people ask the job service, and how it answers: MessagePack with a version in front."""
+"""Jobs as people see them, as messages and back; what people may ask is checked here."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Final
 
-from controller.errors import JobError
-from dataplane.rpc.envelope import disclose, enclose
-
-VERSION: Final = 1
-
-T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class EndQuery:
-    """A job is to end; its workers are told the reason."""
-
-    job: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class RemoveQuery:
-    """A worker is to be taken out of a job; it is told the reason."""
-
-    job: str
-    host: str
-    reason: str
+from dataplane.allreduce.jobs import jobs_pb2 as pb
+from dataplane.rpc.messages import checked_name, checked_text
+from dataplane.rpc.values import Mirror
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,18 +36,17 @@ class JobRow:
     ended_ns: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class JobList:
-    """Jobs, those that have ended last."""
-
-    jobs: tuple[JobRow, ...]
+JOB: Final = Mirror(JobRow, pb.Job)
 
 
-def pack(body: object) -> bytes:
-    """Return a value as a message."""
-    return enclose(VERSION, body)
+def check_end(request: pb.EndJobRequest) -> None:
+    """Raise MessageError for a request that cannot be."""
+    checked_name(request.job, "job")
+    checked_text(request.reason, "reason")
 
 
-def unpack(message: bytes, schema: type[T]) -> T:
-    """Return the value of a message; raise JobError for another version or layout."""
-    return disclose(message, VERSION, schema, JobError)
+def check_removal(request: pb.RemoveWorkerRequest) -> None:
+    """Raise MessageError for a request that cannot be."""
+    checked_name(request.job, "job")
+    checked_name(request.host, "host")
+    checked_text(request.reason, "reason")

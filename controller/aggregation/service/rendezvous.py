@@ -32,7 +32,7 @@ from controller.aggregation.service.job_state import (
 from controller.aggregation.service.settings import JobSettings
 from controller.aggregation.service.worker_views import admitted_of, view_of
 from controller.intents import Worker
-from dataplane.allreduce.membership_messages import (
+from dataplane.allreduce.jobs.messages import (
     Beat,
     Downward,
     Ended,

@@ -1,8 +1,8 @@
 """The job service in the controller's process: workers meet, are missed and come back, people look and interfere.
 
-Service millrace.jobs.v1.Jobs over gRPC with generic handlers: Attend (a worker's stream, both ways), List, End, Remove
-(once each). What is decided is in `rendezvous`; here are streams, the clock and the reconciler of the switches' jobs.
-Nothing here authenticates: the address is a unix socket, guarded by its folder's rights, or one of the cluster's own.
+Service millrace.jobs.v1.Jobs, as dataplane/allreduce/jobs/jobs.proto describes it. What is decided is in `rendezvous`;
+here are streams, the clock and the reconciler of the switches' jobs. Nothing here authenticates: the address is a unix
+socket, guarded by its folder's rights, or one of the cluster's own.
 """
 
 from __future__ import annotations
@@ -10,12 +10,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from ipaddress import IPv4Address
-from typing import Any, Final, Protocol, TypeVar
+from typing import Final, Protocol
 
 import grpc
-import grpc.aio
 
 from collectors.values import JobNote
 from controller.aggregation.cells import cells_for
@@ -32,17 +31,20 @@ from controller.aggregation.service.job_state import (
     Notify,
     Remove,
 )
-from controller.aggregation.service.messages import EndQuery, JobList, RemoveQuery, pack, unpack
+from controller.aggregation.service.messages import JOB, check_end, check_removal
 from controller.aggregation.service.rendezvous import Rendezvous
 from controller.aggregation.service.rows import row_of
 from controller.aggregation.service.settings import JobSettings
 from controller.errors import ControllerError, JobError
 from controller.intents import Worker
 from controller.tables.aggregation import switches_of
-from dataplane.allreduce.membership_messages import SERVICE, Ended, Hello, Refused, Upward, decode_upward, encode
+from dataplane.allreduce.jobs import jobs_pb2 as pb
+from dataplane.allreduce.jobs.codec import DOWNWARD, upward_of
+from dataplane.allreduce.jobs.messages import Ended, Hello, Refused
 from dataplane.clock import Clock
-from dataplane.errors import AllReduceError
-from dataplane.rpc.addresses import SERVER_OPTIONS, unavailable
+from dataplane.rpc.errors import CallError, MessageError
+from dataplane.rpc.server import Limits, RpcServer
+from dataplane.rpc.service import Service
 from dataplane.topology.addressing import switch_ipv4
 from dataplane.topology.values import Topology
 
@@ -51,9 +53,11 @@ LOGGER = logging.getLogger("millrace.jobs")
 MAX_PENDING: Final = 1024
 """Messages that wait for one worker before its connection is ended; it is told how things are when it is back."""
 
-T = TypeVar("T")
-_Context = grpc.aio.ServicerContext[bytes, bytes]
-_Outbox = asyncio.Queue[Notify | None]
+LIMITS: Final = Limits(request_bytes=64 << 10, calls=8192, connections=4096)
+"""Each worker has a connection and a stream of its own, and little to say."""
+
+_Outbox = asyncio.Queue[Notify | MessageError | None]
+"""What a worker is told, in order; None, or why its stream is refused, ends it."""
 
 
 class Reconciler(Protocol):
@@ -103,23 +107,16 @@ class JobService:
     ) -> None:
         """Serve jobs of a reconciler whose changes take `change_ns` at most."""
         settings.check()
-        problem = unavailable(settings.listen)
-        if problem is not None:
-            raise JobError(f"cannot serve jobs at {settings.listen}: {problem}")
         self._topology, self._reconciler, self._clock = topology, reconciler, clock
         self._rendezvous = Rendezvous(settings, [host.name for host in topology.hosts], change_ns)
         self._outboxes: dict[str, _Outbox] = {}
         self._changes: set[asyncio.Task[None]] = set()
         self._woken = asyncio.Event()
+        self._server = RpcServer(
+            settings.listen, [self._service()], purpose="cannot serve jobs", error=JobError, limits=LIMITS
+        )
+        self.address = self._server.address
         reconciler.listen(self)
-        self._server = grpc.aio.server(options=SERVER_OPTIONS)
-        self._server.add_generic_rpc_handlers((self._handlers(),))
-        try:
-            port = self._server.add_insecure_port(settings.listen)
-        except RuntimeError as error:
-            raise JobError(f"cannot serve jobs at {settings.listen}: {error}") from error
-        is_unix = settings.listen.startswith("unix")
-        self.address = settings.listen if is_unix else f"{settings.listen.rpartition(':')[0]}:{port}"
 
     async def run(self) -> None:
         """Serve until cancelled; jobs stay in the switches."""
@@ -132,7 +129,7 @@ class JobService:
             for task in self._changes:
                 task.cancel()
             await asyncio.gather(*self._changes, return_exceptions=True)
-            await self._server.stop(grace=None)
+            await self._server.stop()
 
     def failed(self, number: int, reason: str) -> None:
         """Notify the workers of a job that switches cannot go on with it."""
@@ -242,22 +239,23 @@ class JobService:
         job = self._running(number)
         return () if job is None else tuple(switches_of(job.placed.tree))
 
-    def _handlers(self) -> grpc.GenericRpcHandler[Any, Any]:
-        return grpc.method_handlers_generic_handler(
-            SERVICE,
+    def _service(self) -> Service:
+        return Service(
+            pb.DESCRIPTOR.services_by_name["Jobs"],
             {
-                "Attend": grpc.stream_stream_rpc_method_handler(self._attend),
-                "List": grpc.unary_unary_rpc_method_handler(self._serve_list),
-                "End": grpc.unary_unary_rpc_method_handler(self._serve_end),
-                "Remove": grpc.unary_unary_rpc_method_handler(self._serve_remove),
+                "Attend": self._attend,
+                "ListJobs": self._serve_list,
+                "EndJob": self._serve_end,
+                "RemoveWorker": self._serve_remove,
             },
         )
 
-    async def _attend(self, requests: AsyncIterator[bytes], context: _Context) -> AsyncIterator[bytes]:
+    async def _attend(self, requests: AsyncIterator[pb.WorkerMessage]) -> AsyncIterator[pb.ServiceMessage]:
         """Serve one worker over one connection; of two connections of a worker the newer one is its own."""
-        hello = await _checked(context, decode_upward, await anext(requests, b""))
+        first = await anext(requests, None)
+        hello = None if first is None else upward_of(first)
         if not isinstance(hello, Hello):
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "a worker begins with Hello")
+            raise MessageError("a worker begins with Hello")
         outbox: _Outbox = asyncio.Queue()
         before = self._outboxes.get(hello.token)
         if before is not None:
@@ -268,7 +266,9 @@ class JobService:
             self._do(self._rendezvous.connect(hello, self._clock.now_ns()))
             self._woken.set()
             while (notify := await outbox.get()) is not None:
-                yield encode(notify.message)
+                if isinstance(notify, MessageError):
+                    raise notify
+                yield DOWNWARD.message(notify.message)
                 if notify.last:
                     break
         finally:
@@ -278,45 +278,38 @@ class JobService:
                 self._do(self._rendezvous.disconnect(hello.token, self._clock.now_ns()))
                 self._woken.set()
 
-    async def _listen(self, requests: AsyncIterator[bytes], token: str, outbox: _Outbox) -> None:
+    async def _listen(self, requests: AsyncIterator[pb.WorkerMessage], token: str, outbox: _Outbox) -> None:
         """Take what a worker says until its connection ends."""
         try:
-            async for data in requests:
-                message: Upward = decode_upward(data)
+            async for request in requests:
+                message = upward_of(request)
                 if not isinstance(message, Hello):
                     self._do(self._rendezvous.receive(token, message, self._clock.now_ns()))
-        except AllReduceError as error:
+        except MessageError as error:
             LOGGER.warning("connection to a worker closed: %s", error)
+            outbox.put_nowait(error)
         finally:
             outbox.put_nowait(None)
 
-    async def _serve_list(self, request: bytes, context: _Context) -> bytes:
-        await _checked(context, lambda data: unpack(data, type(None)), request)
+    async def _serve_list(self, _: pb.ListJobsRequest) -> pb.JobList:
         now_ns = self._clock.now_ns()
         jobs = (*self._rendezvous.jobs, *reversed(self._rendezvous.ended))
-        return pack(JobList(tuple(row_of(job, now_ns, self._switches) for job in jobs)))
+        return pb.JobList(jobs=[JOB.message(row_of(job, now_ns, self._switches)) for job in jobs])
 
-    async def _serve_end(self, request: bytes, context: _Context) -> bytes:
-        query = await _checked(context, lambda data: unpack(data, EndQuery), request)
-        actions = self._rendezvous.end(query.job, query.reason, self._clock.now_ns())
-        return await self._done(context, actions, f"there is no job {query.job!r}")
+    async def _serve_end(self, request: pb.EndJobRequest) -> pb.EndJobResponse:
+        check_end(request)
+        actions = self._rendezvous.end(request.job, request.reason, self._clock.now_ns())
+        self._take(actions, f"there is no job {request.job!r}")
+        return pb.EndJobResponse()
 
-    async def _serve_remove(self, request: bytes, context: _Context) -> bytes:
-        query = await _checked(context, lambda data: unpack(data, RemoveQuery), request)
-        actions = self._rendezvous.remove(query.job, query.host, query.reason, self._clock.now_ns())
-        return await self._done(context, actions, f"there is no worker {query.host!r} in a job {query.job!r}")
+    async def _serve_remove(self, request: pb.RemoveWorkerRequest) -> pb.RemoveWorkerResponse:
+        check_removal(request)
+        actions = self._rendezvous.remove(request.job, request.host, request.reason, self._clock.now_ns())
+        self._take(actions, f"there is no worker {request.host!r} in a job {request.job!r}")
+        return pb.RemoveWorkerResponse()
 
-    async def _done(self, context: _Context, actions: list[Action] | None, otherwise: str) -> bytes:
+    def _take(self, actions: list[Action] | None, otherwise: str) -> None:
         if actions is None:
-            await context.abort(grpc.StatusCode.NOT_FOUND, otherwise)
+            raise CallError(grpc.StatusCode.NOT_FOUND, otherwise)
         self._do(actions)
         self._woken.set()
-        return pack(None)
-
-
-async def _checked(context: _Context, decode: Callable[[bytes], T], data: bytes) -> T:
-    try:
-        return decode(data)
-    except (JobError, AllReduceError) as error:
-        await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
-        raise

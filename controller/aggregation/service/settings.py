@@ -8,7 +8,7 @@ import msgspec
 
 from controller.errors import ControllerError
 from dataplane.allreduce.formats import MOST_WORKERS
-from dataplane.allreduce.membership_messages import ADDRESS
+from dataplane.allreduce.jobs.messages import ADDRESS
 from dataplane.config import Strict
 
 PositiveNs = Annotated[int, msgspec.Meta(ge=1)]

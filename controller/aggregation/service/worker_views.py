@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cmp_to_key
 
 from controller.aggregation.service.job_state import JobState, WorkerState
-from dataplane.allreduce.membership_messages import Admitted, Hold, View
+from dataplane.allreduce.jobs.messages import Admitted, Hold, View
 from dataplane.wire.aggregation import age
 
 _BEATS = 4

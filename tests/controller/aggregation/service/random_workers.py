@@ -5,8 +5,7 @@ from __future__ import annotations
 import random
 from collections import deque
 from dataclasses import dataclass, field, replace
-
-from msgspec import structs
+from typing import Any
 
 from controller.aggregation.service.job_state import (
     Action,
@@ -21,7 +20,7 @@ from controller.aggregation.service.job_state import (
 )
 from controller.aggregation.service.rendezvous import Rendezvous
 from controller.aggregation.service.settings import JobSettings
-from dataplane.allreduce.membership_messages import Beat, Downward, Held, Hello, Leave, Past, Reached
+from dataplane.allreduce.jobs.messages import Beat, Downward, Held, Hello, Leave, Past, Reached
 from dataplane.allreduce.membership_state import (
     Begin,
     Command,
@@ -127,10 +126,10 @@ class Crowd:
 
     # What happens
 
-    def come(self, host: str, /, **change: object) -> Player:
+    def come(self, host: str, /, **change: Any) -> Player:
         token = f"{host}-{len(self.players)}"
         hello = Hello("job", host, token, self.workers, 1000 + len(self.players), DEADLINE_S * S)
-        hello = structs.replace(hello, **change)
+        hello = replace(hello, **change)
         player = Player(hello, last_beat_ns=self.now_ns)
         self.players.append(player)
         self.carry_out(self.machine.connect(hello, self.now_ns))
@@ -200,7 +199,7 @@ class Crowd:
         player.is_connected = True
         player.last_beat_ns = self.now_ns
         admitted = player.following.admitted
-        hello = structs.replace(player.hello, number=None if admitted is None else admitted.number)
+        hello = replace(player.hello, number=None if admitted is None else admitted.number)
         self.carry_out(self.machine.connect(hello, self.now_ns))
 
     # What follows from it

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from controller.aggregation.service.job_state import Create, Phase, Remove
-from dataplane.allreduce.membership_messages import Hold, View
+from dataplane.allreduce.jobs.messages import Hold, View
 from dataplane.allreduce.membership_state import EnterBarrier, Resume, RunUntil
 from tests.controller.aggregation.service.random_workers import SETTINGS, Crowd, Player, S
 

@@ -1,30 +1,23 @@
-"""What workers and the job service tell each other over one stream a worker; MessagePack with a version in front.
+"""What workers and the job service tell each other over one stream a worker, as jobs.proto describes it.
 
 The service tells what is (`View`), not what has changed: a stream that breaks and comes back loses nothing.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-import msgspec
-
-from dataplane.errors import AllReduceError
-from dataplane.rpc.envelope import disclose, enclose
 from dataplane.rpc.own_folder import default_address
 
-VERSION: Final = 1
 SERVICE: Final = "millrace.jobs.v1.Jobs"
 ATTEND: Final = f"/{SERVICE}/Attend"
 ADDRESS: Final = default_address("jobs")
 """Where the job service listens, and is looked for, unless somebody says otherwise."""
 
 
-class _Message(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    pass
-
-
-class Hello(_Message, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Hello:
     """A worker comes, or comes back over a new stream: `token` is the worker's own and stays the same.
 
     `workers` of the same `job` make it; what is None is left to the service. `number` is the job's once the worker has
@@ -45,18 +38,21 @@ class Hello(_Message, frozen=True):
     server: tuple[str, int] | None = None
 
 
-class Beat(_Message, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Beat:
     """The worker lives."""
 
 
-class Held(_Message, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Held:
     """The worker begins no more, and has begun `count` since the job began."""
 
     hold: int
     count: int
 
 
-class Reached(_Message, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Reached:
     """The worker has finished `count`; the next one begins with item `next_item`."""
 
     hold: int
@@ -64,26 +60,30 @@ class Reached(_Message, frozen=True):
     next_item: int
 
 
-class Leave(_Message, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Leave:
     """The worker has done its work: it has all results before item `next_item`, and begins nothing more."""
 
     next_item: int
 
 
-class Past(_Message, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Past:
     """The worker has all results before item `next_item`, or has failed and needs none."""
 
     next_item: int
 
 
-class Waiting(_Message, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Waiting:
     """The job has not begun for this worker: who was there when it came, of how many."""
 
     present: tuple[str, ...]
     workers: int
 
 
-class Admitted(_Message, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Admitted:
     """The worker is a member. It begins with item `first_item`, when others have finished `first_count`."""
 
     number: int
@@ -103,7 +103,8 @@ class Admitted(_Message, frozen=True):
     """Who has come in together with this worker, at a hold."""
 
 
-class Hold(_Message, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Hold:
     """Nobody begins more than `count`; while it is None, more than has been begun. Over by itself in `limit_ns`."""
 
     hold: int
@@ -111,7 +112,8 @@ class Hold(_Message, frozen=True):
     limit_ns: int
 
 
-class View(_Message, frozen=True):
+@dataclass(frozen=True, slots=True)
+class View:
     """The job as it is now; under another number, or with another aggregator, it has moved there at the last hold."""
 
     number: int
@@ -126,13 +128,15 @@ class View(_Message, frozen=True):
     """Somebody leaves as soon as all have said that they are past this item."""
 
 
-class Refused(_Message, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Refused:
     """The worker is not admitted, and why."""
 
     reason: str
 
 
-class Ended(_Message, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Ended:
     """There is no job for this worker any more: it has ended, or goes on without the worker (`removed`)."""
 
     reason: str
@@ -141,20 +145,3 @@ class Ended(_Message, frozen=True):
 
 Upward: TypeAlias = Hello | Beat | Held | Reached | Leave | Past
 Downward: TypeAlias = Waiting | Admitted | View | Refused | Ended
-
-
-def encode(message: Upward | Downward) -> bytes:
-    """Return a message's bytes."""
-    return enclose(VERSION, message)
-
-
-def decode_upward(data: bytes) -> Upward:
-    """Return a worker's message; raise AllReduceError for another version or layout."""
-    message: Upward = disclose(data, VERSION, Upward, AllReduceError)  # type: ignore[arg-type]
-    return message
-
-
-def decode_downward(data: bytes) -> Downward:
-    """Return a message of the service; raise AllReduceError for another version or layout."""
-    message: Downward = disclose(data, VERSION, Downward, AllReduceError)  # type: ignore[arg-type]
-    return message

@@ -1,0 +1,258 @@
+# mypy: ignore-errors
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class Server(_message.Message):
+    __slots__ = ("host", "udp_port")
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    UDP_PORT_FIELD_NUMBER: _ClassVar[int]
+    host: str
+    udp_port: int
+    def __init__(self, host: _Optional[str] = ..., udp_port: _Optional[int] = ...) -> None: ...
+
+class Hello(_message.Message):
+    __slots__ = ("job", "host", "token", "workers", "udp_port", "deadline_ns", "window", "capacity", "boundaries", "number", "server")
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    WORKERS_FIELD_NUMBER: _ClassVar[int]
+    UDP_PORT_FIELD_NUMBER: _ClassVar[int]
+    DEADLINE_NS_FIELD_NUMBER: _ClassVar[int]
+    WINDOW_FIELD_NUMBER: _ClassVar[int]
+    CAPACITY_FIELD_NUMBER: _ClassVar[int]
+    BOUNDARIES_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    SERVER_FIELD_NUMBER: _ClassVar[int]
+    job: str
+    host: str
+    token: str
+    workers: int
+    udp_port: int
+    deadline_ns: int
+    window: int
+    capacity: int
+    boundaries: bool
+    number: int
+    server: Server
+    def __init__(self, job: _Optional[str] = ..., host: _Optional[str] = ..., token: _Optional[str] = ..., workers: _Optional[int] = ..., udp_port: _Optional[int] = ..., deadline_ns: _Optional[int] = ..., window: _Optional[int] = ..., capacity: _Optional[int] = ..., boundaries: _Optional[bool] = ..., number: _Optional[int] = ..., server: _Optional[_Union[Server, _Mapping]] = ...) -> None: ...
+
+class Beat(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class Held(_message.Message):
+    __slots__ = ("hold", "count")
+    HOLD_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    hold: int
+    count: int
+    def __init__(self, hold: _Optional[int] = ..., count: _Optional[int] = ...) -> None: ...
+
+class Reached(_message.Message):
+    __slots__ = ("hold", "count", "next_item")
+    HOLD_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    NEXT_ITEM_FIELD_NUMBER: _ClassVar[int]
+    hold: int
+    count: int
+    next_item: int
+    def __init__(self, hold: _Optional[int] = ..., count: _Optional[int] = ..., next_item: _Optional[int] = ...) -> None: ...
+
+class Leave(_message.Message):
+    __slots__ = ("next_item",)
+    NEXT_ITEM_FIELD_NUMBER: _ClassVar[int]
+    next_item: int
+    def __init__(self, next_item: _Optional[int] = ...) -> None: ...
+
+class Past(_message.Message):
+    __slots__ = ("next_item",)
+    NEXT_ITEM_FIELD_NUMBER: _ClassVar[int]
+    next_item: int
+    def __init__(self, next_item: _Optional[int] = ...) -> None: ...
+
+class WorkerMessage(_message.Message):
+    __slots__ = ("hello", "beat", "held", "reached", "leave", "past")
+    HELLO_FIELD_NUMBER: _ClassVar[int]
+    BEAT_FIELD_NUMBER: _ClassVar[int]
+    HELD_FIELD_NUMBER: _ClassVar[int]
+    REACHED_FIELD_NUMBER: _ClassVar[int]
+    LEAVE_FIELD_NUMBER: _ClassVar[int]
+    PAST_FIELD_NUMBER: _ClassVar[int]
+    hello: Hello
+    beat: Beat
+    held: Held
+    reached: Reached
+    leave: Leave
+    past: Past
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., beat: _Optional[_Union[Beat, _Mapping]] = ..., held: _Optional[_Union[Held, _Mapping]] = ..., reached: _Optional[_Union[Reached, _Mapping]] = ..., leave: _Optional[_Union[Leave, _Mapping]] = ..., past: _Optional[_Union[Past, _Mapping]] = ...) -> None: ...
+
+class Waiting(_message.Message):
+    __slots__ = ("present", "workers")
+    PRESENT_FIELD_NUMBER: _ClassVar[int]
+    WORKERS_FIELD_NUMBER: _ClassVar[int]
+    present: _containers.RepeatedScalarFieldContainer[str]
+    workers: int
+    def __init__(self, present: _Optional[_Iterable[str]] = ..., workers: _Optional[int] = ...) -> None: ...
+
+class Admitted(_message.Message):
+    __slots__ = ("number", "aggregator", "window", "capacity", "epoch", "first_item", "first_count", "members", "beat_ns", "patience_ns", "root", "newest")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    AGGREGATOR_FIELD_NUMBER: _ClassVar[int]
+    WINDOW_FIELD_NUMBER: _ClassVar[int]
+    CAPACITY_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    FIRST_ITEM_FIELD_NUMBER: _ClassVar[int]
+    FIRST_COUNT_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    BEAT_NS_FIELD_NUMBER: _ClassVar[int]
+    PATIENCE_NS_FIELD_NUMBER: _ClassVar[int]
+    ROOT_FIELD_NUMBER: _ClassVar[int]
+    NEWEST_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    aggregator: str
+    window: int
+    capacity: int
+    epoch: int
+    first_item: int
+    first_count: int
+    members: _containers.RepeatedScalarFieldContainer[str]
+    beat_ns: int
+    patience_ns: int
+    root: str
+    newest: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, number: _Optional[int] = ..., aggregator: _Optional[str] = ..., window: _Optional[int] = ..., capacity: _Optional[int] = ..., epoch: _Optional[int] = ..., first_item: _Optional[int] = ..., first_count: _Optional[int] = ..., members: _Optional[_Iterable[str]] = ..., beat_ns: _Optional[int] = ..., patience_ns: _Optional[int] = ..., root: _Optional[str] = ..., newest: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class Hold(_message.Message):
+    __slots__ = ("hold", "count", "limit_ns")
+    HOLD_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_NS_FIELD_NUMBER: _ClassVar[int]
+    hold: int
+    count: int
+    limit_ns: int
+    def __init__(self, hold: _Optional[int] = ..., count: _Optional[int] = ..., limit_ns: _Optional[int] = ...) -> None: ...
+
+class View(_message.Message):
+    __slots__ = ("number", "aggregator", "root", "epoch", "members", "hold", "newest", "leaving")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    AGGREGATOR_FIELD_NUMBER: _ClassVar[int]
+    ROOT_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    HOLD_FIELD_NUMBER: _ClassVar[int]
+    NEWEST_FIELD_NUMBER: _ClassVar[int]
+    LEAVING_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    aggregator: str
+    root: str
+    epoch: int
+    members: _containers.RepeatedScalarFieldContainer[str]
+    hold: Hold
+    newest: _containers.RepeatedScalarFieldContainer[str]
+    leaving: int
+    def __init__(self, number: _Optional[int] = ..., aggregator: _Optional[str] = ..., root: _Optional[str] = ..., epoch: _Optional[int] = ..., members: _Optional[_Iterable[str]] = ..., hold: _Optional[_Union[Hold, _Mapping]] = ..., newest: _Optional[_Iterable[str]] = ..., leaving: _Optional[int] = ...) -> None: ...
+
+class Refused(_message.Message):
+    __slots__ = ("reason",)
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    reason: str
+    def __init__(self, reason: _Optional[str] = ...) -> None: ...
+
+class Ended(_message.Message):
+    __slots__ = ("reason", "removed")
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    REMOVED_FIELD_NUMBER: _ClassVar[int]
+    reason: str
+    removed: bool
+    def __init__(self, reason: _Optional[str] = ..., removed: _Optional[bool] = ...) -> None: ...
+
+class ServiceMessage(_message.Message):
+    __slots__ = ("waiting", "admitted", "view", "refused", "ended")
+    WAITING_FIELD_NUMBER: _ClassVar[int]
+    ADMITTED_FIELD_NUMBER: _ClassVar[int]
+    VIEW_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
+    ENDED_FIELD_NUMBER: _ClassVar[int]
+    waiting: Waiting
+    admitted: Admitted
+    view: View
+    refused: Refused
+    ended: Ended
+    def __init__(self, waiting: _Optional[_Union[Waiting, _Mapping]] = ..., admitted: _Optional[_Union[Admitted, _Mapping]] = ..., view: _Optional[_Union[View, _Mapping]] = ..., refused: _Optional[_Union[Refused, _Mapping]] = ..., ended: _Optional[_Union[Ended, _Mapping]] = ...) -> None: ...
+
+class ListJobsRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class EndJobRequest(_message.Message):
+    __slots__ = ("job", "reason")
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    job: str
+    reason: str
+    def __init__(self, job: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class EndJobResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class RemoveWorkerRequest(_message.Message):
+    __slots__ = ("job", "host", "reason")
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    job: str
+    host: str
+    reason: str
+    def __init__(self, job: _Optional[str] = ..., host: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class RemoveWorkerResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class Member(_message.Message):
+    __slots__ = ("host", "state", "heard_ns")
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    HEARD_NS_FIELD_NUMBER: _ClassVar[int]
+    host: str
+    state: str
+    heard_ns: int
+    def __init__(self, host: _Optional[str] = ..., state: _Optional[str] = ..., heard_ns: _Optional[int] = ...) -> None: ...
+
+class Job(_message.Message):
+    __slots__ = ("name", "number", "state", "workers", "members", "epoch", "window", "capacity", "switches", "reason", "ended_ns")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    WORKERS_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    WINDOW_FIELD_NUMBER: _ClassVar[int]
+    CAPACITY_FIELD_NUMBER: _ClassVar[int]
+    SWITCHES_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    ENDED_NS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    number: int
+    state: str
+    workers: int
+    members: _containers.RepeatedCompositeFieldContainer[Member]
+    epoch: int
+    window: int
+    capacity: int
+    switches: _containers.RepeatedScalarFieldContainer[str]
+    reason: str
+    ended_ns: int
+    def __init__(self, name: _Optional[str] = ..., number: _Optional[int] = ..., state: _Optional[str] = ..., workers: _Optional[int] = ..., members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ..., epoch: _Optional[int] = ..., window: _Optional[int] = ..., capacity: _Optional[int] = ..., switches: _Optional[_Iterable[str]] = ..., reason: _Optional[str] = ..., ended_ns: _Optional[int] = ...) -> None: ...
+
+class JobList(_message.Message):
+    __slots__ = ("jobs",)
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    jobs: _containers.RepeatedCompositeFieldContainer[Job]
+    def __init__(self, jobs: _Optional[_Iterable[_Union[Job, _Mapping]]] = ...) -> None: ...

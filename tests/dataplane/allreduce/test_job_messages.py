@@ -1,0 +1,121 @@
+"""What workers and the job service tell each other: there and back, and what is foreign, refused in one line."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dataplane.allreduce.jobs import jobs_pb2 as pb
+from dataplane.allreduce.jobs.codec import DOWNWARD, UPWARD, decode_downward, encode, upward_of
+from dataplane.allreduce.jobs.messages import (
+    Admitted,
+    Beat,
+    Downward,
+    Ended,
+    Held,
+    Hello,
+    Hold,
+    Leave,
+    Past,
+    Reached,
+    Refused,
+    Upward,
+    View,
+    Waiting,
+)
+from dataplane.errors import AllReduceError
+from dataplane.rpc.errors import MessageError
+from dataplane.rpc.messages import parse_request
+
+NAMES = st.text(st.characters(categories=["L", "N"]), min_size=1, max_size=6)
+HOSTS = st.lists(NAMES, max_size=4).map(tuple)
+SMALL = st.integers(0, 2**32 - 1)
+COUNTS = st.integers(0, 2**64 - 1)
+NS = st.integers(-(2**63), 2**63 - 1)
+HELLOS = st.builds(
+    Hello,
+    NAMES,
+    NAMES,
+    NAMES,
+    SMALL,
+    SMALL,
+    NS,
+    st.none() | SMALL,
+    st.none() | SMALL,
+    st.booleans(),
+    st.none() | SMALL,
+    st.none() | st.tuples(NAMES, SMALL),
+)
+UPWARDS = st.one_of(
+    HELLOS,
+    st.just(Beat()),
+    st.builds(Held, COUNTS, COUNTS),
+    st.builds(Reached, COUNTS, COUNTS, COUNTS),
+    st.builds(Leave, COUNTS),
+    st.builds(Past, COUNTS),
+)
+HOLDS = st.builds(Hold, COUNTS, st.none() | COUNTS, NS)
+DOWNWARDS = st.one_of(
+    st.builds(Waiting, HOSTS, SMALL),
+    st.builds(Admitted, SMALL, NAMES, SMALL, SMALL, SMALL, COUNTS, COUNTS, HOSTS, NS, NS, NAMES, HOSTS),
+    st.builds(View, SMALL, NAMES, NAMES, SMALL, HOSTS, st.none() | HOLDS, HOSTS, st.none() | COUNTS),
+    st.builds(Refused, NAMES),
+    st.builds(Ended, NAMES, st.booleans()),
+)
+
+
+@given(UPWARDS)
+def test_what_a_worker_says_arrives_as_it_was(message: Upward) -> None:
+    assert upward_of(parse_request(pb.WorkerMessage, encode(message))) == message
+
+
+@given(DOWNWARDS)
+def test_what_the_service_says_arrives_as_it_was(message: Downward) -> None:
+    assert decode_downward(DOWNWARD.message(message).SerializeToString()) == message
+
+
+@given(st.binary(max_size=80))
+def test_no_bytes_do_more_than_be_refused(data: bytes) -> None:
+    said = []
+    try:
+        assert upward_of(parse_request(pb.WorkerMessage, data)) is not None
+    except MessageError as error:
+        said.append(str(error))
+    try:
+        assert decode_downward(data) is not None
+    except AllReduceError as error:
+        said.append(str(error))
+    assert "\n" not in "".join(said)
+
+
+@given(st.data(), UPWARDS)
+def test_no_truncation_is_taken_for_something_else(data: st.DataObject, message: Upward) -> None:
+    whole = encode(message)
+    part = whole[: data.draw(st.integers(0, len(whole) - 1))]
+    with pytest.raises(MessageError):
+        upward_of(parse_request(pb.WorkerMessage, part))
+
+
+def test_a_message_that_says_nothing_is_refused() -> None:
+    with pytest.raises(
+        MessageError, match=r"^a millrace\.jobs\.v1\.WorkerMessage says nothing that this version knows$"
+    ):
+        upward_of(pb.WorkerMessage())
+    with pytest.raises(AllReduceError, match=r"does not understand: a millrace\.jobs\.v1\.ServiceMessage says"):
+        decode_downward(b"\x7a\x00")
+
+
+@pytest.mark.parametrize("name", ["job", "host", "token"])
+@pytest.mark.parametrize("value", ["", "x" * 257, "a\nb"])
+def test_names_of_a_worker_have_a_bound(name: str, value: str) -> None:
+    hello = pb.Hello(job="j", host="h", token="t")
+    setattr(hello, name, value)
+    with pytest.raises(MessageError, match=f"^{name}: a name has 1 to 256 printable characters$"):
+        upward_of(pb.WorkerMessage(hello=hello))
+
+
+def test_what_no_message_can_say_is_an_error_of_the_worker() -> None:
+    with pytest.raises(AllReduceError, match=r"millrace\.jobs\.v1\.Past: .*out of range"):
+        encode(Past(-1))
+    assert UPWARD.message(Past(0)) == pb.WorkerMessage(past=pb.Past())

@@ -19,7 +19,7 @@ STRIPE_BYTES = STRIPE_HITS * 16 + 64
 """From a rule's hits to those in the next stripe; no multiple of a page, so that they share no set of a cache."""
 
 TAG_SHIFT = 48
-PLACE_MASK = (1 << TAG_SHIFT) - 1
+ADDRESS_MASK = (1 << TAG_SHIFT) - 1
 """A slot holds a record's address in its low bits, and 16 bits of the key's hash above; 0: empty."""
 
 

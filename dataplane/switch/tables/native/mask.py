@@ -125,6 +125,7 @@ def best_of(space: Space, key: Array[u64]) -> u64:
     mask = slots[0]
     if not may_have(slots, digest):
         return 0
+    # By hand, as in `lookup_exact`.
     place = digest & mask
     while True:
         slot = load_acquire(slots[place + 1])

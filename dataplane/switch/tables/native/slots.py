@@ -16,13 +16,16 @@ from dataplane.native import (
     kernel,
     load_acquire,
     load_relaxed,
+    offset,
     store_relaxed,
     store_release,
     u64,
 )
 from dataplane.native.hashing import hash_words, same_words
+from dataplane.native.open_addressing import next_tagged
 from dataplane.switch.tables.native.memory import Memory, allocate_zeroed, retire
 
+TAG_SHIFT = 48
 TAG = 0xFFFF_0000_0000_0000
 ADDRESS = 0x0000_FFFF_FFFF_FFFF
 GONE = 1
@@ -88,10 +91,11 @@ def find_slot(table: Slots, key: Array[u64], words: u64, key_offset: u64) -> u64
     mask = slots[0]
     place = digest & mask
     while True:
+        place = next_tagged(offset(slots, 1), mask, place, digest >> TAG_SHIFT, TAG_SHIFT)
         slot = slots[place + 1]
         if slot == 0:
             return NOWHERE
-        if may_be(slot, digest) and same_words(key_at(slot, key_offset), key, words):
+        if is_record(slot) and same_words(key_at(slot, key_offset), key, words):
             return place + 1
         place = (place + 1) & mask
 
@@ -104,7 +108,7 @@ def put_slot(slots: Array[u64], slot: u64, digest: u64) -> bool:
     one: u64 = 1
     store_relaxed(slots[mask + 2 + bit // WORD_BITS], slots[mask + 2 + bit // WORD_BITS] | one << bit % WORD_BITS)
     place = digest & mask
-    while is_record(slots[place + 1]):
+    while is_record(slots[place + 1]):  # by hand: a slot whose record is gone is as good as an empty one
         place = (place + 1) & mask
     fresh = slots[place + 1] == 0
     store_release(slots[place + 1], slot)

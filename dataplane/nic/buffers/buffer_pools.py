@@ -39,7 +39,7 @@ def _lay_out() -> Callable[..., None]:
 class MappedReceiveQueue:
     """A software queue to a consumer, and its memory, mapped as long as `view`, or a part of it, is in use."""
 
-    queue: ReceiveQueue
+    native: ReceiveQueue
     view: memoryview
     start: int  # address of the view's first byte
     thread: int  # number of the driver thread
@@ -51,7 +51,7 @@ class MappedReceiveQueue:
 class MappedSendQueue:
     """A software queue from a producer, and its memory."""
 
-    queue: SendQueue
+    native: SendQueue
     view: memoryview
     thread: int
     address: int

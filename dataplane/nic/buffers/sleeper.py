@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from dataplane.clock import Clock, MonotonicClock
 from dataplane.native.doorbell import Bell
-from dataplane.nic.buffers.queue_kernels import queue_kernels
+from dataplane.nic.buffers.kernel_calls import queue_kernels
 
 _NS_PER_S = 1_000_000_000
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from dataplane.errors import PortError
 from dataplane.native.doorbell import Bell
 from dataplane.nic.buffers.buffer_pools import BufferReading, MappedReceiveQueue
+from dataplane.nic.buffers.kernel_calls import queue_kernels
 from dataplane.nic.buffers.packets import Packet
-from dataplane.nic.buffers.queue_kernels import queue_kernels
 from dataplane.nic.buffers.sleeper import Sleeper
 from dataplane.nic.buffers.software_queue import ReceiveQueue
 
@@ -96,7 +96,7 @@ class Consumer:
     @property
     def queues(self) -> list[ReceiveQueue]:
         """The software queues, one for each driver thread, for native code."""
-        return [queue.queue for queue in self._queues]
+        return [queue.native for queue in self._queues]
 
     @property
     def bell(self) -> Bell:
@@ -227,7 +227,7 @@ class Consumer:
         """Drop what waits, once no driver thread hands out to this consumer any more (the packet manager's)."""
         with self._lock:
             for queue in self._queues:
-                queue_kernels().discard(queue.queue)
+                queue_kernels().discard(queue.native)
         self.is_drained = True
         self._sleeper.close()
 
@@ -277,7 +277,7 @@ def check_array(name: str, array: NDArray[Any], kind: str, count: int) -> None:
 
 def read_queue(queue: MappedReceiveQueue) -> SoftwareQueueReading:
     """Return a software queue's counters; they add up also while packets move."""
-    struct = queue.queue
+    struct = queue.native
     ring = struct.packets[0]
     given_back, left = struct.given_back, struct.consumer_left
     head = ring.head

@@ -9,8 +9,8 @@ from types import TracebackType
 
 from dataplane.errors import PortError
 from dataplane.nic.buffers.buffer_pools import MappedSendQueue
+from dataplane.nic.buffers.kernel_calls import queue_kernels
 from dataplane.nic.buffers.kernels.transmitting import NOT_SENT
-from dataplane.nic.buffers.queue_kernels import queue_kernels
 from dataplane.nic.buffers.sleeper import Sleeper
 from dataplane.nic.buffers.software_queue import SendQueue
 
@@ -60,7 +60,7 @@ class Producer:
     @property
     def queue(self) -> SendQueue:
         """The software queue, for native code."""
-        return self._queue.queue
+        return self._queue.native
 
     @property
     def thread(self) -> int:
@@ -86,7 +86,7 @@ class Producer:
 
     def sent(self, position: int) -> bool:
         """Return whether the packet has left: the device took it, or it was dropped and counted."""
-        return bool(self._queue.queue.settled > position)
+        return bool(self._queue.native.settled > position)
 
     def wait_sent(self, position: int, timeout_s: float) -> bool:
         """Return whether the packet has left, as soon as it has or the time has passed.
@@ -108,7 +108,7 @@ class Producer:
 
     def read(self) -> ProducerReading:
         """Return the counters as they are now; from any thread, also once closed."""
-        queue = self._queue.queue
+        queue = self._queue.native
         sent, too_long, refused, down = queue.sent, queue.too_long, queue.refused, queue.down
         settled, left = queue.settled, queue.producer_left
         head = queue.head
@@ -138,7 +138,7 @@ class Producer:
     def abandon(self) -> None:
         """Drop what is in line, once no driver thread sends for this producer any more (the packet manager's)."""
         with self._lock:
-            queue_kernels().abandon(self._queue.queue)
+            queue_kernels().abandon(self._queue.native)
         self.is_drained = True
 
     def free(self) -> ProducerReading:

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Mapping
 
 from dataplane.clock import Clock
 from dataplane.nic import NicPort
+from dataplane.switch.compiled.hellos import NativeHellos
 from dataplane.switch.compiled.memory.port_table import PortTable
-from dataplane.switch.compiled.native_hellos import NativeHellos
 from dataplane.switch.devices import read_oper
 from dataplane.switch.ports.board import PortBoard
 from dataplane.switch.ports.states import HelloSettings, OperStatus, PortState

@@ -24,6 +24,7 @@ from dataplane.nic import NicPort
 from dataplane.program.model import Program
 from dataplane.switch.compiled.activity import Activity, Forwarding
 from dataplane.switch.compiled.cpu_port import CpuPort
+from dataplane.switch.compiled.hellos import NativeHellos
 from dataplane.switch.compiled.instance import ProgramInstance
 from dataplane.switch.compiled.loop.discard import run_without_program
 from dataplane.switch.compiled.loop.loop import rest
@@ -32,7 +33,6 @@ from dataplane.switch.compiled.memory.pool import BUFFER_BYTES, BlockPool
 from dataplane.switch.compiled.memory.port_table import PortTable
 from dataplane.switch.compiled.memory.queues import clear
 from dataplane.switch.compiled.memory.worker import BURST_FRAMES, Worker
-from dataplane.switch.compiled.native_hellos import NativeHellos
 from dataplane.switch.compiled.port_control import PortControl
 from dataplane.switch.compiled.program import Purpose, compile_program
 from dataplane.switch.compiled.reporter import Reporter, program_log

@@ -1,8 +1,8 @@
 """One port's hellos: when the next one is sent, how long the neighbour has been silent, what was counted; no clock.
 
-The readable twin of `dataplane.switch.compiled.hello_kernels` and `native_hellos` together. Silence is time during
-which somebody looked and found nothing: whoever was held up for longer than an interval counts it as one interval, so
-that nobody gives up a neighbour for a sleep of its own; and while frames wait that were not looked at, none.
+The readable twin of `dataplane.switch.compiled.hellos` and its kernels, `loop/hello_service.py`. Silence is time during
+which somebody looked and found nothing: who was held up for longer than an interval counts it as one interval, so that
+nobody gives up a neighbour for a sleep of its own; and while frames wait that were not looked at, none.
 """
 
 from __future__ import annotations

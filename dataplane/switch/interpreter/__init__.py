@@ -8,6 +8,6 @@ the packet is dropped under a name instead.
 
 from __future__ import annotations
 
-from dataplane.switch.interpreter.interpreted import InterpretedPipeline
+from dataplane.switch.interpreter.pipeline import InterpretedPipeline
 
 __all__ = ["InterpretedPipeline"]

@@ -1,7 +1,8 @@
 """A port's hellos as workers see them: what to send, what was heard, for how long nothing was; a struct, its kernels.
 
-With `native_hellos`, the twin of `dataplane.switch.hellos.port_hello`. A worker compares what comes with what Python
-has read and accepted: the same again counts as life without Python, anything else is left in the mail for it.
+With `dataplane.switch.compiled.hellos`, the twin of `dataplane.switch.hellos.port_hello`. A worker compares what comes
+with what Python has read and accepted: the same again counts as life without Python, anything else is left in the mail
+for it.
 """
 
 from __future__ import annotations

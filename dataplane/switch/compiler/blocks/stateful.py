@@ -11,7 +11,7 @@ from dataplane.switch.compiler.lowering.calculations import emit_calculation
 from dataplane.switch.compiler.lowering.expressions import Expressions
 from dataplane.switch.compiler.lowering.randomness import next_random
 from dataplane.switch.compiler.lowering.routine import I64, Routine, integer, u64
-from dataplane.switch.tables.native.meter import execute_meter
+from dataplane.switch.tables.native.meters import execute_meter
 
 
 def _cell(

@@ -19,7 +19,7 @@ from dataplane.native import Kernel
 from dataplane.program.objects import KeyField
 from dataplane.switch.tables.native.exact import is_empty_exact, lookup_exact
 from dataplane.switch.tables.native.mask import is_empty_mask, lookup_mask
-from dataplane.switch.tables.native.meter import execute_meter
+from dataplane.switch.tables.native.meters import execute_meter
 from dataplane.switch.tables.native.mirrors import ExactMirror, MaskMirror, TrieMirror, mirror_kind
 from dataplane.switch.tables.native.selection import select_member
 from dataplane.switch.tables.native.state import NativeState

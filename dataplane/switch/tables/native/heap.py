@@ -8,7 +8,7 @@ from collections import deque
 
 from dataplane.switch.abi import Machine
 from dataplane.switch.tables.native import memory
-from dataplane.switch.tables.native.functions import function
+from dataplane.switch.tables.native.kernel_calls import function
 from dataplane.switch.tables.native.memory import Memory
 
 

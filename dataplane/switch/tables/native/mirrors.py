@@ -14,10 +14,10 @@ from dataplane.switch.tables.entry import TableEntry
 from dataplane.switch.tables.match import Match, needs_priority
 from dataplane.switch.tables.native import exact, mask, memory, publish, trie
 from dataplane.switch.tables.native.exact import ExactTable
-from dataplane.switch.tables.native.functions import check, check_made, function
 from dataplane.switch.tables.native.heap import Heap
+from dataplane.switch.tables.native.kernel_calls import check, check_made, function
 from dataplane.switch.tables.native.mask import MaskTable
-from dataplane.switch.tables.native.profiles import ProfileMirror
+from dataplane.switch.tables.native.profile import ProfileMirror
 from dataplane.switch.tables.native.requests import ActionTable, MatchSplitter, Request, SplitMatch, exact_words
 from dataplane.switch.tables.native.trie import LENGTHS, STRIDE, TrieTable
 from dataplane.switch.tables.priorities import PriorityCount

@@ -9,11 +9,11 @@ from functools import partial
 from dataplane.errors import EntryError, EntryFault
 from dataplane.switch.abi import MAX_CLONE_SESSIONS, MAX_MULTICAST_GROUPS, Machine
 from dataplane.switch.tables.match import Match
-from dataplane.switch.tables.native import meter, publish
-from dataplane.switch.tables.native.functions import check, function
+from dataplane.switch.tables.native import meters, publish
 from dataplane.switch.tables.native.heap import Heap
+from dataplane.switch.tables.native.kernel_calls import check, function
 from dataplane.switch.tables.native.mirrors import MaskSpaces, TableMirror, mirror_kind
-from dataplane.switch.tables.native.profiles import ProfileMirror
+from dataplane.switch.tables.native.profile import ProfileMirror
 from dataplane.switch.tables.native.requests import ActionTable, Request
 from dataplane.switch.tables.replication import CloneSession, Replica
 from dataplane.switch.tables.state import ForwardingState
@@ -65,8 +65,8 @@ class NativeState:
         self._counter_addresses = _addresses([counter.cells for counter in state.counters.values()])
         self._register_addresses = _addresses([cells.words for cells in state.registers.values()])
         self._register_locks = array("Q", bytes(8 * len(state.registers)))
-        meters = [state.meters.get(name) for name in state.program.meters]
-        self._meter_addresses = array("Q", [0 if item is None else _address(item.cells) for item in meters])
+        found = [state.meters.get(name) for name in state.program.meters]
+        self._meter_addresses = array("Q", [0 if item is None else _address(item.cells) for item in found])
         self._value_set_addresses = array("Q", [spaces.address for spaces in self._value_sets])
         self._group_addresses = array("Q", bytes(8 * MAX_MULTICAST_GROUPS))
         self._session_addresses = array("Q", bytes(8 * MAX_CLONE_SESSIONS))
@@ -84,8 +84,8 @@ class NativeState:
             self._session_changed(session_id, session)
         state.multicast_groups.observers += (self._group_changed,)
         state.clone_sessions.observers += (self._session_changed,)
-        for meters in state.meters.values():
-            meters.writer = self._write_meter
+        for meter in state.meters.values():
+            meter.writer = self._write_meter
         for table in state.tables.values():
             table.meter_writer = self._write_meter
 
@@ -151,9 +151,9 @@ class NativeState:
         sessions.observers = tuple(item for item in sessions.observers if item != self._session_changed)
         for value_set in state.value_sets.values():
             value_set.observers = tuple(item for item in value_set.observers if item not in self._value_set_observers)
-        for meters in state.meters.values():
-            if meters.writer == self._write_meter:
-                meters.writer = None
+        for meter in state.meters.values():
+            if meter.writer == self._write_meter:
+                meter.writer = None
         for table in state.tables.values():
             if table.meter_writer == self._write_meter:
                 table.meter_writer = None
@@ -188,7 +188,7 @@ class NativeState:
             check(function(publish.put_replicas)(self._heap.address, cell, request), "replication")
 
     def _write_meter(self, address: int, words: tuple[int, ...]) -> None:
-        function(meter.write_meter)(address, self._request.write(*words))
+        function(meters.write_meter)(address, self._request.write(*words))
 
 
 def _address(words: array[int]) -> int:

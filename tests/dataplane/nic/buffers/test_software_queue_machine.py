@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from dataplane.nic import memory_pair
+from dataplane.nic.buffers.kernel_calls import queue_kernels
 from dataplane.nic.buffers.packets import Packet
-from dataplane.nic.buffers.queue_kernels import queue_kernels
 from dataplane.nic.manager.balance import Balance
 from dataplane.nic.manager.consumer import Consumer
 from dataplane.nic.manager.packet_manager import PacketManager

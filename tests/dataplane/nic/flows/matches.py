@@ -10,7 +10,7 @@ from typing import TypeAlias
 from hypothesis import strategies as st
 
 from dataplane.nic.flows.fields import FIELDS, Kind
-from dataplane.nic.flows.reference import FieldValue, read_fields
+from dataplane.nic.flows.reference.flow_key import FieldValue, read_fields
 from dataplane.nic.flows.rules import Action, Drop, FlowRule, Masked, MatchValue, Range, ToConsumers
 from tests.dataplane.nic.flows.frames import IPV4, IPV6
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dataplane.errors import ClassifierError
 from dataplane.nic.flows.classifier import FlowClassifier, RuleCount
-from dataplane.nic.flows.reference import find_rule, matches
+from dataplane.nic.flows.reference.classifying import find_rule, matches
 from dataplane.nic.flows.rules import Drop, FlowRule, Range, ToConsumers
 from dataplane.nic.structures import ActionKind
 from dataplane.wire.packet import udp_frame

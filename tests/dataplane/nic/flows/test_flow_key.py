@@ -18,7 +18,7 @@ from scapy.packet import Packet
 from dataplane.native import kernel_library
 from dataplane.nic.flows.fields import KEY_WORDS
 from dataplane.nic.flows.kernels.flow_key import read_key
-from dataplane.nic.flows.reference import key_words, read_fields
+from dataplane.nic.flows.reference.flow_key import key_words, read_fields
 from tests.dataplane.nic.flows.frames import frames, whole_frames
 
 PAGE = mmap.PAGESIZE

@@ -134,7 +134,7 @@ def test_a_producer_writes_into_its_buffers_in_place(manager: PacketManager, dri
     assert claiming(producer.queue, 200) == unwanted
     address = claiming(producer.queue, 5)
     packet = Buffer.from_address(address)
-    place = packet.data - producer._queue.queue.memory[0].start
+    place = packet.data - producer._queue.native.memory[0].start
     producer._queue.view[place : place + 5] = b"hello"
     assert completing(producer.queue) == 0
     driver.transmit(ends[0].queues[0])

@@ -7,8 +7,8 @@ from itertools import accumulate
 from dataplane.switch.tables.entry import ActionSet, TableEntry, WeightedAction
 from dataplane.switch.tables.match import Match
 from dataplane.switch.tables.native import selection
-from dataplane.switch.tables.native.functions import check, check_made, function
 from dataplane.switch.tables.native.heap import Heap
+from dataplane.switch.tables.native.kernel_calls import check, check_made, function
 from dataplane.switch.tables.native.requests import ActionTable, Request
 from dataplane.switch.tables.native.selection import CHOICE_BYTES, ENTRY_WORDS
 from dataplane.switch.tables.profile import Profile

@@ -1,13 +1,12 @@
-"""The flow classifier in plain Python: what the kernels do, to read and to test them by."""
+"""The fields of a frame, and the key made of them, in plain Python."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from collections.abc import Mapping
+from ipaddress import IPv4Address, IPv6Address
 from typing import TypeAlias
 
 from dataplane.nic.flows.fields import FIELDS, FRAME_WORD, KEY_WORDS, MOST_EXTENSIONS, MOST_TAGS, Layer
-from dataplane.nic.flows.rules import Exact, FlowRule, Masked, MatchValue, Range
 
 FieldValue: TypeAlias = int | IPv4Address | IPv6Address
 
@@ -119,46 +118,3 @@ def key_words(fields: Mapping[str, FieldValue]) -> list[int]:
         layers |= FIELDS[name].layers
     key |= layers << FRAME_WORD * 64
     return [key >> 64 * word & (1 << 64) - 1 for word in range(KEY_WORDS)]
-
-
-def matches(rule: FlowRule, fields: Mapping[str, FieldValue]) -> bool:
-    """Return whether fields of a frame are what a rule asks for."""
-    return all(name in fields and is_in(value, fields[name]) for name, value in rule.match.items())
-
-
-def is_in(wanted: MatchValue, value: FieldValue) -> bool:
-    """Return whether a field's value is what a rule has for it."""
-    if isinstance(wanted, IPv4Network | IPv6Network):
-        return value in wanted if not isinstance(value, int) else False
-    if isinstance(wanted, str) and "/" in wanted:
-        return _is_in_prefix(wanted, value)
-    if isinstance(wanted, Masked):
-        mask, exact = _like(value, wanted.mask), _like(value, wanted.value)
-        return None not in (mask, exact) and int(value) & int(mask or 0) == int(exact or 0)
-    if isinstance(wanted, Range):
-        first, last = _like(value, wanted.first), _like(value, wanted.last)
-        return first is not None and last is not None and int(first) <= int(value) <= int(last)
-    return _like(value, wanted) == value
-
-
-def _is_in_prefix(text: str, value: FieldValue) -> bool:
-    if not isinstance(value, int):
-        return value in ip_network(text)
-    start, length = text.split("/")
-    free = 48 - int(length)
-    return value >> free == int(_like(0, start) or 0) >> free
-
-
-def _like(value: FieldValue, written: Exact) -> FieldValue | None:
-    """Return what is written as the type of a value; None for an address of the other version."""
-    if isinstance(value, int):
-        return int(written.replace(":", ""), 16) if isinstance(written, str) else int(written)
-    address = written if isinstance(written, IPv4Address | IPv6Address) else ip_address(written)
-    return address if address.version == value.version else None
-
-
-def find_rule(rules: Sequence[FlowRule], frame: bytes, queue: int = 0) -> FlowRule | None:
-    """Return the rule of the largest priority that a frame matches, of two the one that stands first."""
-    fields = read_fields(frame, queue)
-    found = [rule for rule in rules if matches(rule, fields)]
-    return max(found, key=lambda rule: rule.priority) if found else None  # max() returns the first of the largest

@@ -10,7 +10,7 @@ from typing import Any
 from dataplane.errors import EntryError, EntryFault
 from dataplane.native import Kernel, kernel_library
 from dataplane.native.scalars import CTYPES, Scalar
-from dataplane.switch.tables.native import exact, mask, memory, meter, publish, selection, trie
+from dataplane.switch.tables.native import exact, mask, memory, meters, publish, selection, trie
 from dataplane.switch.tables.native.records import DONE
 
 WRITERS: tuple[Kernel[..., Any], ...] = (
@@ -33,7 +33,7 @@ WRITERS: tuple[Kernel[..., Any], ...] = (
     mask.put_mask,
     mask.remove_mask,
     mask.drop_mask,
-    meter.write_meter,
+    meters.write_meter,
     publish.put_default,
     publish.put_replicas,
     publish.publish,

@@ -25,7 +25,7 @@ from dataplane.wire import bfd
 _LOOKS_PER_INTERVAL = 2
 
 
-class NativePort:
+class NativePortHello:
     """One port's session, and the struct through which workers speak for it."""
 
     def __init__(self, device_id: int, port: int, queues: int, now_ns: int, rng: random.Random) -> None:
@@ -135,10 +135,10 @@ class NativeHellos:
     def __init__(self, device_id: int, seed: int, workers: Sequence[Worker], wake: Callable[[], None]) -> None:
         self._device_id, self._seed = device_id, seed
         self._workers, self._wake = tuple(workers), wake
-        self._ports: dict[int, NativePort] = {}
+        self._ports: dict[int, NativePortHello] = {}
         self._told: dict[int, Session | None] = {}
 
-    def __iter__(self) -> Iterator[tuple[int, NativePort]]:
+    def __iter__(self) -> Iterator[tuple[int, NativePortHello]]:
         """Yield the ports that have or had hellos."""
         return iter(self._ports.items())
 
@@ -151,7 +151,7 @@ class NativeHellos:
                 return
             rng = random.Random(f"{self._seed}/{self._device_id}/hello/{number}")
             served = min(queues, len(self._workers))
-            port = self._ports[number] = NativePort(self._device_id, number, served, now_ns, rng)
+            port = self._ports[number] = NativePortHello(self._device_id, number, served, now_ns, rng)
             out.hello = port.hello
         if settings is None:
             port.adopt(None)

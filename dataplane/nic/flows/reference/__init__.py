@@ -1,0 +1,1 @@
+"""The flow classifier in plain Python: what the kernels are compared with."""

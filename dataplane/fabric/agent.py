@@ -68,7 +68,7 @@ class AgentPlan(Strict, frozen=True):
     log: str
     """File that the arrivals are written to."""
     load: str
-    """File that tells at the end what was sent of each flow: JSON, by the flow's number."""
+    """File that holds at the end what was sent of each flow: JSON, by the flow's number."""
     skip_after_ns: int = 100_000_000
     """Packets that are late by more than this are left out (and counted): sent at once they would be a burst that
     nobody planned, which fills queues."""
@@ -81,7 +81,7 @@ class AgentPlan(Strict, frozen=True):
 class Arrival:
     """One line of the log: a probe, when it arrived (ns of run time), the frame's size and the hops that it had left.
 
-    `hop_limit` is 0 where the kernel did not tell it.
+    `hop_limit` is 0 where the kernel did not report it.
     """
 
     probe: Probe
@@ -251,22 +251,22 @@ class Agent:
     def _receive(self, opened: socket.socket) -> None:
         for _ in range(_BURST):
             try:
-                payload, said, _, _ = opened.recvmsg(1 << 16, _ANCILLARY_BYTES)
+                payload, ancillary, _, _ = opened.recvmsg(1 << 16, _ANCILLARY_BYTES)
             except BlockingIOError:
                 return
             probe = decode_probe(payload)
             if probe is not None:
-                said_of_it = self._now_ns(), len(payload) + self._overhead, _hop_limit(said)
-                self._log.write(_RECORD.pack(probe.flow_id, probe.sequence, probe.sent_ns, *said_of_it))
+                measured = self._now_ns(), len(payload) + self._overhead, _hop_limit(ancillary)
+                self._log.write(_RECORD.pack(probe.flow_id, probe.sequence, probe.sent_ns, *measured))
 
     @property
     def _overhead(self) -> int:
         return 62 if ":" in self._plan.address else 42
 
 
-def _hop_limit(said: list[tuple[int, int, bytes]]) -> int:
+def _hop_limit(ancillary: list[tuple[int, int, bytes]]) -> int:
     """Return the hops that a packet had left, of what the kernel said beside it; 0 where it did not."""
-    for level, kind, data in said:
+    for level, kind, data in ancillary:
         is_it = (level, kind) in {(socket.IPPROTO_IP, socket.IP_TTL), (socket.IPPROTO_IPV6, socket.IPV6_HOPLIMIT)}
         if is_it and len(data) >= _HOP_LIMIT.size:
             return int(_HOP_LIMIT.unpack_from(data)[0]) & 0xFF

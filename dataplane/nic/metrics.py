@@ -52,7 +52,7 @@ _THREAD = (
 
 
 class NicCollector(Collector):
-    """Collects what `Nic.read_statistics` of some Nics tells, at the time of each scrape."""
+    """Collects what `Nic.read_statistics` of some Nics returns, at the time of each scrape."""
 
     def __init__(self, *reads: Read) -> None:
         self._reads = reads
@@ -119,7 +119,7 @@ def _at_present(read: Sequence[NicStatistics]) -> Iterator[Metric]:
 
 
 def _consumers(read: Sequence[NicStatistics]) -> Iterator[Metric]:
-    """Tell of consumers; of one that is leaving and one of the same name that has come since, as of one."""
+    """Count consumers; one that is leaving and one of the same name that has come since count as one."""
     waiting: Counter[tuple[str, ...]] = Counter()
     lent: Counter[tuple[str, ...]] = Counter()
     dropped: Counter[tuple[str, ...]] = Counter()
@@ -138,7 +138,7 @@ def _consumers(read: Sequence[NicStatistics]) -> Iterator[Metric]:
 
 
 def _producers(read: Sequence[NicStatistics]) -> Iterator[Metric]:
-    """Tell of producers, as of consumers."""
+    """Count producers, as consumers."""
     waiting: Counter[tuple[str, ...]] = Counter()
     dropped: Counter[tuple[str, ...]] = Counter()
     for nic in read:

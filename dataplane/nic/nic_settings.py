@@ -56,7 +56,7 @@ class NicSettings:
     def low_latency(cls, kind: PortKind = PortKind.PACKET_V2, queues: int = 1) -> NicSettings:
         """Return settings under which a thread polls without a pause as long as frames come, and sleeps after silence.
 
-        While they come, each thread has a processor to itself, as must whoever consumes in a thread of its own.
+        While they come, each thread has a processor to itself, as must a consumer in a thread of its own.
         """
         return cls(kind, queues, least_pause_us=1, most_pause_us=1)
 

@@ -75,7 +75,7 @@ class Port(Protocol):
 
     @property
     def speed_bps(self) -> int | None:
-        """How fast the device says that it is; None if it does not tell, or is no device."""
+        """How fast the device says that it is; None if it does not report that, or is no device."""
         ...
 
     def receive(self, max_frames: int) -> list[bytes]:

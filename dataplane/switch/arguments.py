@@ -20,7 +20,7 @@ from dataplane.switch.v1model import DROP_PORT
 COMMAND_LINE = "command line"
 """What errors name in place of a file."""
 DEFAULT_GRPC_ADDRESS = "127.0.0.1:9559"
-"""bmv2 listens on every interface; whoever reaches this port owns the switch, so here that has to be asked for."""
+"""bmv2 listens on every interface; any client there owns the switch, so here that has to be asked for."""
 
 PIPELINES = ("compiled", "interpreter")
 IO_KINDS = ("ring", "throughput", "xdp", "dpdk")

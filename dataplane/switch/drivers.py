@@ -139,7 +139,7 @@ class InterpreterDriver:
         self._ports = ports
         self._forwarder = Forwarder(self.control, ports, clock)
         self._numbers = {port.fileno(): number for number, port in ports.items()}
-        # Of what becomes of devices the kernel tells; of others, their use.
+        # The kernel reports what becomes of devices; of others, their use shows it.
         self._others = {port.settings.number for port in settings.ports if not is_device(port.device)}
         self._down: dict[int, bool] = {}
         self._events = _watch(stack, self.control)
@@ -205,7 +205,7 @@ def _open_ports(stack: ExitStack, settings: SwitchSettings) -> dict[int, NicPort
 
 
 def _watch(stack: ExitStack, control: Switch | NativeSwitch) -> LinkEvents:
-    """Have what becomes of ports written to the log; return what tells that a device has changed."""
+    """Have what becomes of ports written to the log; return what says that a device has changed."""
     control.add_port_listener(PortLog(dict(control.port_states())))
     events = LinkEvents()
     stack.callback(events.close)

@@ -73,7 +73,7 @@ def run(settings: SwitchSettings) -> None:
         stack.enter_context(_stopped_by_signals(loop.stop))
         stack.enter_context(P4RuntimeServer(core, [settings.grpc_address], settings.tls, beside=[GnmiService(gnmi)]))
         driver.start(waiter)
-        # Whoever sees the ready file finds statistics beside it.
+        # Where the ready file is, there are statistics beside it.
         loop.start_stats()
         stack.enter_context(_ready(driver.control, settings))
         loop.run()
@@ -89,7 +89,7 @@ class _Loop:
         waiter: Waiter,
         settings: SwitchSettings,
     ) -> None:
-        """Write the drops that `read_drops` tells, those of the control plane, beside the driver's own."""
+        """Write the drops that `read_drops` returns, those of the control plane, beside the driver's own."""
         self._driver = driver
         self._read_drops = read_drops
         self._waiter = waiter
@@ -108,7 +108,7 @@ class _Loop:
         self._waiter.wake()
 
     def run(self) -> None:
-        """Forward until `stop`; neighbours are told then."""
+        """Forward until `stop`; neighbours hear of it then."""
         self._forward()
         self._driver.take_leave()
         self.write_stats(last=True)

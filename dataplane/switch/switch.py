@@ -191,7 +191,7 @@ class Switch:
             self._follow(self._board.set_admin(port, up))
             self._hellos.set_admin(port, up, self._clock.now_ns())
             self._note_hellos()
-        self._board.tell()
+        self._board.notify()
         self._wake_up()
 
     def set_hello(self, port: int, settings: HelloSettings | None) -> None:
@@ -203,7 +203,7 @@ class Switch:
             if settings is None:
                 self._follow(self._board.set_hello(port, None))
             self._note_hellos()
-        self._board.tell()
+        self._board.notify()
         self._wake_up()
 
     def take_leave(self) -> None:
@@ -212,7 +212,7 @@ class Switch:
             for port in self._hellos.ports:
                 self._hellos.set_admin(port, False, self._clock.now_ns())
             self._note_hellos()
-        self._board.tell()
+        self._board.notify()
         self._wake_up()
 
     @property
@@ -239,7 +239,7 @@ class Switch:
         """
         with self._burst():
             self._follow(self._board.set_oper(port, oper))
-        self._board.tell()
+        self._board.notify()
 
     def set_port_status(self, port: int, up: bool) -> None:
         """Note that a port's device went down or came back."""
@@ -350,7 +350,7 @@ class Switch:
             departures, self._departures = self._departures, []
             packets_in, self._packets_in = self._packets_in, []
             digests, self._digests = self._digests, []
-        self._board.tell()
+        self._board.notify()
         self._deliver(packets_in)
         if digests and self._digest_receiver is not None:
             self._digest_receiver(digests)

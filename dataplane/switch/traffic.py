@@ -101,7 +101,7 @@ class _Port:
 
 
 class TrafficManager:
-    """Queues and port times of one switch; whoever holds it calls `dequeue` until nothing is due, then waits.
+    """Queues and port times of one switch; its owner calls `dequeue` until nothing is due, then waits.
 
     `drops` counts, under a name, what has no port; `port_drops` what a port refused.
     """

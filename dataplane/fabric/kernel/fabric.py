@@ -188,7 +188,7 @@ class KernelFabric:
         links.set_up(self.namespace(a), self._device(end), up=up)
 
     def lose(self, a: str, b: str, *, lost: bool) -> None:
-        """Lose all frames that `a` sends to `b`, or no more; neither end is told. FabricError for no cable."""
+        """Lose all frames that `a` sends to `b`, or no more; no device shows it. FabricError for no cable."""
         end = self._tail(a, b)
         links.lose(self.namespace(a), self._device(end), lost=lost)
 

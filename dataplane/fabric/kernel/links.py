@@ -101,7 +101,7 @@ def set_up(namespace: str, device: str, *, up: bool) -> None:
 
 
 def lose(namespace: str, device: str, *, lost: bool) -> None:
-    """Have a device throw away all that is sent through it, unseen by whoever sends, or carry it again."""
+    """Have a device throw away all that is sent through it, unseen by the sender, or carry it again."""
 
     def act() -> None:
         with IPRoute() as netlink:

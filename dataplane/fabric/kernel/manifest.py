@@ -31,7 +31,7 @@ _POLL_S = 0.02
 
 @dataclass(frozen=True, slots=True)
 class ProcessId:
-    """A process, told from a later one with the same number by its start time (clock ticks since boot)."""
+    """A process, distinguished from a later one with the same number by its start time (clock ticks since boot)."""
 
     pid: int
     start_time: int

@@ -126,7 +126,7 @@ class VirtualFabric:
         """Break or mend a cable, both ways; what is on it when it breaks is lost and counted.
 
         With `notice_after_ns` the switches at its ends see the state of their ports change after that time, and so
-        do those who asked for it; without, nobody is told. Raises FabricError where there is no such cable.
+        do those who asked for it; without, nobody is notified. Raises FabricError where there is no such cable.
         """
         for key in (LinkKey(a, b), LinkKey(b, a)):
             if key not in self.cables:
@@ -136,7 +136,7 @@ class VirtualFabric:
                 self.call_after(notice_after_ns, partial(self._notice, self.cables[key], up))
 
     def lose(self, a: str, b: str, *, lost: bool) -> None:
-        """Lose all frames that `a` sends to `b`, or no more; neither end is told. FabricError for no cable."""
+        """Lose all frames that `a` sends to `b`, or no more; no device shows it. FabricError for no cable."""
         key = LinkKey(a, b)
         if key not in self.cables:
             raise FabricError(f"{self.topology.name}: there is no cable between {a!r} and {b!r}")

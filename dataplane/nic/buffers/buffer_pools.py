@@ -44,7 +44,7 @@ class MappedReceiveQueue:
     start: int  # address of the view's first byte
     thread: int  # number of the driver thread
     address: int  # of the software queue
-    state: GroupState  # its buckets are told of packets that come back
+    state: GroupState  # its buckets count packets that come back
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +118,8 @@ class BufferPools:
             raise PortError(f"{user}: a queue of {limit} packets is not possible")
         queue = ReceiveQueue(limit=limit)
         queue.bell = bell
-        memory = self._map(user, sizes, ring_places(limit) * 8)
-        set_ring(queue.packets[0], memory.take(ring_places(limit) * 8), ring_places(limit))
+        memory = self._map(user, sizes, ring_slots(limit) * 8)
+        set_ring(queue.packets[0], memory.take(ring_slots(limit) * 8), ring_slots(limit))
         memory.furnish(queue.address, queue.memory[0], sizes)
         return MappedReceiveQueue(queue, memory.view(), memory.start, thread, queue.address, state)
 
@@ -133,11 +133,11 @@ class BufferPools:
         self._check(user, sizes)
         if not 1 <= queue_packets <= MOST_BUFFERS:
             raise PortError(f"{user}: a queue of {queue_packets} packets is not possible")
-        places = ring_places(queue_packets)
-        queue = SendQueue(mask=places - 1)
+        slots = ring_slots(queue_packets)
+        queue = SendQueue(mask=slots - 1)
         queue.bell, queue.driver_bell = bell, driver_bell
-        memory = self._map(user, sizes, places * sizeof(SendElement))
-        queue.elements = array_at(SendElement, memory.take(places * sizeof(SendElement)))
+        memory = self._map(user, sizes, slots * sizeof(SendElement))
+        queue.elements = array_at(SendElement, memory.take(slots * sizeof(SendElement)))
         memory.furnish(queue.address, queue.memory[0], sizes)
         return MappedSendQueue(queue, memory.view(), thread, queue.address)
 
@@ -190,7 +190,7 @@ class QueueMemory:
         for number, (size, count) in enumerate(sorted(sizes.items())):
             reserve = memory.reserves[number]
             reserve.capacity, reserve.buffers = size, count
-            set_ring(reserve.returned[0], self.take(ring_places(count) * 8), ring_places(count))
+            set_ring(reserve.returned[0], self.take(ring_slots(count) * 8), ring_slots(count))
             reserve.stack = array_at(u64, self.take(count * 8))
             stride = stride_bytes(size)
             _lay_out()(reserve, self.take(count * stride), stride, HEAD_BYTES, queue, number)
@@ -200,13 +200,13 @@ class QueueMemory:
         return memoryview(self.area)
 
 
-def set_ring(ring: Ring, address: int, places: int) -> None:
+def set_ring(ring: Ring, address: int, slots: int) -> None:
     """Give a ring its slots, a power of two."""
     ring.slots = array_at(u64, address)
-    ring.mask = places - 1
+    ring.mask = slots - 1
 
 
-def ring_places(count: int) -> int:
+def ring_slots(count: int) -> int:
     """Return the power of two that holds so many."""
     return 1 << max(count - 1, 1).bit_length()
 
@@ -217,8 +217,8 @@ def stride_bytes(size: int) -> int:
 
 
 def class_bytes(size: int, count: int) -> int:
-    """Return the memory that buffers of one size take, with the places to keep them in."""
-    return count * stride_bytes(size) + _round_up(ring_places(count) * 8) + _round_up(count * 8)
+    """Return the memory that buffers of one size take, with the slots to keep them in."""
+    return count * stride_bytes(size) + _round_up(ring_slots(count) * 8) + _round_up(count * 8)
 
 
 def _round_up(nbytes: int) -> int:

@@ -12,7 +12,7 @@ from dataplane.native import Array, Inline, Struct, u32, u64
 from dataplane.native.doorbell import Bell
 from dataplane.nic.structures import Bucket, Ring
 
-NO_PLACE = 0xFFFF_FFFF
+NO_MEMBER = 0xFFFF_FFFF
 
 
 class Reserve(Struct):
@@ -57,7 +57,7 @@ class ReceiveQueue(Struct):
     refused: u64  # releases of what was not lent
     cut: u64  # packets that were longer than the row they were copied into
     _gap1: Inline[u64, Literal[8]]
-    # Of whoever closes it:
+    # Of the thread that closes it:
     consumer_left: u64
 
 
@@ -82,7 +82,7 @@ class Group(Struct):
     members: Array[Member]
     count: u32
     balance: u32
-    anchor: u32  # place of the member that was alone once and may still hold packets without a bucket, or NO_PLACE
+    anchor: u32  # place of the member that was alone once and may still hold packets without a bucket, or NO_MEMBER
     reserved: u32
     state: GroupState
 
@@ -122,7 +122,7 @@ class SendQueue(Struct):
     refused: u64  # shorter than the device sends
     down: u64
     _gap1: Inline[u64, Literal[8]]
-    # Of whoever closes it:
+    # Of the thread that closes it:
     producer_left: u64
 
 

@@ -144,7 +144,7 @@ class PcapWriter:
             raise PortError(f"{self.path}: {error.strerror}") from error
 
     def flush(self) -> None:
-        """Bring what was written to the file."""
+        """Flush what was written to the file."""
         try:
             self._file.flush()
         except OSError as error:

@@ -43,7 +43,7 @@ class Device:
 
 
 class DeviceWatch:
-    """Tells of a device how it is now, in the network namespace that the watch was made in.
+    """Reads how a device is now, in the network namespace that the watch was made in.
 
     The device is known by its number, so that one of the same name that was made later is not taken for it.
     """
@@ -79,7 +79,7 @@ class DeviceWatch:
 
     @property
     def speed_bps(self) -> int | None:
-        """How fast the device says that it is (ethtool(8), "Speed"); None if it does not tell."""
+        """How fast the device says that it is (ethtool(8), "Speed"); None if it does not report it."""
         command = bytearray(struct.pack("=I", _ETHTOOL_GSET).ljust(_ETHTOOL_COMMAND_BYTES, b"\0"))
         answer = (ctypes.c_char * len(command)).from_buffer(command)
         request = struct.pack("=16sQ", self.name.encode(), ctypes.addressof(answer)).ljust(_REQUEST_BYTES, b"\0")

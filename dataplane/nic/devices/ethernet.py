@@ -27,7 +27,7 @@ from dataplane.nic.run_off_loop import run_off_loop
 _RUN_NETNS = Path("/run/netns")
 SIOCETHTOOL, _GET_DRIVER = 0x8946, 3
 _DRIVER = struct.Struct("=I32s160s")
-"""struct ethtool_drvinfo: cmd, driver, what we do not look at. Netlink does not tell the name."""
+"""struct ethtool_drvinfo: cmd, driver, what we do not look at. Netlink does not have the name."""
 _SIOCSHWTSTAMP = 0x89B0
 _STAMP_REQUEST = struct.Struct("=iii")
 """struct hwtstamp_config: flags, kind of transmit stamps, filter of receive stamps."""
@@ -78,7 +78,7 @@ class Timestamping:
 
 @dataclass(frozen=True, slots=True)
 class EthernetDevice:
-    """What was read of a device; None where its driver does not tell."""
+    """What was read of a device; None where its driver does not report it."""
 
     name: str
     index: int
@@ -127,7 +127,7 @@ def list_devices() -> list[str]:
 
 @run_off_loop
 def read_channels(interface: str) -> Channels | None:
-    """Return a device's queues, None if it cannot tell: then it has one."""
+    """Return a device's queues, None if it does not report them: then it has one."""
     with EthtoolSocket(interface) as ethtool:
         return _channels(ethtool.read_channels())
 

@@ -169,7 +169,7 @@ class EthtoolSocket:
         self._socket.close()
 
     def read_channels(self) -> Mapping[str, int] | None:
-        """Return rx_max, tx_max, combined_max, rx_count, tx_count, combined_count; None: the device cannot tell."""
+        """Return rx_max, tx_max, combined_max, rx_count, tx_count, combined_count; None: not reported."""
         return self._read_numbers(_CHANNELS_GET)
 
     def set_channels(self, counts: Mapping[str, int]) -> None:
@@ -177,7 +177,7 @@ class EthtoolSocket:
         self._set_numbers(_CHANNELS_SET, counts)
 
     def read_rings(self) -> Mapping[str, int] | None:
-        """Return rx, tx, rx_max, tx_max in frames; None: the device cannot tell."""
+        """Return rx, tx, rx_max, tx_max in frames; None: the device does not report them."""
         return self._read_numbers(_RINGS_GET)
 
     def set_rings(self, frames: Mapping[str, int]) -> None:

@@ -1,4 +1,4 @@
-"""Tells that a device of this network namespace has changed: RTM_NEWLINK and RTM_DELLINK messages (rtnetlink(7))."""
+"""Changes of the devices of this network namespace: RTM_NEWLINK and RTM_DELLINK messages (rtnetlink(7))."""
 
 from __future__ import annotations
 

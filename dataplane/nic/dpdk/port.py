@@ -148,7 +148,7 @@ class DpdkChannel:
         return -1 if self._timer is None else self._timer.fileno()
 
     def read_drops(self) -> None:
-        """Bring the queue's `rx_dropped` up to date; what only the whole device tells counts for the first queue."""
+        """Update the queue's `rx_dropped`; what is known of the whole device alone counts for the first queue."""
         self._port.environment.log()
         if self._socket is not None and self._socket.fileno() >= 0:
             count, since_last = self._socket.read_drops()

@@ -102,5 +102,5 @@ def _duplicate(descriptor: int) -> socket.socket | None:
 
 
 def _is_on(handle: socket.socket, interface: str) -> bool:
-    """Return whether the socket is bound to the device; AF_XDP sockets do not tell."""
+    """Return whether the socket is bound to the device; AF_XDP sockets do not say."""
     return handle.family == AF_XDP or handle.getsockname()[0] == interface

@@ -53,7 +53,7 @@ def _classify_one() -> Callable[..., None]:
 class FlowClassifier:
     """Rules in order of priority, then of age; any thread may change them.
 
-    `find_group` tells the number of a group of consumers by its name, None where there is none. What matches no rule is
+    `find_group` has the number of a group of consumers by its name, None where there is none. What matches no rule is
     dropped until `set_default` says otherwise. Driver threads use `native`: the classifier must outlive them.
     """
 

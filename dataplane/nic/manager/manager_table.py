@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dataplane.native import array_at, u64
-from dataplane.nic.buffers.software_queue import NO_PLACE, Group, GroupState, ManagerTable, Member
+from dataplane.nic.buffers.software_queue import NO_MEMBER, Group, GroupState, ManagerTable, Member
 from dataplane.nic.manager.balance import Balance
 
 
@@ -54,4 +54,4 @@ def build_table(groups: Sequence[Membership], senders: Sequence[int]) -> LoadedT
 
 def _place(group: Membership) -> int:
     serials = [serial for _, serial in group.queues]
-    return serials.index(group.anchor) if group.anchor in serials else NO_PLACE
+    return serials.index(group.anchor) if group.anchor in serials else NO_MEMBER

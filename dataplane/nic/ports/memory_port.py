@@ -57,7 +57,7 @@ class MemoryEnd:
         """Do nothing: what finds the ring full is counted by the sender."""
 
     def close(self) -> None:
-        """Tell the other end, whose frames are lost from now on."""
+        """Mark the cable closed for the other end, whose frames are lost from now on."""
         self._descriptor = -1
         while self._rings:
             self._rings.pop().leave()

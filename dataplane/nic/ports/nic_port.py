@@ -37,7 +37,7 @@ class Channel(Protocol):
         ...
 
     def read_drops(self) -> None:
-        """Bring the queue's `rx_dropped` up to date."""
+        """Update the queue's `rx_dropped`."""
         ...
 
     def close(self) -> None:
@@ -128,7 +128,7 @@ class NicPort:
 
     @property
     def speed_bps(self) -> int | None:
-        """How fast the device says that it is; None if it does not tell, or is no device."""
+        """How fast the device says that it is; None if it does not report that, or is no device."""
         return None if self._device is None or self._closed else self._device.speed_bps
 
     def receive(self, max_frames: int) -> list[bytes]:

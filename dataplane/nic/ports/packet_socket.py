@@ -106,7 +106,7 @@ class PacketSocket:
         self._socket.setsockopt(socket.SOL_SOCKET, SO_DETACH_FILTER, 0)
 
     def read_drops(self) -> None:
-        """Bring the queue's `rx_dropped` up to date; the kernel's own count starts again with each reading."""
+        """Update the queue's `rx_dropped`; the kernel's own count starts again with each reading."""
         if self._socket.fileno() >= 0:
             raw = self._socket.getsockopt(SOL_PACKET, PACKET_STATISTICS, 12)
             self.queue.rx_dropped += int.from_bytes(raw[4:8], "little")

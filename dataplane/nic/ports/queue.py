@@ -131,7 +131,7 @@ class XdpQueue(PortQueue):
     gather_bytes: u32
     gather_slots: u32
     gather_used: u32
-    busy_poll: u32  # 1: whoever finds nothing runs the device's receiver
+    busy_poll: u32  # 1: a thread that finds nothing runs the device's receiver
 
 
 class FrameRing(Struct):

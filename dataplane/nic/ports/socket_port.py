@@ -46,7 +46,7 @@ class MessageSocket:
         return self._socket.fileno()
 
     def read_drops(self) -> None:
-        """Do nothing: these sockets lose no frames, the sender waits or is told."""
+        """Do nothing: these sockets lose no frames, the sender waits or gets an error."""
 
     def close(self) -> None:
         """Close the socket and free the buffers."""

@@ -77,7 +77,7 @@ class XdpSocket:
         return self._program.place
 
     def read_drops(self) -> None:
-        """Bring the queue's `rx_dropped` up to date: no chunk to receive into, too long for one, or a full ring."""
+        """Update the queue's `rx_dropped`: no chunk to receive into, too long for one, or a full ring."""
         if self._socket.fileno() >= 0:
             fields = struct.unpack("=6Q", self._socket.getsockopt(_SOL_XDP, _STATISTICS, 48))
             self.queue.rx_dropped = fields[0] + fields[3]
@@ -113,7 +113,7 @@ class XdpSocket:
         self._fill_in(slot_bytes if is_cut else chunk_bytes)
 
     def _poll_busily(self, duration_us: int) -> None:
-        """Have the device's receiver run by whoever asks for frames."""
+        """Have the device's receiver run by the thread that asks for frames (busy polling)."""
         if duration_us > 0:
             self._socket.setsockopt(socket.SOL_SOCKET, _SO_PREFER_BUSY_POLL, 1)
             self._socket.setsockopt(socket.SOL_SOCKET, _SO_BUSY_POLL, duration_us)

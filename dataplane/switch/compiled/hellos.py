@@ -48,9 +48,9 @@ class NativePortHello:
         if self.session is None:
             return None
         hello = self.hello
-        told = self.session.describe(hello.sent, hello.received + hello.credited)
+        described = self.session.describe(hello.sent, hello.received + hello.credited)
         drops = {name: number for name, number in {**self._drops, HelloDrop.UNREAD: hello.unread}.items() if number}
-        return replace(told, drops=drops) if drops else told
+        return replace(described, drops=drops) if drops else described
 
     # ---- what workers leave for Python
 
@@ -87,7 +87,7 @@ class NativePortHello:
         self.adopt(session.hear(self.session, packet, heard_ns))
         if self.session.state is before:
             self._accept(content)
-        # Only after the time is there for whoever counts silence.
+        # Only after the time is there for the worker that counts silence.
         self.hello.heard_ns = max(self.hello.heard_ns, heard_ns)
         self.hello.credited += 1
 
@@ -97,7 +97,7 @@ class NativePortHello:
         ctypes.memmove(self.hello.accepted.address + self._accepted_next * SLOT_BYTES, content, len(content))
         self.hello.accepted_slot = self._accepted_next + 1
 
-    # ---- what Python tells workers
+    # ---- what Python has for workers
 
     def adopt(self, changed: Session | None) -> None:
         """Go on with another session; None: with none."""
@@ -136,7 +136,7 @@ class NativeHellos:
         self._device_id, self._seed = device_id, seed
         self._workers, self._wake = tuple(workers), wake
         self._ports: dict[int, NativePortHello] = {}
-        self._told: dict[int, Session | None] = {}
+        self._reported: dict[int, Session | None] = {}
 
     def __iter__(self) -> Iterator[tuple[int, NativePortHello]]:
         """Yield the ports that have or had hellos."""
@@ -160,7 +160,7 @@ class NativeHellos:
         else:
             fresh = Session(frames.discriminator(self._device_id, number), settings, since_ns=now_ns)
             port.adopt(session.set_admin(fresh, admin_up, now_ns))
-        self._told.setdefault(number, None)
+        self._reported.setdefault(number, None)
         self.publish()
 
     def set_admin(self, number: int, up: bool, now_ns: int) -> None:
@@ -184,9 +184,9 @@ class NativeHellos:
         """Look at what workers heard and missed; return the ports that say something else than the last time."""
         for port in self._ports.values():
             port.read(now_ns)
-        changed = [(number, port) for number, port in self._ports.items() if port.session is not self._told[number]]
+        changed = [(number, port) for number, port in self._ports.items() if port.session is not self._reported[number]]
         for number, port in changed:
-            self._told[number] = port.session
+            self._reported[number] = port.session
         if changed:
             self.publish()
         return [(number, port.describe()) for number, port in changed]

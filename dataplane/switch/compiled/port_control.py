@@ -127,4 +127,4 @@ class PortControl:
             if state is not None:
                 for port in ports:
                     state.set_port_status(port, self._board[port].is_usable)
-        self._board.tell()
+        self._board.notify()

@@ -59,7 +59,7 @@ class ManagedSwitch(PortControl, Protocol):
 
 
 class GnmiCore:
-    """One switch's gNMI service; `epoch_ns` tells nanoseconds since 1970, by default the switch's own time."""
+    """One switch's gNMI service; `epoch_ns` returns nanoseconds since 1970, by default the switch's own time."""
 
     def __init__(self, switch: ManagedSwitch, *, epoch_ns: Callable[[], int] | None = None) -> None:
         self._switch = switch
@@ -69,7 +69,7 @@ class GnmiCore:
         self._dates = Dates(switch.now_ns, self._epoch_ns)
         self._names = names_of(switch.port_states())
         self._hellos: dict[int, HelloSettings] = {}
-        self._told: dict[int, tuple[PortView, dict[Leaf, Value]]] = {}
+        self._views: dict[int, tuple[PortView, dict[Leaf, Value]]] = {}
         self._subscriptions: set[Subscription] = set()
         self._removal: Callable[[], None] | None = None
         self.drops = dict.fromkeys(DROPS, 0)
@@ -193,25 +193,25 @@ class GnmiCore:
                 self._changed(self._switch.port_states()[port])
 
     def _listen(self) -> None:
-        """Follow the ports as long as somebody is told."""
+        """Follow the ports as long as somebody subscribes."""
         if self._removal is None:
             self._removal = self._switch.add_port_listener(self._changed)
             for state in self._switch.port_states().values():
                 view = self._view(state)
-                self._told[state.port] = view, _on_change(view)
+                self._views[state.port] = view, _on_change(view)
 
     def _changed(self, state: PortState) -> None:
-        """Tell subscriptions what is new of a port."""
+        """Notify subscriptions of what is new of a port."""
         with self._lock:
             view = self._view(state)
-            (old, before), after = self._told[state.port], _on_change(view)
-            self._told[state.port] = view, after
+            (old, before), after = self._views[state.port], _on_change(view)
+            self._views[state.port] = view, after
             news = {leaf: value for leaf, value in after.items() if before.get(leaf) != value}
             gone = tuple(leaf for leaf in before if leaf not in after)
             if news or gone:
                 change = Change(view, news, old, gone, self._epoch_ns())
                 for subscription in tuple(self._subscriptions):
-                    subscription.tell(change)
+                    subscription.notify(change)
 
 
 def _on_change(view: PortView) -> dict[Leaf, Value]:

@@ -157,9 +157,9 @@ def _with(config: PortConfig, leaf: Leaf, value: Value, view: PortView, path: Pa
             return read(config, value)
     except (TypeError, SwitchError) as error:
         raise invalid(f"{shown(path)}: {leaf.nodes[-1].name}: {error}") from error
-    told = leaf.read(view)
-    if value not in {told, f"{leaf.identities}:{told}"}:
-        raise invalid(f"{shown(path)}: {leaf.nodes[-1].name} is {told} and cannot be set")
+    value_now = leaf.read(view)
+    if value not in {value_now, f"{leaf.identities}:{value_now}"}:
+        raise invalid(f"{shown(path)}: {leaf.nodes[-1].name} is {value_now} and cannot be set")
     return config
 
 

@@ -58,25 +58,27 @@ def within(selections: Sequence[Selection], modules: Collection[str]) -> tuple[S
 def _select(pattern: Path, leaves: Sequence[Leaf]) -> tuple[Selection, ...]:
     found: dict[tuple[int, tuple[tuple[str, str], ...]], Selection] = {}
     for place, leaf in enumerate(leaves):
-        for depth, keys in sorted(_ways(pattern, leaf.nodes)):  # of several ways the shortest: the largest subtree
+        for depth, keys in sorted(
+            _matches(pattern, leaf.nodes)
+        ):  # of several matches the shortest: the largest subtree
             found.setdefault((place, keys), Selection(leaf, depth, keys))
     return tuple(found.values())
 
 
-def _ways(pattern: Path, nodes: Sequence[Node], depth: int = 0) -> Iterator[tuple[int, tuple[tuple[str, str], ...]]]:
-    """Yield each way in which a pattern names the first nodes of a leaf: how many, and with which keys."""
+def _matches(pattern: Path, nodes: Sequence[Node], depth: int = 0) -> Iterator[tuple[int, tuple[tuple[str, str], ...]]]:
+    """Yield each match of a pattern with the first nodes of a leaf: how many, and with which keys."""
     if not pattern:
         yield depth, ()
         return
     step, rest = pattern[0], pattern[1:]
     if step.name == ANY_DEPTH:
         for skipped in range(len(nodes) + 1):
-            yield from _ways(rest, nodes[skipped:], depth + skipped)
+            yield from _matches(rest, nodes[skipped:], depth + skipped)
         return
     if not nodes or not _fits(step, nodes[0]):
         return
     here = tuple((key, value) for key, value in step.keys.items() if value != ANY)
-    for end, keys in _ways(rest, nodes[1:], depth + 1):
+    for end, keys in _matches(rest, nodes[1:], depth + 1):
         yield end, (*here, *keys)
 
 

@@ -69,7 +69,7 @@ class Leaf:
     type: Type
     read: Callable[[PortView], Value | None]
     on_change: bool = True
-    """Whether changes are told as they happen; those of counters are not."""
+    """Whether changes are sent as they happen (ON_CHANGE); those of counters are not."""
     identities: str = ""
     """The module that an identity belongs to."""
 

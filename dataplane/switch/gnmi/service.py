@@ -107,7 +107,7 @@ class GnmiService(gnmi_grpc.gNMIServicer):
     async def Subscribe(  # type: ignore[override]  # noqa: N802 - the stubs know generators only
         self, requests: AsyncIterator[gnmi.SubscribeRequest], context: Context
     ) -> None:
-        """Tell what is subscribed to until the client ends it, breaks a rule or does not read."""
+        """Send what is subscribed to until the client ends it, breaks a rule or does not read."""
         changes = Changes(asyncio.get_running_loop())
         subscription = None
         try:
@@ -177,7 +177,7 @@ class _Stream:
         self._subscription, self._context, self._now_ns = subscription, context, now_ns
 
     async def write(self, requests: AsyncIterator[gnmi.SubscribeRequest]) -> None:
-        """Write what the subscription's mode has to tell; raise GnmiError for a client that breaks a rule."""
+        """Write what the subscription's mode has to send; raise GnmiError for a client that breaks a rule."""
         await self._send(self._subscription.initial())
         match self._subscription.mode:
             case gnmi.SubscriptionList.STREAM:

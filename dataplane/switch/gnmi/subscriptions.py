@@ -1,4 +1,4 @@
-"""One subscription: what it selects, what is told at first, at each change, and as time passes (gNMI, section 3.5)."""
+"""One subscription: what it selects, what is sent at first, at each change, and as time passes (gNMI, section 3.5)."""
 
 from __future__ import annotations
 
@@ -39,22 +39,22 @@ class Change:
 
 @dataclass(slots=True)
 class _Clocked:
-    """Selections that are told again and again."""
+    """Selections that are sent again and again."""
 
     selections: tuple[Selection, ...]
     interval_ns: int
     due_ns: int
     heartbeat_ns: int = 0
-    """With `suppress`, after so long what did not change is told all the same; 0: never."""
+    """With `suppress`, after so long what did not change is sent all the same; 0: never."""
     suppress: bool = False
     beat_ns: int = 0
-    told: dict[tuple[int, Leaf], Value] = field(default_factory=dict)
+    sent: dict[tuple[int, Leaf], Value] = field(default_factory=dict)
 
 
 class Subscription:
-    """A subscription as its list asks for; whoever holds it writes out what its methods yield, in that order.
+    """A subscription as its list asks for; its owner writes out what its methods yield, in that order.
 
-    `tell` may be called from any thread; the other methods belong to one.
+    `notify` may be called from any thread; the other methods belong to one.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class Subscription:
         yield from self._values(self._all)
         yield SYNC
 
-    def tell(self, change: Change) -> None:
+    def notify(self, change: Change) -> None:
         """Send what of a change is subscribed to."""
         news = [(leaf, value) for leaf, value in change.news.items() if self._follows(leaf, change.view)]
         gone = [leaf.path(change.old) for leaf in change.gone if self._follows(leaf, change.old)]
@@ -111,7 +111,7 @@ class Subscription:
             self._send(self._response(change.view, news, change.time_ns, gone))
 
     def next_due_ns(self) -> int | None:
-        """Return when `due` has something to tell, on the switch's clock; None: never."""
+        """Return when `due` has something to send, on the switch's clock; None: never."""
         return min((one.due_ns for one in self._clocked), default=None)
 
     def due(self) -> Iterator[gnmi.SubscribeResponse]:
@@ -199,14 +199,14 @@ def models_of(models: Iterable[gnmi.ModelData]) -> frozenset[str]:
 
 
 def _interval(interval_ns: int, name: str) -> int:
-    """Return how often to tell; 0 means as often as can be."""
+    """Return how often to send; 0 means as often as can be."""
     if 0 < interval_ns < SHORTEST_SAMPLE_NS:
         raise invalid(f"{name}: {interval_ns} ns is below the shortest, {SHORTEST_SAMPLE_NS} ns")
     return interval_ns or SHORTEST_SAMPLE_NS
 
 
 def _novelty(one: _Clocked, now_ns: int) -> Callable[[PortView, Leaf, Value], bool]:
-    """Return what says which values of a round are told: all, or with `suppress` those that changed."""
+    """Return what says which values of a round are sent: all, or with `suppress` those that changed."""
     is_beat = bool(one.heartbeat_ns) and now_ns >= one.beat_ns
     if is_beat:
         one.beat_ns = now_ns + one.heartbeat_ns
@@ -215,8 +215,8 @@ def _novelty(one: _Clocked, now_ns: int) -> Callable[[PortView, Leaf, Value], bo
         if not one.suppress:
             return True
         place = (view.state.port, leaf)
-        is_new = one.told.get(place) != value
-        one.told[place] = value
+        is_new = one.sent.get(place) != value
+        one.sent[place] = value
         return is_new or is_beat
 
     return is_wanted

@@ -1,4 +1,4 @@
-"""Ports as the tree shows them: named, with times of day; made from what a switch tells of itself."""
+"""Ports as the tree shows them: named, with times of day; made from what a switch reports of itself."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from dataplane.switch.ports.states import HelloSettings
 
 
 class Hellos:
-    """Ports that say hello, by number; belongs to whoever holds the switch's lock."""
+    """Ports that say hello, by number; belongs to the holder of the switch's lock."""
 
     def __init__(self, device_id: int, seed: int) -> None:
         self._device_id, self._seed = device_id, seed
@@ -20,7 +20,7 @@ class Hellos:
         self._farewells: list[tuple[int, bytes]] = []
         self._due_ns: int | None = None
         self._changed = False
-        self._told: dict[int, Session] = {}
+        self._reported: dict[int, Session] = {}
 
     def __contains__(self, port: int) -> bool:
         return port in self._ports
@@ -35,8 +35,10 @@ class Hellos:
         if not self._changed:
             return ()
         self._changed = False
-        changed = [(port, hello) for port, hello in self._ports.items() if hello.session is not self._told.get(port)]
-        self._told = {port: hello.session for port, hello in self._ports.items()}
+        changed = [
+            (port, hello) for port, hello in self._ports.items() if hello.session is not self._reported.get(port)
+        ]
+        self._reported = {port: hello.session for port, hello in self._ports.items()}
         return changed
 
     @property

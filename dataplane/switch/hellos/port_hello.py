@@ -40,8 +40,8 @@ class PortHello:
 
     def describe(self) -> HelloSession:
         """Return what others may know."""
-        told = self.session.describe(self._sent, self._received)
-        return replace(told, drops=dict(self._drops)) if self._drops else told
+        described = self.session.describe(self._sent, self._received)
+        return replace(described, drops=dict(self._drops)) if self._drops else described
 
     # ---- what comes
 
@@ -113,8 +113,8 @@ class PortHello:
 
     def is_settled_with(self, neighbour: PortHello, delay_ns: int, now_ns: int) -> bool:
         """Return whether nothing the neighbour has still to say changes anything, and comes in time."""
-        told, detection_ns = self.session, self.session.detection_ns
-        if told.state is not HelloState.UP or detection_ns is None or neighbour._next_ns <= now_ns:
+        own, detection_ns = self.session, self.session.detection_ns
+        if own.state is not HelloState.UP or detection_ns is None or neighbour._next_ns <= now_ns:
             return False
         says_the_same = self._accepted == neighbour._frame[frames.PACKET_OFFSET : frames.HELLO_BYTES]
         lost_ns = self._looked_ns - self._silence_ns + detection_ns

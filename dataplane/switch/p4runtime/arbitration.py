@@ -1,4 +1,4 @@
-"""Who may write: election ids, roles, and who is told of a change (specification, section 5).
+"""Who may write: election ids, roles, and who is notified of a change (specification, section 5).
 
 For each role the client with the highest election id ever seen is primary. When it leaves there is none, whatever the
 backups' ids are, until a client asks again with at least that id: so the specification wants it, unlike bmv2, which
@@ -87,7 +87,7 @@ class Arbitration:
             self._elect(role, client)
 
     def leave(self, client: Client) -> None:
-        """Forget a client whose stream ended; where it was primary the others are told that there is none."""
+        """Forget a client whose stream ended; where it was primary the others are notified that there is none."""
         with self._lock:
             role = self._roles[client.role]
             role.clients.remove(client)

@@ -191,7 +191,7 @@ def _read_one(context: Context, entity: p4r.Entity) -> Iterator[p4r.Entity]:
 
 
 def _raise_failures(failures: Mapping[int, p4r.Error], number: int, what: str, first: int | None = None) -> None:
-    """Raise UNKNOWN if there are failures, with an error for each of `number` requests; the text tells the first."""
+    """Raise UNKNOWN if there are failures, with an error for each of `number` requests; the text is the first's."""
     if not failures:
         return
     first = min(failures) if first is None else first

@@ -55,7 +55,7 @@ class SwitchControl(PortControl, Protocol):
     def paused(self) -> AbstractContextManager[None]:
         """Hold packets between bursts: none is inside the pipeline meanwhile, those that wait go on waiting.
 
-        The same thread may nest it. It is the innermost lock: whoever holds it asks for no other.
+        The same thread may nest it. It is the innermost lock: its holder takes no other.
         """
         ...
 

@@ -52,7 +52,7 @@ _SLOW = {
 class P4RuntimeCore:
     """One switch's P4Runtime service.
 
-    `epoch_ns` tells the time that notifications are stamped with, nanoseconds since 1970; by default the switch's own.
+    `epoch_ns` is the time that notifications are stamped with, nanoseconds since 1970; by default the switch's own.
     """
 
     def __init__(self, switch: SwitchControl, *, epoch_ns: Callable[[], int] | None = None) -> None:
@@ -165,7 +165,7 @@ class P4RuntimeCore:
             raise P4RuntimeError(Code.INTERNAL, str(error)) from error
 
     def acknowledge(self, client: Client, ack: p4r.DigestListAck) -> None:
-        """Let what a digest list told be told again; raise P4RuntimeError if there was no such list."""
+        """Let what a digest list reported be reported again; raise P4RuntimeError if there was no such list."""
         if not self._arbitration.is_primary(client):
             raise P4RuntimeError(Code.PERMISSION_DENIED, "only the primary may acknowledge digests")
         context = self._context(running=True)

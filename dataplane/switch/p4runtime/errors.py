@@ -48,7 +48,7 @@ class P4RuntimeError(SwitchError):
         super().__init__(f"{code.name}: {message}")
 
     def to_error(self) -> p4r.Error:
-        """Return the error of one element of a batch; `code` in our space tells faults in the tables apart."""
+        """Return the error of one element of a batch; `code` in our space distinguishes faults in the tables."""
         number = self.code if self.fault is None else _FAULT_NUMBERS[self.fault]
         return p4r.Error(canonical_code=self.code, message=self.message, space=ERROR_SPACE, code=number)
 

@@ -29,7 +29,7 @@ class _Alarm:
 
 
 class IdleWatch:
-    """The alarms of one state's entries; whoever calls holds the state's lock."""
+    """The alarms of one state's entries; the caller holds the state's lock."""
 
     def __init__(self) -> None:
         self._due_ns: dict[Key, int] = {}

@@ -1,4 +1,4 @@
-"""A P4Runtime server in a thread of its own, so that whoever runs the switch need not know asyncio."""
+"""A P4Runtime server in a thread of its own, so that the switch's own thread needs no asyncio."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _OPTIONS = [
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
     ("grpc.so_reuseport", 0),  # two switches on one port is a mistake, not a load balancer
-    # Clients may do as we do, and ask whether we are there: gRPC's default hangs up on whoever does so twice.
+    # Clients may do as we do, and ask whether we are there: gRPC's default hangs up on a client that does so twice.
     ("grpc.http2.min_ping_interval_without_data_ms", 1000),
     ("grpc.keepalive_permit_without_calls", 1),
 ]

@@ -1,4 +1,4 @@
-"""The states of a switch's ports in one place: who changes one, and who is told; both switches use it."""
+"""The states of a switch's ports in one place: who changes one, and who hears of it; both switches use it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ logger = logging.getLogger("millrace.switch")
 
 
 class PortBoard:
-    """Port states, changed from any thread, told in the order of the changes and with no lock held."""
+    """Port states, changed from any thread; listeners hear of changes in their order and with no lock held."""
 
     def __init__(self, device_id: int, ports: Iterable[PortState], now_ns: Callable[[], int]) -> None:
         self._device_id = device_id
@@ -23,8 +23,8 @@ class PortBoard:
         self._now_ns = now_ns
         self._lock = threading.Lock()
         self._listeners: list[PortListener] = []
-        self._untold: deque[PortState] = deque()
-        self._telling = False
+        self._pending: deque[PortState] = deque()
+        self._notifying = False
         self.listeners_failed = 0
 
     def __getitem__(self, port: int) -> PortState:
@@ -56,7 +56,7 @@ class PortBoard:
         return self._change(port, lambda state: replace(state, hello=hello))
 
     def add_listener(self, listener: PortListener) -> Callable[[], None]:
-        """Tell `listener` of each change from now on; return what ends that."""
+        """Notify `listener` of each change from now on; return what ends that."""
         with self._lock:
             self._listeners.append(listener)
 
@@ -67,20 +67,20 @@ class PortBoard:
 
         return remove
 
-    def tell(self) -> None:
-        """Tell the listeners what is new; whoever comes while another thread tells leaves it to that one."""
+    def notify(self) -> None:
+        """Call the listeners with what is new; while another thread does so, leave it to that one."""
         while True:
             with self._lock:
-                if self._telling or not self._untold:
+                if self._notifying or not self._pending:
                     return
-                self._telling = True
-                state, listeners = self._untold.popleft(), tuple(self._listeners)
+                self._notifying = True
+                state, listeners = self._pending.popleft(), tuple(self._listeners)
             try:
                 for listener in listeners:
                     self._call(listener, state)
             finally:
                 with self._lock:
-                    self._telling = False
+                    self._notifying = False
 
     def _call(self, listener: PortListener, state: PortState) -> None:
         """Call a listener; one that fails is counted and loses this change, the others hear of it."""
@@ -96,7 +96,7 @@ class PortBoard:
             after = change(before)
             self._states[port] = after
             if _without_counts(after) != _without_counts(before):
-                self._untold.append(after)
+                self._pending.append(after)
         return after
 
     def _dated(self, before: PortState, after: PortState) -> PortState:
@@ -104,7 +104,7 @@ class PortBoard:
 
 
 class UsableWatch:
-    """Tells a receiver of ports that begin or cease to be usable, and of nothing else; a listener of a board."""
+    """Notifies a receiver of ports that begin or cease to be usable, and of nothing else; a listener of a board."""
 
     def __init__(self, receiver: Callable[[int, bool], None], unusable: frozenset[int]) -> None:
         self._receiver = receiver
@@ -112,12 +112,12 @@ class UsableWatch:
         self._unusable = set(unusable)
 
     def begin(self) -> None:
-        """Tell of those that were not usable at the beginning."""
+        """Report those that were not usable at the beginning."""
         for port in sorted(self._at_first):
             self._receiver(port, False)
 
     def __call__(self, state: PortState) -> None:
-        """Tell, if that is another state than the last one."""
+        """Report the port if it is another state than the last one."""
         if state.is_usable is (state.port not in self._unusable):
             return
         (self._unusable.discard if state.is_usable else self._unusable.add)(state.port)

@@ -1,7 +1,7 @@
 """What is known of a switch's ports: is the device up, was it switched off, does the neighbour answer; values only.
 
 Names are those of openconfig-interfaces (oper-status, admin-status) and of RFC 5880 (session states, diagnostics), so
-that gNMI and whoever draws conclusions speak of the same things. Times are nanoseconds on the switch's clock.
+that gNMI and the controller speak of the same things. Times are nanoseconds on the switch's clock.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class OperStatus(StrEnum):
     NOT_PRESENT = "NOT_PRESENT"
     """The device is gone."""
     UNKNOWN = "UNKNOWN"
-    """What stands behind the port does not tell: a capture file, memory."""
+    """What stands behind the port does not report it: a capture file, memory."""
 
 
 class HelloState(StrEnum):
@@ -171,6 +171,6 @@ class PortControl(Protocol):
         """Call `listener` with a port's new state at each change but those of counts; return what ends that.
 
         Calls come one at a time, in the order of the changes, without any lock held, on the thread that brought the
-        change about. They must not block. What was true before is told by `port_states`, asked for afterwards.
+        change about. They must not block. What was true before is in `port_states`, read afterwards.
         """
         ...

@@ -36,7 +36,7 @@ class Group:
 
 
 class ProfileObserver(Protocol):
-    """Is told of each change of a profile that can change what packets meet, once it is made."""
+    """Is notified of each change of a profile that can change what packets meet, once it is made."""
 
     def member_changed(self, member_id: int) -> None:
         """Take note that a member has another action, or is new, or gone."""

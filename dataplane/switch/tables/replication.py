@@ -28,7 +28,7 @@ class CloneSession:
 
 
 class ObservedDict(UserDict[int, _Value]):
-    """A dictionary that tells its observers of each change before it makes it; None says that a key goes."""
+    """A dictionary that notifies its observers of each change before it makes it; None says that a key goes."""
 
     def __init__(self) -> None:
         self.observers: tuple[Callable[[int, _Value | None], None], ...] = ()

@@ -30,7 +30,7 @@ def check_call(call: ActionCall, actions: Mapping[str, ActionSpec], allowed: tup
 
 
 class TableObserver(Protocol):
-    """Is told of each change of a table before it is made; what it raises keeps the change from being made."""
+    """Is notified of each change of a table before it is made; what it raises keeps the change from being made."""
 
     def put(self, entry: TableEntry, present: TableEntry | None) -> None:
         """Take note that `entry` is inserted, or replaces `present`, which has the same match and priority."""
@@ -154,7 +154,7 @@ class Table:
         return replace(entry, meter_cell=MeterCell(self.meter_spec.unit))
 
     def _announce(self, entry: TableEntry, present: TableEntry | None) -> None:
-        """Tell the observers of an entry that is about to be put; give back what it took if one refuses."""
+        """Notify the observers of an entry that is about to be put; give back what it took if one refuses."""
         try:
             for observer in self.observers:
                 observer.put(entry, present)

@@ -86,14 +86,14 @@ def turn(driver: DriverState) -> u32:
 
 @kernel(inline=True)
 def begin_turn(driver: DriverState) -> None:
-    """Tell who exchanges tables that those in place from now on are in use."""
+    """Begin an epoch: tables that are exchanged from now on may be in use."""
     store_release(driver.epoch, driver.epoch + 1)
     fence()
 
 
 @kernel(inline=True)
 def end_turn(driver: DriverState) -> None:
-    """Tell that no table is in use."""
+    """End the epoch: no table is in use."""
     store_release(driver.epoch, driver.epoch + 1)
 
 

@@ -20,7 +20,7 @@ from dataplane.native import (
 )
 from dataplane.native.doorbell import ring_if_waiting
 from dataplane.nic.buffers.kernels.buffers import refill_all, scatter, take
-from dataplane.nic.buffers.software_queue import NO_PLACE, Group, ManagerTable, ManagerThread, ReceiveQueue
+from dataplane.nic.buffers.software_queue import NO_MEMBER, Group, ManagerTable, ManagerThread, ReceiveQueue
 from dataplane.nic.manager.balance import Balance
 from dataplane.nic.structures import Bucket, Buffer, Stamp, Verdict
 
@@ -143,7 +143,7 @@ def choose(group: Group, bucket: Bucket, flow_hash: u64) -> u32:
     if group.balance == Balance.FLOW_HASH and group.members[wanted].serial == bucket.member:
         return wanted
     place: u32 = place_of(group, bucket.member)
-    if place != NO_PLACE and load_acquire(bucket.done) != bucket.sent:
+    if place != NO_MEMBER and load_acquire(bucket.done) != bucket.sent:
         return place
     wanted = place_to_begin(group, wanted)
     bucket.member = group.members[wanted].serial
@@ -158,13 +158,13 @@ def hashed_place(group: Group, flow_hash: u64) -> u32:
 
 @kernel
 def place_of(group: Group, serial: u64) -> u32:
-    """Return where a member stands in the group, or NO_PLACE."""
+    """Return where a member stands in the group, or NO_MEMBER."""
     i: u32 = 0
     while i < group.count:
         if group.members[i].serial == serial:
             return i
         i += 1
-    return NO_PLACE
+    return NO_MEMBER
 
 
 @kernel
@@ -173,7 +173,7 @@ def place_to_begin(group: Group, hashed: u32) -> u32:
 
     A member that was alone got packets without buckets: as long as it holds some, any bucket may have packets there.
     """
-    if group.anchor != NO_PLACE and holds_loose(view(ReceiveQueue, group.members[group.anchor].queue)):
+    if group.anchor != NO_MEMBER and holds_loose(view(ReceiveQueue, group.members[group.anchor].queue)):
         return group.anchor
     if group.balance == Balance.ROUND_ROBIN:
         group.state.turn += 1

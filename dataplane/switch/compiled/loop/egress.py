@@ -1,4 +1,4 @@
-"""The way out: what is due leaves its queue, runs egress, and goes to a device, a cable, or Python.
+"""Egress: what is due leaves its queue, runs egress, and goes to a device, a cable, or Python.
 
 A port is served by one worker at a time, each out of its own queue of the device.
 """

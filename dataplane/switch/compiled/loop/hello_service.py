@@ -52,7 +52,7 @@ def note_look(worker: Worker, port: OutPort, turn_ns: u64) -> None:
 
 @kernel
 def take_hello(worker: Worker, port: OutPort, data: Array[u8], length: u32, now_ns: u64) -> bool:
-    """Take a frame out of the traffic if it is addressed as a hello, and tell Python if it says anything new."""
+    """Take a frame out of the traffic if it is addressed as a hello, and ring for Python if it says anything new."""
     if not is_hello(data, length):
         return False
     if hear(port.hello, data, length, now_ns):

@@ -226,7 +226,7 @@ def _next_due_ns(worker: Worker) -> u64:
 
 @kernel
 def _report_lost_ports(worker: Worker) -> None:
-    """Tell Python when a device went down or came back."""
+    """Report to Python when a device went down or came back."""
     down: u64 = 0
     for place in range(worker.traffic.count):
         if worker.queues[place] != 0:

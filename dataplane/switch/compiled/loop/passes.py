@@ -1,4 +1,4 @@
-"""The way of a packet through ingress and egress: clones, copies, resubmission, recirculation, drops.
+"""The path of a packet through ingress and egress: clones, copies, resubmission, recirculation, drops.
 
 Each step is its twin's of `InterpretedPipeline`, as a kernel around the functions that the compiler makes of a program.
 """

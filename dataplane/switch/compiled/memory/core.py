@@ -1,4 +1,4 @@
-"""What a thread needs to take packets through a program, and the steps that all ways through it share."""
+"""What a thread needs to take packets through a program, and the steps that all paths through it share."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def clear_registers(packet: Packet) -> None:
 
 @kernel(inline=True)
 def set_length(core: Core, packet: Packet, length: u32) -> None:
-    """Tell switch and program how long the packet is."""
+    """Note for switch and program how long the packet is."""
     packet.packet_length = length
     p4_set_packet_length(core.machine, packet, as_u64(length))
 

@@ -237,7 +237,7 @@ def hold(port: OutPort, frame: Packet, arrives_ns: u64) -> None:
 
 @kernel(inline=True)
 def next_arrival_ns(port: OutPort) -> u64:
-    """Return when the next frame has crossed the cable, or NEVER; a hint to whoever does not hold `egress_lock`."""
+    """Return when the next frame has crossed the cable, or NEVER; a hint to those that do not hold `egress_lock`."""
     if load_relaxed(port.in_flight) == 0:
         return NEVER
     frame = load_relaxed(port.flight_first)

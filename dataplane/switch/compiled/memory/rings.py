@@ -24,8 +24,8 @@ class PacketRing(Struct):
     lock: u64
     head: u64  # put in, ever
     tail: u64  # taken out, ever
-    mask: u64  # places, less one
-    places: Array[u64]
+    mask: u64  # slots, less one
+    slots: Array[u64]
     bell: Bell
 
 
@@ -35,7 +35,7 @@ def put(packets: PacketRing, packet: Packet) -> bool:
     lock(reference(packets.lock))
     fits = packets.head - packets.tail <= packets.mask
     if fits:
-        packets.places[packets.head & packets.mask] = address(packet)
+        packets.slots[packets.head & packets.mask] = address(packet)
         packets.head += 1
     unlock(reference(packets.lock))
     if fits:
@@ -49,16 +49,16 @@ def get(packets: PacketRing) -> u64:
     block: u64 = 0
     lock(reference(packets.lock))
     if packets.head != packets.tail:
-        block = packets.places[packets.tail & packets.mask]
+        block = packets.slots[packets.tail & packets.mask]
         packets.tail += 1
     unlock(reference(packets.lock))
     return block
 
 
-def make_ring(places: int, bell: Bell) -> PacketRing:
-    """Return an empty ring of so many places, a power of two."""
+def make_ring(slots: int, bell: Bell) -> PacketRing:
+    """Return an empty ring of so many slots, a power of two."""
     made = PacketRing()
-    made.mask = places - 1
-    made.places = pointer_to((ctypes.c_uint64 * places)())
+    made.mask = slots - 1
+    made.slots = pointer_to((ctypes.c_uint64 * slots)())
     made.bell = bell
     return made

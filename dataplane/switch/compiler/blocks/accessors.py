@@ -103,9 +103,9 @@ def _emit_copy(emission: Emission, function: ir.Function) -> None:
     routine = Routine(emission, function, "headers")
     target = routine.load_member(Packet, function.args[2], "region")
     routine.copy(target, routine.region, emission.layout.plain_bytes, ("region", "region"))
-    for place in emission.layout.headers.values():
-        if place.length is not None:
-            copy_varbit(Header(routine, place, base=target), Header(routine, place))
+    for location in emission.layout.headers.values():
+        if location.length is not None:
+            copy_varbit(Header(routine, location, base=target), Header(routine, location))
     _finish(routine)
 
 
@@ -131,9 +131,9 @@ def _emit_keep(emission: Emission, function: ir.Function) -> None:
 
 
 def _copy_between(routine: Routine, source_region: ir.Value, target_region: ir.Value, ref: FieldRef) -> None:
-    place = routine.layout.headers[ref.header]
-    source = Header(routine, place, base=source_region)
-    copy_field(Header(routine, place, base=target_region), source, ref.field)
+    location = routine.layout.headers[ref.header]
+    source = Header(routine, location, base=source_region)
+    copy_field(Header(routine, location, base=target_region), source, ref.field)
 
 
 def _emit_note_errors(emission: Emission, function: ir.Function) -> None:

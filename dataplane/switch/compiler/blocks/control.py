@@ -46,7 +46,7 @@ class _Control:
 
     def begin(self, initial: str | None) -> None:
         """Go to the first node, unless the parser has ended the packet's way already."""
-        start = self._way((), initial)
+        start = self._branch((), initial)
         states = self.routine.program.parser.states.values()
         if any(isinstance(operation, Exit) for state in states for operation in state.operations):
             self._unless_exit(start, self.routine.end)
@@ -80,14 +80,14 @@ class _Control:
         held = self.sections.get(name, ())
         if held != self.routine.held:
             self.routine.held, self.routine.faults = held, {}
-            self.routine.leaving = self._way(held, None)
-        self.routine.place = name
+            self.routine.leaving = self._branch(held, None)
+        self.routine.construct = name
         self.routine.builder.position_at_end(self.blocks[name])
         span = self.routine.layout.deferred.get(name)
         if span is not None:
             self.routine.clear(self.routine.offset(self.routine.region, span.start), span.size)
 
-    def _way(self, held: tuple[int, ...], name: str | None) -> ir.Block:
+    def _branch(self, held: tuple[int, ...], name: str | None) -> ir.Block:
         """Return the block by which a node, or the end, is entered from where some registers are locked."""
         wanted = self.sections.get(name, ())
         if held == wanted:
@@ -104,23 +104,23 @@ class _Control:
     def _following(self, name: str, node: Node) -> dict[str | None, ir.Block]:
         """Return the blocks that follow a node, behind a look at `exit` where an action of the node sets it."""
         held = self.sections.get(name, ())
-        ways = {following: self._way(held, following) for following in (*successors(node), None)}
+        branches = {following: self._branch(held, following) for following in (*successors(node), None)}
         if not any(isinstance(item, Exit) for action in actions_of(node) for item in action.primitives):
-            return ways
+            return branches
         for following in set(successors(node)) - {None}:
             block = self.routine.block()
             with self.routine.builder.goto_block(block):
-                self._unless_exit(ways[following], ways[None])
-            ways[following] = block
-        return ways
+                self._unless_exit(branches[following], branches[None])
+            branches[following] = block
+        return branches
 
     def _constants(self, node: CallNode) -> ir.Value:
         """Return the words of fixed arguments."""
         words: list[int] = []
         for value, (_, width) in zip(node.arguments, node.action.spec.parameters, strict=True):
-            words += [value >> 64 * place & (1 << 64) - 1 for place in range(key_words(width))]
+            words += [value >> 64 * index & (1 << 64) - 1 for index in range(key_words(width))]
         memory = self.routine.local(I64, max(1, len(words)))
-        for place, word in enumerate(words):
-            target = self.routine.builder.gep(memory, [u64(place)], source_etype=I64)
+        for index, word in enumerate(words):
+            target = self.routine.builder.gep(memory, [u64(index)], source_etype=I64)
             self.routine.store(u64(word), target, "entry", 8)
         return memory

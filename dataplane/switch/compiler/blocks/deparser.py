@@ -108,7 +108,7 @@ def _write(routine: Routine, length: ir.Value) -> None:
     builder.store(u32(NO_ROOM), length)
     tight, writing = routine.block(), routine.block()
     # Mostly there is room for all headers that there could be: nobody has to add up those that there are.
-    most = sum(header.place.size + header.place.varbit_bytes for header in _emitted(routine))
+    most = sum(header.location.size + header.location.varbit_bytes for header in _emitted(routine))
     roomy = builder.icmp_unsigned("<=", builder.add(payload, u64(most)), room)
     builder.cbranch(roomy, writing, tight).set_weights([1 << 20, 1])
     builder.position_at_end(tight)
@@ -166,10 +166,10 @@ def _emitted(routine: Routine) -> list[Header]:
 
 def _span(headers: list[Header]) -> tuple[int, int] | None:
     """Return where the word with all valid bytes begins and which of its bits are theirs, None if there is none."""
-    places = [header.place.valid for header in headers if header.place.valid is not None]
-    if len(places) < len(headers) or max(places) - min(places) >= _WORD_BYTES:
+    locations = [header.location.valid for header in headers if header.location.valid is not None]
+    if len(locations) < len(headers) or max(locations) - min(locations) >= _WORD_BYTES:
         return None
-    return min(places), sum(1 << 8 * (place - min(places)) for place in set(places))
+    return min(locations), sum(1 << 8 * (location - min(locations)) for location in set(locations))
 
 
 def _any_valid(headers: list[Header]) -> ir.Value:
@@ -182,16 +182,16 @@ def _any_valid(headers: list[Header]) -> ir.Value:
 
 
 def _write_header(header: Header, target: ir.Value) -> None:
-    routine, place, kinds = header.routine, header.place, ("frame", "region")
-    if place.length is None:
-        routine.copy(target, header.data(), place.size, kinds)
+    routine, location, kinds = header.routine, header.location, ("frame", "region")
+    if location.length is None:
+        routine.copy(target, header.data(), location.size, kinds)
         return
     before, count = bits_before_varbit(header), header.varbit_bytes()
     if before % 8:
-        arguments = [target, header.data(), header.varbit(), u64(before), count, u64(place.size)]
+        arguments = [target, header.data(), header.varbit(), u64(before), count, u64(location.size)]
         routine.builder.call(routine.module.function(put_together), arguments)
         return
     routine.copy(target, header.data(), before // 8, kinds)
     varbit = routine.offset(target, before // 8)
     routine.copy(varbit, header.varbit(), count, kinds)
-    routine.copy(routine.offset(varbit, count), header.data(before // 8), place.size - before // 8, kinds)
+    routine.copy(routine.offset(varbit, count), header.data(before // 8), location.size - before // 8, kinds)

@@ -32,8 +32,8 @@ def write_event(ring: EventRing, record: Array[u64], count: u64) -> bool:
     head = ring.head
     fits = head + count - load_acquire(ring.tail) <= ring.mask + 1
     if fits:
-        for place in range(count):
-            ring.words[(head + place) & ring.mask] = record[place]
+        for index in range(count):
+            ring.words[(head + index) & ring.mask] = record[index]
         store_release(ring.head, head + count)
     else:
         ring.dropped += 1
@@ -49,12 +49,12 @@ def send_digest(machine: Machine, record: Array[u64], count: u64) -> None:
 
 
 def _put_head(routine: Routine, record: ir.Value, head: Sequence[int]) -> None:
-    for place, number in enumerate(head):
-        _put(routine, record, place, word(number))
+    for index, number in enumerate(head):
+        _put(routine, record, index, word(number))
 
 
-def _put(routine: Routine, record: ir.Value, place: int, value: ir.Value) -> None:
-    target = routine.builder.gep(record, [word(place)], source_etype=I64)
+def _put(routine: Routine, record: ir.Value, index: int, value: ir.Value) -> None:
+    target = routine.builder.gep(record, [word(index)], source_etype=I64)
     routine.store(value, target, "state", 8)
 
 
@@ -71,11 +71,11 @@ def emit_log_message(routine: Routine, expressions: Expressions, message: LogMes
         total = _HEAD_WORDS + sum(words)
         record = routine.local(I64, total)
         _put_head(routine, record, (total, LOG_MESSAGE, number))
-        place = _HEAD_WORDS
+        index = _HEAD_WORDS
         for value, count in zip(message.values, words, strict=True):
             bits = expressions.low(value, 64 * count)
-            routine.store(bits, builder.gep(record, [word(place)], source_etype=I64), "state", 8)
-            place += count
+            routine.store(bits, builder.gep(record, [word(index)], source_etype=I64), "state", 8)
+            index += count
         events = routine.load_member(Machine, routine.machine, "events")
         builder.call(routine.module.function(write_event), [events, record, word(total)])
 
@@ -86,11 +86,11 @@ def emit_digests(emission: Emission, declare: Callable[[str, ir.Type, Sequence[i
     routine = Routine(emission, function, "digests")
     builder = routine.builder
     switch = builder.switch(routine.packet_field("digest"), routine.end)
-    for place, digest in enumerate(emission.program.digests.values()):
+    for index, digest in enumerate(emission.program.digests.values()):
         block = routine.block()
-        switch.add_case(u32(place + 1), block)
+        switch.add_case(u32(index + 1), block)
         builder.position_at_end(block)
-        _send(routine, place, digest)
+        _send(routine, index, digest)
         builder.branch(routine.end)
     builder.position_at_end(routine.end)
     builder.ret_void()
@@ -101,16 +101,16 @@ def _send(routine: Routine, number: int, digest: Digest) -> None:
     total = _HEAD_WORDS + sum((width + 63) // 64 for width in widths)
     record = routine.local(I64, total)
     _put_head(routine, record, (total, DIGEST, number))
-    place = _HEAD_WORDS
+    index = _HEAD_WORDS
     for source, width in zip(digest.sources, widths, strict=True):
         count = (width + 63) // 64
         if isinstance(source, SizedConstant):
             value: ir.Value = ir.Constant(integer(64 * count), source.value)
         else:
             value = _cut(routine, header_of(routine, source).load(source.field), width, 64 * count)
-        target = routine.builder.gep(record, [word(place)], source_etype=I64)
+        target = routine.builder.gep(record, [word(index)], source_etype=I64)
         routine.store(value, target, "state", 8)
-        place += count
+        index += count
     routine.builder.call(routine.module.function(send_digest), [routine.machine, record, word(total)])
 
 

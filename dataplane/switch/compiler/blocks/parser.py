@@ -103,7 +103,7 @@ class _Parser:
         builder.branch(self.blocks[self.routine.program.parser.initial])
         for name, state in self.states.items():
             self._enter(name)
-            self.routine.place = f"parser state {name}"
+            self.routine.construct = f"parser state {name}"
             for operation in state.operations:
                 self._operation(operation)
             self._select(state)
@@ -175,23 +175,23 @@ class _Parser:
             self._extract_variable(header, operation)
             return
         cursor = self._load_cursor()
-        end = builder.add(cursor, u64(header.place.size))
+        end = builder.add(cursor, u64(header.location.size))
         self._require(builder.icmp_unsigned("<=", end, self.length), "PacketTooShort")
-        routine.copy(header.data(), routine.offset(self.data, cursor), header.place.size, ("region", "frame"))
+        routine.copy(header.data(), routine.offset(self.data, cursor), header.location.size, ("region", "frame"))
         header.make_valid()
         builder.store(end, self.cursor)
 
     def _extract_variable(self, header: Header, operation: Extract) -> None:
         assert operation.varbit_bits is not None
-        routine, builder, place = self.routine, self.routine.builder, header.place
+        routine, builder, location = self.routine, self.routine.builder, header.location
         bits, found = self.expressions.exact(operation.varbit_bits)
         nbytes = self._whole_bytes(bits, found.signed)
         cursor = self._load_cursor()
-        fixed_end = builder.add(cursor, u64(place.size))
+        fixed_end = builder.add(cursor, u64(location.size))
         self._require(builder.icmp_unsigned("<=", fixed_end, self.length), "PacketTooShort")
         left = resize(routine, builder.sub(self.length, fixed_end), nbytes.type.width)
         self._require(builder.icmp_unsigned("<=", nbytes, left), "PacketTooShort")
-        most = ir.Constant(nbytes.type, place.varbit_bytes)
+        most = ir.Constant(nbytes.type, location.varbit_bytes)
         self._require(builder.icmp_unsigned("<=", nbytes, most), "HeaderTooShort")
         count = resize(routine, nbytes, 64)
         self._take_apart(header, routine.offset(self.data, cursor), count)
@@ -213,17 +213,17 @@ class _Parser:
 
     def _take_apart(self, header: Header, source: ir.Value, count: ir.Value) -> None:
         """Copy a header with a varbit of `count` bytes from the frame."""
-        routine, place = self.routine, header.place
+        routine, location = self.routine, header.location
         before = bits_before_varbit(header)
         if before % 8:
-            arguments = [header.data(), header.varbit(), source, u64(before), count, u64(place.size)]
+            arguments = [header.data(), header.varbit(), source, u64(before), count, u64(location.size)]
             routine.builder.call(routine.module.function(take_apart), arguments)
             return
         kinds = ("region", "frame")
         routine.copy(header.data(), source, before // 8, kinds)
         varbit = routine.offset(source, before // 8)
         routine.copy(header.varbit(), varbit, count, kinds)
-        routine.copy(header.data(before // 8), routine.offset(varbit, count), place.size - before // 8, kinds)
+        routine.copy(header.data(before // 8), routine.offset(varbit, count), location.size - before // 8, kinds)
 
     def _peek(self, ahead: Lookahead) -> ir.Value:
         if ahead.width_bits > MAX_BITS:
@@ -299,11 +299,11 @@ class _Parser:
         routine, builder = self.routine, self.routine.builder
         counts = [(part.width_bits + 63) // 64 for part in parts]
         words = routine.local(I64, sum(counts))
-        place = 0
+        index = 0
         for value, count in zip(values, counts, strict=True):
-            target = builder.gep(words, [u64(place)], source_etype=I64)
+            target = builder.gep(words, [u64(index)], source_etype=I64)
             routine.store(resize(routine, value, 64 * count), target, "state", 8)
-            place += count
+            index += count
         table = routine.array_item("value_sets", list(routine.program.value_sets).index(name))
         found = builder.call(routine.module.function(lookup_mask), [table, words])
         return builder.icmp_unsigned("!=", found, ir.Constant(POINTER, None))
@@ -336,6 +336,6 @@ def _is_exact(case: Transition | ValueSetTransition) -> bool:
 
 def bits_before_varbit(header: Header) -> int:
     """Return how many bits of a header stand before its varbit."""
-    varbit = header.place.header.type.varbit
+    varbit = header.location.header.type.varbit
     assert varbit is not None
-    return header.place.fields[varbit.name].offset_bits
+    return header.location.fields[varbit.name].offset_bits

@@ -249,7 +249,7 @@ def _request(routine: Routine, expressions: Expressions, primitive: Primitive) -
 def _mark_to_drop(routine: Routine, name: str) -> None:
     header = header_of(routine, name)
     for field, value in (("egress_spec", DROP_PORT), ("mcast_grp", 0)):
-        if field in header.place.fields:
+        if field in header.location.fields:
             width = header.spec(field).width_bits
             kind = header.load(field).type
             header.store(field, ir.Constant(kind, value & ((1 << width) - 1)), clean=True)

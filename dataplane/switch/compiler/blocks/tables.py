@@ -82,16 +82,16 @@ class TableApplication:
         """Return the key's words; fields of invalid headers count as zero, valid bits as what they are."""
         routine, builder = self.routine, self.routine.builder
         words = routine.local(I64, sum(key_words(field.width) for field in self.spec.keys))
-        place = 0
+        index = 0
         for field, source in zip(self.spec.keys, self.node.keys, strict=True):
             header = header_of(routine, source.source)
             value = self._field(header, source.source.field, source.mask)
             wide = resize(routine, value, 64 * key_words(field.width))
-            if header.place.valid is not None:
+            if header.location.valid is not None:
                 wide = builder.select(header.is_valid(), wide, ir.Constant(wide.type, 0))
-            target = builder.gep(words, [u64(place)], source_etype=I64)
+            target = builder.gep(words, [u64(index)], source_etype=I64)
             routine.store(wide, target, "state", 8)
-            place += key_words(field.width)
+            index += key_words(field.width)
         return words
 
     def _field(self, header: Header, name: str, mask: int | None) -> ir.Value:

@@ -33,13 +33,13 @@ def append_bits(target: Array[u8], position: u64, source: Array[u8], nbytes: u64
     """Put bytes behind the first `position` bits of the target, whose following bits become zero."""
     shift = position & 7
     first = position >> 3
-    for place in range(nbytes):
+    for index in range(nbytes):
         if shift == 0:
-            target[first + place] = source[place]
+            target[first + index] = source[index]
         else:
-            kept = target[first + place] & as_u8(HIGH_BYTE >> shift)
-            target[first + place] = kept | as_u8(source[place] >> as_u8(shift))
-            target[first + place + 1] = as_u8(source[place] << as_u8(8 - shift))
+            kept = target[first + index] & as_u8(HIGH_BYTE >> shift)
+            target[first + index] = kept | as_u8(source[index] >> as_u8(shift))
+            target[first + index + 1] = as_u8(source[index] << as_u8(8 - shift))
 
 
 def assemble(routine: Routine, groups: Sequence[Group]) -> tuple[ir.Value, ir.Value]:
@@ -109,10 +109,10 @@ class _Assembler:
         """Return offset and length of the whole bytes that fields consist of; None if it is otherwise."""
         runs: list[tuple[int, int]] = []
         for name in names:
-            place = header.place.fields[name]
-            if place.native:
+            location = header.location.fields[name]
+            if location.native:
                 return None
-            start, width = place.offset_bits, place.spec.width_bits
+            start, width = location.offset_bits, location.spec.width_bits
             if runs and sum(runs[-1]) == start:
                 runs[-1] = (runs[-1][0], runs[-1][1] + width)
             else:
@@ -141,17 +141,17 @@ class _Assembler:
         for value, width in values:
             left = width
             while left:
-                place, used = divmod(position, 64)
+                index, used = divmod(position, 64)
                 here = min(left, 64 - used)
                 part = builder.lshr(value, ir.Constant(value.type, left - here)) if left > here else value
                 bits = resize(self.routine, part, 64)
                 if here < 64:
                     bits = builder.and_(bits, word((1 << here) - 1))
-                words[place] = builder.or_(words[place], builder.shl(bits, word(64 - used - here)))
+                words[index] = builder.or_(words[index], builder.shl(bits, word(64 - used - here)))
                 position += here
                 left -= here
-        for place, packed in enumerate(words):
-            self.routine.store(builder.bswap(packed), self.routine.offset(target, 8 * place), "state")
+        for index, packed in enumerate(words):
+            self.routine.store(builder.bswap(packed), self.routine.offset(target, 8 * index), "state")
 
     def _target(self) -> ir.Value:
         builder = self.routine.builder

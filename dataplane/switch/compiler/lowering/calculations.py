@@ -103,13 +103,13 @@ def _runs(header: Header, fields: Sequence[str]) -> list[tuple[int, int]] | None
     """Return offset and length in bytes of what a group consists of; None if that are not whole 16-bit words."""
     runs: list[tuple[int, int]] = []
     for name in fields:
-        place = header.place.fields[name]
-        if place.native:
+        location = header.location.fields[name]
+        if location.native:
             return None
-        if runs and runs[-1][0] + runs[-1][1] == place.offset_bits:
-            runs[-1] = (runs[-1][0], runs[-1][1] + place.spec.width_bits)
+        if runs and runs[-1][0] + runs[-1][1] == location.offset_bits:
+            runs[-1] = (runs[-1][0], runs[-1][1] + location.spec.width_bits)
         else:
-            runs.append((place.offset_bits, place.spec.width_bits))
+            runs.append((location.offset_bits, location.spec.width_bits))
     if any(start % 8 or length % 16 for start, length in runs):
         return None
     return [(start // 8, length // 8) for start, length in runs]

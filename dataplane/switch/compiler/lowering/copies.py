@@ -19,9 +19,11 @@ def headers_equal(one: Header, other: Header) -> ir.Value:
     routine = one.routine
     builder = routine.builder
     equal = builder.and_(one.is_valid(), other.is_valid())
-    if one.place.size:
-        equal = builder.and_(equal, _bytes_equal(routine, one.data(), other.data(), ir.Constant(I64, one.place.size)))
-    if one.place.length is None:
+    if one.location.size:
+        equal = builder.and_(
+            equal, _bytes_equal(routine, one.data(), other.data(), ir.Constant(I64, one.location.size))
+        )
+    if one.location.length is None:
         return equal
     equal = builder.and_(equal, builder.icmp_unsigned("==", one.varbit_bits(), other.varbit_bits()))
     return builder.and_(equal, _bytes_equal(routine, one.varbit(), other.varbit(), one.varbit_bytes()))
@@ -36,7 +38,7 @@ def copy_field(target: Header, source: Header, name: str) -> None:
     """Copy a field, or the valid bit, to the same field of another packet or header."""
     if name == VALID:
         target.set_valid_byte(source.valid_byte())
-    elif source.place.fields[name].spec.variable:
+    elif source.location.fields[name].spec.variable:
         copy_varbit(target, source)
     elif not copy_bytes(target, name, source, name):
         target.store(name, source.load(name), clean=True)
@@ -53,15 +55,15 @@ def copy_bytes(target: Header, name: str, source: Header, source_name: str) -> b
 
 def copy_varbit(target: Header, source: Header) -> None:
     """Copy a varbit with its length."""
-    if target.place.varbit_bytes != source.place.varbit_bytes:
+    if target.location.varbit_bytes != source.location.varbit_bytes:
         raise target.routine.refuse("copying a varbit to one of another size")
     target.routine.copy(target.varbit(), source.varbit(), source.varbit_bytes(), _REGION)
     target.set_varbit_bits(source.varbit_bits())
 
 
 def _copy_content(target: Header, source: Header) -> None:
-    target.routine.copy(target.data(), source.data(), source.place.size, _REGION)
-    if source.place.length is not None:
+    target.routine.copy(target.data(), source.data(), source.location.size, _REGION)
+    if source.location.length is not None:
         copy_varbit(target, source)
 
 
@@ -81,10 +83,10 @@ def add_header(header: Header) -> None:
     """Make a header valid; one that was not has all fields set to zero, and the packet grows by its length."""
     routine = header.routine
     with routine.builder.if_then(routine.builder.not_(header.is_valid())):
-        routine.clear(header.data(), header.place.size)
+        routine.clear(header.data(), header.location.size)
         header.set_varbit_bits(u32(0))
         header.make_valid()
-        _grow(routine, u32(header.place.size))
+        _grow(routine, u32(header.location.size))
 
 
 def remove_header(header: Header) -> None:
@@ -157,16 +159,16 @@ def _free(rows: Sequence[Sequence[Header]]) -> None:
 def _exchange(one: Sequence[Header], other: Sequence[Header]) -> None:
     """Exchange two elements, also what invalid headers still hold."""
     for left, right in zip(one, other, strict=True):
-        routine, place = left.routine, left.place
+        routine, location = left.routine, left.location
         left_valid, right_valid = left.valid_byte(), right.valid_byte()
         left.set_valid_byte(right_valid)
         right.set_valid_byte(left_valid)
-        _exchange_bytes(routine, left.data(), right.data(), place.size)
-        if place.length is not None:
+        _exchange_bytes(routine, left.data(), right.data(), location.size)
+        if location.length is not None:
             left_length, right_length = left.varbit_bits(), right.varbit_bits()
             left.set_varbit_bits(right_length)
             right.set_varbit_bits(left_length)
-            _exchange_bytes(routine, left.varbit(), right.varbit(), place.varbit_bytes)
+            _exchange_bytes(routine, left.varbit(), right.varbit(), location.varbit_bytes)
 
 
 def _exchange_bytes(routine: Routine, one: ir.Value, other: ir.Value, size: int) -> None:

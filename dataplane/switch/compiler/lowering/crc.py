@@ -64,9 +64,9 @@ def _mirrored_update(parameters: CrcParameters) -> Update:
 
     @kernel
     def update(register: u64, data: Array[u8], nbytes: u64) -> u64:
-        place: u64 = 0
-        while place + 8 <= nbytes:
-            word = bswap(load_be64(data, place)) ^ register
+        index: u64 = 0
+        while index + 8 <= nbytes:
+            word = bswap(load_be64(data, index)) ^ register
             register = as_u64(
                 table[word >> 56]
                 ^ table[0x100 + (word >> 48 & 0xFF)]
@@ -77,12 +77,12 @@ def _mirrored_update(parameters: CrcParameters) -> Update:
                 ^ table[0x600 + (word >> 8 & 0xFF)]
                 ^ table[0x700 + (word & 0xFF)]
             )
-            place += 8
+            index += 8
         # The last few bytes do not wait for each other either.
-        rest = nbytes - place
+        rest = nbytes - index
         left = register >> 8 * rest
         for number in range(rest):
-            byte = (register >> 8 * number ^ as_u64(data[place + number])) & 0xFF
+            byte = (register >> 8 * number ^ as_u64(data[index + number])) & 0xFF
             left ^= as_u64(table[0x100 * (rest - 1 - number) + byte])
         return left
 
@@ -97,9 +97,9 @@ def _straight_update(parameters: CrcParameters) -> Update:
 
     @kernel
     def update(register: u64, data: Array[u8], nbytes: u64) -> u64:
-        place: u64 = 0
-        while place + 8 <= nbytes:
-            word = load_be64(data, place) ^ register
+        index: u64 = 0
+        while index + 8 <= nbytes:
+            word = load_be64(data, index) ^ register
             register = as_u64(
                 table[word & 0xFF]
                 ^ table[0x100 + (word >> 8 & 0xFF)]
@@ -111,11 +111,11 @@ def _straight_update(parameters: CrcParameters) -> Update:
                 ^ table[0x700 + (word >> 56)]
             )
             register <<= unused
-            place += 8
-        rest = nbytes - place
+            index += 8
+        rest = nbytes - index
         left = register << 8 * rest
         for number in range(rest):
-            byte = (register << 8 * number) >> 56 ^ as_u64(data[place + number])
+            byte = (register << 8 * number) >> 56 ^ as_u64(data[index + number])
             left ^= as_u64(table[0x100 * (rest - 1 - number) + byte]) << unused
         return left
 

@@ -13,7 +13,7 @@ from llvmlite import ir
 from dataplane.program.model import VALID, FieldSpec
 from dataplane.program.operations import FieldRef
 from dataplane.switch.compiler.analysis.ranges import MAX_BITS, machine_bits
-from dataplane.switch.compiler.lowering.layout import FieldPlace, HeaderPlace, Strides
+from dataplane.switch.compiler.lowering.layout import FieldLocation, HeaderLocation, Strides
 from dataplane.switch.compiler.lowering.routine import BYTE, I32, I64, Routine, integer, u32, u64
 
 _STILL = Strides(0, 0, 0, 0)
@@ -21,10 +21,10 @@ _STILL = Strides(0, 0, 0, 0)
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """A header, or the element of a stack at a run-time `index`: `place` is then that of element 0."""
+    """A header, or the element of a stack at a run-time `index`: `location` is then that of element 0."""
 
     routine: Routine
-    place: HeaderPlace
+    location: HeaderLocation
     index: ir.Value | None = None
     strides: Strides = _STILL
     base: ir.Value | None = None
@@ -40,33 +40,33 @@ class Header:
 
     def data(self, offset: int = 0) -> ir.Value:
         """Return a pointer to the header's bytes."""
-        return self._at(self.place.data + offset, self.strides.data)
+        return self._at(self.location.data + offset, self.strides.data)
 
     def varbit(self) -> ir.Value:
         """Return a pointer to the bytes of the varbit."""
-        return self._at(self.place.varbit, self.strides.varbit)
+        return self._at(self.location.varbit, self.strides.varbit)
 
     def is_valid(self) -> ir.Value:
         """Return the valid bit as a truth value."""
-        if self.place.valid is None:
+        if self.location.valid is None:
             return ir.Constant(integer(1), 1)
         return self.routine.builder.trunc(self.valid_byte(), integer(1))
 
     def valid_byte(self) -> ir.Value:
         """Return the valid bit as a byte."""
-        if self.place.valid is None:
+        if self.location.valid is None:
             return ir.Constant(BYTE, 1)
-        return self.routine.load(self._at(self.place.valid, self.strides.valid), BYTE, "region")
+        return self.routine.load(self._at(self.location.valid, self.strides.valid), BYTE, "region")
 
     def set_valid_byte(self, value: ir.Value) -> None:
         """Set the valid bit; metadata stay valid."""
-        if self.place.valid is not None:
-            self.routine.store(value, self._at(self.place.valid, self.strides.valid), "region")
+        if self.location.valid is not None:
+            self.routine.store(value, self._at(self.location.valid, self.strides.valid), "region")
 
     def make_valid(self) -> None:
         """Set the valid bit; the other headers of a union become invalid."""
         self.set_valid_byte(ir.Constant(BYTE, 1))
-        for rival in self.place.rivals:
+        for rival in self.location.rivals:
             self.routine.store(ir.Constant(BYTE, 0), self._at(rival, self.strides.valid), "region")
 
     def make_invalid(self) -> None:
@@ -75,14 +75,14 @@ class Header:
 
     def varbit_bits(self) -> ir.Value:
         """Return the length of the varbit in bits; 0 where there is none."""
-        if self.place.length is None:
+        if self.location.length is None:
             return u32(0)
-        return self.routine.load(self._at(self.place.length, self.strides.length), I32, "region")
+        return self.routine.load(self._at(self.location.length, self.strides.length), I32, "region")
 
     def set_varbit_bits(self, value: ir.Value) -> None:
         """Set the length of the varbit in bits."""
-        if self.place.length is not None:
-            self.routine.store(value, self._at(self.place.length, self.strides.length), "region")
+        if self.location.length is not None:
+            self.routine.store(value, self._at(self.location.length, self.strides.length), "region")
 
     def varbit_bytes(self) -> ir.Value:
         """Return the length of the varbit in bytes, as 64 bits."""
@@ -91,25 +91,25 @@ class Header:
 
     def wire_bytes(self) -> ir.Value:
         """Return how long the header is on the wire, as 32 bits."""
-        if self.place.length is None:
-            return u32(self.place.size)
+        if self.location.length is None:
+            return u32(self.location.size)
         builder = self.routine.builder
-        return builder.add(builder.lshr(self.varbit_bits(), u32(3)), u32(self.place.size))
+        return builder.add(builder.lshr(self.varbit_bits(), u32(3)), u32(self.location.size))
 
     # ---- fields
 
     def spec(self, name: str) -> FieldSpec:
         """Return width and sign of a field."""
-        return self.place.fields[name].spec
+        return self.location.fields[name].spec
 
     def load(self, name: str) -> ir.Value:
         """Return the bits of a field, not extended by sign, as the machine integer of its width."""
         if name == VALID:
             return self.valid_byte()
-        field = self.place.fields[name]
+        field = self.location.fields[name]
         width = field.spec.width_bits
         if width > MAX_BITS:
-            raise self.routine.refuse(f"computing with the {width} bits of {self.place.header.name}.{name}")
+            raise self.routine.refuse(f"computing with the {width} bits of {self.location.header.name}.{name}")
         if field.native:
             pointer = self.data(field.offset_bits // 8)
             return self.routine.load(pointer, integer(machine_bits(width)), "region")
@@ -117,7 +117,7 @@ class Header:
             return self._load_variable(field)
         return load_bits(self.routine, self.data(), field.offset_bits, width)
 
-    def _load_variable(self, field: FieldPlace) -> ir.Value:
+    def _load_variable(self, field: FieldLocation) -> ir.Value:
         """Return a varbit as a number: its bytes begin at the front, and fewer of them are a smaller number."""
         builder, width = self.routine.builder, field.spec.width_bits
         whole = load_bits(self.routine, self.varbit(), 0, width)
@@ -134,7 +134,7 @@ class Header:
         if name == VALID:
             self.set_valid_byte(routine.builder.and_(value, ir.Constant(BYTE, 1)))
             return
-        field = self.place.fields[name]
+        field = self.location.fields[name]
         width = field.spec.width_bits
         if not clean and width < value.type.width:
             value = routine.builder.and_(value, ir.Constant(value.type, (1 << width) - 1))
@@ -145,7 +145,7 @@ class Header:
 
     def aligned_bytes(self, name: str) -> tuple[int, int] | None:
         """Return offset and length in bytes of a field that lies in whole bytes, big-endian; None for any other."""
-        field = self.place.fields[name]
+        field = self.location.fields[name]
         if field.native or field.spec.variable or field.offset_bits % 8 or field.spec.width_bits % 8:
             return None
         return field.offset_bits // 8, field.spec.width_bits // 8

@@ -29,16 +29,16 @@ def sum_native(data: Array[u8], nbytes: u64) -> u64:
     """Return the sum of all 16-bit words as they lie in memory, an odd last byte padded with a zero; below 2^50."""
     total: u64 = 0
     whole = nbytes - (nbytes & 3)
-    place: u64 = 0
-    while place < whole:
-        total += as_u64(load_u32(data, place))
-        place += 4
+    index: u64 = 0
+    while index < whole:
+        total += as_u64(load_u32(data, index))
+        index += 4
     if nbytes & 2 != 0:
-        total += as_u64(load_u16(data, place))
-        place += 2
+        total += as_u64(load_u16(data, index))
+        index += 2
     if nbytes & 1 != 0:
         total += as_u64(
-            data[place]
+            data[index]
         )  # the low byte of a word whose high byte is the padding, on a little-endian machine
     return total
 
@@ -66,10 +66,10 @@ def identity(data: Array[u8], nbytes: u64, payload: Array[u8], payload_bytes: u6
     """Return the first 8 bytes as a number."""
     result: u64 = 0
     first = min(nbytes, 8)
-    for place in range(first):
-        result = result << 8 | as_u64(data[place])
-    for place in range(min(payload_bytes, 8 - first)):
-        result = result << 8 | as_u64(payload[place])
+    for index in range(first):
+        result = result << 8 | as_u64(data[index])
+    for index in range(min(payload_bytes, 8 - first)):
+        result = result << 8 | as_u64(payload[index])
     return result
 
 
@@ -78,8 +78,8 @@ def xor_words(start: u64, data: Array[u8], nbytes: u64) -> u64:
     """Return the exclusive or of all 32-bit words, the first of which lacks its `start` highest bytes."""
     result: u64 = 0
     position = start
-    for place in range(nbytes):
-        result ^= as_u64(data[place]) << ((3 - position & 3) * 8)
+    for index in range(nbytes):
+        result ^= as_u64(data[index]) << ((3 - position & 3) * 8)
         position += 1
     return result
 

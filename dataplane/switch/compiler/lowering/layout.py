@@ -32,7 +32,7 @@ MAX_REGION_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class FieldPlace:
+class FieldLocation:
     """A field: `offset_bits` counts from the header's first byte; native ones begin with a byte."""
 
     spec: FieldSpec
@@ -41,7 +41,7 @@ class FieldPlace:
 
 
 @dataclass(frozen=True, slots=True)
-class HeaderPlace:
+class HeaderLocation:
     """A header; offsets are bytes from the region's beginning. Metadata have no valid byte: they always are.
 
     `rivals` are the valid bytes of the other headers of the same union.
@@ -54,7 +54,7 @@ class HeaderPlace:
     length: int | None
     varbit: int
     varbit_bytes: int
-    fields: dict[str, FieldPlace]
+    fields: dict[str, FieldLocation]
     rivals: tuple[int, ...] = ()
 
 
@@ -82,7 +82,7 @@ class Layout:
     def __init__(self, program: Program) -> None:
         self.program = program
         self._end = 0
-        self.headers: dict[str, HeaderPlace] = {}
+        self.headers: dict[str, HeaderLocation] = {}
         self.next_index: dict[str, int] = {}
         self.deferred: dict[str, Span] = {}
         kept = uncleared(program)
@@ -102,8 +102,8 @@ class Layout:
         self.plain_bytes = self._reserve(0, 8)
         self._add_deferred_fields(deferred)
         self._add_unseen_fields()
-        for name, place in self.headers.items():
-            self.headers[name] = replace(place, varbit=self._reserve(place.varbit_bytes, 1))
+        for name, location in self.headers.items():
+            self.headers[name] = replace(location, varbit=self._reserve(location.varbit_bytes, 1))
         self.region_bytes = (self._end + SLACK_BYTES + 63) // 64 * 64
         if self.region_bytes > MAX_REGION_BYTES:
             raise ProgramError(f"{self._end} bytes of headers and metadata are too many", construct="headers")
@@ -119,33 +119,33 @@ class Layout:
         start = self._reserve(0, 8)
         seen = [spec for spec in header.type.fields if FieldRef(header.name, spec.name) not in self._elsewhere]
         fields = {spec.name: self._native_field(spec, start) for spec in seen}
-        fields[VALID] = FieldPlace(FieldSpec(VALID, 1), 0, native=True)
+        fields[VALID] = FieldLocation(FieldSpec(VALID, 1), 0, native=True)
         size = self._reserve(0, 8) - start
-        self.headers[header.name] = HeaderPlace(header, start, size, None, None, 0, 0, fields)
+        self.headers[header.name] = HeaderLocation(header, start, size, None, None, 0, 0, fields)
 
-    def _native_field(self, spec: FieldSpec, start: int) -> FieldPlace:
+    def _native_field(self, spec: FieldSpec, start: int) -> FieldLocation:
         native = spec.width_bits <= MAX_NATIVE_BITS
         size = machine_bits(spec.width_bits) // 8 if native else -(-spec.width_bits // 8)
         offset_bits = 8 * (self._reserve(size, min(size, 8) if native else 1) - start)
-        return FieldPlace(spec, offset_bits + (0 if native else -spec.width_bits % 8), native)
+        return FieldLocation(spec, offset_bits + (0 if native else -spec.width_bits % 8), native)
 
     def _add_deferred_fields(self, deferred: Mapping[str, Sequence[FieldRef]]) -> None:
         """Place fields side by side that are cleared together."""
         for node, refs in deferred.items():
             start = self._reserve(0, 8)
             for ref in refs:
-                place = self.headers[ref.header]
-                spec = place.header.type.field(ref.field)
+                location = self.headers[ref.header]
+                spec = location.header.type.field(ref.field)
                 assert spec is not None
-                place.fields[ref.field] = self._native_field(spec, place.data)
+                location.fields[ref.field] = self._native_field(spec, location.data)
             self.deferred[node] = Span(start, self._reserve(0, 8) - start)
 
     def _add_unseen_fields(self) -> None:
         """Place the fields that are still left out of their headers."""
-        for place in self.headers.values():
-            for spec in place.header.type.fields:
-                if spec.name not in place.fields:
-                    place.fields[spec.name] = self._native_field(spec, place.data)
+        for location in self.headers.values():
+            for spec in location.header.type.fields:
+                if spec.name not in location.fields:
+                    location.fields[spec.name] = self._native_field(spec, location.data)
 
     def _add_local_header(self, header: Header) -> None:
         """Place a header that is kept beside those on the wire, in the same form, so that copying is moving bytes."""
@@ -175,7 +175,7 @@ class Layout:
         size = header.type.fixed_bits // 8
         varbit_bytes = (header.type.varbit.width_bits if header.type.varbit else 0) // 8
         data = self._reserve(size, 1)
-        self.headers[header.name] = HeaderPlace(
+        self.headers[header.name] = HeaderLocation(
             header=header,
             data=data,
             size=size,
@@ -189,12 +189,12 @@ class Layout:
 
     # ---- finding
 
-    def field(self, ref: FieldRef) -> FieldPlace:
+    def field(self, ref: FieldRef) -> FieldLocation:
         """Return where a field lies in its header."""
         return self.headers[ref.header].fields[ref.field]
 
-    def row(self, stack: str, member: int) -> tuple[HeaderPlace, ...]:
-        """Return the places of the headers of a stack's elements, one for each (of a union the one at `member`)."""
+    def row(self, stack: str, member: int) -> tuple[HeaderLocation, ...]:
+        """Return the locations of the headers of a stack's elements, one for each (of a union the one at `member`)."""
         return tuple(self.headers[row[member]] for row in self.program.rows(stack))
 
     def strides(self, stack: str, member: int) -> Strides:
@@ -206,7 +206,7 @@ class Layout:
         return steps.pop() if steps else Strides(0, 0, 0, 0)
 
 
-def _stride(one: HeaderPlace, other: HeaderPlace) -> Strides:
+def _stride(one: HeaderLocation, other: HeaderLocation) -> Strides:
     lengths = 0 if one.length is None or other.length is None else other.length - one.length
     assert one.valid is not None
     assert other.valid is not None
@@ -231,13 +231,13 @@ def _wire_order(program: Program) -> list[str]:
     return alone + list(stacked)
 
 
-def _wire_fields(header_type: HeaderType) -> dict[str, FieldPlace]:
-    return {place.spec.name: place for place in _places(header_type)}
+def _wire_fields(header_type: HeaderType) -> dict[str, FieldLocation]:
+    return {location.spec.name: location for location in _locations(header_type)}
 
 
-def _places(header_type: HeaderType) -> Iterator[FieldPlace]:
+def _locations(header_type: HeaderType) -> Iterator[FieldLocation]:
     offset_bits = 0
     for spec in header_type.fields:
-        yield FieldPlace(spec, offset_bits, native=False)
+        yield FieldLocation(spec, offset_bits, native=False)
         offset_bits += 0 if spec.variable else spec.width_bits
-    yield FieldPlace(FieldSpec(VALID, 1), 0, native=True)
+    yield FieldLocation(FieldSpec(VALID, 1), 0, native=True)

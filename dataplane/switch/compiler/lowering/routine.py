@@ -96,7 +96,7 @@ class Emission:
 class Routine:
     """One function: (machine, packet, ...) with the region at hand. A fault leaves with its number, locks freed.
 
-    `place` names the construct of the program in refusals; `registers` are locked from beginning to end. `held` are
+    `position` names the construct of the program in refusals; `registers` are locked from beginning to end. `held` are
     those that are locked where code is written just now, and `leaving` is the block that a fault goes to.
     """
 
@@ -104,14 +104,14 @@ class Routine:
         self,
         emission: Emission,
         function: ir.Function,
-        place: str,
+        construct: str,
         *,
         parameters: tuple[int, ...] = (),
         registers: Sequence[int] = (),
         region: ir.Value | None = None,
         arguments: ir.Value | None = None,
     ) -> None:
-        self.emission, self.function, self.place = emission, function, place
+        self.emission, self.function, self.construct = emission, function, construct
         self.layout, self.program, self.module = emission.layout, emission.program, emission.module
         self.parameters, self.arguments = parameters, arguments
         self.machine, self.packet = function.args[:2]
@@ -201,7 +201,7 @@ class Routine:
 
     def refuse(self, problem: str) -> ProgramError:
         """Return the error that what stands here is not supported."""
-        return ProgramError(f"{problem} is not supported", construct=self.place)
+        return ProgramError(f"{problem} is not supported", construct=self.construct)
 
     # ---- memory
 
@@ -251,7 +251,7 @@ class Routine:
         self.store_member(Packet, self.packet, name, value)
 
     def array_item(self, array: str, index: int) -> ir.Value:
-        """Return the pointer at a place of one of the machine's arrays of addresses."""
+        """Return the pointer at a position of one of the machine's arrays of addresses."""
         addresses = self.load_member(Machine, self.machine, array)
         item = self.builder.gep(addresses, [u64(index)], source_etype=I64)
         return self.load(item, POINTER, "machine", 8)

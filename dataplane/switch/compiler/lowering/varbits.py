@@ -17,14 +17,14 @@ def take_apart(  # noqa: PLR0917 - kernels have no keywords
     """
     first = before_bits >> 3
     used = as_u8(before_bits & 7)
-    for place in range(first):
-        fixed[place] = wire[place]
-    for place in range(nbytes):
-        varbit[place] = wire[first + place] << used | wire[first + place + 1] >> (as_u8(8) - used)
+    for index in range(first):
+        fixed[index] = wire[index]
+    for index in range(nbytes):
+        varbit[index] = wire[first + index] << used | wire[first + index + 1] >> (as_u8(8) - used)
     upper = as_u8(HIGH_BYTE >> (before_bits & 7))
     fixed[first] = (wire[first] & upper) | (wire[first + nbytes] & ~upper)
-    for place in range(first + 1, size):
-        fixed[place] = wire[nbytes + place]
+    for index in range(first + 1, size):
+        fixed[index] = wire[nbytes + index]
 
 
 @kernel(inline=False)
@@ -35,12 +35,12 @@ def put_together(  # noqa: PLR0917 - kernels have no keywords
     first = before_bits >> 3
     used = as_u8(before_bits & 7)
     upper = as_u8(HIGH_BYTE >> (before_bits & 7))
-    for place in range(first):
-        wire[place] = fixed[place]
+    for index in range(first):
+        wire[index] = fixed[index]
     carried = fixed[first] & upper
-    for place in range(nbytes):
-        wire[first + place] = carried | varbit[place] >> used
-        carried = varbit[place] << (as_u8(8) - used)
+    for index in range(nbytes):
+        wire[first + index] = carried | varbit[index] >> used
+        carried = varbit[index] << (as_u8(8) - used)
     wire[first + nbytes] = carried | (fixed[first] & ~upper)
-    for place in range(first + 1, size):
-        wire[nbytes + place] = fixed[place]
+    for index in range(first + 1, size):
+        wire[nbytes + index] = fixed[index]

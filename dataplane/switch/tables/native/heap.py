@@ -62,6 +62,6 @@ class Heap:
         self.memory.machines = len(addresses)
 
     def free(self) -> None:
-        """Free what was retired, whoever may see it."""
+        """Free what was retired, even if readers may see it."""
         function(memory.free_retired)(self.address)
         self._kept.clear()

@@ -139,7 +139,7 @@ def close_batch(memory: Memory) -> None:
     memory.closed = blocks
     memory.closed_capacity = capacity
     memory.batches += 1
-    fence()  # what was unlinked is unlinked for whoever begins a burst from here on
+    fence()  # what was unlinked is unlinked for every burst that begins from here on
     for machine in range(memory.machines):
         epoch = array_at(u64, memory.epochs[machine])
         memory.seen[machine] = load_acquire(epoch[0])

@@ -74,7 +74,7 @@ def execute_meter(cell: MeterCell, now_us: u64, nbytes: u64) -> u32:
 
 @kernel
 def write_meter(cell: MeterCell, words: Array[u64]) -> None:
-    """Exchange all of a cell but its lock for `words`, at once for whoever charges packets to it."""
+    """Exchange all of a cell but its lock for `words`, at once for all that charge packets to it."""
     lock_cell(cell)
     target = array_at(u64, address(cell))
     for word in range(1, CELL_WORDS):

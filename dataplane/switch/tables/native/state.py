@@ -25,7 +25,7 @@ class NativeState:
     """The native side of one `ForwardingState`, from now until `release`.
 
     What packets change (counters, registers, meters, tallies) is the state's own memory. Everything else is copied, and
-    changed whenever the state is, by whoever changes it, under the state's lock. It must outlive every machine that it
+    changed whenever the state is, by the same thread, under the state's lock. It must outlive every machine that it
     filled; each is to be registered before its first burst.
     """
 

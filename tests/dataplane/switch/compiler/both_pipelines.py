@@ -21,7 +21,7 @@ from dataplane.switch.abi import UNLIMITED, EventRing, Machine, Packet, Reason
 from dataplane.switch.compiler import ProgramLayout, emit_program
 from dataplane.switch.compiler.analysis.ranges import machine_bits
 from dataplane.switch.compiler.blocks.deparser import FAULT, NO_ROOM
-from dataplane.switch.compiler.lowering.layout import HeaderPlace
+from dataplane.switch.compiler.lowering.layout import HeaderLocation
 from dataplane.switch.compiler.lowering.layout import Layout as RegionLayout
 from dataplane.switch.interpreter import InterpretedPipeline
 from dataplane.switch.interpreter import layout as slots
@@ -82,11 +82,11 @@ class CompiledProgram:
     def unseen(self, state: State) -> Set[str]:
         """Return what has no meaning: fields that are only written, and those of invalid headers nobody reads."""
         found: set[str] = set()
-        for name, place in self.region.headers.items():
-            for spec in place.header.type.fields:
-                field = place.fields[spec.name]
-                begin = place.data + (field.offset_bits // 8 if place.header.metadata else 0)
-                if begin >= self.region.fresh_bytes and (place.header.metadata or not state.get(f"{name}.{VALID}")):
+        for name, location in self.region.headers.items():
+            for spec in location.header.type.fields:
+                field = location.fields[spec.name]
+                begin = location.data + (field.offset_bits // 8 if location.header.metadata else 0)
+                if begin >= self.region.fresh_bytes and (location.header.metadata or not state.get(f"{name}.{VALID}")):
                     found.add(f"{name}.{spec.name}")
         return found
 
@@ -179,8 +179,8 @@ class Compiled:
     def read(self) -> State:
         """Return all that a packet holds."""
         state: State = {}
-        for name, place in self.compiled.region.headers.items():
-            self._read_header(name, place, state)
+        for name, location in self.compiled.region.headers.items():
+            self._read_header(name, location, state)
         for name, offset in self.compiled.region.next_index.items():
             state[f"{name}.next"] = self._number(offset, 4)
         packet = self.packet
@@ -191,21 +191,21 @@ class Compiled:
         state["parsed"] = (packet.parsed, packet.parser_error)
         return state
 
-    def _read_header(self, name: str, place: HeaderPlace, state: State) -> None:
-        state[f"{name}.{VALID}"] = 1 if place.valid is None else self.region[place.valid]
-        for spec in place.header.type.fields:
-            field, width = place.fields[spec.name], spec.width_bits
+    def _read_header(self, name: str, location: HeaderLocation, state: State) -> None:
+        state[f"{name}.{VALID}"] = 1 if location.valid is None else self.region[location.valid]
+        for spec in location.header.type.fields:
+            field, width = location.fields[spec.name], spec.width_bits
             if spec.variable:
-                bits = self._number(place.length, 4)
+                bits = self._number(location.length, 4)
                 state[f"{name}.length"] = bits
-                value = int.from_bytes(self.region[place.varbit : place.varbit + bits // 8], "big")
+                value = int.from_bytes(self.region[location.varbit : location.varbit + bits // 8], "big")
             elif field.native:
-                offset = place.data + field.offset_bits // 8
+                offset = location.data + field.offset_bits // 8
                 value = self._number(offset, machine_bits(width) // 8)
                 assert value >> width == 0 or offset >= self.compiled.region.fresh_bytes
             else:
                 begin, end = field.offset_bits, field.offset_bits + width
-                covering = bytes(self.region[place.data + begin // 8 : place.data + (end + 7) // 8])
+                covering = bytes(self.region[location.data + begin // 8 : location.data + (end + 7) // 8])
                 value = int.from_bytes(covering, "big") >> (-end % 8) & ((1 << width) - 1)
             if spec.signed:
                 value = (value ^ 1 << (width - 1)) - (1 << (width - 1))

@@ -51,18 +51,18 @@ class Board:
     def set_admin(self, port: int, up: bool) -> None:
         self.calls.append(f"admin {port} {up}")
         self.board.set_admin(port, up)
-        self.board.tell()
+        self.board.notify()
 
     def set_oper(self, port: int, oper: OperStatus) -> None:
         self.board.set_oper(port, oper)
-        self.board.tell()
+        self.board.notify()
 
     def set_hello(self, port: int, settings: HelloSettings | None) -> None:
         self.calls.append(f"hello {port} {settings}")
         number = discriminator(1, port)
         hello = None if settings is None else HelloSession(settings, local_discriminator=number, since_ns=self.now_ns())
         self.board.set_hello(port, hello)
-        self.board.tell()
+        self.board.notify()
 
     def say(self, port: int, state: HelloState, **more: object) -> None:
         """Let a port's hellos be in a state from now on."""
@@ -71,7 +71,7 @@ class Board:
             raise SwitchError(f"no hellos on port {port}")
         changed = replace(hello, state=state, since_ns=self.now_ns())
         self.board.set_hello(port, replace(changed, **more))  # type: ignore[arg-type]
-        self.board.tell()
+        self.board.notify()
 
     def add_port_listener(self, listener: PortListener) -> Callable[[], None]:
         return self.board.add_listener(listener)

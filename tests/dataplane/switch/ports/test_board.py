@@ -28,7 +28,7 @@ def test_a_change_is_dated_and_told_once() -> None:
     clock.advance_to(20)
     board.set_oper(1, OperStatus.LOWER_LAYER_DOWN)
     board.set_admin(1, False)
-    board.tell()
+    board.notify()
     down = PortState(1, "a", 10_000_000, oper=OperStatus.LOWER_LAYER_DOWN, since_ns=CLOCK_NS)
     assert seen == [down, replace(down, admin_up=False, since_ns=20)]
     assert board.unusable() == {1}
@@ -51,7 +51,7 @@ def test_counts_of_hellos_are_no_change_and_keep_the_date() -> None:
     board.set_hello(1, session)
     clock.advance_to(50)
     board.set_hello(1, replace(session, sent=5, received=4))
-    board.tell()
+    board.notify()
     assert [state.hello for state in seen] == [session]
     read = board[1]
     assert read.hello is not None
@@ -64,11 +64,11 @@ def test_a_listener_that_changes_something_hears_of_it_after_what_it_was_told() 
     def down_too(state: PortState) -> None:
         if state.port == 1:
             board.set_oper(2, state.oper)
-            board.tell()
+            board.notify()
 
     board.add_listener(down_too)
     board.set_oper(1, OperStatus.DOWN)
-    board.tell()
+    board.notify()
     assert [(state.port, state.oper) for state in seen] == [(1, OperStatus.DOWN), (2, OperStatus.DOWN)]
 
 
@@ -82,11 +82,11 @@ def test_a_listener_that_fails_keeps_nothing_from_the_others(caplog: pytest.LogC
     board.add_listener(fail)
     remove = board.add_listener(after.append)
     board.set_oper(2, OperStatus.NOT_PRESENT)
-    board.tell()
+    board.notify()
     remove()
     remove()
     board.set_oper(2, OperStatus.UP)
-    board.tell()
+    board.notify()
     assert [state.oper for state in after] == [OperStatus.NOT_PRESENT]
     assert board.listeners_failed == 2
     assert "a listener to the ports of switch 3 failed" in caplog.text
@@ -99,7 +99,7 @@ def test_a_port_whose_neighbour_never_answered_is_usable_and_one_that_lost_it_is
     watch = UsableWatch(lambda port, up: told.append((port, up)), board.unusable())
     board.add_listener(watch)
     watch.begin()
-    board.tell()
+    board.notify()
     session = HelloSession(HelloSettings())
     for hello in (
         session,
@@ -110,7 +110,7 @@ def test_a_port_whose_neighbour_never_answered_is_usable_and_one_that_lost_it_is
         None,
     ):
         board.set_hello(1, hello)
-        board.tell()
+        board.notify()
     assert told == [(2, False), (1, False), (1, True)]
     assert board[1].is_open
 

@@ -27,7 +27,6 @@ HISTORY = {"CHANGELOG.md": "tells of files that were"}
 MOST_MODULES = 16
 WIDE = {
     "dataplane/wire": "one header a file",
-    "dataplane/native": "the kernel language: a construct of it a file",
     "dataplane/switch/p4runtime": "the service: a part of the specification a file",
     "collectors/native/kernels": "kernels: a step of decoding a file",
     "controller/cli": "a command a file",

@@ -1,4 +1,4 @@
-"""What kernels can do beside arithmetic, as declarations; dataplane/native/lowering.py says what becomes of each.
+"""What kernels can do beside arithmetic, as declarations; `dataplane.native.translation.lowering` translates each.
 
 A `place` is a field or an element, written as it would be read: `atomic_add(ring.tail, 1)`. Bytes are counted from the
 array's start; wide loads and stores need no alignment. Casts, `address`, `sizeof` and `array_at` work in Python, too.

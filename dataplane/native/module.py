@@ -14,9 +14,9 @@ from dataplane.native.constants import ConstantTable
 from dataplane.native.kernels import External, Function, Kernel
 from dataplane.native.scalars import BOOL, Scalar
 from dataplane.native.shapes import InlineShape, NestedShape, Shape, StructShape, ctype_in_memory
-from dataplane.native.statements import translate
 from dataplane.native.structs import field_shapes
-from dataplane.native.values import BYTE, POINTER, value_type
+from dataplane.native.translation.statements import translate
+from dataplane.native.translation.values import BYTE, POINTER, value_type
 
 
 class Module:

@@ -34,7 +34,7 @@ from dataplane.native import (
     u64,
     view,
 )
-from dataplane.native.values import POINTER, WORD
+from dataplane.native.translation.values import POINTER, WORD
 
 
 class Flags(Struct):

@@ -12,7 +12,7 @@ from dataplane.errors import ProgramError
 from dataplane.native import Module, Struct
 from dataplane.native.kernels import Kernel
 from dataplane.native.spinlock import lock, unlock
-from dataplane.native.values import untyped_alloca
+from dataplane.native.translation.values import untyped_alloca
 from dataplane.program.model import Program
 from dataplane.switch.abi import Machine, Packet, Reason
 from dataplane.switch.compiler.lowering.layout import Layout

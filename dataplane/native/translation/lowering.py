@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from llvmlite import ir
 
-from dataplane.native import constants, intrinsics, operators
+from dataplane.native import constants, intrinsics
 from dataplane.native.kernels import FunctionType
 from dataplane.native.scalars import BOOL, I32, I64, U8, U16, U32, U64, Scalar
 from dataplane.native.shapes import ArrayShape, InlineShape, NestedShape, Shape, StructShape, element_ctype
-from dataplane.native.values import (
+from dataplane.native.translation import operators
+from dataplane.native.translation.values import (
     BIT,
     BYTE,
     HALF,
@@ -30,7 +31,7 @@ from dataplane.native.values import (
 )
 
 if TYPE_CHECKING:
-    from dataplane.native.expressions import Expressions
+    from dataplane.native.translation.expressions import Expressions
 
 Emit = Callable[["Expressions", ast.Call], Operand | None]
 

@@ -6,13 +6,13 @@ import ast
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from dataplane.native import operators
-from dataplane.native.expressions import Expressions
-from dataplane.native.frame import Loop
 from dataplane.native.kernels import Kernel
 from dataplane.native.scalars import BOOL, U64, Scalar
 from dataplane.native.shapes import InlineShape, NestedShape
-from dataplane.native.values import Literal, LValue, Static, Value, load, store
+from dataplane.native.translation import operators
+from dataplane.native.translation.expressions import Expressions
+from dataplane.native.translation.frame import Loop
+from dataplane.native.translation.values import Literal, LValue, Static, Value, load, store
 
 if TYPE_CHECKING:
     from dataplane.native.module import Module

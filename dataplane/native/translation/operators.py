@@ -10,7 +10,7 @@ from typing import Any
 from llvmlite import ir
 
 from dataplane.native.scalars import BOOL, Scalar
-from dataplane.native.values import Value, constant
+from dataplane.native.translation.values import Value, constant
 
 EXACT: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,

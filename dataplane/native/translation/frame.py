@@ -14,7 +14,7 @@ from dataplane.native.errors import NativeError
 from dataplane.native.kernels import Kernel
 from dataplane.native.scalars import BOOL, U64, Scalar
 from dataplane.native.shapes import ArrayShape, Shape, StructShape, resolve, shape_of
-from dataplane.native.values import (
+from dataplane.native.translation.values import (
     BYTE,
     Builder,
     Literal,

@@ -6,14 +6,26 @@ import ast
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
-from dataplane.native import operators
-from dataplane.native.frame import Frame
 from dataplane.native.kernels import Function, FunctionType
-from dataplane.native.lowering import LOWERINGS
 from dataplane.native.scalars import BOOL, U64, Scalar
 from dataplane.native.shapes import ArrayShape, Shape, StructShape
 from dataplane.native.structs import field_shapes
-from dataplane.native.values import BIT, HALF, WORD, Literal, LValue, Operand, Static, Value, constant, load, value_type
+from dataplane.native.translation import operators
+from dataplane.native.translation.frame import Frame
+from dataplane.native.translation.lowering import LOWERINGS
+from dataplane.native.translation.values import (
+    BIT,
+    HALF,
+    WORD,
+    Literal,
+    LValue,
+    Operand,
+    Static,
+    Value,
+    constant,
+    load,
+    value_type,
+)
 
 
 class Expressions(Frame):

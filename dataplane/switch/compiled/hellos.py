@@ -15,7 +15,7 @@ from dataclasses import replace
 from dataplane.errors import WireError
 from dataplane.native import pointer_to
 from dataplane.switch.compiled.memory.hello_state import FRAME_SLOTS, MAIL_HEAD_BYTES, MAIL_SLOTS, SLOT_BYTES, Hello
-from dataplane.switch.compiled.memory.queues import OutPort
+from dataplane.switch.compiled.memory.traffic import OutPort
 from dataplane.switch.compiled.memory.worker import Worker
 from dataplane.switch.hellos import frames, session
 from dataplane.switch.hellos.session import HelloDrop, Session

@@ -31,7 +31,7 @@ from dataplane.switch.compiled.loop.loop import rest
 from dataplane.switch.compiled.memory.hello_state import NEVER
 from dataplane.switch.compiled.memory.pool import BUFFER_BYTES, BlockPool
 from dataplane.switch.compiled.memory.port_table import PortTable
-from dataplane.switch.compiled.memory.queues import clear
+from dataplane.switch.compiled.memory.traffic import clear
 from dataplane.switch.compiled.memory.worker import BURST_FRAMES, Worker
 from dataplane.switch.compiled.port_control import PortControl
 from dataplane.switch.compiled.program import Purpose, compile_program

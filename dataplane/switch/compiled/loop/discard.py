@@ -25,8 +25,8 @@ from dataplane.switch.compiled.loop.egress import flush_in_order, flush_pending,
 from dataplane.switch.compiled.loop.hello_service import listens, note_look, serve_hellos, take_hello
 from dataplane.switch.compiled.loop.loop import rest, sleep
 from dataplane.switch.compiled.memory.pool import give
-from dataplane.switch.compiled.memory.queues import OutPort
 from dataplane.switch.compiled.memory.rings import get
+from dataplane.switch.compiled.memory.traffic import OutPort
 from dataplane.switch.compiled.memory.worker import BURST_FRAMES, Worker
 
 

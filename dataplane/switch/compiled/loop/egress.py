@@ -30,7 +30,8 @@ from dataplane.switch.compiled.loop.hello_service import is_forged
 from dataplane.switch.compiled.loop.passes import deflect, deparse, drop_unsent, run_egress
 from dataplane.switch.compiled.memory.core import drop
 from dataplane.switch.compiled.memory.pool import BUFFER_BYTES, give, take
-from dataplane.switch.compiled.memory.queues import (
+from dataplane.switch.compiled.memory.rings import put
+from dataplane.switch.compiled.memory.traffic import (
     OutPort,
     arrived,
     dequeue,
@@ -40,7 +41,6 @@ from dataplane.switch.compiled.memory.queues import (
     next_event_ns,
     occupy,
 )
-from dataplane.switch.compiled.memory.rings import put
 from dataplane.switch.compiled.memory.worker import Worker
 
 NS_PER_US = 1_000

@@ -32,7 +32,7 @@ from dataplane.switch.compiled.memory.hello_state import (
     note_sent,
 )
 from dataplane.switch.compiled.memory.pool import take
-from dataplane.switch.compiled.memory.queues import OutPort, hold
+from dataplane.switch.compiled.memory.traffic import OutPort, hold
 from dataplane.switch.compiled.memory.worker import Worker
 from dataplane.switch.hellos.frames import FRAME_BYTES
 

@@ -38,13 +38,13 @@ from dataplane.switch.compiled.loop.hello_service import listens, note_look, ser
 from dataplane.switch.compiled.loop.passes import admit
 from dataplane.switch.compiled.memory.core import count
 from dataplane.switch.compiled.memory.pool import give, give_all, take
-from dataplane.switch.compiled.memory.queues import (
+from dataplane.switch.compiled.memory.rings import get
+from dataplane.switch.compiled.memory.traffic import (
     NEVER,
     OutPort,
     next_arrival_ns,
     next_event_ns,
 )
-from dataplane.switch.compiled.memory.rings import get
 from dataplane.switch.compiled.memory.worker import BURST_FRAMES, Worker
 
 LONGEST_FRAME = 9_238

@@ -7,8 +7,8 @@ from typing import Literal
 from dataplane.native import Array, Inline, Struct, u8, u32, u64
 from dataplane.native.doorbell import Bell
 from dataplane.switch.compiled.memory.core import Core
-from dataplane.switch.compiled.memory.queues import OutPort, Traffic
 from dataplane.switch.compiled.memory.rings import PacketRing
+from dataplane.switch.compiled.memory.traffic import OutPort, Traffic
 
 BURST_FRAMES = 32
 """Frames taken from a port before the next one has its turn."""

@@ -8,7 +8,7 @@ import pytest
 
 from dataplane.native import kernel, kernel_library, u64
 from dataplane.switch.abi import Packet
-from dataplane.switch.compiled.memory.queues import NEVER, OutPort, arrived, hold, next_arrival_ns
+from dataplane.switch.compiled.memory.traffic import NEVER, OutPort, arrived, hold, next_arrival_ns
 from dataplane.switch.traffic import PortSettings
 from tests.dataplane.switch.compiled.queued_bench import QueuedBench, own_program
 from tests.dataplane.switch.compiled.test_threads_replacement import fill, orders, repeat_briefly

@@ -12,7 +12,7 @@ from dataplane.native import kernel_library, pointer_to
 from dataplane.switch.abi import Packet
 from dataplane.switch.compiled.memory.core import Core
 from dataplane.switch.compiled.memory.pool import BlockPool, give, take
-from dataplane.switch.compiled.memory.queues import (
+from dataplane.switch.compiled.memory.traffic import (
     NEVER,
     PORT_NUMBERS,
     OutPort,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import select
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -88,14 +87,6 @@ def receive(port: NicPort, count: int) -> list[bytes]:
     while len(frames) < count and select.select([port], [], [], 2.0)[0]:
         frames += port.receive(64)
     return frames
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    """Poll for what the kernel does in its own time."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def total_bytes(frames: Sequence[bytes]) -> int:

@@ -31,7 +31,7 @@ from dataplane.nic import (
     open_nic,
 )
 from dataplane.nic.driver.driver import Driver
-from tests.dataplane.nic.conftest import wait_until
+from tests.waiting import wait_until
 
 MS = 1_000_000
 STEPPED = NicSettings(threads=0)

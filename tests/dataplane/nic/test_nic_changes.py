@@ -23,8 +23,8 @@ from dataplane.nic import (
     open_nic,
 )
 from dataplane.nic.flows.rules import Action
-from tests.dataplane.nic.conftest import wait_until
 from tests.dataplane.nic.test_nic import assert_adds_up, has_received, udp
+from tests.waiting import wait_until
 
 CHANGES = 300
 FLOWS = 8

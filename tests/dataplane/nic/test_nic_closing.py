@@ -11,7 +11,8 @@ import pytest
 from dataplane.errors import PortError
 from dataplane.nic import Call, Nic, NicPort, NicSettings, PortKind, memory_pair, open_nic
 from dataplane.nic.flows.rules import FlowVerdict
-from tests.dataplane.nic.conftest import Cable, wait_until
+from tests.dataplane.nic.conftest import Cable
+from tests.waiting import wait_until
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 

@@ -15,9 +15,10 @@ from dataplane.errors import PortError
 from dataplane.nic import Drop, FlowRule, Mode, Nic, NicPort, NicSettings, PortKind, ToConsumers, open_nic
 from dataplane.nic.driver.connection import ConnectionRequest, bind, describe_port, request_connection
 from dataplane.nic.driver.opening import DEVICE_KINDS
-from tests.dataplane.nic.conftest import Cable, wait_until
+from tests.dataplane.nic.conftest import Cable
 from tests.dataplane.nic.test_nic import assert_adds_up, has_received, udp
 from tests.network_namespace import add_pair
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.root
 ROOT = Path(__file__).parents[3]

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Self
 
@@ -23,18 +23,12 @@ from dataplane.nic import PcapReader, PcapWriter, PortKind, open_port
 from dataplane.switch.process import main
 from dataplane.switch.waiting import Waiter
 from tests.network_namespace import network_namespace
+from tests.waiting import wait_until
 
 ROOT = Path(__file__).parents[3]
 BUILD = ROOT / "p4" / "build"
 PROGRAMS = ROOT / "tests" / "dataplane" / "programs"
 DEADLINE_S = 20.0
-
-
-def wait_until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.01)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,6 +25,7 @@ from dataplane.switch import bmv2
 from dataplane.topology.addressing import mac_at
 from dataplane.topology.file import loads
 from dataplane.topology.values import Topology
+from tests.waiting import wait_until
 
 ROOT = Path(__file__).parents[4]
 BUILD = ROOT / "p4" / "build"
@@ -105,13 +106,6 @@ async def _install_paths(fabric: KernelFabric) -> None:
                 for table, address in (("ipv4", host.ipv4), ("ipv6", host.ipv6)):
                     match = fy.P4TableMatch(dst_addr=str(address))
                     await switch.write([+fy.P4TableEntry(f"{table}_destination_paths", match=match, action=action)])
-
-
-def wait_until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.02)
 
 
 def open_udp(fabric: KernelFabric, host: str, family: int = socket.AF_INET) -> socket.socket:

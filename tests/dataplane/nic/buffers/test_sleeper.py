@@ -17,7 +17,7 @@ from dataplane.nic.buffers.sleeper import Sleeper
 from dataplane.nic.manager.consumer import Consumer
 from dataplane.nic.manager.packet_manager import PacketManager
 from tests.dataplane.nic.bursts import Driver
-from tests.dataplane.nic.conftest import wait_until
+from tests.waiting import wait_until
 
 PATIENCE_S = 10.0
 

@@ -19,8 +19,9 @@ from dataplane.nic.devices import ethernet, steering
 from dataplane.nic.devices.ethernet import EthernetDevice
 from dataplane.nic.devices.offloads import OFFLOADS
 from dataplane.nic.devices.steering import SteeringRule
-from tests.dataplane.nic.conftest import Cable, wait_until
+from tests.dataplane.nic.conftest import Cable
 from tests.network_namespace import network_namespace
+from tests.waiting import wait_until
 
 root = pytest.mark.root
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 from pyroute2 import IPRoute
 
+from dataplane.errors import PortError
 from dataplane.fabric.kernel import namespaces
 from dataplane.nic import LinkStatus
 from dataplane.nic.devices import ethernet
@@ -64,3 +65,10 @@ def test_each_way_to_lose_a_device_is_told_and_called_by_its_name(namespace: str
 def _remove() -> None:
     with IPRoute() as netlink:
         netlink.link("del", index=netlink.link_lookup(ifname="here")[0])
+
+
+def test_a_subscription_that_can_no_longer_be_read_is_an_error() -> None:
+    events = LinkEvents()
+    events.close()
+    with pytest.raises(PortError, match=r"^changes of devices cannot be watched: Bad file descriptor$"):
+        events.take()

@@ -28,7 +28,8 @@ from dataplane.nic.dpdk.stale_xdp import KEPT_NOTES, ProgramNote, read_program
 from dataplane.nic.ports.kernels import is_readable
 from dataplane.nic.ports.kernels.waiting import wait
 from dataplane.nic.settings import DpdkSettings
-from tests.dataplane.nic.conftest import PATIENCE_S, Cable, needs_dpdk, receive, wait_until
+from tests.dataplane.nic.conftest import PATIENCE_S, Cable, needs_dpdk, receive
+from tests.waiting import wait_until
 
 MACS = bytes.fromhex("020000000002 020000000001")
 FRAME = MACS + b"\x88\xb5" + bytes(range(46))

@@ -10,7 +10,8 @@ import pytest
 from dataplane.nic import PortKind
 from dataplane.nic.manager.packet_manager import PacketManager
 from tests.dataplane.nic.bursts import Driver
-from tests.dataplane.nic.conftest import Cable, receive, wait_until
+from tests.dataplane.nic.conftest import Cable, receive
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.root, pytest.mark.skipif(os.geteuid() != 0, reason="needs root")]
 KINDS = [PortKind.PACKET_V2, PortKind.PACKET_V3, PortKind.XDP]

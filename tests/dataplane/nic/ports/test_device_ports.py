@@ -12,7 +12,8 @@ import pytest
 from dataplane.errors import PortError
 from dataplane.nic import NicPort, PortKind, RingSettings
 from dataplane.nic.driver.opening import DEVICE_KINDS
-from tests.dataplane.nic.conftest import Cable, needs_dpdk, receive, total_bytes, wait_until
+from tests.dataplane.nic.conftest import Cable, needs_dpdk, receive, total_bytes
+from tests.waiting import wait_until
 
 MACS = bytes.fromhex("020000000002 020000000001")
 FRAME = MACS + b"\x88\xb5" + bytes(range(46))

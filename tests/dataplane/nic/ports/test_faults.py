@@ -20,8 +20,9 @@ from dataplane.nic.driver.opening import DEVICE_KINDS
 from dataplane.nic.ports.bpf import SocketProgram
 from dataplane.nic.ports.packet_socket import open_packet_sockets
 from tests.dataplane.nic.children import run_child
-from tests.dataplane.nic.conftest import Cable, receive, wait_until
+from tests.dataplane.nic.conftest import Cable, receive
 from tests.network_namespace import add_pair, network_namespace
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.root
 every_kind = pytest.mark.parametrize("kind", DEVICE_KINDS, ids=lambda kind: kind.name)

@@ -15,7 +15,8 @@ from dataplane.errors import PortError
 from dataplane.fabric.kernel import namespaces
 from dataplane.nic import NicPort, PortKind
 from dataplane.wire.checksum import internet_checksum
-from tests.dataplane.nic.conftest import Cable, wait_until
+from tests.dataplane.nic.conftest import Cable
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.root
 MACS = bytes.fromhex("020000000002 020000000001")

@@ -15,7 +15,8 @@ from dataplane.nic.layouts import TP_HARDWARE_STAMP, TP_USER, PacketV2Header
 from dataplane.nic.ports.kernels import receive as receive_frames
 from dataplane.nic.ports.queue import PacketQueue
 from dataplane.nic.structures import StampKind
-from tests.dataplane.nic.conftest import Cable, receive, wait_until
+from tests.dataplane.nic.conftest import Cable, receive
+from tests.waiting import wait_until
 
 FRAME = bytes.fromhex("020000000002 020000000001 88b5") + bytes(46)
 ROOM = 256

@@ -13,7 +13,8 @@ from dataplane.native import kernel_library
 from dataplane.nic import NicPort, PortKind, memory_pair
 from dataplane.nic.driver.opening import DEVICE_KINDS
 from dataplane.nic.ports.kernels import wait
-from tests.dataplane.nic.conftest import Cable, receive, wait_until
+from tests.dataplane.nic.conftest import Cable, receive
+from tests.waiting import wait_until
 
 FRAME = bytes.fromhex("020000000002 020000000001 88b5") + bytes(46)
 LONG_NS = 20_000_000_000

@@ -17,7 +17,8 @@ from dataplane.nic import NicPort, PortKind, RingSettings, open_port
 from dataplane.nic.devices import ethernet
 from dataplane.nic.ports.queue import XdpQueue
 from tests.dataplane.nic.children import start_child
-from tests.dataplane.nic.conftest import Cable, receive, wait_until
+from tests.dataplane.nic.conftest import Cable, receive
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.root
 FRAME = bytes.fromhex("020000000002 020000000001 88b5") + bytes(46)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -14,6 +14,7 @@ from dataplane.program.model import Program
 from dataplane.switch.compiled.activity import Forwarding
 from dataplane.switch.compiled.switch import NativeSwitch
 from dataplane.switch.traffic import PortSettings
+from tests.waiting import wait_until
 
 PROGRAMS = Path(__file__).parents[2] / "programs"
 DEADLINE_S = 30.0
@@ -24,14 +25,6 @@ NOT_PACKETS = ("digest_queue_full", "no_digest_receiver", "packet_out_full", "re
 def own_program(name: str) -> Program:
     """Return one of the test programs."""
     return load_program(PROGRAMS / f"{name}.json", PROGRAMS / f"{name}.p4info.txtpb")
-
-
-def wait_until(condition: Callable[[], bool], what: str) -> None:
-    """Wait for something that must come true soon."""
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.001)
 
 
 class QueuedBench:

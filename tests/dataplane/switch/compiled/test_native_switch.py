@@ -24,8 +24,9 @@ from dataplane.switch.pipeline import DigestMessage
 from dataplane.switch.switch import MAX_FRAME_BYTES, Switch
 from dataplane.switch.tables import CloneSession, ForwardingState, Replica
 from dataplane.switch.traffic import PortSettings
-from tests.dataplane.switch.compiled.queued_bench import NOT_PACKETS, own_program, wait_until
+from tests.dataplane.switch.compiled.queued_bench import NOT_PACKETS, own_program
 from tests.dataplane.switch.compiler.synthetic import program_with
+from tests.waiting import wait_until
 
 PORTS = (1, 2, 3, 4)
 DIGEST_ORDER = 3  # in stateful.p4

@@ -13,7 +13,8 @@ import pytest
 from dataplane.nic import NicPort
 from dataplane.nic.ports.socket_port import MessageSocket
 from dataplane.switch.traffic import PortSettings
-from tests.dataplane.switch.compiled.queued_bench import QueuedBench, own_program, wait_until
+from tests.dataplane.switch.compiled.queued_bench import QueuedBench, own_program
+from tests.waiting import wait_until
 
 ROUNDS = 1_500
 FRAME_BYTES = 64

@@ -11,7 +11,8 @@ import pytest
 
 from dataplane.switch.tables import CloneSession, ForwardingState, Replica
 from dataplane.switch.traffic import PortSettings
-from tests.dataplane.switch.compiled.queued_bench import QueuedBench, own_program, wait_until
+from tests.dataplane.switch.compiled.queued_bench import QueuedBench, own_program
+from tests.waiting import wait_until
 
 REPLACEMENTS = 25
 PORTS = (

@@ -8,7 +8,7 @@ from dataplane.nic import memory_pair
 from dataplane.switch.compiled.switch import NativeSwitch
 from dataplane.switch.ports.states import HelloSession, HelloSettings, HelloState, PortState
 from dataplane.switch.traffic import PortSettings
-from tests.dataplane.switch.compiled.queued_bench import wait_until
+from tests.waiting import wait_until
 
 SAID = HelloSettings(interval_ns=50_000_000, multiplier=6)
 HELD_US = 900_000

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.dataplane.switch.compiled.queued_bench import wait_until
 from tests.dataplane.switch.hellos.linked import Linked
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.root
 

@@ -20,8 +20,7 @@ from types import FrameType, TracebackType
 from typing import Any, NoReturn, TypeVar
 
 from dataplane.errors import FabricError
-from dataplane.fabric.kernel import links, namespaces
-from dataplane.fabric.kernel import manifest as leftovers
+from dataplane.fabric.kernel import links, manifest, namespaces
 from dataplane.fabric.kernel.manifest import RUN_ROOT, Manifest, ProcessId
 from dataplane.fabric.kernel.namespaces import Stream
 from dataplane.switch import bmv2
@@ -93,7 +92,7 @@ class KernelFabric:
 
     def __enter__(self) -> KernelFabric:
         _require_root()
-        leftovers.remove_leftovers(self.settings.run_root)
+        manifest.remove_leftovers(self.settings.run_root)
         self._sigterm = _exit_on_sigterm()
         try:
             self._build()
@@ -114,7 +113,7 @@ class KernelFabric:
                 for descriptor in self._lifeline:
                     os.close(descriptor)
                 self._lifeline = None
-            leftovers.remove(self._manifest, self.run_dir, stop_timeout_s=self.settings.stop_timeout_s)
+            manifest.remove(self._manifest, self.run_dir, stop_timeout_s=self.settings.stop_timeout_s)
             for process in (*self._processes, *self._switches.values()):
                 process.wait(self.settings.stop_timeout_s)
             self._switches.clear()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dataplane.errors import FabricError
-from dataplane.fabric.kernel import manifest as leftovers
+from dataplane.fabric.kernel import manifest
 from dataplane.fabric.kernel.manifest import Manifest, ProcessId, end_processes, remove_leftovers
 
 
@@ -116,4 +116,4 @@ def test_one_that_survives_sigkill_is_an_error(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_the_run_root_is_where_the_system_forgets_at_boot() -> None:
-    assert leftovers.RUN_ROOT.parts[1] == "run"
+    assert manifest.RUN_ROOT.parts[1] == "run"

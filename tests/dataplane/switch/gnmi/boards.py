@@ -1,4 +1,4 @@
-"""A switch that is nothing but ports: the board of both engines, with hellos that tests say themselves."""
+"""A switch that is nothing but ports: the board of both switches, with hellos that tests say themselves."""
 
 from __future__ import annotations
 

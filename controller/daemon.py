@@ -1,6 +1,6 @@
-"""The controller daemon: a driver over gRPC, and whoever tells its owners of tables what is wanted.
+"""The controller daemon: a driver over gRPC, and the sources of what its owners of tables want.
 
-The path server tells routes, switches tell links that die, the job service asks for jobs, settings say the rest. When
+The path server sends routes, switches report links that die, the job service asks for jobs, settings say the rest. When
 the daemon ends, the switches keep their tables and traffic goes on.
 """
 

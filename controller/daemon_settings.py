@@ -58,8 +58,8 @@ class DaemonSettings(Strict, frozen=True):
     path_server: str | None = None
     """gRPC address of the path server; left out, all traffic follows the base routes."""
     collector: str | None = None
-    """gRPC address of the collector's feed: jobs are placed by what it measures, and it is told of dead links and of
-    jobs' names; left out, jobs are placed by the topology's delays, and stay where they are."""
+    """gRPC address of the collector's feed: jobs are placed by what it measures, and it is sent dead links and jobs'
+    names; left out, jobs are placed by the topology's delays, and stay where they are."""
     links: LinkSettings = LinkSettings()
     """What is done about links that die and come back."""
     hellos: Hellos = Hellos()
@@ -79,7 +79,7 @@ class DaemonSettings(Strict, frozen=True):
     jobs: JobSettings | None = None
     """How workers of jobs meet; left out, nobody is served. With it switches add up also without `aggregation`."""
     store: StoreSettings | None = None
-    """Which content switches hold by name; left out, what they were told before goes, and nothing comes."""
+    """Which content switches hold by name; left out, switches drop what they hold."""
     election_id: Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)] = ELECTION_ID
     """What the daemon bids for the primary role; of two daemons the higher one is primary."""
     tls: TlsSettings | None = None

@@ -34,7 +34,7 @@ _ANSWER_S: Final = 30.0
 
 
 class SwitchSession(AsyncSession, Protocol):
-    """An open session that can install the program and tells when it ends."""
+    """An open session that can install the program and reports its end."""
 
     async def install_pipeline(self) -> bool:
         """Make the switch run the program; return whether it had to be sent."""

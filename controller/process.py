@@ -1,4 +1,4 @@
-"""What `millrace controller` runs: the daemon over gRPC until it is told to stop."""
+"""What `millrace controller` runs: the daemon over gRPC until it is to stop."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ async def serve(
 ) -> None:
     """Control until `stop` is set; raise ControllerError for settings, topology and program that do not fit together.
 
-    `on_daemon` gets the daemon before it starts, for whoever wants to watch its status; `on_store` what looks after the
+    `on_daemon` gets the daemon before it starts, so that its status can be watched; `on_store` what looks after the
     store, where the program has one. `more` are owners of tables that the program has beside those of ours.
     """
     if settings.tls is not None:
@@ -151,7 +151,7 @@ async def work_of(
     subscribers: Sequence[Subscriber] = (),
     watchers: Sequence[PortWatcher] = (),
 ) -> None:
-    """Control, watch ports, serve jobs, tell a collector their names and `subscribers` of dead links, until cancelled.
+    """Control, watch ports, serve jobs, send a collector their names and `subscribers` dead links, until cancelled.
 
     The first failure ends it all.
     """

@@ -1,4 +1,4 @@
-"""Running a process's work until it is told to stop."""
+"""Running a process's work until it is to stop."""
 
 from __future__ import annotations
 

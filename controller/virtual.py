@@ -1,4 +1,4 @@
-"""The controller in virtual time: a driver in one process, and calls that tell its owners of tables what is wanted."""
+"""The controller in virtual time: a driver in one process, and the calls that set what owners of tables want."""
 
 from __future__ import annotations
 
@@ -219,7 +219,7 @@ class VirtualController:
         self._driver.changed()
 
     def delayed_switch(self, switch: str, *, is_reachable: bool) -> None:
-        """Take that a switch tells of its ports, or no more, one write delay from now."""
+        """Take that a switch reports its ports, or no more, one write delay from now."""
         note = self._links.reachable if is_reachable else self._links.unreachable
         time_ns = self._clock.now_ns() + self._delays.write_delay_ns
         self._call_at(time_ns, lambda: self._note_links(note(switch, time_ns)))

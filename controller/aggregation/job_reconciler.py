@@ -1,4 +1,4 @@
-"""Jobs as those who ask for them see them: wanted, and there when the call returns.
+"""Reconciles the switches with the jobs that are wanted; a job is installed when the call returns.
 
 Every call returns when all switches concerned have acknowledged what it wants, and raises ControllerError, which names
 switch and entry, when they have not in time. What a switch refuses is taken back everywhere. A job ends by itself, and
@@ -48,7 +48,7 @@ class Switches(Protocol):
         ...
 
     def sync(self, switches: Iterable[str]) -> None:
-        """Have switches hold what is wanted now, and tell `JobReconciler.confirmed`."""
+        """Have switches hold what is wanted now, and call `JobReconciler.confirmed`."""
         ...
 
     def problem(self, switch: str) -> str:
@@ -57,7 +57,7 @@ class Switches(Protocol):
 
 
 class Listener(Protocol):
-    """Whoever answers for jobs towards their workers."""
+    """Represents jobs towards their workers: the job service."""
 
     def failed(self, number: int, reason: str) -> None:
         """Note that a job has ended because switches cannot go on with it."""
@@ -129,7 +129,7 @@ class JobReconciler:
     async def leave(self, number: int, host: str) -> RunningJob:
         """Return a job that all its switches hold without a member.
 
-        ControllerError at the deadline: the change stays wanted, because whoever is gone must be done without.
+        ControllerError at the deadline: the change stays wanted, as the others must go on without that worker.
         """
         async with self._lock(number):
             job = self._jobs.leave(number, host)

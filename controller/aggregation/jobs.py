@@ -1,6 +1,6 @@
 """The jobs that are added up now: what every switch is to hold of them, and which cells are to be cleared before.
 
-Pure bookkeeping: whoever writes to switches clears what `to_clear` names, says so, asks for `entities`, writes what
+Pure bookkeeping: the writer of switches clears what `to_clear` names, says so, asks for `entities`, writes what
 differs, and says by `held` what a switch holds then. A worker that goes keeps its place in the tree until somebody else
 needs it.
 """

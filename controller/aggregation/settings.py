@@ -44,7 +44,7 @@ class AggregationSettings(Strict, frozen=True):
     deadline_ns: Ns = 5_000_000_000
     """The longest time that switches may take to have a job, or a change of it."""
     dead_after_ns: Ns = 10_000_000_000
-    """A job ends, and its workers are told, when one of its switches is away for so long."""
+    """A job ends, and its workers are notified, when one of its switches is away for so long."""
 
     interval_ns: Ns = 1_000_000_000
     """From one look at the network's state to the next."""

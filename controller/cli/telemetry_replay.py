@@ -49,7 +49,7 @@ _SUMMARIES = {
     "events": """
         select time, phase, rule, subject, figure, value, threshold from events order by time""",
 }
-"""What is told of a capture's history."""
+"""What is printed of a capture's history."""
 
 
 def replay(

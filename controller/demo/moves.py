@@ -1,4 +1,4 @@
-"""Moves as the demo tells them, and when the first packet took a new path."""
+"""Moves as the demo shows them, and when the first packet took a new path."""
 
 from __future__ import annotations
 

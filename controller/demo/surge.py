@@ -2,7 +2,7 @@
 
 The link is the busiest one that traffic can go around. Where both its ends have hosts, one stream between those makes
 it too full. Else (in a Clos fabric, whose spines have none) the hosts at its tail send elsewhere, and a dry run of the
-real program tells which ports the switches' ECMP hash puts on this link.
+real program says which ports the switches' ECMP hash puts on this link.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from dataplane.switch.ports.states import HelloSettings
 
 
 class InProcessPorts:
-    """A subscription to a switch's GnmiCore; the observer is told of changes within the call that brings them about."""
+    """A subscription to a switch's GnmiCore; the observer is called within the call that causes a change."""
 
     def __init__(self, switch: str, core: GnmiCore, observer: PortObserver) -> None:
         self._switch, self._core, self._observer = switch, core, observer
@@ -40,7 +40,7 @@ class InProcessPorts:
             raise SessionError(self._switch, "set hellos", error.message, code=error.code.name) from error
 
     def close(self) -> None:
-        """End the subscription; the observer is told that the switch is silent."""
+        """End the subscription; the observer is told that the switch is unreachable."""
         self._core.close(self._subscription)
         self._observer.unreachable(self._switch)
 

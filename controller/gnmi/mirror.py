@@ -1,6 +1,6 @@
-"""A switch's ports as its gNMI notifications tell them, and what is to be set so that their hellos are as wanted.
+"""A switch's ports as its gNMI notifications report them, and what is to be set so that their hellos are as wanted.
 
-No session and no clock: whoever has a session hands over notifications and sends requests.
+No session and no clock: the session's owner hands over notifications and sends requests.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class PortMirror:
         self._interfaces: dict[str, _Interface] = {}
 
     def take(self, notification: gnmi.Notification) -> list[PortState]:
-        """Take what a switch tells; return the ports that are otherwise than before, in the order of their numbers.
+        """Take a switch's notification; return the ports that have changed, in the order of their numbers.
 
         Raises SwitchError for what no switch says.
         """

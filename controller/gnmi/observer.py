@@ -1,4 +1,4 @@
-"""Who wants to know of ports."""
+"""The observer of ports."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from dataplane.switch.ports.states import PortState
 
 
 class PortObserver(Protocol):
-    """Is told of switches' ports as they are and change; must not block."""
+    """Gets the state of switches' ports, and each change; must not block."""
 
     def port_changed(self, switch: str, state: PortState) -> None:
         """Take what a switch says of one of its ports; its times are nanoseconds since 1970."""
         ...
 
     def reachable(self, switch: str) -> None:
-        """Note that a switch tells of its ports: all of them at once, then each change."""
+        """Note that a switch reports its ports: all of them at once, then each change."""
         ...
 
     def unreachable(self, switch: str) -> None:
-        """Note that a switch tells nothing of its ports, or no more."""
+        """Note that a switch reports nothing of its ports, or no more."""
         ...

@@ -17,7 +17,7 @@ LOGGER: Final = logging.getLogger("millrace.controller")
 
 
 class Routing(Protocol):
-    """Whoever leads traffic over links, and around those that are dead: the coordinator."""
+    """Routes traffic over links, and around dead ones: the coordinator."""
 
     @property
     def down(self) -> frozenset[LinkKey]:

@@ -29,7 +29,7 @@ class LinkStatusPublisher:
         self._waiting: set[asyncio.Event] = set()
 
     def changed(self) -> None:
-        """Have every subscriber told at once."""
+        """Send to every subscriber at once."""
         for event in self._waiting:
             event.set()
 

@@ -2,7 +2,7 @@
 
 A cable is down, both ways (as BFD has it, RFC 5880 section 6.2), as soon as one of its ends says so: the port is not
 up, or its neighbour was heard and is heard no longer. It is up when every end that can be asked says that it is; where
-nobody can be asked it stays as it was. A switch that does not answer says nothing: its neighbours' hellos tell whether
+nobody can be asked it stays as it was. A switch that does not answer says nothing: its neighbours' hellos show whether
 it still forwards. A cable that comes back is used again only when it has been up for a hold time, so that one that
 comes and goes moves traffic once.
 """

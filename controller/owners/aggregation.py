@@ -1,6 +1,6 @@
 """Jobs that switches add up, and what these need of a fabric (`controller/aggregation/tables.py` says what that is).
 
-A job's cells in a switch are cleared before the switch hears of the job. Some targets cannot be told to clear (bmv2's
+A job's cells in a switch are cleared before the switch gets the job. Some targets cannot clear (bmv2's
 simple_switch_grpc refuses writes of registers): what they hold is harmless as long as it can be of no job of the same
 number, which is so where the program came with this controller and no number has been given twice.
 """
@@ -24,7 +24,7 @@ UNIMPLEMENTED: Final = "UNIMPLEMENTED"
 
 
 class JobListener(Protocol):
-    """Whoever answers for jobs: without one nobody can take back what a switch refuses."""
+    """The reconciler of jobs: without one nobody can take back what a switch refuses."""
 
     def refuse(self, switch: str, updates: Iterable[Update], problem: str) -> bool:
         """Note that a switch refused updates; return whether all were about jobs, which it is now spared."""

@@ -1,4 +1,4 @@
-"""The protocol of whoever owns tables of switches; the coordinator and its drivers know owners by it alone.
+"""The protocol of owners of switches' tables; the coordinator and its drivers know owners by it alone.
 
 An owner says which entities nobody else writes (`owns`), what a switch is to hold (`wanted`) and what to write next:
 at one switch, as soon as it is known (`next_batches`), or over several, in the order that is safe (`plan`). It hears
@@ -153,16 +153,16 @@ class StagedOwner(Owner):
 
 
 class ListeningOwner(Owner):
-    """An owner who decides by what switches count and learn; a switch that cannot tell is left as it is."""
+    """An owner who decides by what switches count and learn; a switch that cannot report is left as it is."""
 
     interval_ns: int
     """How often counters are read."""
     digests: Mapping[str, Bundling]
-    """What the program tells, and how it is bundled."""
+    """The program's digests, and how they are bundled."""
 
     @abstractmethod
     def counter(self, switch: str) -> str | None:
-        """Return the direct counter that is to be read at a switch, None if that would tell nothing."""
+        """Return the direct counter that is to be read at a switch, None if that would say nothing."""
 
     @abstractmethod
     def counted(self, switch: str, packets: Mapping[EntityKey, int], now_ns: int) -> None:
@@ -170,7 +170,7 @@ class ListeningOwner(Owner):
 
     @abstractmethod
     def learned(self, switch: str, learned: Learned, now_ns: int) -> None:
-        """Take what a switch told."""
+        """Take a digest of a switch."""
 
     def unheard(self, switch: str, problem: str) -> None:
         """Note that a switch's counters or digests are not to be had now; they are asked for again."""

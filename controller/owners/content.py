@@ -1,6 +1,6 @@
 """Named content that switches hold: copies of what is asked for most, and names that they record.
 
-A switch tells hot names by a digest and counts the packets of those that it holds; once an interval it is decided who
+A switch reports hot names by a digest and counts the packets of those that it holds; once an interval it is decided who
 comes and who goes (`controller/store/switch_store.py`). What a switch refuses is tried again after an interval.
 """
 
@@ -19,7 +19,7 @@ from controller.tables.store import DIGEST, PACKETS, TABLES, hot_name, mark_enti
 LOGGER: Final = logging.getLogger("millrace.controller")
 
 BUNDLING: Final = Bundling(messages=64, wait_ns=10_000_000)
-"""Hot names come in lists, soon enough to tell how soon they became hot."""
+"""Hot names come in lists, soon enough to show how quickly they became hot."""
 
 
 class ContentOwner(ListeningOwner):
@@ -95,7 +95,7 @@ class ContentOwner(ListeningOwner):
             self.stores[switch].acknowledged(ours)
 
     def confirmed(self, switch: str, held: Entities) -> None:
-        """Tell whoever waits that a switch is right."""
+        """Report that a switch is reconciled."""
         if self._is_kept(switch):
             self._read_again.discard(switch)
             self._report(switch, "")

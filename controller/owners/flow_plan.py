@@ -1,7 +1,7 @@
 """Changing explicit paths across switches: the order in which no packet meets half a path.
 
-For each flow the new entries are made from the destination back to the source, so that whoever moves finds everything
-behind it in place; only when all are made, entries that no path needs are broken, from the source onward, so that what
+For each flow the new entries are made from the destination back to the source, so that a packet on the new path
+finds it complete; only when all are made, entries that no path needs are broken, from the source onward, so that what
 is left of an old path always still leads to its end. Both orders keep every intermediate state free of loops, whatever
 mix of old path, new path and base routes a packet meets on its way.
 """

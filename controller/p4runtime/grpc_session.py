@@ -133,7 +133,7 @@ class GrpcSession:
         self._listener = asyncio.create_task(self._listen())
 
     async def connect_to_read(self) -> None:
-        """Get ready to read, beside whoever is the switch's controller: nothing else can be done."""
+        """Get ready to read, beside the switch's controller: nothing else can be done."""
         async with self._connecting(), asyncio.timeout(self._timeout_s):
             await self._client.open(schema=self._schema, complete_request=self._complete)
             await self._ask_version()
@@ -177,7 +177,7 @@ class GrpcSession:
         return read_answer(self._schema, self.switch, answers)
 
     async def write(self, batch: Batch) -> None:
-        """Execute updates; raise SessionError that tells which were refused."""
+        """Execute updates; raise SessionError that names those that were refused."""
         request = write_request(self._schema, self.switch, self._target.device_id, batch)
         with self._failures("write", batch):
             await self._client.request(request)
@@ -193,7 +193,7 @@ class GrpcSession:
         return counts_answer(self._schema, self.switch, answers)
 
     async def learn(self, digest: str, bundling: Bundling, on_learned: OnLearned) -> None:
-        """Have what a program tells by a digest handed to `on_learned`, instead of to whom it was before."""
+        """Hand a program's digests to `on_learned`, in place of the handler before."""
         self._learners[digest] = on_learned
         is_known = await self._is_told(digest)
         request = learn_request(self._schema, self._target.device_id, digest, bundling, is_known=is_known)
@@ -201,7 +201,7 @@ class GrpcSession:
             await self._client.request(request)
 
     async def _is_told(self, digest: str) -> bool:
-        """Return whether the switch tells a digest already."""
+        """Return whether the switch sends a digest already."""
         try:
             answers = await self._answers(digests_request(self._schema, self._target.device_id, digest))
         except SessionError as error:
@@ -290,7 +290,7 @@ class GrpcSession:
     async def _probe(self) -> None:
         """Ask for something small now and then: a machine that has lost its power ends no connection.
 
-        It is a call and no HTTP/2 PING: a server that does not know of ours would hang up on whoever sends those often.
+        It is a call and no HTTP/2 PING: other servers than ours hang up on a client that sends those often.
         """
         while True:
             await asyncio.sleep(self._probe_s)

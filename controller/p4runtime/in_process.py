@@ -83,7 +83,7 @@ class InProcessSession:
         return read_answer(self._schema, self._switch, self._answers(read_request(self._schema, self._device_id)))
 
     def write(self, batch: Batch) -> None:
-        """Execute updates; raise SessionError that tells which were refused."""
+        """Execute updates; raise SessionError that names those that were refused."""
         request = write_request(self._schema, self._switch, self._device_id, batch)
         request.election_id.CopyFrom(self._election_id)
         try:
@@ -99,7 +99,7 @@ class InProcessSession:
         return packets_answer(self._schema, self._switch, answers)
 
     def learn(self, digest: str, bundling: Bundling, on_learned: OnLearned) -> None:
-        """Have what a program tells by a digest handed to `on_learned`, instead of to whom it was before."""
+        """Hand a program's digests to `on_learned`, in place of the handler before."""
         configured = self._answers(digests_request(self._schema, self._device_id, digest))
         is_known = any(answer.entities for answer in configured)
         request = learn_request(self._schema, self._device_id, digest, bundling, is_known=is_known)

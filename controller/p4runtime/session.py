@@ -32,7 +32,7 @@ from controller.errors import ControllerError, SessionError
 from controller.tables.entities import Batch, Entity, EntityKey, Update, Verb, index, key_of
 
 ELECTION_ID = 10
-"""What a controller bids with unless it is told otherwise."""
+"""What a controller bids with unless settings say otherwise."""
 
 FABRIC = "fabric"
 FABRIC_AGGREGATION = "fabric_aggregation"
@@ -64,7 +64,7 @@ class Session(Protocol):
         ...
 
     def write(self, batch: Batch) -> None:
-        """Execute updates in any order; raise SessionError that tells which were refused."""
+        """Execute updates in any order; raise SessionError that names those that were refused."""
         ...
 
 
@@ -81,7 +81,7 @@ class AsyncSession(Protocol):
         ...
 
     async def write(self, batch: Batch) -> None:
-        """Execute updates in any order; raise SessionError that tells which were refused."""
+        """Execute updates in any order; raise SessionError that names those that were refused."""
         ...
 
 
@@ -108,14 +108,14 @@ OnLearned: TypeAlias = Callable[[Learned], None]
 
 @runtime_checkable
 class LearningSession(AsyncSession, Protocol):
-    """An `AsyncSession` that also tells what a switch counts and learns."""
+    """An `AsyncSession` that also reports what a switch counts and learns."""
 
     async def packets(self, counter: str) -> dict[EntityKey, int]:
         """Return the packets of each entry of a direct counter's table."""
         ...
 
     async def learn(self, digest: str, bundling: Bundling, on_learned: OnLearned) -> None:
-        """Have what a program tells by a digest handed to `on_learned`, instead of to whom it was before."""
+        """Hand a program's digests to `on_learned`, in place of the handler before."""
         ...
 
 
@@ -225,7 +225,7 @@ def counts_answer(schema: P4Schema, switch: str, answers: Iterable[p4r.ReadRespo
 def learn_request(
     schema: P4Schema, device_id: int, digest: str, bundling: Bundling, *, is_known: bool
 ) -> p4r.WriteRequest:
-    """Return the request, without election id, to be told a digest; `is_known` if the switch tells it already."""
+    """Return the request, without election id, to get a digest; `is_known` if the switch sends it already."""
     entry = P4DigestEntry(digest, max_list_size=bundling.messages, max_timeout_ns=bundling.wait_ns)
     kind = p4r.Update.MODIFY if is_known else p4r.Update.INSERT
     return p4r.WriteRequest(device_id=device_id, updates=[p4r.Update(type=kind, entity=entry.encode(schema))])

@@ -88,7 +88,7 @@ class PathServerCore:
         return len(self._rates) if self._rates else len(self._seen_ns)
 
     def hear(self, records: Iterable[HopRecord]) -> bool:
-        """Take records as they come: between snapshots they tell how far rates can be trusted.
+        """Take records as they come: between snapshots they show how far rates can be trusted.
 
         Return whether flows send so much more than the last round knew that a link cannot carry it.
         """
@@ -168,13 +168,13 @@ class PathServerCore:
         if self.engineer is not None:
             return self._publish(()) if self._engineer(self.engineer, snapshot, now_ns) else None
         decisions = self._evacuate(snapshot, now_ns)
-        changes = self._balancer.keep_off(self._decider.dead_links(), self._reported.watched.keys(), now_ns)
+        changes = self._balancer.avoid(self._decider.dead_links(), self._reported.watched.keys(), now_ns)
         return self._publish(decisions, changes) if decisions or changes else None
 
     def _rebalance(self, snapshot: Snapshot, now_ns: int, *, moved: bool, confirming: bool) -> list[Rebalance]:
         """Change weights of groups: off dead links at once, else where no flow moved that would have helped."""
         balancer, beliefs = self._balancer, self._decider.beliefs
-        changes = balancer.keep_off(self._decider.dead_links(), self._reported.watched.keys(), now_ns)
+        changes = balancer.avoid(self._decider.dead_links(), self._reported.watched.keys(), now_ns)
         if self.settings.balance.enabled and not changes:
             last_ns = now_ns if moved else max(self._moved_ns.values(), default=None)
             changes = balancer.step(
@@ -286,7 +286,7 @@ class PathServerCore:
         return f"{verdict.reason}; weights on its way: {met}" if met else verdict.reason
 
     def _why_not(self, flow: FlowSpec) -> str:
-        """Return why there is nothing to tell of a flow."""
+        """Return why nothing can be said of a flow."""
         topology = self.network.topology
         for host in (flow.src_host, flow.dst_host):
             if host not in topology.host:
@@ -313,7 +313,7 @@ class PathServerCore:
         return tuple(self._store.rebalances(query, None if edge is None else edge.node))
 
     def _save(self, decisions: Sequence[Decision], changes: Sequence[Rebalance]) -> None:
-        """Save what must survive; traffic is moved even while the file does not take it, which is counted and told."""
+        """Save what must survive; traffic moves even if that fails, which is counted and reported."""
         if self._store is None:
             return
         try:
@@ -337,7 +337,7 @@ class PathServerCore:
             self.decisions.extend(reversed(newest_first))
             self._evacuation.restore(newest_first)
         if engineering is None:
-            self._take_up(explicit)
+            self._restore_paths(explicit)
             self._balancer = Balancer(self.network, self.settings, weighted)
         else:
             # Nobody would look after explicit paths, not even when one of their links dies.
@@ -348,7 +348,7 @@ class PathServerCore:
         # What is served may differ from what was saved, and a version never stands for two sets.
         return served if dropped == 0 else self._route_set(version + 1)
 
-    def _take_up(self, saved: Mapping[FlowSpec, Assigned]) -> None:
+    def _restore_paths(self, saved: Mapping[FlowSpec, Assigned]) -> None:
         """Take up the saved paths that the topology still has, of flows that are still looked after."""
         for flow, entry in saved.items():
             if self._is_ours(flow, entry.path):

@@ -1,7 +1,7 @@
-"""How regularly flows' measured packets come: of a regular flow few packets tell the rate.
+"""How regularly flows' measured packets come: of a regular flow few packets show the rate.
 
-Of packets that come by chance n tell a rate with a standard deviation of one in the square root of n; of a stream with
-a clock behind it, or of every k-th packet, they tell more. The gaps between the stamps of a flow's first switch say
+Of packets that come by chance n give a rate with a standard deviation of one in the square root of n; of a stream with
+a clock behind it, or of every k-th packet, they say more. The gaps between the stamps of a flow's first switch say
 which it is. That is learned slowly: the first gap counts as one of a flow by chance. The gaps also
 tell, between two rounds of decisions, of flows that send more than the last round knew.
 """
@@ -20,7 +20,7 @@ _REMEMBERED: Final = 16
 _PAUSE: Final = 16
 """A gap so many times as long as the mean is a pause, after which all is learned anew."""
 _TELLING: Final = 4
-"""So many gaps tell a rate that is worth a word."""
+"""So many gaps give a rate that is worth reporting."""
 _GROWN: Final = 1.25
 """A flow that sends so much more than it did is news."""
 _NS_PER_S: Final = 1e9
@@ -80,7 +80,7 @@ class Regularity:
         self._round = 0
 
     def hear(self, records: Iterable[HopRecord]) -> dict[FlowKey, float]:
-        """Take note of when packets came to their first switch; records that do not tell count for nothing.
+        """Take note of when packets came to their first switch; records without that count for nothing.
 
         Return the flows that have come to send a good part more than the last round knew, with how many measured
         packets a second more; each growth once.

@@ -103,7 +103,7 @@ class DecideSettings(Strict, frozen=True):
     dead_after_ns: DurationNs | None = None
     """A link that was measured once and is silent for this long is dead; only for fabrics whose flows never pause."""
     return_after_ns: DurationNs = 5_000_000_000
-    """Flows come back to a path when it has been without a dead link for this long; the controller, which tells of
+    """Flows come back to a path when it has been without a dead link for this long; the controller, which reports
     ports and hellos, holds a link back itself (`links.return_after_ns`)."""
     relieved_utilisation: Share = 0.8
     """A link whose predicted utilisation falls below this by a move has no queue, for those on it, in this round."""

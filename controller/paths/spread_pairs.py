@@ -21,7 +21,7 @@ def parts_of(
 ) -> Mapping[FlowSpec, tuple[Part, ...]]:
     """Return the paths of the pairs that are not mostly on one; a 5-tuple without a rate counts for nothing.
 
-    `gaps` tells of those between a flow's packets.
+    `gaps` returns those between a flow's packets.
     """
     hosts = network.topology.host_by_address
     rates: dict[FlowSpec, dict[Path, MeasuredRate]] = {}

@@ -1,4 +1,4 @@
-"""The stores of all switches of a fabric, as settings and whoever has names recorded want them."""
+"""The stores of all switches of a fabric, as settings and the recorders of names want them."""
 
 from __future__ import annotations
 

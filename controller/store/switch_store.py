@@ -158,7 +158,7 @@ class SwitchStore:
         self._begin(held.interval, now_ns)
 
     def report_hot(self, hot: HotName, now_ns: int) -> None:
-        """Take a name that the switch tells: it came to the threshold now, and goes on like that, one supposes."""
+        """Take a name that the switch reports: it has reached the threshold now, and is taken to go on like that."""
         self._reports += 1
         if hot.producer not in self._producers or hot.segment == MARK:
             self.strangers += 1
@@ -297,7 +297,7 @@ class SwitchStore:
             wanted = self._threshold // 2
         else:
             wanted = self._threshold
-        # Whoever asks for many names to flood the controller is heard less and less, and not at once again.
+        # A flood of requests for many names raises the threshold, which comes down slowly.
         wanted = max(wanted, 2 * self._threshold if reports > _MANY else self._threshold // 2)
         self._threshold = min(max(self._settings.threshold, wanted), MAX_THRESHOLD)
 

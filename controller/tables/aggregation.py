@@ -86,7 +86,7 @@ def job_entities(topology: Topology, hops: NextHops, placed: PlacedJob, members:
 
 
 def congestion_entity(queue_frames: int) -> Entity:
-    """Return from how many frames in a queue on a switch marks packets of flows that can be told (RFC 3168)."""
+    """Return from how many frames in a queue on a switch marks packets of ECN-capable flows (RFC 3168)."""
     action = P4TableAction("mark_from", queue_frames=queue_frames)
     return P4TableEntry("congestion", action=action, is_default_action=True)
 
@@ -151,7 +151,7 @@ def _check_job(topology: Topology, job: AggregationJob, members: Members) -> Non
         if host not in topology.host:
             raise ControllerError(f"{name}: there is no host {host!r}")
     if len({*receivers}) != len(receivers):
-        raise ControllerError(f"{name}: a host has two parts, but switches tell workers by their address")
+        raise ControllerError(f"{name}: a host has two parts, but switches know workers by their address")
     if not 1 <= job.capacity <= MOST_WORKERS:
         raise ControllerError(f"{name}: capacities are 1 to {MOST_WORKERS}, not {job.capacity}")
     if len(members.workers) > job.capacity:

@@ -131,7 +131,7 @@ def content_of(entity: Entity) -> Hashable:
         case P4ActionProfileMember():
             return _action_content(entity.action)
         case P4ActionProfileGroup():
-            # What a member watches is left out: bmv2 takes it and does not tell it again.
+            # What a member watches is left out: bmv2 takes it and does not return it in reads.
             return frozenset((member.member_id, _weight(member.weight)) for member in entity.members or ())
         case P4CloneSessionEntry():
             return (_replicas(entity), entity.class_of_service, entity.packet_length_bytes)

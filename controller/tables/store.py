@@ -1,4 +1,4 @@
-"""Names whose content a switch holds, who may write those that it records, and which are told as hot (p4/store).
+"""Names whose content a switch holds, who may write those that it records, and which are reported as hot (p4/store).
 
 Entries can be read back into what they say (`held_in`), so that a controller that starts again goes on with what is
 there. One entry is the controller's own memory: generations are given once, in cells, and the mark says up to which
@@ -110,7 +110,7 @@ def writer_entity(group: int, writer: Writer) -> Entity:
 
 
 def hot_names_entity(interval: int, threshold: int) -> Entity:
-    """Return what counts interests anew, and tells those names that come to so many (0: none)."""
+    """Return what counts interests anew, and reports names that come to so many (0: none)."""
     action = P4TableAction("find_hot", interval=interval, threshold=threshold)
     return P4TableEntry(HOT_NAMES, action=action, is_default_action=True)
 

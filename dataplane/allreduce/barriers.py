@@ -1,4 +1,4 @@
-"""Where a worker stops when the service holds its job: before an all-reduce, or where the caller says a round ends."""
+"""Barriers at which a worker waits while its job changes: before an all-reduce, or where the caller ends a round."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Barrier(Protocol):
         ...
 
     def fail(self, error: AllReduceError) -> None:
-        """Have whoever waits fail."""
+        """Fail those that wait."""
         ...
 
 

@@ -60,7 +60,7 @@ class Rings:
 
 @dataclass(frozen=True, slots=True)
 class EngineSettings:
-    """What a worker has to know of its job; the controller tells it."""
+    """What a worker has to know of its job; the controller knows it."""
 
     aggregator: str
     """The aggregator's IPv4 address."""
@@ -86,7 +86,7 @@ class EngineSettings:
     first_window: int = 16
     """Packets sent before the first result comes."""
     hears_refusals: bool = True
-    """Go on in a newer epoch as soon as a switch says so. False where somebody tells it (`set_epoch`): who was taken
+    """Go on in a newer epoch as soon as a switch says so. False where a service sets it (`set_epoch`): who was taken
     for dead must not send for its host in an epoch in which another worker does."""
 
 

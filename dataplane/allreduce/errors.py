@@ -18,7 +18,7 @@ class NoResultError(AllReduceError):
 
 
 class SaturatedError(AllReduceError):
-    """A sum of integers is beyond int32; all workers are told."""
+    """A sum of integers is beyond int32; all workers get this error."""
 
 
 class RefusedError(AllReduceError):

@@ -100,7 +100,7 @@ class JobEngine(Closing):
         self._finish()
 
     def hold(self, deadline_s: float = 60.0) -> int:
-        """Begin no more all-reduces, whoever asks for them, and return how many were begun since the job began.
+        """Begin no more all-reduces, and return how many were begun since the job began.
 
         The patience with the switch does not run out meanwhile. Not released for `deadline_s` (from the last call
         on), all that has no result fails. Raises what this worker has failed with.

@@ -153,7 +153,7 @@ class Membership(Closing):
 
     @property
     def reducer(self) -> AllReducer:
-        """Return the engine, where it was made with a thread of its own, as it is unless `join` is told otherwise."""
+        """Return the engine, where it was made with a thread of its own, as it is by default."""
         engine = self.engine
         if not isinstance(engine, AllReducer):
             raise AllReduceError(f"job {self._hello.job}: its engine has no thread of its own")
@@ -166,7 +166,7 @@ class Membership(Closing):
 
     @property
     def epoch(self) -> int:
-        """Return the epoch that the service has told last."""
+        """Return the epoch of the service's last view."""
         return self._admitted.epoch
 
     @property
@@ -214,7 +214,7 @@ class Membership(Closing):
         raise AllReduceError(f"job {self._hello.job}: nobody is left who knows the state that newcomers need")
 
     def for_server(self) -> EngineSettings:
-        """Return what the main server needs to read the next all-reduce, on the UDP port that `join` was told.
+        """Return what the main server needs to read the next all-reduce, on the UDP port given to `join`.
 
         To be called while none is going on. How it comes to the server is the caller's business, and so is that it has
         come before an all-reduce with `final`: `Engine(settings).read(target)` there gets the sums.

@@ -1,4 +1,4 @@
-"""What a worker does about what the job service tells it: messages in, orders for its all-reducer out."""
+"""A worker's state in a job: the job service's messages in, commands for its engine out."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def _neighbour(netlink: Any, index: int, interface: str, hop: str, deadline_s: f
     until = time.monotonic() + deadline_s
     while (found := _known(netlink, index, hop)) is None:
         if time.monotonic() > until:
-            raise AllReduceError(f"{hop} on {interface} did not tell its MAC address within {deadline_s:g} s")
+            raise AllReduceError(f"{hop} on {interface} did not answer for its MAC address within {deadline_s:g} s")
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
             asking.sendto(b"", (hop, _DISCARD))
         time.sleep(_LOOK_S)

@@ -21,8 +21,8 @@ _NS: Final = 1_000_000_000
 class StoreClient(Closing):
     """Talks to one producer, or with recorded names to any host beyond the switch that records them.
 
-    Answers come from whoever has the content: a switch on the way, or the producer. One call is carried out at a time;
-    others wait for it. Every call has a deadline, and says what it waited for when that has passed.
+    Answers come from a switch on the path that has the content, or from the producer. One call is carried out at a
+    time; others wait for it. Every call has a deadline, and says what it waited for when that has passed.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class StoreClient(Closing):
             self._socket.send(message.encode())
             self._nobody = False
         except ConnectionRefusedError:
-            self._nobody = True  # told of an earlier packet; somebody may come
+            self._nobody = True  # an error for an earlier packet; somebody may come
         except OSError as error:
             raise StoreError(f"{self.server}:{self.port}: {error.strerror or error}") from error
 

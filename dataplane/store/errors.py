@@ -26,7 +26,7 @@ class NoAnswerError(StoreError):
 
 
 class ForbiddenError(StoreError):
-    """Whoever asks may not write that name."""
+    """The requester may not write that name."""
 
 
 class StaleError(StoreError):

@@ -20,7 +20,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class HotName:
-    """What a switch tells its controller; `requests` is never less than there were in the interval of that number.
+    """What a switch reports to its controller; `requests` is never less than there were in the interval of that number.
 
     `producer` is the address that the last of them was sent to.
     """

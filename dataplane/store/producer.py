@@ -92,9 +92,9 @@ class Producer(Closing):
             self.check()
             version = self._core.publish(name, bytes(value), self._clock.now_ns(), freshness_ms=freshness_ms)
             self._database.commit()
-            told = self._core.announcement(name)
-        if told is not None:
-            self._answer(_sender(told[0]), told[1])
+            announcement = self._core.announcement(name)
+        if announcement is not None:
+            self._answer(_sender(announcement[0]), announcement[1])
         return version
 
     def settle(self, name: str, *, deadline_s: float = 60.0) -> None:
@@ -113,7 +113,7 @@ class Producer(Closing):
             return self._core.read(name, self._clock.now_ns())
 
     def check(self) -> None:
-        """Raise StoreError if it has stopped by itself, for the reason that the error tells."""
+        """Raise StoreError if it has stopped by itself, for the reason in the error."""
         if self._failure is not None:
             raise self._failure
 
@@ -140,7 +140,7 @@ class Producer(Closing):
                 LOGGER.critical("the producer stops: %s", error)
 
     def _answer_all(self) -> None:
-        """Answer what has come; whoever is answered finds what he wrote on the disk."""
+        """Answer what has come; a write is on the disk before it is answered."""
         questions = self._questions()
         answers = []
         with self._lock:

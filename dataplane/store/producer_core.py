@@ -221,7 +221,7 @@ class ProducerCore:
     def _stage(self, message: Message, now_ns: int) -> Message:
         if (message.name, message.segment) not in self._database.items:
             while self._staged and self._staged_bytes + len(message.content) > self._settings.most_staged_bytes:
-                self._unstage(next(iter(self._staged)))  # the oldest; its writer is told when he completes it
+                self._unstage(next(iter(self._staged)))  # the oldest; its writer learns of it on completion
             self._put_aside(message.name, message.segment, message.content, now_ns)
         self.counters["staged"] += 1
         return replace(message, kind=Kind.PUT_ACK, version=1, content=b"", freshness_ms=0)

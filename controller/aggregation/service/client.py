@@ -38,10 +38,10 @@ class JobClient(ServiceClient):
             return tuple(map(JOB.value, (await self._ask("ListJobs", pb.ListJobsRequest(), pb.JobList)).jobs))
 
     async def end(self, job: str, reason: str) -> None:
-        """Have a job end; its workers are told the reason."""
+        """Have a job end; its workers get the reason."""
         await self._ask("EndJob", pb.EndJobRequest(job=job, reason=reason), pb.EndJobResponse)
 
     async def remove(self, job: str, host: str, reason: str) -> None:
-        """Have a job go on without a worker, which is told the reason."""
+        """Have a job go on without a worker, which gets the reason."""
         request = pb.RemoveWorkerRequest(job=job, host=host, reason=reason)
         await self._ask("RemoveWorker", request, pb.RemoveWorkerResponse)

@@ -131,7 +131,7 @@ class Barrier:
     item: int = 0
     """Where all go on, once somebody is taken in."""
     joined: list[str] = field(default_factory=list)
-    """Who has come in meanwhile, and is told when it is over."""
+    """Who has joined meanwhile, and is admitted when it is over."""
 
 
 @dataclass(slots=True)

@@ -1,7 +1,7 @@
 """Who is in which job: workers meet by its name, are missed when they are silent, and come back between all-reduces.
 
-A state machine without sockets and clocks: whatever happens is told to it with the time, and it returns what is to be
-done. Workers are told apart by their tokens. A change of the switches is one at a time for each job; what is to be done
+A state machine without sockets and clocks: events come with their time, and it returns what is to be
+done. A worker's token identifies it. A change of the switches is one at a time for each job; what is to be done
 next is worked out anew from how the job stands after each event, so that nothing depends on the order of events.
 
 A worker that comes to a running job waits until all members hold: they begin no more all-reduces, say how many they
@@ -48,7 +48,7 @@ from dataplane.wire.aggregation import age
 
 
 class Rendezvous:
-    """All jobs and their workers; each method returns what is to be done because of what it was told."""
+    """All jobs and their workers; each method takes an event and returns what is to be done."""
 
     def __init__(self, settings: JobSettings, hosts: Collection[str], change_ns: int) -> None:
         """Know the topology's hosts, and how long a change of the switches may take."""
@@ -176,7 +176,7 @@ class Rendezvous:
         return next((job for job in self.jobs if job.name == name), None)
 
     def _farewell_of(self, hello: Hello, number: int) -> Ended:
-        """Return what a worker is told that was admitted, and is not known any more."""
+        """Return the last message to a worker that was admitted, and is not known any more."""
         for job in self.jobs:
             if job.installed is not None and job.installed.number == number:
                 reason = f"{hello.host} was removed from job {job.name}: it had not been heard for too long"
@@ -447,7 +447,7 @@ class Rendezvous:
             self._notify(worker.hello.token, Refused(f"job {job.name}: {why}"))
 
     def _end(self, job: JobState, reason: str, now_ns: int) -> None:
-        """End a job and tell all its workers the same."""
+        """End a job and send all its workers the same reason."""
         begun = job.phase not in (Phase.GATHERING, Phase.CREATING)
         text = f"job {job.name} has ended: {reason}" if begun else f"job {job.name}: {reason}"
         for worker in (*job.members.values(), *job.joiners.values()):

@@ -9,7 +9,7 @@ from controller.aggregation.service.messages import JobRow, MemberRow
 
 
 def row_of(job: JobState, now_ns: int, switches_of: Callable[[int], tuple[str, ...]]) -> JobRow:
-    """Return a job's row; `switches_of` tells where a number is added up."""
+    """Return a job's row; `switches_of` returns the switches of a job's number."""
     installed, is_over = job.installed, job.phase is Phase.ENDED
     working = "waiting" if installed is None else "working"
     members = [_member(worker, working, now_ns) for worker in job.remaining.values()]

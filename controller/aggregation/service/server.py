@@ -51,7 +51,7 @@ from dataplane.topology.values import Topology
 LOGGER = logging.getLogger("millrace.jobs")
 
 MAX_PENDING: Final = 1024
-"""Messages that wait for one worker before its connection is ended; it is told how things are when it is back."""
+"""Messages that wait for one worker before its connection is ended; it gets the present view when it is back."""
 
 LIMITS: Final = Limits(request_bytes=64 << 10, calls=8192, connections=4096)
 """Each worker has a connection and a stream of its own, and little to say."""

@@ -1,4 +1,4 @@
-"""How a job stands, as the service tells its workers."""
+"""The state of a job as the service sends it to workers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _BEATS = 4
 
 
 def admitted_of(job: JobState, worker: WorkerState, lease_ns: int, change_ns: int) -> Admitted:
-    """Return what a worker is told that is a member from now on; the job stands in the switches.
+    """Return the message that admits a worker; the job is in the switches.
 
     It is missed after `lease_ns`; a change of the switches takes `change_ns` at most.
     """

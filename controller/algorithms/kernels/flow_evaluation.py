@@ -66,8 +66,8 @@ def evaluate_flows(  # noqa: PLR0917 - kernels have no keywords
 
     Without `searching` the best one need not have room: what it costs is at most what it would with room.
 
-    Of a flow whose path is dead only that is told, and what the best live path costs, room or not. Where no path at all
-    is better than the flow's own, the best one need not have room either.
+    Of a flow whose path is dead only that is noted, and what the best live path costs, room or not. Where no path is
+    better than the flow's own, the best one need not have room either.
     """
     for number in range(count):
         row: u32 = rows[number]

@@ -51,7 +51,7 @@ def repair_trees(  # noqa: PLR0917 - kernels have no keywords
     changes: Changes,
     changed: Changed,
 ) -> None:
-    """Bring the trees from `first` up to `last` up to date with changed costs, and tell where they have changed."""
+    """Bring the trees from `first` up to `last` up to date with changed costs, and note where they have changed."""
     for destination in range(first, last):
         distance = offset(distances, as_u64(destination) * as_u64(graph.switches))
         listed: u32 = find_cut_off(graph, cost, entering, scratch, changes, distance)

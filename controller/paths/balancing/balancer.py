@@ -44,7 +44,7 @@ class _History:
     changed_ns: int
     roomy_since_ns: int | None = None
     patience: int = 1
-    is_home: bool = False
+    is_back_at_equal: bool = False
 
 
 class Balancer:
@@ -61,7 +61,7 @@ class Balancer:
         self._tried: tuple[tuple[int, ...], int] | None = None
         self._down: frozenset[LinkKey] = frozenset()
         self._around: tuple[frozenset[LinkKey], DestinationTrees] = self._down, network.base_trees
-        self._take_up(weighted)
+        self._restore(weighted)
         self.weighted = self._routes()
 
     @property
@@ -83,12 +83,12 @@ class Balancer:
             return []
         rows = tuple(np.flatnonzero(self._crowded_for >= self.settings.balance.confirm_rounds).tolist())
         if rows:
-            return [] if self._was_in_vain(rows, now_ns) else self._relieve(beliefs, flows, now_ns)
+            return [] if self._tried_lately(rows, now_ns) else self._relieve(beliefs, flows, now_ns)
         if self._weights and not beliefs.crowded.any() and self._is_time_to_look(now_ns):
-            return self._go_home(beliefs, flows, now_ns)
+            return self._return_to_equal(beliefs, flows, now_ns)
         return []
 
-    def keep_off(self, dead: Set[LinkKey], down: Set[LinkKey], now_ns: int) -> list[Rebalance]:
+    def avoid(self, dead: Set[LinkKey], down: Set[LinkKey], now_ns: int) -> list[Rebalance]:
         """Give up weights that lead over dead links, or no longer along base routes around those that are `down`.
 
         `down` are those that the controller knows of, too, so that base routes lead around them.
@@ -121,21 +121,21 @@ class Balancer:
         if not changes:
             rows = tuple(np.flatnonzero(beliefs.crowded).tolist())
             self._tried = rows, now_ns
-        return [self._made(change, now_ns) for change in changes]
+        return [self._applied(change, now_ns) for change in changes]
 
-    def _made(self, change: Change, now_ns: int) -> Rebalance:
+    def _applied(self, change: Change, now_ns: int) -> Rebalance:
         history = self._histories.setdefault(change.group, _History(now_ns))
-        if history.is_home:
+        if history.is_back_at_equal:
             calm_ns = now_ns - history.changed_ns
             is_at_ease = calm_ns >= _AT_EASE * history.patience * self.settings.hold_down_ns
             history.patience = 1 if is_at_ease else min(2 * history.patience, _MOST_PATIENCE)
-        history.is_home = False
+        history.is_back_at_equal = False
         link = self.network.table.links[change.row]
         after = f"from {change.before:.0%} to {change.after:.0%} of it"
         reason = f"{link} cannot carry what is sent over it; other weights take it {after}"
-        return self._put(change.group, change.new, now_ns, reason, link, change.before, change.after)
+        return self._set_weights(change.group, change.new, now_ns, reason, link, change.before, change.after)
 
-    def _go_home(self, beliefs: Beliefs, flows: GetFlows, now_ns: int) -> list[Rebalance]:
+    def _return_to_equal(self, beliefs: Beliefs, flows: GetFlows, now_ns: int) -> list[Rebalance]:
         """Return the change of the first group that may go back to equal weights, if any."""
         forwarding, round_ = self._round(beliefs, flows)
         settings = self.settings
@@ -152,8 +152,8 @@ class Balancer:
             wait_ns = history.patience * settings.hold_down_ns
             if now_ns - history.roomy_since_ns >= wait_ns and now_ns - history.changed_ns >= wait_ns:
                 reason = f"equal weights have room again: {utilisation:.0%} of the fullest link"
-                history.is_home, history.roomy_since_ns = True, None
-                return [self._put(group, None, now_ns, reason, None, 0.0, utilisation)]
+                history.is_back_at_equal, history.roomy_since_ns = True, None
+                return [self._set_weights(group, None, now_ns, reason, None, 0.0, utilisation)]
         return []
 
     def _round(self, beliefs: Beliefs, flows: GetFlows) -> tuple[Forwarding, Rebalancing]:
@@ -182,9 +182,9 @@ class Balancer:
     def _drop(self, group: GroupKey, lost: int, dead: Set[LinkKey], now_ns: int) -> Rebalance:
         link = self.network.table.links[lost]
         reason = f"link {link} is dead" if link in dead else f"base routes no longer lead over {link}"
-        return self._put(group, None, now_ns, f"{reason}; equal weights over what is left", link, 0.0, 0.0)
+        return self._set_weights(group, None, now_ns, f"{reason}; equal weights over what is left", link, 0.0, 0.0)
 
-    def _put(  # noqa: PLR0917 - what a change consists of
+    def _set_weights(  # noqa: PLR0917 - what a change consists of
         self,
         group: GroupKey,
         new: LinkWeights | None,
@@ -223,7 +223,7 @@ class Balancer:
             for (switch, destination), link_weights in sorted(self._weights.items())
         )
 
-    def _take_up(self, weighted: Iterable[WeightedRoute]) -> None:
+    def _restore(self, weighted: Iterable[WeightedRoute]) -> None:
         """Take up saved weights of groups that the topology still has, as if they had changed long ago."""
         table = self.network.table
         forwarding = self._forwarding()
@@ -248,7 +248,7 @@ class Balancer:
         every = np.ones(len(table.links), np.bool_)
         return Forwarding(self.network.topology, self._around[1], every if alive is None else alive, self._weights)
 
-    def _was_in_vain(self, rows: tuple[int, ...], now_ns: int) -> bool:
+    def _tried_lately(self, rows: tuple[int, ...], now_ns: int) -> bool:
         """Whether the same links were looked at a short while ago and nothing helped."""
         tried, since_ns = self._tried or ((), now_ns)
         return bool(tried) and set(rows) <= set(tried) and 0 <= now_ns - since_ns < self.settings.settle_ns

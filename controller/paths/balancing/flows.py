@@ -41,11 +41,14 @@ def measured_flows(
 
 
 def report_flows(
-    snapshot: Snapshot, network: Network, watch: TelemetryLoad, way: Callable[[int, int, int], tuple[int, ...] | None]
+    snapshot: Snapshot,
+    network: Network,
+    watch: TelemetryLoad,
+    path_of: Callable[[int, int, int], tuple[int, ...] | None],
 ) -> Iterator[MeasuredFlow]:
-    """Yield the reports of each switch on their way to the collector, one 5-tuple each.
+    """Yield the reports of each switch to the collector, one 5-tuple each.
 
-    `way` tells the links that a hash takes from a switch to another; nobody measures where reports go.
+    `path_of` returns the links that a hash takes from a switch to another; nobody measures where reports go.
     """
     topology, table = network.topology, network.table
     collector = topology.collector
@@ -58,7 +61,7 @@ def report_flows(
         source = switch_ipv4(topology.switch[switch].node_id)
         hashed = flow_hash(FlowKey(source, address, PROTOCOL_UDP, collector.udp_port, collector.udp_port))
         ends = table.switch_number[switch], table.switch_number[end]
-        rows = way(hashed, *ends)
+        rows = path_of(hashed, *ends)
         if rows:
             yield MeasuredFlow(hashed, rows, *ends, round(bps), 0.0, _MANY)
 

@@ -53,7 +53,7 @@ class _Round:
     graph: StateGraph
     crossing: Longs
     levels_first: bool = True
-    """No detour was made yet: whoever needs none goes first."""
+    """No detour was made yet: a flow that needs none goes first."""
 
     def columns(self) -> LinkColumns:
         graph = self.graph

@@ -20,7 +20,7 @@ from dataplane.topology.values import LinkKey
 
 @dataclass(slots=True)
 class ReportedLinks:
-    """Which links somebody has said are down: a person, until told otherwise, and the controller, with the cause."""
+    """Links that are reported as down: by a person, until taken back, and by the controller, with the cause."""
 
     by_hand: set[LinkKey] = field(default_factory=set)
     watched: dict[LinkKey, str] = field(default_factory=dict)

@@ -9,7 +9,7 @@ _S = 1_000_000_000
 
 
 class FeedWatch:
-    """Knows when the newest snapshot was taken, and tells once when the feed falls silent and once when it is back."""
+    """Knows when the newest snapshot was taken, and reports once that the feed fell silent and once that it is back."""
 
     def __init__(self, limit_ns: int, now_ns: int) -> None:
         self._limit_ns = limit_ns

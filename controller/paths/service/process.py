@@ -1,4 +1,4 @@
-"""What `millrace paths` runs: the path server until it is told to stop."""
+"""What `millrace paths` runs: the path server until it is to stop."""
 
 from __future__ import annotations
 

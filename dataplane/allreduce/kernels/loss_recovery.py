@@ -2,8 +2,8 @@
 
 A packet is lost if one that was sent later has its result, and a round trip and some time for reordering have passed.
 Where nothing comes any more, which says nothing of what was sent last, a timer has the oldest packet sent again as a
-probe; its result then tells of the others. Somebody who is late makes no difference to that: it costs a packet now and
-then, and no cut of the window.
+probe; its result then shows what became of the others. A late worker makes no difference to that: it
+costs a packet now and then, and no cut of the window.
 """
 
 from __future__ import annotations

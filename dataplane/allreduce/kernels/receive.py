@@ -52,7 +52,7 @@ _HALF = 1 << 15
 
 @kernel
 def accept_packet(engine: EngineState, packet: Array[u8], length: u32) -> None:
-    """Take one packet of the switch; `status` tells if the engine has to return."""
+    """Take one packet of the switch; `status` says whether the engine has to return."""
     first: u32 = load_be32(packet, 0) if length >= HEADER_BYTES else 0
     kind: u32 = first >> 24 & 15
     if first >> 28 != VERSION or (first & 0xFFFF) != engine.job:
@@ -92,7 +92,7 @@ def take_epoch(engine: EngineState, epoch: u32) -> None:
 
 @kernel
 def accept_result(engine: EngineState, packet: Array[u8], length: u32, first: u32) -> None:
-    """Take a result: put it where it belongs, free its slot, and keep it for whoever may need it."""
+    """Take a result: put it where it belongs, free its slot, and keep it for workers that may need it."""
     item: u32 = load_be32(packet, 4)
     slot = slot_of(engine, item)
     if slot.item != item or slot.state == State.DONE:

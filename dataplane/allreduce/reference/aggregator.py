@@ -4,7 +4,7 @@ A job has 2 W cells, a power of two; item i lives in cell i mod 2 W. A worker se
 of i - W. So whoever contributes to i has the result of i - W, to which all have contributed, who therefore had that of
 i - 2 W: what the cell holds of i - 2 W is needed no more, and the first contribution to i overwrites it. The two halves
 are SwitchML's shadow sets; with the item's number in the cell nothing has to be cleared, and packets that the network
-kept for long are told by their number.
+kept for long are known by their number.
 
 Membership changes by epoch: the controller writes a job's children and epoch at once. A contribution of another epoch
 is refused; what was incomplete is overwritten by contributions of the new epoch; but a complete result stays the result

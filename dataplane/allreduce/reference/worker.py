@@ -16,7 +16,7 @@ from dataplane.wire.aggregation import QUARTER_BYTES, QUARTERS, Aggregation, Kin
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """What the controller tells a worker: the job, its window (half of its cells), how many may join, the epoch."""
+    """A worker's settings: the job, its window (half of its cells), how many may join, the epoch."""
 
     job: int
     window: int

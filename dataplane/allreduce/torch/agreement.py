@@ -57,7 +57,7 @@ class Agreement:
         clock: Clock | None = None,
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
-        """`voters` tells who is in the job at present."""
+        """`voters` returns who is in the job at present."""
         self._store, self._name, self._rank, self._voters = store, name, rank, voters
         self._deadline_s, self._clock, self._pause = deadline_s, clock or MonotonicClock(), pause
         self._heard = 0

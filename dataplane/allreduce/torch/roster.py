@@ -22,7 +22,7 @@ class Roster:
         host: str,
         members: Callable[[], Collection[str]],
     ) -> None:
-        """Write this rank's host; `members` tells the hosts that are in the job at present."""
+        """Write this rank's host; `members` returns the hosts that are in the job at present."""
         self._store, self._name, self._ranks, self._members = store, name, ranks, members
         self._hosts: dict[int, str] = {rank: host}
         store.set(self._key(rank), host)

@@ -117,7 +117,7 @@ class MillraceState:
         deadline_s: float = 600.0,
         agreement_s: float = 60.0,
     ) -> Self:
-        """Meet the workers of a job at the service's `address`; whoever is refused goes by the ring, and logs why.
+        """Meet the workers of a job at the service's `address`; one that is refused goes by the ring, and logs why.
 
         `host` is this machine's name in the topology, `workers` how many make the job. The others are waited for up to
         `join_s`; who is slow, as with a checkpoint, may be so for `patience_s` before the switch is given up: dead
@@ -234,7 +234,7 @@ class MillraceState:
             self._fail(AllReduceError(f"all-reduce {self._settled}: {error!r}"))
 
     def _add_up_by_switch(self) -> None:
-        """Add up until all is done or the switch is left, which whoever has nothing to add up does, too."""
+        """Add up until all is done or the switch is left, also while there is nothing to add up."""
         while self._ring is None:
             submission = self._queue.first(POLL_S)
             if self._queue.is_over():

@@ -1,9 +1,9 @@
-"""Which names are asked for often: a count-min sketch, and a Bloom filter of those that the controller was told of.
+"""Which names are asked for often: a count-min sketch, and a Bloom filter of those reported to the controller.
 
 Three rows of cells, each with the number of an interval (15 bits), a count that stops at its bound (16 bits) and a bit
 of the Bloom filter. A cell of another interval is empty: the controller counts the intervals, and clears nothing. A
-count is never too small; a name is told once an interval, unless all its three cells are also others' that were told
-before. After 2^15 intervals numbers come again: a cell that nobody has used since then counts on.
+count is never too small; a name is reported once an interval, unless all its three cells are also others' that
+were reported before. After 2^15 intervals numbers come again: a cell that nobody has used since then counts on.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Count:
 
     interval: int = 0
     requests: int = 0
-    told: bool = False
+    reported: bool = False
 
 
 def places(segment: Segment) -> tuple[int, ...]:
@@ -42,14 +42,14 @@ class Sketch:
         self._rows: list[dict[int, Count]] = [{} for _ in MULTIPLIERS]
 
     def ask(self, segment: Segment, *, interval: int, threshold: int) -> HotName | None:
-        """Count an INTEREST for a name that has no cell; return what the controller is told of it."""
+        """Count an INTEREST for a name that has no cell; return what is reported to the controller."""
         at = places(segment)
         cells = [self._count(row, place, interval) for row, place in zip(self._rows, at, strict=True)]
         requests = min(cell.requests for cell in cells)
-        if requests < threshold or all(cell.told for cell in cells):
+        if requests < threshold or all(cell.reported for cell in cells):
             return None
         for row, place in zip(self._rows, at, strict=True):
-            row[place] = replace(row[place], told=True)
+            row[place] = replace(row[place], reported=True)
         return HotName(segment, requests, interval=interval)
 
     def _count(self, row: dict[int, Count], place: int, interval: int) -> Count:

@@ -187,11 +187,11 @@ def test_weights_over_a_dead_link_are_given_up_at_once(down: bool) -> None:
     rounds.small_flows({"spine1": 18, "spine2": 4})
     rounds.until(S)
     dead = {LinkKey("leaf1", "spine2")}
-    [change] = rounds.balancer.keep_off(dead, dead if down else set(), rounds.now_ns)
+    [change] = rounds.balancer.avoid(dead, dead if down else set(), rounds.now_ns)
     assert change.link == LinkKey("leaf1", "spine2")
     assert "is dead" in change.reason
     assert rounds.balancer.weighted == ()
-    assert rounds.balancer.keep_off(dead, dead, rounds.now_ns) == []
+    assert rounds.balancer.avoid(dead, dead, rounds.now_ns) == []
 
 
 def test_weights_are_given_up_that_no_longer_lead_along_base_routes() -> None:
@@ -200,7 +200,7 @@ def test_weights_are_given_up_that_no_longer_lead_along_base_routes() -> None:
     rounds.small_flows({"spine1": 18, "spine2": 4})
     rounds.until(S)
     dead = {LinkKey("spine2", "leaf2")}
-    [change] = rounds.balancer.keep_off(dead, dead, rounds.now_ns)
+    [change] = rounds.balancer.avoid(dead, dead, rounds.now_ns)
     assert change.new_weights == (("spine1", 1),)
     assert "no longer lead" in change.reason
 

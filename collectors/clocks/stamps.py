@@ -3,7 +3,7 @@
 A stamp tells how far a report is behind the newest of its switch. One that runs ahead of what the switch's offset lets
 expect by more than half a window, or is more than a window behind, moves nothing, so that no single report, wrong or
 forged, makes all others late. Where for a whole window nothing else comes, the clock was set, or began anew.
-`collectors.native.kernels.stamps` is the same in native memory.
+`collectors.native.kernels.state.stamps` is the same in native memory.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from collectors.decode.samples import LinkSample
 from collectors.decode.stitch import SeenPath
 from collectors.native.figures import NativeFlows, NativeWays, columns_of, figures_of
 from collectors.native.kernel_calls import kernel_calls
-from collectors.native.kernels.windows import NOTED_ROOM, ROW
+from collectors.native.kernels.state.windows import NOTED_ROOM, ROW
 from collectors.native.memory import CellMemory
 from collectors.native.structures import (
     MOST_SWITCHES,

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from collectors.native.kernels.batch import take_reports
-from collectors.native.kernels.flows import take_packet
-from collectors.native.kernels.frames import find_payloads
-from collectors.native.kernels.routes import take_path
-from collectors.native.kernels.samples import take_sample
+from collectors.native.kernels.decode.frames import find_payloads
 from collectors.native.kernels.sequence import observe
-from collectors.native.kernels.singles import find_place, take_single_record
-from collectors.native.kernels.splits import is_split, note_split, take_part_record
-from collectors.native.kernels.windows import begin_batch, read_figures
+from collectors.native.kernels.state.flows import take_packet
+from collectors.native.kernels.state.routes import take_path
+from collectors.native.kernels.state.samples import take_sample
+from collectors.native.kernels.state.windows import begin_batch, read_figures
+from collectors.native.kernels.stitch.singles import find_place, take_single_record
+from collectors.native.kernels.stitch.splits import is_split, note_split, take_part_record
 from dataplane.native import Kernel, kernel_library
 
 

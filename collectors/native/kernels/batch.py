@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collectors.native.kernels.decoding import DECODED, REPORT_VERSION, decode_report
+from collectors.native.kernels.decode.decoding import DECODED, REPORT_VERSION, decode_report
+from collectors.native.kernels.decode.flow_key import same_key
+from collectors.native.kernels.decode.hops import egress_of
 from collectors.native.kernels.drops import take_drop, take_hops_before
-from collectors.native.kernels.flows import count_packet, prefetch_flow, prefetch_index, same_key, touch_flow
-from collectors.native.kernels.hops import egress_of
-from collectors.native.kernels.routes import (
+from collectors.native.kernels.sequence import CONTESTED, NEW, REPEATED, account, content_mark, observe
+from collectors.native.kernels.state.flows import count_packet, prefetch_flow, prefetch_index, touch_flow
+from collectors.native.kernels.state.routes import (
     hops_of,
     same_hops,
 )
-from collectors.native.kernels.sequence import CONTESTED, NEW, REPEATED, account, content_mark, observe
-from collectors.native.kernels.singles import prefetch_single, prepare_single, take_single
-from collectors.native.kernels.splits import comes_in_parts, take_stack_part
-from collectors.native.kernels.stacks import take_hops
-from collectors.native.kernels.switches import find_switch, link_by_port
-from collectors.native.kernels.windows import prefetch_window, settle_counts
+from collectors.native.kernels.state.stacks import take_hops
+from collectors.native.kernels.state.switches import find_switch, link_by_port
+from collectors.native.kernels.state.windows import prefetch_window, settle_counts
+from collectors.native.kernels.stitch.singles import prefetch_single, prepare_single, take_single
+from collectors.native.kernels.stitch.splits import comes_in_parts, take_stack_part
 from collectors.native.structures import (
     COMPLETION,
     INTERMEDIATE,

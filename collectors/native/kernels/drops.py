@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collectors.native.kernels.hop_samples import DROPPED, UNANNOUNCED, UNMARKED, count_fate
-from collectors.native.kernels.stacks import take_hops
-from collectors.native.kernels.switches import find_switch, link_by_port
+from collectors.native.kernels.state.stacks import take_hops
+from collectors.native.kernels.state.switches import find_switch, link_by_port
+from collectors.native.kernels.stitch.hop_samples import DROPPED, UNANNOUNCED, UNMARKED, count_fate
 from collectors.native.structures import NONE32, Decoder, FlowCell, Packet
 from collectors.native.tables import TelemetryTables
 from dataplane.native import as_u64, kernel, u32, view

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from collectors.collector import Collector
 from collectors.counters import Count
-from collectors.native.kernels.identity import NO_INT, identity
+from collectors.native.kernels.decode.identity import NO_INT, identity
 from collectors.native.structures import Packet
 from collectors.settings import CollectorSettings, StateSettings
 from collectors.values import DelaySource, HopRecord

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collectors.native.kernels.flows import hash_key, touch_flow
-from collectors.native.kernels.hops import egress_of, name_of
-from collectors.native.kernels.stamps import runs_ahead
-from collectors.native.kernels.switches import link_of_pair
-from collectors.native.kernels.windows import add_to_window, calm_slot, clear_window, count_delay, settle_counts
+from collectors.native.kernels.decode.flow_key import hash_key
+from collectors.native.kernels.decode.hops import egress_of, name_of
+from collectors.native.kernels.state.flows import touch_flow
+from collectors.native.kernels.state.stamps import runs_ahead
+from collectors.native.kernels.state.switches import link_of_pair
+from collectors.native.kernels.state.windows import add_to_window, calm_slot, clear_window, count_delay, settle_counts
 from collectors.native.structures import (
     MOST_SWITCHES,
     NONE32,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collectors.native.kernels.stamps import stamp_behind
-from collectors.native.kernels.windows import add_to_window, settle_counts
+from collectors.native.kernels.state.stamps import stamp_behind
+from collectors.native.kernels.state.windows import add_to_window, settle_counts
 from collectors.native.structures import NONE64, Hop
 from collectors.native.tables import TelemetryTables
 from dataplane.native import as_u64, kernel, u32, u64

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collectors.native.kernels.clocks import corrected_delay
-from collectors.native.kernels.routes import (
+from collectors.native.kernels.state.clocks import corrected_delay
+from collectors.native.kernels.state.routes import (
     STAMPS,
     hops_of,
     learn_hops,
@@ -13,9 +13,9 @@ from collectors.native.kernels.routes import (
     take_route,
     take_way,
 )
-from collectors.native.kernels.samples import CORRECTED_STAMPS, HOP_LATENCY, PROBES, add_sample
-from collectors.native.kernels.stamps import runs_ahead
-from collectors.native.kernels.windows import add_queue, add_tx_reading, beyond, count_delay
+from collectors.native.kernels.state.samples import CORRECTED_STAMPS, HOP_LATENCY, PROBES, add_sample
+from collectors.native.kernels.state.stamps import runs_ahead
+from collectors.native.kernels.state.windows import add_queue, add_tx_reading, beyond, count_delay
 from collectors.native.structures import (
     MOST_HOPS,
     NONE32,

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collectors.native.kernels.flows import hash_key
-from collectors.native.kernels.hop_samples import find_ends, put_into_part
-from collectors.native.kernels.hops import ingress_of
-from collectors.native.kernels.identity import identity_of_stack
-from collectors.native.kernels.pending import add_cell, find_cell, has_too_many, hash_packet, remove_cell, renew_cell
-from collectors.native.kernels.postcards import join_part
-from collectors.native.kernels.switches import find_switch, link_by_port
-from collectors.native.kernels.windows import settle_counts
+from collectors.native.kernels.decode.flow_key import hash_key
+from collectors.native.kernels.decode.hops import ingress_of
+from collectors.native.kernels.decode.identity import identity_of_stack
+from collectors.native.kernels.state.switches import find_switch, link_by_port
+from collectors.native.kernels.state.windows import settle_counts
+from collectors.native.kernels.stitch.hop_samples import find_ends, put_into_part
+from collectors.native.kernels.stitch.pending import (
+    add_cell,
+    find_cell,
+    has_too_many,
+    hash_packet,
+    remove_cell,
+    renew_cell,
+)
+from collectors.native.kernels.stitch.postcards import join_part
 from collectors.native.structures import INTERMEDIATE, NONE32, STACK, Decoder, Packet
 from collectors.native.tables import TelemetryTables
 from dataplane.native import Array, as_u32, as_u64, kernel, reference, u32, u64

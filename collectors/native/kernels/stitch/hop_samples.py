@@ -6,14 +6,15 @@ not known is the null pointer.
 
 from __future__ import annotations
 
-from collectors.native.kernels.clocks import corrected_delay, corrected_flight
-from collectors.native.kernels.flows import hash_key, touch_flow
-from collectors.native.kernels.hops import egress_of, ingress_of
-from collectors.native.kernels.pending import cell_of, has_too_many, hop_of, remove_cell
-from collectors.native.kernels.routes import STAMPS, find_host, is_way, take_way
-from collectors.native.kernels.samples import CORRECTED_STAMPS, HOP_LATENCY, PROBES, add_sample
-from collectors.native.kernels.switches import find_switch, link_by_port, link_of_pair
-from collectors.native.kernels.windows import begin_batch
+from collectors.native.kernels.decode.flow_key import hash_key
+from collectors.native.kernels.decode.hops import egress_of, ingress_of
+from collectors.native.kernels.state.clocks import corrected_delay, corrected_flight
+from collectors.native.kernels.state.flows import touch_flow
+from collectors.native.kernels.state.routes import STAMPS, find_host, is_way, take_way
+from collectors.native.kernels.state.samples import CORRECTED_STAMPS, HOP_LATENCY, PROBES, add_sample
+from collectors.native.kernels.state.switches import find_switch, link_by_port, link_of_pair
+from collectors.native.kernels.state.windows import begin_batch
+from collectors.native.kernels.stitch.pending import cell_of, has_too_many, hop_of, remove_cell
 from collectors.native.structures import HOP_BY_HOP, MX, NONE32, NONE64, Hop, Packet, PendingCell, PendingHop
 from collectors.native.tables import PendingTable, TelemetryTables
 from dataplane.native import (

@@ -5,6 +5,7 @@ Which one: of the next few cells in turn the one that was touched longest ago; e
 
 from __future__ import annotations
 
+from collectors.native.kernels.decode.flow_key import hash_key, same_key
 from collectors.native.structures import KEY_WORDS, NONE32, NONE64, RATE_SLOTS, FlowCell
 from collectors.native.tables import TelemetryTables
 from dataplane.native import Array, as_i64, as_u32, as_u64, i64, kernel, offset, prefetch, reference, u32, u64
@@ -13,18 +14,6 @@ from dataplane.native.open_addressing import LOW32, home_of, next_alike, put_ent
 CANDIDATES = 16
 FRAMING_BYTES = 38
 """`collectors.statistics.rate.FRAMING_BYTES`."""
-_FIRST = 0x9E37_79B9_7F4A_7C15
-_SECOND = 0xD6E8_FEB8_6659_FD93
-_THIRD = 0xA076_1D64_78BD_642F
-
-
-@kernel(inline=True)
-def hash_key(key: Array[u64]) -> u64:
-    """Return the hash of a flow's key."""
-    mixed: u64 = (key[1] ^ (key[0] * _THIRD)) * _FIRST
-    mixed = (mixed ^ (mixed >> 29) ^ key[3] ^ (key[2] * _THIRD)) * _SECOND
-    mixed = (mixed ^ (mixed >> 31) ^ key[4]) * _FIRST
-    return mixed ^ (mixed >> 32)
 
 
 @kernel(inline=True)
@@ -41,13 +30,6 @@ def prefetch_flow(tables: TelemetryTables, mixed: u64) -> None:
         cell = tables.flows.cells[found - 1]
         prefetch(reference(cell.heard_ns))
         prefetch(reference(cell.first_ns))
-
-
-@kernel(inline=True)
-def same_key(cell: FlowCell, key: Array[u64]) -> bool:
-    """Return whether a cell is of a key."""
-    apart: u64 = (cell.key[0] ^ key[0]) | (cell.key[1] ^ key[1]) | (cell.key[2] ^ key[2]) | (cell.key[3] ^ key[3])
-    return (apart | (cell.key[4] ^ key[4])) == 0
 
 
 @kernel(inline=True)
@@ -168,9 +150,3 @@ def step_slots(cell: FlowCell, newest: u64, number: u64) -> None:
 def take_packet(tables: TelemetryTables, key: Array[u64], ip_bytes: u64, source_ns: u64) -> None:
     """Take note of a measured packet of a flow."""
     count_packet(tables, touch_flow(tables, key, hash_key(key), tables.batch.now_ns), ip_bytes, source_ns)
-
-
-@kernel
-def hash_of(key: Array[u64]) -> u64:
-    """Return the hash of a key, for tests."""
-    return hash_key(key)

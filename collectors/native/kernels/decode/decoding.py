@@ -7,12 +7,12 @@ reports with it, is left to Python (`collectors.report_reader`).
 
 from __future__ import annotations
 
-from collectors.native.kernels.flows import hash_key
-from collectors.native.kernels.hops import egress_of, ingress_of, layout_of, read_hop
-from collectors.native.kernels.identity import NO_INT, has_whole_int, hops_size, identity_of_stack
-from collectors.native.kernels.patterns import decode_alike, learn_pattern, pattern_of
+from collectors.native.kernels.decode.flow_key import hash_key
+from collectors.native.kernels.decode.hops import egress_of, ingress_of, layout_of, read_hop
+from collectors.native.kernels.decode.identity import NO_INT, has_whole_int, hops_size, identity_of_stack
+from collectors.native.kernels.decode.own_hop import read_single
+from collectors.native.kernels.decode.patterns import decode_alike, learn_pattern, pattern_of
 from collectors.native.kernels.sequence import content_mark
-from collectors.native.kernels.singles import read_single
 from collectors.native.structures import (
     COMPLETION,
     HOP_BY_HOP,

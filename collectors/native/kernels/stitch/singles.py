@@ -7,8 +7,13 @@ plain twin.
 
 from __future__ import annotations
 
-from collectors.native.kernels.flows import count_packet, hash_key, touch_flow
-from collectors.native.kernels.hop_samples import (
+from collectors.native.kernels.decode.flow_key import hash_key
+from collectors.native.kernels.state.flows import count_packet, touch_flow
+from collectors.native.kernels.state.routes import find_host
+from collectors.native.kernels.state.samples import HOP_LATENCY, add_sample
+from collectors.native.kernels.state.switches import find_switch
+from collectors.native.kernels.state.windows import settle_counts
+from collectors.native.kernels.stitch.hop_samples import (
     end_packet,
     expects_stamp,
     find_ends,
@@ -22,9 +27,7 @@ from collectors.native.kernels.hop_samples import (
     take_fates,
     take_joined_way,
 )
-from collectors.native.kernels.hops import read_hop
-from collectors.native.kernels.identity import NO_INT, has_whole_int, identity
-from collectors.native.kernels.pending import (
+from collectors.native.kernels.stitch.pending import (
     add_cell,
     cell_of,
     find_cell,
@@ -38,11 +41,7 @@ from collectors.native.kernels.pending import (
     remove_cell,
     renew_cell,
 )
-from collectors.native.kernels.postcards import join_part
-from collectors.native.kernels.routes import find_host
-from collectors.native.kernels.samples import HOP_LATENCY, add_sample
-from collectors.native.kernels.switches import find_switch
-from collectors.native.kernels.windows import settle_counts
+from collectors.native.kernels.stitch.postcards import join_part
 from collectors.native.structures import (
     HOP_BY_HOP,
     MX,
@@ -51,45 +50,11 @@ from collectors.native.structures import (
     QUEUE,
     Decoder,
     Hop,
-    Layout,
     Packet,
     PendingCell,
 )
 from collectors.native.tables import PendingTable, TelemetryTables
-from dataplane.native import Array, address, as_u32, as_u64, kernel, load_be32, reference, u8, u32, u64
-
-DECODED = 0
-OTHER = 1
-FULL = 2
-INT_MD = 1
-EXCEEDED = 0x0600_0000
-
-
-@kernel(inline=False)
-def read_single(  # noqa: PLR0917 - kernels have no keywords
-    decoder: Decoder, data: Array[u8], inner_at: u64, int_at: u64, end: u64, packet: Packet, own_at: u64, own: Layout
-) -> u32:
-    """Read the reporter's own hop; look only whether the INT headers that the packet carries make sense."""
-    int_end: u64 = int_at
-    packet.missing = 0
-    if int_at != NO_INT:
-        if not has_whole_int(decoder, data, int_at, end):
-            return OTHER
-        int_end = int_at + 4 + 4 * as_u64(data[int_at + 1])
-        if data[int_at] >> 4 == INT_MD:
-            packet.missing = load_be32(data, int_at + 4) & EXCEEDED
-        packet.ip_bytes -= min(packet.ip_bytes, as_u32(int_end - int_at))
-    if decoder.hop_count == decoder.hop_room:
-        return FULL
-    hop = decoder.hops[as_u64(decoder.hop_count)]
-    if not read_hop(data, own_at, own.places, hop):
-        return OTHER
-    hop.node_id = packet.node_id
-    packet.identity = identity(data, inner_at, int_at, int_end, packet)
-    packet.first_hop = decoder.hop_count
-    packet.hop_count = 1
-    decoder.hop_count += 1
-    return DECODED
+from dataplane.native import Array, address, as_u32, as_u64, kernel, reference, u32, u64
 
 
 @kernel(inline=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collectors.native.kernels.hops import layout_of
+from collectors.native.kernels.decode.hops import layout_of
 from collectors.native.structures import Decoder, Packet
 from dataplane.native import Array, array_at, as_u32, as_u64, kernel, load_be16, load_be32, u8, u64
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collectors.native.kernels.hop_samples import (
+from collectors.native.kernels.state.routes import find_host
+from collectors.native.kernels.stitch.hop_samples import (
     egress_link,
     end_packet,
     expects_stamp,
@@ -16,7 +17,7 @@ from collectors.native.kernels.hop_samples import (
     take_fates_of_way,
     take_joined_way,
 )
-from collectors.native.kernels.pending import (
+from collectors.native.kernels.stitch.pending import (
     add_cell,
     cell_of,
     find_cell,
@@ -29,7 +30,6 @@ from collectors.native.kernels.pending import (
     remove_cell,
     renew_cell,
 )
-from collectors.native.kernels.routes import find_host
 from collectors.native.structures import MX, NONE32, XD, PendingCell, PendingHop
 from collectors.native.tables import PendingTable, TelemetryTables
 from dataplane.native import Array, address, as_u64, kernel, u32, u64, view

@@ -6,8 +6,8 @@ values do not. Whatever has the same bits is of the same form, so only values ar
 
 from __future__ import annotations
 
-from collectors.native.kernels.flows import hash_key
-from collectors.native.kernels.hops import ARRIVED, BUFFER, LEFT, NO_EGRESS, layout_of, name_of, read_hop
+from collectors.native.kernels.decode.flow_key import hash_key
+from collectors.native.kernels.decode.hops import ARRIVED, BUFFER, LEFT, NO_EGRESS, layout_of, name_of, read_hop
 from collectors.native.kernels.sequence import content_mark
 from collectors.native.structures import NONE32, PATTERN_BYTES, STACK, Decoder, Hop, Packet, Pattern
 from dataplane.native import (

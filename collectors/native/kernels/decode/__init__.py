@@ -1,0 +1,1 @@
+"""Payloads to packets and hops."""

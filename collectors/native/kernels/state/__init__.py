@@ -1,0 +1,1 @@
+"""Samples of links, flows and their paths into their tables."""

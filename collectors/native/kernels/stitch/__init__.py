@@ -1,0 +1,1 @@
+"""Hops that report each for themselves, joined to packets and paths."""

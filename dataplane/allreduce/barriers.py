@@ -59,12 +59,12 @@ class AllReduceBarrier:
 
 
 class RoundBarrier:
-    """Stops where the caller's rounds end; `passed` and `newest` are as the job stood when this worker came."""
+    """Stops where the caller's rounds end; `passed` and `newcomers` are as the job stood when this worker came."""
 
-    def __init__(self, reducer: JobEngine, passed: int, newest: tuple[str, ...]) -> None:
+    def __init__(self, reducer: JobEngine, passed: int, newcomers: tuple[str, ...]) -> None:
         self._reducer = reducer
         self._changed = threading.Condition()
-        self._passed, self._newest = passed, newest
+        self._passed, self._newcomers = passed, newcomers
         self._limit: int | None = None
         self._until_s = 0.0
         self._limit_s = 0.0
@@ -89,7 +89,7 @@ class RoundBarrier:
         with self._changed:
             self._reducer.release(command.epoch, aggregator=command.aggregator, job=command.number)
             self._limit, self._wanted = None, None
-            self._newest = command.newest or self._newest
+            self._newcomers = command.newcomers or self._newcomers
             self._changed.notify_all()
 
     def fail(self, error: AllReduceError) -> None:
@@ -114,8 +114,8 @@ class RoundBarrier:
             if self._failure is not None:
                 raise self._failure
             self._passed += 1
-            newest, self._newest = self._newest, ()
-            return newest
+            newcomers, self._newcomers = self._newcomers, ()
+            return newcomers
 
     def _arrive(self) -> None:
         """Report, once, that the last round is done that all were to do."""

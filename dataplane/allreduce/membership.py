@@ -31,12 +31,12 @@ from dataplane.allreduce.jobs.codec import decode_downward, encode
 from dataplane.allreduce.jobs.messages import (
     ATTEND,
     Admitted,
-    Beat,
-    Held,
+    Arrived,
+    Completed,
+    Finished,
+    Heartbeat,
     Hello,
     Leave,
-    Past,
-    Reached,
     Upward,
 )
 from dataplane.allreduce.membership_state import (
@@ -60,7 +60,7 @@ LOGGER = logging.getLogger("millrace.allreduce")
 
 MakeEngine = Callable[[EngineSettings], JobEngine]
 
-_FIRST_BEAT_S: Final = 0.5
+_FIRST_HEARTBEAT_S: Final = 0.5
 """How often a worker speaks that does not know yet how often it should."""
 _RETRY_S: Final = 0.2
 _LONGEST_RETRY_S: Final = 2.0
@@ -93,7 +93,7 @@ class Membership(Closing):
         self._members_before: tuple[str, ...] = ()
         self._failure: AllReduceError | None = None
         self._connection_problem = "it has not been asked yet"
-        self._beat_s = _FIRST_BEAT_S
+        self._heartbeat_s = _FIRST_HEARTBEAT_S
         self._patience_s = _LEAVE_S
         self._held_until_s: float | None = None
         self._is_closing = False
@@ -195,7 +195,7 @@ class Membership(Closing):
         return bool(self._newcomers)
 
     def share(self, values: NDArray[Any], add_up: Callable[[Values], Values] | None = None) -> NDArray[Any]:
-        """Return the values of a worker that was there before the newest, the same bits at all workers.
+        """Return the values of a worker that was there before the newcomers, the same bits at all workers.
 
         To be called by all after `boundary` has returned True, with arrays of the same shape and type. They go through
         the switches as integers; where the worker that gives them is lost meanwhile, the next one does. `add_up`
@@ -347,10 +347,10 @@ class Membership(Closing):
         yield encode(replace(self._hello, number=number))
         while self._outbox is outbox and self._failure is None:
             try:
-                message: Upward = outbox.get(timeout=self._beat_s)
+                message: Upward = outbox.get(timeout=self._heartbeat_s)
             except queue.Empty:
                 self._resume_if_overdue()
-                message = Beat()
+                message = Heartbeat()
             yield encode(message)
 
     def _send(self, message: Upward) -> None:
@@ -380,7 +380,7 @@ class Membership(Closing):
                     self._use_barrier(command)
 
     def _begin(self, admitted: Admitted) -> None:
-        self._beat_s = admitted.beat_ns / _NS
+        self._heartbeat_s = admitted.heartbeat_ns / _NS
         settings = EngineSettings(
             aggregator=admitted.aggregator,
             job=admitted.number,
@@ -397,26 +397,26 @@ class Membership(Closing):
         is_by_rounds = self._hello.boundaries
         self._members_before = admitted.members
         self._barrier = (
-            RoundBarrier(engine, admitted.first_count, admitted.newest) if is_by_rounds else AllReduceBarrier(engine)
+            RoundBarrier(engine, admitted.first_count, admitted.newcomers) if is_by_rounds else AllReduceBarrier(engine)
         )
         with self._changed:
             self._engine = engine
             self._changed.notify_all()
 
     def _report_when_complete(self, item: int) -> None:
-        self.engine.when_complete(item, lambda: self._send(Past(item)))
+        self.engine.when_complete(item, lambda: self._send(Completed(item)))
 
     def _use_barrier(self, command: EnterBarrier | RunUntil | Resume) -> None:
         barrier = self._barrier
         if barrier is None:
             return
         match command:
-            case EnterBarrier(hold=hold):
+            case EnterBarrier(barrier=number):
                 limit_s = command.limit_ns / _NS + _MARGIN_S
                 self._held_until_s = time.monotonic() + limit_s
-                self._send(Held(hold, barrier.enter(limit_s + _MARGIN_S)))
-            case RunUntil(hold=hold, count=count):
-                barrier.run_until(count, lambda item: self._send(Reached(hold, count, item)))
+                self._send(Arrived(number, barrier.enter(limit_s + _MARGIN_S)))
+            case RunUntil(barrier=number, count=count):
+                barrier.run_until(count, lambda item: self._send(Finished(number, count, item)))
             case Resume():
                 self._held_until_s = None
                 self._members_before = self._state.members

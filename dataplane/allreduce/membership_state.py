@@ -19,7 +19,7 @@ class Begin:
 class EnterBarrier:
     """Begin no more, for `limit_ns` at most, and say how many were begun."""
 
-    hold: int
+    barrier: int
     limit_ns: int
 
 
@@ -27,7 +27,7 @@ class EnterBarrier:
 class RunUntil:
     """Finish so many, and say where the next one begins."""
 
-    hold: int
+    barrier: int
     count: int
 
 
@@ -38,7 +38,7 @@ class Resume:
     epoch: int
     aggregator: str | None = None
     number: int | None = None
-    newest: tuple[str, ...] = ()
+    newcomers: tuple[str, ...] = ()
     """Who has come in."""
 
 
@@ -79,7 +79,7 @@ class MembershipState:
     """How the worker was admitted, with number, aggregator and epoch as they are now."""
     place: tuple[int, str] = (0, "")
     """The number and the aggregator that the worker sends to."""
-    hold: int | None = None
+    barrier: int | None = None
     is_over: bool = False
 
     def take(self, message: Downward) -> list[Command]:
@@ -100,13 +100,13 @@ class MembershipState:
                 return self._fail(message.reason, removed=message.removed)
 
     def overdue(self) -> list[Command]:
-        """Return what is to be done when nobody has ended a hold in time.
+        """Return what is to be done when nobody has ended a barrier in time.
 
         Going on does no harm: nothing that is begun alone can be complete before the others come to it.
         """
-        if self.hold is None or self.admitted is None:
+        if self.barrier is None or self.admitted is None:
             return []
-        self.hold = None
+        self.barrier = None
         return [Resume(self.admitted.epoch)]
 
     def _begin(self, message: Admitted) -> list[Command]:
@@ -125,31 +125,31 @@ class MembershipState:
             before, number=view.number, aggregator=view.aggregator, root=view.root, epoch=view.epoch
         )
         commands: list[Command] = []
-        if view.hold is None or view.hold.hold != self.hold:
+        if view.barrier is None or view.barrier.number != self.barrier:
             commands += self._leave_hold(view)
         if view.epoch != before.epoch and not commands:
             commands.append(SetEpoch(view.epoch))
-        if view.hold is not None:
-            if self.hold is None or view.hold.count is None:
-                commands.append(EnterBarrier(view.hold.hold, view.hold.limit_ns))
-            self.hold = view.hold.hold
-            if view.hold.count is not None:
-                commands.append(RunUntil(view.hold.hold, view.hold.count))
+        if view.barrier is not None:
+            if self.barrier is None or view.barrier.count is None:
+                commands.append(EnterBarrier(view.barrier.number, view.barrier.limit_ns))
+            self.barrier = view.barrier.number
+            if view.barrier.count is not None:
+                commands.append(RunUntil(view.barrier.number, view.barrier.count))
         if view.leaving is not None:
             commands.append(ReportWhenComplete(view.leaving))
         return commands
 
     def _leave_hold(self, view: View) -> list[Command]:
-        """Return how to go on after the hold that the worker is in, or where the job has moved to."""
+        """Return how to go on after the barrier that the worker is at, or where the job has moved to."""
         place = view.number, view.aggregator
         is_moved, self.place = place != self.place, place
         if is_moved:
-            self.hold = None
-            return [Resume(view.epoch, view.aggregator, view.number, view.newest)]
-        if self.hold is None:
+            self.barrier = None
+            return [Resume(view.epoch, view.aggregator, view.number, view.newcomers)]
+        if self.barrier is None:
             return []
-        self.hold = None
-        return [Resume(view.epoch, newest=view.newest)]
+        self.barrier = None
+        return [Resume(view.epoch, newcomers=view.newcomers)]
 
     def _fail(self, reason: str, *, removed: bool) -> list[Command]:
         self.is_over = True

@@ -33,14 +33,14 @@ from controller.aggregation.service.settings import JobSettings
 from controller.aggregation.service.worker_views import admitted_of, view_of
 from controller.intents import Worker
 from dataplane.allreduce.jobs.messages import (
-    Beat,
+    Arrived,
+    Completed,
     Downward,
     Ended,
-    Held,
+    Finished,
+    Heartbeat,
     Hello,
     Leave,
-    Past,
-    Reached,
     Refused,
     Waiting,
 )
@@ -80,7 +80,9 @@ class Rendezvous:
                 self._notify(hello.token, Refused(f"job {hello.job}: {problem}"))
         return self._reconcile(now_ns)
 
-    def receive(self, token: str, message: Beat | Held | Reached | Leave | Past, now_ns: int) -> list[Action]:
+    def receive(
+        self, token: str, message: Heartbeat | Arrived | Finished | Leave | Completed, now_ns: int
+    ) -> list[Action]:
         """Take what a worker has said."""
         known = self._workers.get(token)
         if known is None:
@@ -88,17 +90,19 @@ class Rendezvous:
             return self._reconcile(now_ns)
         job, worker = known
         worker.heard_ns = now_ns
-        if isinstance(message, Beat):
+        if isinstance(message, Heartbeat):
             return []
         match message:
-            case Held() if job.barrier is not None and message.hold == job.barrier.number and job.barrier.count is None:
+            case Arrived() if (
+                job.barrier is not None and message.barrier == job.barrier.number and job.barrier.count is None
+            ):
                 worker.count = message.count
-            case Reached() if job.barrier is not None and message.hold == job.barrier.number:
+            case Finished() if job.barrier is not None and message.barrier == job.barrier.number:
                 if message.count == job.barrier.count:
                     worker.next_item = message.next_item
             case Leave():
                 self._begin_leaving(job, worker, message.next_item, now_ns)
-            case Past():
+            case Completed():
                 worker.results_before = message.next_item
             case _:
                 pass
@@ -281,7 +285,7 @@ class Rendezvous:
         )
 
     def _expire(self, job: JobState, now_ns: int) -> None:
-        """Remove who is silent, refuse who has waited for long enough, and give up a hold that lasts too long."""
+        """Remove who is silent, refuse who has waited for long enough, and give up a barrier that lasts too long."""
         for host, worker in (*job.remaining.items(), *job.joiners.items()):
             if self._lease_end_ns(worker) <= now_ns:
                 silent_s = (now_ns - worker.heard_ns) / 1e9

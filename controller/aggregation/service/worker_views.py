@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import cmp_to_key
 
 from controller.aggregation.service.job_state import JobState, WorkerState
-from dataplane.allreduce.jobs.messages import Admitted, Hold, View
+from dataplane.allreduce.jobs.messages import Admitted, Barrier, View
 from dataplane.wire.aggregation import age
 
-_BEATS = 4
+_HEARTBEATS = 4
 """A worker speaks so many times in the time after which it is missed."""
 
 
@@ -29,10 +29,10 @@ def admitted_of(job: JobState, worker: WorkerState, lease_ns: int, change_ns: in
         first_item=item,
         first_count=count,
         members=tuple(sorted(job.members)),
-        beat_ns=lease_ns // _BEATS,
+        heartbeat_ns=lease_ns // _HEARTBEATS,
         patience_ns=lease_ns + 2 * change_ns,
         root=installed.root,
-        newest=worker.newcomers,
+        newcomers=worker.newcomers,
     )
 
 
@@ -43,7 +43,7 @@ def view_of(job: JobState, host: str, now_ns: int, change_ns: int) -> View:
     shown = None
     if barrier is not None:
         # The last change may begin when the barrier is about to be given up; a move is two of them.
-        shown = Hold(barrier.number, barrier.count, max(barrier.deadline_ns - now_ns, 0) + 2 * change_ns)
+        shown = Barrier(barrier.number, barrier.count, max(barrier.deadline_ns - now_ns, 0) + 2 * change_ns)
     members = tuple(sorted(job.members))
     where = installed.number, installed.aggregators[host], installed.root
     leaving = max(job.leaving.values(), key=cmp_to_key(age), default=None)

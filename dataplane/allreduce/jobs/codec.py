@@ -1,4 +1,4 @@
-"""What workers and the job service tell each other, as bytes and back; what a worker says is checked here."""
+"""What workers and the job service send each other, as bytes and back; what a worker says is checked here."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Final
 from dataplane.allreduce.jobs import jobs_pb2 as pb
 from dataplane.allreduce.jobs.messages import (
     Admitted,
-    Beat,
+    Arrived,
+    Completed,
     Downward,
     Ended,
-    Held,
+    Finished,
+    Heartbeat,
     Hello,
     Leave,
-    Past,
-    Reached,
     Refused,
     Upward,
     View,
@@ -26,7 +26,15 @@ from dataplane.rpc.messages import checked_name, parse
 from dataplane.rpc.values import Choice
 
 UPWARD: Final[Choice[Upward, pb.WorkerMessage]] = Choice(
-    {"hello": Hello, "beat": Beat, "held": Held, "reached": Reached, "leave": Leave, "past": Past}, pb.WorkerMessage
+    {
+        "hello": Hello,
+        "heartbeat": Heartbeat,
+        "arrived": Arrived,
+        "finished": Finished,
+        "leave": Leave,
+        "completed": Completed,
+    },
+    pb.WorkerMessage,
 )
 DOWNWARD: Final[Choice[Downward, pb.ServiceMessage]] = Choice(
     {"waiting": Waiting, "admitted": Admitted, "view": View, "refused": Refused, "ended": Ended}, pb.ServiceMessage

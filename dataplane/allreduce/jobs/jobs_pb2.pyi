@@ -41,27 +41,27 @@ class Hello(_message.Message):
     server: Server
     def __init__(self, job: _Optional[str] = ..., host: _Optional[str] = ..., token: _Optional[str] = ..., workers: _Optional[int] = ..., udp_port: _Optional[int] = ..., deadline_ns: _Optional[int] = ..., window: _Optional[int] = ..., capacity: _Optional[int] = ..., boundaries: _Optional[bool] = ..., number: _Optional[int] = ..., server: _Optional[_Union[Server, _Mapping]] = ...) -> None: ...
 
-class Beat(_message.Message):
+class Heartbeat(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
-class Held(_message.Message):
-    __slots__ = ("hold", "count")
-    HOLD_FIELD_NUMBER: _ClassVar[int]
+class Arrived(_message.Message):
+    __slots__ = ("barrier", "count")
+    BARRIER_FIELD_NUMBER: _ClassVar[int]
     COUNT_FIELD_NUMBER: _ClassVar[int]
-    hold: int
+    barrier: int
     count: int
-    def __init__(self, hold: _Optional[int] = ..., count: _Optional[int] = ...) -> None: ...
+    def __init__(self, barrier: _Optional[int] = ..., count: _Optional[int] = ...) -> None: ...
 
-class Reached(_message.Message):
-    __slots__ = ("hold", "count", "next_item")
-    HOLD_FIELD_NUMBER: _ClassVar[int]
+class Finished(_message.Message):
+    __slots__ = ("barrier", "count", "next_item")
+    BARRIER_FIELD_NUMBER: _ClassVar[int]
     COUNT_FIELD_NUMBER: _ClassVar[int]
     NEXT_ITEM_FIELD_NUMBER: _ClassVar[int]
-    hold: int
+    barrier: int
     count: int
     next_item: int
-    def __init__(self, hold: _Optional[int] = ..., count: _Optional[int] = ..., next_item: _Optional[int] = ...) -> None: ...
+    def __init__(self, barrier: _Optional[int] = ..., count: _Optional[int] = ..., next_item: _Optional[int] = ...) -> None: ...
 
 class Leave(_message.Message):
     __slots__ = ("next_item",)
@@ -69,27 +69,27 @@ class Leave(_message.Message):
     next_item: int
     def __init__(self, next_item: _Optional[int] = ...) -> None: ...
 
-class Past(_message.Message):
+class Completed(_message.Message):
     __slots__ = ("next_item",)
     NEXT_ITEM_FIELD_NUMBER: _ClassVar[int]
     next_item: int
     def __init__(self, next_item: _Optional[int] = ...) -> None: ...
 
 class WorkerMessage(_message.Message):
-    __slots__ = ("hello", "beat", "held", "reached", "leave", "past")
+    __slots__ = ("hello", "heartbeat", "arrived", "finished", "leave", "completed")
     HELLO_FIELD_NUMBER: _ClassVar[int]
-    BEAT_FIELD_NUMBER: _ClassVar[int]
-    HELD_FIELD_NUMBER: _ClassVar[int]
-    REACHED_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
+    ARRIVED_FIELD_NUMBER: _ClassVar[int]
+    FINISHED_FIELD_NUMBER: _ClassVar[int]
     LEAVE_FIELD_NUMBER: _ClassVar[int]
-    PAST_FIELD_NUMBER: _ClassVar[int]
+    COMPLETED_FIELD_NUMBER: _ClassVar[int]
     hello: Hello
-    beat: Beat
-    held: Held
-    reached: Reached
+    heartbeat: Heartbeat
+    arrived: Arrived
+    finished: Finished
     leave: Leave
-    past: Past
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., beat: _Optional[_Union[Beat, _Mapping]] = ..., held: _Optional[_Union[Held, _Mapping]] = ..., reached: _Optional[_Union[Reached, _Mapping]] = ..., leave: _Optional[_Union[Leave, _Mapping]] = ..., past: _Optional[_Union[Past, _Mapping]] = ...) -> None: ...
+    completed: Completed
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., arrived: _Optional[_Union[Arrived, _Mapping]] = ..., finished: _Optional[_Union[Finished, _Mapping]] = ..., leave: _Optional[_Union[Leave, _Mapping]] = ..., completed: _Optional[_Union[Completed, _Mapping]] = ...) -> None: ...
 
 class Waiting(_message.Message):
     __slots__ = ("present", "workers")
@@ -100,7 +100,7 @@ class Waiting(_message.Message):
     def __init__(self, present: _Optional[_Iterable[str]] = ..., workers: _Optional[int] = ...) -> None: ...
 
 class Admitted(_message.Message):
-    __slots__ = ("number", "aggregator", "window", "capacity", "epoch", "first_item", "first_count", "members", "beat_ns", "patience_ns", "root", "newest")
+    __slots__ = ("number", "aggregator", "window", "capacity", "epoch", "first_item", "first_count", "members", "heartbeat_ns", "patience_ns", "root", "newcomers")
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     AGGREGATOR_FIELD_NUMBER: _ClassVar[int]
     WINDOW_FIELD_NUMBER: _ClassVar[int]
@@ -109,10 +109,10 @@ class Admitted(_message.Message):
     FIRST_ITEM_FIELD_NUMBER: _ClassVar[int]
     FIRST_COUNT_FIELD_NUMBER: _ClassVar[int]
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
-    BEAT_NS_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEAT_NS_FIELD_NUMBER: _ClassVar[int]
     PATIENCE_NS_FIELD_NUMBER: _ClassVar[int]
     ROOT_FIELD_NUMBER: _ClassVar[int]
-    NEWEST_FIELD_NUMBER: _ClassVar[int]
+    NEWCOMERS_FIELD_NUMBER: _ClassVar[int]
     number: int
     aggregator: str
     window: int
@@ -121,41 +121,41 @@ class Admitted(_message.Message):
     first_item: int
     first_count: int
     members: _containers.RepeatedScalarFieldContainer[str]
-    beat_ns: int
+    heartbeat_ns: int
     patience_ns: int
     root: str
-    newest: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, number: _Optional[int] = ..., aggregator: _Optional[str] = ..., window: _Optional[int] = ..., capacity: _Optional[int] = ..., epoch: _Optional[int] = ..., first_item: _Optional[int] = ..., first_count: _Optional[int] = ..., members: _Optional[_Iterable[str]] = ..., beat_ns: _Optional[int] = ..., patience_ns: _Optional[int] = ..., root: _Optional[str] = ..., newest: _Optional[_Iterable[str]] = ...) -> None: ...
+    newcomers: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, number: _Optional[int] = ..., aggregator: _Optional[str] = ..., window: _Optional[int] = ..., capacity: _Optional[int] = ..., epoch: _Optional[int] = ..., first_item: _Optional[int] = ..., first_count: _Optional[int] = ..., members: _Optional[_Iterable[str]] = ..., heartbeat_ns: _Optional[int] = ..., patience_ns: _Optional[int] = ..., root: _Optional[str] = ..., newcomers: _Optional[_Iterable[str]] = ...) -> None: ...
 
-class Hold(_message.Message):
-    __slots__ = ("hold", "count", "limit_ns")
-    HOLD_FIELD_NUMBER: _ClassVar[int]
+class Barrier(_message.Message):
+    __slots__ = ("number", "count", "limit_ns")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
     COUNT_FIELD_NUMBER: _ClassVar[int]
     LIMIT_NS_FIELD_NUMBER: _ClassVar[int]
-    hold: int
+    number: int
     count: int
     limit_ns: int
-    def __init__(self, hold: _Optional[int] = ..., count: _Optional[int] = ..., limit_ns: _Optional[int] = ...) -> None: ...
+    def __init__(self, number: _Optional[int] = ..., count: _Optional[int] = ..., limit_ns: _Optional[int] = ...) -> None: ...
 
 class View(_message.Message):
-    __slots__ = ("number", "aggregator", "root", "epoch", "members", "hold", "newest", "leaving")
+    __slots__ = ("number", "aggregator", "root", "epoch", "members", "barrier", "newcomers", "leaving")
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     AGGREGATOR_FIELD_NUMBER: _ClassVar[int]
     ROOT_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
-    HOLD_FIELD_NUMBER: _ClassVar[int]
-    NEWEST_FIELD_NUMBER: _ClassVar[int]
+    BARRIER_FIELD_NUMBER: _ClassVar[int]
+    NEWCOMERS_FIELD_NUMBER: _ClassVar[int]
     LEAVING_FIELD_NUMBER: _ClassVar[int]
     number: int
     aggregator: str
     root: str
     epoch: int
     members: _containers.RepeatedScalarFieldContainer[str]
-    hold: Hold
-    newest: _containers.RepeatedScalarFieldContainer[str]
+    barrier: Barrier
+    newcomers: _containers.RepeatedScalarFieldContainer[str]
     leaving: int
-    def __init__(self, number: _Optional[int] = ..., aggregator: _Optional[str] = ..., root: _Optional[str] = ..., epoch: _Optional[int] = ..., members: _Optional[_Iterable[str]] = ..., hold: _Optional[_Union[Hold, _Mapping]] = ..., newest: _Optional[_Iterable[str]] = ..., leaving: _Optional[int] = ...) -> None: ...
+    def __init__(self, number: _Optional[int] = ..., aggregator: _Optional[str] = ..., root: _Optional[str] = ..., epoch: _Optional[int] = ..., members: _Optional[_Iterable[str]] = ..., barrier: _Optional[_Union[Barrier, _Mapping]] = ..., newcomers: _Optional[_Iterable[str]] = ..., leaving: _Optional[int] = ...) -> None: ...
 
 class Refused(_message.Message):
     __slots__ = ("reason",)

@@ -1,6 +1,6 @@
-"""What workers and the job service tell each other over one stream a worker, as jobs.proto describes it.
+"""What workers and the job service send each other over one stream a worker, as jobs.proto describes it.
 
-The service tells what is (`View`), not what has changed: a stream that breaks and comes back loses nothing.
+The service sends what is (`View`), not what has changed: a stream that breaks and comes back loses nothing.
 """
 
 from __future__ import annotations
@@ -39,23 +39,23 @@ class Hello:
 
 
 @dataclass(frozen=True, slots=True)
-class Beat:
+class Heartbeat:
     """The worker lives."""
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """The worker begins no more, and has begun `count` since the job began."""
+class Arrived:
+    """The worker waits at a barrier, and has begun `count` since the job began."""
 
-    hold: int
+    barrier: int
     count: int
 
 
 @dataclass(frozen=True, slots=True)
-class Reached:
+class Finished:
     """The worker has finished `count`; the next one begins with item `next_item`."""
 
-    hold: int
+    barrier: int
     count: int
     next_item: int
 
@@ -68,7 +68,7 @@ class Leave:
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
+class Completed:
     """The worker has all results before item `next_item`, or has failed and needs none."""
 
     next_item: int
@@ -94,38 +94,38 @@ class Admitted:
     first_item: int
     first_count: int
     members: tuple[str, ...]
-    beat_ns: int
+    heartbeat_ns: int
     patience_ns: int
     """How long it may take until others that have died are done without."""
     root: str
     """Where the main server asks."""
-    newest: tuple[str, ...] = ()
-    """Who has come in together with this worker, at a hold."""
+    newcomers: tuple[str, ...] = ()
+    """Who has come in together with this worker, at a barrier."""
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
+class Barrier:
     """Nobody begins more than `count`; while it is None, more than has been begun. Over by itself in `limit_ns`."""
 
-    hold: int
+    number: int
     count: int | None
     limit_ns: int
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """The job as it is now; under another number, or with another aggregator, it has moved there at the last hold."""
+    """The job as it is now; under another number, or with another aggregator, it moved there at the last barrier."""
 
     number: int
     aggregator: str
     root: str
     epoch: int
     members: tuple[str, ...]
-    hold: Hold | None = None
-    newest: tuple[str, ...] = ()
-    """Who came in at the last hold."""
+    barrier: Barrier | None = None
+    newcomers: tuple[str, ...] = ()
+    """Who came in at the last barrier."""
     leaving: int | None = None
-    """Somebody leaves as soon as all have said that they are past this item."""
+    """Somebody leaves as soon as all have completed what is before this item."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,5 +143,5 @@ class Ended:
     removed: bool = False
 
 
-Upward: TypeAlias = Hello | Beat | Held | Reached | Leave | Past
+Upward: TypeAlias = Hello | Heartbeat | Arrived | Finished | Leave | Completed
 Downward: TypeAlias = Waiting | Admitted | View | Refused | Ended

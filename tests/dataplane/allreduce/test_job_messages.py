@@ -10,15 +10,15 @@ from dataplane.allreduce.jobs import jobs_pb2 as pb
 from dataplane.allreduce.jobs.codec import DOWNWARD, UPWARD, decode_downward, encode, upward_of
 from dataplane.allreduce.jobs.messages import (
     Admitted,
-    Beat,
+    Arrived,
+    Barrier,
+    Completed,
     Downward,
     Ended,
-    Held,
+    Finished,
+    Heartbeat,
     Hello,
-    Hold,
     Leave,
-    Past,
-    Reached,
     Refused,
     Upward,
     View,
@@ -49,17 +49,17 @@ HELLOS = st.builds(
 )
 UPWARDS = st.one_of(
     HELLOS,
-    st.just(Beat()),
-    st.builds(Held, COUNTS, COUNTS),
-    st.builds(Reached, COUNTS, COUNTS, COUNTS),
+    st.just(Heartbeat()),
+    st.builds(Arrived, COUNTS, COUNTS),
+    st.builds(Finished, COUNTS, COUNTS, COUNTS),
     st.builds(Leave, COUNTS),
-    st.builds(Past, COUNTS),
+    st.builds(Completed, COUNTS),
 )
-HOLDS = st.builds(Hold, COUNTS, st.none() | COUNTS, NS)
+BARRIERS = st.builds(Barrier, COUNTS, st.none() | COUNTS, NS)
 DOWNWARDS = st.one_of(
     st.builds(Waiting, HOSTS, SMALL),
     st.builds(Admitted, SMALL, NAMES, SMALL, SMALL, SMALL, COUNTS, COUNTS, HOSTS, NS, NS, NAMES, HOSTS),
-    st.builds(View, SMALL, NAMES, NAMES, SMALL, HOSTS, st.none() | HOLDS, HOSTS, st.none() | COUNTS),
+    st.builds(View, SMALL, NAMES, NAMES, SMALL, HOSTS, st.none() | BARRIERS, HOSTS, st.none() | COUNTS),
     st.builds(Refused, NAMES),
     st.builds(Ended, NAMES, st.booleans()),
 )
@@ -116,6 +116,6 @@ def test_names_of_a_worker_have_a_bound(name: str, value: str) -> None:
 
 
 def test_what_no_message_can_say_is_an_error_of_the_worker() -> None:
-    with pytest.raises(AllReduceError, match=r"millrace\.jobs\.v1\.Past: .*out of range"):
-        encode(Past(-1))
-    assert UPWARD.message(Past(0)) == pb.WorkerMessage(past=pb.Past())
+    with pytest.raises(AllReduceError, match=r"millrace\.jobs\.v1\.Completed: .*out of range"):
+        encode(Completed(-1))
+    assert UPWARD.message(Completed(0)) == pb.WorkerMessage(completed=pb.Completed())

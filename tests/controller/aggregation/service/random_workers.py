@@ -20,7 +20,7 @@ from controller.aggregation.service.job_state import (
 )
 from controller.aggregation.service.rendezvous import Rendezvous
 from controller.aggregation.service.settings import JobSettings
-from dataplane.allreduce.jobs.messages import Beat, Downward, Held, Hello, Leave, Past, Reached
+from dataplane.allreduce.jobs.messages import Arrived, Completed, Downward, Finished, Heartbeat, Hello, Leave
 from dataplane.allreduce.membership_state import (
     Begin,
     Command,
@@ -100,7 +100,7 @@ class Player:
     overdue_ns: int | None = None
     number: int = 0
     """The number that it sends under."""
-    last_beat_ns: int = 0
+    last_heartbeat_ns: int = 0
 
     @property
     def is_working(self) -> bool:
@@ -130,7 +130,7 @@ class Crowd:
         token = f"{host}-{len(self.players)}"
         hello = Hello("job", host, token, self.workers, 1000 + len(self.players), DEADLINE_S * S)
         hello = replace(hello, **change)
-        player = Player(hello, last_beat_ns=self.now_ns)
+        player = Player(hello, last_heartbeat_ns=self.now_ns)
         self.players.append(player)
         self.carry_out(self.machine.connect(hello, self.now_ns))
         return player
@@ -143,9 +143,9 @@ class Crowd:
         due = self.machine.due_ns()
         for player in self.players:
             speaks = player.is_connected and not (player.is_dead or player.is_paused or player.has_left or player.over)
-            if speaks and self.now_ns - player.last_beat_ns >= S:
-                player.last_beat_ns = self.now_ns
-                self.carry_out(self.machine.receive(player.hello.token, Beat(), self.now_ns))
+            if speaks and self.now_ns - player.last_heartbeat_ns >= S:
+                player.last_heartbeat_ns = self.now_ns
+                self.carry_out(self.machine.receive(player.hello.token, Heartbeat(), self.now_ns))
             if player.overdue_ns is not None and player.overdue_ns <= self.now_ns and not player.is_dead:
                 player.overdue_ns = None
                 self.obey(player, player.following.overdue())
@@ -178,11 +178,11 @@ class Crowd:
         for item in sorted(player.asked):
             if player.finished * ITEMS >= item and player.is_connected:
                 player.asked.remove(item)
-                self.carry_out(self.machine.receive(player.hello.token, Past(item), self.now_ns))
+                self.carry_out(self.machine.receive(player.hello.token, Completed(item), self.now_ns))
         wanted = player.promised
         if wanted is not None and player.finished >= wanted.count and player.is_connected:
             player.promised = None
-            message = Reached(wanted.hold, wanted.count, player.finished * ITEMS)
+            message = Finished(wanted.barrier, wanted.count, player.finished * ITEMS)
             self.carry_out(self.machine.receive(player.hello.token, message, self.now_ns))
 
     def leave(self, player: Player) -> None:
@@ -197,7 +197,7 @@ class Crowd:
 
     def reconnect(self, player: Player) -> None:
         player.is_connected = True
-        player.last_beat_ns = self.now_ns
+        player.last_heartbeat_ns = self.now_ns
         admitted = player.following.admitted
         hello = replace(player.hello, number=None if admitted is None else admitted.number)
         self.carry_out(self.machine.connect(hello, self.now_ns))
@@ -223,15 +223,15 @@ class Crowd:
                 case Begin():
                     player.begun = player.finished = order.admitted.first_count
                     player.number = order.admitted.number
-                    entry = self.entries[player.hello.token] if order.admitted.newest else 0
+                    entry = self.entries[player.hello.token] if order.admitted.newcomers else 0
                     assert order.admitted.first_count == entry
-                    assert player.hello.host in order.admitted.newest or not order.admitted.first_count
+                    assert player.hello.host in order.admitted.newcomers or not order.admitted.first_count
                     assert order.admitted.first_item == order.admitted.first_count * ITEMS
                 case EnterBarrier():
                     player.limit, player.promised = player.begun, None
                     player.overdue_ns = self.now_ns + order.limit_ns + S
                     if player.is_connected:
-                        held = Held(order.hold, player.begun)
+                        held = Arrived(order.barrier, player.begun)
                         self.carry_out(self.machine.receive(player.hello.token, held, self.now_ns))
                 case RunUntil():
                     assert player.limit is not None

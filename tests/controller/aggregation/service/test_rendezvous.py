@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from controller.aggregation.service.job_state import Create, Phase, Remove
-from dataplane.allreduce.jobs.messages import Hold, View
+from dataplane.allreduce.jobs.messages import Barrier, View
 from dataplane.allreduce.membership_state import EnterBarrier, Resume, RunUntil
 from tests.controller.aggregation.service.random_workers import SETTINGS, Crowd, Player, S
 
@@ -54,7 +54,7 @@ def check_calm(crowd: Crowd, seed: int) -> None:
             continue
         assert player.is_working, f"seed {seed}: {player.hello.token} waits"
         assert player.finished > before[id(player)], f"seed {seed}: {player.hello.token} does not get on"
-        assert player.following.hold is None, f"seed {seed}"
+        assert player.following.barrier is None, f"seed {seed}"
 
 
 def test_the_first_so_many_make_the_job() -> None:
@@ -376,7 +376,7 @@ def test_news_may_come_twice() -> None:
     admitted = worker.following.admitted
     assert admitted is not None
     assert worker.following.take(admitted) == []
-    held = View(1, admitted.aggregator, admitted.root, 1, ("h1", "h2"), Hold(7, None, S))
+    held = View(1, admitted.aggregator, admitted.root, 1, ("h1", "h2"), Barrier(7, None, S))
     assert worker.following.take(held) == worker.following.take(held) == [EnterBarrier(7, S)]
     assert worker.following.overdue() == [Resume(1)]
     assert worker.following.overdue() == []
@@ -385,11 +385,11 @@ def test_news_may_come_twice() -> None:
 def test_a_move_that_was_missed_is_made_before_the_next_hold() -> None:
     _, (worker, _) = began("h1", "h2")
     follow = worker.following
-    assert follow.take(View(1, "10.0.1.254", "10.0.1.254", 1, ("h1", "h2"), Hold(7, 3, S))) == [
+    assert follow.take(View(1, "10.0.1.254", "10.0.1.254", 1, ("h1", "h2"), Barrier(7, 3, S))) == [
         EnterBarrier(7, S),
         RunUntil(7, 3),
     ]
-    orders = follow.take(View(2, "10.0.2.254", "10.0.2.254", 1, ("h1", "h2"), Hold(8, None, S)))
+    orders = follow.take(View(2, "10.0.2.254", "10.0.2.254", 1, ("h1", "h2"), Barrier(8, None, S)))
     assert orders == [Resume(1, "10.0.2.254", 2), EnterBarrier(8, S)]
 
 
@@ -404,7 +404,7 @@ def test_who_is_taken_in_begins_when_all_go_on_also_over_a_new_connection() -> N
     crowd.settle()
     for joiner in (first, second):
         assert joiner.following.admitted is not None
-        assert joiner.following.admitted.newest == ("h3", "h4")
+        assert joiner.following.admitted.newcomers == ("h3", "h4")
     assert all(player.is_working for player in (*players, first, second))
 
 

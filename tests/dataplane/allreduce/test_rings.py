@@ -64,17 +64,17 @@ def _engine(namespace: str, **more: object) -> Engine:
 
 
 @pytest.mark.root
-def test_the_way_is_that_of_the_kernel_and_who_does_not_answer_is_named(cable: dict[str, str]) -> None:
-    def poll(to: str, deadline_s: float = 3.0) -> NextHop:
+def test_the_next_hop_is_that_of_the_kernel_and_who_does_not_answer_is_named(cable: dict[str, str]) -> None:
+    def find(to: str, deadline_s: float = 3.0) -> NextHop:
         return namespaces.call(cable[WORKER], lambda: find_next_hop(to, deadline_s=deadline_s))
 
-    assert poll(SWITCH) == NextHop("eth0", IPv4Address(WORKER), MACS[WORKER], MACS[SWITCH])
-    with pytest.raises(AllReduceError, match=r"10\.77\.0\.9 on eth0 did not tell its MAC address within 0\.1 s"):
-        poll("10.77.0.9", 0.1)
+    assert find(SWITCH) == NextHop("eth0", IPv4Address(WORKER), MACS[WORKER], MACS[SWITCH])
+    with pytest.raises(AllReduceError, match=r"10\.77\.0\.9 on eth0 did not answer for its MAC address within 0\.1 s"):
+        find("10.77.0.9", 0.1)
     with pytest.raises(AllReduceError, match=r"no route to 10\.99\.0\.1"):
-        poll("10.99.0.1")
+        find("10.99.0.1")
     with pytest.raises(AllReduceError, match="this machine's own"):
-        poll(WORKER)
+        find(WORKER)
     with pytest.raises(AllReduceError, match=r"job 7: no route to 10\.99\.0\.1"):
         _engine_to("10.99.0.1", cable[WORKER])
 

@@ -9,6 +9,7 @@ from itertools import accumulate, chain, pairwise
 from typing import Final, TypeVar
 
 from collectors.feed import keys_pb2 as messages
+from collectors.state.accumulator import FlowColumns
 from collectors.values import FlowKey
 from dataplane.rpc.errors import MessageError
 from dataplane.topology.values import LinkKey
@@ -58,6 +59,13 @@ def flows_out(message: messages.FlowKeys, flows: Sequence[FlowKey]) -> None:
     message.protocol.extend([flow.protocol for flow in flows])
     message.src_port.extend([flow.src_port for flow in flows])
     message.dst_port.extend([flow.dst_port for flow in flows])
+
+
+def flow_columns_out(message: messages.FlowKeys, flows: FlowColumns) -> None:
+    """Put flows that are columns already into a message, one row each."""
+    message.addresses.extend([address.packed for address in flows.addresses])
+    for name in ("src", "dst", "protocol", "src_port", "dst_port"):
+        getattr(message, name).extend(getattr(flows, name).tolist())
 
 
 def flows_in(message: messages.FlowKeys) -> list[FlowKey]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import fields
 from typing import Final
 
 from collectors.feed import feed_pb2 as messages
 from collectors.feed.columns import Columns, put, take
-from collectors.feed.keys import flows_in, flows_out, keyed, pick, routes_in, routes_out
+from collectors.feed.keys import flow_columns_out, flows_in, flows_out, keyed, pick, routes_in, routes_out
 from collectors.feed.links import read_links, statuses_of, write_links, write_statuses
+from collectors.state.path_states import PathStates
 from collectors.values import (
     ChildKey,
     ChildState,
@@ -38,7 +39,7 @@ def snapshot_message(snapshot: Snapshot) -> messages.Snapshot:
     """Return a snapshot as a message."""
     message = messages.Snapshot(taken_ns=snapshot.taken_ns)
     write_links(message.links, snapshot.links)
-    _write_paths(message.paths, list(snapshot.paths.values()))
+    _write_paths(message.paths, snapshot.paths)
     _REPORTERS.write(message.reporters, list(snapshot.reporters.values()))
     _CLOCKS.write(message.clocks, list(snapshot.clocks.values()))
     for job in snapshot.jobs.values():
@@ -63,10 +64,17 @@ def snapshot_of(message: messages.Snapshot) -> Snapshot:
     )
 
 
-def _write_paths(message: messages.Paths, paths: Sequence[PathState]) -> None:
-    flows_out(message.flows, [path.flow for path in paths])
-    message.route.extend(routes_out(message.routes, [path.switches for path in paths]))
-    _PATHS.write(message, paths)
+def _write_paths(message: messages.Paths, paths: Mapping[FlowKey, PathState]) -> None:
+    columns = paths.columns() if isinstance(paths, PathStates) else None
+    if columns is None:
+        flows_out(message.flows, list(paths))
+        message.route.extend(routes_out(message.routes, [path.switches for path in paths.values()]))
+        _PATHS.write(message, list(paths.values()))
+        return
+    flow_columns_out(message.flows, columns.flows)
+    routes = routes_out(message.routes, [way.switches for way in columns.flows.ways])
+    message.route.extend([routes[way] for way in columns.flows.way.tolist()])
+    _PATHS.write_numbers(message, columns.figures)
 
 
 def _paths_of(message: messages.Paths) -> dict[FlowKey, PathState]:

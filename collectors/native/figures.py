@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from collectors.native.structures import MOST_SWITCHES, NONE32, NONE64, RATE_SLOTS
-from collectors.state.accumulator import SeenFlow, SwitchPath
+from collectors.state.accumulator import FlowColumns, SeenFlow, SwitchPath
 from collectors.statistics.columns import UNKNOWN, Integers, WindowColumns
 from collectors.statistics.rate import RateWindow
 from collectors.statistics.window import NO_FIGURES, SOURCES, WindowFigures
@@ -110,6 +111,30 @@ class NativeFlows:
                 way = ways[place] = self._ways.way(*place)
             yield SeenFlow(_flow(words, addresses), way, path_ns, *rate)
 
+    def columns(self) -> FlowColumns:
+        """Return the flows side by side, in the same order."""
+        cells, count = self._cells, len(self._cells)
+        about: NDArray[np.uint64] = cells["key"][:, 4]
+        ends = np.concatenate((cells["key"][:, 0:2], cells["key"][:, 2:4]))
+        first_address, address = _distinct(np.tile(about & 0xF, 2), ends[:, 0], ends[:, 1])
+        first_way, way = _distinct(cells["route"], cells["source_host"], cells["target_host"])
+        names = ("route", "source_host", "target_host")
+        rates = list(zip(*self._rates(), strict=True)) or [(), (), ()]
+        return FlowColumns(
+            [_address_of(int(about[row % count]) & 0xF, *ends[row].tolist()) for row in first_address],
+            [self._ways.way(*(int(cells[name][row]) for name in names)) for row in first_way],
+            src=address[:count],
+            dst=address[count:],
+            protocol=_field(about, 8, 0xFF),
+            src_port=_field(about, 32, 0xFFFF),
+            dst_port=_field(about, 16, 0xFFFF),
+            way=way,
+            received_ns=_signed(cells["path_ns"]),
+            rate_bps=[UNKNOWN if rate is None else rate for rate in rates[0]],
+            measured_bytes=rates[1],
+            is_young=rates[2],
+        )
+
     def _rates(self) -> list[tuple[int | None, int, bool]]:
         """Return each flow's rate in bit/s as `collectors.statistics.rate` has it, None where no packet was counted.
 
@@ -144,6 +169,24 @@ def _address(
 ) -> IPv4Address | IPv6Address:
     found = known.get((version, high, low))
     if found is None:
-        kind: type[IPv4Address | IPv6Address] = IPv4Address if version == 4 else IPv6Address
-        found = known[version, high, low] = kind(high << 64 | low)
+        found = known[version, high, low] = _address_of(version, high, low)
     return found
+
+
+def _address_of(version: int, high: int, low: int) -> IPv4Address | IPv6Address:
+    kind: type[IPv4Address | IPv6Address] = IPv4Address if version == 4 else IPv6Address
+    return kind(high << 64 | low)
+
+
+def _field(words: NDArray[np.uint64], shift: int, mask: int) -> Integers:
+    return (words >> shift & mask).astype(np.int64)
+
+
+def _distinct(*words: NDArray[np.unsignedinteger[Any]]) -> tuple[Integers, Integers]:
+    """Return where each distinct row of columns stands first, and each row's place among the distinct ones."""
+    places: Integers = np.zeros(len(words[0]), np.int64)
+    for word in words:
+        values, own = np.unique(word, return_inverse=True)
+        # Both are less than there are rows, so that the product holds.
+        _, first, places = np.unique(places * len(values) + own, return_index=True, return_inverse=True)
+    return first, places

@@ -6,14 +6,15 @@ one suite runs both.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from ipaddress import IPv4Address, IPv6Address
+from typing import Final, Protocol, runtime_checkable
 
 from collectors.clocks.values import Corrections, FlightColumns
 from collectors.decode.samples import LinkSample
 from collectors.decode.stitch import SeenPath
-from collectors.statistics.columns import WindowColumns
+from collectors.statistics.columns import Integers, WindowColumns
 from collectors.statistics.sketch import Sketch
 from collectors.statistics.window import WindowFigures
 from collectors.values import FlowKey
@@ -47,12 +48,42 @@ class SeenFlow:
     is_young: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class FlowColumns:
+    """Flows that were heard of lately, side by side; `src` and `dst` are places in `addresses`, `way` is one in `ways`.
+
+    Rates are in bit/s, UNKNOWN where no packet was counted.
+    """
+
+    addresses: Sequence[IPv4Address | IPv6Address]
+    ways: Sequence[SwitchPath]
+    src: Integers
+    dst: Integers
+    protocol: Integers
+    src_port: Integers
+    dst_port: Integers
+    way: Integers
+    received_ns: Integers
+    rate_bps: Sequence[int]
+    measured_bytes: Sequence[int]
+    is_young: Sequence[bool]
+
+
 class SeenFlows(Protocol):
     """Flows as they were when they were asked for, each once, however late somebody looks."""
 
     def __len__(self) -> int: ...
 
     def __iter__(self) -> Iterator[SeenFlow]: ...
+
+
+@runtime_checkable
+class FlowsInColumns(SeenFlows, Protocol):
+    """Flows that are kept as columns: one by one they cost more."""
+
+    def columns(self) -> FlowColumns:
+        """Return the flows side by side, in the same order."""
+        ...
 
 
 class Store(Protocol):

@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import ItemsView, Iterator, Mapping, ValuesView
+from collections.abc import ItemsView, Iterator, Mapping, Sequence, ValuesView
+from dataclasses import dataclass
+from typing import Any
 
-from collectors.state.accumulator import SeenFlow, SeenFlows, SwitchPath
+import numpy as np
+
+from collectors.state.accumulator import FlowColumns, FlowsInColumns, SeenFlow, SeenFlows, SwitchPath
+from collectors.statistics.columns import UNKNOWN
 from collectors.values import FlowKey, LinkState, PathState
 from dataplane.topology.values import LinkKey, Topology
+
+
+@dataclass(frozen=True, slots=True)
+class PathColumns:
+    """Flows' paths side by side; `figures` go by `PathState`'s names, UNKNOWN and NaN where one is not known."""
+
+    flows: FlowColumns
+    figures: Mapping[str, Sequence[Any]]
 
 
 class PathStates(Mapping[FlowKey, PathState]):
@@ -39,6 +52,11 @@ class PathStates(Mapping[FlowKey, PathState]):
         """Return every flow's path."""
         return self._made().values()
 
+    def columns(self) -> PathColumns | None:
+        """Return all paths side by side; None where they were never so, or single ones were made already."""
+        flows = self._seen
+        return self._maker.columns(flows.columns()) if isinstance(flows, FlowsInColumns) else None
+
     def _made(self) -> dict[FlowKey, PathState]:
         # Whoever looks from another thread at the same time makes the same once more.
         flows = self._seen
@@ -62,10 +80,7 @@ class PathMaker:
 
     def path(self, seen: SeenFlow) -> PathState:
         """Return a flow's path with its figures."""
-        figures = self._of_path.get(seen.way)
-        if figures is None:
-            figures = self._of_path[seen.way] = self._figures(seen.way)
-        delay_ns, bottleneck_bps, p50, p99, loss, samples = figures
+        delay_ns, bottleneck_bps, p50, p99, loss, samples = self._known(seen.way)
         age_ns = max(self._now_ns - seen.received_ns, 0)
         return PathState(
             seen.flow,
@@ -81,6 +96,34 @@ class PathMaker:
             seen.measured_bytes,
             seen.is_young,
         )
+
+    def columns(self, flows: FlowColumns) -> PathColumns:
+        """Return the flows' paths with their figures, side by side."""
+        figures = [[_number(one) for one in self._known(way)] for way in flows.ways]
+        of_ways = zip(*figures, strict=True) if figures else [()] * 6
+        places = flows.way.tolist()
+        delay_ns, bottleneck_bps, p50, p99, loss, samples = ([column[place] for place in places] for column in of_ways)
+        return PathColumns(
+            flows,
+            {
+                "delay_ns": delay_ns,
+                "bottleneck_bps": bottleneck_bps,
+                "age_ns": np.maximum(self._now_ns - flows.received_ns, 0).tolist(),
+                "rate_bps": flows.rate_bps,
+                "delay_p50_ns": p50,
+                "delay_p99_ns": p99,
+                "loss": [math.nan if share == UNKNOWN else share for share in loss],
+                "samples": samples,
+                "measured_bytes": flows.measured_bytes,
+                "is_young": flows.is_young,
+            },
+        )
+
+    def _known(self, way: SwitchPath) -> tuple[int, int, int | None, int | None, float | None, int]:
+        figures = self._of_path.get(way)
+        if figures is None:
+            figures = self._of_path[way] = self._figures(way)
+        return figures
 
     def _figures(self, way: SwitchPath) -> tuple[int, int, int | None, int | None, float | None, int]:
         """Add up the way's links; one of one switch between two unknown hosts has none, and no delay or limit."""
@@ -104,3 +147,7 @@ class PathMaker:
         if not known or any(state.loss is None for state in inner):
             return None
         return 1.0 - math.prod(1.0 - loss for loss in known)
+
+
+def _number(figure: float | None) -> float:
+    return UNKNOWN if figure is None else figure

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import fields
-from ipaddress import IPv4Address
+from ipaddress import IPv4Address, IPv6Address
+from itertools import product
 from typing import Any
 
 import pytest
@@ -12,6 +13,8 @@ from google.protobuf.message import Message
 from hypothesis import given
 from hypothesis import strategies as st
 
+from collectors.counters import Counters
+from collectors.decode.stitch import SeenPath
 from collectors.events.rules import ChangeSettings, Rule
 from collectors.feed import events_pb2, links_pb2, records_pb2
 from collectors.feed import feed_pb2 as messages
@@ -26,6 +29,11 @@ from collectors.feed.snapshots import (
     status_message,
     status_of,
 )
+from collectors.native.accumulator import NativeStore
+from collectors.reference.stitch import PlainStitcher
+from collectors.settings import StateSettings
+from collectors.state.builder import NetworkStateBuilder
+from collectors.state.path_states import PathStates
 from collectors.values import (
     ChildKey,
     ChildState,
@@ -51,10 +59,12 @@ from collectors.values import (
     ReporterState,
     Snapshot,
 )
+from dataplane.clock import VirtualClock
 from dataplane.rpc.errors import MessageError
 from dataplane.rpc.messages import parse
 from dataplane.topology.values import LinkKey
 from tests.collectors.feed.drawn import CLOCKS, JOBS, LINKS, MAYBE, NUMBER, PATHS, REPORTERS, SIGNED, SMALL, STATUSES
+from tests.collectors.reports import build_topology
 
 FLOW = FlowKey(IPv4Address("10.0.0.1"), IPv4Address("10.0.0.2"), 17, 1, 2)
 PATH = PathState(FLOW, ("s1", "s2"), 10, 20, 30)
@@ -148,6 +158,42 @@ def test_flows_of_one_way_share_it() -> None:
     assert len(message.paths.flows.addresses) == 2
     first, second = snapshot_of(message).paths.values()
     assert first.switches is second.switches
+
+
+def flows_of_every_kind() -> Iterator[tuple[FlowKey, bool]]:
+    """Yield flows of either family, from and to hosts that the topology has or lacks; whether packets were counted."""
+    four = [IPv4Address("10.0.0.1"), IPv4Address("10.0.0.2"), IPv4Address("10.9.9.9")]
+    six = [IPv6Address("2001:db8::1"), IPv6Address((1 << 127) + 10)]
+    pairs: list[tuple[Any, Any]] = [*product(four, four), *product(six, six)]
+    for number, ((src, dst), protocol) in enumerate(product(pairs, (6, 17))):
+        yield FlowKey(src, dst, protocol, 65_535 - number, number), number % 3 > 0
+
+
+@pytest.mark.parametrize("measured", [False, True])
+def test_paths_of_native_memory_travel_without_a_state_of_a_single_flow(measured: bool) -> None:
+    topology, clock, settings, counters = build_topology(), VirtualClock(), StateSettings(), Counters()
+    store = NativeStore(topology, settings, counters)
+    stitcher = PlainStitcher(topology, settings, counters)
+    builder = NetworkStateBuilder(topology, clock, settings, counters, store, stitcher)
+    for number, (flow, is_counted) in enumerate(flows_of_every_kind() if measured else ()):
+        clock.advance_to(number * 3_000_000)
+        way = ("s1", "s2", "s3")[: 1 + number % 3]
+        if is_counted:
+            store.take_packet(flow, 1000 + number, clock.now_ns())
+        delay_ns = number * 1000 if number % 2 else None
+        store.take_path(SeenPath(flow, way, tuple(map(LinkKey, way, way[1:])), None, clock.now_ns(), delay_ns))
+    snapshot = builder.snapshot()
+    assert isinstance(snapshot.paths, PathStates)
+    message = snapshot_message(snapshot)
+    assert snapshot.paths.columns() is not None, "nobody has looked at one"
+    got = snapshot_of(message).paths
+    assert list(got.items()) == list(snapshot.paths.items())
+    assert snapshot.paths.columns() is None
+    assert snapshot_of(snapshot_message(snapshot)).paths == got
+    assert len(got) == (16 if measured else 0), (
+        "those whose hosts are not beside the ends of their way are counted only"
+    )
+    assert {None, True} == {path.rate_bps and path.rate_bps > 0 for path in got.values()} or not measured
 
 
 @pytest.mark.parametrize(

@@ -134,12 +134,12 @@ class VirtualRun:
 
     def _note(self, records: tuple[HopRecord, ...]) -> None:
         self._records += records
-        outgrown, now_ns = self.paths.hear(records), self.fabric.now_ns
-        if self.deciding and (self._signals.hear(records, now_ns) or self._signals.hear_growth(outgrown, now_ns)):
+        outgrown, now_ns = self.paths.observe(records), self.fabric.now_ns
+        if self.deciding and (self._signals.observe(records, now_ns) or self._signals.observe_growth(outgrown, now_ns)):
             self._decide_at_once()
 
     def _note_drops(self, drops: tuple[DropRecord, ...]) -> None:
-        if self.deciding and self._signals.hear_drops(drops, self.fabric.now_ns):
+        if self.deciding and self._signals.observe_drops(drops, self.fabric.now_ns):
             self._decide_at_once()
 
     def _decide_at_once(self) -> None:

@@ -87,12 +87,12 @@ class PathServerCore:
         """How many flows are looked after."""
         return len(self._rates) if self._rates else len(self._seen_ns)
 
-    def hear(self, records: Iterable[HopRecord]) -> bool:
+    def observe(self, records: Iterable[HopRecord]) -> bool:
         """Take records as they come: between snapshots they show how far rates can be trusted.
 
         Return whether flows send so much more than the last round knew that a link cannot carry it.
         """
-        grown = self._regularity.hear(records)
+        grown = self._regularity.observe(records)
         return any(self._outgrows_a_link(flow, more_hz) for flow, more_hz in grown.items())
 
     def _outgrows_a_link(self, key: FlowKey, more_hz: float) -> bool:

@@ -79,7 +79,7 @@ class Regularity:
         self._flows: OrderedDict[FlowKey, _Gaps] = OrderedDict()
         self._round = 0
 
-    def hear(self, records: Iterable[HopRecord]) -> dict[FlowKey, float]:
+    def observe(self, records: Iterable[HopRecord]) -> dict[FlowKey, float]:
         """Take note of when packets came to their first switch; records without that count for nothing.
 
         Return the flows that have come to send a good part more than the last round knew, with how many measured

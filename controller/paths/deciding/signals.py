@@ -32,15 +32,15 @@ class Signals:
         self._last_ns: int | None = None
         self.woken = 0
 
-    def hear(self, records: Iterable[HopRecord], now_ns: int) -> bool:
+    def observe(self, records: Iterable[HopRecord], now_ns: int) -> bool:
         """Return whether a round should be made now because of these records; it is taken to be made."""
         return not self._is_too_soon(now_ns) and any(map(self._met_a_queue, records)) and self._wake(now_ns)
 
-    def hear_drops(self, drops: Iterable[DropRecord], now_ns: int) -> bool:
+    def observe_drops(self, drops: Iterable[DropRecord], now_ns: int) -> bool:
         """Return whether a round should be made now because of what was dropped; it is taken to be made."""
         return not self._is_too_soon(now_ns) and any(map(self._found_no_room, drops)) and self._wake(now_ns)
 
-    def hear_growth(self, outgrown: bool, now_ns: int) -> bool:
+    def observe_growth(self, outgrown: bool, now_ns: int) -> bool:
         """Return whether a round should be made now as flows outgrow a link; it is taken to be made."""
         return outgrown and not self._is_too_soon(now_ns) and self._wake(now_ns)
 

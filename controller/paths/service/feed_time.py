@@ -21,7 +21,7 @@ class FeedTime:
         self._span_begins_ns = 0
         self._taken_ns = 0
 
-    def hear(self, taken_ns: int, arrived_ns: int) -> None:
+    def observe(self, taken_ns: int, arrived_ns: int) -> None:
         """Take note of a snapshot, taken by the collector's clock and arrived by ours."""
         ahead_ns = arrived_ns - taken_ns
         if self._least_ns is None or taken_ns < self._taken_ns:

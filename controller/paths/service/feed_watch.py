@@ -17,7 +17,7 @@ class FeedWatch:
         self._newest_ns: int | None = None
         self._is_silent = False
 
-    def heard(self, taken_ns: int) -> None:
+    def observe(self, taken_ns: int) -> None:
         """Take note of a snapshot; one that is older than another changes nothing."""
         self._newest_ns = taken_ns if self._newest_ns is None else max(self._newest_ns, taken_ns)
 

@@ -165,7 +165,7 @@ class PathServer:
     async def _watch(self, feed: Feed) -> None:
         """Keep the newest snapshot only: a round that takes long must not leave a queue of old ones behind."""
         async for snapshot in feed.snapshots(self._settings.interval_ns):
-            self._feed_time.hear(snapshot.taken_ns, self._clock.now_ns())
+            self._feed_time.observe(snapshot.taken_ns, self._clock.now_ns())
             self._feed_time_known.set()
             self._take(snapshot, woken=False)
 
@@ -181,7 +181,7 @@ class PathServer:
 
     def _take(self, snapshot: Snapshot, *, woken: bool) -> None:
         taken_ns = snapshot.taken_ns + self._feed_time.offset_ns
-        self._feed_watch.heard(taken_ns)
+        self._feed_watch.observe(taken_ns)
         self.log_silence()
         self._newest = snapshot, taken_ns, woken
         self._arrived.set()
@@ -211,8 +211,8 @@ class PathServer:
 
     async def _receive(self, feed: Feed) -> None:
         async for records in feed.records():
-            outgrown, now_ns = self._core.hear(records), self._clock.now_ns()
-            self._wake(self._signals.hear(records, now_ns) or self._signals.hear_growth(outgrown, now_ns))
+            outgrown, now_ns = self._core.observe(records), self._clock.now_ns()
+            self._wake(self._signals.observe(records, now_ns) or self._signals.observe_growth(outgrown, now_ns))
             if self._pending.full():
                 self.counters["record_batches_dropped"] += 1
             elif records:
@@ -220,7 +220,7 @@ class PathServer:
 
     async def _receive_drops(self, feed: Feed) -> None:
         async for drops in feed.drops():
-            self._wake(self._signals.hear_drops(drops, self._clock.now_ns()))
+            self._wake(self._signals.observe_drops(drops, self._clock.now_ns()))
 
     def _wake(self, wanted: bool) -> None:
         if wanted:

@@ -57,7 +57,7 @@ class Link:
             self.heard_ns[flow] = self.free_ns
             key = flow_key(flow)
             stamps = (at_ns, None, None)
-            self.regularity.hear([HopRecord(0, key, 1, 1, 0, 2, 1, None, None, None, None, None, *stamps)])
+            self.regularity.observe([HopRecord(0, key, 1, 1, 0, 2, 1, None, None, None, None, None, *stamps)])
 
     def state(self, now_ns: int) -> LinkState:
         self.waits = [(at_ns, wait_ns) for at_ns, wait_ns in self.waits if at_ns > now_ns - WINDOW_NS]

@@ -27,10 +27,10 @@ def record(stamp_ns: int | None, *, hop: int = 0, port: int = 1, kind: RecordKin
 
 def heard(gaps_ms: Iterable[float], *, most: int = 10) -> Regularity:
     regularity, stamp_ns = Regularity(most), 0
-    regularity.hear([record(0)])
+    regularity.observe([record(0)])
     for gap in gaps_ms:
         stamp_ns += round(gap * MS)
-        regularity.hear([record(stamp_ns)])
+        regularity.observe([record(stamp_ns)])
     return regularity
 
 
@@ -65,13 +65,13 @@ def test_packets_that_were_overtaken_count_for_nothing() -> None:
 def test_other_hops_and_reports_that_tell_no_place_are_not_heard() -> None:
     regularity = heard([10] * 5)
     before = regularity.gaps(FLOW).variation
-    regularity.hear([record(51 * MS, hop=1), record(52 * MS, kind=RecordKind.XD), record(None)])
+    regularity.observe([record(51 * MS, hop=1), record(52 * MS, kind=RecordKind.XD), record(None)])
     assert regularity.gaps(FLOW).variation == before
 
 
 def test_flows_are_bounded() -> None:
     regularity = heard([10] * 8, most=3)
-    regularity.hear([record(number * MS, port=port) for port in range(10, 13) for number in range(8)])
+    regularity.observe([record(number * MS, port=port) for port in range(10, 13) for number in range(8)])
     assert regularity.gaps(FLOW).variation == 1.0
     assert regularity.gaps(replace(FLOW, src_port=12)).variation < 1.0
 
@@ -81,7 +81,7 @@ def test_any_stamps_leave_a_share(steps: list[int]) -> None:
     regularity, stamp_ns = Regularity(2), 0
     for step in steps:
         stamp_ns += step
-        regularity.hear([record(stamp_ns)])
+        regularity.observe([record(stamp_ns)])
         assert 0.0 <= regularity.gaps(FLOW).variation <= 1.0
 
 
@@ -109,20 +109,20 @@ def test_a_flow_that_begins_or_grows_is_news_once() -> None:
     regularity, news = Regularity(10), list[float]()
     stamps = [10 * number for number in range(8)] + [70 + 2 * number for number in range(1, 30)]
     for stamp_ms in stamps:
-        news += regularity.hear([record(stamp_ms * MS)]).values()
+        news += regularity.observe([record(stamp_ms * MS)]).values()
     assert news[0] == pytest.approx(100)
     assert 250 < sum(news) <= 500
     assert len(news) < 10
     regularity.decided()
-    assert regularity.hear([record(stamps[-1] * MS + 2 * MS)]) == {}
+    assert regularity.observe([record(stamps[-1] * MS + 2 * MS)]) == {}
 
 
 def test_what_a_round_knew_is_no_news() -> None:
     regularity = heard([10] * 3)
     regularity.decided()
-    assert regularity.hear([record(40 * MS)]) == {FLOW: pytest.approx(100)}
+    assert regularity.observe([record(40 * MS)]) == {FLOW: pytest.approx(100)}
     regularity.decided()
-    assert regularity.hear([record(50 * MS), record(60 * MS)]) == {}
+    assert regularity.observe([record(50 * MS), record(60 * MS)]) == {}
 
 
 @pytest.mark.parametrize(("age_ms", "is_over"), [(150, False), (250, True)])

@@ -76,7 +76,7 @@ def run(topology: Topology, watch: TelemetryLoad | None) -> Run:
         collector.receive(datagram.payload)
 
     def hear(records: tuple[HopRecord, ...]) -> None:
-        paths.hear(records)
+        paths.observe(records)
 
     def decide() -> None:
         result = paths.step(collector.snapshot(), fabric.now_ns)

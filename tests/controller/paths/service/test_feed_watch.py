@@ -27,7 +27,7 @@ def test_silence_and_its_end_are_told_once_each() -> None:
     watch = FeedWatch(1000 * MS, now_ns=0)
     assert watch.transition(1000 * MS) is None
     assert watch.age_ns(1000 * MS) is None
-    watch.heard(1000 * MS)
+    watch.observe(1000 * MS)
     assert (watch.transition(2000 * MS), watch.age_ns(2000 * MS), watch.is_silent(2000 * MS)) == (
         None,
         1000 * MS,
@@ -38,9 +38,9 @@ def test_silence_and_its_end_are_told_once_each() -> None:
     )
     assert watch.transition(9000 * MS) is None
     assert (watch.age_ns(9000 * MS), watch.is_silent(9000 * MS)) == (8000 * MS, True)
-    watch.heard(900 * MS)  # what was on its way all the while
+    watch.observe(900 * MS)  # what was on its way all the while
     assert watch.transition(9000 * MS) is None
-    watch.heard(13_000 * MS)
+    watch.observe(13_000 * MS)
     assert watch.transition(13_000 * MS) == "the collector's feed speaks again, after 12.0 s; decisions go on"
     assert watch.transition(13_500 * MS) is None
 

@@ -8,6 +8,7 @@ rights, or one that only friends can reach.
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -25,6 +26,8 @@ GRACE_S: Final = 0.5
 """How long answers that are being made may take once the server stops; streams end at once."""
 
 _OTHERS: Final = 0o007
+_UMASK: Final = threading.Lock()
+"""The umask is the process's: of two servers that listen at a time, one must not keep the other's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,42 +87,63 @@ class RpcServer:
         self._server = grpc.aio.server(options=options, maximum_concurrent_rpcs=limits.calls)
         self._streams = Streams()
         self._server.add_generic_rpc_handlers(tuple(handlers_of(service, self._streams) for service in services))
-        self._names = [service.descriptor.full_name for service in services]
-        self._health = serve_health(self._server, self._names)
+        self._health = ServedHealth(self._server, [service.descriptor.full_name for service in services])
         try:
-            self.address = _bound(self._server, address)
+            port = bind(self._server, address)
         except (RuntimeError, OSError) as problem_found:
             raise error(f"{purpose} at {address}: {problem_found}") from problem_found
+        self.address = address if is_unix(address) else f"{address.rpartition(':')[0]}:{port}"
 
     async def start(self) -> None:
         """Begin to serve."""
-        for name in ("", *self._names):
-            await self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
+        await self._health.begin()
         await self._server.start()
 
     async def stop(self) -> None:
         """End every stream, let calls that have begun end within `GRACE_S`, and serve no more."""
-        await self._health.enter_graceful_shutdown()
+        await self._health.end()
         self._streams.end()
         await self._server.stop(GRACE_S)
 
 
-def serve_health(server: grpc.aio.Server, names: Sequence[str]) -> health.aio.HealthServicer:
-    """Have a server answer grpc.health.v1 and reflection for services of these names; return who keeps their health."""
-    servicer = health.aio.HealthServicer()
-    health_pb2_grpc.add_HealthServicer_to_server(servicer, server)
-    reflection.enable_server_reflection((*names, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
-    return servicer
+class ServedHealth:
+    """Has a server answer grpc.health.v1 and gRPC's reflection for services of these names."""
+
+    def __init__(self, server: grpc.aio.Server, names: Sequence[str]) -> None:
+        self._names = ("", *names)
+        self._servicer = health.aio.HealthServicer()
+        health_pb2_grpc.add_HealthServicer_to_server(self._servicer, server)
+        reflection.enable_server_reflection((*names, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
+
+    async def begin(self) -> None:
+        """Say of each service, and of the server ("" to those who ask), that it serves."""
+        for name in self._names:
+            await self._servicer.set(name, health_pb2.HealthCheckResponse.SERVING)
+
+    async def end(self) -> None:
+        """Say of each that it serves no more, whatever else is said."""
+        await self._servicer.enter_graceful_shutdown()
 
 
-def _bound(server: grpc.aio.Server, address: str) -> str:
-    """Have a server listen; return where. A socket is open to its user, and to a group if the umask says so."""
-    if not address.startswith("unix"):
-        return f"{address.rpartition(':')[0]}:{server.add_insecure_port(address)}"
-    mask = os.umask(0o077)
-    os.umask(mask | _OTHERS)
-    try:
-        server.add_insecure_port(address)
-    finally:
-        os.umask(mask)
-    return address
+def bind(server: grpc.aio.Server, address: str, credentials: grpc.ServerCredentials | None = None) -> int:
+    """Have a server listen; return the port. A socket is open to its user, and to a group if the umask says so."""
+    if not is_unix(address):
+        return _listening(server, address, credentials)
+    with _UMASK:
+        mask = os.umask(0o077)
+        os.umask(mask | _OTHERS)
+        try:
+            return _listening(server, address, credentials)
+        finally:
+            os.umask(mask)
+
+
+def is_unix(address: str) -> bool:
+    """Return whether an address is a UNIX socket's."""
+    return address.startswith(("unix:", "unix-abstract:"))
+
+
+def _listening(server: grpc.aio.Server, address: str, credentials: grpc.ServerCredentials | None) -> int:
+    if credentials is None:
+        return server.add_insecure_port(address)
+    return server.add_secure_port(address, credentials)

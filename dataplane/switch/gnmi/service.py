@@ -75,10 +75,11 @@ class GnmiService(gnmi_grpc.gNMIServicer):
         self._threads = ThreadPoolExecutor(1, "gnmi-requests")
         self._waiting = 0
 
-    def register(self, server: grpc.aio.Server) -> None:
-        """Let a server serve this, on the loop that runs."""
+    def register(self, server: grpc.aio.Server) -> str:
+        """Let a server serve this, on the loop that runs; return the service's name."""
         self._stopping = asyncio.Event()
         gnmi_grpc.add_gNMIServicer_to_server(self, server)
+        return "gnmi.gNMI"
 
     def end_streams(self) -> None:
         """End every subscription with UNAVAILABLE, so that a server that stops need not cancel them."""

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
-import stat
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -16,7 +14,8 @@ from typing import Any, Protocol
 import grpc
 
 from dataplane.errors import SwitchError
-from dataplane.rpc.server import keepalive_options
+from dataplane.rpc.addresses import unavailable
+from dataplane.rpc.server import ServedHealth, bind, keepalive_options
 from dataplane.rpc.tls import TlsFiles, server_credentials
 from dataplane.switch.p4runtime.core import P4RuntimeCore
 from dataplane.switch.p4runtime.service import P4RuntimeService
@@ -34,7 +33,6 @@ SHORTEST_WAIT_S = 0.001
 """How long the server waits at least until it looks again for what is due: a clock may stand still."""
 
 _UNIX = "unix:"
-_UNIX_PATH_BYTES = 107
 _OPTIONS = [
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
@@ -63,8 +61,8 @@ class Keepalive:
 class Beside(Protocol):
     """Another service on the same addresses; all of it is called on the server's loop."""
 
-    def register(self, server: grpc.aio.Server) -> None:
-        """Let the server serve this, before it starts."""
+    def register(self, server: grpc.aio.Server) -> str:
+        """Let the server serve this, before it starts; return the service's name."""
         ...
 
     def end_streams(self) -> None:
@@ -112,7 +110,9 @@ class P4RuntimeServer:
         """
         credentials = None if self._tls is None else server_credentials(self._tls)
         for address in self._addresses:
-            _check_address(address)
+            problem = unavailable(address)
+            if problem is not None:
+                raise SwitchError(f"cannot listen on {address}: {problem}")
         self._credentials = credentials
         self._thread.start()
         if not self._started.wait(START_S):
@@ -151,16 +151,17 @@ class P4RuntimeServer:
         server = grpc.aio.server(options=self._options)
         service = P4RuntimeService(self._core)
         services: tuple[Beside, ...] = (service, *self._beside)
-        for one in services:
-            one.register(server)
+        health = ServedHealth(server, [one.register(server) for one in services])
         timer = asyncio.create_task(self._keep_time(service))
         try:
             self.ports = tuple(self._bind(server, address) for address in self._addresses)
+            await health.begin()
             await server.start()
             self._started.set()
             await _first_of(asyncio.create_task(self._stopping.wait()), timer)
         finally:
             timer.cancel()
+            await health.end()
             for one in services:
                 one.end_streams()
             await server.stop(GRACE_S)
@@ -187,9 +188,7 @@ class P4RuntimeServer:
 
     def _bind(self, server: grpc.aio.Server, address: str) -> int:
         try:
-            if self._credentials is None:
-                return server.add_insecure_port(address)
-            return server.add_secure_port(address, self._credentials)
+            return bind(server, address, self._credentials)
         except RuntimeError as error:
             raise SwitchError(f"cannot listen on {address}: is it taken, or not an address of this machine?") from error
 
@@ -200,38 +199,6 @@ async def _first_of(stopping: asyncio.Task[Any], timer: asyncio.Task[None]) -> N
     if timer.done():
         stopping.cancel()
         timer.result()
-
-
-def _check_address(address: str) -> None:
-    """Raise SwitchError if gRPC could not listen there; it would say so only in its own log."""
-    if address.startswith(_UNIX):
-        _check_unix(address, Path(address.removeprefix(_UNIX)))
-        return
-    host, colon, port = address.rpartition(":")
-    if not (colon and host and port.isdecimal() and int(port) <= 0xFFFF):
-        raise SwitchError(f"{address!r} is not host:port with a port in 0..65535, nor unix:PATH")
-    try:
-        found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
-        family, kind, protocol, _, where = found[0]
-        with socket.socket(family, kind, protocol) as trial:
-            trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            trial.bind(where)
-    except (OSError, UnicodeError) as error:
-        raise SwitchError(f"cannot listen on {address}: {getattr(error, 'strerror', None) or error}") from error
-
-
-def _check_unix(address: str, path: Path) -> None:
-    if len(str(path).encode()) > _UNIX_PATH_BYTES:
-        raise SwitchError(f"{address}: a UNIX socket's path has at most {_UNIX_PATH_BYTES} bytes")
-    if not path.parent.is_dir():
-        raise SwitchError(f"{address}: there is no folder {path.parent}")
-    if not path.exists():
-        return
-    if not stat.S_ISSOCK(path.stat().st_mode):
-        raise SwitchError(f"{address}: the file exists and is not a socket")
-    with socket.socket(socket.AF_UNIX) as trial, suppress(OSError):  # refused: left behind by a dead process
-        trial.connect(str(path))
-        raise SwitchError(f"{address}: another process listens there")
 
 
 def _remove_sockets(addresses: Sequence[str]) -> None:

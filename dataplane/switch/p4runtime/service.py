@@ -40,9 +40,10 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
         self._configs = ThreadPoolExecutor(1, "p4runtime-config")
         self._waiting = 0
 
-    def register(self, server: grpc.aio.Server) -> None:
-        """Let a server serve this."""
+    def register(self, server: grpc.aio.Server) -> str:
+        """Let a server serve this; return the service's name."""
         p4r_grpc.add_P4RuntimeServicer_to_server(self, server)
+        return "p4.v1.P4Runtime"
 
     async def Write(self, request: p4r.WriteRequest, context: Context) -> p4r.WriteResponse:  # noqa: N802
         """Apply a batch."""

@@ -13,8 +13,8 @@ from typing import NoReturn
 
 from dataplane.errors import ConfigError, SwitchError
 from dataplane.rpc.tls import TlsFiles
-from dataplane.switch.switch import DEFAULT_CPU_PORT, PortSettings
-from dataplane.switch.traffic import deflect_session_of
+from dataplane.switch.counters import DEFAULT_CPU_PORT
+from dataplane.switch.traffic import PortSettings, deflect_session_of
 from dataplane.switch.v1model import DROP_PORT
 
 COMMAND_LINE = "command line"

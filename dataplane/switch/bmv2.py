@@ -12,7 +12,7 @@ from types import TracebackType
 
 from dataplane.errors import SwitchError
 from dataplane.switch.arguments import AttachedPort, SwitchSettings, bmv2_command_line
-from dataplane.switch.switch import PortSettings
+from dataplane.switch.traffic import PortSettings
 
 EXECUTABLE = "simple_switch_grpc"
 _POLL_S = 0.02

@@ -22,7 +22,8 @@ from dataplane.switch.devices import read_oper
 from dataplane.switch.forwarding import Forwarder
 from dataplane.switch.p4runtime.control import SwitchControl
 from dataplane.switch.ports.log import PortLog
-from dataplane.switch.switch import PortCounters, Switch
+from dataplane.switch.ports.states import PortCounters
+from dataplane.switch.switch import Switch
 from dataplane.switch.waiting import Waiter
 
 LONGEST_LEAVE_S: Final = 0.25

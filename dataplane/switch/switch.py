@@ -18,6 +18,18 @@ from dataplane.clock import Clock
 from dataplane.errors import SwitchError
 from dataplane.nic import Port
 from dataplane.program.model import Program
+from dataplane.switch.counters import (
+    CPU_QUEUE_FRAMES,
+    DEFAULT_CPU_PORT,
+    ENDLESS_LOOP,
+    HELLO_FORGED,
+    MAX_FRAME_BYTES,
+    NO_PACKET_IN_RECEIVER,
+    NO_PROGRAM,
+    OVERSIZE,
+    PORT_DOWN,
+    SwitchCounters,
+)
 from dataplane.switch.devices import first_states
 from dataplane.switch.hellos.frames import is_hello
 from dataplane.switch.hellos.hellos import Hellos
@@ -48,19 +60,6 @@ __all__ = [
     "SwitchCounters",
 ]
 
-DEFAULT_CPU_PORT = 255
-MAX_FRAME_BYTES = 9_238
-"""A jumbo payload of 9,216 bytes behind Ethernet and two VLAN tags; what is longer is dropped as `oversize`."""
-CPU_QUEUE_FRAMES = 256
-
-OVERSIZE = "oversize"
-NO_PROGRAM = "no_program"
-NO_PACKET_IN_RECEIVER = "no_packet_in_receiver"
-ENDLESS_LOOP = "endless_loop"
-PORT_DOWN = "port_down"
-HELLO_FORGED = "hello_forged"
-"""What a program would send to a neighbour that could take it for a hello."""
-
 _ROUNDS_AT_ONE_INSTANT = 4_096
 """Egress rounds without a nanosecond between them after which copies are dropped: a P4 program that clones its clones
 or recirculates for ever over ports of infinite rate would otherwise stop the clock."""
@@ -79,14 +78,6 @@ class Departure:
     data: bytes
     departs_ns: int
     is_hello: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class SwitchCounters:
-    """Counters of every port (the CPU port too), and drops that belong to none: the pipeline's, by its own names."""
-
-    ports: Mapping[int, PortCounters]
-    drops: Mapping[str, int]
 
 
 @dataclass(slots=True)

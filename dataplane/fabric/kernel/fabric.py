@@ -25,8 +25,7 @@ from dataplane.fabric.kernel.manifest import RUN_ROOT, Manifest, ProcessId
 from dataplane.fabric.kernel.namespaces import Stream
 from dataplane.switch import bmv2
 from dataplane.switch.arguments import AttachedPort, SwitchSettings, command_line
-from dataplane.switch.switch import PortSettings
-from dataplane.switch.traffic import DEFLECT_SESSION
+from dataplane.switch.traffic import DEFLECT_SESSION, PortSettings
 from dataplane.topology.addressing import gateway_mac, mac_at
 from dataplane.topology.values import DirectedLink, Endpoint, LinkKey, Topology
 

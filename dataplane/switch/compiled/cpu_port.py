@@ -11,7 +11,7 @@ from dataplane.native.doorbell import Bell
 from dataplane.switch.abi import Packet
 from dataplane.switch.compiled.memory.pool import BlockPool, Cache, give, take
 from dataplane.switch.compiled.memory.rings import get, make_ring, put
-from dataplane.switch.switch import MAX_FRAME_BYTES, OVERSIZE
+from dataplane.switch.counters import MAX_FRAME_BYTES, OVERSIZE
 
 RING_FRAMES = 1_024
 PACKET_OUT_FULL = "packet_out_full"

@@ -37,11 +37,11 @@ from dataplane.switch.compiled.port_control import PortControl
 from dataplane.switch.compiled.program import Purpose, compile_program
 from dataplane.switch.compiled.reporter import Reporter, program_log
 from dataplane.switch.compiled.threads import WorkerThreads
+from dataplane.switch.counters import CPU_QUEUE_FRAMES, DEFAULT_CPU_PORT, SwitchCounters
 from dataplane.switch.devices import first_states
 from dataplane.switch.pipeline import DigestMessage, PreparedProgram
 from dataplane.switch.ports.board import PortBoard, UsableWatch
 from dataplane.switch.ports.states import HelloSettings, OperStatus, PortCounters, PortListener, PortState
-from dataplane.switch.switch import CPU_QUEUE_FRAMES, DEFAULT_CPU_PORT, SwitchCounters
 from dataplane.switch.tables import ForwardingState
 from dataplane.switch.traffic import PortSettings, deflect_session_of
 from dataplane.switch.v1model import PRIORITIES

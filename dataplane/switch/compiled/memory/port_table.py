@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from dataplane.native import pointer_to
 from dataplane.switch.compiled.memory.traffic import PORT_NUMBERS, OutPort, Traffic
-from dataplane.switch.switch import HELLO_FORGED, NO_PACKET_IN_RECEIVER, NO_PROGRAM, OVERSIZE, PORT_DOWN, PortCounters
+from dataplane.switch.counters import HELLO_FORGED, NO_PACKET_IN_RECEIVER, NO_PROGRAM, OVERSIZE, PORT_DOWN
+from dataplane.switch.ports.states import PortCounters
 from dataplane.switch.traffic import NO_SUCH_PORT, PROGRAM_REPLACED, QUEUE_FULL, PortSettings
 from dataplane.switch.v1model import PRIORITIES
 

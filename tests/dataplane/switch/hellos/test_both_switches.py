@@ -8,10 +8,10 @@ import pytest
 
 from dataplane.errors import SwitchError
 from dataplane.program.operations import Assign, Constant, FieldRef
+from dataplane.switch.counters import HELLO_FORGED
 from dataplane.switch.hellos import frames, session
 from dataplane.switch.hellos.session import HelloDrop
 from dataplane.switch.ports.states import Diagnostic, HelloSettings, HelloState, OperStatus, PortState
-from dataplane.switch.switch import HELLO_FORGED
 from dataplane.wire.bfd import Bfd, State
 from tests.dataplane.switch.compiler.synthetic import program_with
 from tests.dataplane.switch.hellos.conftest import BRISK, DEVICE, NEIGHBOUR, Rig

@@ -1,0 +1,29 @@
+"""What the native switch and the interpreting one count alike: drops by name, ports; and the bounds that both keep."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from dataplane.switch.ports.states import PortCounters
+
+DEFAULT_CPU_PORT = 255
+MAX_FRAME_BYTES = 9_238
+"""A jumbo payload of 9,216 bytes behind Ethernet and two VLAN tags; what is longer is dropped as `oversize`."""
+CPU_QUEUE_FRAMES = 256
+
+OVERSIZE = "oversize"
+NO_PROGRAM = "no_program"
+NO_PACKET_IN_RECEIVER = "no_packet_in_receiver"
+ENDLESS_LOOP = "endless_loop"
+PORT_DOWN = "port_down"
+HELLO_FORGED = "hello_forged"
+"""What a program would send to a neighbour that could take it for a hello."""
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchCounters:
+    """Counters of every port (the CPU port too), and drops that belong to none: the pipeline's, by its own names."""
+
+    ports: Mapping[int, PortCounters]
+    drops: Mapping[str, int]

@@ -70,7 +70,7 @@ class PacketV3Header(Struct):
 class XdpDescriptor(Struct):
     """struct xdp_desc: a piece of a frame in the socket's memory."""
 
-    place: u64
+    addr: u64
     length: u32
     options: u32
 

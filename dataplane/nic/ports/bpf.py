@@ -31,7 +31,7 @@ class SocketProgram:
     def __init__(self, device: Device, queues: int) -> None:
         self._device = device
         self._descriptors: list[int] = []
-        self.place = ""
+        self.mode = ""
         """"driver" or "generic", once attached."""
         try:
             self._map = self._keep(_MAP_CREATE, struct.pack("=IIII", _MAP_TYPE_XSKMAP, 4, 4, queues))
@@ -57,12 +57,12 @@ class SocketProgram:
         try:
             try:
                 self._link(_DRIVER_MODE)
-                self.place = "driver"
+                self.mode = "driver"
             except OSError as error:
                 if error.errno not in {errno.EOPNOTSUPP, errno.EINVAL}:
                     raise
                 self._link(_GENERIC_MODE)
-                self.place = "generic"
+                self.mode = "generic"
         except OSError as error:
             if error.errno in {errno.EBUSY, errno.EEXIST}:
                 raise PortError(f"interface {self._device.name}: another XDP program is on it") from error

@@ -74,7 +74,7 @@ class XdpSocket:
     @property
     def program_place(self) -> str:
         """Where the program runs that hands it frames: "driver" or "generic"."""
-        return self._program.place
+        return self._program.mode
 
     def read_drops(self) -> None:
         """Update the queue's `rx_dropped`: no chunk to receive into, too long for one, or a full ring."""
@@ -143,11 +143,11 @@ class XdpSocket:
 
     def _map_rings(self, chunks: int, pieces: int) -> None:
         offsets = struct.unpack("=16Q", self._socket.getsockopt(_SOL_XDP, _OFFSETS, 128))
-        descriptor, place = ctypes.sizeof(XdpDescriptor), ctypes.sizeof(ctypes.c_uint64)
+        descriptor, address = ctypes.sizeof(XdpDescriptor), ctypes.sizeof(ctypes.c_uint64)
         self.queue.rx = self._map_ring(_RX_OFFSET, offsets[0:4], chunks, descriptor)
         self.queue.tx = self._map_ring(_TX_OFFSET, offsets[4:8], pieces, descriptor)
-        self.queue.fill = self._map_ring(_FILL_OFFSET, offsets[8:12], chunks, place)
-        self.queue.completion = self._map_ring(_COMPLETION_OFFSET, offsets[12:16], pieces, place)
+        self.queue.fill = self._map_ring(_FILL_OFFSET, offsets[8:12], chunks, address)
+        self.queue.completion = self._map_ring(_COMPLETION_OFFSET, offsets[12:16], pieces, address)
 
     def _map_ring(self, page_offset: int, offsets: Sequence[int], size: int, entry_bytes: int) -> XdpRing:
         producer, consumer, entries, flags = offsets

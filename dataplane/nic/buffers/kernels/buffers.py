@@ -149,25 +149,25 @@ def scatter(packet: Buffer, frame: Array[u8]) -> None:
 @kernel
 def scatter_chain(packet: Buffer, frame: Array[u8]) -> None:
     """Copy a frame into several buffers, in order."""
-    place: u64 = 0
+    copied: u64 = 0
     segment = packet
     while address(segment) != 0:
-        copy(array_at(u8, segment.data), offset(frame, place), as_u64(segment.length))
-        place += as_u64(segment.length)
+        copy(array_at(u8, segment.data), offset(frame, copied), as_u64(segment.length))
+        copied += as_u64(segment.length)
         segment = view(Buffer, segment.next)
 
 
 @kernel
 def gather(packet: Buffer, target: Array[u8], room: u64) -> u64:
     """Copy the packet's bytes, as many as there is room for, to one place; return how many."""
-    place: u64 = 0
+    copied: u64 = 0
     segment = packet
-    while address(segment) != 0 and place < room:
-        length: u64 = min(as_u64(segment.length), room - place)
-        copy(offset(target, place), array_at(u8, segment.data), length)
-        place += length
+    while address(segment) != 0 and copied < room:
+        length: u64 = min(as_u64(segment.length), room - copied)
+        copy(offset(target, copied), array_at(u8, segment.data), length)
+        copied += length
         segment = view(Buffer, segment.next)
-    return place
+    return copied
 
 
 @kernel(inline=True)
@@ -204,14 +204,14 @@ def lay_out(  # noqa: PLR0917 - kernels have no keywords
     reserve: Reserve, start: u64, stride: u64, head_bytes: u64, queue: u64, size_class: u32
 ) -> None:
     """Make a reserve's buffers, one every `stride` bytes from an address on, all of them at hand."""
-    place: u64 = start + stride * as_u64(reserve.buffers)
+    head: u64 = start + stride * as_u64(reserve.buffers)
     while reserve.count < as_u64(reserve.buffers):
-        place -= stride
-        buffer = view(Buffer, place)
-        buffer.data = place + head_bytes
+        head -= stride
+        buffer = view(Buffer, head)
+        buffer.data = head + head_bytes
         buffer.capacity = reserve.capacity
         buffer.owner = queue
         buffer.size_class = size_class
         buffer.state = FREE
-        reserve.stack[reserve.count] = place
+        reserve.stack[reserve.count] = head
         reserve.count += 1

@@ -69,13 +69,13 @@ def turn(driver: DriverState) -> u32:
         driver.full = 1
     driver.sent += as_u64(sent)
     received: u32 = 0
-    place: u32 = 0
-    while place < driver.queue_count:
-        count: u32 = take_burst(driver, view(PortQueue, driver.queues[place]), driver.numbers[place], batch)
+    index: u32 = 0
+    while index < driver.queue_count:
+        count: u32 = take_burst(driver, view(PortQueue, driver.queues[index]), driver.numbers[index], batch)
         if count == batch:
             driver.full = 1
         received += count
-        place += 1
+        index += 1
     publish(driver.manager)
     driver.polls += 1
     if received == 0:
@@ -191,11 +191,11 @@ def sleep(driver: DriverState) -> None:
 @kernel(inline=True)
 def has_something(driver: DriverState) -> bool:
     """Return whether a queue has frames by now, or the thread is to stop."""
-    place: u32 = 0
-    while place < driver.queue_count:
-        if is_readable(view(PortQueue, driver.queues[place])):
+    index: u32 = 0
+    while index < driver.queue_count:
+        if is_readable(view(PortQueue, driver.queues[index])):
             return True
-        place += 1
+        index += 1
     return load_acquire(driver.stop) != 0
 
 

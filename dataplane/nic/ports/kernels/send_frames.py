@@ -10,14 +10,14 @@ from dataplane.nic.ports.queue import PortQueue
 @kernel
 def send_copies(queue: PortQueue, data: Array[u8], lengths: Array[u32], count: u32) -> None:
     """Send frames that stand one behind the other in `data`; what finds no room is counted by the queue."""
-    place: u64 = 0
+    start: u64 = 0
     i: u32 = 0
     while i < count:
         length: u32 = lengths[i]
         slot: Array[u8] = reserve(queue, length)
         if address(slot) != 0:
-            copy(slot, offset(data, place), as_u64(length))
+            copy(slot, offset(data, start), as_u64(length))
             commit(queue, length)
-        place += as_u64(length)
+        start += as_u64(length)
         i += 1
     flush(queue)

@@ -29,7 +29,7 @@ from dataplane.nic.ports.queue import XdpQueue, XdpRing
 KERNEL_BATCH = 32
 """Frames that one send(2) takes at most (TX_BATCH_SIZE of net/xdp/xsk.c)."""
 NOWHERE = 0xFFFF_FFFF_FFFF_FFFF
-"""A place outside of the memory: the kernel steps over such a descriptor."""
+"""An address outside of the memory: the kernel steps over such a descriptor."""
 
 
 @kernel(inline=True)
@@ -39,7 +39,7 @@ def descriptor_at(ring: XdpRing, position: u32) -> XdpDescriptor:
 
 
 @kernel(inline=True)
-def place_at(ring: XdpRing, position: u32) -> Array[u64]:
+def address_at(ring: XdpRing, position: u32) -> Array[u64]:
     """Return the entry of a position in a fill or completion ring."""
     return array_at(u64, ring.entries + as_u64(position & ring.mask) * 8)
 
@@ -65,13 +65,13 @@ def receive_xdp(queue: XdpQueue, frames: Array[u64], lengths: Array[u32], limit:
             frames[count] = address(queue.gather) + as_u64(queue.gather_used - 1) * as_u64(queue.gather_bytes)
         else:
             queue.rx_position += 1
-            if not is_inside(queue, piece.place, length):
+            if not is_inside(queue, piece.addr, length):
                 queue.rx_too_long += 1
                 continue
             if length < queue.shortest_frame:
                 queue.rx_too_short += 1
                 continue
-            frames[count] = address(queue.area) + piece.place
+            frames[count] = address(queue.area) + piece.addr
         lengths[count] = length
         nbytes += as_u64(length)
         count += 1
@@ -100,9 +100,9 @@ def gather(queue: XdpQueue, produced: u32) -> u32:
     fits: bool = True
     while queue.rx_position != last + 1:
         piece = descriptor_at(queue.rx, queue.rx_position)
-        fits = fits and is_inside(queue, piece.place, piece.length) and piece.length <= queue.gather_bytes - length
+        fits = fits and is_inside(queue, piece.addr, piece.length) and piece.length <= queue.gather_bytes - length
         if fits:
-            copy(offset(target, as_u64(length)), offset(queue.area, piece.place), as_u64(piece.length))
+            copy(offset(target, as_u64(length)), offset(queue.area, piece.addr), as_u64(piece.length))
             length += piece.length
         queue.rx_position += 1
     if not fits:
@@ -113,9 +113,9 @@ def gather(queue: XdpQueue, produced: u32) -> u32:
 
 
 @kernel(inline=True)
-def is_inside(queue: XdpQueue, place: u64, length: u32) -> bool:
+def is_inside(queue: XdpQueue, addr: u64, length: u32) -> bool:
     """Return whether a piece lies in the socket's memory."""
-    return place < queue.area_bytes and as_u64(length) <= queue.area_bytes - place
+    return addr < queue.area_bytes and as_u64(length) <= queue.area_bytes - addr
 
 
 @kernel
@@ -127,7 +127,7 @@ def release_xdp(queue: XdpQueue) -> None:
     chunk: u64 = 0 - as_u64(queue.chunk_bytes)
     while queue.rx_released != queue.rx_position:
         piece = descriptor_at(queue.rx, queue.rx_released)
-        place_at(queue.fill, queue.fill_position)[0] = piece.place & chunk
+        address_at(queue.fill, queue.fill_position)[0] = piece.addr & chunk
         queue.fill_position += 1
         queue.rx_released += 1
     store_release(queue.fill.producer[0], queue.fill_position)
@@ -156,21 +156,21 @@ def reserve_xdp(queue: XdpQueue, length: u32) -> Array[u8]:
 @kernel(inline=True)
 def commit_xdp(queue: XdpQueue, length: u32) -> bool:
     """Describe the reserved slot in the transmit ring, in pieces no longer than a chunk."""
-    place: u64 = queue.free_slots[queue.free_count - 1]
-    if not may_send(queue, offset(queue.area, place), length):
+    addr: u64 = queue.free_slots[queue.free_count - 1]
+    if not may_send(queue, offset(queue.area, addr), length):
         return False
     queue.free_count -= 1
     left: u32 = length
     while left > 0:
         piece = descriptor_at(queue.tx, queue.tx_position)
-        piece.place = place
+        piece.addr = addr
         piece.length = left
         piece.options = 0
         if left > queue.chunk_bytes:
             piece.length = queue.chunk_bytes
             piece.options = XDP_CONTINUES
         left -= piece.length
-        place += as_u64(piece.length)
+        addr += as_u64(piece.length)
         queue.tx_position += 1
     queue.tx_pending += 1
     return True
@@ -225,7 +225,7 @@ def settle(queue: XdpQueue) -> u32:
     nbytes: u64 = 0
     while queue.tx_settled != consumed:
         piece = descriptor_at(queue.tx, queue.tx_settled)
-        if piece.place != NOWHERE:
+        if piece.addr != NOWHERE:
             nbytes += as_u64(piece.length)
             if (piece.options & XDP_CONTINUES) == 0:
                 frames += 1
@@ -242,12 +242,12 @@ def void_unsent(queue: XdpQueue) -> None:
     position: u32 = queue.tx_settled
     while position != queue.tx_position:
         piece = descriptor_at(queue.tx, position)
-        if piece.place != NOWHERE:
-            free_slot(queue, piece.place)
+        if piece.addr != NOWHERE:
+            free_slot(queue, piece.addr)
             if (piece.options & XDP_CONTINUES) == 0:
                 queue.tx_down += 1
                 queue.tx_pending -= 1
-        piece.place = NOWHERE
+        piece.addr = NOWHERE
         piece.options = 0
         position += 1
 
@@ -260,14 +260,14 @@ def reclaim(queue: XdpQueue) -> None:
     if position == produced:
         return
     while position != produced:
-        free_slot(queue, place_at(queue.completion, position)[0])
+        free_slot(queue, address_at(queue.completion, position)[0])
         position += 1
     store_release(queue.completion.consumer[0], position)
 
 
 @kernel(inline=True)
-def free_slot(queue: XdpQueue, place: u64) -> None:
+def free_slot(queue: XdpQueue, addr: u64) -> None:
     """Put a slot back on the stack; of a frame's pieces only the first stands at a slot's beginning."""
-    if place % as_u64(queue.slot_bytes) == 0:
-        queue.free_slots[queue.free_count] = place
+    if addr % as_u64(queue.slot_bytes) == 0:
+        queue.free_slots[queue.free_count] = addr
         queue.free_count += 1

@@ -44,10 +44,10 @@ def run_without_program(worker: Worker) -> None:
 def _turn(worker: Worker, now_ns: u64) -> bool:
     traffic = worker.traffic
     done: u64 = 0
-    for place in range(traffic.count):
-        if worker.queues[place] != 0:
-            port = view(OutPort, traffic.ports[place])
-            queue = view(PortQueue, worker.queues[place])
+    for index in range(traffic.count):
+        if worker.queues[index] != 0:
+            port = view(OutPort, traffic.ports[index])
+            queue = view(PortQueue, worker.queues[index])
             done += _discard(worker, port, queue, now_ns)
             flush_pending(port, queue)
             done += _send_arrived(worker, port, queue, now_ns)

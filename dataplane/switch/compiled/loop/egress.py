@@ -55,14 +55,14 @@ def serve_all(worker: Worker, now_ns: u64) -> u64:
     """Serve every port that something is due at; return how many packets that was."""
     traffic = worker.traffic
     served: u64 = 0
-    for place in range(traffic.count):
-        port = view(OutPort, traffic.ports[place])
-        if worker.queues[place] != 0:
-            flush_pending(port, view(PortQueue, worker.queues[place]))
+    for index in range(traffic.count):
+        port = view(OutPort, traffic.ports[index])
+        if worker.queues[index] != 0:
+            flush_pending(port, view(PortQueue, worker.queues[index]))
         if not _is_due(port, now_ns):
             continue
-        if worker.queues[place] != 0 or address(port) == address(worker.cpu_port):
-            served += _serve(worker, port, place, now_ns)
+        if worker.queues[index] != 0 or address(port) == address(worker.cpu_port):
+            served += _serve(worker, port, index, now_ns)
         else:
             ring(worker.other)
     return served
@@ -96,24 +96,24 @@ def _is_due(port: OutPort, now_ns: u64) -> bool:
 
 
 @kernel
-def _serve(worker: Worker, port: OutPort, place: u64, now_ns: u64) -> u64:
+def _serve(worker: Worker, port: OutPort, index: u64, now_ns: u64) -> u64:
     """Serve a port unless another worker does; that one then looks again, so that nothing is left lying."""
     served: u64 = 0
     rounds: u64 = 0
     while rounds < ROUNDS and _is_due(port, now_ns):
-        if is_kept(port, worker.queues[place]) or not try_lock(reference(port.egress_lock)):
+        if is_kept(port, worker.queues[index]) or not try_lock(reference(port.egress_lock)):
             return served
-        if is_kept(port, worker.queues[place]):
+        if is_kept(port, worker.queues[index]):
             unlock(reference(port.egress_lock))
             return served
-        served += _send_due(worker, port, place, now_ns)
+        served += _send_due(worker, port, index, now_ns)
         unlock(reference(port.egress_lock))
         rounds += 1
     return served
 
 
 @kernel
-def _send_due(worker: Worker, port: OutPort, place: u64, now_ns: u64) -> u64:
+def _send_due(worker: Worker, port: OutPort, index: u64, now_ns: u64) -> u64:
     """Send what leaves its queue or has crossed the cable by now; return how many packets that was."""
     served: u64 = 0
     rounds: u64 = 0
@@ -125,19 +125,19 @@ def _send_due(worker: Worker, port: OutPort, place: u64, now_ns: u64) -> u64:
         while block != 0:
             packet = view(Packet, block)
             block = packet.next
-            _leave(worker, port, place, packet, start_ns)
+            _leave(worker, port, index, packet, start_ns)
             served += 1
         enqueue_placed(worker, start_ns)
         rounds += 1
-    if worker.queues[place] != 0:
-        queue = view(PortQueue, worker.queues[place])
+    if worker.queues[index] != 0:
+        queue = view(PortQueue, worker.queues[index])
         served += send_arrived(worker, port, queue, now_ns)
         flush_in_order(port, queue)
     return served
 
 
 @kernel
-def _leave(worker: Worker, port: OutPort, place: u64, packet: Packet, start_ns: u64) -> None:
+def _leave(worker: Worker, port: OutPort, index: u64, packet: Packet, start_ns: u64) -> None:
     """Run egress and send, or put onto the cable, what it leaves of the packet."""
     core = worker.core[0]
     start_us = start_ns // NS_PER_US
@@ -150,10 +150,10 @@ def _leave(worker: Worker, port: OutPort, place: u64, packet: Packet, start_ns: 
     if load_relaxed(port.is_up) == 0:
         port.tx_port_down += 1
         give(core.packets[0], packet)
-    elif worker.queues[place] == 0:
+    elif worker.queues[index] == 0:
         _hand_in(worker, port, packet)
     elif port.rate_bps == 0 and port.delay_ns == 0:
-        _send(worker, port, view(PortQueue, worker.queues[place]), packet)
+        _send(worker, port, view(PortQueue, worker.queues[index]), packet)
     else:
         _delay(worker, port, packet, start_ns)
 

@@ -74,10 +74,10 @@ def _serve(worker: Worker, now_ns: u64) -> None:
     if worker.hello_look_ns != 0:
         due_ns = now_ns + worker.hello_look_ns
     if worker.number == 0:
-        for place in range(worker.traffic.count):
-            port = view(OutPort, worker.traffic.ports[place])
-            if address(port.hello) != 0 and worker.queues[place] != 0:
-                port_due_ns = _serve_port(worker, port, view(PortQueue, worker.queues[place]), now_ns)
+        for index in range(worker.traffic.count):
+            port = view(OutPort, worker.traffic.ports[index])
+            if address(port.hello) != 0 and worker.queues[index] != 0:
+                port_due_ns = _serve_port(worker, port, view(PortQueue, worker.queues[index]), now_ns)
                 due_ns = min(due_ns, port_due_ns)
     worker.hello_due_ns = due_ns
 

@@ -109,10 +109,10 @@ def turn(worker: Worker, now_ns: u64) -> bool:
 def _receive_all(worker: Worker, turn_ns: u64) -> u64:
     traffic = worker.traffic
     received: u64 = 0
-    for place in range(traffic.count):
-        if worker.queues[place] != 0:
-            queue = view(PortQueue, worker.queues[place])
-            received += _receive(worker, view(OutPort, traffic.ports[place]), queue, turn_ns)
+    for index in range(traffic.count):
+        if worker.queues[index] != 0:
+            queue = view(PortQueue, worker.queues[index])
+            received += _receive(worker, view(OutPort, traffic.ports[index]), queue, turn_ns)
     if address(worker.injected) != 0:
         received += _receive_injected(worker, worker.cpu_port)
     return received
@@ -213,9 +213,9 @@ def sleep(worker: Worker, now_ns: u64) -> None:
 def _next_due_ns(worker: Worker) -> u64:
     traffic = worker.traffic
     due_ns = worker.hello_due_ns
-    for place in range(traffic.count):
-        port = view(OutPort, traffic.ports[place])
-        if is_kept(port, worker.queues[place]):
+    for index in range(traffic.count):
+        port = view(OutPort, traffic.ports[index])
+        if is_kept(port, worker.queues[index]):
             continue
         event_ns = next_event_ns(port)
         arrival_ns = next_arrival_ns(port)
@@ -228,9 +228,9 @@ def _next_due_ns(worker: Worker) -> u64:
 def _report_lost_ports(worker: Worker) -> None:
     """Report to Python when a device went down or came back."""
     down: u64 = 0
-    for place in range(worker.traffic.count):
-        if worker.queues[place] != 0:
-            down = down * 31 + as_u64(view(PortQueue, worker.queues[place]).down)
+    for index in range(worker.traffic.count):
+        if worker.queues[index] != 0:
+            down = down * 31 + as_u64(view(PortQueue, worker.queues[index]).down)
     if down != worker.down_seen:
         worker.down_seen = down
         ring(worker.reports)

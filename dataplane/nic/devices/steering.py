@@ -23,9 +23,9 @@ _INDIRECTION = struct.Struct("=II")
 """struct ethtool_rxfh_indir: cmd, size; then a u32 for each value of the hash."""
 _RULE = struct.Struct("=IIQI52s20s52s20s4xQI4xI4x")
 """struct ethtool_rxnfc: cmd, flow type, data; then struct ethtool_rx_flow_spec: flow type, fields, extension, their
-masks, queue, place; then how many rules."""
+masks, queue, location; then how many rules."""
 _FLOW_TYPES = {("tcp", 4): 1, ("udp", 4): 2, ("tcp", 6): 5, ("udp", 6): 6}
-_ANY_PLACE = 0xFFFF_FFFF
+_ANY_LOCATION = 0xFFFF_FFFF
 _DROP = (1 << 64) - 1
 _ADDRESS_BYTES = {4: 4, 6: 16}
 _LARGEST_PORT = 0xFFFF
@@ -44,7 +44,7 @@ class SteeringRule:
     destination: Address | None = None
     source_port: int | None = None
     destination_port: int | None = None
-    place: int | None = None
+    location: int | None = None
     """Where in the device's table, None: it chooses."""
 
     def encode(self) -> bytes:
@@ -61,8 +61,8 @@ class SteeringRule:
         masks += b"".join([bytes(2) if port is None else b"\xff\xff" for port in ports])
         flow_type = _FLOW_TYPES[self.protocol, self.version]
         queue = _DROP if self.queue is None else self.queue
-        place = _ANY_PLACE if self.place is None else self.place
-        return _RULE.pack(_INSERT_RULE, flow_type, 0, flow_type, fields, b"", masks, b"", queue, place, 0)
+        location = _ANY_LOCATION if self.location is None else self.location
+        return _RULE.pack(_INSERT_RULE, flow_type, 0, flow_type, fields, b"", masks, b"", queue, location, 0)
 
 
 def set_indirection(interface: str, queues: Sequence[int]) -> None:
@@ -73,17 +73,17 @@ def set_indirection(interface: str, queues: Sequence[int]) -> None:
 
 
 def insert_rule(interface: str, rule: SteeringRule) -> int:
-    """Put a rule into a device's table; return its place there."""
+    """Put a rule into a device's table; return its location there."""
     argument = array.array("B", rule.encode())
     _request(interface, f"steering rule for queue {rule.queue}", argument)
-    place: int = _RULE.unpack(argument.tobytes())[9]
-    return place
+    location: int = _RULE.unpack(argument.tobytes())[9]
+    return location
 
 
-def delete_rule(interface: str, place: int) -> None:
-    """Take the rule at a place out of a device's table."""
-    argument = array.array("B", _RULE.pack(_DELETE_RULE, 0, 0, 0, b"", b"", b"", b"", 0, place, 0))
-    _request(interface, f"steering rule {place}", argument)
+def delete_rule(interface: str, location: int) -> None:
+    """Take the rule at a location out of a device's table."""
+    argument = array.array("B", _RULE.pack(_DELETE_RULE, 0, 0, 0, b"", b"", b"", b"", 0, location, 0))
+    _request(interface, f"steering rule {location}", argument)
 
 
 def count_rules(interface: str) -> int | None:

@@ -69,7 +69,7 @@ class FlowField:
         return (1 << self.width) - 1
 
     @property
-    def place(self) -> int:
+    def first_bit(self) -> int:
         """Its lowest bit, counted through all words."""
         return self.word * 64 + self.shift
 

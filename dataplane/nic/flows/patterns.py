@@ -87,7 +87,7 @@ def _demands(field: FlowField, written: _Written) -> tuple[_Demand, ...]:
         version = written.value
         if version not in _ETHER_TYPES:
             raise _WrongValueError(f"{version} is neither 4 nor 6")
-    own = _Demand(field.name, written.value << field.place, written.mask << field.place)
+    own = _Demand(field.name, written.value << field.first_bit, written.mask << field.first_bit)
     return (own, *_implied_by(field, version))
 
 
@@ -106,7 +106,7 @@ def _implied_by(field: FlowField, version: int | None) -> tuple[_Demand, ...]:
 
 def _other(field: FlowField, name: str, value: int) -> _Demand:
     other = FIELDS[name]
-    return _Demand(field.name, value << other.place, other.most << other.place)
+    return _Demand(field.name, value << other.first_bit, other.most << other.first_bit)
 
 
 def _merge(rule: str, demands: list[_Demand]) -> tuple[int, int]:
@@ -136,11 +136,11 @@ def _check_ether_type(rule: FlowRule, demands: list[_Demand]) -> None:
 def _is_decided(rule: str, bounds: Bounds, value: int, mask: int, demands: list[_Demand]) -> bool:
     """Return whether the mask says all about a field that has bounds; raise ClassifierError if that is outside."""
     field = bounds.field
-    if mask >> field.place & field.most != field.most:
+    if mask >> field.first_bit & field.most != field.most:
         return False
-    if not bounds.first <= value >> field.place & field.most <= bounds.last:
+    if not bounds.first <= value >> field.first_bit & field.most <= bounds.last:
         other = next(
-            demand.field for demand in demands if demand.field != field.name and demand.mask >> field.place & 1
+            demand.field for demand in demands if demand.field != field.name and demand.mask >> field.first_bit & 1
         )
         raise ClassifierError(f"cannot be matched beside {other}", rule=rule, field=field.name)
     return True

@@ -114,7 +114,7 @@ def key_words(fields: Mapping[str, FieldValue]) -> list[int]:
     layers = Layer(0)
     key = 0
     for name, value in fields.items():
-        key |= int(value) << FIELDS[name].place
+        key |= int(value) << FIELDS[name].first_bit
         layers |= FIELDS[name].layers
     key |= layers << FRAME_WORD * 64
     return [key >> 64 * word & (1 << 64) - 1 for word in range(KEY_WORDS)]

@@ -178,7 +178,7 @@ def test_ports_that_are_on_no_device_need_no_netlink() -> None:
 
 
 def test_a_steering_rule_is_laid_out_as_the_kernel_has_it() -> None:
-    # struct ethtool_rxnfc of linux/ethtool.h: fields at 20, masks at 92, queue at 168, place at 176.
+    # struct ethtool_rxnfc of linux/ethtool.h: fields at 20, masks at 92, queue at 168, location at 176.
     rule = SteeringRule("udp", 3, destination=IPv4Address("192.0.2.1"), destination_port=32766)
     encoded = rule.encode()
     assert len(encoded) == 192
@@ -186,7 +186,7 @@ def test_a_steering_rule_is_laid_out_as_the_kernel_has_it() -> None:
     assert encoded[20:92] == bytes.fromhex("00000000 c0000201 0000 7ffe").ljust(72, b"\0")
     assert encoded[92:168] == bytes.fromhex("00000000 ffffffff 0000 ffff").ljust(76, b"\0")
     assert encoded[168:180] == bytes.fromhex("0300000000000000 ffffffff")
-    tcp6 = SteeringRule("tcp", None, 6, source=IPv6Address("2001:db8::1"), source_port=80, place=7).encode()
+    tcp6 = SteeringRule("tcp", None, 6, source=IPv6Address("2001:db8::1"), source_port=80, location=7).encode()
     assert tcp6[16:36] == bytes.fromhex("05000000 20010db8000000000000000000000001")
     assert (tcp6[52:56], tcp6[168:180]) == (bytes.fromhex("0050 0000"), b"\xff" * 8 + bytes.fromhex("07000000"))
 

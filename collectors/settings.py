@@ -22,25 +22,25 @@ class SequenceSettings(Strict, frozen=True):
     """How gaps in the reports' sequence numbers are judged."""
 
     window_reports: Positive = 1024
-    """How far behind the newest a report may come and still be told late from repeated; one as far ahead is not
-    believed until the next one follows it."""
+    """How far behind the newest a report may be and still be recognised as late or repeated; a report that far ahead is
+    not believed until the next one follows it."""
 
     largest_gap_reports: Positive = 65_536
-    """A longer jump ahead, down to a small number, is a restart of the switch and no loss."""
+    """A longer jump ahead, down to a small number, is a restart of the switch, not a loss."""
 
     silence_ns: Positive = 1_000_000_000
-    """After so long without a report a small number is a restart of the switch and no repetition."""
+    """After this long without a report a small number is a restart of the switch, not a repetition."""
 
     repeats_before_restart: Positive = 16
-    """So many numbers that came before with other content, or are behind the window, in ascending order with nothing
-    new between them, are a restart too."""
+    """This many numbers with new content, or behind the window, in ascending order with nothing new in between, are a
+    restart as well."""
 
     max_reporters: Positive = 4096
     """How many (node, hardware) pairs are accounted; the one unheard for longest makes room for a new one."""
 
 
 class ClockSettings(Strict, frozen=True):
-    """How offsets and drifts of clocks that nobody synchronises are estimated from packets' stamps."""
+    """How offsets and drifts of unsynchronised clocks are estimated from packets' time stamps."""
 
     interval_ns: Positive = 100_000_000
     """Time between two estimates, or 0.05 ms a cable where that is more; a direction's fastest packet of it counts."""
@@ -49,13 +49,13 @@ class ClockSettings(Strict, frozen=True):
     """Older observations weigh less: after this time 1/e."""
 
     pair_within_ns: Positive = 1_000_000_000
-    """Packets of the two directions make one observation when no more time than this lies between them."""
+    """Packets of the two directions make one observation if they are no further apart than this."""
 
     forget_after_ns: Positive = 60_000_000_000
-    """A link without observations for so long ties no clocks together any more."""
+    """A link without observations for this long no longer connects clocks."""
 
     resolution_ns: Positive = 1_000
-    """The stamps' resolution: no estimate is called better than this."""
+    """Resolution of the time stamps: no uncertainty is smaller than this."""
 
     largest_drift_ppb: Positive = 200_000
     """No two clocks drift apart faster, in parts per 10**9 (an ordinary crystal: 20,000 to 100,000)."""
@@ -64,23 +64,23 @@ class ClockSettings(Strict, frozen=True):
     """How far a drift may be wrong: uncertainty grows by this while a link is not observed."""
 
     jump_ns: Positive = 1_000_000
-    """Two observations in a row that are further off than this, and agree, are a clock that was set or began anew."""
+    """Two successive observations that are further off than this, and agree, mean a clock that was set or restarted."""
 
     largest_uncertainty_ns: Positive = 10_000_000
     """A link whose correction may be wrong by more is not corrected: its delay comes from hop latency."""
 
 
 class JobWatchSettings(Strict, frozen=True):
-    """How reports of complete items become the state of the jobs that switches add up."""
+    """How reports of complete items become the state of jobs of in-network aggregation."""
 
     window_ns: Positive = 10_000_000_000
     """The span, back from a job's newest report, over which its waits and stragglers are judged."""
 
     forget_after_ns: Positive = 60_000_000_000
-    """A job that no item was reported of for so long is no longer listed."""
+    """A job without reported items for this long is no longer listed."""
 
     max_jobs: Positive = 1024
-    """How many jobs are kept, each once a switch; the one unheard for longest makes room for a new one."""
+    """How many jobs are kept, each once per switch; the one unheard for longest makes room for a new one."""
 
 
 class StateSettings(Strict, frozen=True):
@@ -90,47 +90,47 @@ class StateSettings(Strict, frozen=True):
     """The span, back from a link's newest sample, over which delay and queue are averaged."""
 
     stale_after_ns: Positive = 3_000_000_000
-    """A link without news for so long has its nominal figures again."""
+    """A link without reports for this long has its nominal figures again."""
 
     rate_window_ns: Positive = 2_000_000_000
-    """The span over which the bytes of a flow's measured packets make its rate."""
+    """The span over which a flow's rate is measured."""
 
     sample_every: Positive = 1
-    """Of this many packets of a flow one carries telemetry, as the controller's watch rules say; rates grow by it."""
+    """One in this many packets of a flow carries telemetry, as in the controller's watch rules; scales rates."""
 
     forget_path_after_ns: Positive = 10_000_000_000
-    """A flow without a report for so long is no longer listed with its path."""
+    """A flow without a report for this long is no longer listed with its path."""
 
     max_flows: Positive = 8192
     """How many flows' paths are kept; the one unheard for longest makes room for a new one."""
 
     max_routes: Positive = 4096
-    """How many different ways through the switches are kept apart; those that no flow takes any more make room."""
+    """How many different paths through the switches are kept; unused ones make room."""
 
     max_pending_packets: Positive = 65_536
     """How many packets may wait for the reports of their other hops; the oldest makes room."""
 
     longest_wait_ns: Positive = 200_000_000
-    """How long a packet may wait for the reports of its other hops; then what it has said is all."""
+    """How long a packet may wait for the reports of its other hops; then it is evaluated without them."""
 
     longest_link_delay_ns: Positive = 10_000_000_000
-    """Two hops' time stamps that are further apart, or in the wrong order, are not of one packet or one clock."""
+    """Time stamps of two hops that are further apart, or out of order, do not belong to one packet or one clock."""
 
     tx_window_ns: Annotated[int, Meta(ge=1, le=9_000_000_000)] = 65_536_000
     """The span whose bytes a switch reports as TX utilisation: 2**16 microseconds in our P4 program."""
 
     probe_udp_port: Port | None = None
-    """The UDP destination port of probe packets, null when there are none: stamps that only they have are `probes`."""
+    """The UDP destination port of probe packets, null if there are none: delays that only they measure are `probes`."""
 
     clocks: ClockSettings = ClockSettings()
-    """How clocks are estimated, where the topology does not say that they are synchronised."""
+    """How clocks are estimated, unless the topology says that they are synchronised."""
 
     jobs: JobWatchSettings = JobWatchSettings()
-    """How jobs are watched that switches add up for."""
+    """How jobs of in-network aggregation are watched."""
 
 
 class Core(StrEnum):
-    """What works on reports: machine code wherever it can, or the readable reference alone."""
+    """What processes reports: machine code where it can, or the readable reference alone."""
 
     NATIVE = "native"
     REFERENCE = "reference"
@@ -140,16 +140,17 @@ class CollectorSettings(Strict, frozen=True):
     """Everything that a collector needs besides topology and clock."""
 
     core: Core = Core.NATIVE
-    """What works on reports: native, or reference, which says the same and is slow."""
+    """What processes reports: native, or reference, which gives the same results slowly."""
 
     records_reports_per_s: Positive = 5000
-    """Of so many reports a second, at most, subscribers get the hop records; the others are counted."""
+    """Subscribers get the hop records of at most this many reports a second; the others are counted."""
 
     other_reports_per_s: Positive | None = 2500
-    """Of so many reports a second, at most, of forms that only Python reads, more than the number counts; null: of all.
+    """At most this many reports a second of forms that only Python reads are read completely; of the others only the
+    number counts; null: all are read.
 
-    That costs about 0.2 ms a report. So do drops that somebody subscribes to; the others count, but make no records.
-    The reference core reads all of them."""
+    Reading costs about 0.2 ms per report, also of drops with a subscriber; the others count, but make no records. The
+    reference core reads all of them."""
 
     int_dscp: Dscp | None = 0x17
     """The DSCP that marks INT packets, as the P4 program has it; null when a UDP port marks them."""
@@ -173,7 +174,7 @@ class CollectorSettings(Strict, frozen=True):
     """The UDP port of Geneve tunnels that may carry INT, null when none does."""
 
     report_udp_port: Port | None = None
-    """The reports' own UDP port, null for the topology's: reports about such packets are counted and go no further."""
+    """The reports' own UDP port, null for the topology's: reports about such packets are counted and ignored."""
 
     sequence: SequenceSettings = SequenceSettings()
     """How gaps in the reports' sequence numbers are judged."""

@@ -42,46 +42,46 @@ class RetrySettings(Strict, frozen=True):
 
 
 class LinkSettings(Strict, frozen=True):
-    """What is done about links that die and come back."""
+    """How links that die and return are handled."""
 
     return_after_ns: DurationNs = RETURN_AFTER_NS
-    """A link that was dead is used again when it has been up for so long without a break."""
+    """A dead link is used again when it has been up for this long without interruption."""
 
 
 class DaemonSettings(Strict, frozen=True):
     """Everything that `millrace controller` reads from its file."""
 
     topology: str
-    """The topology: a file, the name of one that comes along, or a family such as fat-tree:k=4."""
+    """The topology: a file, a bundled name, or a family such as fat-tree:k=4."""
     switches: dict[str, str]
     """Every switch's P4Runtime address: 'unix:/path' or 'host:port'."""
     path_server: str | None = None
     """gRPC address of the path server; left out, all traffic follows the base routes."""
     collector: str | None = None
-    """gRPC address of the collector's feed: jobs are placed by what it measures, and it is sent dead links and jobs'
-    names; left out, jobs are placed by the topology's delays, and stay where they are."""
+    """gRPC address of the collector's feed: jobs are placed by its measurements, and it is sent dead links and jobs'
+    names; by default jobs are placed by the topology's delays, and do not move."""
     links: LinkSettings = LinkSettings()
     """What is done about links that die and come back."""
     hellos: Hellos = Hellos()
-    """What switches that are neighbours say to each other, so that dead links are found; left out, every 50 ms."""
+    """Hellos between neighbouring switches, which detect dead links; default: every 50 ms."""
     p4info: str | None = None
-    """P4Info of the program; left out, the fabric program that comes along."""
+    """P4Info of the program; default: the bundled fabric program."""
     program: str | None = None
-    """bmv2 JSON of the program; left out, the fabric program that comes along."""
+    """bmv2 JSON of the program; default: the bundled fabric program."""
     watches: tuple[Watch, ...] = WATCH_ALL
-    """Which flows carry telemetry, the first rule that matches; left out, all of UDP and TCP."""
+    """Which flows carry telemetry; the first rule that matches applies; default: all of UDP and TCP."""
     int_domain: IntDomain = DEFAULT_DOMAIN
-    """How packets with telemetry are marked, and where telemetry begins and ends; left out, by DSCP 0x17, at hosts."""
+    """How packets with telemetry are marked, and where telemetry begins and ends; default: by DSCP 0x17, at hosts."""
     reporting: Reporting = NO_REPORTING
-    """What switches report beside the telemetry of watched flows; left out, nothing."""
+    """What switches report besides the telemetry of watched flows; default: nothing."""
     aggregation: AggregationSettings | None = None
-    """How switches add up for jobs; left out, they run the program that does not, and there are no jobs."""
+    """In-network aggregation; by default switches run the program without it, and there are no jobs."""
     jobs: JobSettings | None = None
-    """How workers of jobs meet; left out, nobody is served. With it switches add up also without `aggregation`."""
+    """The job service, where workers rendezvous; off by default. It enables aggregation even without `aggregation`."""
     store: StoreSettings | None = None
-    """Which content switches hold by name; left out, switches drop what they hold."""
+    """Named content in switches; by default switches hold none, and what they hold is removed."""
     election_id: Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)] = ELECTION_ID
-    """What the daemon bids for the primary role; of two daemons the higher one is primary."""
+    """The P4Runtime election id; of two daemons the one with the higher id is primary."""
     tls: TlsSettings | None = None
     """TLS towards the switches; left out, connections are not encrypted."""
     retry: RetrySettings = RetrySettings()

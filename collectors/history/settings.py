@@ -19,10 +19,10 @@ class Tier(Strict, frozen=True):
     """Older rows, merged."""
 
     interval_ns: Interval
-    """One row of a link, path or reporter stands for so long."""
+    """Time that one row of a link, path or reporter covers."""
 
     keep_ns: Positive
-    """Rows go on to the next tier when they are so old, from the last tier they are deleted."""
+    """At this age, rows move to the next tier; from the last tier they are deleted."""
 
 
 class HistorySettings(Strict, frozen=True):
@@ -35,7 +35,7 @@ class HistorySettings(Strict, frozen=True):
     """How often a row of each link, path and reporter is written; a crash loses at most the rows since the last."""
 
     keep_ns: Positive = 6 * _HOUR_NS
-    """Rows are merged into those of the first tier when they are so old."""
+    """At this age, rows are merged into those of the first tier."""
 
     tiers: tuple[Tier, ...] = (
         Tier(interval_ns=10 * S_NS, keep_ns=24 * _HOUR_NS),
@@ -50,10 +50,10 @@ class HistorySettings(Strict, frozen=True):
     """A file is complete at every multiple of this time (UTC)."""
 
     rows_per_file: Positive = 1_000_000
-    """A file with so many rows is complete at the next multiple of the coarsest tier's interval."""
+    """A file with this many rows is complete at the next multiple of the coarsest tier's interval."""
 
     merge_files: Positive = 6
-    """So many files that are old enough are merged into one."""
+    """This many old enough files are merged into one."""
 
     max_paths: Positive = 1000
     """The flows of an interval that are written, those with the highest rates; the others are counted."""

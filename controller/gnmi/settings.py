@@ -1,4 +1,4 @@
-"""Settings of the hellos that switches say to each other."""
+"""Settings of hellos between switches."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class Hellos(Strict, frozen=True):
     """How switches that are neighbours find out that the link between them is dead (BFD, RFC 5880)."""
 
     enabled: bool = True
-    """False: nobody says hello; a link that is dead without either end's device knowing it stays undiscovered."""
+    """False: no hellos; a dead link that neither end's device reports is not detected."""
     interval_ns: Annotated[int, msgspec.Meta(ge=1_000_000)] = 50_000_000
     """Between two hellos of a port; whole microseconds, each hello comes up to a quarter earlier."""
     multiplier: Annotated[int, msgspec.Meta(ge=1, le=255)] = 3
-    """After so many intervals without a hello the neighbour is given up."""
+    """After this many intervals without a hello the neighbour counts as lost."""
 
     @property
     def of_a_port(self) -> HelloSettings | None:

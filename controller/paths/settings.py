@@ -22,7 +22,7 @@ _LEAST_PATIENCE_NS: Final = 1_000_000_000
 _MISSED_INTERVALS: Final = 3
 
 ADDRESS: Final = default_address("paths")
-"""Where the path server listens, and is looked for, unless somebody says otherwise."""
+"""Default address of the path server, for itself and its clients."""
 
 
 class Mode(StrEnum):
@@ -39,18 +39,18 @@ class BalanceSettings(Strict, frozen=True):
     enabled: bool = True
     """Whether weights change at all; without it only single flows move."""
     confirm_rounds: Positive = 3
-    """In so many rounds in a row a link must have been sent too much before weights change."""
+    """A link must be overloaded in this many consecutive rounds before weights change."""
     min_gain: Share = 0.05
-    """Where a link cannot be brought under its headroom, weights change if that takes this share of its rate off it."""
+    """If no weights restore a link's headroom, they change if that takes this share of its rate off it."""
     changes_per_round: Positive = 4
-    """Groups (a switch's for one destination) that may change in a round, those first that load the link most."""
+    """Groups (of one switch, for one destination) that may change in a round, those that load the link most first."""
     return_room: Share = 0.15
-    """A group goes back to equal weights when with those this share of each link's rate would stay free beyond the
-    headroom, for as long as a flow is held down."""
+    """A group returns to equal weights when, with those, this share of each link's rate would stay free beyond the
+    headroom, for `hold_down_ns`."""
 
 
 class DecideSettings(Strict, frozen=True):
-    """How the decider chooses, and what keeps it calm."""
+    """How the decider chooses, and what keeps it stable."""
 
     mode: Mode = Mode.LEAST_DELAY
     """least-delay; most-bandwidth (the widest bottleneck); both: least delay among paths that are wide enough."""
@@ -59,58 +59,58 @@ class DecideSettings(Strict, frozen=True):
     min_gain: Share = 0.1
     """A flow moves only if the new path is better by this share of what it has."""
     min_gain_ns: DurationNs | None = None
-    """... and, where delay decides, by this much delay. Left out, no such number is needed: a queue counts where it is
-    longer than `idle_frames` and the link has load (`loaded`), so that delays which no load explains move nothing."""
+    """... and, where delay decides, by this much delay. By default a queue counts if it is longer than `idle_frames`
+    and the link has load (`loaded`), so that delays without load move nothing."""
     min_gain_bps: Annotated[int, msgspec.Meta(ge=0)] = 100_000
     """... and, where bandwidth decides, by this much bandwidth."""
     confirm_rounds: Positive = 20
-    """A gain in delay must show in this many rounds one after the other before a flow moves; a dead path, and a link
-    that cannot carry what is sent over it, are left at once."""
+    """A gain in delay must last for this many consecutive rounds before a flow moves; a dead path and an overloaded
+    link are left at once."""
     headroom: Share = 0.2
     """A path has room for a flow if, with the flow on it, each of its links keeps this share of its rate free."""
     hold_down_ns: DurationNs = 5_000_000_000
     """A flow that has moved stays where it is for this long, unless its path dies."""
     settle_ns: DurationNs = 700_000_000
-    """After any move nobody else moves for this long, so that the next round sees what the move did."""
+    """After any move no other flow moves for this long, so that the next round sees the effect of the move."""
     moves_per_round: Positive = 2
-    """Flows that may move in one round; the loads of links are predicted anew after each."""
+    """Flows that may move in one round; the loads of links are predicted again after each."""
     relief_moves: Positive = 32
-    """... and so many where a link cannot carry what is sent over it: they do not wait to be confirmed."""
+    """... and flows that may leave an overloaded link in one round, without confirmation."""
     idle_frames: Annotated[float, msgspec.Meta(ge=0)] = 2.0
-    """A queue that is sent in the time of so many full frames, or sooner, is what any link has now and then."""
+    """A queue that is sent within the time of this many full frames is normal."""
     loaded: Share = 0.5
     """Without `min_gain_ns`, a queue counts on links that carry at least this share of their rate."""
     full: Share = 0.9
-    """With a queue, a link that is sent this share of its rate cannot carry it: flows leave it at once."""
+    """A link with a queue and a load of this share of its rate is overloaded: flows leave it at once."""
     hidden: Annotated[float, msgspec.Meta(ge=1.0)] = 1.25
-    """A flow from a full link needs this many times the room of its measured rate: more may be sent than comes out."""
+    """A flow from a full link needs this many times its measured rate as room: it may send more than arrives."""
     foreseen: Annotated[float, msgspec.Meta(ge=1.0)] = 1.05
-    """A link over which flows send this share of its rate cannot carry it, before any queue has grown."""
+    """A link over which flows send this share of its rate is overloaded, even without a queue."""
     balance: BalanceSettings = BalanceSettings()
     """Weights of ECMP groups, which change where no single flow fits elsewhere."""
     watch: TelemetryLoad | None = None
-    """What telemetry adds to packets and to the links to the collector; left out, nothing is known of that."""
+    """What telemetry adds to packets and to the links to the collector; by default this is not considered."""
     candidates: Annotated[int, msgspec.Meta(ge=1, le=64)] = 8
     """Shortest paths (by configured delay) that are compared for each flow, beside the best measured one."""
     stale_after_ns: DurationNs = 1_000_000_000
-    """Telemetry of a link older than this is not believed: the link counts as empty, with its configured delay."""
+    """Telemetry of a link older than this is not used: the link counts as empty, with its configured delay."""
     ignore_change: Annotated[float, msgspec.Meta(ge=0.0, le=0.5)] = 0.0
-    """A link's delay counts as it did while it has changed by less than this share; it spares large fabrics work."""
+    """A link's delay counts as unchanged until it has changed by this share; it saves work in large fabrics."""
     threads: Annotated[int, msgspec.Meta(ge=1, le=64)] = 1
-    """Threads that share the work when the trees towards all switches grow anew; for large fabrics."""
+    """Threads that share the work when all shortest path trees are computed again; for large fabrics."""
     dead_loss: Share = 0.9
-    """A link that loses this share of its frames is dead, once another round shows it by what was lost since."""
+    """A link that loses this share of its frames is dead, once the next round confirms it by new losses."""
     dead_after_ns: DurationNs | None = None
     """A link that was measured once and is silent for this long is dead; only for fabrics whose flows never pause."""
     return_after_ns: DurationNs = 5_000_000_000
-    """Flows come back to a path when it has been without a dead link for this long; the controller, which reports
-    ports and hellos, holds a link back itself (`links.return_after_ns`)."""
+    """Flows return to a path when it has been without a dead link for this long; for links that the controller reports
+    (ports, hellos), the controller waits itself (`links.return_after_ns`)."""
     relieved_utilisation: Share = 0.8
     """A link whose predicted utilisation falls below this by a move has no queue, for those on it, in this round."""
 
 
 class ManagedFlow(Strict, frozen=True):
-    """A flow that the path server looks after."""
+    """A flow that the path server decides about."""
 
     src: str
     """Name of the sending host."""
@@ -123,7 +123,7 @@ class ManagedFlow(Strict, frozen=True):
     dst_port: Annotated[int, msgspec.Meta(ge=0, le=0xFFFF)] | None = None
     """Destination port; left out, all of them."""
     rate_bps: Annotated[int, msgspec.Meta(ge=0)] | None = None
-    """The rate it is known to send at; left out, its share of the load on its path is taken."""
+    """Its known rate; by default the measured rate, else its share of the load on its path."""
 
     @property
     def spec(self) -> FlowSpec:
@@ -156,20 +156,20 @@ class PathServerSettings(Strict, frozen=True):
     interval_ns: Positive = 100_000_000
     """Time between two rounds of decisions."""
     max_snapshot_age_ns: Positive | None = None
-    """By a state older than this nothing is decided, and the feed counts as silent: the collector may hang or be gone.
+    """Nothing is decided by a state older than this, and the feed counts as silent: the collector may hang or be gone.
 
-    Left out, a second, or three intervals where those are longer.
+    Default: a second, or three intervals if those are longer.
     """
     forget_after_ns: DurationNs = 60_000_000_000
     """A flow that telemetry has not shown for this long loses its explicit path; those listed in `flows` never do."""
     max_flows: Positive = 4096
-    """Flows looked after at most; further ones are counted and follow the base routes."""
+    """Maximum number of flows; further ones are counted and follow the base routes."""
     flows: tuple[ManagedFlow, ...] = ()
-    """The flows to look after; left out, every pair of hosts that telemetry shows."""
+    """The flows to decide about; default: every pair of hosts that telemetry shows."""
     decide: DecideSettings = DecideSettings()
     """How paths are chosen."""
     engineering: EngineeringSettings | None = None
-    """Given, traffic is engineered: all demands at once by weighted routes, and `decide` only says what is dead."""
+    """If given, traffic engineering: all demands at once by weighted routes; of `decide` only dead links apply."""
     records: RecordSettings = RecordSettings()
     """What is kept."""
 

@@ -16,20 +16,20 @@ Workers = Annotated[int, msgspec.Meta(ge=1, le=MOST_WORKERS)]
 
 
 class JobSettings(Strict, frozen=True):
-    """How workers meet, and how long they may be silent."""
+    """How workers rendezvous, and how long they may be silent."""
 
     listen: str = ADDRESS
     """Where the service listens: unix:PATH or HOST:PORT."""
     lease_ns: Annotated[int, msgspec.Meta(ge=100_000_000)] = 5_000_000_000
-    """A worker that is silent for so long is removed; it speaks four times as often."""
+    """A worker that is silent for this long is removed; workers renew their lease four times in it."""
     reconnect_ns: PositiveNs = 1_000_000_000
-    """A worker whose connection has ended is removed when it has not come back for so long."""
+    """A worker whose connection has ended is removed when it has not returned for this long."""
     hold_ns: PositiveNs = 30_000_000_000
-    """The longest that workers are held, so that somebody can join."""
+    """The longest time that a barrier holds workers so that another can join."""
     window: Annotated[int, msgspec.Meta(ge=1, le=4096)] = 256
-    """Items on their way at most, of jobs that do not say; a power of two. A switch has 2 cells for each."""
+    """Most items in flight, for jobs that do not set it; a power of two. Each takes 2 cells of a switch."""
     capacity: Workers | None = None
-    """How many workers a job may have that does not say; left out, as many as it begins with. More is less exact."""
+    """Most workers, for jobs that do not set it; default: as many as it begins with. More is less exact."""
     kept: Annotated[int, msgspec.Meta(ge=0, le=10_000)] = 100
     """How many ended jobs are remembered, with the reason."""
 

@@ -7,15 +7,14 @@ from dataclasses import replace
 
 from collectors.counters import Count, Counters
 from collectors.decode.payloads import Payloads
-from collectors.native.bulk import BulkCore
+from collectors.native.core import NativeCore, native_parts
 from collectors.receive_clock import ReceiveClock
 from collectors.reference.core import reference_parts
-from collectors.report_reader import CoreParts, ReportReader
+from collectors.report_reader import ReportReader
 from collectors.settings import CollectorSettings, Core
-from collectors.state.builder import NetworkStateBuilder
 from collectors.state.link_notes import LinkNotes
 from collectors.statistics.sketch import Sketch
-from collectors.token_bucket import Allowance
+from collectors.token_bucket import TokenBucket
 from collectors.values import (
     CollectorStatus,
     DropRecord,
@@ -43,10 +42,10 @@ class Collector:
         known = topology.collector.udp_port if topology.collector else REPORT_UDP_PORT
         self._report_udp_port = known if settings.report_udp_port is None else settings.report_udp_port
         self._counters = Counters()
-        self._bulk: BulkCore | None = None
+        self._native: NativeCore | None = None
         if settings.core is Core.NATIVE:
-            self._bulk = BulkCore(topology, settings, marking, self._report_udp_port, self._counters)
-            parts = native_parts(self._bulk, topology, self._clock, settings, self._counters)
+            self._native = NativeCore(topology, settings, marking, self._report_udp_port, self._counters)
+            parts = native_parts(self._native, topology, self._clock, settings, self._counters)
         else:
             parts = reference_parts(topology, self._clock, settings, self._counters)
         self._accounting, self._state = parts.accounting, parts.state
@@ -54,9 +53,9 @@ class Collector:
             topology, parts, self._counters, marking=marking, report_udp_port=self._report_udp_port
         )
         self._links = LinkNotes(topology)
-        self._allowance = Allowance(settings.records_reports_per_s, clock)
+        self._records_left = TokenBucket(settings.records_reports_per_s, clock)
         others = settings.other_reports_per_s
-        self._others = None if others is None or self._bulk is None else Allowance(others, clock)
+        self._others = None if others is None or self._native is None else TokenBucket(others, clock)
         self._sinks: list[RecordSink] = []
         self._drop_sinks: list[DropSink] = []
 
@@ -94,11 +93,11 @@ class Collector:
     def _receive_many(self, payloads: Payloads) -> None:
         self._state.tick(self._clock.now_ns(), self._accounting.states)
         done, count = 0, len(payloads)
-        alone = self._allowance.take(count) if self._sinks else 0
+        alone = self._records_left.take(count) if self._sinks else 0
         while done < count:
-            if self._bulk is not None and done >= alone:
+            if self._native is not None and done >= alone:
                 begun = done
-                done = self._take_in_bulk(self._bulk, payloads, done)
+                done = self._take_natively(self._native, payloads, done)
                 if self._sinks:
                     self._counters[Count.RECORDS_WITHHELD] += done - begun
             if done < count:
@@ -107,11 +106,11 @@ class Collector:
                 self.receive(payloads.payload(done), payloads.source(done))
                 done += 1
 
-    def _take_in_bulk(self, bulk: BulkCore, payloads: Payloads, first: int) -> int:
+    def _take_natively(self, native: NativeCore, payloads: Payloads, first: int) -> int:
         skip, drops = self._others is not None and not self._others.left, self._counters[Count.PACKET_DROPPED]
         wanted, now_ns = bool(self._drop_sinks), self._clock.now_ns()
-        done = bulk.take(payloads, first, now_ns, skip_others=skip, leave_drops=wanted and not skip)
-        for node_id, said, child in bulk.take_items():
+        done = native.take(payloads, first, now_ns, skip_others=skip, leave_drops=wanted and not skip)
+        for node_id, said, child in native.take_items():
             self._state.jobs.add(node_id, said, child, now_ns)
         if wanted:
             self._counters[Count.DROPS_WITHHELD] += self._counters[Count.PACKET_DROPPED] - drops
@@ -152,14 +151,6 @@ class Collector:
         """Return every counter that has counted, and why the last bad report was refused."""
         counted = {str(name): count for name, count in self._counters.items() if count}
         return CollectorStatus(self._clock.now_ns(), counted, self._reader.last_problem)
-
-
-def native_parts(
-    bulk: BulkCore, topology: Topology, clock: Clock, settings: CollectorSettings, counters: Counters
-) -> CoreParts:
-    """Return accounts, indices and state over native memory, for what Python reads."""
-    state = NetworkStateBuilder(topology, clock, settings.state, counters, bulk.store, bulk.stitcher)
-    return CoreParts(bulk.accounting, bulk.indices, state)
 
 
 def marking_of(settings: CollectorSettings) -> Marking:

@@ -77,7 +77,7 @@ class Count(StrEnum):
     """Flows that made room for others before they were old enough to go."""
 
     ROUTES_FULL = "routes full"
-    """Packets whose way through the switches found no room beside the others: their flow's path is not kept."""
+    """Packets whose path over the switches found no room beside the others: their flow's path is not kept."""
 
     REPORTERS_FORGOTTEN = "reporters forgotten"
     """Sequence accounts that made room for others."""

@@ -1,4 +1,4 @@
-"""A capture's whole way: collector, rules, history, on the time of the capture."""
+"""A capture from end to end: collector, rules, history, on the time of the capture."""
 
 from __future__ import annotations
 

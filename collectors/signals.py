@@ -1,4 +1,4 @@
-"""How our daemons are told to stop."""
+"""How our daemons are asked to stop."""
 
 from __future__ import annotations
 

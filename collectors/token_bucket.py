@@ -7,7 +7,7 @@ from dataplane.clock import Clock
 SECOND_NS = 1_000_000_000
 
 
-class Allowance:
+class TokenBucket:
     """Allows `per_s` a second, and as many at once after a second without any."""
 
     def __init__(self, per_s: int, clock: Clock) -> None:

@@ -282,7 +282,7 @@ class JobState:
     `items` (by their numbers), `reported` and `repeated` (contributions that had come before) count since the job was
     first heard of, all other figures are of the window. `items_per_s` is up to now, None while only one item was
     reported; `cells_used` the most cells in use at once; `samples` the items reported. `children` begin with the one
-    that causes most of the waiting. `name`, `epoch` and `cells` are None unless somebody has told them.
+    that causes most of the waiting. `name`, `epoch` and `cells` are None unless somebody has given them.
     """
 
     key: JobKey
@@ -309,7 +309,7 @@ class JobState:
 class Snapshot:
     """The network's state at one instant; every decider takes it as an argument and keeps no other state of it.
 
-    `statuses` has the links whose ports somebody watches and has told of lately; nothing is known of others.
+    `statuses` has the links whose ports somebody watches and has reported lately; nothing is known of others.
     """
 
     taken_ns: int

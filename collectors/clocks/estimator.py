@@ -122,7 +122,7 @@ class ClockEstimator:
         )
 
     def _uncertainty(self, readings: Readings, offsets: Offsets, apart_ns: Integers) -> Numbers:
-        """Return the bound of a link's own observations, or that of the way between its ends where it has none."""
+        """Return the bound of a link's own observations, or that of the path between its ends where it has none."""
         around = readings.uncertainty_ns[self._tails] + readings.uncertainty_ns[self._heads]
         own = np.full(len(around), np.inf)
         for places, sign in ((self._there[offsets.places], 1), (self._back[offsets.places], -1)):

@@ -1,4 +1,4 @@
-"""Report payloads in bulk: where they stand in a block of memory, whoever brought them there."""
+"""Report payloads in bulk: where they stand in a block of memory, whoever put them there."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """What a report's sequence number says, 22 bits per node and hardware id.
 
-`collectors.native.accounting` keeps the accounts, `collectors.reference.sequence` is the same in plain Python.
+`collectors.native.sequence` keeps the accounts, `collectors.reference.sequence` is the same in plain Python.
 
 A repetition has the same number and the same content, told by its mark. A number that comes again with other content is
 contested: one of the two reports is not the switch's, and nobody can tell which.

@@ -1,6 +1,6 @@
 """Hop records to samples of directed links and to whole paths, whatever the mode of the reports.
 
-A stack is a path. Reports of one hop each wait for one another: by place, where our domain's hop count tells it, else
+A stack is a path. Reports of one hop each wait for one another: by index, where our domain's hop count tells it, else
 by adjacency. A congested queue's report tells of the queue alone. Where hops wait is left open here: in native memory
 (`collectors.native.fallback`), where those that native code decodes wait, too, or in `collectors.reference.stitch`.
 """
@@ -26,9 +26,9 @@ HOPS_EACH: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class SeenPath:
-    """The whole way of one packet: links from its source host (where the topology has it) to its destination.
+    """The whole path of one packet: links from its source host (where the topology has it) to its destination.
 
-    `delay_ns` runs from its arrival at the first switch to the end of its way, None where a hop tells too little or
+    `delay_ns` runs from its arrival at the first switch to the end of its path, None where a hop tells too little or
     spoke of another packet; `hops` are the records that the path was found by, in travelling order.
     """
 
@@ -101,11 +101,11 @@ class Stitcher(ABC):
 
     @abstractmethod
     def _take_part(self, hops: list[HopRecord], out: Stitched) -> None:
-        """Join successive hops whose place adjacency tells."""
+        """Join successive hops that adjacency puts in order."""
 
     @abstractmethod
     def _take_single(self, record: HopRecord, out: Stitched) -> None:
-        """Join a hop that tells its place."""
+        """Join a hop that tells its index."""
 
     @abstractmethod
     def _note_split(self, flow: FlowKey) -> None:
@@ -141,7 +141,7 @@ class Stitcher(ABC):
 
 
 def _reports(records: Sequence[HopRecord]) -> Iterator[list[HopRecord]]:
-    """Yield the hops of each individual report: of one packet and group, and with growing places."""
+    """Yield the hops of each individual report: of one packet and group, and with growing indices."""
     found: list[HopRecord] = []
     for record in records:
         if found and (_packet_of(record) != _packet_of(found[-1]) or record.hop_index <= found[-1].hop_index):

@@ -72,8 +72,8 @@ def _write_paths(message: messages.Paths, paths: Mapping[FlowKey, PathState]) ->
         _PATHS.write(message, list(paths.values()))
         return
     flow_columns_out(message.flows, columns.flows)
-    routes = routes_out(message.routes, [way.switches for way in columns.flows.ways])
-    message.route.extend([routes[way] for way in columns.flows.way.tolist()])
+    routes = routes_out(message.routes, [path.switches for path in columns.flows.paths])
+    message.route.extend([routes[path] for path in columns.flows.path.tolist()])
     _PATHS.write_numbers(message, columns.figures)
 
 

@@ -218,7 +218,7 @@ COUNTERS: Final = Table(
 
 _JOB = (
     _key("job", _INT, "the job's number"),
-    _key("name", _TEXT, "its name, null where nobody has told it"),
+    _key("name", _TEXT, "its name, null where nobody has given one"),
     _key("node", _TEXT, "the switch that adds up"),
 )
 
@@ -228,13 +228,13 @@ JOBS: Final = Table(
         *_WHEN,
         *_JOB,
         _key("is_leaf", pa.bool_(), "whether what it adds up is one rack's"),
-        Column("epoch", _INT, Merge.NEWEST, "changes of who is a member, null where nobody has told"),
+        Column("epoch", _INT, Merge.NEWEST, "changes of who is a member, null where it is not known"),
         _count("items", "items added up, by their numbers"),
         Column("items_per_s", _REAL, Merge.BY_SNAPSHOTS, "items a second"),
         _count("reported", "items that the switch reported"),
         _count("repeated", "contributions to them that had come before"),
         Column("cells_used", _INT, Merge.GREATEST, "the most cells in use at once"),
-        Column("cells", _INT, Merge.NEWEST, "cells that the job has, null where nobody has told"),
+        Column("cells", _INT, Merge.NEWEST, "cells that the job has, null where it is not known"),
         Column("wait_mean_ns", _INT, Merge.BY_SAMPLES, "from an item's first contribution to its last: mean"),
         Column("wait_p50_ns", _INT, Merge.BY_SAMPLES, "median; merged: mean of the medians"),
         Column("wait_p99_ns", _INT, Merge.MEASURED_GREATEST, "99th percentile; merged: an upper bound"),

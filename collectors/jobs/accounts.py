@@ -1,4 +1,4 @@
-"""All jobs of which switches report items, and the names that somebody has told of them; bounded."""
+"""All jobs of which switches report items, and the names that somebody has given them; bounded."""
 
 from __future__ import annotations
 

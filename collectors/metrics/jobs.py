@@ -39,8 +39,8 @@ _FIGURES: Final = (
         is_count=True,
     ),
     _Figure("cells_used", "The most cells in use at once, over the collector's window.", lambda job: job.cells_used),
-    _Figure("cells", "Cells that the job has; absent while nobody has told.", lambda job: job.cells),
-    _Figure("epoch", "Changes of who is a member; absent while nobody has told.", lambda job: job.epoch),
+    _Figure("cells", "Cells that the job has; absent while it is not known.", lambda job: job.cells),
+    _Figure("epoch", "Changes of who is a member; absent while it is not known.", lambda job: job.epoch),
     _Figure("age_seconds", "Since the newest report.", lambda job: job.age_ns * _NS),
 )
 _WAITS: Final[dict[str, Callable[[JobState], int]]] = {

@@ -13,7 +13,7 @@ from collectors.clocks.values import Corrections, FlightColumns, StampDifference
 from collectors.counters import Count, Counters
 from collectors.decode.samples import LinkSample
 from collectors.decode.stitch import SeenPath
-from collectors.native.figures import NativeFlows, NativeWays, columns_of, figures_of
+from collectors.native.figures import NativeFlows, NativePaths, columns_of, figures_of
 from collectors.native.kernel_calls import kernel_calls
 from collectors.native.kernels.state.windows import NOTED_ROOM, ROW
 from collectors.native.memory import CellMemory
@@ -191,7 +191,7 @@ class NativeStore:
         cells["uncertainty_ns"], cells["is_corrected"] = columns.uncertainty_ns, columns.uncertainty_ns != UNKNOWN
 
     def take_path(self, path: SeenPath) -> None:
-        """Take the whole way of one packet."""
+        """Take the whole path of one packet."""
         self.begin_batch(path.received_ns)
         switches = np.array([self._topology.switch_number[name] for name in path.switches], np.uint32)
         self._calls.take_path(
@@ -219,7 +219,7 @@ class NativeStore:
         counted = inside & (slots["delays"] != 0) & (slots["source"] == best)
         if not counted.any():
             return Sketch()
-        # As `count_place` has it: sixteen buckets of a slot side by side, then those of the next slot.
+        # As `count_index` has it: sixteen buckets of a slot side by side, then those of the next slot.
         slots = slots[counted]
         least, greatest = int(slots["least"].min()), int(slots["greatest"].max())
         first, last = bucket_of(least) // 16, bucket_of(greatest) // 16
@@ -258,7 +258,7 @@ class NativeStore:
         routes = self._tables.routes.count
         return NativeFlows(
             cells[listed],
-            NativeWays(
+            NativePaths(
                 self._topology.switches,
                 self._topology.hosts,
                 self._route_cells.rows(self._route_type)["length"][:routes].tolist(),

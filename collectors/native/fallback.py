@@ -142,14 +142,14 @@ class NativeStitcher(Stitcher):
     def _take(self, hops: list[HopRecord]) -> None:
         """Put records where the kernels look for them."""
         self._store.begin_batch(hops[0].received_ns)
-        for place, hop in enumerate(hops):
-            row = self._part.pointer[place]
+        for index, hop in enumerate(hops):
+            row = self._part.pointer[index]
             row.arrived_ns, row.left_ns = word(hop.ingress_timestamp_ns), word(hop.egress_timestamp_ns)
             row.node_id, row.ingress, row.egress = hop.node_id, half(hop.ingress_port), half(hop.egress_port)
             row.latency_ns, row.tx_bytes = half(hop.hop_latency_ns), half(hop.tx_bytes_per_window)
             row.queue, row.buffer = half(hop.queue_occupancy_frames), half(hop.buffer_occupancy_frames)
             row.received_ns, row.identity, row.kind = hop.received_ns, hop.packet_id, hop.kind
-            row.place, row.count = hop.hop_index, half(hop.hop_count)
+            row.position, row.count = hop.hop_index, half(hop.hop_count)
             row.ends = hop.hop_count == hop.hop_index + 1
 
 
@@ -164,6 +164,6 @@ class NativeHopIndices:
         """Return the index of a packet's only hop."""
         node_id = packet.hops[0].node_id
         remaining = packet.remaining_hops or 0
-        index = self._calls.find_place(self._store.native, key_words(packet.flow), remaining, half(node_id))
+        index = self._calls.find_hop_index(self._store.native, key_words(packet.flow), remaining, half(node_id))
         self._store.count()
         return index

@@ -1,4 +1,4 @@
-"""What snapshots take out of native memory: figures of windows, and flows with their ways, as copies."""
+"""What snapshots take out of native memory: figures of windows, and flows with their paths, as copies."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ def _signed(words: NDArray[np.uint64]) -> Integers:
 
 
 @dataclass(frozen=True, slots=True)
-class NativeWays:
-    """The ways through the fabric at one time, by their number."""
+class NativePaths:
+    """The paths over the switches at one time, by their number."""
 
     switches: Sequence[str]
     hosts: Sequence[str]
@@ -74,8 +74,8 @@ class NativeWays:
     nodes: NDArray[np.uint32]
     figures: NDArray[np.void]
 
-    def way(self, route: int, source: int, target: int) -> SwitchPath:
-        """Return a way from and to hosts, NONE32 where the topology does not have them."""
+    def path(self, route: int, source: int, target: int) -> SwitchPath:
+        """Return a path from and to hosts, NONE32 where the topology does not have them."""
         nodes = self.nodes[route * MOST_SWITCHES :][: self.lengths[route]]
         switches = tuple(self.switches[node] for node in nodes.tolist())
         ends = [() if host == NONE32 else (self.hosts[host],) for host in (source, target)]
@@ -88,10 +88,10 @@ class NativeFlows:
     """Flows at one time, copies of their cells."""
 
     def __init__(
-        self, cells: NDArray[np.void], ways: NativeWays, rate: RateWindow, sample_every: int, now_ns: int
+        self, cells: NDArray[np.void], paths: NativePaths, rate: RateWindow, sample_every: int, now_ns: int
     ) -> None:
         self._cells = cells
-        self._ways = ways
+        self._paths = paths
         self._rate = rate
         self._sample_every = sample_every
         self._now_ns = now_ns
@@ -100,16 +100,16 @@ class NativeFlows:
         return len(self._cells)
 
     def __iter__(self) -> Iterator[SeenFlow]:
-        ways: dict[tuple[int, int, int], SwitchPath] = {}
+        paths: dict[tuple[int, int, int], SwitchPath] = {}
         addresses: dict[tuple[int, int, int], IPv4Address | IPv6Address] = {}
         names = ("route", "source_host", "target_host", "path_ns", "key")
         columns = (self._cells[name].tolist() for name in names)
         for route, source, target, path_ns, words, rate in zip(*columns, self._rates(), strict=True):
-            place = route, source, target
-            way = ways.get(place)
-            if way is None:
-                way = ways[place] = self._ways.way(*place)
-            yield SeenFlow(_flow(words, addresses), way, path_ns, *rate)
+            ends = route, source, target
+            path = paths.get(ends)
+            if path is None:
+                path = paths[ends] = self._paths.path(*ends)
+            yield SeenFlow(_flow(words, addresses), path, path_ns, *rate)
 
     def columns(self) -> FlowColumns:
         """Return the flows side by side, in the same order."""
@@ -117,18 +117,18 @@ class NativeFlows:
         about: NDArray[np.uint64] = cells["key"][:, 4]
         ends = np.concatenate((cells["key"][:, 0:2], cells["key"][:, 2:4]))
         first_address, address = _distinct(np.tile(about & 0xF, 2), ends[:, 0], ends[:, 1])
-        first_way, way = _distinct(cells["route"], cells["source_host"], cells["target_host"])
+        first_path, path = _distinct(cells["route"], cells["source_host"], cells["target_host"])
         names = ("route", "source_host", "target_host")
         rates = list(zip(*self._rates(), strict=True)) or [(), (), ()]
         return FlowColumns(
             [_address_of(int(about[row % count]) & 0xF, *ends[row].tolist()) for row in first_address],
-            [self._ways.way(*(int(cells[name][row]) for name in names)) for row in first_way],
+            [self._paths.path(*(int(cells[name][row]) for name in names)) for row in first_path],
             src=address[:count],
             dst=address[count:],
             protocol=_field(about, 8, 0xFF),
             src_port=_field(about, 32, 0xFFFF),
             dst_port=_field(about, 16, 0xFFFF),
-            way=way,
+            path=path,
             received_ns=_signed(cells["path_ns"]),
             rate_bps=[UNKNOWN if rate is None else rate for rate in rates[0]],
             measured_bytes=rates[1],
@@ -143,8 +143,8 @@ class NativeFlows:
         cells, window = self._cells, self._rate
         sent_ns, heard_ns = cells["rate_ns"].astype(np.int64), cells["heard_ns"].astype(np.int64)
         now_ns = sent_ns + np.maximum(self._now_ns - heard_ns, 0)
-        newest, places = (sent_ns // window.slot_ns)[:, None], np.arange(RATE_SLOTS)[None, :]
-        numbers = newest - (newest - places) % RATE_SLOTS
+        newest, slots = (sent_ns // window.slot_ns)[:, None], np.arange(RATE_SLOTS)[None, :]
+        numbers = newest - (newest - slots) % RATE_SLOTS
         inside = numbers >= (now_ns // window.slot_ns - RATE_SLOTS + 1)[:, None]
         sums = np.where(inside, cells["rate_bytes"], 0).sum(axis=1, dtype=np.int64)
         columns = (column.tolist() for column in (sums, cells["first_ns"], now_ns))

@@ -14,7 +14,7 @@ from collectors.native.kernels.state.flows import take_packet
 from collectors.native.kernels.state.routes import take_path
 from collectors.native.kernels.state.samples import take_sample
 from collectors.native.kernels.state.windows import begin_batch, read_figures
-from collectors.native.kernels.stitch.singles import find_place, take_single_record
+from collectors.native.kernels.stitch.singles import find_hop_index, take_single_record
 from collectors.native.kernels.stitch.splits import is_split, note_split, take_part_record
 from dataplane.native import Kernel, kernel_library
 
@@ -31,7 +31,7 @@ class KernelCalls:
     read_figures: Callable[..., None]
     observe: Callable[..., int]
     find_payloads: Callable[..., int]
-    find_place: Callable[..., int]
+    find_hop_index: Callable[..., int]
     take_single_record: Callable[..., None]
     take_part_record: Callable[..., None]
     note_split: Callable[..., None]
@@ -50,7 +50,7 @@ def kernel_calls() -> KernelCalls:
         read_figures,
         observe,
         find_payloads,
-        find_place,
+        find_hop_index,
         take_single_record,
         take_part_record,
         note_split,

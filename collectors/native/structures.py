@@ -112,7 +112,7 @@ class FlowCell(Struct):
 
 
 class RouteCell(Struct):
-    """A way through the switches; its nodes stand in `nodes` of the table of routes."""
+    """A path over the switches; its nodes stand in `nodes` of the table of routes."""
 
     hash: u64
     length: u32
@@ -237,7 +237,7 @@ class Layout(Struct):
 
     known: u32
     nbytes: u32
-    places: u32  # which words of a `Hop` are there
+    words: u32  # which words of a `Hop` are there
     _gap: u32
 
 
@@ -255,8 +255,8 @@ class Pattern(Struct):
     stack_hops: u32
     hop_bytes: u32
     int_bytes: u32
-    places: u32  # of the layouts of the stack and of the reporter's own hop
-    own_places: u32
+    words: u32  # as the layouts of the stack and of the reporter's own hop
+    own_words: u32
     arrived_at: u32  # of the time of arrival in a hop of the stack
     own_arrived_at: u32  # of that of the reporter's own
     missing: u32
@@ -316,8 +316,8 @@ class PendingHop(Hop):
     received_ns: u64
     identity: u64
     came_by: u32  # the link back over its ingress port, NONE32: no port or no link
-    place: u32  # on the way, or its switch where only adjacency tells the place
-    count: u32  # of the whole way's hops, NONE32 where it is not told
+    position: u32  # its index on the path, or its switch where only adjacency tells that
+    count: u32  # of the whole path's hops, NONE32 where it is not known
     ends: u32  # not 0: the last of so many
     kind: u32
     waiting: u32  # not 0: the next hop's stamp may still tell its link's delay

@@ -147,7 +147,7 @@ class PendingTables(Struct):
     """What joins the hops that report each for themselves (`collectors.reference.stitch`)."""
 
     sources: InPlace[PendingTable]  # flows with their source's remaining hops
-    singles: InPlace[PendingTable]  # packets by place
+    singles: InPlace[PendingTable]  # packets by hop index
     parts: InPlace[PendingTable]  # packets by adjacency
     flows: InPlace[PendingTable]  # what each node said last of a flow
     splits: InPlace[PendingTable]  # flows whose stacks come in parts

@@ -80,7 +80,7 @@ class PlainStore:
         return clock.behind(sample.node_time_ns, sample.received_ns)
 
     def take_path(self, path: SeenPath) -> None:
-        """Take the whole way of one packet."""
+        """Take the whole path of one packet."""
         route = self._route(path.switches, path.received_ns)
         if route is None:
             self._counters[Count.ROUTES_FULL] += 1
@@ -119,12 +119,12 @@ class PlainStore:
         for key, flow in self._flows.items():
             path = flow.path
             if path is not None and now_ns - path.received_ns <= self._settings.forget_path_after_ns:
-                way = SwitchPath(path.switches, path.links, self._routes[path.switches].figures())
+                over = SwitchPath(path.switches, path.links, self._routes[path.switches].figures())
                 sending_ns = flow.meter.newest_ns + max(now_ns - flow.heard_ns, 0)
                 found.append(
                     SeenFlow(
                         key,
-                        way,
+                        over,
                         path.received_ns,
                         flow.meter.rate_bps(sending_ns),
                         flow.meter.nbytes(sending_ns) // self._settings.sample_every,
@@ -150,7 +150,7 @@ class PlainStore:
         return flow
 
     def _route(self, switches: tuple[str, ...], now_ns: int) -> Window | None:
-        """Return the window of a way through the fabric; None when there is no room, not even of unused ones."""
+        """Return the window of a path over the switches; None when there is no room, not even of unused ones."""
         route = self._routes.get(switches)
         if route is None:
             if len(switches) > MOST_SWITCHES:
@@ -158,7 +158,7 @@ class PlainStore:
             if len(self._routes) >= self._settings.max_routes and now_ns >= self._next_sweep_ns:
                 self._next_sweep_ns = now_ns + SWEEP_NS
                 used = {flow.path.switches for flow in self._flows.values() if flow.path is not None}
-                self._routes = {way: window for way, window in self._routes.items() if way in used}
+                self._routes = {path: window for path, window in self._routes.items() if path in used}
             if len(self._routes) >= self._settings.max_routes:
                 return None
             route = self._routes[switches] = Window(self._settings)

@@ -15,7 +15,7 @@ K = TypeVar("K", bound=Hashable)
 
 @dataclass(slots=True)
 class PendingPacket:
-    """A packet's hops so far, by place or node; `waiting` names those whose link's delay the next hop would tell."""
+    """A packet's hops so far, by index or node; `waiting` names those whose link's delay the next hop would tell."""
 
     started_ns: int
     hops: dict[int, HopRecord] = field(default_factory=dict)
@@ -47,10 +47,10 @@ class PendingPackets(Generic[K]):
         self._newest_ns = max(self._newest_ns, now_ns)
         return packet
 
-    def put(self, packet: PendingPacket, place: int, hop: HopRecord) -> None:
+    def put(self, packet: PendingPacket, position: int, hop: HopRecord) -> None:
         """Keep a hop of a packet that is pending."""
-        self._hops += place not in packet.hops
-        packet.hops[place] = hop
+        self._hops += position not in packet.hops
+        packet.hops[position] = hop
 
     def finish(self, key: K) -> None:
         """Let go of a packet whose hops have all reported."""

@@ -1,4 +1,4 @@
-"""Hops whose place only adjacency tells: reports of MX and XD, and the parts of a stack that was taken off on the way.
+"""Hops that only adjacency puts in order: reports of MX and XD, and the parts of a stack that was taken off on the way.
 
 A hop's next is the switch at the other end of its egress link, entered by that link's port. Walking so from a host's
 link to a host's link gives the path: of one packet, where each hop reported that packet; else of the flow, from what

@@ -157,7 +157,7 @@ class SequenceTracker:
         return Arrival.CONTESTED
 
 
-class SequenceAccounting:
+class PlainAccounting:
     """The trackers of every reporter, bounded: the one unheard for longest goes first."""
 
     def __init__(self, settings: SequenceSettings, counters: Counters) -> None:

@@ -14,7 +14,7 @@ from dataplane.topology.values import Topology
 
 
 class PlainStitcher(Stitcher):
-    """Hops wait by place or by adjacency, in dictionaries."""
+    """Hops wait by index or by adjacency, in dictionaries."""
 
     def __init__(self, topology: Topology, settings: StateSettings, counters: Counters) -> None:
         super().__init__(topology, settings, counters)
@@ -25,7 +25,7 @@ class PlainStitcher(Stitcher):
         self._split_flows: OrderedDict[FlowKey, None] = OrderedDict()
 
     def _take_part(self, hops: list[HopRecord], out: Stitched) -> None:
-        """Join successive hops whose place adjacency tells."""
+        """Join successive hops that adjacency puts in order."""
         path = self._postcards.take(hops, out.samples, out.fates)
         if path is not None:
             self._path(path, out)
@@ -42,11 +42,11 @@ class PlainStitcher(Stitcher):
         return flow in self._split_flows
 
     def _take_single(self, record: HopRecord, out: Stitched) -> None:
-        """Join a hop that tells its place."""
+        """Join a hop that tells its index."""
         key = (record.flow, record.packet_id)
         packet = self._pending.get(key)
         if packet is not None and record.hop_index in packet.hops:
-            # The same place twice: another packet that looks the same.
+            # The same index twice: another packet that looks the same.
             self._end(packet, out)
             packet = None
         if packet is None:

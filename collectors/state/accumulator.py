@@ -21,10 +21,10 @@ from collectors.values import FlowKey
 from dataplane.topology.values import LinkKey
 
 MOST_SWITCHES: Final = 64
-"""Longer ways find no room."""
+"""Longer paths find no room."""
 
 SWEEP_NS: Final = 1_000_000_000
-"""How often ways that no flow takes any more are looked for."""
+"""How often paths that no flow takes any more are looked for."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,7 +41,7 @@ class SeenFlow:
     """A flow that was heard of lately."""
 
     flow: FlowKey
-    way: SwitchPath
+    path: SwitchPath
     received_ns: int
     rate_bps: int | None
     measured_bytes: int = 0
@@ -50,19 +50,19 @@ class SeenFlow:
 
 @dataclass(frozen=True, slots=True)
 class FlowColumns:
-    """Flows that were heard of lately, side by side; `src` and `dst` are places in `addresses`, `way` is one in `ways`.
+    """Flows that were heard of lately, side by side; `src` and `dst` index `addresses`, `path` indexes `paths`.
 
     Rates are in bit/s, UNKNOWN where no packet was counted.
     """
 
     addresses: Sequence[IPv4Address | IPv6Address]
-    ways: Sequence[SwitchPath]
+    paths: Sequence[SwitchPath]
     src: Integers
     dst: Integers
     protocol: Integers
     src_port: Integers
     dst_port: Integers
-    way: Integers
+    path: Integers
     received_ns: Integers
     rate_bps: Sequence[int]
     measured_bytes: Sequence[int]
@@ -94,7 +94,7 @@ class Store(Protocol):
         ...
 
     def take_path(self, path: SeenPath) -> None:
-        """Take the whole way of one packet."""
+        """Take the whole path of one packet."""
         ...
 
     def take_packet(self, flow: FlowKey, ip_bytes: int, now_ns: int, source_ns: int | None = None) -> None:

@@ -27,7 +27,7 @@ from dataplane.topology.values import LinkKey, Topology
 class StateBuilder(ABC):
     """Adds up hop records; `snapshot` is all that deciders see of it. Topology and settings bound its memory."""
 
-    def __init__(  # noqa: PLR0917 - where hops wait and samples add up is given by place
+    def __init__(  # noqa: PLR0917 - where hops wait and samples add up is given by position
         self,
         topology: Topology,
         clock: Clock,
@@ -49,7 +49,7 @@ class StateBuilder(ABC):
             sample_every=self._settings.sample_every,
         )
         self._jobs = JobAccounts(topology, self._settings.jobs, counters)
-        self._link_places = {key: place for place, key in enumerate(topology.directed_links)}
+        self._link_index = {key: index for index, key in enumerate(topology.directed_links)}
 
     @property
     def jobs(self) -> JobAccounts:
@@ -87,7 +87,7 @@ class StateBuilder(ABC):
         self._losses.note_reporting(self._stitcher.reporting())
         if self._losses.counts_packets:
             self._losses.take_reporters(reporters().values(), now_ns)
-        corrections = self._clocks.update(now_ns, self._store.take_flights(self._link_places))
+        corrections = self._clocks.update(now_ns, self._store.take_flights(self._link_index))
         self._stitcher.correct(corrections)
         self._store.correct(corrections)
 
@@ -144,8 +144,8 @@ class NetworkStateBuilder(StateBuilder):
 
     def _links(self, now_ns: int) -> Mapping[LinkKey, LinkState]:
         seen = self._link_store.link_columns()
-        told = self._losses.told
-        samples = self._columns.packets(seen, now_ns) if told else []
+        reported = self._losses.reported_links
+        samples = self._columns.packets(seen, now_ns) if reported else []
         number = self._columns.number
-        losses = {key: loss for key in told if (loss := self._losses.loss(key, now_ns, samples[number[key]]))}
+        losses = {key: loss for key in reported if (loss := self._losses.loss(key, now_ns, samples[number[key]]))}
         return self._columns.states(seen, now_ns, losses, self._clocks.corrections.columns.uncertainty_ns)

@@ -1,4 +1,4 @@
-"""What the controller has told of links' condition: kept for a while, because who tells may be gone."""
+"""What the controller has reported of links' condition: kept for a while, because whoever reports it may be gone."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from collectors.values import LinkStatus
 from dataplane.topology.values import LinkKey, Topology
 
 FORGOTTEN_NS: Final = 10_000_000_000
-"""What was told is repeated every few seconds; after so long without a word nothing is known of any link."""
+"""What was reported is repeated every few seconds; after so long without a word nothing is known of any link."""
 
 
 class LinkNotes:
-    """The newest that was told of a topology's links; ages go on from what they were when it came."""
+    """The newest that was reported of a topology's links; ages go on from what they were when it came."""
 
     def __init__(self, topology: Topology) -> None:
         self._known = topology.directed_links.keys()
@@ -22,12 +22,12 @@ class LinkNotes:
         self._told_ns = 0
 
     def note(self, statuses: Mapping[LinkKey, LinkStatus], now_ns: int) -> None:
-        """Take the condition of all links that are watched, in place of what was told before."""
+        """Take the condition of all links that are watched, in place of what was reported before."""
         self._statuses = {key: status for key, status in statuses.items() if key in self._known}
         self._told_ns = now_ns
 
     def statuses(self, now_ns: int) -> Mapping[LinkKey, LinkStatus]:
-        """Return what is known of links now; nothing once nobody has told anything for `FORGOTTEN_NS`."""
+        """Return what is known of links now; nothing once nobody has reported anything for `FORGOTTEN_NS`."""
         waited_ns = now_ns - self._told_ns
         if waited_ns > FORGOTTEN_NS:
             return {}

@@ -138,22 +138,22 @@ class LinkColumns:
     ) -> LinkStates:
         """Return the links' states; `uncertainty_ns` is of corrected stamps, UNKNOWN where none are corrected."""
         fresh = self.fresh(seen, now_ns)
-        told = fresh & (seen.samples != 0)
+        measured = fresh & (seen.samples != 0)
         source = np.where(fresh, seen.source, RANK[DelaySource.NOMINAL])
         used_bps = np.minimum(self._bps(np.where(fresh, np.maximum(seen.tx_bytes_per_window, 0), 0)), self._rate_bps)
         columns = {
             "rate_bps": self._rate_bps,
-            "delay_mean_ns": np.where(told, seen.delay_mean_ns, self._delay_ns),
-            "delay_p50_ns": np.where(told, seen.delay_p50_ns, self._delay_ns),
-            "delay_p99_ns": np.where(told, seen.delay_p99_ns, self._delay_ns),
+            "delay_mean_ns": np.where(measured, seen.delay_mean_ns, self._delay_ns),
+            "delay_p50_ns": np.where(measured, seen.delay_p50_ns, self._delay_ns),
+            "delay_p99_ns": np.where(measured, seen.delay_p99_ns, self._delay_ns),
             "queue_occupancy_frames": np.where(fresh, np.nan_to_num(seen.queue_occupancy_frames), 0.0),
             "utilisation": used_bps / self._rate_bps,
             "available_bps": self._rate_bps - used_bps,
             "age_ns": np.where(seen.newest_ns == UNKNOWN, UNKNOWN, np.maximum(now_ns - seen.newest_ns, 0)),
             "samples": np.where(fresh, seen.samples, 0),
             "source": source,
-            "delay_ewma_ns": np.where(told, seen.delay_ewma_ns, UNKNOWN),
-            "delay_max_ns": np.where(told, seen.delay_max_ns, UNKNOWN),
+            "delay_ewma_ns": np.where(measured, seen.delay_ewma_ns, UNKNOWN),
+            "delay_max_ns": np.where(measured, seen.delay_max_ns, UNKNOWN),
             "delay_uncertainty_ns": np.where(source == RANK[DelaySource.CORRECTED_STAMPS], uncertainty_ns, UNKNOWN),
             "buffer_occupancy_frames": np.where(fresh, seen.buffer_occupancy_frames, np.nan),
             **self._loss(losses),

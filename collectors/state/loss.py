@@ -39,7 +39,7 @@ def slots_kept(window_ns: int, wait_ns: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class LinkLoss:
-    """A share of frames, where it comes from, and how many packets of the link were told of as lost so far."""
+    """A share of frames, where it comes from, and how many packets of the link were reported as lost so far."""
 
     share: float
     source: LossSource
@@ -157,8 +157,8 @@ class LossMeter:
                 slots.at(now_ns // self._slot_ns).missing += grown
 
     @property
-    def told(self) -> Collection[LinkKey]:
-        """The links of which anything can be told."""
+    def reported_links(self) -> Collection[LinkKey]:
+        """The links of which a loss can be known."""
         if not self._reporting:
             return self._links.keys()
         links = self._topology.directed_links

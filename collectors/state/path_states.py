@@ -67,7 +67,7 @@ class PathStates(Mapping[FlowKey, PathState]):
 
 
 class PathMaker:
-    """Adds up what a path's links say at one time, once for all flows of one way."""
+    """Adds up what a path's links say at one time, once for all flows of one path."""
 
     def __init__(
         self, topology: Topology, links: Mapping[LinkKey, LinkState], now_ns: int, stale_after_ns: int
@@ -80,11 +80,11 @@ class PathMaker:
 
     def path(self, seen: SeenFlow) -> PathState:
         """Return a flow's path with its figures."""
-        delay_ns, bottleneck_bps, p50, p99, loss, samples = self._known(seen.way)
+        delay_ns, bottleneck_bps, p50, p99, loss, samples = self._known(seen.path)
         age_ns = max(self._now_ns - seen.received_ns, 0)
         return PathState(
             seen.flow,
-            seen.way.switches,
+            seen.path.switches,
             delay_ns,
             bottleneck_bps,
             age_ns,
@@ -99,10 +99,12 @@ class PathMaker:
 
     def columns(self, flows: FlowColumns) -> PathColumns:
         """Return the flows' paths with their figures, side by side."""
-        figures = [[_number(one) for one in self._known(way)] for way in flows.ways]
-        of_ways = zip(*figures, strict=True) if figures else [()] * 6
-        places = flows.way.tolist()
-        delay_ns, bottleneck_bps, p50, p99, loss, samples = ([column[place] for place in places] for column in of_ways)
+        figures = [[_number(one) for one in self._known(path)] for path in flows.paths]
+        of_paths = zip(*figures, strict=True) if figures else [()] * 6
+        numbers = flows.path.tolist()
+        delay_ns, bottleneck_bps, p50, p99, loss, samples = (
+            [column[number] for number in numbers] for column in of_paths
+        )
         return PathColumns(
             flows,
             {
@@ -119,18 +121,18 @@ class PathMaker:
             },
         )
 
-    def _known(self, way: SwitchPath) -> tuple[int, int, int | None, int | None, float | None, int]:
-        figures = self._of_path.get(way)
+    def _known(self, path: SwitchPath) -> tuple[int, int, int | None, int | None, float | None, int]:
+        figures = self._of_path.get(path)
         if figures is None:
-            figures = self._of_path[way] = self._figures(way)
+            figures = self._of_path[path] = self._figures(path)
         return figures
 
-    def _figures(self, way: SwitchPath) -> tuple[int, int, int | None, int | None, float | None, int]:
-        """Add up the way's links; one of one switch between two unknown hosts has none, and no delay or limit."""
-        states = [self._links[key] for key in way.links]
+    def _figures(self, path: SwitchPath) -> tuple[int, int, int | None, int | None, float | None, int]:
+        """Add up the path's links; one of one switch between two unknown hosts has none, and no delay or limit."""
+        states = [self._links[key] for key in path.links]
         # What the switches do not see: from the source host to its switch.
         access_ns = states[0].delay_mean_ns if states and states[0].link.src not in self._topology.switch else 0
-        figures = way.figures
+        figures = path.figures
         fresh = self._now_ns - figures.newest_ns <= self._stale_after_ns
         mean, p50, p99 = (
             None if delay is None or not fresh else delay + access_ns

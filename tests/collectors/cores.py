@@ -10,9 +10,9 @@ from collectors.collector import Collector
 from collectors.counters import Counters
 from collectors.decode.payloads import payloads_of
 from collectors.decode.sequence import Accounting
-from collectors.native.accounting import NativeAccounting
+from collectors.native.sequence import NativeAccounting
 from collectors.reference.accumulator import PlainStore
-from collectors.reference.sequence import SequenceAccounting
+from collectors.reference.sequence import PlainAccounting
 from collectors.settings import Core, SequenceSettings, StateSettings
 from collectors.state.accumulator import Store
 from dataplane.topology.values import Topology
@@ -26,7 +26,7 @@ def plain_store(_: Topology, settings: StateSettings, counters: Counters) -> Sto
 
 
 every_accounting = pytest.mark.parametrize(
-    "make_accounting", [SequenceAccounting, NativeAccounting], ids=["reference", "native"]
+    "make_accounting", [PlainAccounting, NativeAccounting], ids=["reference", "native"]
 )
 every_core = pytest.mark.parametrize("core", list(Core))
 

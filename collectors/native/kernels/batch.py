@@ -255,7 +255,7 @@ def find_flows(tables: TelemetryTables, sequences: SequenceTable, decoder: Decod
 
 @kernel(inline=True)
 def find_links(tables: TelemetryTables, decoder: Decoder, packet: Packet) -> None:
-    """Find each hop's switch and egress link, and begin to bring the links' windows into the cache."""
+    """Find each hop's switch and egress link, and prefetch the links' windows."""
     place: u32 = packet.first_hop
     end: u32 = place + packet.hop_count
     if packet.route != NONE32:

@@ -40,5 +40,5 @@ def take_drop(tables: TelemetryTables, packet: Packet) -> None:
 
 @kernel(inline=False)
 def take_hops_before(tables: TelemetryTables, decoder: Decoder, packet: Packet) -> None:
-    """Take the hops before a drop; as they are no whole way, the flow is not asked for."""
+    """Take the hops before a drop; as they are no whole path, the flow is not asked for."""
     take_hops(tables, decoder, packet, view(FlowCell, 0))

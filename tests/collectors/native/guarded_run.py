@@ -15,7 +15,7 @@ import numpy as np
 
 from collectors.collector import Collector
 from collectors.decode.payloads import Payloads
-from collectors.native.bulk import BulkCore
+from collectors.native.core import NativeCore
 from collectors.settings import CollectorSettings
 from dataplane.clock import VirtualClock
 from dataplane.wire import report
@@ -58,8 +58,8 @@ def damaged(whole: bytes) -> Iterator[bytes]:
 
 def main(longer: int) -> None:
     """Give the native core every report."""
-    core: Any = Collector(build_topology(), VirtualClock(1000), CollectorSettings())._bulk
-    assert isinstance(core, BulkCore)
+    core: Any = Collector(build_topology(), VirtualClock(1000), CollectorSettings())._native
+    assert isinstance(core, NativeCore)
     memory, taken = Guarded(ROOM), 0
     for whole in originals():
         for data in damaged(whole):

@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 
 from collectors.collector import Collector
 from collectors.counters import Count
-from collectors.native.bulk import MOST_ITEMS
+from collectors.native.core import MOST_ITEMS
 from collectors.values import JobKey
 from dataplane.clock import VirtualClock
 from dataplane.topology.addressing import switch_ipv4
 from dataplane.wire.completion import Completion
 from tests.collectors.cores import receive_together
-from tests.collectors.native.test_bulk import Pair
+from tests.collectors.native.test_core import Pair
 from tests.collectors.reports import MICRO, Reporter, build_topology, long_way
 
 JOB = JobKey(3, "s2")

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collectors.settings import CollectorSettings
-from tests.collectors.native.test_bulk import MS, Pair, ways
+from tests.collectors.native.test_core import MS, Pair, ways
 from tests.collectors.reports import MICRO, Reporter, long_way
 
 TIMED = 0xF900

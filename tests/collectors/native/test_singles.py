@@ -24,7 +24,7 @@ from dataplane.topology.values import LinkKey
 from dataplane.wire import inner
 from dataplane.wire.drop_reasons import DropReason
 from tests.collectors.cores import receive_together
-from tests.collectors.native.test_bulk import Pair
+from tests.collectors.native.test_core import Pair
 from tests.collectors.reports import ALL, MICRO, Hop, Reporter, build_topology, long_way, short_way
 from tests.dataplane.wire.golden_frames import FRAMES
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from collectors.counters import Count, Counters
 from collectors.decode.sequence import MODULUS, Arrival, content_mark
-from collectors.reference.sequence import SequenceAccounting, SequenceTracker
+from collectors.reference.sequence import PlainAccounting, SequenceTracker
 from collectors.settings import SequenceSettings
 from collectors.values import ReporterState
 from dataplane.wire.report_group import ReportGroup
@@ -190,7 +190,7 @@ def test_any_numbers_leave_sane_figures(events: list[tuple[int, int]]) -> None:
 
 def test_accounts_are_per_node_and_hardware_and_bounded() -> None:
     counters = Counters()
-    accounting = SequenceAccounting(SequenceSettings(max_reporters=2), counters)
+    accounting = PlainAccounting(SequenceSettings(max_reporters=2), counters)
     for node_id, hw_id, sequence in ((1, 0, 5), (1, 1, 9), (1, 0, 7), (2, 0, 1)):
         accounting.observe(ReportGroup(hw_id, sequence, node_id), 0, 0)
     assert accounting.states() == {

@@ -51,7 +51,7 @@ REPORT_OF_IPV4 = 0x14
 REPORT_OF_IPV6 = 0x15
 DROPPED = 0x80
 TRACKED = 0x20
-BY_THE_WAY = 0x10
+INTERMEDIATE_BIT = 0x10
 QUEUE_OR_FLOW = 0x60
 QUEUE_ONLY = 0x40
 TO_THE_END = 0xFF
@@ -181,7 +181,7 @@ def read_kind(data: Array[u8], head: u32, main: u64, int_at: u64, packet: Packet
             packet.kind = COMPLETION
     elif data[int_at] >> 4 == INT_MX:
         packet.kind = MX
-    elif head & BY_THE_WAY != 0:
+    elif head & INTERMEDIATE_BIT != 0:
         packet.kind = INTERMEDIATE
 
 
@@ -305,7 +305,7 @@ def read_drop(  # noqa: PLR0917 - kernels have no keywords
     if decoder.hop_count == decoder.hop_room:
         return FULL
     hop = decoder.hops[as_u64(decoder.hop_count)]
-    read_hop(data, own_at, own.places, hop)
+    read_hop(data, own_at, own.words, hop)
     packet.drop_ingress = ingress_of(hop)
     packet.drop_egress = egress_of(hop)
     packet.hop_count = 0
@@ -332,7 +332,7 @@ def read_stack(  # noqa: PLR0917 - kernels have no keywords
     last: u64 = as_u64(packet.first_hop + packet.hop_count)
     if own_bits != 0 or packet.hop_count == 0 or decoder.hops[last - 1].node_id != packet.node_id:
         own = decoder.hops[last]
-        if not read_hop(data, own_at, layout_of(decoder, own_bits).places, own):
+        if not read_hop(data, own_at, layout_of(decoder, own_bits).words, own):
             return OTHER
         own.node_id = packet.node_id
         packet.hop_count += 1
@@ -343,9 +343,8 @@ def read_stack(  # noqa: PLR0917 - kernels have no keywords
 @kernel(inline=True)
 def read_hops(decoder: Decoder, data: Array[u8], shim_at: u64, end: u64, packet: Packet) -> u32:
     """Read shim, INT-MD header, and the stack in travelling order; there is room for one hop more then."""
-    words: u64 = as_u64(data[shim_at + 1])
     at: u64 = shim_at + 16
-    int_end: u64 = shim_at + 4 + 4 * words
+    int_end: u64 = shim_at + 4 + 4 * as_u64(data[shim_at + 1])
     if int_end > end or at > int_end:
         return OTHER
     head: u32 = load_be32(data, shim_at + 4)
@@ -359,20 +358,20 @@ def read_hops(decoder: Decoder, data: Array[u8], shim_at: u64, end: u64, packet:
         layout = layout_of(decoder, as_u32(load_be16(data, shim_at + 8)))
         if hop_bytes == 0 or as_u64(layout.nbytes) > hop_bytes:
             return OTHER
-        places: u32 = layout.places
+        words: u32 = layout.words
         count = size // hop_bytes
         if count * hop_bytes != size:
             return OTHER
         if first + count + 1 > as_u64(decoder.hop_room):
             return FULL
         at += size
-        place: u64 = first
-        while place < first + count:
+        index: u64 = first
+        while index < first + count:
             at -= hop_bytes
-            hop = decoder.hops[place]
-            if not read_hop(data, at, places, hop) or hop.node_id == NONE32:
+            hop = decoder.hops[index]
+            if not read_hop(data, at, words, hop) or hop.node_id == NONE32:
                 return OTHER
-            place += 1
+            index += 1
     elif first == as_u64(decoder.hop_room):
         return FULL
     packet.first_hop = as_u32(first)

@@ -22,16 +22,16 @@ def lay_out(layout: Layout, bitmap: u32) -> None:
     """Find which words of a hop a bitmap's values are, one bit a word; those that nothing reads stand at the end."""
     layout.known = 1
     layout.nbytes = 4 * (popcount(bitmap) + popcount(bitmap & DOUBLE_WORDS))
-    layout.places = 0
+    layout.words = 0
     word: u32 = 0
     bit: u32 = 0
     while bit < READ_BITS:
         if bitmap >> (15 - bit) & 1 != 0:
-            layout.places |= 1 << word
+            layout.words |= 1 << word
         word += 1
         if DOUBLE_WORDS >> (15 - bit) & 1 != 0:
             if bitmap >> (15 - bit) & 1 != 0:
-                layout.places |= 1 << word
+                layout.words |= 1 << word
             word += 1
         bit += 1
 
@@ -73,9 +73,9 @@ def name_of(hop: Hop) -> u64:
 
 
 @kernel(inline=True)
-def read_hop(data: Array[u8], at: u64, places: u32, hop: Hop) -> bool:
+def read_hop(data: Array[u8], at: u64, words: u32, hop: Hop) -> bool:
     """Read one hop's values; False where it does not say where the packet left."""
-    spread_be32(array_at(u32, address(hop)), data, at, places)
+    spread_be32(array_at(u32, address(hop)), data, at, words)
     hop.arrived_ns = time_of(hop.arrived_ns)
     hop.left_ns = time_of(hop.left_ns)
     return egress_of(hop) != NONE32

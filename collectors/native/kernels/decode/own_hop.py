@@ -31,7 +31,7 @@ def read_single(  # noqa: PLR0917 - kernels have no keywords
     if decoder.hop_count == decoder.hop_room:
         return FULL
     hop = decoder.hops[as_u64(decoder.hop_count)]
-    if not read_hop(data, own_at, own.places, hop):
+    if not read_hop(data, own_at, own.words, hop):
         return OTHER
     hop.node_id = packet.node_id
     packet.identity = identity(data, inner_at, int_at, int_end, packet)

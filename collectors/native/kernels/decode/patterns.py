@@ -91,17 +91,17 @@ def read_timed(pattern: Pattern, data: Array[u8], hops: Array[Hop], count: u64) 
     at: u64 = as_u64(pattern.stack_end)
     hop_bytes: u64 = as_u64(pattern.hop_bytes)
     times: u64 = 0
-    place: u64 = 0
-    while place < count:
+    index: u64 = 0
+    while index < count:
         at -= hop_bytes
-        spread_be32(array_at(u32, address(hops[place])), data, at, pattern.places)
-        name: u64 = name_of(hops[place])
+        spread_be32(array_at(u32, address(hops[index])), data, at, pattern.words)
+        name: u64 = name_of(hops[index])
         if name & NO_EGRESS == NO_EGRESS or as_u32(name) == NONE32:
             return False
-        hops[place].arrived_ns = load_be64(data, at + as_u64(pattern.arrived_at))
-        times |= hops[place].arrived_ns
-        place += 1
-    spread_be32(array_at(u32, address(hops[count])), data, OWN_AT, pattern.own_places)
+        hops[index].arrived_ns = load_be64(data, at + as_u64(pattern.arrived_at))
+        times |= hops[index].arrived_ns
+        index += 1
+    spread_be32(array_at(u32, address(hops[count])), data, OWN_AT, pattern.own_words)
     if name_of(hops[count]) & NO_EGRESS == NO_EGRESS:
         return False
     hops[count].arrived_ns = load_be64(data, OWN_AT + as_u64(pattern.own_arrived_at))
@@ -112,13 +112,13 @@ def read_timed(pattern: Pattern, data: Array[u8], hops: Array[Hop], count: u64) 
 def read_any(pattern: Pattern, data: Array[u8], hops: Array[Hop], count: u64) -> bool:
     """Read hops, whatever they tell; False where one does not tell node or egress port."""
     at: u64 = as_u64(pattern.stack_end)
-    place: u64 = 0
-    while place < count:
+    index: u64 = 0
+    while index < count:
         at -= as_u64(pattern.hop_bytes)
-        if not read_hop(data, at, pattern.places, hops[place]) or hops[place].node_id == NONE32:
+        if not read_hop(data, at, pattern.words, hops[index]) or hops[index].node_id == NONE32:
             return False
-        place += 1
-    return read_hop(data, OWN_AT, pattern.own_places, hops[count])
+        index += 1
+    return read_hop(data, OWN_AT, pattern.own_words, hops[count])
 
 
 @kernel(inline=True)
@@ -169,24 +169,24 @@ def learn_pattern(decoder: Decoder, data: Array[u8], length: u64, packet: Packet
     pattern.misses = 0
     pattern.length = as_u32(length) + 1
     pattern.inner_at = as_u32(inner_at)
-    pattern.own_places = layout_of(decoder, as_u32(own_bits)).places
-    pattern.places = layout_of(decoder, as_u32(load_be16(data, shim_at + 8))).places
+    pattern.own_words = layout_of(decoder, as_u32(own_bits)).words
+    pattern.words = layout_of(decoder, as_u32(load_be16(data, shim_at + 8))).words
     pattern.stack_hops = packet.hop_count - 1
     pattern.stack_end = packet.shim_at + 4 + 4 * as_u32(data[shim_at + 1])
     pattern.hop_bytes = 4 * as_u32(data[shim_at + 6] & 0x1F)
     pattern.int_bytes = pattern.stack_end - packet.shim_at
     pattern.missing = packet.missing
     pattern.about = packet.key[4] & 0xFFFF
-    pattern.timed = as_u32(is_timed(pattern.own_places) and (packet.hop_count == 1 or is_timed(pattern.places)))
-    pattern.arrived_at = 4 * popcount(pattern.places & BEFORE_ARRIVED)
-    pattern.own_arrived_at = 4 * popcount(pattern.own_places & BEFORE_ARRIVED)
+    pattern.timed = as_u32(is_timed(pattern.own_words) and (packet.hop_count == 1 or is_timed(pattern.words)))
+    pattern.arrived_at = 4 * popcount(pattern.words & BEFORE_ARRIVED)
+    pattern.own_arrived_at = 4 * popcount(pattern.own_words & BEFORE_ARRIVED)
     note_same(decoder, pattern, data, shim_at)
 
 
 @kernel
-def is_timed(places: u32) -> bool:
+def is_timed(words: u32) -> bool:
     """Return whether hops tell when packets arrived, but not when they left, nor of buffers."""
-    return places & (ARRIVED | LEFT | BUFFER) == ARRIVED
+    return words & (ARRIVED | LEFT | BUFFER) == ARRIVED
 
 
 @kernel
@@ -229,7 +229,7 @@ def note_same(decoder: Decoder, pattern: Pattern, data: Array[u8], shim_at: u64)
     mask[shim_at + 9] = 0xFF
     mask[shim_at + 12] = 0xFF  # bitmap of the domain
     mask[shim_at + 13] = 0xFF
-    place: u64 = 0
-    while place < shim_at + 16:
-        pattern.known[place] = data[place]
-        place += 1
+    index: u64 = 0
+    while index < shim_at + 16:
+        pattern.known[index] = data[index]
+        index += 1

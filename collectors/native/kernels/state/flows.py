@@ -18,13 +18,13 @@ FRAMING_BYTES = 38
 
 @kernel(inline=True)
 def prefetch_index(tables: TelemetryTables, mixed: u64) -> None:
-    """Begin to bring a flow's place in the index into the cache."""
+    """Prefetch a flow's slot of the index."""
     prefetch(offset(tables.flows.index, home_of(mixed, tables.flows.mask)))
 
 
 @kernel(inline=True)
 def prefetch_flow(tables: TelemetryTables, mixed: u64) -> None:
-    """Begin to bring the cell into the cache that the index most likely leads to."""
+    """Prefetch the cell that the index most likely leads to."""
     found: u64 = tables.flows.index[home_of(mixed, tables.flows.mask)] & LOW32
     if found != 0:
         cell = tables.flows.cells[found - 1]

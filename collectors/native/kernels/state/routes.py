@@ -1,4 +1,4 @@
-"""Ways through the switches, each with a window, and the way that a flow takes."""
+"""Paths over the switches, each with a window, and the path that a flow takes."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def find_host(tables: TelemetryTables, version: u64, high: u64, low: u64) -> u32
 
 
 @kernel(inline=True)
-def same_way(route: RouteCell, nodes: Array[u32], switches: Array[u32], count: u64) -> bool:
+def same_path(route: RouteCell, nodes: Array[u32], switches: Array[u32], count: u64) -> bool:
     """Return whether a route leads over these switches."""
     if as_u64(route.length) != count:
         return False
@@ -137,7 +137,7 @@ def find_route(tables: TelemetryTables, switches: Array[u32], count: u64) -> u32
         number: u64 = routes.index[place] & LOW32
         if number == 0:
             return add_route(tables, switches, count, mixed)
-        if same_way(routes.cells[number - 1], nodes_of(tables, number - 1), switches, count):
+        if same_path(routes.cells[number - 1], nodes_of(tables, number - 1), switches, count):
             return as_u32(number) - 1
         place = (place + 1) & routes.mask
 
@@ -212,12 +212,12 @@ def sweep(tables: TelemetryTables) -> None:
 
 
 @kernel(inline=True)
-def take_way(  # noqa: PLR0917 - kernels have no keywords
+def take_flow_path(  # noqa: PLR0917 - kernels have no keywords
     tables: TelemetryTables, cell: FlowCell, switches: Array[u32], count: u64, source_ns: u64, delay_ns: u64
 ) -> None:
-    """Take the whole way of one packet of a flow, all of its switches known; one that cannot be is counted."""
+    """Take the whole path of one packet of a flow, all of its switches known; one that cannot be is counted."""
     number: u32 = cell.route
-    if number == NONE32 or not same_way(
+    if number == NONE32 or not same_path(
         tables.routes.cells[as_u64(number)], nodes_of(tables, as_u64(number)), switches, count
     ):
         if not is_possible(tables, cell, switches, count):
@@ -245,7 +245,7 @@ def take_route(  # noqa: PLR0917 - kernels have no keywords
             slot.newest_ns = max(slot.newest_ns, tables.batch.now_ns)
             count_delay(tables, place, slot, tables.batch.slot_number & (WINDOW_SLOTS - 1), delay_ns)
         else:
-            add_way_delay(tables, place, delay_ns)
+            add_path_delay(tables, place, delay_ns)
     if cell.route != NONE32 and is_older(tables, cell, first, source_ns):
         return
     cell.route = number
@@ -262,8 +262,8 @@ def is_ahead(tables: TelemetryTables, switch: u32, stamp_ns: u64) -> bool:
 
 
 @kernel(inline=False)
-def add_way_delay(tables: TelemetryTables, place: u64, delay_ns: u64) -> None:
-    """Add a delay of now to the window of a way, whatever the window holds."""
+def add_path_delay(tables: TelemetryTables, place: u64, delay_ns: u64) -> None:
+    """Add a delay of now to the window of a path, whatever the window holds."""
     add_to_window(tables, place, tables.batch.now_ns, delay_ns, STAMPS, NONE32, NONE32, NONE32)
 
 
@@ -273,7 +273,7 @@ def is_possible(tables: TelemetryTables, cell: FlowCell, switches: Array[u32], c
     version: u64 = cell.key[4] & 0xF
     source: u32 = find_host(tables, version, cell.key[0], cell.key[1])
     target: u32 = find_host(tables, version, cell.key[2], cell.key[3])
-    if not is_way(tables, source, target, switches, count):
+    if not is_path(tables, source, target, switches, count):
         return False
     cell.source_host = source
     cell.target_host = target
@@ -281,7 +281,7 @@ def is_possible(tables: TelemetryTables, cell: FlowCell, switches: Array[u32], c
 
 
 @kernel(inline=False)
-def is_way(tables: TelemetryTables, source: u32, target: u32, switches: Array[u32], count: u64) -> bool:
+def is_path(tables: TelemetryTables, source: u32, target: u32, switches: Array[u32], count: u64) -> bool:
     """Return whether links lead from the source host, where known, over the switches to the destination host."""
     if source != NONE32 and tables.topology.host_switches[as_u64(source)] != switches[0]:
         return False
@@ -308,6 +308,8 @@ def is_older(tables: TelemetryTables, cell: FlowCell, first: u32, source_ns: u64
 def take_path(  # noqa: PLR0917 - kernels have no keywords
     tables: TelemetryTables, key: Array[u64], switches: Array[u32], count: u64, source_ns: u64, delay_ns: u64
 ) -> None:
-    """Take the whole way of one packet that others have put together."""
-    take_way(tables, touch_flow(tables, key, hash_key(key), tables.batch.now_ns), switches, count, source_ns, delay_ns)
+    """Take the whole path of one packet that others have put together."""
+    take_flow_path(
+        tables, touch_flow(tables, key, hash_key(key), tables.batch.now_ns), switches, count, source_ns, delay_ns
+    )
     settle_counts(tables)

@@ -1,4 +1,4 @@
-"""The hops of a stack as samples of links, and the way that the packet took."""
+"""The hops of a stack as samples of links, and the path that the packet took."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from collectors.native.kernels.state.routes import (
     learn_hops,
     nodes_of,
     recall_hops,
-    same_way,
+    same_path,
+    take_flow_path,
     take_route,
-    take_way,
 )
 from collectors.native.kernels.state.samples import CORRECTED_STAMPS, HOP_LATENCY, PROBES, add_sample
 from collectors.native.kernels.state.stamps import runs_ahead
@@ -53,7 +53,7 @@ def take_hops(tables: TelemetryTables, decoder: Decoder, packet: Packet, cell: F
         else:
             if known:
                 recall_hops(tables, packet.route, hops, count)
-            take_new_way(tables, cell, hops, count, total_ns)
+            take_new_path(tables, cell, hops, count, total_ns)
 
 
 @kernel(inline=True)
@@ -144,7 +144,7 @@ def take_others(tables: TelemetryTables, hops: Array[Hop], count: u64, probe: bo
 
 
 @kernel(inline=False)
-def take_new_way(tables: TelemetryTables, cell: FlowCell, hops: Array[Hop], count: u64, total_ns: u64) -> None:
+def take_new_path(tables: TelemetryTables, cell: FlowCell, hops: Array[Hop], count: u64, total_ns: u64) -> None:
     """Take the whole way of a packet that did not go where its flow's packets go."""
     switches = stack_array(u32, MOST_HOPS)
     i: u64 = 0
@@ -153,8 +153,8 @@ def take_new_way(tables: TelemetryTables, cell: FlowCell, hops: Array[Hop], coun
             return
         switches[i] = hops[i].switch
         i += 1
-    take_way(tables, cell, switches, count, hops[0].arrived_ns, total_ns)
-    if cell.route != NONE32 and same_way(
+    take_flow_path(tables, cell, switches, count, hops[0].arrived_ns, total_ns)
+    if cell.route != NONE32 and same_path(
         tables.routes.cells[as_u64(cell.route)], nodes_of(tables, as_u64(cell.route)), switches, count
     ):
         learn_hops(tables, cell.route, hops, count)

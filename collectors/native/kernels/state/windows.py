@@ -82,7 +82,7 @@ def beyond(one: u64, other: u64) -> u64:
 
 
 @kernel(inline=True)
-def count_place(bucket: u64, column: u64) -> u64:
+def count_index(bucket: u64, column: u64) -> u64:
     """Return where among a window's counts that of a slot's bucket stands."""
     return ((bucket >> 4) * WINDOW_SLOTS + column) * 16 + (bucket & 15)
 
@@ -123,7 +123,7 @@ def clear_delays(tables: TelemetryTables, slot: SlotCell, buckets: Array[u32], c
     if slot.delays != 0:
         bucket: u64 = bucket_of(slot.least)
         while bucket <= bucket_of(slot.greatest):
-            buckets[count_place(bucket, column)] = 0
+            buckets[count_index(bucket, column)] = 0
             bucket += 1
     slot.delays = 0
     slot.total = 0
@@ -144,7 +144,7 @@ def clear_slot(tables: TelemetryTables, slot: SlotCell, buckets: Array[u32], col
 
 @kernel(inline=True)
 def prefetch_window(tables: TelemetryTables, place: u64) -> None:
-    """Begin to bring what a sample of now changes in a window, but its counts, into the cache."""
+    """Prefetch what a sample of now changes in a window, but its counts,."""
     window = tables.windows.cells[place]
     prefetch(reference(window.slots[tables.batch.slot_number & (WINDOW_SLOTS - 1)].number))
 
@@ -256,7 +256,7 @@ def count_delay(tables: TelemetryTables, place: u64, slot: SlotCell, column: u64
         slot.least = delay_ns
     if delay_ns > slot.greatest:  # noqa: PLR1730
         slot.greatest = delay_ns
-    note_count(tables, offset(buckets_of(tables, place), count_place(bucket_of(delay_ns), column)))
+    note_count(tables, offset(buckets_of(tables, place), count_index(bucket_of(delay_ns), column)))
 
 
 @kernel(inline=False)
@@ -373,7 +373,7 @@ def read_percentiles(buckets: Array[u32], counted: Array[u64], least: u64, figur
         before: u64 = below
         i: u64 = 0
         while i < WINDOW_SLOTS:
-            below += counted[i] * as_u64(buckets[count_place(bucket, i)])
+            below += counted[i] * as_u64(buckets[count_index(bucket, i)])
             i += 1
         middle: u64 = min(max(middle_of(bucket), least), figures.greatest)
         if before < half and below >= half and half < figures.samples:

@@ -10,7 +10,7 @@ from collectors.native.kernels.decode.flow_key import hash_key
 from collectors.native.kernels.decode.hops import egress_of, ingress_of
 from collectors.native.kernels.state.clocks import corrected_delay, corrected_flight
 from collectors.native.kernels.state.flows import touch_flow
-from collectors.native.kernels.state.routes import STAMPS, find_host, is_way, take_way
+from collectors.native.kernels.state.routes import STAMPS, find_host, is_path, take_flow_path
 from collectors.native.kernels.state.samples import CORRECTED_STAMPS, HOP_LATENCY, PROBES, add_sample
 from collectors.native.kernels.state.switches import find_switch, link_by_port, link_of_pair
 from collectors.native.kernels.state.windows import begin_batch
@@ -52,7 +52,7 @@ def is_known(hop: PendingHop) -> bool:
 
 @kernel(inline=False)
 def link_without_port(tables: TelemetryTables, key: Array[u64], hop: PendingHop, following: PendingHop) -> u32:
-    """Return the link to the next hop, or to the destination host that hangs on the way's end; or NONE32."""
+    """Return the link to the next hop, or to the destination host that hangs on the path's end; or NONE32."""
     if is_known(following):
         return NONE32 if following.switch == NONE32 else link_of_pair(tables, hop.switch, following.switch)
     if hop.ends == 0:
@@ -83,7 +83,7 @@ def ingress_link(tables: TelemetryTables, hop: PendingHop) -> u32:
 
 @kernel(inline=False)
 def find_ends(tables: TelemetryTables, count: u32) -> None:
-    """Find switches and egress links of the hops that `part` of the joins holds."""
+    """Find switches and egress links of the hops that `part` holds."""
     i: u64 = 0
     while i < as_u64(count):
         hop = tables.pending.part[i]
@@ -96,7 +96,7 @@ def find_ends(tables: TelemetryTables, count: u32) -> None:
 
 @kernel(inline=True)
 def put_into_part(tables: TelemetryTables, packet: Packet, hop: Hop, place: u64) -> PendingHop:
-    """Put one hop of a packet into `part` of the joins; return it there."""
+    """Put one hop of a packet into `part`; return it there."""
     said = tables.pending.part[place]
     copy(array_at(u8, address(said)), array_at(u8, address(hop)), sizeof(Hop))
     said.ingress = ingress_of(hop)
@@ -343,8 +343,8 @@ def take_fates(tables: TelemetryTables, table: PendingTable, cell: PendingCell) 
 
 
 @kernel(inline=False)
-def take_fates_of_way(tables: TelemetryTables) -> None:
-    """Count that a packet passed all links between the switches of its way."""
+def take_fates_of_path(tables: TelemetryTables) -> None:
+    """Count that a packet passed all links between the switches of its path."""
     pending = tables.pending
     at_ns: u64 = NONE64
     i: u64 = 0
@@ -377,21 +377,21 @@ def give_up(tables: TelemetryTables, table: PendingTable) -> None:
 
 
 @kernel(inline=True)
-def way_hop(tables: TelemetryTables, place: u64) -> PendingHop:
-    """Return a hop of the way, null behind its end."""
-    return view(PendingHop, tables.pending.path[place] if place < tables.pending.path_hops else 0)
+def path_hop(tables: TelemetryTables, position: u64) -> PendingHop:
+    """Return a hop of the path, null behind its end."""
+    return view(PendingHop, tables.pending.path[position] if position < tables.pending.path_hops else 0)
 
 
 @kernel(inline=True)
-def way_delay(tables: TelemetryTables, key: Array[u64]) -> u64:
-    """Return the sum of the delays of the way's egress links, NONE64 if it cannot be told."""
+def path_delay(tables: TelemetryTables, key: Array[u64]) -> u64:
+    """Return the sum of the delays of the path's egress links, NONE64 if it cannot be told."""
     total_ns: u64 = 0
     i: u64 = 0
     while i < tables.pending.path_hops:
-        hop = way_hop(tables, i)
-        following = way_hop(tables, i + 1)
+        hop = path_hop(tables, i)
+        following = path_hop(tables, i + 1)
         link: u32 = egress_link(tables, key, hop, following)
-        if link == NONE32 or hop.identity != way_hop(tables, 0).identity:
+        if link == NONE32 or hop.identity != path_hop(tables, 0).identity:
             return NONE64
         delay_ns: u64 = whole_link_delay(tables, hop, following, link)
         if delay_ns == NONE64:
@@ -402,13 +402,13 @@ def way_delay(tables: TelemetryTables, key: Array[u64]) -> u64:
 
 
 @kernel(inline=False)
-def take_joined_way(tables: TelemetryTables, key: Array[u64]) -> None:
-    """Take the hops that `way` of the joins holds as a path: of one packet, or of a flow as several together say."""
+def take_joined_path(tables: TelemetryTables, key: Array[u64]) -> None:
+    """Take the hops that `path` of `pending` holds as a path: of one packet, or of a flow as several together say."""
     pending = tables.pending
     received_ns: u64 = 0
     i: u64 = 0
     while i < pending.path_hops:
-        hop = way_hop(tables, i)
+        hop = path_hop(tables, i)
         if hop.switch == NONE32:
             return
         pending.switches[i] = hop.switch
@@ -416,10 +416,10 @@ def take_joined_way(tables: TelemetryTables, key: Array[u64]) -> None:
         i += 1
     source: u32 = find_host(tables, key[4] & 0xF, key[0], key[1])
     target: u32 = find_host(tables, key[4] & 0xF, key[2], key[3])
-    if not is_way(tables, source, target, pending.switches, pending.path_hops):
+    if not is_path(tables, source, target, pending.switches, pending.path_hops):
         tables.counts.not_adjacent += 1
         return
-    delay_ns: u64 = way_delay(tables, key)
+    delay_ns: u64 = path_delay(tables, key)
     now_ns: u64 = tables.batch.now_ns
     if received_ns != now_ns:
         # The hop that came last is none of these: their slot is looked for, not taken for that of now.
@@ -427,6 +427,6 @@ def take_joined_way(tables: TelemetryTables, key: Array[u64]) -> None:
         tables.batch.slot_number += 1
         tables.batch.slot_begins_ns = NONE64
     cell = touch_flow(tables, key, hash_key(key), received_ns)
-    take_way(tables, cell, pending.switches, pending.path_hops, way_hop(tables, 0).arrived_ns, delay_ns)
+    take_flow_path(tables, cell, pending.switches, pending.path_hops, path_hop(tables, 0).arrived_ns, delay_ns)
     if received_ns != now_ns:
         begin_batch(tables, now_ns)

@@ -38,14 +38,14 @@ def hash_packet(flow_hash: u64, identity: u64) -> u64:
 
 
 @kernel(inline=True)
-def prefetch_place(table: PendingTable, mixed: u64) -> None:
-    """Begin to bring a packet's place in the index into the cache."""
+def prefetch_slot(table: PendingTable, mixed: u64) -> None:
+    """Prefetch a packet's slot of the index."""
     prefetch(offset(table.index, home_of(mixed, table.mask)))
 
 
 @kernel(inline=True)
 def prefetch_cell(table: PendingTable, mixed: u64) -> None:
-    """Begin to bring the cell into the cache that the index most likely leads to."""
+    """Prefetch the cell that the index most likely leads to."""
     number: u64 = table.index[home_of(mixed, table.mask)] & LOW32
     if number != 0:
         cell = table.cells[number - 1]
@@ -170,12 +170,12 @@ def has_too_many(table: PendingTable) -> bool:
 
 
 @kernel(inline=True)
-def find_hop(table: PendingTable, cell: PendingCell, place: u32) -> PendingHop:
-    """Return the hop at a place, or null."""
+def find_hop(table: PendingTable, cell: PendingCell, position: u32) -> PendingHop:
+    """Return the hop of a position, or null."""
     number: u32 = cell.first
     while number != 0:
         hop = hop_of(table, number)
-        if hop.place == place:
+        if hop.position == position:
             return hop
         number = hop.following
     return view(PendingHop, 0)
@@ -189,8 +189,8 @@ def copy_hop(target: PendingHop, source: PendingHop) -> None:
 
 @kernel(inline=True)
 def put_hop(table: PendingTable, cell: PendingCell, said: PendingHop) -> PendingHop:
-    """Keep a copy of a hop, in place of what was known at its place, or behind all others; return the copy."""
-    known = find_hop(table, cell, said.place)
+    """Keep a copy of a hop, in place of what was known of its position, or behind all others; return the copy."""
+    known = find_hop(table, cell, said.position)
     if address(known) != 0:
         following: u32 = known.following
         copy_hop(known, said)

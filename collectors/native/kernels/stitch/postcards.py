@@ -1,4 +1,4 @@
-"""Hops whose place only adjacency tells, as in `collectors.reference.postcards`: of one packet, else of one flow."""
+"""Hops whose position only adjacency tells, as in `collectors.reference.postcards`: of one packet, else of one flow."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from collectors.native.kernels.stitch.hop_samples import (
     sample_delay,
     sample_figures,
     sample_hop,
-    take_fates_of_way,
-    take_joined_way,
+    take_fates_of_path,
+    take_joined_path,
 )
 from collectors.native.kernels.stitch.pending import (
     add_cell,
@@ -44,7 +44,7 @@ def join_part(tables: TelemetryTables, key: Array[u64], flow_hash: u64, mixed: u
     while i < as_u64(count):
         hop = pending.part[i]
         hop.came_by = ingress_link(tables, hop)
-        hop.place = hop.switch
+        hop.position = hop.switch
         hop.waiting = 0
         stranger = stranger or hop.switch == NONE32
         if i + 1 < as_u64(count):
@@ -72,8 +72,8 @@ def join_part(tables: TelemetryTables, key: Array[u64], flow_hash: u64, mixed: u
         sample_delay(tables, key, before, first)
     whole: bool = walk(tables, table, cell, key)
     if whole:
-        take_joined_way(tables, key)
-        take_fates_of_way(tables)
+        take_joined_path(tables, key)
+        take_fates_of_path(tables)
         remove_cell(table, number)
     give_up(tables, table)
     kind: u32 = pending.part[0].kind
@@ -176,7 +176,7 @@ def is_first(tables: TelemetryTables, key: Array[u64], hop: PendingHop) -> bool:
 
 @kernel(inline=False)
 def walk(tables: TelemetryTables, table: PendingTable, cell: PendingCell, key: Array[u64]) -> bool:
-    """Put the hops from a host's link to a host's link on the joins' `way`; False while any between is missing."""
+    """Put the hops from a host's link to a host's link on `path`; False while any between is missing."""
     pending = tables.pending
     pending.path_hops = 0
     number: u32 = cell.first
@@ -211,7 +211,7 @@ def take_of_flow(tables: TelemetryTables, key: Array[u64], flow_hash: u64) -> No
     if said.received_ns > tables.limits.forget_ns:
         forget_hops(table, cell, said.received_ns - tables.limits.forget_ns)
     if walk(tables, table, cell, key):
-        take_joined_way(tables, key)
+        take_joined_path(tables, key)
     while has_too_many(table):
         tables.counts.flows_forgotten += 1
         remove_cell(table, table.oldest)

@@ -1,6 +1,6 @@
 """Reports of one hop each: hop by hop, MX, XD, and of congested queues.
 
-A queue's report says all by itself. The others wait for those of their packet's other hops: here those whose place our
+A queue's report says all by itself. The others wait for those of their packet's other hops: here those whose index our
 domain's hop count tells, in `postcards` those that only adjacency puts in order. `collectors.reference.stitch` is the
 plain twin.
 """
@@ -25,7 +25,7 @@ from collectors.native.kernels.stitch.hop_samples import (
     sample_figures,
     sample_hop,
     take_fates,
-    take_joined_way,
+    take_joined_path,
 )
 from collectors.native.kernels.stitch.pending import (
     add_cell,
@@ -36,7 +36,7 @@ from collectors.native.kernels.stitch.pending import (
     hash_packet,
     hop_of,
     prefetch_cell,
-    prefetch_place,
+    prefetch_slot,
     put_hop,
     remove_cell,
     renew_cell,
@@ -59,19 +59,19 @@ from dataplane.native import Array, address, as_u32, as_u64, kernel, reference, 
 
 @kernel(inline=True)
 def prepare_single(tables: TelemetryTables, packet: Packet) -> None:
-    """Begin to bring into the cache what joining a hop will look up."""
+    """Prefetch what joining a hop will look up."""
     packet.cell = hash_packet(packet.hash, packet.identity)
     if packet.kind == HOP_BY_HOP:
-        prefetch_place(tables.pending.singles, packet.cell)
-        prefetch_place(tables.pending.sources, hash_packet(packet.hash, 0))
+        prefetch_slot(tables.pending.singles, packet.cell)
+        prefetch_slot(tables.pending.sources, hash_packet(packet.hash, 0))
     elif packet.kind < QUEUE:
-        prefetch_place(tables.pending.parts, packet.cell)
-        prefetch_place(tables.pending.flows, hash_packet(packet.hash, 0))
+        prefetch_slot(tables.pending.parts, packet.cell)
+        prefetch_slot(tables.pending.flows, hash_packet(packet.hash, 0))
 
 
 @kernel(inline=True)
 def prefetch_single(tables: TelemetryTables, packet: Packet) -> None:
-    """Begin to bring the packet's and the flow's cells into the cache."""
+    """Prefetch the packet's and the flow's cells."""
     if packet.kind == HOP_BY_HOP:
         prefetch_cell(tables.pending.singles, packet.cell)
         prefetch_cell(tables.pending.sources, hash_packet(packet.hash, 0))
@@ -96,9 +96,9 @@ def take_single(tables: TelemetryTables, decoder: Decoder, packet: Packet) -> No
         return
     said = put_into_part(tables, packet, hop, 0)
     if packet.kind == HOP_BY_HOP:
-        said.place = place_of_hop(tables, reference(packet.key[0]), packet.hash, packet.remaining, hop.switch)
+        said.position = hop_index_of(tables, reference(packet.key[0]), packet.hash, packet.remaining, hop.switch)
         if packet.last != 0 and packet.missing == 0:
-            said.count = said.place + 1
+            said.count = said.position + 1
             said.ends = 1
         join_single(tables, reference(packet.key[0]), packet.cell)
     else:
@@ -129,8 +129,8 @@ def take_queue(tables: TelemetryTables, hop: Hop) -> None:
 
 
 @kernel(inline=True)
-def place_of_hop(tables: TelemetryTables, key: Array[u64], flow_hash: u64, remaining: u32, switch: u32) -> u32:
-    """Return a hop's place: how far its remaining hops are below the source's (`collectors.reference.hop_indices`)."""
+def hop_index_of(tables: TelemetryTables, key: Array[u64], flow_hash: u64, remaining: u32, switch: u32) -> u32:
+    """Return a hop's index: how far its remaining hops are below the source's (`collectors.reference.hop_indices`)."""
     table = tables.pending.sources
     mixed: u64 = hash_packet(flow_hash, 0)
     highest: u32 = remaining
@@ -158,14 +158,14 @@ def is_source(tables: TelemetryTables, key: Array[u64], switch: u32) -> bool:
 
 @kernel(inline=False)
 def join_single(tables: TelemetryTables, key: Array[u64], mixed: u64) -> None:
-    """Join the hop in `part`, which tells its place, with those of its packet that have come."""
+    """Join the hop in `part`, which tells its index, with those of its packet that have come."""
     table = tables.pending.singles
     said = tables.pending.part[0]
     said.came_by = ingress_link(tables, said)
     said.waiting = 0
     number: u32 = find_cell(table, key, said.identity, mixed)
-    if number != 0 and is_known(find_hop(table, cell_of(table, number), said.place)):
-        # The same place twice: another packet that looks the same.
+    if number != 0 and is_known(find_hop(table, cell_of(table, number), said.position)):
+        # The same index twice: another packet that looks the same.
         end_packet(tables, table, cell_of(table, number))
         remove_cell(table, number)
         number = 0
@@ -173,19 +173,19 @@ def join_single(tables: TelemetryTables, key: Array[u64], mixed: u64) -> None:
         number = add_cell(table, key, said.identity, mixed, said.received_ns)
     cell = cell_of(table, number)
     hop = put_hop(table, cell, said)
-    after = find_hop(table, cell, hop.place + 1)
+    after = find_hop(table, cell, hop.position + 1)
     if is_known(after) or not expects_stamp(tables, key, hop):
         sample_hop(tables, key, hop, after)
     else:
         hop.waiting = 1
         sample_figures(tables, key, hop)
-    if hop.place != 0:
-        before = find_hop(table, cell, hop.place - 1)
+    if hop.position != 0:
+        before = find_hop(table, cell, hop.position - 1)
         if is_known(before) and before.waiting != 0:
             before.waiting = 0
             sample_delay(tables, key, before, hop)
     if is_whole(tables, table, cell):
-        take_joined_way(tables, key)
+        take_joined_path(tables, key)
         take_fates(tables, table, cell)
         remove_cell(table, number)
     give_up(tables, table)
@@ -193,7 +193,7 @@ def join_single(tables: TelemetryTables, key: Array[u64], mixed: u64) -> None:
 
 @kernel(inline=True)
 def is_whole(tables: TelemetryTables, table: PendingTable, cell: PendingCell) -> bool:
-    """Return whether a packet's last hop and every one before it are there, which are then the `way` of the joins."""
+    """Return whether a packet's last hop and every one before it are there, which are then the `path` of `pending`."""
     pending = tables.pending
     count: u32 = NONE32
     number: u32 = cell.first
@@ -221,6 +221,6 @@ def take_single_record(tables: TelemetryTables, key: Array[u64]) -> None:
 
 
 @kernel
-def find_place(tables: TelemetryTables, key: Array[u64], remaining: u32, node_id: u32) -> u32:
-    """Return the place of a hop that Python has decoded."""
-    return place_of_hop(tables, key, hash_key(key), remaining, find_switch(tables, node_id))
+def find_hop_index(tables: TelemetryTables, key: Array[u64], remaining: u32, node_id: u32) -> u32:
+    """Return the index of a hop that Python has decoded."""
+    return hop_index_of(tables, key, hash_key(key), remaining, find_switch(tables, node_id))

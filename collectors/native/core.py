@@ -8,13 +8,16 @@ import numpy as np
 
 from collectors.counters import Counters
 from collectors.decode.payloads import Payloads
-from collectors.native.accounting import NativeAccounting
 from collectors.native.accumulator import NativeStore
 from collectors.native.fallback import NativeHopIndices, NativeStitcher
 from collectors.native.kernel_calls import kernel_calls
 from collectors.native.memory import CellMemory
+from collectors.native.sequence import NativeAccounting
 from collectors.native.structures import NONE32, Decoder, Hop, ItemCell, Layout, Packet, Pattern
+from collectors.report_reader import CoreParts
 from collectors.settings import CollectorSettings
+from collectors.state.builder import NetworkStateBuilder
+from dataplane.clock import Clock
 from dataplane.topology.values import Topology
 from dataplane.wire.completion import Completion
 from dataplane.wire.marking import Marking
@@ -30,7 +33,7 @@ MOST_ITEMS = 1024
 """So many items wait for Python, and those of one group of payloads more."""
 
 
-class BulkCore:
+class NativeCore:
     """Takes reports of common forms; stops at each that is not, which Python then reads and `fallback` takes."""
 
     def __init__(
@@ -121,6 +124,14 @@ class BulkCore:
         if self._decoder.item_count:
             self._items += map(_noticed, self._cells.rows(self._item_type)[: self._decoder.item_count].tolist())
             self._decoder.item_count = 0
+
+
+def native_parts(
+    core: NativeCore, topology: Topology, clock: Clock, settings: CollectorSettings, counters: Counters
+) -> CoreParts:
+    """Return accounts, indices and state over native memory, for what Python reads."""
+    state = NetworkStateBuilder(topology, clock, settings.state, counters, core.store, core.stitcher)
+    return CoreParts(core.accounting, core.indices, state)
 
 
 def _noticed(cell: tuple[int, int, int, int, int, int]) -> NoticedItem:

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from collectors.counters import Count, Counters
 from collectors.decode.sequence import MODULUS
-from collectors.native.accounting import NativeAccounting
-from collectors.reference.sequence import SequenceAccounting
+from collectors.native.sequence import NativeAccounting
+from collectors.reference.sequence import PlainAccounting
 from collectors.settings import SequenceSettings
 from dataplane.wire.report_group import ReportGroup
 
@@ -23,7 +23,7 @@ STEPS = st.integers(-12, 12) | st.sampled_from([90, 101, 150, 4000, -5000, MODUL
 def run_both(chosen: SequenceSettings, events: list[tuple[int, int, int]], contents: int = 1) -> None:
     """Account the same numbers in both; each event is (node, number, pause), whose lowest bits make the content."""
     plain, native = Counters(), Counters()
-    reference, machine = SequenceAccounting(chosen, plain), NativeAccounting(chosen, native)
+    reference, machine = PlainAccounting(chosen, plain), NativeAccounting(chosen, native)
     now_ns = 0
     for node_id, number, pause_ns in events:
         now_ns += pause_ns

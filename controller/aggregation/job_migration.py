@@ -24,7 +24,7 @@ MOST_JUDGED = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Better:
+class BetterTree:
     """A tree that would be better for a job, and what both cost; `cost` is None where the present one has no way."""
 
     tree: AggregationTree
@@ -45,7 +45,7 @@ def better_tree(
     *,
     taken: Mapping[str, Collection[Block]],
     banned: Collection[str] = (),
-) -> Better | None:
+) -> BetterTree | None:
     """Return the best tree for a job's members if that costs less than what they have; None where it does not.
 
     `taken` has the job's own blocks, too: the tree must be there beside the present one.
@@ -66,7 +66,7 @@ def better_tree(
     cost, there = (cost_of(topology, hops, snapshot, one, others) for one in (present, tree))
     if there is None or (cost is not None and there >= cost):
         return None
-    return Better(tree, cost, there)
+    return BetterTree(tree, cost, there)
 
 
 def dead_links(topology: Topology, snapshot: Snapshot, settings: MoveSettings) -> frozenset[LinkKey]:
@@ -85,7 +85,7 @@ def hops_without(topology: Topology, dead: Collection[LinkKey]) -> NextHops:
     return next_hops(topology, {*dead, *(LinkKey(key.dst, key.src) for key in dead)})
 
 
-class Mover:
+class MigrationPolicy:
     """Remembers for how many rounds each job would have been better off elsewhere."""
 
     def __init__(self, settings: MoveSettings) -> None:
@@ -110,7 +110,7 @@ class Mover:
         self._asked_ns.pop(number, None)
         self._asked_ns[new] = now_ns
 
-    def step(self, found: Mapping[int, Better | None], now_ns: int) -> list[tuple[int, Better]]:
+    def step(self, found: Mapping[int, BetterTree | None], now_ns: int) -> list[tuple[int, BetterTree]]:
         """Take one round's judgement of jobs and return those that should move now."""
         for number, one in found.items():
             self._rounds[number] = self._rounds.get(number, 0) + 1 if self._is_worth(one) else 0
@@ -124,7 +124,7 @@ class Mover:
         self._asked_ns.update((number, now_ns) for number, _ in moves)
         return moves
 
-    def _is_worth(self, one: Better | None) -> bool:
+    def _is_worth(self, one: BetterTree | None) -> bool:
         return one is not None and (one.cost is None or one.cost_there <= (1 - self.settings.gain) * one.cost)
 
 

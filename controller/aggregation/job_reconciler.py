@@ -14,7 +14,7 @@ from ipaddress import IPv4Address
 from typing import Final, Protocol
 
 from collectors.values import Snapshot
-from controller.aggregation.job_migration import Better, Mover, better_tree, dead_links
+from controller.aggregation.job_migration import BetterTree, MigrationPolicy, better_tree, dead_links
 from controller.aggregation.jobs import RunningJob, number_of
 from controller.aggregation.tables import AggregationTables
 from controller.errors import ControllerError
@@ -84,7 +84,7 @@ class JobReconciler:
         self._nominal, self._observed_ns = snapshot, clock.now_ns()
         self._loss_failures = LossFailureDetector(tables.settings.moving.dead_loss)
         self._jobs = tables.jobs
-        self._mover = Mover(tables.settings.moving)
+        self._migration = MigrationPolicy(tables.settings.moving)
         self._other_topology: LinkKey | None = None
         self._listeners: list[Listener] = []
         self._refusals: dict[int, str] = {}
@@ -156,7 +156,7 @@ class JobReconciler:
             before = job.placed.job
             workers = [worker for worker in before.workers if worker.host in job.members.workers]
             new = await self.create(workers, window=before.window, capacity=before.capacity, server=before.server)
-            self._mover.moved(number, new.number, self._clock.now_ns())
+            self._migration.moved(number, new.number, self._clock.now_ns())
             try:
                 await self._ended(job)
             except ControllerError as error:
@@ -189,8 +189,8 @@ class JobReconciler:
         self._other_topology = None
         self._snapshot, self._observed_ns = self._loss_failures.confirmed(snapshot), self._clock.now_ns()
         self._avoid()
-        found = {job.number: self._better(job) for job in self._mover.judged(self.running)}
-        for number, better in self._mover.step(found, self._clock.now_ns()):
+        found = {job.number: self._better(job) for job in self._migration.judged(self.running)}
+        for number, better in self._migration.step(found, self._clock.now_ns()):
             for listener in self._listeners:
                 listener.should_move(number, str(better))
 
@@ -208,7 +208,7 @@ class JobReconciler:
     def _unreachable(self) -> set[str]:
         return self.tables.topology.switch.keys() - self._switches.live
 
-    def _better(self, job: RunningJob) -> Better | None:
+    def _better(self, job: RunningJob) -> BetterTree | None:
         tables = self.tables
         return better_tree(
             tables.topology,

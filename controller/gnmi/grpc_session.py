@@ -59,7 +59,7 @@ class PortSession:
     def __init__(self, target: PortTarget, observer: PortObserver, patience: Patience) -> None:
         self._target, self._observer, self._patience = target, observer, patience
         self._mirror = PortMirror()
-        self._told = asyncio.Event()
+        self._updated = asyncio.Event()
         self._is_synchronised = False
         self.has_answered = False
 
@@ -102,7 +102,7 @@ class PortSession:
         if self._is_synchronised:
             for state in news:
                 self._observer.port_changed(self._target.switch, state)
-            self._told.set()
+            self._updated.set()
 
     async def _probe(self, stub: gnmi_grpc.gNMIAsyncStub) -> None:
         """Ask for something small now and then: a machine that has lost its power ends no connection."""
@@ -116,8 +116,8 @@ class PortSession:
     async def _correct(self, stub: gnmi_grpc.gNMIAsyncStub) -> None:
         """Set hellos as they are wanted, now and whenever somebody else has set them otherwise."""
         while True:
-            await self._told.wait()
-            self._told.clear()
+            await self._updated.wait()
+            self._updated.clear()
             request = self._mirror.corrections(self._target.hellos)
             if request is None:
                 continue

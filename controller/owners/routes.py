@@ -60,7 +60,7 @@ class RoutesOwner(Owner):
         """Want base routes; leave what is there as it is until somebody has said which routes are weighted."""
         self.topology = topology
         self.strikes = Strikes()
-        self._is_told = self._detours = False
+        self._has_routes = self._detours = False
         self.weighted: tuple[WeightedRoute, ...] = ()
         self._hops = next_hops(topology)
         self._destinations = dict(_destinations(topology))
@@ -84,7 +84,7 @@ class RoutesOwner(Owner):
         self._took()
 
     def _took(self) -> None:
-        self._is_told = True
+        self._has_routes = True
         self.strikes.clear()
 
     def owns(self, key: EntityKey) -> bool:
@@ -168,7 +168,7 @@ class RoutesOwner(Owner):
 
         Before anybody has said which routes are wanted, only dead links are left.
         """
-        if not (self._is_told or self._detours):
+        if not (self._has_routes or self._detours):
             return NO_STEPS
         held, live, refused = known.held, known.live, self.strikes.given_up
         pending: set[EntityKey] = set()

@@ -195,12 +195,12 @@ class GrpcSession:
     async def learn(self, digest: str, bundling: Bundling, on_learned: OnLearned) -> None:
         """Hand a program's digests to `on_learned`, in place of the handler before."""
         self._learners[digest] = on_learned
-        is_known = await self._is_told(digest)
+        is_known = await self._sends_digest(digest)
         request = learn_request(self._schema, self._target.device_id, digest, bundling, is_known=is_known)
         with self._failures("learn"):
             await self._client.request(request)
 
-    async def _is_told(self, digest: str) -> bool:
+    async def _sends_digest(self, digest: str) -> bool:
         """Return whether the switch sends a digest already."""
         try:
             answers = await self._answers(digests_request(self._schema, self._target.device_id, digest))

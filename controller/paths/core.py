@@ -275,11 +275,11 @@ class PathServerCore:
             seen = f"{self._decider.rounds_wished(flow)} of the {self.settings.confirm_rounds} rounds that a move takes"
             verdict = replace(verdict, reason=f"{verdict.reason} (in {seen})")
         path = verdict.present.switches
-        reason = self._told_weights(flow, verdict) if self.engineer is None else self.engineer.explain(path)
+        reason = self._with_weights(flow, verdict) if self.engineer is None else self.engineer.explain(path)
         moves = [decision for decision in reversed(self.decisions) if decision.flow == flow][:_EXPLAINED_MOVES]
         return Explanation(flow, verdict.present, verdict.candidates, verdict.rate_bps, reason, tuple(moves))
 
-    def _told_weights(self, flow: FlowSpec, verdict: Verdict) -> str:
+    def _with_weights(self, flow: FlowSpec, verdict: Verdict) -> str:
         """Return a verdict's reason, and the weights that a flow without an explicit path meets."""
         weights = {(route.switch, route.destination): route.next_hops for route in self._balancer.weighted}
         met = "" if flow in self._assigned else weights_on(verdict.present.switches, weights)

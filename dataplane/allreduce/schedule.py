@@ -20,7 +20,7 @@ GROUP: Final = 256
 _AHEAD: Final = 2
 
 
-class What(Enum):
+class ItemKind(Enum):
     """What an item carries."""
 
     EXPONENTS = "exponents"
@@ -32,7 +32,7 @@ class What(Enum):
 class Part:
     """One item: of group `at` where it carries exponents, else of block `at`."""
 
-    what: What
+    what: ItemKind
     at: int
 
 
@@ -44,7 +44,7 @@ class Schedule:
         self._blocks = blocks
         self._settled: dict[int, tuple[NDArray[np.uint16], NDArray[np.uint16]]] = {}
         self._next = 0
-        self.parts = [Part(What.EXPONENTS, group) for group in range(min(_AHEAD, self._groups))]
+        self.parts = [Part(ItemKind.EXPONENTS, group) for group in range(min(_AHEAD, self._groups))]
 
     @property
     def is_known(self) -> bool:
@@ -61,7 +61,7 @@ class Schedule:
     def _append(self, group: int, exponents: NDArray[np.uint16], marks: NDArray[np.uint16]) -> None:
         first = group * GROUP
         count = min(GROUP, self._blocks - first)
-        self.parts += [Part(What.BLOCK, first + int(at)) for at in np.flatnonzero(exponents[:count] != ZERO)]
-        self.parts += [Part(What.CLASSES, first + int(at)) for at in np.flatnonzero(marks[:count])]
+        self.parts += [Part(ItemKind.BLOCK, first + int(at)) for at in np.flatnonzero(exponents[:count] != ZERO)]
+        self.parts += [Part(ItemKind.CLASSES, first + int(at)) for at in np.flatnonzero(marks[:count])]
         if group + _AHEAD < self._groups:
-            self.parts.append(Part(What.EXPONENTS, group + _AHEAD))
+            self.parts.append(Part(ItemKind.EXPONENTS, group + _AHEAD))

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dataplane.allreduce import formats
 from dataplane.allreduce.formats import BLOCK, Floats, Lanes
-from dataplane.allreduce.schedule import GROUP, Part, Schedule, What
+from dataplane.allreduce.schedule import GROUP, ItemKind, Part, Schedule
 from dataplane.wire.aggregation import QUARTER_BYTES, QUARTERS, Aggregation, Kind, Operation, Reason
 
 
@@ -78,14 +78,14 @@ class Worker:
             self.malformed += 1
             return
         self._received.add(number)
-        if part.what is What.EXPONENTS:
+        if part.what is ItemKind.EXPONENTS:
             agreed, marks = np.frombuffer(packet.values, ">u2").astype(np.uint16).reshape(2, GROUP)
             self._agreed[part.at * GROUP :][:GROUP] = agreed
             self._schedule.settle(part.at, agreed, marks)
             return
         lanes = np.frombuffer(packet.values, ">i4").astype(np.int32)
         row = self._sums[part.at]
-        if part.what is What.CLASSES:
+        if part.what is ItemKind.CLASSES:
             self._counts[part.at] = lanes
         else:
             row[:] = self._sum(part, lanes, packet.workers if self._mean else 1)
@@ -93,7 +93,7 @@ class Worker:
             row[:] = formats.with_classes(row, self._counts[part.at])
 
     def _is_sound(self, part: Part, packet: Aggregation) -> bool:
-        operation = Operation.SUM if part.what is What.BLOCK else Operation.MAX
+        operation = Operation.SUM if part.what is ItemKind.BLOCK else Operation.MAX
         is_whole = packet.operation is operation and len(packet.values) == QUARTERS * QUARTER_BYTES
         return is_whole and 0 < packet.workers <= 1 << formats.headroom(self._membership.capacity)
 
@@ -116,13 +116,13 @@ class Worker:
         )
 
     def _lanes(self, part: Part) -> tuple[Operation, NDArray[np.generic]]:
-        if part.what is What.EXPONENTS:
+        if part.what is ItemKind.EXPONENTS:
             exponents, marks = formats.exponents(self._blocks[part.at * GROUP :][:GROUP])
             lanes = np.zeros((2, GROUP), ">u2")
             lanes[0, : exponents.size], lanes[1, : marks.size] = exponents, marks
             return Operation.MAX, lanes
         block = self._blocks[part.at : part.at + 1]
-        if part.what is What.CLASSES:
+        if part.what is ItemKind.CLASSES:
             return Operation.MAX, formats.classes(block).astype(">i4")
         agreed = self._agreed[part.at : part.at + 1]
         return Operation.SUM, formats.to_lanes(block, agreed, self._membership.capacity).astype(">i4")

@@ -7,7 +7,14 @@ from dataclasses import replace
 import pytest
 
 from collectors.values import Snapshot
-from controller.aggregation.job_migration import MOST_JUDGED, Better, Mover, better_tree, dead_links, hops_without
+from controller.aggregation.job_migration import (
+    MOST_JUDGED,
+    BetterTree,
+    MigrationPolicy,
+    better_tree,
+    dead_links,
+    hops_without,
+)
 from controller.aggregation.jobs import Jobs, RunningJob
 from controller.aggregation.settings import MoveSettings
 from controller.base_paths import next_hops
@@ -29,7 +36,7 @@ def made(jobs: Jobs, *places: int, window: int = 8) -> RunningJob:
     return jobs.create(workers, QUIET, window=window, capacity=8)
 
 
-def better(jobs: Jobs, job: RunningJob, state: Snapshot, *banned: str) -> Better | None:
+def better(jobs: Jobs, job: RunningJob, state: Snapshot, *banned: str) -> BetterTree | None:
     return better_tree(TOPOLOGY, HOPS, state, job, taken=jobs.taken(), banned=banned)
 
 
@@ -74,19 +81,19 @@ def test_a_tree_without_a_way_is_left_at_any_price(jobs: Jobs) -> None:
 
 
 def test_a_job_is_asked_to_move_when_that_lasts_and_then_left_alone() -> None:
-    mover = Mover(MoveSettings(gain=0.25, confirm_rounds=3, hold_down_ns=10 * S))
+    mover = MigrationPolicy(MoveSettings(gain=0.25, confirm_rounds=3, hold_down_ns=10 * S))
     tree = AggregationTree("spine2", ("h1",))
-    worth, little = Better(tree, 100.0, 75.0), Better(tree, 100.0, 76.0)
+    worth, little = BetterTree(tree, 100.0, 75.0), BetterTree(tree, 100.0, 76.0)
     rounds = [worth, worth, little, worth, worth, worth, worth, None, worth, worth, worth, worth, worth, worth, worth]
     asked = [place for place, one in enumerate(rounds) if mover.step({7: one}, place * S)]
     assert asked == [5]
-    assert [number for number, _ in mover.step({7: Better(tree, None, 1.0)}, 15 * S)] == [7]
+    assert [number for number, _ in mover.step({7: BetterTree(tree, None, 1.0)}, 15 * S)] == [7]
     mover.moved(7, 8, 20 * S)
     assert [place for place in range(21, 35) if mover.step({8: worth}, place * S)] == [30]
 
 
 def test_many_jobs_are_judged_in_turn(jobs: Jobs) -> None:
-    mover = Mover(MoveSettings())
+    mover = MigrationPolicy(MoveSettings())
     running = [made(jobs, 1, 2, window=1) for _ in range(MOST_JUDGED + 5)]
     first, second = mover.judged(running), mover.judged(running)
     assert len(first) == len(second) == MOST_JUDGED

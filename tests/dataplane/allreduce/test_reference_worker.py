@@ -14,7 +14,7 @@ from dataplane.allreduce import formats
 from dataplane.allreduce.formats import BLOCK, Floats
 from dataplane.allreduce.reference.aggregator import Aggregator, Job, Multicast, Unicast
 from dataplane.allreduce.reference.worker import Membership, Worker
-from dataplane.allreduce.schedule import GROUP, Schedule, What
+from dataplane.allreduce.schedule import GROUP, ItemKind, Schedule
 from dataplane.wire.aggregation import Kind, Operation
 
 JOB, CELLS = 7, 16
@@ -117,7 +117,7 @@ def test_exponents_are_asked_for_ahead_of_blocks_whatever_the_order_of_their_res
     for group in (1, 0, 3, 2):
         back.settle(group, ones, none)
     assert forth.parts == back.parts
-    asked = [number for number, part in enumerate(forth.parts) if part.what is What.EXPONENTS]
+    asked = [number for number, part in enumerate(forth.parts) if part.what is ItemKind.EXPONENTS]
     assert asked == [0, 1, 2 + GROUP, 3 + 2 * GROUP]
     assert forth.is_known
     assert len(forth.parts) == blocks + 4

@@ -52,7 +52,7 @@ def show_job(
     """Show a job and its workers, with the time since each was heard; of ended jobs the newest of that name."""
     found = next((one for one in _ask(server, lambda client: client.jobs()) if one.name == name), None)
     if found is None:
-        raise JobError(f"job service at {server}: there is no job {name!r}, and none has ended lately")
+        raise JobError(f"job service at {server}: there is no job {name!r}, and none of that name has ended recently")
     if as_json:
         typer.echo(json.dumps(dataclasses.asdict(found), ensure_ascii=False))
         return

@@ -36,7 +36,7 @@ def _of(states: list[JobState], wanted: str) -> list[JobState]:
     found = [state for state in states if wanted in (str(state.key.job), state.name)]
     if not found:
         known = ", ".join(dict.fromkeys(_name(state) for state in states)) or "none"
-        raise ControllerError(f"job {wanted}: no switch has reported an item of it lately; heard of: {known}")
+        raise ControllerError(f"job {wanted}: no switch has reported items of it recently; known jobs: {known}")
     return found
 
 

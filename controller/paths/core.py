@@ -297,7 +297,7 @@ class PathServerCore:
         if flow in self._rates or flow in self._seen_ns:
             return f"{name} has no path: its switches are not connected"
         where = "telemetry has not shown it" if not self._rates else "it is not among the flows of the settings"
-        return f"{name} is not looked after: {where}"
+        return f"{name} is not managed: {where}"
 
     def history(self, query: HistoryQuery) -> History:
         """Return the decisions that a query selects, from the store; raise PathError where it cannot be read."""

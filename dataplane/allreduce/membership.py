@@ -211,7 +211,7 @@ class Membership(Closing):
             if sums[-1] == 1:
                 found: NDArray[Any] = np.frombuffer(sums[:-1].tobytes()[: len(data)], values.dtype)
                 return found.reshape(values.shape).copy()
-        raise AllReduceError(f"job {self._hello.job}: nobody is left who knows the state that newcomers need")
+        raise AllReduceError(f"job {self._hello.job}: no worker is left that has the state for newcomers")
 
     def for_server(self) -> EngineSettings:
         """Return what the main server needs to read the next all-reduce, on the UDP port given to `join`.

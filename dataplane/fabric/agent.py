@@ -306,7 +306,7 @@ def _read_start(lines: TextIO) -> int:
     """Return the time at which the run begins, on the machine's monotonic clock."""
     line = lines.readline().strip()
     if not line.isdecimal():
-        raise FabricError(f"{line!r} is not the time of a start" if line else "nobody said when to start")
+        raise FabricError(f"{line!r} is not the time of a start" if line else "got no start time")
     return int(line)
 
 

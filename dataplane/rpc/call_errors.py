@@ -27,7 +27,7 @@ def reason_of(error: grpc.aio.AioRpcError | grpc.Call) -> str:
         case code if code in _ANSWERED and details:
             return details
         case grpc.StatusCode.UNAVAILABLE if _UNREACHABLE in details:
-            return f"nobody answers: {details.rpartition(': ')[2]}"
+            return f"cannot connect: {details.rpartition(': ')[2]}"
         case grpc.StatusCode.UNAVAILABLE if details.startswith(_NO_NAME):
             return f"there is no host {details.removeprefix(_NO_NAME).partition(': ')[0]}"
         case grpc.StatusCode.UNIMPLEMENTED:

@@ -82,7 +82,7 @@ def _holds(condition: Callable[[], bool]) -> bool:
     try:
         return condition()
     except PathError as error:
-        if "nobody answers" not in str(error):
+        if "cannot connect" not in str(error):
             raise
         return False
 

@@ -102,7 +102,7 @@ def _run(
         objective, A_ub=at_most, b_ub=limits, A_eq=equal, b_eq=values, bounds=(0, None), method="highs"
     )
     if found.status == 2:
-        raise PathError("traffic engineering: a demand has no way to its destination")
+        raise PathError("traffic engineering: a demand has no path to its destination")
     if found.x is None:
         raise PathError(f"traffic engineering: the linear program is not solved: {found.message}")
     return np.asarray(found.x, dtype=np.float64)

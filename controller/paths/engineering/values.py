@@ -110,7 +110,7 @@ class Splits:
             np.add.at(passing, graph.heads[leaving], loads[leaving])
             if place != destination and passing[place] > 0 and not shares[leaving].any():
                 src, dst = graph.switches[place], graph.switches[destination]
-                raise PathError(f"there is no way from {src} to {dst}")
+                raise PathError(f"there is no path from {src} to {dst}")
         return loads
 
     def order(self, destination: int) -> list[int]:

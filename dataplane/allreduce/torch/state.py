@@ -191,7 +191,7 @@ class MillraceState:
         To be called by all after `boundary` has returned True, with tensors of the same shapes and types.
         """
         if self._member is None:
-            raise AllReduceError("there is nobody to share with: the job has no service")
+            raise AllReduceError("share needs a job service: there are no other workers to share with")
         self._member.share(tensors, lambda values: self.submit(values, mean=False).wait())
 
     def close(self) -> None:

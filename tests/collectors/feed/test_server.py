@@ -315,7 +315,7 @@ def test_the_client_waits_longer_each_time_says_why_and_comes_back(address: str)
             assert first.links
             for seconds, most in zip(waits, (0.1, 0.2, 0.4, 0.4), strict=False):
                 assert most / 2 <= seconds <= most
-            assert f"for the collector at {address}: nobody answers: " in said[0]
+            assert f"for the collector at {address}: cannot connect: " in said[0]
             before = len(waits)
             await server.stop()
             server = FeedServer(collector, FeedSettings(address=address))
@@ -330,7 +330,7 @@ def test_the_client_waits_longer_each_time_says_why_and_comes_back(address: str)
 def test_status_of_nobody_is_a_clear_error(address: str) -> None:
     async def scenario() -> None:
         async with FeedClient(FeedClientSettings(address=address)) as client:
-            with pytest.raises(FeedError, match=f"collector at {address}: nobody answers: "):
+            with pytest.raises(FeedError, match=f"collector at {address}: cannot connect: "):
                 await client.status()
         with pytest.raises(FeedError, match="async with"):
             await client.status()

@@ -144,7 +144,7 @@ def test_records_of_a_live_path_server(server: str, which: tuple[str, ...]) -> N
     ("arguments", "problem"),
     [
         (("why", "ha", "hx"), "topology diamond has no host 'hx'"),
-        (("why", "ha", "hd", "--protocol", "6"), "ha->hd is not looked after: telemetry has not shown it"),
+        (("why", "ha", "hd", "--protocol", "6"), "ha->hd is not managed: telemetry has not shown it"),
         (("records", "--src", "x", "--dst", "y"), "'x' is neither an IPv4 nor an IPv6 address"),
         (("records", "--link", "a->x"), "has no link a->x"),
         (("link", "a->x", "down"), "has no link a->x between switches"),

@@ -86,7 +86,7 @@ def test_watch_prints_changes(served: Served) -> None:
 
 
 def test_what_cannot_be_asked_is_said_in_one_line(served: Served, tmp_path: Path) -> None:
-    assert problem("show", f"unix:{tmp_path / 'none.sock'}").endswith("nobody answers: No such file or directory")
+    assert problem("show", f"unix:{tmp_path / 'none.sock'}").endswith("cannot connect: No such file or directory")
     assert "neither unix:PATH nor HOST:PORT" in problem("show", "nowhere")
     bare = f"unix:{tmp_path / 'bare.sock'}"
     with P4RuntimeServer(P4RuntimeCore(Switch(1, [PortSettings(1)], MonotonicClock())), [bare]):

@@ -218,7 +218,7 @@ def test_why_tells_the_present_state_and_the_last_moves(topology: Topology) -> N
     assert told.reason.endswith("has the least delay")
     assert [decision.new_path for decision in told.moves] == [("a", "c", "d")]
     for src, dst, problem in (
-        ("hd", "ha", "flow hd->ha is not looked after: it is not among the flows of the settings"),
+        ("hd", "ha", "flow hd->ha is not managed: it is not among the flows of the settings"),
         ("ha", "hx", "topology diamond has no host 'hx'"),
         ("ha", "ha", "flow ha->ha stays within switch a: there is no path to choose"),
     ):

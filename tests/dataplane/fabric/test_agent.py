@@ -195,7 +195,7 @@ def test_a_process_sends_nothing_before_it_is_given_a_start(tmp_path: Path) -> N
     assert {arrival.hop_limit for arrival in arrivals} == {64}
 
 
-@pytest.mark.parametrize(("said", "problem"), [("", "nobody said when to start"), ("now\n", "'now' is not the time")])
+@pytest.mark.parametrize(("said", "problem"), [("", "got no start time"), ("now\n", "'now' is not the time")])
 def test_a_process_without_a_start_ends_with_one_line(said: str, problem: str, tmp_path: Path) -> None:
     plan = plan_of(log=str(tmp_path / "log"), load=str(tmp_path / "load"))
     with start(plan, tmp_path) as process:

@@ -16,7 +16,7 @@ from dataplane.rpc.call_errors import reason_of
         (
             "UNAVAILABLE",
             "failed to connect to all addresses; last error: UNKNOWN: x: Refused",
-            "nobody answers: Refused",
+            "cannot connect: Refused",
         ),
         ("UNAVAILABLE", "errors resolving far:1: [field:hostname lookup error:x]", "there is no host far:1"),
         ("UNAVAILABLE", "Socket closed", "UNAVAILABLE: Socket closed"),

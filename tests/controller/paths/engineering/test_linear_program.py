@@ -96,8 +96,8 @@ def test_switches_without_traffic_keep_their_paths() -> None:
     assert shares_at(splits, "c", "a") == {"b": 1.0, "c": 0.0}
 
 
-def test_a_demand_without_a_way_is_an_error() -> None:
-    with pytest.raises(PathError, match="no way"):
+def test_a_demand_without_a_path_is_an_error() -> None:
+    with pytest.raises(PathError, match="no path"):
         solve(DIAMOND, DIAMOND.demand_matrix({("d", "a"): 1}), [0])
     with pytest.raises(PathError, match="from d to a"):
         figures(shortest(DIAMOND, DIAMOND.delay_ns), DIAMOND.demand_matrix({("d", "a"): 1}))

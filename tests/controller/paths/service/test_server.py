@@ -172,7 +172,7 @@ def test_routes_decisions_and_reasons_reach_a_client(topology: Topology, tmp_pat
             told = await bench.client.why(AD)
             assert told.present.switches == ("a", "c", "d")
             assert told.moves == (decision,)
-            with pytest.raises(PathError, match=": flow hd->ha is not looked after"):
+            with pytest.raises(PathError, match=": flow hd->ha is not managed"):
                 await bench.client.why(FlowSpec("hd", "ha"))
             await routes.aclose()  # type: ignore[attr-defined]
             await decisions.aclose()  # type: ignore[attr-defined]
@@ -301,7 +301,7 @@ def test_a_question_to_nobody_is_an_error(tmp_path: Path) -> None:
     async def scene() -> None:
         async with RouteClient(RouteClientSettings(address=f"unix:{tmp_path}/no.sock")) as client:
             with pytest.raises(
-                PathError, match=r"path server at unix:.*no\.sock: nobody answers: No such file or directory$"
+                PathError, match=r"path server at unix:.*no\.sock: cannot connect: No such file or directory$"
             ):
                 await client.status()
         with pytest.raises(PathError, match="outside its `async with`"):

@@ -7,8 +7,12 @@ is measured. Until then deciders do not see its loss. It is dead until the loss 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+import numpy as np
+
+from collectors.state.link_states import LinkStates
 from collectors.values import LinkState, Snapshot
 from dataplane.topology.values import LinkKey
 
@@ -31,13 +35,17 @@ class LossFailureDetector:
 
     def confirmed(self, snapshot: Snapshot) -> Snapshot:
         """Return the snapshot without the losses that are not confirmed yet; a snapshot may be given again."""
-        lossy = {key: state for key, state in snapshot.links.items() if self._is_lossy(state)}
+        lossy = self._lossy(snapshot.links)
         self._suspects = {key: self._evaluate(state, snapshot.taken_ns) for key, state in lossy.items()}
         doubted = {key: replace(state, loss=None) for key, state in lossy.items() if not self._suspects[key].is_dead}
         return replace(snapshot, links={**snapshot.links, **doubted}) if doubted else snapshot
 
-    def _is_lossy(self, state: LinkState) -> bool:
-        return state.loss is not None and state.loss >= self._dead_loss
+    def _lossy(self, links: Mapping[LinkKey, LinkState]) -> dict[LinkKey, LinkState]:
+        if isinstance(links, LinkStates):
+            keys = list(links)
+            places = np.flatnonzero(links.floats("loss") >= self._dead_loss)  # an unknown loss, NaN, is not
+            return {keys[place]: links[keys[place]] for place in places.tolist()}
+        return {key: state for key, state in links.items() if state.loss is not None and state.loss >= self._dead_loss}
 
     def _evaluate(self, state: LinkState, now_ns: int) -> _Suspect:
         suspect = self._suspects.get(state.link)

@@ -7,11 +7,14 @@ given as much of that as the least loaded measured one shows, or it would look b
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Set
+from dataclasses import dataclass
 from operator import attrgetter
 from typing import Final
 
 import numpy as np
 
+from collectors.state.link_states import LinkStates
+from collectors.statistics.columns import UNKNOWN, Numbers
 from collectors.values import LinkState
 from controller.algorithms.link_table import Ids, LinkTable, Longs
 from controller.paths.settings import DecideSettings
@@ -81,13 +84,15 @@ class Beliefs:
         if names != self._names:  # compared by identity first, so that the usual case is quick
             self._names = names
             self._places = np.array([self.table.link_number.get(name, -1) for name in names], np.int64)
-        self._take(self._places, list(states.values()))
+        figures = _columns_of(states) if isinstance(states, LinkStates) else _figures_of(list(states.values()))
+        self._take(self._places, figures)
         return self._believe()
 
     def observe_some(self, states: Iterable[LinkState]) -> Ids:
         """Take new states of some links, the others stay as they were; return the rows whose delay or life changed."""
         found = list(states)
-        self._take(np.array([self.table.link_number.get(state.link, -1) for state in found], np.int64), found)
+        rows = np.array([self.table.link_number.get(state.link, -1) for state in found], np.int64)
+        self._take(rows, _figures_of(found))
         return self._believe()
 
     def offer(self, offered_bps: Longs, uncertain_bps: Longs) -> Ids:
@@ -100,17 +105,14 @@ class Beliefs:
         self._foreseen = offered_bps - 2 * uncertain_bps >= self.settings.foreseen * self.table.rate_bps
         return self._believe()
 
-    def _take(self, places: Longs, states: list[LinkState]) -> None:
+    def _take(self, places: Longs, figures: _Figures) -> None:
         inner = places >= 0
         rows = places[inner]
-        for column, values in (
-            (self._measured_ns, np.fromiter(map(_delay, states), np.int64, len(states))),
-            (self._newest_ns, np.fromiter(map(_newest_ns, states), np.int64, len(states))),
-            (self._available_bps, np.fromiter(map(_available, states), np.int64, len(states))),
-            (self._age_ns, np.array([_NEVER_NS if s.age_ns is None else s.age_ns for s in states], np.int64)),
-            (self._loss, np.array([np.nan if s.loss is None else s.loss for s in states], np.float64)),
-        ):
-            column[rows] = values[inner]
+        self._measured_ns[rows] = figures.delay_ns[inner]
+        self._newest_ns[rows] = figures.newest_ns[inner]
+        self._available_bps[rows] = figures.available_bps[inner]
+        self._age_ns[rows] = figures.age_ns[inner]
+        self._loss[rows] = figures.loss[inner]
 
     def _believe(self) -> Ids:
         table, settings = self.table, self.settings
@@ -164,6 +166,39 @@ class Beliefs:
             if len(measured):
                 seen[int(rate_bps)] = int(measured.min())
         return np.array([_scaled(seen, int(rate_bps)) for rate_bps in self._rates], np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class _Figures:
+    """What is looked at of links, side by side; ages are `_NEVER_NS` and losses NaN where they are not known."""
+
+    delay_ns: Longs
+    newest_ns: Longs
+    available_bps: Longs
+    age_ns: Longs
+    loss: Numbers
+
+
+def _columns_of(states: LinkStates) -> _Figures:
+    """Return the figures as they came over the feed, or out of native memory: no state of a single link is made."""
+    delay_ns, newest_ns, age_ns = map(states.integers, ("delay_mean_ns", "delay_ewma_ns", "age_ns"))
+    return _Figures(
+        delay_ns,
+        np.where(newest_ns == UNKNOWN, delay_ns, newest_ns),
+        states.integers("available_bps"),
+        np.where(age_ns == UNKNOWN, _NEVER_NS, age_ns),
+        states.floats("loss"),
+    )
+
+
+def _figures_of(states: list[LinkState]) -> _Figures:
+    return _Figures(
+        np.fromiter(map(_delay, states), np.int64, len(states)),
+        np.fromiter(map(_newest_ns, states), np.int64, len(states)),
+        np.fromiter(map(_available, states), np.int64, len(states)),
+        np.array([_NEVER_NS if state.age_ns is None else state.age_ns for state in states], np.int64),
+        np.array([np.nan if state.loss is None else state.loss for state in states], np.float64),
+    )
 
 
 def _newest_ns(state: LinkState) -> int:

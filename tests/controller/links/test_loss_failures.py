@@ -7,7 +7,9 @@ from dataclasses import replace
 import pytest
 
 from collectors.collector import Collector
+from collectors.feed.snapshots import snapshot_message, snapshot_of
 from collectors.settings import CollectorSettings, Core
+from collectors.state.link_states import LinkStates
 from collectors.values import DelaySource, LinkState, Snapshot
 from controller.links.loss_failures import LossFailureDetector
 from controller.paths.core import PathServerCore
@@ -51,6 +53,12 @@ def lossy(lost: int, samples: int = 3) -> LinkState:
 def test_a_link_dies_by_what_is_lost_in_a_second_round(rounds: list[LinkState], expected: list[float | None]) -> None:
     detector = LossFailureDetector(0.9)
     assert [confirmed_loss(state, 100 * number, detector) for number, state in enumerate(rounds)] == expected
+    detector, found = LossFailureDetector(0.9), []
+    for number, state in enumerate(rounds):
+        arrived = snapshot_of(snapshot_message(Snapshot(100 * number * MS, {LINK: state}, {}, {})))
+        assert isinstance(arrived.links, LinkStates)
+        found.append(detector.confirmed(arrived).links[LINK].loss)
+    assert found == expected, "as columns, as the feed brings them"
 
 
 def test_the_same_snapshot_again_is_no_second_round() -> None:

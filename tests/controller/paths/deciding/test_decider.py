@@ -11,6 +11,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from collectors.feed.snapshots import snapshot_message, snapshot_of
+from collectors.state.link_states import LinkStates
 from collectors.values import DelaySource, LinkState, Snapshot
 from controller.intents import FlowSpec
 from controller.paths.deciding.decide import Assignment, flow_order
@@ -111,6 +113,23 @@ def test_states_of_some_links_are_as_good_as_a_snapshot_of_all(data: st.DataObje
     parts.observe_some(second.links.values())
     assert (whole.trees.distance == parts.trees.distance).all()
     assert (whole.beliefs.load_bps == parts.beliefs.load_bps).all()
+
+
+@given(data=st.data(), network=networks())
+def test_columns_of_the_feed_are_as_good_as_single_states(data: st.DataObject, network: Network) -> None:
+    how = DecideSettings(min_gain_ns=2, dead_after_ns=data.draw(st.sampled_from([None, 100])))
+    single, side_by_side = Decider(network, how), Decider(network, how)
+    for _ in range(2):
+        taken = data.draw(snapshots(network))
+        single.observe(taken)
+        links = snapshot_of(snapshot_message(taken)).links
+        assert isinstance(links, LinkStates)
+        side_by_side.observe(dataclasses.replace(taken, links=links))
+        assert links._all is None, "no state of a single link is made"
+        assert (single.trees.distance == side_by_side.trees.distance).all()
+        for name in ("known", "load_bps", "crowded", "nominal_ns"):
+            assert (getattr(single.beliefs, name) == getattr(side_by_side.beliefs, name)).all()
+        assert single.dead_links() == side_by_side.dead_links()
 
 
 @given(data=st.data(), network=networks())

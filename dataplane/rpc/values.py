@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
+from enum import Enum, auto
 from functools import cache, partial
 from types import NoneType
 from typing import Any, Final, Generic, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
@@ -38,6 +39,19 @@ _SCALARS: Final = {
 }
 
 
+class _Presence(Enum):
+    """What it means that a message has no such field."""
+
+    ALWAYS = auto()
+    """It has: it is repeated, or of a kind whose absence is zero."""
+    OPTIONAL = auto()
+    """The value is None."""
+    DEFAULT = auto()
+    """The value's type knows what it is."""
+    REQUIRED = auto()
+    """The message is refused."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Field:
     """One field: how its value goes into a message and comes out, None where it does so as it is."""
@@ -45,12 +59,7 @@ class _Field:
     name: str
     pack: _Convert | None
     unpack: _Convert | None
-    may_lack: bool
-    """It is None where the message does not have it."""
-    must_be: bool
-    """The message must have it."""
-    has_default: bool = False
-    """The value's type knows what it is where the message does not have it."""
+    presence: _Presence
 
 
 class Mirror(Generic[V, M]):
@@ -67,14 +76,21 @@ class Mirror(Generic[V, M]):
     def message(self, value: V) -> M:
         """Return a value as a message; raise MessageError for a number or a text that its field cannot hold."""
         try:
-            return self.schema(**_packed(self._fields, lambda field: getattr(value, field.name)))
+            return self.schema(**self.packed(value))
         except (ValueError, TypeError) as error:
             raise MessageError(f"{self.schema.DESCRIPTOR.full_name}: {error}") from error
 
+    def packed(self, value: V) -> dict[str, Any]:
+        """Return what the message of a value is made of: messages in it are dicts, as protobuf would copy others."""
+        return {
+            field.name: one if field.pack is None else field.pack(one)
+            for field in self._fields
+            if (one := getattr(value, field.name)) is not None
+        }
+
     def value(self, message: M) -> V:
         """Return the value of a message; raise MessageError naming a field that must be there and is not."""
-        fields = (field for field in self._fields if not field.has_default or message.HasField(field.name))
-        built: V = self._build(**{field.name: _unpacked(field, message) for field in fields})
+        built: V = self._build(**_unpacked(self._fields, message))
         return built
 
 
@@ -117,32 +133,33 @@ class _Tuple:
         names = [field.name for field in sorted(descriptor.fields, key=lambda field: field.number)]
         if len(names) != len(hints):
             raise TypeError(f"{schema.DESCRIPTOR.full_name} has {len(names)} fields, the tuple {len(hints)}")
-        self._schema = schema
+        self.schema = schema
         self._fields = _matched(names, dict(zip(names, hints, strict=True)), schema.DESCRIPTOR)
 
-    def message(self, value: tuple[Any, ...]) -> Message:
-        values = iter(value)
-        return self._schema(**_packed(self._fields, lambda _: next(values)))
+    def packed(self, value: tuple[Any, ...]) -> dict[str, Any]:
+        return {
+            field.name: one if field.pack is None else field.pack(one)
+            for field, one in zip(self._fields, value, strict=True)
+            if one is not None
+        }
 
     def value(self, message: Message) -> tuple[Any, ...]:
-        return tuple(_unpacked(field, message) for field in self._fields)
+        return tuple(_unpacked(self._fields, message).values())
 
 
-def _packed(fields: tuple[_Field, ...], get: Callable[[_Field], Any]) -> dict[str, Any]:
-    return {
-        field.name: value if field.pack is None else field.pack(value)
-        for field in fields
-        if (value := get(field)) is not None
-    }
-
-
-def _unpacked(field: _Field, message: Message) -> Any:  # noqa: ANN401 - what the field holds
-    if (field.may_lack or field.must_be) and not message.HasField(field.name):
-        if field.must_be:
-            raise MessageError(f"{message.DESCRIPTOR.full_name} has no {field.name}")
-        return None
-    value = getattr(message, field.name)
-    return value if field.unpack is None else field.unpack(value)
+def _unpacked(fields: tuple[_Field, ...], message: Message) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for field in fields:
+        name = field.name
+        if field.presence is not _Presence.ALWAYS and not message.HasField(name):
+            if field.presence is _Presence.REQUIRED:
+                raise MessageError(f"{message.DESCRIPTOR.full_name} has no {name}")
+            if field.presence is _Presence.OPTIONAL:
+                found[name] = None
+            continue
+        value = getattr(message, name)
+        found[name] = value if field.unpack is None else field.unpack(value)
+    return found
 
 
 @cache
@@ -155,9 +172,9 @@ def _parts(kind: type[Any]) -> tuple[list[str], dict[str, Any]]:
 
 
 def _with_default(kind: type[Any], field: _Field, descriptor: _Descriptor) -> _Field:
-    default = kind.__dataclass_fields__[field.name].default
-    has_presence = descriptor.fields_by_name[field.name].has_presence
-    return dataclasses.replace(field, has_default=has_presence and default is not dataclasses.MISSING)
+    has_default = kind.__dataclass_fields__[field.name].default is not dataclasses.MISSING
+    may_lack = descriptor.fields_by_name[field.name].has_presence
+    return dataclasses.replace(field, presence=_Presence.DEFAULT) if may_lack and has_default else field
 
 
 def _matched(names: list[str], hints: dict[str, Any], descriptor: _Descriptor) -> tuple[_Field, ...]:
@@ -175,13 +192,13 @@ def _field(hint: Any, field: FieldDescriptor) -> _Field:  # noqa: ANN401 - types
     if field.is_repeated is not (is_repeated or is_map) or (may_lack and not field.has_presence):
         raise TypeError(f"{field.full_name} is no {hint}")
     if is_map:
-        return _Field(field.name, None, dict, may_lack=False, must_be=False)
+        return _Field(field.name, None, dict, _Presence.ALWAYS)
+    pack, unpack = _converters(get_args(kind)[0] if is_repeated else kind, field)
     if is_repeated:
-        pack, unpack = _converters(get_args(kind)[0], field)
-        return _Field(field.name, _each(list, pack), _each(tuple, unpack), may_lack=False, must_be=False)
-    pack, unpack = _converters(kind, field)
-    is_message = field.message_type is not None
-    return _Field(field.name, pack, unpack, may_lack=may_lack, must_be=is_message and not may_lack)
+        return _Field(field.name, _each(list, pack), _each(tuple, unpack), _Presence.ALWAYS)
+    if may_lack:
+        return _Field(field.name, pack, unpack, _Presence.OPTIONAL)
+    return _Field(field.name, pack, unpack, _Presence.ALWAYS if field.message_type is None else _Presence.REQUIRED)
 
 
 def _converters(kind: Any, field: FieldDescriptor) -> tuple[_Convert | None, _Convert | None]:  # noqa: ANN401
@@ -192,11 +209,13 @@ def _converters(kind: Any, field: FieldDescriptor) -> tuple[_Convert | None, _Co
     if field.message_type is None:
         raise TypeError(f"{field.full_name} is no {kind}")
     schema: Any = GetMessageClass(field.message_type)
-    if get_origin(kind) is tuple:
-        paired = _Tuple(get_args(kind), schema)
-        return paired.message, paired.value
-    mirror = _mirror(kind, schema)
-    return mirror.message, mirror.value
+    mirror = _Tuple(get_args(kind), schema) if get_origin(kind) is tuple else _mirror(kind, schema)
+    return partial(_nested, mirror), mirror.value
+
+
+def _nested(mirror: Mirror[Any, Any] | _Tuple, value: Any) -> Any:  # noqa: ANN401
+    """Return what a message in another one is made of; an empty dict would not be there at all."""
+    return mirror.packed(value) or mirror.schema()
 
 
 def _each(build: Callable[[Any], Any], convert: _Convert | None) -> _Convert:

@@ -36,17 +36,21 @@ def prefetch_flow(tables: TelemetryTables, mixed: u64) -> None:
 def touch_flow(tables: TelemetryTables, key: Array[u64], mixed: u64, now_ns: u64) -> FlowCell:
     """Return a flow's cell, heard of now; a new one, where it was unheard of for long, has neither path nor rate."""
     tables.flows.touches += 1
-    place: u64 = next_alike(tables.flows.index, tables.flows.mask, home_of(mixed, tables.flows.mask), mixed)
-    while tables.flows.index[place] != 0:
-        cell = tables.flows.cells[(tables.flows.index[place] & LOW32) - 1]
+    flows = tables.flows
+    slot: u64 = home_of(mixed, flows.mask)
+    while True:
+        slot = next_alike(flows.index, flows.mask, slot, mixed)
+        number: u64 = flows.index[slot] & LOW32
+        if number == 0:
+            return add_flow(tables, key, mixed, now_ns)
+        cell = flows.cells[number - 1]
         if same_key(cell, key):
             if now_ns > cell.heard_ns + tables.limits.forget_ns:
                 forget(cell)
             cell.heard_ns = max(cell.heard_ns, now_ns)
-            cell.touched = as_u32(tables.flows.touches)
+            cell.touched = as_u32(flows.touches)
             return cell
-        place = next_alike(tables.flows.index, tables.flows.mask, (place + 1) & tables.flows.mask, mixed)
-    return add_flow(tables, key, mixed, now_ns)
+        slot = (slot + 1) & flows.mask
 
 
 @kernel(inline=True)

@@ -9,17 +9,17 @@ from dataplane.native import kernel, u32, u64
 @kernel(inline=True)
 def push(heap: Heap, key: u64, switch: u32) -> None:
     """Put an entry in; the heap must have room."""
-    place: u64 = heap.size
+    index: u64 = heap.size
     heap.size += 1
-    while place > 0:
-        above: u64 = (place - 1) >> 1
+    while index > 0:
+        above: u64 = (index - 1) >> 1
         if heap.keys[above] <= key:
             break
-        heap.keys[place] = heap.keys[above]
-        heap.switches[place] = heap.switches[above]
-        place = above
-    heap.keys[place] = key
-    heap.switches[place] = switch
+        heap.keys[index] = heap.keys[above]
+        heap.switches[index] = heap.switches[above]
+        index = above
+    heap.keys[index] = key
+    heap.switches[index] = switch
 
 
 @kernel(inline=True)
@@ -29,16 +29,16 @@ def drop_first(heap: Heap) -> None:
     size: u64 = heap.size
     key: u64 = heap.keys[size]
     switch: u32 = heap.switches[size]
-    place: u64 = 0
+    index: u64 = 0
     below: u64 = 1
     while below < size:
         if below + 1 < size and heap.keys[below + 1] < heap.keys[below]:
             below += 1
         if heap.keys[below] >= key:
             break
-        heap.keys[place] = heap.keys[below]
-        heap.switches[place] = heap.switches[below]
-        place = below
-        below = 2 * place + 1
-    heap.keys[place] = key
-    heap.switches[place] = switch
+        heap.keys[index] = heap.keys[below]
+        heap.switches[index] = heap.switches[below]
+        index = below
+        below = 2 * index + 1
+    heap.keys[index] = key
+    heap.switches[index] = switch

@@ -80,8 +80,8 @@ def find_path(  # noqa: PLR0917 - kernels have no keywords
                         predecessor[head] = link
                         push(heap, reached + step + left, head)
     heap.size = 0
-    for place in range(listed):
-        scratch.mark[scratch.listed[place]] = 0
+    for index in range(listed):
+        scratch.mark[scratch.listed[index]] = 0
     return found
 
 

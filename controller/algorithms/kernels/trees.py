@@ -25,8 +25,8 @@ def grow_tree(graph: Graph, entering: Array[u64], scratch: Scratch, destination:
     distance[destination] = 0
     insert(scratch.queue, 0, destination)
     listed: u32 = settle(graph, entering, scratch, 0, distance)
-    for place in range(listed):
-        scratch.mark[scratch.listed[place]] = 0
+    for index in range(listed):
+        scratch.mark[scratch.listed[index]] = 0
 
 
 @kernel
@@ -84,9 +84,9 @@ def find_cut_off(  # noqa: PLR0917 - kernels have no keywords
     while done < listed:
         switch: u32 = scratch.listed[done]
         done += 1
-        for place in range(graph.in_start[switch], graph.in_start[switch + 1]):
-            behind: u32 = graph.in_tail[place]
-            if scratch.mark[behind] == 0 and leads(entering[place], distance[switch], distance[behind]):
+        for index in range(graph.in_start[switch], graph.in_start[switch + 1]):
+            behind: u32 = graph.in_tail[index]
+            if scratch.mark[behind] == 0 and leads(entering[index], distance[switch], distance[behind]):
                 listed = list_if_cut_off(graph, cost, scratch, listed, behind, distance)
     return listed
 
@@ -121,10 +121,10 @@ def note(scratch: Scratch, listed: u32, switch: u32, was: u64) -> u32:
 @kernel(inline=True)
 def reattach(graph: Graph, cost: Array[u64], scratch: Scratch, listed: u32, distance: Array[u64]) -> None:
     """Begin the search: each switch that was cut off offers its best path over one that was not."""
-    for place in range(listed):
-        distance[scratch.listed[place]] = UNREACHABLE
-    for place in range(listed):
-        switch: u32 = scratch.listed[place]
+    for index in range(listed):
+        distance[scratch.listed[index]] = UNREACHABLE
+    for index in range(listed):
+        switch: u32 = scratch.listed[index]
         best: u64 = UNREACHABLE
         for link in range(graph.out_start[switch], graph.out_start[switch + 1]):
             head: u32 = graph.head[link]
@@ -161,9 +161,9 @@ def settle(graph: Graph, entering: Array[u64], scratch: Scratch, listed: u32, di
     while entry != NO_ENTRY:
         reached: u64 = queue.key[entry]
         switch: u32 = queue.switch[entry]
-        for place in range(graph.in_start[switch], graph.in_start[switch + 1]):
-            step: u64 = entering[place]
-            behind: u32 = graph.in_tail[place]
+        for index in range(graph.in_start[switch], graph.in_start[switch + 1]):
+            step: u64 = entering[index]
+            behind: u32 = graph.in_tail[index]
             if step != FORBIDDEN and reached + step < distance[behind]:
                 if scratch.mark[behind] == 0:
                     listed = note(scratch, listed, behind, distance[behind])
@@ -176,8 +176,8 @@ def settle(graph: Graph, entering: Array[u64], scratch: Scratch, listed: u32, di
 @kernel(inline=True)
 def report(scratch: Scratch, listed: u32, destination: u32, distance: Array[u64], changed: Changed) -> None:
     """Tell which of the listed switches have another cost than before, and clear their marks."""
-    for place in range(listed):
-        switch: u32 = scratch.listed[place]
+    for index in range(listed):
+        switch: u32 = scratch.listed[index]
         scratch.mark[switch] = 0
         if distance[switch] != scratch.before[switch]:
             if changed.count < changed.room:

@@ -54,15 +54,15 @@ def repair_widths(  # noqa: PLR0917 - kernels have no keywords
         own = offset(reached, row)
         by = offset(arrives, row)
         listed: u32 = list_below_narrowed(graph, width, scratch, changes, own, by)
-        for place in range(listed):
-            own[scratch.listed[place]] = 0
-        for place in range(listed):
-            hang_anew(graph, width, scratch, scratch.listed[place], own, by)
+        for index in range(listed):
+            own[scratch.listed[index]] = 0
+        for index in range(listed):
+            hang_anew(graph, width, scratch, scratch.listed[index], own, by)
         for number in range(changes.count):
             link: u32 = changes.link[number]
             offer(graph, width, scratch, link, own, by)
-        for place in range(listed):
-            scratch.mark[scratch.listed[place]] = 0
+        for index in range(listed):
+            scratch.mark[scratch.listed[index]] = 0
         spread_width(graph, width, scratch, own, by)
 
 
@@ -98,9 +98,9 @@ def hang_anew(  # noqa: PLR0917 - kernels have no keywords
 ) -> None:
     """Give a listed switch its widest path over one that is not listed, as a start of the search."""
     by[switch] = NO_ENTRY
-    for place in range(graph.in_start[switch], graph.in_start[switch + 1]):
-        near: u32 = graph.in_tail[place]
-        link: u32 = graph.in_link[place]
+    for index in range(graph.in_start[switch], graph.in_start[switch + 1]):
+        near: u32 = graph.in_tail[index]
+        link: u32 = graph.in_link[index]
         if scratch.mark[near] == 0 and min(width[link], own[near]) > own[switch]:
             own[switch] = min(width[link], own[near])
             by[switch] = link

@@ -64,7 +64,9 @@ class _Column:
 
     def says_nothing(self, numbers: Sequence[Any]) -> bool:
         """Return whether all entries are unknown."""
-        return self.absent is not None and all(number == self.absent for number in numbers)
+        absent = self.absent
+        # Most columns are known at once: the first entry tells.
+        return absent is not None and (not numbers or numbers[0] == absent) and numbers.count(absent) == len(numbers)
 
 
 class _Integers(_Column):

@@ -30,12 +30,15 @@ from collectors.decode.samples import LinkSample
 from collectors.decode.stitch import SeenPath
 from collectors.events.engine import EventEngine
 from collectors.events.rules import ChangeSettings, Rule
+from collectors.feed import feed_pb2
+from collectors.feed.snapshots import snapshot_message, snapshot_of
 from collectors.native.accumulator import NativeStore
 from collectors.native.fallback import NativeStitcher
 from collectors.settings import ClockSettings, StateSettings
 from collectors.state.builder import NetworkStateBuilder
 from collectors.values import DelaySource, FlowKey, Snapshot
 from dataplane.clock import VirtualClock
+from dataplane.rpc.messages import parse
 from dataplane.topology.values import LinkKey, Topology
 from tests.benchmarks.routing.scale import random_fabric
 from tests.collectors.clocks import reference_network as plain_clocks
@@ -54,6 +57,9 @@ NAMES = (
     "change_rule_ratio",
     "clocks_ms",
     "clocks_ratio",
+    "feed_write_ms",
+    "feed_read_ms",
+    "feed_bytes",
 )
 
 
@@ -165,6 +171,16 @@ def clocks_ms(topology: Topology) -> list[float]:
     return best
 
 
+def feed(fabric: Fabric) -> dict[str, float]:
+    """Return what it takes to make a snapshot's message, of a new one, and to read it."""
+    taken = [fabric.snapshot() for _ in range(3)]
+    data = snapshot_message(taken[0]).SerializeToString()
+    fresh = iter(taken[1:])
+    (write_ms,) = ms(lambda: snapshot_message(next(fresh)).SerializeToString(), rounds=2)
+    (read_ms,) = ms(lambda: snapshot_of(parse(feed_pb2.Snapshot, data)))
+    return {"feed_write_ms": write_ms, "feed_read_ms": read_ms, "feed_bytes": len(data)}
+
+
 def summary(figures: Mapping[str, float]) -> dict[str, float | None]:
     """Return the figures of the last line, None for what was not measured."""
     return {name: round(figures[name], 3) if name in figures else None for name in NAMES}
@@ -189,7 +205,7 @@ def measure(switches: int, flows: int) -> dict[str, float]:
     }.items():
         ratio = "snapshot_values_ratio" if name == "snapshot" else f"{name}_ratio"
         figures |= {f"{name}_ms": ours, ratio: other / ours}
-    return figures
+    return figures | feed(fabric)
 
 
 def main(argv: list[str]) -> None:

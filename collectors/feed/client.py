@@ -14,10 +14,9 @@ from collectors.errors import FeedError
 from collectors.events.rules import Rule
 from collectors.feed import events_pb2, feed_pb2, records_pb2
 from collectors.feed.events import events_of, rules_message, rules_of
-from collectors.feed.links import statuses_message
 from collectors.feed.records import drops_of, records_of
 from collectors.feed.service import ADDRESS, FEED
-from collectors.feed.snapshots import notes_message, snapshot_of, status_of
+from collectors.feed.statuses import statuses_message
 from collectors.settings import Positive
 from collectors.values import CollectorStatus, DropRecord, Event, HopRecord, JobNote, LinkStatus, Snapshot
 from dataplane.config import Strict
@@ -61,6 +60,8 @@ class FeedClient(ServiceClient):
 
     def snapshots(self, interval_ns: int) -> AsyncGenerator[Snapshot, None]:
         """Yield a snapshot at every interval, for ever; raise FeedError when the two sides speak different versions."""
+        from collectors.feed.snapshots import snapshot_of  # noqa: PLC0415 - loads numpy
+
         request = feed_pb2.WatchSnapshotsRequest(interval_ns=interval_ns)
         return self._watch("WatchSnapshots", request, feed_pb2.Snapshot, snapshot_of)
 
@@ -104,6 +105,8 @@ class FeedClient(ServiceClient):
 
     async def name_jobs(self, notes: Mapping[int, JobNote]) -> None:
         """Tell of all jobs that run, by their numbers; raise FeedError when the collector cannot be reached."""
+        from collectors.feed.snapshots import notes_message  # noqa: PLC0415 - loads numpy
+
         await self._ask("NameJobs", notes_message(notes), feed_pb2.NameJobsResponse)
 
     async def note_links(self, statuses: Mapping[LinkKey, LinkStatus]) -> None:
@@ -112,4 +115,6 @@ class FeedClient(ServiceClient):
 
     async def status(self) -> CollectorStatus:
         """Return the collector's counters; raise FeedError when it cannot be reached."""
+        from collectors.feed.snapshots import status_of  # noqa: PLC0415 - loads numpy
+
         return status_of(await self._ask("GetStatus", feed_pb2.GetStatusRequest(), feed_pb2.CollectorStatus))

@@ -6,13 +6,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from itertools import accumulate, chain, pairwise
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from collectors.feed import keys_pb2 as messages
-from collectors.state.accumulator import FlowColumns
 from collectors.values import FlowKey
 from dataplane.rpc.errors import MessageError
 from dataplane.topology.values import LinkKey
+
+if TYPE_CHECKING:
+    from collectors.state.accumulator import FlowColumns
 
 _MOST: Final = {"protocol": 0xFF, "src_port": 0xFFFF, "dst_port": 0xFFFF}
 _FABRICS: Final = 4

@@ -1,4 +1,4 @@
-"""Links as messages: what telemetry measures of them, and what the controller says of their condition.
+"""Links with what telemetry measures of them as messages.
 
 The columns of `LinkStates` go into a message as they are and come out of it so, and no state of a single link is made.
 """
@@ -6,7 +6,6 @@ The columns of `LinkStates` go into a message as they are and come out of it so,
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -17,15 +16,11 @@ from collectors.feed.keys import links_in, links_out
 from collectors.state.link_states import LOSS_SOURCES, LinkStates
 from collectors.statistics.columns import UNKNOWN, Integers, Numbers
 from collectors.statistics.window import SOURCES
-from collectors.values import DelaySource, LinkState, LinkStatus, LossSource
+from collectors.values import DelaySource, LinkState, LossSource
 from dataplane.rpc.errors import MessageError
 from dataplane.topology.values import LinkKey
 
-MAX_CAUSE: Final = 500
-"""Characters of the cause of a dead link, at most."""
-
 _LINKS: Final = Columns(LinkState, messages.Links, others=("link",))
-_STATUSES: Final = Columns(LinkStatus, messages.LinkStatuses)
 
 
 class _Places:
@@ -82,25 +77,3 @@ def _column(name: str, numbers: Sequence[Any]) -> Integers | Numbers:
         return np.array(numbers, np.int64)
     except OverflowError:
         raise MessageError(f"Links.{name}: an entry is {max(numbers)}") from None
-
-
-def statuses_message(statuses: Mapping[LinkKey, LinkStatus]) -> messages.LinkStatuses:
-    """Return what is told of links as a message; causes are cut to `MAX_CAUSE` characters."""
-    message = messages.LinkStatuses()
-    write_statuses(message, statuses)
-    return message
-
-
-def write_statuses(message: messages.LinkStatuses, statuses: Mapping[LinkKey, LinkStatus]) -> None:
-    """Put what is told of links into a message; causes are cut to `MAX_CAUSE` characters."""
-    links_out(message.links, statuses)
-    _STATUSES.write(message, [replace(one, cause=one.cause[:MAX_CAUSE]) for one in statuses.values()])
-
-
-def statuses_of(message: messages.LinkStatuses) -> dict[LinkKey, LinkStatus]:
-    """Return what a message tells of links; raise MessageError."""
-    links = links_in(message.links)
-    longest = max(map(len, message.cause), default=0)
-    if longest > MAX_CAUSE:
-        raise MessageError(f"LinkStatuses.cause has {longest} characters, at most {MAX_CAUSE} are taken")
-    return dict(zip(links, _STATUSES.read(message, len(links)), strict=True))

@@ -9,7 +9,8 @@ from typing import Final
 from collectors.feed import feed_pb2 as messages
 from collectors.feed.columns import Columns, put, take
 from collectors.feed.keys import flow_columns_out, flows_in, flows_out, keyed, pick, routes_in, routes_out
-from collectors.feed.links import read_links, statuses_of, write_links, write_statuses
+from collectors.feed.links import read_links, write_links
+from collectors.feed.statuses import statuses_of, write_statuses
 from collectors.state.path_states import PathStates
 from collectors.values import (
     ChildKey,

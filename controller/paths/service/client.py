@@ -10,8 +10,8 @@ from typing import Annotated, Final
 import msgspec
 
 from collectors.feed import records_pb2
-from collectors.feed.links import statuses_message
 from collectors.feed.records import records_of
+from collectors.feed.statuses import statuses_message
 from collectors.values import HopRecord, LinkStatus
 from controller.errors import PathError
 from controller.intents import FlowSpec, RouteSet

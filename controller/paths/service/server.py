@@ -20,8 +20,8 @@ from typing import Final, Protocol, TypeVar
 import grpc
 
 from collectors.feed import links_pb2, records_pb2
-from collectors.feed.links import statuses_of
 from collectors.feed.records import records_message
+from collectors.feed.statuses import statuses_of
 from collectors.values import DropRecord, HopRecord, LinkStatus, Snapshot
 from controller.errors import PathError
 from controller.intents import FlowSpec, RouteSet

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from collectors.collector import Collector
 from collectors.feed import links_pb2 as messages
-from collectors.feed.links import MAX_CAUSE, read_links, statuses_message, statuses_of, write_links
+from collectors.feed.links import read_links, write_links
+from collectors.feed.statuses import MAX_CAUSE, statuses_message, statuses_of
 from collectors.state.link_states import LinkStates
 from collectors.values import DelaySource, LinkCondition, LinkState, LinkStatus
 from dataplane.clock import VirtualClock

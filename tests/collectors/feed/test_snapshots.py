@@ -19,7 +19,6 @@ from collectors.events.rules import ChangeSettings, Rule
 from collectors.feed import events_pb2, links_pb2, records_pb2
 from collectors.feed import feed_pb2 as messages
 from collectors.feed.events import events_message, events_of, rules_message, rules_of
-from collectors.feed.links import statuses_message, statuses_of
 from collectors.feed.records import drops_message, drops_of, records_message, records_of
 from collectors.feed.snapshots import (
     notes_message,
@@ -29,6 +28,7 @@ from collectors.feed.snapshots import (
     status_message,
     status_of,
 )
+from collectors.feed.statuses import statuses_message, statuses_of
 from collectors.native.accumulator import NativeStore
 from collectors.reference.stitch import PlainStitcher
 from collectors.settings import StateSettings

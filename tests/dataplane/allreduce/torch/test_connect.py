@@ -166,7 +166,7 @@ def test_between_steps_newcomers_are_met_and_given_what_there_is(member: Member)
 def test_nobody_is_met_or_given_anything_where_there_is_no_service() -> None:
     with MillraceState(Doubling(held=True)) as state:
         assert not state.boundary()
-        with pytest.raises(AllReduceError, match="no service"):
+        with pytest.raises(AllReduceError, match="share needs a job service"):
             state.share([])
 
 

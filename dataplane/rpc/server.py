@@ -67,7 +67,8 @@ class RpcServer:
     """Serves services at one address; construct and use it inside a running event loop.
 
     `purpose` is what an error begins with ("cannot serve the feed"), `error` its type; it is raised for an address that
-    cannot be had, before anything runs. `address` is the one that is served, with the port where 0 was asked for.
+    cannot be had, before anything runs. `address` is the one that is served, with the port where 0 was asked for. A
+    client that is silent for `keepalive_ms` is asked, and its connection closed when it takes as long to answer.
     """
 
     def __init__(
@@ -78,12 +79,13 @@ class RpcServer:
         purpose: str,
         error: Callable[[str], MillraceError],
         limits: Limits | None = None,
+        keepalive_ms: int = KEEPALIVE_MS,
     ) -> None:
         problem = unavailable(address)
         if problem is not None:
             raise error(f"{purpose} at {address}: {problem}")
         limits = limits or Limits()
-        options = [*SERVER_OPTIONS, *keepalive_options(KEEPALIVE_MS, KEEPALIVE_MS), *limits.options]
+        options = [*SERVER_OPTIONS, *keepalive_options(keepalive_ms, keepalive_ms), *limits.options]
         self._server = grpc.aio.server(options=options, maximum_concurrent_rpcs=limits.calls)
         self._streams = Streams()
         self._server.add_generic_rpc_handlers(tuple(handlers_of(service, self._streams) for service in services))

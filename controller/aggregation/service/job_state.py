@@ -6,10 +6,12 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from controller.intents import Worker
-from dataplane.allreduce.jobs.messages import Downward, Hello
+from dataplane.allreduce.jobs.messages import Downward, Ended, Hello
+
+_MOST_REMOVED: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +162,14 @@ class JobState:
     reason: str = ""
     """Why it has ended."""
     ended_ns: int = 0
+    removed: dict[str, Ended] = field(default_factory=dict)
+    """The last messages to workers that were removed, by token: one whose connection had gone asks for it again."""
+
+    def remember_removed(self, token: str, farewell: Ended) -> None:
+        """Keep a removed worker's last message; of too many the oldest are forgotten."""
+        self.removed[token] = farewell
+        while len(self.removed) > _MOST_REMOVED:
+            del self.removed[next(iter(self.removed))]
 
     @property
     def remaining(self) -> dict[str, WorkerState]:

@@ -183,8 +183,7 @@ class Rendezvous:
         """Return the last message to a worker that was admitted, and is not known any more."""
         for job in self.jobs:
             if job.installed is not None and job.installed.number == number:
-                reason = f"{hello.host} was removed from job {job.name}: it had not been heard for too long"
-                return Ended(reason, removed=True)
+                return job.removed.get(hello.token, Ended(f"{hello.host} has left job {job.name}", removed=True))
         for job in reversed(self.ended):
             if job.name == hello.job:
                 return Ended(f"job {job.name} has ended: {job.reason}")
@@ -253,7 +252,9 @@ class Rendezvous:
 
     def _expel(self, job: JobState, host: str, why: str) -> None:
         """Take a worker out that has not left by itself; end the job where too few are left."""
-        self._drop(job, host, Ended(f"{host} was removed from job {job.name}: {why}", removed=True))
+        farewell = Ended(f"{host} was removed from job {job.name}: {why}", removed=True)
+        job.remember_removed((job.joiners.get(host) or job.members[host]).hello.token, farewell)
+        self._drop(job, host, farewell)
 
     def _drop(self, job: JobState, host: str, farewell: Downward) -> None:
         worker = job.joiners.pop(host, None)

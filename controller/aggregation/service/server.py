@@ -42,6 +42,7 @@ from dataplane.allreduce.jobs import jobs_pb2 as pb
 from dataplane.allreduce.jobs.codec import DOWNWARD, upward_of
 from dataplane.allreduce.jobs.messages import Ended, Hello, Refused
 from dataplane.clock import Clock
+from dataplane.rpc.addresses import KEEPALIVE_MS
 from dataplane.rpc.errors import CallError, MessageError
 from dataplane.rpc.server import Limits, RpcServer
 from dataplane.rpc.service import Service
@@ -112,8 +113,15 @@ class JobService:
         self._outboxes: dict[str, _Outbox] = {}
         self._changes: set[asyncio.Task[None]] = set()
         self._woken = asyncio.Event()
+        # A silent worker loses its lease; its connection lasts longer, so that it can receive the reason.
+        keepalive_ms = max(KEEPALIVE_MS, 2 * settings.lease_ns // 1_000_000)
         self._server = RpcServer(
-            settings.listen, [self._service()], purpose="cannot serve jobs", error=JobError, limits=LIMITS
+            settings.listen,
+            [self._service()],
+            purpose="cannot serve jobs",
+            error=JobError,
+            limits=LIMITS,
+            keepalive_ms=keepalive_ms,
         )
         self.address = self._server.address
         reconciler.listen(self)

@@ -117,6 +117,21 @@ def test_a_silent_worker_is_removed_and_told_when_it_wakes() -> None:
     assert paused.over.reason == "h1 was removed from job job: it was not heard for 4.0 s"
 
 
+def test_who_was_removed_hears_why_also_over_a_new_connection() -> None:
+    crowd, (paused, *_) = began("h1", "h2", "h3")
+    paused.is_paused = True
+    for _ in range(9):
+        crowd.pass_time(S // 2)
+        crowd.settle()
+    crowd.disconnect(paused)  # the last message was on its way
+    paused.is_paused = False
+    crowd.reconnect(paused)
+    crowd.settle()
+    assert paused.over is not None
+    assert paused.over.removed
+    assert paused.over.reason == "h1 was removed from job job: it was not heard for 4.0 s"
+
+
 def test_a_connection_that_breaks_and_comes_back_changes_nothing() -> None:
     crowd, (cut, *_) = began("h1", "h2")
     crowd.disconnect(cut)

@@ -1,0 +1,126 @@
+"""Figures of all directed links as columns of integers: a fabric's own, and those that telemetry has measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields, replace
+from typing import Final, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from collectors.values import DelaySource, LinkCondition, LinkState, Snapshot
+from controller.cluster.cost_map.values import NEVER_NS, PPB
+from dataplane.topology.values import DirectedLink, LinkKey
+
+Longs = npt.NDArray[np.int64]
+Bytes = npt.NDArray[np.uint8]
+
+DELAY: Final = 1
+AVAILABLE: Final = 2
+LOSS: Final = 4
+"""Bits of `measured`: which figures of a link are telemetry's."""
+
+PACKET_BITS: Final = 8_000
+"""The mean packet of the queueing model: 1000 bytes."""
+_NS_PER_S: Final = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LinkColumns:
+    """One row for each directed link; rows of `numbers` never change, the arrays are not written to once made.
+
+    `load_bps` is what a link carries, more than its rate where that is foreseen; `queue_ns` is how long a full queue
+    makes packets wait. `age_ns` is -1 where nothing was measured.
+    """
+
+    numbers: dict[LinkKey, int]
+    rate_bps: Longs
+    queue_ns: Longs
+    delay_ns: Longs
+    load_bps: Longs
+    loss_ppb: Longs
+    age_ns: Longs
+    measured: Bytes
+
+    @classmethod
+    def nominal(cls, links: Iterable[DirectedLink]) -> Self:
+        """Return an idle fabric's columns, by configuration alone."""
+        rows = list(links)
+        rate_bps = np.array([link.rate_bps for link in rows], np.int64)
+        frames = np.array([link.queue_frames for link in rows], np.int64)
+        return cls(
+            numbers={link.key: row for row, link in enumerate(rows)},
+            rate_bps=rate_bps,
+            queue_ns=frames * (PACKET_BITS * _NS_PER_S // rate_bps),
+            delay_ns=np.array([link.delay_ns for link in rows], np.int64),
+            load_bps=np.zeros(len(rows), np.int64),
+            loss_ppb=np.zeros(len(rows), np.int64),
+            age_ns=np.full(len(rows), NEVER_NS, np.int64),
+            measured=np.zeros(len(rows), np.uint8),
+        )
+
+    @property
+    def available_bps(self) -> Longs:
+        """What is free on each link; nothing on one that loses every packet."""
+        return np.where(self.loss_ppb >= PPB, 0, np.maximum(self.rate_bps - self.load_bps, 0))
+
+    def observed(self, snapshot: Snapshot, stale_after_ns: int) -> LinkColumns:
+        """Return the columns with what a snapshot has measured no longer ago than this; dead links lose all packets."""
+        found = self.with_links(snapshot.links.values(), stale_after_ns)
+        dead = [key for key, status in snapshot.statuses.items() if status.condition is LinkCondition.DOWN]
+        found.loss_ppb[[self.numbers[key] for key in dead if key in self.numbers]] = PPB
+        return found
+
+    def with_links(self, states: Iterable[LinkState], stale_after_ns: int) -> LinkColumns:
+        """Return the columns with what was measured of some links no longer ago than this; the others stay."""
+        found = replace(self, **{name: getattr(self, name).copy() for name in _LIVE})
+        fresh = [state for state in states if state.age_ns is not None and state.age_ns <= stale_after_ns]
+        known = [state for state in fresh if state.link in self.numbers]
+        rows = np.array([self.numbers[state.link] for state in known], np.int64)
+        for name, values in _measured(known).items():
+            getattr(found, name)[rows] = values
+        return found
+
+    def differing(self, other: LinkColumns) -> Longs:
+        """Return the rows whose figures differ."""
+        differs = np.zeros(len(self.rate_bps), np.bool_)
+        for name in _LIVE:
+            differs |= getattr(self, name) != getattr(other, name)
+        return np.flatnonzero(differs)
+
+    def loaded(self, added_bps: Longs) -> LinkColumns:
+        """Return what links are like with so much more on each: delays by an M/M/1 queue that frames leave when full.
+
+        What exceeds a link's rate is lost there.
+        """
+        load_bps = self.load_bps + added_bps
+        delay_ns = self.delay_ns + self._queued_ns(load_bps) - self._queued_ns(self.load_bps)
+        excess = np.maximum(load_bps - self.rate_bps, 0) / np.maximum(load_bps, 1)
+        lost_ppb = np.rint(excess * PPB).astype(np.int64)
+        more = np.where(added_bps > 0, np.maximum(self.loss_ppb, lost_ppb), self.loss_ppb)
+        return replace(self, delay_ns=delay_ns, load_bps=load_bps, loss_ppb=more)
+
+    def _queued_ns(self, load_bps: Longs) -> Longs:
+        free_bps = np.maximum(self.rate_bps - load_bps, 1)
+        waiting_ns: Longs = np.minimum(PACKET_BITS * _NS_PER_S // free_bps, self.queue_ns)
+        return waiting_ns
+
+
+_LIVE: Final = tuple(f.name for f in fields(LinkColumns) if f.name not in {"numbers", "rate_bps", "queue_ns"})
+
+
+def _measured(states: list[LinkState]) -> dict[str, npt.NDArray[np.int64] | Bytes]:
+    loss = [state.loss for state in states]
+    return {
+        "delay_ns": np.array([state.delay_mean_ns for state in states], np.int64),
+        "load_bps": np.array([state.rate_bps - state.available_bps for state in states], np.int64),
+        "loss_ppb": np.array([0 if share is None else round(share * PPB) for share in loss], np.int64),
+        "age_ns": np.array([state.age_ns for state in states], np.int64),
+        "measured": np.array([_bits(state) for state in states], np.uint8),
+    }
+
+
+def _bits(state: LinkState) -> int:
+    delay = 0 if state.source is DelaySource.NOMINAL else DELAY
+    return delay | (AVAILABLE if state.samples else 0) | (0 if state.loss is None else LOSS)

@@ -1,0 +1,162 @@
+"""The cost map: what packets between any two hosts meet now, or would meet with more load."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+
+from collectors.values import LinkCondition, LinkState, Snapshot
+from controller.cluster.cost_map.columns import AVAILABLE, DELAY, LOSS, LinkColumns
+from controller.cluster.cost_map.model import CostModel
+from controller.cluster.cost_map.pairs import PairColumns, between_hosts, between_switches, fold_some
+from controller.cluster.cost_map.routing import NO_ROUTES, Routing
+from controller.cluster.cost_map.values import UNREACHABLE_NS, Basis, HostCost, Load
+from controller.intents import RouteSet
+from dataplane.topology.values import LinkKey, Topology
+
+DEFAULT_STALE_AFTER_NS: Final = 10_000_000_000
+"""A figure older than this is not believed."""
+_MOST_PATHS: Final = 64
+_BASIS: Final = (Basis.NOMINAL, Basis.PARTLY_MEASURED, Basis.MEASURED)
+
+
+@dataclass(frozen=True, eq=False)
+class CostMap:
+    """What lies between any two hosts at one moment. It never changes; maps made from it share what stays the same.
+
+    `links` are the figures of all directed links, `between` those of [destination, switch]; `dead` are
+    the links that base routes avoid. `is_predicted` says that
+    load was added which nobody has measured.
+    """
+
+    routing: Routing
+    links: LinkColumns
+    between: PairColumns
+    routes: RouteSet
+    dead: frozenset[LinkKey]
+    taken_ns: int
+    stale_after_ns: int = DEFAULT_STALE_AFTER_NS
+    is_predicted: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        topology: Topology | CostModel,
+        snapshot: Snapshot,
+        routes: RouteSet = NO_ROUTES,
+        *,
+        stale_after_ns: int = DEFAULT_STALE_AFTER_NS,
+    ) -> CostMap:
+        """Return the map of a fabric: packets follow `routes`, and base routes where these say nothing.
+
+        Who makes several maps of one topology saves time by giving its `CostModel`. Raises PathError for routes that
+        the topology cannot have.
+        """
+        model = topology if isinstance(topology, CostModel) else CostModel(topology)
+        dead = _dead(snapshot)
+        routing = Routing.of(model, routes, dead)
+        links = model.nominal.observed(snapshot, stale_after_ns)
+        between = between_switches(routing, links)
+        return cls(routing, links, between, routes, dead, snapshot.taken_ns, stale_after_ns)
+
+    def changed(self, snapshot: Snapshot, routes: RouteSet | None = None) -> CostMap:
+        """Return the map by a newer snapshot, over the same routes unless others are given.
+
+        Only what has changed is computed again; load that was added before is no part of it.
+        """
+        model, dead = self.model, _dead(snapshot)
+        links = model.nominal.observed(snapshot, self.stale_after_ns)
+        if (routes is None or routes is self.routes) and dead == self.dead:
+            return replace(self._with(links), taken_ns=snapshot.taken_ns, is_predicted=False)
+        return CostMap.of(
+            model, snapshot, self.routes if routes is None else routes, stale_after_ns=self.stale_after_ns
+        )
+
+    def with_links(self, states: Iterable[LinkState]) -> CostMap:
+        """Return the map with new figures of some links, the others as they are; stale ones are left out."""
+        return self._with(self.links.with_links(states, self.stale_after_ns))
+
+    def with_load(self, src: str, dst: str, rate_bps: int) -> CostMap:
+        """Return what the map would be with another flow from `src` to `dst`; see `with_loads`."""
+        return self.with_loads((Load(src, dst, rate_bps),))
+
+    def with_loads(self, loads: Iterable[Load]) -> CostMap:
+        """Return what the map would be with more traffic, spread over paths as new flows are.
+
+        Delays grow as queues would, up to that of a full one, and what exceeds a link's rate is lost. Raises PathError
+        for a host that is not there, ValueError for a negative rate.
+        """
+        added = np.zeros(len(self.links.rate_bps), np.float64)
+        for load in loads:
+            if load.rate_bps < 0:
+                raise ValueError(f"load {load.src} to {load.dst}: {load.rate_bps} bit/s")
+            src, dst = self.model.number(load.src), self.model.number(load.dst)
+            if src == dst:
+                continue
+            for row, share in self.routing.shares(src, dst).items():
+                added[row] += share * load.rate_bps
+            added[self.model.up.start + src] += load.rate_bps
+            added[self.model.down.start + dst] += load.rate_bps
+        return replace(self._with(self.links.loaded(np.rint(added).astype(np.int64))), is_predicted=True)
+
+    @property
+    def model(self) -> CostModel:
+        """The topology and what was computed of it."""
+        return self.routing.model
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """The hosts by name, in the order of rows and columns."""
+        return self.model.hosts
+
+    def cost(self, src: str, dst: str) -> HostCost:
+        """Return what lies between two hosts; raise PathError for one that the topology does not have."""
+        row, column = self.model.number(src), self.model.number(dst)
+        figures = between_hosts(self.routing, self.links, self.between, range(row, row + 1))
+        delay_ns, age_ns = int(figures.delay_ns[0, column]), int(figures.age_ns[0, column])
+        measured = int(figures.measured[0, column])
+        return HostCost(
+            src=src,
+            dst=dst,
+            delay_ns=delay_ns,
+            available_bps=int(figures.available_bps[0, column]),
+            loss_ppb=int(figures.loss_ppb[0, column]),
+            age_ns=None if age_ns < 0 else age_ns,
+            delay_basis=_basis(measured, DELAY),
+            available_basis=_basis(measured, AVAILABLE),
+            loss_basis=_basis(measured, LOSS),
+            paths=self.routing.paths(row, column, _MOST_PATHS) if delay_ns != UNREACHABLE_NS else (),
+            explicit=(row, column) in self.routing.own_paths,
+        )
+
+    @cached_property
+    def pairs(self) -> PairColumns:
+        """The figures of all pairs as arrays [source, destination], worked out when first asked for.
+
+        Integers: `delay_ns` -1 where nothing leads there, `available_bps`, `loss_ppb`, `age_ns` -1 where nothing was
+        measured; `measured` has a bit for each figure. Nobody may write to them.
+        """
+        return between_hosts(self.routing, self.links, self.between, range(len(self.hosts))).sealed()
+
+    def _with(self, links: LinkColumns) -> CostMap:
+        """Return the map with other figures of links over the same routes."""
+        rows = links.differing(self.links)
+        inner = rows[rows < self.model.inner.stop]
+        between = self.between
+        if len(inner):
+            between = between.copy()
+            concerned = self.routing.weights[:, inner].any(axis=1)
+            fold_some(self.routing, links, between, np.flatnonzero(concerned).tolist())
+        return replace(self, links=links, between=between)
+
+
+def _dead(snapshot: Snapshot) -> frozenset[LinkKey]:
+    return frozenset(key for key, status in snapshot.statuses.items() if status.condition is LinkCondition.DOWN)
+
+
+def _basis(measured: int, figure: int) -> Basis:
+    return _BASIS[bool(measured & (figure << 3)) + bool(measured & figure and measured & (figure << 3))]

@@ -1,0 +1,88 @@
+"""What of a topology's cost maps is computed once: links, hosts, and the shortest paths that base routes follow."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final
+
+import numpy as np
+
+from collectors.values import Snapshot
+from controller.algorithms.costs import FORBIDDEN, UNREACHABLE
+from controller.algorithms.link_table import Ids, LinkTable
+from controller.algorithms.trees import DestinationTrees
+from controller.cluster.cost_map.columns import LinkColumns
+from controller.cluster.cost_map.kernels.structures import Graph
+from controller.errors import PathError
+from dataplane.native import pointer_to
+from dataplane.topology.values import LinkKey, Topology
+
+_REMEMBERED: Final = 4
+"""Sets of dead links whose base routes are kept."""
+
+
+class CostModel:
+    """A topology made ready for cost maps; rows of links are those of `table`, then each host's two links.
+
+    Raises PathError for a topology without hosts, or with one that hangs on no switch.
+    """
+
+    def __init__(self, topology: Topology) -> None:
+        self.topology = topology
+        self.table = LinkTable.of(topology)
+        self.hosts: tuple[str, ...] = tuple(node.name for node in topology.hosts)
+        self.host_number = {name: number for number, name in enumerate(self.hosts)}
+        loose = next((name for name in self.hosts if name not in topology.attachment), None)
+        if loose is not None or not self.hosts:
+            what = "no hosts" if loose is None else f"a host that hangs on no switch: {loose}"
+            raise PathError(f"topology {topology.name} has {what}")
+        number, edges = self.table.switch_number, [topology.attachment[name].node for name in self.hosts]
+        self.host_switch: Ids = np.array([number[edge] for edge in edges], np.uint32)
+        self.destinations: Ids = np.unique(self.host_switch)
+        self.destination_number = {int(switch): place for place, switch in enumerate(self.destinations)}
+        self.host_destination: Ids = np.searchsorted(self.destinations, self.host_switch).astype(np.uint32)
+        ups = [LinkKey(name, edge) for name, edge in zip(self.hosts, edges, strict=True)]
+        keys = [*self.table.links, *ups, *(LinkKey(key.dst, key.src) for key in ups)]
+        self.nominal = LinkColumns.nominal(topology.directed_links[key] for key in keys)
+        self.graph = self._graph()
+        self.base_weights = lru_cache(maxsize=_REMEMBERED)(self._base_weights)
+
+    def number(self, host: str) -> int:
+        """Return a host's place in `hosts`; raise PathError for one that the topology does not have."""
+        if host not in self.host_number:
+            raise PathError(f"topology {self.topology.name} has no host {host!r}")
+        return self.host_number[host]
+
+    @property
+    def inner(self) -> slice:
+        """The rows of links between switches."""
+        return slice(0, len(self.table.links))
+
+    @property
+    def up(self) -> slice:
+        """The rows of the links by which hosts send, in order of hosts."""
+        return slice(len(self.table.links), len(self.table.links) + len(self.hosts))
+
+    @property
+    def down(self) -> slice:
+        """The rows of the links by which hosts receive, in order of hosts."""
+        return slice(len(self.table.links) + len(self.hosts), None)
+
+    def observed(self, snapshot: Snapshot, stale_after_ns: int) -> LinkColumns:
+        """Return the links' figures by a snapshot, configured ones where it has none that is fresh."""
+        return self.nominal.observed(snapshot, stale_after_ns)
+
+    def _base_weights(self, dead: frozenset[LinkKey]) -> Ids:
+        """Return how base routes spread each destination's traffic: [destination, link], 0 where it takes another."""
+        table, costs = self.table, self.table.configured_costs()
+        costs[[table.link_number[key] for key in dead if key in table.link_number]] = FORBIDDEN
+        distance = DestinationTrees(table, costs).distance[self.destinations]
+        own, beyond = distance[:, table.tail], distance[:, table.head]
+        usable = (costs != FORBIDDEN) & (beyond != UNREACHABLE)
+        weights: Ids = np.ascontiguousarray(usable & (beyond + costs == own), np.uint32)
+        return weights
+
+    def _graph(self) -> Graph:
+        names = ("tail", "head", "out_start", "in_start", "in_link")
+        columns = {name: pointer_to(getattr(self.table, name)) for name in names}
+        return Graph(switches=len(self.table.switches), links=len(self.table.links), **columns)

@@ -1,0 +1,139 @@
+"""Where packets go: for each destination how switches spread them, and the pairs of hosts with a path of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Set
+from dataclasses import dataclass
+
+import numpy as np
+
+from controller.algorithms.link_table import Ids
+from controller.cluster.cost_map.kernels.compiled import compiled
+from controller.cluster.cost_map.kernels.fold import sort_switches
+from controller.cluster.cost_map.model import CostModel
+from controller.cluster.cost_map.values import PathShare
+from controller.errors import PathError
+from controller.intents import RouteSet, WeightedRoute
+from dataplane.native import pointer_to
+from dataplane.topology.values import LinkKey
+
+NO_ROUTES = RouteSet(0, ())
+"""What holds where nobody has decided anything: base routes."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Routing:
+    """Where packets of a model's hosts go.
+
+    `weights` are [destination, link], 0 for a link not taken. `order` has for each destination first itself, then the
+    other switches, each after all that it sends to, as many as `counts` says; those in a circle are left out.
+    `own_paths` are of (source, destination) by number of host: the rows of the path that all traffic of the pair
+    follows.
+    """
+
+    model: CostModel
+    weights: Ids
+    order: Ids
+    counts: Ids
+    own_paths: Mapping[tuple[int, int], Ids]
+
+    @classmethod
+    def of(cls, model: CostModel, routes: RouteSet, dead: Set[LinkKey]) -> Routing:
+        """Return what explicit and weighted routes give, and base routes around dead links where they say nothing.
+
+        Routes of single 5-tuples do not count: traffic that comes takes none of them. Where routes of different times
+        lead in a circle nothing arrives. Raise PathError for routes that the topology cannot have.
+        """
+        weights = model.base_weights(frozenset(dead))
+        if routes.weighted:
+            weights = weights.copy()
+            for route in routes.weighted:
+                _spread(model, weights, route)
+        order = np.zeros((len(model.destinations), len(model.table.switches)), np.uint32)
+        counts = _sort(model, weights, order)
+        return cls(model, weights, order, counts, _own_paths(model, routes))
+
+    def paths(self, src: int, dst: int, most: int) -> tuple[PathShare, ...]:
+        """Return the paths of a pair of hosts by number, the largest share first and no more than `most` of them."""
+        model = self.model
+        own = self.own_paths.get((src, dst))
+        start, target = int(model.host_switch[src]), int(model.host_destination[dst])
+        if own is not None:
+            return (PathShare(model.table.path(start, own), 1.0),)
+        found = [PathShare(model.table.path(start, rows), share) for rows, share in self._spread(start, target, most)]
+        return tuple(sorted(found, key=lambda path: -path.share))
+
+    def shares(self, src: int, dst: int) -> dict[int, float]:
+        """Return the links between switches that a pair's traffic crosses, with the share of it that each carries."""
+        own = self.own_paths.get((src, dst))
+        if own is not None:
+            return {int(row): 1.0 for row in own}
+        model, target = self.model, int(self.model.host_destination[dst])
+        arriving = {int(model.host_switch[src]): 1.0}
+        found: dict[int, float] = {}
+        for switch in self.order[target, : self.counts[target]][::-1].tolist():
+            share = arriving.pop(switch, 0.0)
+            for row, part in self._onward(switch, target) if share else ():
+                found[row] = share * part
+                head = int(model.table.head[row])
+                arriving[head] = arriving.get(head, 0.0) + share * part
+        return found
+
+    def _spread(self, switch: int, target: int, most: int) -> Iterator[tuple[tuple[int, ...], float]]:
+        """Yield paths from a switch as rows, with their shares; those of equal weights in order of ports."""
+        if switch == int(self.model.destinations[target]):
+            yield (), 1.0
+            return
+        left = most
+        for row, part in sorted(self._onward(switch, target), key=lambda way: -way[1]):
+            for rest, share in self._spread(int(self.model.table.head[row]), target, left):
+                yield (row, *rest), part * share
+                left -= 1
+                if left == 0:
+                    return
+
+    def _onward(self, switch: int, target: int) -> list[tuple[int, float]]:
+        rows = self.model.table.leaving(switch)
+        weights = self.weights[target, rows.start : rows.stop].tolist()
+        total = sum(weights)
+        return [(row, weight / total) for row, weight in zip(rows, weights, strict=True) if weight]
+
+
+def _spread(model: CostModel, weights: Ids, route: WeightedRoute) -> None:
+    """Write a weighted route into its destination's weights; of a destination without hosts nothing is kept."""
+    number = model.table.switch_number
+    if route.switch not in number or route.destination not in number:
+        raise PathError(f"weighted route at {route.switch} to {route.destination}: there is no such switch")
+    target = model.destination_number.get(number[route.destination])
+    if target is None:
+        return
+    rows = [int(model.table.rows((route.switch, name))[0]) for name, _ in route.next_hops]
+    leaving = model.table.leaving(number[route.switch])
+    weights[target, leaving.start : leaving.stop] = 0
+    weights[target, rows] = [weight for _, weight in route.next_hops]
+
+
+def _sort(model: CostModel, weights: Ids, order: Ids) -> Ids:
+    """Write each destination's order of switches, and return how many there are."""
+    left = np.zeros(len(model.table.switches), np.uint32)
+    sort = compiled(sort_switches)
+    counts = np.zeros(len(model.destinations), np.uint32)
+    for place, switch in enumerate(model.destinations.tolist()):
+        counts[place] = sort(
+            model.graph, pointer_to(weights[place]), switch, pointer_to(left), pointer_to(order[place])
+        )
+    return counts
+
+
+def _own_paths(model: CostModel, routes: RouteSet) -> dict[tuple[int, int], Ids]:
+    found: dict[tuple[int, int], Ids] = {}
+    for route in routes.routes:
+        flow = route.flow
+        if flow.protocol is not None:
+            continue
+        pair = model.number(flow.src_host), model.number(flow.dst_host)
+        ends = tuple(model.table.switches[model.host_switch[host]] for host in pair)
+        if (route.switches[0], route.switches[-1]) != ends:
+            raise PathError(f"route {flow.src_host} to {flow.dst_host}: it does not lead from {ends[0]} to {ends[1]}")
+        found[pair] = model.table.rows(route.switches)
+    return found

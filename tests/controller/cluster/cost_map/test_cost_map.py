@@ -1,0 +1,185 @@
+"""The cost map agrees with its plain twin on random fabrics, telemetry and routes, however it was come by."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from fractions import Fraction
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from collectors.values import Snapshot
+from controller.cluster.cost_map import UNLIMITED_BPS, Basis, CostMap, CostModel, Load
+from controller.cluster.cost_map.reference import pair_figures
+from controller.cluster.cost_map.values import PPB
+from controller.errors import PathError
+from controller.intents import FlowSpec, Route, RouteSet, WeightedRoute
+from dataplane.topology.values import LinkKey
+from tests.controller.cluster.cost_map.fabrics import FABRICS, fabric, link_state, route_set, snapshot
+
+IDLE = Snapshot(0, {}, {}, {})
+MODELS = {name: CostModel(fabric(name)) for name in FABRICS}
+SEEDS = st.integers(0, 2**32)
+
+
+def assert_as_the_twin_says(costs: CostMap) -> None:
+    hosts = costs.hosts
+    for src in range(len(hosts)):
+        for dst in range(len(hosts)):
+            found = costs.cost(hosts[src], hosts[dst])
+            exact = pair_figures(costs.routing, costs.links, src, dst) if src != dst else None
+            if src == dst:
+                assert (found.delay_ns, found.available_bps, found.loss_ppb) == (0, UNLIMITED_BPS, 0)
+            elif exact is None:
+                assert (found.delay_ns, found.available_bps, found.loss_ppb, found.paths) == (-1, 0, PPB, ())
+            else:
+                # Means are rounded once a hop.
+                assert abs(found.delay_ns - exact.delay_ns) < 8
+                assert abs(Fraction(found.loss_ppb, PPB) - exact.loss) < Fraction(20, PPB)
+                assert found.available_bps == exact.available_bps
+                assert found.age_ns == (None if exact.age_ns < 0 else exact.age_ns)
+                for figure, basis in enumerate((found.delay_basis, found.available_basis, found.loss_basis)):
+                    bit = 1 << figure
+                    whole, some = exact.measured & bit and exact.partly & bit, exact.partly & bit
+                    assert basis is (Basis.MEASURED if whole else Basis.PARTLY_MEASURED if some else Basis.NOMINAL)
+                assert sum(path.share for path in found.paths) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("name", FABRICS)
+@settings(max_examples=8)
+@given(seed=SEEDS)
+def test_it_agrees_with_the_plain_twin(name: str, seed: int) -> None:
+    rng = random.Random(seed)
+    model = MODELS[name]
+    routes = route_set(model.topology, rng) if rng.random() < 0.7 else RouteSet(0, ())
+    assert_as_the_twin_says(CostMap.of(model, snapshot(model.topology, rng), routes))
+
+
+@pytest.mark.parametrize("name", FABRICS)
+@settings(max_examples=4)
+@given(seed=SEEDS)
+def test_base_routes_go_around_dead_links(name: str, seed: int) -> None:
+    rng = random.Random(seed)
+    found = snapshot(MODELS[name].topology, rng, dead=1)
+    costs = CostMap.of(MODELS[name], found)
+    assert_as_the_twin_says(costs)
+    [dead] = found.statuses
+    crossed = {step for src in costs.hosts for dst in costs.hosts for step in steps(costs, src, dst)}
+    assert (dead.src, dead.dst) not in crossed
+
+
+def steps(costs: CostMap, src: str, dst: str) -> set[tuple[str, str]]:
+    """Return the links between switches that a pair's packets cross."""
+    paths = (path.switches for path in costs.cost(src, dst).paths)
+    return {step for path in paths for step in pairwise(path)}
+
+
+@pytest.mark.parametrize("name", FABRICS)
+@settings(max_examples=6)
+@given(seed=SEEDS)
+def test_what_changes_gives_the_map_that_is_made_anew(name: str, seed: int) -> None:
+    rng = random.Random(seed)
+    model = MODELS[name]
+    routes = route_set(model.topology, rng)
+    first, second = (snapshot(model.topology, rng) for _ in range(2))
+    costs = CostMap.of(model, first, routes)
+    assert_same(costs.changed(second), CostMap.of(model, second, routes))
+    few = [replace(link_state(model.topology, key, rng), age_ns=3) for key in rng.sample(model.table.links, 2)]
+    later = {**first.links, **{state.link: state for state in few}}
+    assert_same(costs.with_links(few), CostMap.of(model, replace(first, links=later), routes))
+
+
+def assert_same(left: CostMap, right: CostMap) -> None:
+    for name in ("delay_ns", "available_bps", "loss_ppb", "age_ns", "measured"):
+        assert np.array_equal(getattr(left.pairs, name), getattr(right.pairs, name)), name
+
+
+@pytest.mark.parametrize("name", FABRICS)
+@settings(max_examples=6)
+@given(seed=SEEDS)
+def test_arrays_say_what_pairs_say(name: str, seed: int) -> None:
+    rng = random.Random(seed)
+    costs = CostMap.of(MODELS[name], snapshot(MODELS[name].topology, rng), route_set(MODELS[name].topology, rng))
+    for _ in range(20):
+        src, dst = (rng.randrange(len(costs.hosts)) for _ in range(2))
+        found = costs.cost(costs.hosts[src], costs.hosts[dst])
+        assert found.delay_ns == costs.pairs.delay_ns[src, dst]
+        assert found.available_bps == costs.pairs.available_bps[src, dst]
+        assert found.loss_ppb == costs.pairs.loss_ppb[src, dst]
+
+
+def test_a_flow_takes_bandwidth_and_lengthens_queues_where_it_goes() -> None:
+    costs = CostMap.of(fabric("leaf-spine:spines=2,leaves=2,hosts=2"), IDLE)
+    src, dst = "h1", "h3"
+    before = costs.cost(src, dst)
+    assert {path.switches for path in before.paths} == {("leaf1", "spine1", "leaf2"), ("leaf1", "spine2", "leaf2")}
+    assert (before.available_bps, before.delay_basis) == (10_000_000_000, Basis.NOMINAL)
+    after = costs.with_load(src, dst, 4_000_000_000).cost(src, dst)
+    # The hosts' links carry all of it, each way over a spine half of it.
+    assert after.available_bps == 6_000_000_000
+    assert after.delay_ns > before.delay_ns
+    more = costs.with_loads([Load("h2", "h4", 8_000_000_000)]).cost(src, dst)
+    assert (more.available_bps, more.loss_ppb) == (6_000_000_000, 0)
+    assert costs.cost(src, dst) == before
+
+
+def test_what_does_not_fit_is_lost_behind_a_full_queue() -> None:
+    topology = fabric("ring:switches=3,hosts=2")
+    costs = CostMap.of(topology, IDLE)
+    rate_bps = topology.directed_links[LinkKey("s1", "s2")].rate_bps
+    over = costs.with_loads([Load("h1", "h3", rate_bps), Load("h2", "h4", rate_bps)]).cost("h1", "h3")
+    assert over.available_bps == 0
+    assert over.loss_ppb == pytest.approx(PPB // 2, abs=2)
+    queue_ns = int(costs.links.queue_ns[costs.model.table.link_number[LinkKey("s1", "s2")]])
+    assert over.delay_ns > costs.cost("h1", "h3").delay_ns + queue_ns // 2
+    assert costs.with_load("h1", "h3", rate_bps).is_predicted
+
+
+def test_a_pair_with_a_path_of_its_own_says_so() -> None:
+    topology = fabric("ring:switches=5,hosts=1")
+    routes = RouteSet(3, (Route(FlowSpec("h1", "h2"), ("s1", "s5", "s4", "s3", "s2")),))
+    costs = CostMap.of(topology, IDLE, routes)
+    found = costs.cost("h1", "h2")
+    assert found.explicit
+    assert [path.switches for path in found.paths] == [("s1", "s5", "s4", "s3", "s2")]
+    assert not costs.cost("h2", "h1").explicit
+    loaded = costs.with_load("h1", "h2", 1_000_000)
+    assert loaded.cost("h4", "h3").available_bps == found.available_bps - 1_000_000
+
+
+def test_routes_that_lead_in_a_circle_let_nothing_arrive() -> None:
+    topology = fabric("ring:switches=4,hosts=1")
+    turned = (WeightedRoute("s1", "s2", (("s4", 1),)), WeightedRoute("s4", "s2", (("s1", 1),)))
+    costs = CostMap.of(topology, IDLE, RouteSet(1, (), turned))
+    assert not costs.cost("h1", "h2").is_reachable
+    assert not costs.cost("h4", "h2").is_reachable
+    assert costs.cost("h3", "h2").is_reachable
+
+
+@pytest.mark.parametrize(
+    ("routes", "problem"),
+    [
+        (RouteSet(1, (Route(FlowSpec("h1", "h2"), ("s1", "s3")),)), "it does not lead from s1 to s2"),
+        (RouteSet(1, (Route(FlowSpec("h1", "h3"), ("s1", "s3")),)), "there is no link s1->s3"),
+        (RouteSet(1, (Route(FlowSpec("h1", "h99"), ("s1", "s3")),)), "has no host 'h99'"),
+        (RouteSet(1, (), (WeightedRoute("s9", "s3", (("s2", 1),)),)), "there is no such switch"),
+        (RouteSet(1, (), (WeightedRoute("s1", "s3", (("s3", 1),)),)), "there is no link s1->s3"),
+    ],
+)
+def test_routes_that_the_topology_cannot_have_are_refused(routes: RouteSet, problem: str) -> None:
+    with pytest.raises(PathError, match=problem):
+        CostMap.of(fabric("ring:switches=4,hosts=1"), IDLE, routes)
+
+
+def test_hosts_that_are_not_there_are_refused() -> None:
+    costs = CostMap.of(fabric("ring:switches=4,hosts=1"), IDLE)
+    with pytest.raises(PathError, match="has no host 'h7'"):
+        costs.cost("h1", "h7")
+    with pytest.raises(PathError, match="has no host 'h7'"):
+        costs.with_load("h7", "h1", 1)
+    with pytest.raises(ValueError, match="-1 bit/s"):
+        costs.with_load("h1", "h2", -1)

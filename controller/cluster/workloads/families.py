@@ -1,0 +1,93 @@
+"""Workloads drawn by a seed: batches of tasks that arrive by chance, and layered task graphs; the same seed, the same.
+
+Durations are log-normal, as those of real clusters nearly are; arrivals are a Poisson process.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import dataclass
+from typing import Final
+
+from controller.cluster.workloads.errors import WorkloadError
+from controller.cluster.workloads.values import WHOLE, DeviceRequest, Edge, Request, Task, TaskGraph
+from dataplane.topology.values import DeviceKind
+
+_NS_PER_S: Final = 1_000_000_000
+_GIB: Final = 1 << 30
+_SPREAD: Final = 1.0
+"""The standard deviation of a duration's logarithm."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Tasks that arrive at `rate_hz`, run `mean_s` on the average, and of which a share asks for part of a GPU."""
+
+    tasks: int
+    rate_hz: float = 1.0
+    mean_s: float = 60.0
+    gpu_share: float = 0.5
+    most_cores: int = 8
+
+    def __post_init__(self) -> None:
+        if self.tasks < 1 or self.rate_hz <= 0 or self.mean_s <= 0 or not 0 <= self.gpu_share <= 1:
+            raise WorkloadError(f"a batch of {self.tasks} tasks at {self.rate_hz:g} Hz of {self.mean_s:g} s cannot be")
+
+
+def batch(family: Batch, seed: int) -> tuple[Task, ...]:
+    """Return a batch's tasks in order of arrival."""
+    rng = random.Random(f"batch/{seed}")
+    arrival_s, found = 0.0, []
+    for number in range(family.tasks):
+        arrival_s += rng.expovariate(family.rate_hz)
+        kind = DeviceKind.GPU if rng.random() < family.gpu_share else DeviceKind.CPU
+        thousandths = rng.choice((250, 500, WHOLE, WHOLE))
+        devices = (DeviceRequest(kind, 1, thousandths),) if kind is DeviceKind.GPU else ()
+        cores = rng.randrange(1, family.most_cores + 1)
+        request = Request(cores * WHOLE, rng.randrange(1, 2 * cores + 1) * _GIB, devices)
+        duration = {kind: _duration_ns(rng, family.mean_s)}
+        found.append(Task(f"task-{number}", round(arrival_s * _NS_PER_S), request, duration))
+    return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Layers:
+    """A task graph of layers: each task waits for 1 to `most_before` of the layer before, and reads bytes of each."""
+
+    layers: int = 4
+    width: int = 8
+    most_before: int = 3
+    mean_s: float = 2.0
+    mean_bytes: int = 64 << 20
+    gpu_speedup: float = 8.0
+    cpu_only_share: float = 0.1
+
+    def __post_init__(self) -> None:
+        if min(self.layers, self.width, self.most_before) < 1 or self.mean_s <= 0 or self.gpu_speedup <= 0:
+            raise WorkloadError(f"a graph of {self.layers} layers of {self.width} tasks cannot be")
+
+
+def layered_graph(family: Layers, seed: int) -> TaskGraph:
+    """Return a graph of tasks that can run on a CPU and, most of them, quicker on a GPU."""
+    rng = random.Random(f"layers/{seed}")
+    tasks, edges = [], []
+    before: list[str] = []
+    for layer in range(family.layers):
+        names = [f"{layer}-{place}" for place in range(family.width)]
+        for name in names:
+            times = {DeviceKind.CPU: _duration_ns(rng, family.mean_s)}
+            if rng.random() >= family.cpu_only_share:
+                factor = family.gpu_speedup * rng.uniform(0.5, 1.5)
+                times[DeviceKind.GPU] = max(1, round(times[DeviceKind.CPU] / factor))
+            tasks.append(Task(name, 0, Request(cpu_milli=WHOLE), times))
+            sources = rng.sample(before, min(len(before), rng.randrange(1, family.most_before + 1)))
+            mean_bytes = max(family.mean_bytes, 1)
+            edges += [Edge(source, name, round(rng.expovariate(1 / mean_bytes))) for source in sources]
+        before = names
+    return TaskGraph(f"layers-{seed}", tuple(tasks), tuple(edges))
+
+
+def _duration_ns(rng: random.Random, mean_s: float) -> int:
+    """Draw a duration whose mean is that given."""
+    return max(1, round(_NS_PER_S * rng.lognormvariate(math.log(mean_s) - _SPREAD**2 / 2, _SPREAD)))

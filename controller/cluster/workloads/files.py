@@ -1,0 +1,174 @@
+"""Readers of the traces that others have published; each names file and line of what it cannot read.
+
+`openb` is the cluster trace of Alibaba with shared GPUs (2023), `swf` the Standard Workload Format of parallel batch
+systems, `blocks` the block requests of CloudPhysics as libCacheSim has them, `spotri` task graphs with CPU and GPU
+times, `azure_runs` a benchmark's runs on virtual machines, `duty_cycles` how busy devices were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+from controller.cluster.workloads.errors import WorkloadError
+from controller.cluster.workloads.lines import MIB, Record, S, read_csv, read_words
+from controller.cluster.workloads.values import (
+    WHOLE,
+    BlockRequest,
+    DeviceRequest,
+    DutyCycle,
+    Edge,
+    Request,
+    Run,
+    Task,
+    TaskGraph,
+)
+from dataplane.topology.values import DeviceKind
+
+_OPENB: Final = (
+    *("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "gpu_spec", "qos", "pod_phase"),
+    *("creation_time", "deletion_time", "scheduled_time"),
+)
+_SWF: Final = (
+    *("job", "submit", "wait", "run", "processors", "cpu_time", "memory", "requested_processors", "requested_time"),
+    *("requested_memory", "status", "user", "group", "executable", "queue", "partition", "preceding", "think_time"),
+)
+_BLOCKS: Final = ("version", "time", "op", "size", "lbn")
+_OPERATIONS: Final = {"2a": True, "28": False}
+"""SCSI commands: WRITE(10), READ(10)."""
+_SPOTRI: Final = ("task", "cpu_s", "gpu_s", "predecessors")
+_RUNS: Final = ("value", "runtime", "starttime", "VM_id")
+_DUTY: Final = ("device", "time_s", "busy")
+_UNKNOWN: Final = -1
+"""What SWF and spotri write for what they do not know."""
+
+
+def openb_pods(path: Path) -> Iterator[Task]:
+    """Yield the pods of an openb list in its order; times are from the first one's creation."""
+    first: int | None = None
+    for record in read_csv(path, _OPENB):
+        created_s = record.integer("creation_time")
+        first = created_s if first is None else first
+        if created_s < first:
+            raise record.error(f"creation_time is {created_s}, before the first pod's {first}")
+        scheduled = record.fields["scheduled_time"]
+        end_s = record.integer("deletion_time", created_s)
+        start_s = record.integer("scheduled_time", created_s) if scheduled else None
+        if start_s is not None and end_s < start_s:
+            raise record.error(f"deletion_time is {end_s}, before scheduled_time {start_s}")
+        request = _openb_request(record)
+        kind = request.devices[0].kind if request.devices else DeviceKind.CPU
+        yield Task(
+            name=record.text("name"),
+            arrival_ns=(created_s - first) * S,
+            request=request,
+            duration_ns=None if start_s is None else {kind: (end_s - start_s) * S},
+            labels={"qos": record.text("qos"), "phase": record.text("pod_phase")},
+        )
+
+
+def _openb_request(record: Record) -> Request:
+    count, thousandths = record.integer("num_gpu"), record.integer("gpu_milli")
+    devices: tuple[DeviceRequest, ...] = ()
+    if count:
+        models = frozenset(filter(None, record.fields["gpu_spec"].split("|")))
+        if not 0 < thousandths <= WHOLE or (count > 1 and thousandths != WHOLE):
+            raise record.error(f"{count} GPUs of {thousandths} thousandths each cannot be asked for")
+        devices = (DeviceRequest(DeviceKind.GPU, count, thousandths, models),)
+    elif thousandths:
+        raise record.error(f"gpu_milli is {thousandths} of no GPU")
+    return Request(record.integer("cpu_milli"), record.integer("memory_mib") * MIB, devices)
+
+
+def swf_jobs(path: Path) -> Iterator[Task]:
+    """Yield the jobs of a file in the Standard Workload Format; a job's processors are cores, one an instance.
+
+    Jobs whose run time or processors are unknown (-1) are refused, as nothing could be done with them; a requested
+    time that is unknown is None.
+    """
+    for record in read_words(path, _SWF, comment=";"):
+        processors = record.integer("processors", _UNKNOWN)
+        if processors == _UNKNOWN:
+            processors = record.integer("requested_processors", 1)
+        requested_s = record.integer("requested_time", _UNKNOWN)
+        memory_kib = max(record.integer("requested_memory", _UNKNOWN), 0)
+        yield Task(
+            name=str(record.integer("job")),
+            arrival_ns=record.integer("submit") * S,
+            request=Request(cpu_milli=WHOLE, memory_bytes=memory_kib << 10),
+            duration_ns={DeviceKind.CPU: record.integer("run") * S},
+            limit_ns=None if requested_s == _UNKNOWN else requested_s * S,
+            instances=_at_least_one(record, processors),
+        )
+
+
+def _at_least_one(record: Record, processors: int) -> int:
+    if processors < 1:
+        raise record.error(f"a job of {processors} processors")
+    return processors
+
+
+def block_requests(path: Path) -> Iterator[BlockRequest]:
+    """Yield the requests of a block trace; times are from the first one, by its stamps of whole seconds."""
+    first: int | None = None
+    before = 0
+    for record in read_csv(path, _BLOCKS):
+        if (version := record.integer("version")) != 1:
+            raise record.error(f"version is {version}, not 1")
+        operation, time_s = record.text("op"), record.integer("time")
+        if operation not in _OPERATIONS:
+            raise record.error(f"op is {operation!r}, not one of {', '.join(_OPERATIONS)}")
+        first, before = time_s if first is None else first, max(before, time_s)
+        if time_s < before:
+            raise record.error(f"time is {time_s}, before {before} of an earlier line")
+        size, block = record.integer("size", 1), record.integer("lbn")
+        yield BlockRequest((time_s - first) * S, block, size, _OPERATIONS[operation])
+
+
+def spotri_graph(path: Path) -> TaskGraph:
+    """Return a task graph: a task's id, CPU seconds, GPU seconds (-1: no GPU can run it) and predecessors by id.
+
+    A line without predecessors may lack the last field. Sizes of edges are not in the file.
+    """
+    tasks, edges = [], []
+    for record in read_words(path, _SPOTRI, optional=1):
+        name, gpu_s = record.text("task"), record.real("gpu_s", float(_UNKNOWN))
+        times = {DeviceKind.CPU: round(record.real("cpu_s") * S)}
+        if gpu_s >= 0:
+            times[DeviceKind.GPU] = round(gpu_s * S)
+        elif gpu_s != _UNKNOWN:
+            raise record.error(f"gpu_s is {gpu_s}, neither a time nor -1")
+        tasks.append(Task(name, 0, Request(cpu_milli=WHOLE), times))
+        edges += [Edge(before, name) for before in record.fields["predecessors"].split(",") if before]
+    if not tasks:
+        raise WorkloadError(f"{path}: no task in it")
+    return TaskGraph(path.name, tuple(tasks), tuple(edges))
+
+
+def azure_runs(path: Path) -> Iterator[Run]:
+    """Yield a benchmark's runs on virtual machines, in the file's order; its times are taken as UTC."""
+    for record in read_csv(path, _RUNS):
+        text = record.text("starttime")
+        try:
+            start = datetime.fromisoformat(text).replace(tzinfo=UTC)
+        except ValueError:
+            raise record.error(f"starttime is {text!r}, not a time") from None
+        start_ns = (start - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1) * 1000
+        yield Run(record.text("VM_id"), start_ns, round(record.real("runtime") * S), record.real("value"))
+
+
+def duty_cycles(path: Path) -> tuple[DutyCycle, ...]:
+    """Return how busy devices were: a CSV file of device, seconds from the beginning, and share of time busy."""
+    found: dict[str, tuple[list[int], list[float]]] = {}
+    for record in read_csv(path, _DUTY):
+        times, busy = found.setdefault(record.text("device"), ([], []))
+        time_ns, share = round(record.real("time_s") * S), record.real("busy")
+        if share > 1:
+            raise record.error(f"busy is {share}, more than 1")
+        if times and time_ns <= times[-1]:
+            raise record.error(f"time_s is {record.fields['time_s']}, not after the device's earlier line")
+        times.append(time_ns)
+        busy.append(share)
+    return tuple(DutyCycle(name, tuple(times), tuple(busy)) for name, (times, busy) in found.items())

@@ -1,0 +1,152 @@
+"""Work as schedulers see it, whatever file it came from: what it asks for, when, how long, and what it waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+from controller.cluster.workloads.errors import WorkloadError
+from dataplane.topology.values import DeviceKind
+
+WHOLE: Final = 1000
+"""A whole device, in thousandths."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceRequest:
+    """Devices of a kind: `count` of them, of each so many thousandths; less than a whole one only of one device.
+
+    `models` are those that will do, all if there are none.
+    """
+
+    kind: DeviceKind
+    count: int = 1
+    thousandths: int = WHOLE
+    models: frozenset[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        if self.count < 1 or not 0 < self.thousandths <= WHOLE or (self.count > 1 and self.thousandths != WHOLE):
+            raise WorkloadError(f"{self.count} devices of {self.thousandths} thousandths each cannot be asked for")
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a task holds while it runs: thousandths of cores, memory, devices."""
+
+    cpu_milli: int = 0
+    memory_bytes: int = 0
+    devices: tuple[DeviceRequest, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A piece of work that runs in one place from beginning to end.
+
+    `arrival_ns` counts from the workload's beginning. `duration_ns` is how long it runs once it has what it asks for,
+    by kind of device that can run it; None where a file does not say. `limit_ns` is what its user said that it takes
+    at most, `instances` how many equal parts run at the same time.
+    """
+
+    name: str
+    arrival_ns: int
+    request: Request
+    duration_ns: Mapping[DeviceKind, int] | None = None
+    limit_ns: int | None = None
+    instances: int = 1
+    priority: int = 0
+    labels: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """One task waits for another one, whose output of `nbytes` it reads; None where a file does not say how much."""
+
+    src: str
+    dst: str
+    nbytes: int | None = None
+
+
+@dataclass(frozen=True)
+class TaskGraph:
+    """Tasks that wait for one another, without circles; WorkloadError for one that is not so."""
+
+    name: str
+    tasks: tuple[Task, ...]
+    edges: tuple[Edge, ...]
+
+    def __post_init__(self) -> None:
+        names = [task.name for task in self.tasks]
+        if len(set(names)) != len(names):
+            twice = next(name for place, name in enumerate(names) if name in names[:place])
+            raise WorkloadError(f"{self.name}: task {twice} is there twice")
+        for edge in self.edges:
+            for end in (edge.src, edge.dst):
+                if end not in self.task:
+                    raise WorkloadError(f"{self.name}: {edge.src} -> {edge.dst}: there is no task {end}")
+        if len(self.order) != len(names):
+            waiting = sorted(set(names) - set(self.order))
+            raise WorkloadError(f"{self.name}: tasks wait for one another in a circle: {', '.join(waiting[:3])}")
+
+    @cached_property
+    def task(self) -> dict[str, Task]:
+        """Tasks by name."""
+        return {task.name: task for task in self.tasks}
+
+    @cached_property
+    def before(self) -> dict[str, tuple[Edge, ...]]:
+        """What each task waits for."""
+        found: dict[str, list[Edge]] = {task.name: [] for task in self.tasks}
+        for edge in self.edges:
+            found[edge.dst].append(edge)
+        return {name: tuple(edges) for name, edges in found.items()}
+
+    @cached_property
+    def after(self) -> dict[str, tuple[Edge, ...]]:
+        """What waits for each task."""
+        found: dict[str, list[Edge]] = {task.name: [] for task in self.tasks}
+        for edge in self.edges:
+            found[edge.src].append(edge)
+        return {name: tuple(edges) for name, edges in found.items()}
+
+    @cached_property
+    def order(self) -> tuple[str, ...]:
+        """The tasks, each after all that it waits for, else in the graph's order; those in a circle are left out."""
+        waiting = {name: len(edges) for name, edges in self.before.items()}
+        found = [name for name, count in waiting.items() if count == 0]
+        for name in found:
+            for edge in self.after[name]:
+                waiting[edge.dst] -= 1
+                if waiting[edge.dst] == 0:
+                    found.append(edge.dst)
+        return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class BlockRequest:
+    """A request for blocks of a store: at `time_ns` from the beginning, `nbytes` from block `block` on."""
+
+    time_ns: int
+    block: int
+    nbytes: int
+    is_write: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A measured run of a benchmark on a machine: when it began (ns since 1970), how long it took, what it scored."""
+
+    machine: str
+    start_ns: int
+    duration_ns: int
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class DutyCycle:
+    """How busy a device was: from each of `times_ns` on, the share of time in `busy` (0 to 1), until the next one."""
+
+    name: str
+    times_ns: tuple[int, ...]
+    busy: tuple[float, ...]

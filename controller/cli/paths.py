@@ -15,6 +15,7 @@ from rich.table import Table
 from collectors.values import HopRecord, RecordKind
 from controller.cli.common import SettingsFile, log_to_stderr, ready
 from controller.cli.output import Cells, Format, FormatOption, flat, show, show_values, table_of, utc
+from controller.cli.path_costs import cost
 from controller.cli.units import seconds
 from controller.console import plain_or_terminal
 from controller.intents import FlowSpec
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     _Decided = Decision | Rebalance | EngineeringRound
 
 paths = typer.Typer(name="paths", help="The path server, and queries to a running one.", no_args_is_help=True)
+
+paths.command()(cost)
 
 Server = Annotated[str, typer.Option("--server", metavar="ADDRESS", help="unix:PATH or HOST:PORT.")]
 SERVER: Final = ADDRESS

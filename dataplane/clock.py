@@ -8,7 +8,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Something that tells the time."""
+    """A source of the time."""
 
     def now_ns(self) -> int:
         """Return nanoseconds since the clock's epoch; never decreases."""
@@ -17,7 +17,7 @@ class Clock(Protocol):
 
 @dataclass(slots=True)
 class VirtualClock:
-    """A clock that stands still until it is told to move (simulation, tests)."""
+    """A clock that stands still until it is moved (simulation, tests)."""
 
     time_ns: int = 0
 
@@ -43,7 +43,7 @@ class MonotonicClock:
 
 @dataclass(frozen=True, slots=True)
 class UtcClock:
-    """UTC: as the machine told it when this was made, gone on with by its monotonic clock.
+    """UTC: the machine's at the moment this was made, continued by its monotonic clock.
 
     Who sets the machine's time later neither sets this back nor ahead, so that it is a clock to decide by, too.
     """

@@ -135,7 +135,7 @@ class Database:
 def _create(path: str) -> None:
     """Make a file that only its user may read, if there is none; what is wrong with it SQLite says.
 
-    One that is there is not opened: closing it again would end this process's locks of it (POSIX).
+    One that exists is not opened: closing it again would end this process's locks of it (POSIX).
     """
     if path != IN_MEMORY:
         with suppress(OSError):

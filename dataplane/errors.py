@@ -59,7 +59,7 @@ class PortError(SwitchError):
 
 
 class EntryFault(Enum):
-    """Why an entry is refused; the P4Runtime service turns each into a canonical code of its own."""
+    """Why an entry is refused; the P4Runtime service turns each into its own canonical code."""
 
     INVALID = "invalid"
     NOT_FOUND = "not found"

@@ -35,7 +35,7 @@ def attach_filter(opened: socket.socket, program: bytes) -> None:
 
 
 def ask_receive_buffer(opened: socket.socket, nbytes: int) -> None:
-    """Ask for a receive buffer of so many bytes; who may not have it gets as much as the machine grants anybody."""
+    """Ask for a receive buffer of so many bytes; without the privilege get what the machine grants to all."""
     wanted = min(nbytes, 0x7FFF_FFFF)  # the kernel takes no number of more than 31 bits
     try:
         opened.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, wanted)

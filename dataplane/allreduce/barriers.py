@@ -17,7 +17,7 @@ Report = Callable[[int], None]
 
 
 class Barrier(Protocol):
-    """Holds a worker and has it go on; counts are since the job began."""
+    """Holds and releases a worker; counts are since the job began."""
 
     def enter(self, limit_s: float) -> int:
         """Begin no more for now, and return how many were begun; not released in time, the worker fails."""

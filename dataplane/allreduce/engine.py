@@ -86,7 +86,7 @@ class EngineSettings:
     first_window: int = 16
     """Packets sent before the first result comes."""
     hears_refusals: bool = True
-    """Go on in a newer epoch as soon as a switch says so. False where a service sets it (`set_epoch`): who was taken
+    """Adopt a newer epoch as soon as a switch reports it. False where a service sets it (`set_epoch`): who was taken
     for dead must not send for its host in an epoch in which another worker does."""
 
 
@@ -241,8 +241,8 @@ class Engine(Closing):
     def offer_again(self, item: int) -> None:
         """Send a few contributions to items before this one once more, each time others; no all-reduce may be going on.
 
-        A switch that has started anew adds them up again for those who lack the results; others answer, which is not
-        listened to.
+        A switch that has restarted adds them up again for workers without the results; others answer, which is
+        ignored.
         """
         self._offer(self._state, item)
 
@@ -251,13 +251,13 @@ class Engine(Closing):
         self._state.stop = 1
 
     def set_epoch(self, epoch: int) -> None:
-        """Have the worker go on in this epoch if it is newer; any thread may call this at any time."""
+        """Have the worker continue in this epoch if it is newer; any thread may call this at any time."""
         with self._epochs:
             if is_newer(epoch, self.epoch):
                 self._state.wanted_epoch = epoch
 
     def move(self, aggregator: str, job: int, epoch: int) -> None:
-        """Go on at another switch, or under another number; no all-reduce may be going on. Raises AllReduceError."""
+        """Continue at another switch, or under another number; no all-reduce may be running. Raises AllReduceError."""
         moved = replace(self.settings, aggregator=aggregator, job=job, epoch=epoch)
         _connect(self._transport, moved)
         self.settings = moved

@@ -5,7 +5,7 @@ AllReduceError (dataplane/errors.py)
 ├── SaturatedError    a sum of integers left int32
 ├── RefusedError      the aggregator does not take what this worker sends
 ├── JobRefusedError   the worker is not admitted to a job
-└── RemovedError      the job goes on without this worker
+└── RemovedError      the job continues without this worker
 """
 
 from __future__ import annotations
@@ -30,4 +30,4 @@ class JobRefusedError(AllReduceError):
 
 
 class RemovedError(AllReduceError):
-    """The worker was taken for dead, or has left; the others go on without it."""
+    """The worker was taken for dead, or has left; the others continue without it."""

@@ -128,7 +128,7 @@ class JobEngine(Closing):
         return future
 
     def release(self, epoch: int | None = None, *, aggregator: str | None = None, job: int | None = None) -> None:
-        """Go on after `hold`, in this epoch if it is newer.
+        """Continue after `hold`, in this epoch if it is newer.
 
         With an aggregator or a number the job has moved there, and begins with that epoch, whatever it was before.
         That is possible once what was begun is done (`run_until`); raises AllReduceError.
@@ -141,7 +141,7 @@ class JobEngine(Closing):
         self._turns.release()
 
     def set_epoch(self, epoch: int) -> None:
-        """Go on in this epoch if it is newer, also in the middle of an all-reduce: membership has changed."""
+        """Continue in this epoch if it is newer, also in the middle of an all-reduce: membership has changed."""
         self._engine.set_epoch(epoch)
 
     def fail(self, error: AllReduceError) -> None:

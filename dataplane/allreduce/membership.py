@@ -65,11 +65,11 @@ _FIRST_HEARTBEAT_S: Final = 0.5
 _RETRY_S: Final = 0.2
 _LONGEST_RETRY_S: Final = 2.0
 _MARGIN_S: Final = 5.0
-"""A worker stays held for so much longer than the service says, goes on by itself, and after as long again fails."""
+"""A worker stays held for so much longer than the service says, continues by itself, and after as long again fails."""
 _CREATE_S: Final = 30.0
 """How long the switches may take to have a job whose workers have come."""
 _LEAVE_S: Final = 2.0
-"""How long a farewell may take, where nobody needs anything any more."""
+"""How long a farewell may take, where no worker needs anything any more."""
 _CALM_S: Final = 0.1
 """Who waits to leave for so long begins to send again what others may lack."""
 _OFFER_S: Final = 0.01
@@ -78,7 +78,7 @@ _NS: Final = 1e9
 
 
 class Membership(Closing):
-    """A worker of a job, from `join` to `close`; threads of its own talk to the service."""
+    """A worker of a job, from `join` to `close`; its threads talk to the service."""
 
     def __init__(self, address: str, hello: Hello, make: MakeEngine) -> None:
         """Use `join`."""
@@ -125,7 +125,7 @@ class Membership(Closing):
         service's choice if left out; so is `patience_s`, the time without a result after which an all-reduce fails:
         longer than it takes to do without a worker that has died. `server`, a host and its UDP port, gets final sums:
         see `for_server`. `local_address` is where results come to, if the machine has several. `make` returns what
-        adds up: without a thread of its own, a JobEngine. Raises JobRefusedError, with the reason that all workers get,
+        adds up: without its own thread, a JobEngine. Raises JobRefusedError, with the reason that all workers get,
         and AllReduceError when no answer comes in time.
         """
         problem = malformed(address)
@@ -153,7 +153,7 @@ class Membership(Closing):
 
     @property
     def reducer(self) -> AllReducer:
-        """Return the engine, where it was made with a thread of its own, as it is by default."""
+        """Return the engine, where it was made with its own thread, as it is by default."""
         engine = self.engine
         if not isinstance(engine, AllReducer):
             raise AllReduceError(f"job {self._hello.job}: its engine has no thread of its own")
@@ -187,7 +187,7 @@ class Membership(Closing):
     def boundary(self) -> bool:
         """Say that a round is over and the next one begins, and wait while the job is held; return who is new.
 
-        True: somebody comes in here, and all must make their states the same, as with `share`. Raises AllReduceError.
+        True: a worker joins here, and all must make their states the same, as with `share`. Raises AllReduceError.
         """
         if not isinstance(self._barrier, RoundBarrier):
             raise AllReduceError(f"job {self._hello.job}: it was joined without boundaries")
@@ -231,7 +231,7 @@ class Membership(Closing):
         )
 
     def close(self) -> None:
-        """Leave the job, which goes on without this worker; all-reduces without a result fail. May be called again.
+        """Leave the job, which continues without this worker; all-reduces without a result fail. May be called again.
 
         Returns when the others have all results that this worker has, or have given up: until then it helps them, in
         case a switch has forgotten what they lack.
@@ -311,7 +311,7 @@ class Membership(Closing):
                     self._changed.wait_for(self._is_finished, backoff.next_s())
         except AllReduceError as error:
             self._fail(error)
-        except Exception as error:  # noqa: BLE001 - whatever it is: nobody may wait for a thread that has ended
+        except Exception as error:  # noqa: BLE001 - whatever it is: no caller may wait for a thread that has ended
             self._fail(AllReduceError(f"job {self._hello.job}: {error!r}"))
 
     def _is_finished(self) -> bool:
@@ -440,7 +440,7 @@ def _error_of(command: Fail) -> AllReduceError:
 
 
 def _free_port(address: str) -> int:
-    """Return a UDP port that nobody has now."""
+    """Return a UDP port that is free now."""
     with contextlib.closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as probe:
         try:
             probe.bind((address, 0))

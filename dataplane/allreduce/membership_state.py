@@ -44,7 +44,7 @@ class Resume:
 
 @dataclass(frozen=True, slots=True)
 class SetEpoch:
-    """Members have changed: go on in this epoch."""
+    """Members have changed: continue in this epoch."""
 
     epoch: int
 
@@ -58,7 +58,7 @@ class ReportWhenComplete:
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """There is no job for the worker; `admitted`: there was one, `removed`: it goes on for the others."""
+    """There is no job for the worker; `admitted`: there was one, `removed`: it continues for the others."""
 
     reason: str
     admitted: bool
@@ -73,7 +73,7 @@ class MembershipState:
     """A worker's view of its job; repeated messages, as after a broken connection, are repeated orders at most."""
 
     present: tuple[str, ...] = ()
-    """Who is there, of a job that has not begun."""
+    """The workers that have joined a job that has not begun."""
     members: tuple[str, ...] = ()
     admitted: Admitted | None = None
     """How the worker was admitted, with number, aggregator and epoch as they are now."""
@@ -100,7 +100,7 @@ class MembershipState:
                 return self._fail(message.reason, removed=message.removed)
 
     def overdue(self) -> list[Command]:
-        """Return what is to be done when nobody has ended a barrier in time.
+        """Return what is to be done when a barrier was not ended in time.
 
         Going on does no harm: nothing that is begun alone can be complete before the others come to it.
         """
@@ -140,7 +140,7 @@ class MembershipState:
         return commands
 
     def _leave_hold(self, view: View) -> list[Command]:
-        """Return how to go on after the barrier that the worker is at, or where the job has moved to."""
+        """Return how to continue after the barrier that the worker is at, or where the job has moved to."""
         place = view.number, view.aggregator
         is_moved, self.place = place != self.place, place
         if is_moved:

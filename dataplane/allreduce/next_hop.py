@@ -14,7 +14,7 @@ from dataplane.nic.run_off_loop import run_off_loop
 _UNICAST: Final = 1
 """RTN_UNICAST; an address of this machine is RTN_LOCAL, 2."""
 _UNKNOWN: Final = 0x01 | 0x20
-"""NUD_INCOMPLETE and NUD_FAILED: nobody has answered."""
+"""NUD_INCOMPLETE and NUD_FAILED: no answer has come."""
 _DISCARD: Final = 9
 _LOOK_S: Final = 0.01
 

@@ -19,7 +19,7 @@ class Reducer(Protocol):
 
         A mean is over those whose values are in it. Calls `poll` from time to time while it waits. What fails, fails
         with AllReduceError; SaturatedError is raised where a sum has left int32, the same at all workers, and the
-        reducer goes on. What `poll` raises ends it.
+        reducer continues. What `poll` raises ends it.
         """
         ...
 

@@ -2,7 +2,7 @@
 
 Blocks of 256 values make groups of 256. For each group one item agrees on exponents, and on which blocks have values
 that are not finite; then come its blocks that are not all zero, and an item of classes for each that is not finite. The
-exponents of the next group but one are asked for behind a group's blocks, so that nobody waits for them.
+exponents of the next group but one are asked for behind a group's blocks, so that no worker waits for them.
 """
 
 from __future__ import annotations

@@ -116,8 +116,8 @@ class RingTransport:
 
 def open_rings(kind: PortKind, next_hop: NextHop, udp_port: int) -> RingTransport:
     """Open rings on a device; UDP port 0 leaves it to the kernel. Raises AllReduceError."""
-    # The kernel sees the frames, too. It shall neither keep them nor answer the aggregator that nobody is at this port,
-    # nor give the port to anybody else.
+    # The kernel sees the frames, too. It shall neither keep them nor answer the aggregator that the port is closed,
+    # nor give the port to another process.
     guard = socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
     attach_filter(guard, DROP_ALL)
     _bind(guard, (str(next_hop.source), udp_port))

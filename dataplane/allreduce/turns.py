@@ -11,7 +11,7 @@ from dataplane.errors import AllReduceError
 
 OnDone: TypeAlias = Callable[[AllReduceError | None], None]
 Poll: TypeAlias = Callable[[], None]
-"""What somebody does who waits, from time to time; what it raises ends the waiting."""
+"""What a waiting caller runs from time to time; an exception from it ends the waiting."""
 
 POLL_S: Final = 0.25
 """How often."""
@@ -124,7 +124,7 @@ class Turns:
             self._notify()
 
     def release(self) -> None:
-        """Go on."""
+        """Continue."""
         with self._changed:
             self._limit = None
             self._set_alarm(None)
@@ -154,7 +154,7 @@ class Turns:
             self._alarm.start()
 
     def _fail_if_overdue(self) -> None:
-        """Fail if nobody has ended the hold in time; what is going on knows the time, and can say more."""
+        """Fail if the hold was not ended in time; a running all-reduce knows the time, and can say more."""
         with self._changed:
             if self._limit is None or time.monotonic() < self._held_until_s or self._begun > self._finished:
                 return
@@ -167,7 +167,7 @@ class Turns:
             )
 
     def _notify(self) -> None:
-        """Tell all who wait how things stand; the caller holds the lock."""
+        """Wake waiting threads, and call watchers whose condition holds; the caller holds the lock."""
         self._changed.notify_all()
         watchers, self._watchers = self._watchers, []
         for condition, on_done in watchers:

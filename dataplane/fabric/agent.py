@@ -71,7 +71,7 @@ class AgentPlan(Strict, frozen=True):
     """File that holds at the end what was sent of each flow: JSON, by the flow's number."""
     skip_after_ns: int = 100_000_000
     """Packets that are late by more than this are left out (and counted): sent at once they would be a burst that
-    nobody planned, which fills queues."""
+    no scenario planned, which fills queues."""
     send: tuple[AgentFlow, ...] = ()
     receive_ports: tuple[int, ...] = ()
     address: str = "0.0.0.0"  # noqa: S104 - the namespace holds one interface
@@ -130,7 +130,7 @@ def replay(path: Path) -> Receiver:
 
 @dataclass(slots=True)
 class _Sending:
-    """A flow on its way out, through a socket of its own."""
+    """A flow on its way out, through its own socket."""
 
     sender: Sender
     socket: socket.socket
@@ -243,7 +243,7 @@ class Agent:
         try:
             sending.socket.send(sending.sender.payload(self._now_ns()))
         except OSError:
-            # A full socket buffer or an ICMP answer: the network lost it, and the sequence number tells.
+            # A full socket buffer or an ICMP answer: the network lost it, and the sequence number shows it.
             sending.refused += 1
         else:
             sending.late += late_ns > LATE_NS

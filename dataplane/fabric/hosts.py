@@ -49,7 +49,7 @@ class Arrivals(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """A series of UDP packets from one host to another, from `start_ns` until before `stop_ns` (None: for ever)."""
+    """A series of UDP packets from one host to another, from `start_ns` until before `stop_ns` (None: no end)."""
 
     flow_id: int
     src_mac: int
@@ -330,7 +330,7 @@ class Receiver:
         return self.receive_payload(b"" if datagram is None else datagram.payload, len(frame), now_ns)
 
     def receive_payload(self, payload: bytes, frame_bytes: int, now_ns: int) -> Probe | None:
-        """Take the payload of a UDP socket, with the size of the frame that brought it; see `receive`."""
+        """Take the payload of a UDP socket, with the size of the frame that carried it; see `receive`."""
         probe = decode_probe(payload)
         if probe is None or (probe.flow_id not in self._flows and len(self._flows) >= MAX_FLOWS):
             self.ignored += 1

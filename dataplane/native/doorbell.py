@@ -1,6 +1,6 @@
 """Doorbells: an eventfd that is written once for all that happens until its owner has heard it.
 
-Whoever has something for the owner shows it first and rings afterwards; the owner hears or arms first and looks
+A sender publishes what it has for the owner first and rings afterwards; the owner hears or arms first and looks
 afterwards. Each has a fence between its two steps, so that one of them sees the other. An owner who sleeps seldom keeps
 the bell silent in between (`arm_bell`, `disarm_bell`): rings then cost a look.
 """
@@ -27,7 +27,7 @@ NS_PER_S = 1_000_000_000
 
 
 class Bell(Struct):
-    """An eventfd, and whether anybody wants it to be written."""
+    """An eventfd, and whether its owner wants it to be written."""
 
     fd: i32
     waiting: u32  # 1: the next ring writes
@@ -54,7 +54,7 @@ def ppoll(fds: Array[u64], count: u64, timeout: Array[i64], mask: Array[u8]) -> 
 
 @kernel(inline=True)
 def ring(bell: Bell) -> None:
-    """Wake the owner if it waits and nobody has yet; an exchange, which is a fence."""
+    """Wake the owner if it waits and was not woken yet; an exchange, which is a fence."""
     if exchange(bell.waiting, 0) != 0:
         bell.rings += 1
         one = stack_array(u64, 1)
@@ -104,7 +104,7 @@ def disarm_bell(bell: Bell) -> None:
 def sleep_on(bell: Bell, timeout_ns: i64) -> bool:
     """Sleep until the armed bell rings, a signal comes or the time (negative: none) has passed; True: it rang.
 
-    Nobody sleeps on a bell that is closed by now.
+    No thread sleeps on a bell that is closed by now.
     """
     if bell.fd < 0:
         return False

@@ -93,7 +93,7 @@ def sizeof(kind: type[Any]) -> int:
 
 
 def invoke(kind: FunctionType[P, R], address: int, /, *args: P.args, **kwargs: P.kwargs) -> R:
-    """Call the function of a kind, declared with `@signature`, that stands at an address; what it is nobody checks."""
+    """Call the function of a kind, declared with `@signature`, that stands at an address; its kind is not checked."""
     _only_in_kernels()
 
 
@@ -123,7 +123,7 @@ def exchange(place: T, value: T) -> T:
 
 
 def compare_exchange(place: T, expected: T, desired: T) -> bool:
-    """Store `desired` if `expected` is there, as one step, and return whether it was."""
+    """Store `desired` if `expected` is stored, as one step, and return whether it was."""
     _only_in_kernels()
 
 
@@ -153,7 +153,7 @@ def fence() -> None:
 
 
 def pause() -> None:
-    """Tell the processor that this is a spinning loop."""
+    """Hint to the processor that this is a spinning loop."""
     _only_in_kernels()
 
 
@@ -168,7 +168,7 @@ def fill(target: Array[int], byte: int, nbytes: int) -> None:
 
 
 def prefetch(array: Array[Any]) -> None:
-    """Begin to bring what an array points at into the cache."""
+    """Begin to load what an array points at into the cache."""
     _only_in_kernels()
 
 

@@ -97,7 +97,7 @@ def _result_type(shape: Shape) -> type[Any]:
 
 @functools.cache
 def _jit() -> Any:  # noqa: ANN401 - llvmlite is untyped
-    """Return the process's linker; one for all libraries, as each would map memory of its own."""
+    """Return the process's linker; one for all libraries, as each would map its own memory."""
     return llvm.create_lljit_compiler(_target_machine(), use_jit_link=True)
 
 

@@ -11,6 +11,6 @@ class Mode(IntEnum):
     WAITING = 0
     """Sleep until the device has something: an interrupt for each burst."""
     POLLING = 1
-    """Look again at once, for ever: one core, no interrupts."""
+    """Poll without a pause: one core, no interrupts."""
     HYBRID = 2
     """Sleep until the first frame after silence, then look at intervals, and sleep again after a quiet time."""

@@ -83,7 +83,7 @@ class Nic:
 
     @property
     def has_link(self) -> bool:
-        """Whether frames that are sent would reach anybody."""
+        """Whether frames that are sent would reach the other end."""
         with self._guard:
             return self._port.has_link
 
@@ -100,7 +100,7 @@ class Nic:
         buffers: int | Mapping[int, int] = 4096,
         queue_packets: int | None = None,
     ) -> Consumer:
-        """Return a consumer with a reserve of buffers of its own for each driver thread; see `PacketManager`."""
+        """Return a consumer with its own reserve of buffers for each driver thread; see `PacketManager`."""
         return self._manager.add_consumer(name, group=group, buffers=buffers, queue_packets=queue_packets)
 
     def set_balance(self, group: str, balance: Balance) -> None:
@@ -108,7 +108,7 @@ class Nic:
         self._manager.set_balance(group, balance)
 
     def add_producer(self, name: str, *, thread: int | None = None, queue_packets: int = 1024) -> Producer:
-        """Return a producer with a software transmit queue of its own, which a driver thread serves (None: any)."""
+        """Return a producer with its own software transmit queue, which a driver thread serves (None: any)."""
         return self._manager.add_producer(name, thread=thread, queue_packets=queue_packets)
 
     def send(self, frames: Sequence[bytes]) -> int:
@@ -175,7 +175,7 @@ class Nic:
 
 
 def _give_up(driver: Driver, manager: PacketManager, port: NicPort, process: int) -> None:
-    """Do what `close` does for a Nic that nobody has any more; a forked process has none of the threads."""
+    """Do what `close` does for a Nic to which no reference is left; a forked process has none of the threads."""
     if os.getpid() == process:
         driver.close()
         manager.close()

@@ -21,7 +21,7 @@ class NicSettings:
     kind, queues, rings: what the device is asked for. threads: driver threads, which share the queues evenly, None for
     one a queue, 0 for none: the caller runs each turn itself (`Nic.step`). cpus: processors to keep the threads on, in
     turn. mode: see `Mode`; the other values are of Mode.HYBRID. target_batch: frames that a pause between two polls
-    should bring. least_pause_us, most_pause_us: bounds of that pause; instead of the least one there is none.
+    should yield. least_pause_us, most_pause_us: bounds of that pause; instead of the least one there is none.
     quiet_us: how long nothing has come or gone when the thread goes back to waiting.
     """
 

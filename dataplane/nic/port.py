@@ -23,7 +23,7 @@ class LinkStatus(Enum):
     DOWN = "down"
     """It was set down, or the other end has closed."""
     NO_CARRIER = "no carrier"
-    """It is set up, and there is nobody at the other end of the cable, or that end is down."""
+    """It is set up, and nothing is at the other end of the cable, or that end is down."""
     GONE = "gone"
 
 

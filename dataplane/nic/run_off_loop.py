@@ -1,4 +1,4 @@
-"""Lets what talks netlink be called from a coroutine: pyroute2 runs an event loop of its own, and none is nested."""
+"""Lets what talks netlink be called from a coroutine: pyroute2 runs its own event loop, and loops cannot be nested."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 def run_off_loop(function: Callable[P, T]) -> Callable[P, T]:
-    """Return a function that runs on a thread of its own where an event loop runs on the caller's."""
+    """Return a function that runs on a new thread where an event loop runs on the caller's."""
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:

@@ -1,7 +1,7 @@
 """What driver threads, flow classifier, packet manager and consumers share in memory.
 
 A software queue joins one driver thread and one consumer (or producer): each of its rings has one writer and one reader
-and nobody contends. Positions run through all of u64; a ring's size is a power of two.
+and there is no contention. Positions run through all of u64; a ring's size is a power of two.
 """
 
 from __future__ import annotations

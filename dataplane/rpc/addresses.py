@@ -20,10 +20,10 @@ SERVER_OPTIONS: Final = (
     ("grpc.http2.min_ping_interval_without_data_ms", 100),
     ("grpc.keepalive_permit_without_calls", 1),
 )
-"""Options of every server of ours: a port that is taken is an error, clients may ask whether the server is there."""
+"""Options of every server of ours: a port that is taken is an error, clients may probe whether the server is alive."""
 
 KEEPALIVE_MS: Final = 5000
-"""After so long without a word a client of ours asks whether the server is there; it may take as long to answer."""
+"""After so long without a message a client of ours probes whether the server is alive; an answer may take as long."""
 
 CONNECT_MS: Final = 5000
 """So long an attempt to connect may take, TCP's and HTTP/2's first words together, or a new one is made."""
@@ -37,7 +37,7 @@ _PROBE_S: Final = 1.0
 
 
 def client_options(longest_wait_ns: int) -> list[tuple[str, int]]:
-    """Return the options of every client of ours: messages of any size, no proxy, reconnecting soon and for ever.
+    """Return the options of every client of ours: messages of any size, no proxy, reconnecting soon and without limit.
 
     A server that hangs, or whose machine or network died without a word, ends what is called, a stream as well.
     """

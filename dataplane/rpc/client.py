@@ -57,7 +57,7 @@ class Peer:
 class ServiceClient:
     """Calls a service and comes back when it does; use it as an async context manager.
 
-    `on_wait` is told, before each wait, what is waited for and why. Every failure is the peer's error, in one line.
+    `on_wait` is called before each wait: what is waited for and why. Every failure is the peer's error, in one line.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class ServiceClient:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         on_wait: Callable[[str], None] | None = None,
     ) -> None:
-        """Have a question fail that stays without an answer for `timeout_s`; None: it may stay so for ever."""
+        """Have a call fail that gets no answer for `timeout_s`; None: it waits without limit."""
         self._peer, self._place, self._timeout_s = peer, settings, timeout_s
         self._rng = rng or random.Random()
         self._sleep, self._on_wait = sleep, on_wait
@@ -100,7 +100,7 @@ class ServiceClient:
         return self._parsed(schema, await self._first(method, request.SerializeToString()))
 
     async def _follow(self, method: str, request: Message, schema: type[M]) -> AsyncGenerator[M, None]:
-        """Yield a method's answers over as many calls as it takes; whoever closes the generator ends the call."""
+        """Yield a method's answers over as many calls as it takes; closing the generator ends the call."""
         async with aclosing(self._stream(method, request.SerializeToString())) as messages:
             async for data in messages:
                 yield self._parsed(schema, data)
@@ -147,7 +147,7 @@ class ServiceClient:
         raise self._failed("it ended the stream without an answer")
 
     async def _stream(self, method: str, request: bytes) -> AsyncGenerator[bytes, None]:
-        """Yield a method's messages over as many calls as it takes; whoever closes the generator ends the call."""
+        """Yield a method's messages over as many calls as it takes; closing the generator ends the call."""
         backoff = Backoff(self._place.first_wait_ns, self._place.longest_wait_ns, self._rng)
         while True:
             reason = f"the {self._peer.name} ended the stream"
@@ -161,7 +161,7 @@ class ServiceClient:
                 if error.code() in PERMANENT:
                     raise self._failed(reason) from error
             finally:
-                # A call that nobody reads any more is not over for the service before it is cancelled.
+                # A call that is not read any more is not over for the service before it is cancelled.
                 call.cancel()
             seconds = backoff.next_s()
             if self._on_wait is not None:

@@ -1,6 +1,6 @@
-"""Protobuf messages from bytes, and what every service of ours checks in them: whoever sends them is not trusted.
+"""Protobuf messages from bytes, and what every service of ours checks in them: their senders are not trusted.
 
-Values outside a message's type are refused by protobuf. Here is what it would let pass: fields that nobody here knows,
+Values outside a message's type are refused by protobuf. Here is what it would let pass: fields that are unknown here,
 names and lists without an end.
 """
 

@@ -1,7 +1,7 @@
-"""Where sockets of a user's own services are: a folder that nobody else can enter, the same for both sides.
+"""Where sockets of a user's own services are: a folder that no other user can enter, the same for both sides.
 
 It is `millrace` in $XDG_RUNTIME_DIR, else in /run/user/UID, else in ~/.local/state; where there is no home either,
-/tmp/millrace-UID. A folder there that belongs to somebody else, is a link or lets others in is refused: in /tmp anybody
+/tmp/millrace-UID. A folder there that belongs to another user, is a link or lets others in is refused: in /tmp any user
 could have put it there, and listened in a service's place.
 """
 
@@ -23,7 +23,7 @@ def own_folders(environ: Mapping[str, str] = os.environ) -> tuple[Path, ...]:
 
 
 def default_address(name: str, folders: tuple[Path, ...] | None = None) -> str:
-    """Return where a service listens, and is looked for, unless somebody says otherwise.
+    """Return a service's default address, for the service and for its clients.
 
     A daemon and a login may differ in which folders they have: the first that has the socket counts, else the best one.
     """
@@ -33,7 +33,7 @@ def default_address(name: str, folders: tuple[Path, ...] | None = None) -> str:
 
 
 def refusal(folder: Path) -> str | None:
-    """Return why a folder that is there cannot be a user's own, None if it can or is not there."""
+    """Return why an existing folder cannot be a user's own, None if it can or does not exist."""
     try:
         found = folder.lstat()
     except FileNotFoundError:

@@ -1,7 +1,7 @@
 """A gRPC service as its .proto describes it, and the methods that answer: messages in, messages out.
 
 A method takes the request (of a stream: an asynchronous iterator of them) and returns the answer, or is an asynchronous
-generator of answers, closed as soon as nobody asks any more. It refuses by raising CallError. Answers may be bytes that
+generator of answers, closed as soon as the client has gone. It refuses by raising CallError. Answers may be bytes that
 were made in another thread.
 """
 
@@ -42,7 +42,7 @@ class Service:
 
 @dataclass(slots=True)
 class Streams:
-    """Calls in progress that may go on for ever, so that a server that stops can end them."""
+    """Calls in progress that may never end by themselves, so that a server that stops can end them."""
 
     _tasks: set[asyncio.Task[Any]] = field(default_factory=set)
     _stopping: asyncio.Event = field(default_factory=asyncio.Event)

@@ -104,7 +104,7 @@ class StoreClient(Closing):
             self._socket.send(message.encode())
             self._nobody = False
         except ConnectionRefusedError:
-            self._nobody = True  # an error for an earlier packet; somebody may come
+            self._nobody = True  # an error for an earlier packet; a server may still start
         except OSError as error:
             raise StoreError(f"{self.server}:{self.port}: {error.strerror or error}") from error
 
@@ -131,6 +131,6 @@ class StoreClient(Closing):
     def _too_late(self, step: Step, requests: Requests, patience_s: float) -> NoAnswerError:
         missing = sum(answer is None for answer in requests.answers)
         count = f" ({missing} of {len(requests.answers)} are missing)" if len(requests.answers) > 1 else ""
-        nobody = ": nobody listens there" if self._nobody else ""
+        nobody = ": no server listens there" if self._nobody else ""
         where = f"{self.server}:{self.port}"
         return NoAnswerError(f"{step.purpose} did not come from {where} within {patience_s:g} s{count}{nobody}")

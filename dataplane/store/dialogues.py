@@ -84,7 +84,7 @@ def writing(name: str, value: bytes, *, freshness_ms: int = 0) -> Dialogue[int]:
         (answer,) = yield Step((_put(number, 0, first, 0, freshness_ms),), f"{name}: the acknowledgement of a write")
         if answer.kind is not Kind.NACK or answer.reason is not Reason.ABSENT:
             return _acknowledged(name, answer)
-        # The producer has started again, or had no room for blocks that nobody completed.
+        # The producer has started again, or had no room for incomplete blocks.
         pause_ns = min(max(2 * pause_ns, _FIRST_PAUSE_NS), _LONGEST_PAUSE_NS)
 
 

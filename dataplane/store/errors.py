@@ -2,10 +2,10 @@
 
 MillraceError
 └── StoreError              a name, a value or a file of a store is wrong
-    ├── AbsentError         nobody has content of that name
+    ├── AbsentError         there is no content of that name
     ├── NoAnswerError       no answer came in time; says what was waited for
     ├── ForbiddenError      who asks may not write that name
-    └── StaleError          what was to be recorded is not newer than what is there
+    └── StaleError          what was to be recorded is not newer than what is stored
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class AbsentError(StoreError):
 
 
 class NoAnswerError(StoreError):
-    """No answer came in time: nobody is there, or the path to him is broken."""
+    """No answer came in time: there is no server, or the path to it is broken."""
 
 
 class ForbiddenError(StoreError):
@@ -30,7 +30,7 @@ class ForbiddenError(StoreError):
 
 
 class StaleError(StoreError):
-    """The version is not newer than what is there, which `version` is."""
+    """The version is not newer than the stored one, which is `version`."""
 
     def __init__(self, problem: str, *, version: int) -> None:
         self.version = version

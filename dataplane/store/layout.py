@@ -3,7 +3,7 @@
 The first segment of a name begins with Form8 Length56 Hash128, of the whole value (BLAKE2b): packets of named content
 have no UDP checksum, so that the hash also says that nothing was changed on the way.
 
-IN_PLACE: the value follows at once, and goes on in the name's next segments. BY_HASH: the first segment has nothing
+IN_PLACE: the value follows at once, and continues in the name's next segments. BY_HASH: the first segment has nothing
 else; the value is cut into blocks, the segments from 1 on of the name that is its hash. Blocks never change, so that
 no copy of one is ever old, and one small packet, the first segment, replaces the whole value at once.
 """

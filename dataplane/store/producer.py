@@ -98,7 +98,7 @@ class Producer(Closing):
         return version
 
     def settle(self, name: str, *, deadline_s: float = 60.0) -> None:
-        """Return when nobody gives out an older version of a name any more; NoAnswerError if that takes longer."""
+        """Return when no older version of a name is served any more; NoAnswerError if that takes longer."""
         with self._lock:
             wait_s = (self._core.settled_ns(name) - self._clock.now_ns()) / _NS
         if wait_s > deadline_s:
@@ -165,7 +165,7 @@ class Producer(Closing):
             except WireError:
                 self._core.counters["malformed"] += 1
             except OSError:
-                continue  # of an answer to somebody who has gone
+                continue  # of an answer to a client that has gone
         return found
 
     def _answer(self, sender: tuple[str, int], message: Message) -> None:

@@ -43,7 +43,7 @@ class ProducerSettings:
     writers: frozenset[int] | None = None
     """The addresses that may write; None: everybody."""
     most_staged_bytes: int = 256 << 20
-    """Blocks of values that nobody has completed yet."""
+    """Blocks of values that are not complete yet."""
 
 
 @dataclass(slots=True)
@@ -135,7 +135,7 @@ class ProducerCore:
         return self.dialogue(reading(name), now_ns).value
 
     def tidy(self, now_ns: int) -> None:
-        """Forget writes that nobody repeats any more, and blocks that are no value's."""
+        """Forget writes that are not repeated any more, and blocks that are no value's."""
         while self._database.writes:
             write, done = next(iter(self._database.writes.items()))
             if now_ns - done.time_ns <= REMEMBERED_NS:

@@ -11,7 +11,7 @@ from enum import IntEnum
 from dataplane.native import Array, Struct, u8, u32, u64
 
 UNLIMITED = 0xFFFF_FFFF
-"""`Packet.truncate` of a packet that nobody cuts."""
+"""`Packet.truncate` of a packet that is not cut."""
 SESSION_VALID = 1 << 15
 """Set in `Packet.clone_session`, so that session 0 differs from none."""
 MAX_CLONE_SESSIONS = 1 << 15

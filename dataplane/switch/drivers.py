@@ -56,7 +56,7 @@ class SwitchDriver(Protocol):
         ...
 
     def take_leave(self) -> None:
-        """Tell neighbours, where there are hellos, that this switch stops, so that nobody finds out by silence."""
+        """Announce by hellos, if there are any, that this switch stops, so that no neighbour waits out a silence."""
         ...
 
     def read_stats(self, control_drops: Mapping[str, int]) -> dict[str, object]:

@@ -84,8 +84,8 @@ class PreparedProgram:
 class Pipeline(Protocol):
     """A loaded P4 program that executes bursts against a shared `ForwardingState`.
 
-    Never raises on any frame: a packet that cannot go on is dropped and counted in `drops` under a name.
-    `parser_errors` counts packets by error, most of which go on as the program decides.
+    Never raises on any frame: a packet that cannot continue is dropped and counted in `drops` under a name.
+    `parser_errors` counts packets by error, most of which proceed as the program decides.
     """
 
     @property

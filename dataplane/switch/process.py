@@ -1,4 +1,4 @@
-"""The switch as a process: network devices, the forwarding loop, and the P4Runtime server in a thread of its own.
+"""The switch as a process: network devices, the forwarding loop, and the P4Runtime server in its own thread.
 
 `millrace switch` and `python -m dataplane.switch.process` end up here.
 """

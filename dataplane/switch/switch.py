@@ -1,4 +1,4 @@
-"""The switch: ports, traffic manager and a P4 pipeline around one clock; no sockets, no threads of its own.
+"""The switch: ports, traffic manager and a P4 pipeline around one clock; no sockets, no threads.
 
 Frames go in with `receive`, time moves with `advance`, departures come out of it. The process (kernel) and the virtual
 fabric drive the same object; the P4Runtime service reaches it as a `SwitchControl`, possibly from another thread. Every
@@ -62,7 +62,7 @@ __all__ = [
 
 _ROUNDS_AT_ONE_INSTANT = 4_096
 """Egress rounds without a nanosecond between them after which copies are dropped: a P4 program that clones its clones
-or recirculates for ever over ports of infinite rate would otherwise stop the clock."""
+or recirculates without end over ports of infinite rate would otherwise stop the clock."""
 
 PipelineFactory = Callable[[Program, ForwardingState, SplitMix], Pipeline]
 
@@ -198,7 +198,7 @@ class Switch:
         self._wake_up()
 
     def take_leave(self) -> None:
-        """Have all neighbours told by hellos, where there are any, that this switch goes; `advance` sends it."""
+        """Announce to all neighbours by hellos, where there are any, that this switch stops; `advance` sends it."""
         with self._burst():
             for port in self._hellos.ports:
                 self._hellos.set_admin(port, False, self._clock.now_ns())
@@ -212,7 +212,7 @@ class Switch:
         return self._hellos
 
     def on_reading(self, bring_up_to_date: Callable[[], None]) -> None:
-        """Call this before somebody reads or sets ports' states: for who passes over hellos that change nothing."""
+        """Call this before ports' states are read or set: for a caller that skips hellos that change nothing."""
         self._before_reading = bring_up_to_date
 
     def _bring_up_to_date(self) -> None:
@@ -305,7 +305,7 @@ class Switch:
     def receive(self, port: int, frames: Sequence[bytes], *, unread: bool = False) -> None:
         """Take frames in at a port at the clock's present time; raise SwitchError if there is no such port.
 
-        While there are `unread` ones that have come already, nobody's hello is missed.
+        While there are `unread` ones that have come already, no neighbour's hello is missed.
         """
         tally = self._tallies.get(port)
         if tally is None:
@@ -462,7 +462,7 @@ class Switch:
 
     @contextmanager
     def _burst(self) -> Iterator[None]:
-        """Hold the running state's lock; a `commit` that came in between brought another lock, so look again."""
+        """Hold the running state's lock; a `commit` in between replaced the lock, so check again."""
         while True:
             lock = self._lock
             with lock:

@@ -203,7 +203,7 @@ class TrafficManager:
         return dict(self._ports[number].drops)
 
     def clear(self) -> None:
-        """Empty every queue and count each packet as `program_replaced` at its port; port times go on."""
+        """Empty every queue and count each packet as `program_replaced` at its port; port times continue."""
         for port in self._ports.values():
             if port.waiting:
                 port.drops[PROGRAM_REPLACED] = port.drops.get(PROGRAM_REPLACED, 0) + port.waiting

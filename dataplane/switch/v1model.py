@@ -34,4 +34,4 @@ class InstanceType(IntEnum):
 
 
 ORIGINALS = frozenset({InstanceType.NORMAL, InstanceType.REPLICATION})
-"""What a full queue may deflect: copies that somebody asked for beside the packet are just lost."""
+"""What a full queue may deflect: copies that were requested beside the packet are just lost."""

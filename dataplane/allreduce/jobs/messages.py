@@ -13,7 +13,7 @@ from dataplane.rpc.own_folder import default_address
 SERVICE: Final = "millrace.jobs.v1.Jobs"
 ATTEND: Final = f"/{SERVICE}/Attend"
 ADDRESS: Final = default_address("jobs")
-"""Where the job service listens, and is looked for, unless somebody says otherwise."""
+"""The default address of the job service, for the service and for its clients."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class Admitted:
 
 @dataclass(frozen=True, slots=True)
 class Barrier:
-    """Nobody begins more than `count`; while it is None, more than has been begun. Over by itself in `limit_ns`."""
+    """No worker begins more than `count`; while it is None, more than has been begun. Over by itself in `limit_ns`."""
 
     number: int
     count: int | None
@@ -125,7 +125,7 @@ class View:
     newcomers: tuple[str, ...] = ()
     """Who came in at the last barrier."""
     leaving: int | None = None
-    """Somebody leaves as soon as all have completed what is before this item."""
+    """A worker leaves as soon as all have completed what is before this item."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """There is no job for this worker any more: it has ended, or goes on without the worker (`removed`)."""
+    """There is no job for this worker any more: it has ended, or continues without the worker (`removed`)."""
 
     reason: str
     removed: bool = False

@@ -122,7 +122,7 @@ def to_normal_quotients(lanes: Array[u8], count: u32, shift: i32, divisor: u32, 
 
     With m of 32 bits and d of 16, each with its first bit set, q = m 2^10 / d has 26 or 27 bits, so two or three more
     than a float. Times the reciprocal r = 2^46 / d rounded down, m r / 2^36 is less than 2^-4 below m 2^10 / d: q
-    rounded down, or one less, which the rest tells.
+    rounded down, or one less, which the remainder shows.
     """
     above_divisor: u32 = count_leading_zeros(divisor) - 16
     aligned_divisor: u64 = as_u64(divisor << above_divisor)

@@ -30,7 +30,7 @@ class Status(IntEnum):
     STOPPED = 2
     """`stop` was set."""
     EPOCH = 3
-    """Membership has changed; `new_epoch` says to what. Go on with `adopt_epoch`."""
+    """Membership has changed; `new_epoch` is the new one. Continue with `adopt_epoch`."""
     SATURATED = 4
     """Done, but a sum left int32; `bad_item`."""
     DEADLINE = 5
@@ -40,9 +40,9 @@ class Status(IntEnum):
     SOCKET = 7
     """The socket, or the queue, has failed for good; `error`."""
     HELD = 8
-    """Nobody has released the job in time; `bad_item` is the oldest without a result."""
+    """The job was not released in time; `bad_item` is the oldest without a result."""
     PAUSED = 9
-    """It is `pause_at_ns`; go on where it was."""
+    """It is `pause_at_ns`; continue where it was."""
 
 
 class State(IntEnum):
@@ -127,7 +127,7 @@ class EngineState(Struct):
     saved_classes: Array[u8]  # of the group's blocks: the target may overwrite the source before they are sent
     # How packets travel: by a UDP socket, or a queue of a port of ours.
     fd: i32  # the socket
-    own_clock: u32  # 1: time is what somebody writes to `now_ns`
+    own_clock: u32  # 1: time is what the caller writes to `now_ns`
     queue: PortQueue  # null where there is a socket
     link: Array[u8]  # the LINK_BYTES before each packet in a frame
     frames: Array[u64]

@@ -21,7 +21,7 @@ _CALM = 16
 _AT_ONCE = 8
 """How many packets are sent again at once where it is in doubt that they are lost."""
 _SHARE_OF_LONGEST = 4
-"""The least time to a probe, which grows where somebody is late, grows to this part of the longest."""
+"""The least time to a probe, which grows where a worker is late, grows to this part of the longest."""
 
 
 @kernel
@@ -105,7 +105,7 @@ def note_result(engine: EngineState, slot: Slot, is_again: bool) -> None:
     if slot.stamp > engine.newest_stamp:
         engine.newest_stamp = slot.stamp
         engine.newest_took_ns = took
-        # What completes an item that was sent again as a probe may be the contribution of somebody late. Then results
+        # What completes an item that was sent again as a probe may be the contribution of a late worker. Then results
         # of what was sent before follow, now or when that worker runs again.
         is_in_doubt: bool = is_repeated and not is_again and (slot.is_probe != 0 or engine.doubt_until_ns != 0)
         engine.doubt_until_ns = engine.now_ns + engine.round_trip_ns if is_in_doubt else 0
@@ -119,7 +119,7 @@ def note_result(engine: EngineState, slot: Slot, is_again: bool) -> None:
 
 @kernel(inline=True)
 def be_patient(engine: EngineState) -> None:
-    """Probe later from now on, once for each probe that was because somebody was late."""
+    """Probe later from now on, once for each probe that was because a worker was late."""
     if engine.was_late == 0:
         engine.was_late = 1
         engine.floor_ns = min(engine.floor_ns * 2, engine.longest_timeout_ns // _SHARE_OF_LONGEST)
@@ -174,7 +174,7 @@ def send_again(engine: EngineState, slot: Slot) -> None:
 
 @kernel
 def set_probe(engine: EngineState) -> None:
-    """Start the timer anew, longer with each probe that nothing came of."""
+    """Restart the timer, longer with each probe without an effect."""
     timeout: u64 = engine.timeout_ns << as_u64(min(engine.probes, 16))
     engine.probe_at_ns = engine.now_ns + min(timeout, engine.longest_timeout_ns)
 

@@ -83,7 +83,7 @@ def accept_refusal(engine: EngineState, packet: Array[u8]) -> None:
 
 @kernel
 def take_epoch(engine: EngineState, epoch: u32) -> None:
-    """Have the engine go on in this epoch, if it is newer."""
+    """Have the engine continue in this epoch, if it is newer."""
     newer: u32 = (epoch - engine.epoch) & 0xFFFF
     if newer != 0 and newer < _HALF:
         engine.new_epoch = epoch
@@ -181,7 +181,7 @@ def take_classes(engine: EngineState, slot: Slot, values: Array[u8]) -> None:
 
 @kernel
 def adopt_epoch(engine: EngineState, epoch: u32) -> None:
-    """Go on in another epoch: all that has no result is sent again, and patience begins anew."""
+    """Continue in another epoch: all that has no result is sent again, and the patience is reset."""
     engine.epoch = epoch
     engine.patient_from_ns = engine.now_ns
     engine.pending_first = 0

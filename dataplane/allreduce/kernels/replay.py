@@ -1,4 +1,4 @@
-"""What a switch that has started anew cannot know: sums whose results have reached some workers only.
+"""What a switch that has restarted cannot know: sums whose results have reached some workers only.
 
 Those who have such a result would never contribute to it again, and those who lack it wait. So packets stay for a
 window behind the oldest item without a result, as far as any worker can be ahead of another. Where nothing comes for

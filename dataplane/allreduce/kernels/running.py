@@ -69,7 +69,7 @@ def goes_on(engine: EngineState) -> bool:
 
 @kernel
 def check_limits(engine: EngineState) -> None:
-    """Return to the caller when told to, in another epoch, or when nothing has come for too long."""
+    """Return to the caller on `stop`, in another epoch, or when nothing has come for too long."""
     if engine.stop != 0:
         engine.status = Status.STOPPED
         return
@@ -156,7 +156,7 @@ def send_burst(engine: EngineState, count: u32) -> None:
 
 @kernel
 def revive(engine: EngineState) -> None:
-    """Send what a switch that has started anew may lack."""
+    """Send what a switch that has restarted may lack."""
     count: u32 = gather_kept(engine, oldest(engine))
     if count > 0:
         engine.repeated += as_u64(send_gathered(engine, count))

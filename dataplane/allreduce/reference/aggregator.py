@@ -1,7 +1,7 @@
 """A switch's part of the slot protocol.
 
 A job has 2 W cells, a power of two; item i lives in cell i mod 2 W. A worker sends item i only once it has the result
-of i - W. So whoever contributes to i has the result of i - W, to which all have contributed, who therefore had that of
+of i - W. So each contributor to i has the result of i - W, to which all have contributed, who therefore had that of
 i - 2 W: what the cell holds of i - 2 W is needed no more, and the first contribution to i overwrites it. The two halves
 are SwitchML's shadow sets; with the item's number in the cell nothing has to be cleared, and packets that the network
 kept for long are known by their number.
@@ -10,7 +10,7 @@ Membership changes by epoch: the controller writes a job's children and epoch at
 is refused; what was incomplete is overwritten by contributions of the new epoch; but a complete result stays the result
 of its item, so that those who have it and those who have not agree, whenever the change comes.
 
-No answer is longer than what asked for it: nobody can have the switch flood somebody else, and bmv2, which has 512
+No answer is longer than what asked for it: no sender can make the switch flood another host, and bmv2, which has 512
 bytes of room for a packet to grow, is safe. Who asks for a result without contributing sends as many zeros.
 
 With two levels a leaf sends what its rack adds up to its parent as one contribution, and keeps the parent's result.

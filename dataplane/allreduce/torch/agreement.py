@@ -1,8 +1,8 @@
-"""Workers agree to leave the switch: who goes on by gloo's ring, and how many results each of them has.
+"""Workers agree to leave the switch: who continues by gloo's ring, and how many results each of them has.
 
 Each worker that cannot go on writes how many results it has given to its training. When all have, or the deadline has
 passed, the first to see it proposes those who have as the survivors, and the store's compare_set lets one proposal win.
-Less than a majority of the job's workers never goes on, so that no two parts of it train apart from each other. Who is
+Less than a majority of the job's workers never continues, so that no two parts of it train separately. Who is
 no member of the job any more is neither heard nor waited for.
 """
 
@@ -63,9 +63,9 @@ class Agreement:
         self._heard = 0
 
     def called(self) -> str | None:
-        """Return the reason of a worker who has left the switch, None while nobody has or the store does not answer.
+        """Return the reason of a worker who has left the switch, None while none has or the store does not answer.
 
-        Once somebody has, the switch cannot complete anything new, and all must settle.
+        Once one has, the switch cannot complete anything new, and all must settle.
         """
         try:
             while self._store.check([self._key(f"call/{self._heard + 1}")]):

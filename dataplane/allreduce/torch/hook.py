@@ -15,7 +15,7 @@ logger = logging.getLogger("millrace.allreduce")
 
 
 def millrace_hook(state: MillraceState, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
-    """Begin to average a bucket of gradients over all workers; the backward pass goes on meanwhile.
+    """Begin to average a bucket of gradients over all workers; the backward pass continues meanwhile.
 
     For `DistributedDataParallel.register_comm_hook(state, millrace_hook)`. If there is no result, and no way around the
     switch either, the backward pass raises with what it waited for.
@@ -34,7 +34,7 @@ def attach(model: DistributedDataParallel, state: MillraceState) -> None:
     if waits:
         logger.warning(
             "DistributedDataParallel with %s uses its own process group in each step, "
-            "which stops when a worker dies: training would not go on without it",
+            "which stops when a worker dies: training would not continue without it",
             " and ".join(waits),
         )
 

@@ -26,9 +26,9 @@ class JobMember:
         return Roster(store, name, rank, ranks, host=self.host, members=lambda: self.membership.members)
 
     def boundary(self) -> bool:
-        """Say that a step is over; return whether somebody comes in here.
+        """Say that a step is over; return whether a worker joins here.
 
-        Raises RemovedError if the job goes on without this worker; other failures are met by the next all-reduce.
+        Raises RemovedError if the job continues without this worker; other failures are met by the next all-reduce.
         """
         try:
             return self.membership.boundary()

@@ -38,7 +38,7 @@ class Started:
 
 
 class Ring:
-    """A gloo group of its own of the survivors, so that nobody who is gone is waited for, nor old messages are met."""
+    """A new gloo group of the survivors, so that none waits for a worker that is gone, or receives old messages."""
 
     def __init__(self, ranks: tuple[int, ...], deadline_s: float) -> None:
         """Join the group; raise AllReduceError if not all have within the deadline."""

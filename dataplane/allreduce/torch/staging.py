@@ -1,6 +1,6 @@
 """Tensors as a reducer takes them: dense, and in the host's memory. What is copied is finished when the call returns.
 
-A sparse tensor is laid out densely: blocks that are zero at all workers are not sent by anybody, and cost nothing but
+A sparse tensor is laid out densely: blocks that are zero at all workers are not sent at all, and cost nothing but
 their exponents.
 """
 

@@ -1,10 +1,10 @@
 """All-reduces of tensors in order: by the switch as long as it goes, then by gloo's ring.
 
-One thread carries them out, each by the switch until there is a result, before the next one begins. Whoever has the
+One thread carries them out, each by the switch until there is a result, before the next one begins. A worker with the
 result of n knows that every worker has begun n, so has the results up to n - 1. Each keeps its last result: when the
 workers leave the switch, what one has is never more than one ahead of another, and those behind get it from one who is
-ahead. So a result that anybody trains on is everybody's; what nobody has is added up by the ring from the values that
-are still in their buckets.
+ahead. So a result that one worker trains on reaches all; one that none has is added up by the ring from the values that
+are still in the buckets.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class MillraceState:
     ) -> None:
         """Start; `reason` is why there is no reducer, and `member` the worker's in a job that a service looks after.
 
-        `deadline_s` bounds each wait for a result, and `agreement_s` the one for those who shall go on by the ring.
+        `deadline_s` bounds each wait for a result, and `agreement_s` the one for those who shall continue by the ring.
         """
         self._reducer, self._reason, self._member = reducer, reason, member
         self._deadline_s, self._clock = deadline_s, clock or MonotonicClock()
@@ -155,7 +155,7 @@ class MillraceState:
         return self._ring is not None
 
     def submit(self, tensor: torch.Tensor, *, mean: bool) -> torch.futures.Future[torch.Tensor]:
-        """Begin an all-reduce, in place unless the tensor is sparse; wait for nobody else."""
+        """Begin an all-reduce, in place unless the tensor is sparse; return without waiting for others."""
         if tensor.dtype not in FORMATS or tensor.device.type not in DEVICES or tensor.layout not in LAYOUTS:
             raise AllReduceError(
                 f"a tensor of {tensor.dtype} on {tensor.device}, {tensor.layout}: only float32, float16, bfloat16 and "
@@ -176,9 +176,9 @@ class MillraceState:
         return future
 
     def boundary(self) -> bool:
-        """Say that a step is over, in a job that others may join; return whether somebody comes in here.
+        """Say that a step is over, in a job that others may join; return whether a worker joins here.
 
-        If so, all must make their models the same: see `share`. Raises AllReduceError if the job goes on without this
+        If so, all must make their models the same: see `share`. Raises AllReduceError if the job continues without this
         worker; other failures are met by the next all-reduce.
         """
         if self._member is None or self._is_leaving or self._ring is not None:
@@ -229,7 +229,7 @@ class MillraceState:
             self._add_up_by_ring()
         except AllReduceError as error:
             self._fail(error)
-        except Exception as error:  # whatever it is: nobody may wait for a thread that has ended
+        except Exception as error:  # whatever it is: no caller may wait for a thread that has ended
             logger.exception("all-reduce %d", self._settled)
             self._fail(AllReduceError(f"all-reduce {self._settled}: {error!r}"))
 
@@ -305,7 +305,7 @@ class MillraceState:
             submission.future.set_result(filled)
 
     def _leave(self, error: AllReduceError) -> None:
-        """Go on by the ring from the first result on that nobody has."""
+        """Continue by the ring from the first result that no worker has."""
         if self._agreement is None:
             raise AllReduceError(f"{error}; and there is no process group whose ring could add up")
         self._is_leaving = True

@@ -68,7 +68,7 @@ def connect(a: CableEnd, b: CableEnd) -> None:
 
 
 def set_device(namespace: str, device: str, mac: int, mtu: int) -> None:
-    """Give a device that somebody else made its MAC address and MTU."""
+    """Give a device that was made elsewhere its MAC address and MTU."""
 
     def act() -> None:
         with IPRoute() as netlink:

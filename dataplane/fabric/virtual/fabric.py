@@ -126,7 +126,7 @@ class VirtualFabric:
         """Break or mend a cable, both ways; what is on it when it breaks is lost and counted.
 
         With `notice_after_ns` the switches at its ends see the state of their ports change after that time, and so
-        do those who asked for it; without, nobody is notified. Raises FabricError where there is no such cable.
+        do those who asked for it; without, there is no notification. Raises FabricError where there is no such cable.
         """
         for key in (LinkKey(a, b), LinkKey(b, a)):
             if key not in self.cables:

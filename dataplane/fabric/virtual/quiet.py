@@ -1,7 +1,7 @@
 """Hellos that change nothing, passed over in virtual time: what they would have done is made up for when it matters.
 
 Once both ends of a cable are UP and the cable carries, every hello says what the last one said: until the cable, a
-port or the settings change, or somebody asks, nothing depends on when they come. Their times, and with them counts and
+port or the settings change, or a caller asks, nothing depends on when they come. Their times, and with them counts and
 silences, are then drawn as they would have been, so that everything happens at the nanosecond at which it would have
 happened with each hello as an event.
 """

@@ -87,7 +87,7 @@ class Frame:
         self.reached |= {yes, no}
 
     def start(self, block: Any) -> None:  # noqa: ANN401 - llvmlite is untyped
-        """Go on at the beginning of a block, all jumps to which were made already."""
+        """Continue at the beginning of a block, all jumps to which were made already."""
         self.builder.position_at_end(block)
         if block not in self.reached:
             self.builder.unreachable()

@@ -282,7 +282,7 @@ def _prefetch(frame: Expressions, node: ast.Call) -> None:
 
 
 def _place_of_bytes(frame: Expressions, node: ast.Call, first: int = 0) -> Any:  # noqa: ANN401 - llvmlite is untyped
-    """Return the place that two arguments tell, from the `first` on: an array of bytes and an offset."""
+    """Return the place that two arguments give, from the `first` on: an array of bytes and an offset."""
     data = _bytes(frame, node.args[first])
     return frame.builder.gep(data, [frame.index(node.args[first + 1])], inbounds=True, source_etype=BYTE)
 

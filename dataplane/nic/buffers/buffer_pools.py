@@ -1,6 +1,6 @@
 """Core control: memory for buffers of any size, in a reserve for each user, and the software queues beside them.
 
-Each software queue has memory of its own, mapped when its consumer or producer comes, so that users never contend and
+Each software queue has its own memory, mapped when its consumer or producer comes, so that users never contend and
 none can take what another one needs.
 """
 
@@ -59,7 +59,7 @@ class MappedSendQueue:
 
 @dataclass(frozen=True, slots=True)
 class BufferReading:
-    """The buffers of one size, in bytes: how many there are, and how many nobody has."""
+    """The buffers of one size, in bytes: how many there are, and how many are free."""
 
     size_bytes: int
     buffers: int

@@ -16,7 +16,7 @@ _NS_PER_S = 1_000_000_000
 class Sleeper:
     """The owner of a bell. One thread sleeps on it, others that wait look whenever that one wakes; any may wake it.
 
-    A signal handler may close it in the midst of a wait of its own thread.
+    A signal handler may close it in the midst of a wait of the same thread.
     """
 
     def __init__(self, clock: Clock | None = None) -> None:
@@ -72,7 +72,7 @@ class Sleeper:
         return int(self.bell.fd)
 
     def close(self) -> None:
-        """Close the eventfd, which nobody may ring any more; the condition of who still sleeps must have come true."""
+        """Close the eventfd, which no thread may ring any more; the condition of a sleeper must have come true."""
         self.wake()
         with self._changed:
             while self._sleeping not in {None, threading.get_ident()}:

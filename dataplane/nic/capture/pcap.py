@@ -1,7 +1,7 @@
 """Capture files: classic pcap written, pcap and pcapng read, one frame at a time (draft-ietf-opsawg-pcap, -pcapng).
 
 Classic pcap: a header of 24 bytes (magic number, version 2.4, two unused words, longest frame, link type), then for
-each frame 16 bytes (seconds, fraction, bytes kept, bytes that there were) and the bytes kept. The magic number tells
+each frame 16 bytes (seconds, fraction, bytes kept, bytes that there were) and the bytes kept. The magic number gives
 byte order and whether the fraction is of a microsecond or of a nanosecond.
 """
 

@@ -61,12 +61,12 @@ class DeviceWatch:
 
     @property
     def is_up(self) -> bool:
-        """Whether the device is there and up."""
+        """Whether the device exists and is up."""
         return bool(self._read_flags() & IFF_UP)
 
     @property
     def has_link(self) -> bool:
-        """Whether the device is there and up, and at the other end of its cable there is somebody."""
+        """Whether the device exists and is up, with a carrier from the other end of its cable."""
         return bool(self._read_flags() & _IFF_RUNNING)
 
     @property

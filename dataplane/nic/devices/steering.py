@@ -1,4 +1,4 @@
-"""Which queue of a device a frame comes to: by the hash of its flow, or by rules of its own (linux/ethtool.h).
+"""Which queue of a device a frame comes to: by the hash of its flow, or by the device's rules (linux/ethtool.h).
 
 Ethtool netlink reads the table of hashes; it has no rules yet, and sets the table only from Linux 6.17 on, so what is
 written here goes through ioctl(2), which every driver that can steer understands.

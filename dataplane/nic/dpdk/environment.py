@@ -1,4 +1,4 @@
-"""DPDK's environment (EAL): started once a process, with memory of its own, no huge pages and no files.
+"""DPDK's environment (EAL): started once a process, with its own memory, no huge pages and no files.
 
 The processors that the process may use stay as they are; DPDK's threads do nothing but wait. Its messages, from
 warnings on, go to the log `millrace.dpdk`.

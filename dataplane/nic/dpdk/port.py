@@ -1,4 +1,4 @@
-"""Ports of DPDK: a device of DPDK's with its queues, each with a pool of mbufs of its own."""
+"""Ports of DPDK: a device of DPDK's with its queues, each with its own pool of mbufs."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def open_dpdk_queues(
 def _open_noted(environment: Environment, plan: Plan, interface: str, queues: int, device: Device) -> DpdkPort:
     """Open a port whose driver puts an XDP program onto the device, and note that the program is ours.
 
-    The note comes first: a driver that gives up takes off whatever program is there. The kernel frees the queues of a
+    The note comes first: a driver that gives up detaches whatever program is attached. The kernel frees the queues of a
     port that has closed a little later, so that the driver may have to try again.
     """
     note = ProgramNote(device)

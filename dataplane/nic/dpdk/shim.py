@@ -72,7 +72,7 @@ def _output(*command: str) -> str | None:
 
 
 def _is_ours(path: Path) -> bool:
-    """Return whether this user, and nobody else, has written the file, for its code will run."""
+    """Return whether this user, and no other, has written the file, for its code will run."""
     try:
         status = path.stat()
         os.utime(path)

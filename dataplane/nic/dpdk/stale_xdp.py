@@ -1,6 +1,6 @@
 """XDP programs that net_af_xdp leaves on a device when its process is killed: taken off before the next port opens.
 
-DPDK hangs them on the device, where they outlive their process, and nobody else can attach one then. So a port notes
+DPDK attaches them to the device, where they outlive their process and keep out other programs. So a port notes
 which program is its own, in a file that it holds locked. The kernel unlocks that however the process ends: a program
 that is noted in an unlocked file is a dead one's, and any other is left alone.
 """

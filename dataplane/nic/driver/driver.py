@@ -160,7 +160,7 @@ def _make_state(queues: Sequence[tuple[int, PortQueue]], settings: NicSettings) 
     pacer.mode, pacer.batch, pacer.target_batch = settings.mode, LEAST_BATCH, settings.target_batch
     pacer.least_pause_ns = settings.least_pause_us * _NS_PER_US
     pacer.most_pause_ns = settings.most_pause_us * _NS_PER_US
-    # What has no descriptor cannot wake anybody, so nobody waits for it.
+    # What has no descriptor cannot wake a thread, so none waits for it.
     can_wake = all(queue.fd >= 0 for _, queue in queues)
     pacer.quiet_ns = settings.quiet_us * _NS_PER_US if can_wake else _NEVER_NS
     return state

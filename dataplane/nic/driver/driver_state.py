@@ -19,7 +19,7 @@ class Pacer(Struct):
 
     mode: u32  # a Mode
     batch: u32  # frames to ask for at present
-    target_batch: u64  # frames that a pause should bring
+    target_batch: u64  # frames that should arrive during a pause
     least_pause_ns: u64
     most_pause_ns: u64
     quiet_ns: u64  # without a frame for so long: sleep until one comes

@@ -72,8 +72,8 @@ def _open_dpdk(interface: str, queues: int, settings: RingSettings, device: Devi
 
 
 def refuse_hardware_stamps(interface: str, kind: PortKind) -> None:
-    """Raise PortError for a kind that does not tell what the device's own clock says."""
+    """Raise PortError for a kind that does not report the stamps of the device's own clock."""
     names = {PortKind.XDP: "AF_XDP", PortKind.DPDK: "DPDK"}
     if kind in names:
-        problem = f"{names[kind]} does not tell hardware time stamps: use PACKET_V2 or PACKET_V3"
+        problem = f"{names[kind]} does not report hardware time stamps: use PACKET_V2 or PACKET_V3"
         raise PortError(f"interface {interface}: {problem}")

@@ -205,7 +205,7 @@ class FlowClassifier:
         changes.masks.add(entry.mask)
 
     def _outcome(self, rule: FlowRule, before: Outcome | None, changes: _Changes) -> Outcome:
-        """Return what becomes of a rule's frames; counts go on where there were any before."""
+        """Return what becomes of a rule's frames; counts continue where there were any before."""
         kind, group, call = ActionKind.DROP, 0, None
         match rule.action:
             case ToConsumers(name):

@@ -1,4 +1,4 @@
-"""Where rules' hits are counted: memory that outlives every table, read by anybody at any time."""
+"""Where rules' hits are counted: memory that outlives every table, read by any thread at any time."""
 
 from __future__ import annotations
 

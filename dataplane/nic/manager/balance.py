@@ -11,6 +11,6 @@ class Balance(IntEnum):
     FLOW_HASH = 0
     """A flow's hash decides; it moves only when consumers join or leave."""
     ROUND_ROBIN = 1
-    """Flows take turns, a flow anew once nothing of it is outstanding."""
+    """Flows take turns; a flow is assigned again once nothing of it is outstanding."""
     LEAST_LOADED = 2
     """The consumer with the fewest packets outstanding gets the next flow."""

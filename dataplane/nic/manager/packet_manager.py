@@ -108,7 +108,7 @@ class PacketManager:
         buffers: int | Mapping[int, int] = 4096,
         queue_packets: int | None = None,
     ) -> Consumer:
-        """Return a new member of a group, by default the group of its own name.
+        """Return a new member of a group, by default the group of the same name.
 
         For each driver thread it has `buffers`: so many, of sizes that suit the device, or sizes in bytes and how many
         of each; and a queue of `queue_packets`, None: as many as there are buffers. Raises PortError naming the

@@ -1,4 +1,4 @@
-"""Producers: who sends, through a software queue of its own."""
+"""Producers: who sends, through its own software queue."""
 
 from __future__ import annotations
 

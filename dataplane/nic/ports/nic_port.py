@@ -114,7 +114,7 @@ class NicPort:
 
     @property
     def has_link(self) -> bool:
-        """Whether frames would reach anybody: the other end is there and up too. The kernel takes them either way."""
+        """Whether frames would reach the other end: it exists and is up, too. The kernel takes them either way."""
         if self._device is None or self._closed:
             return not self.is_down
         return self._device.has_link

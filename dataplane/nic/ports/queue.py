@@ -35,7 +35,7 @@ class PortQueue(Struct):
     kind: u32  # a PortKind
     fd: i32  # what to poll, -1: nothing
     down: u32  # 1: found down or gone when last used
-    hung_up: u32  # 1: the descriptor would wake every poll from now on, so nobody polls it
+    hung_up: u32  # 1: the descriptor would wake every poll from now on, so it is not polled
     transmit_room: u32  # bytes that fit the slot of a reservation
     shortest_frame: u32
     longest_frame: u32  # without VLAN tag: one outer tag may come on top
@@ -56,7 +56,7 @@ class PortQueue(Struct):
     padding: u32
     stamps: Array[u64]  # null, or where `receive` writes its i-th frame's time in ns: room for as many as its limit
     stamp_kinds: Array[u8]  # there as well whenever `stamps` is: a `StampKind` for each
-    virtual_ns: u64  # 0, or what the time is for queues whose frames bring none of their own
+    virtual_ns: u64  # 0, or what the time is for queues whose frames carry none
     rx_too_short: u64  # shorter than an Ethernet header
 
 
@@ -190,7 +190,7 @@ class DpdkLine(Struct):
 
 
 class DpdkQueue(PortQueue):
-    """A queue of a DPDK port; functions are addresses in the shim, so that nobody else needs DPDK."""
+    """A queue of a DPDK port; functions are addresses in the shim, so that no other queue needs DPDK."""
 
     context: u64  # their first argument
     line: DpdkLine

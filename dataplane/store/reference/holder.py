@@ -3,13 +3,13 @@
 The controller gives a name a cell. A *cached* name's content is a copy of what its producer has; a *recorded* name's
 is where it is: the switch itself is the store.
 
-A copy must never be older than a write that somebody knows to be done. A write (PUT) is done once the producer says so
+A copy must never be older than a write that a client knows is done. A write (PUT) is done once the producer says so
 (PUT_ACK, with the version that it made); the switch is where all that the producer sends goes by, so it sees every
-version before anybody else does. Hence:
+version before any reader does. Hence:
 
 1. The cell remembers the newest version that went by in an answer of the producer, and takes no older one. A newer
    one that cannot be kept (an acknowledgement without content, a NACK, DATA that is not to be copied) ends the copy.
-   A PUT that goes by ends nothing: until it is acknowledged either value is right, and nobody can push a name out by
+   A PUT that goes by ends nothing: until it is acknowledged either value is right, and no client can evict a name by
    writing what the producer will refuse.
 2. What went by before the name had its cell is not known. So a cell gives nothing out before it has seen the answer to
    a question that it saw go by itself: it puts its `generation`, a number that is given once, as the tag into an
@@ -21,8 +21,8 @@ version before anybody else does. Hence:
    copies of copies may be behind, in switches that do not see all that the producer sends.
 
 Recorded content has the versions that its writers give it, and does not age. A PUT of a newer version is kept and can
-be read at once; the same again is acknowledged again; anything else is refused with the version that is there. With
-`forward` the PUT goes on to the main server, whose acknowledgement is the only one.
+be read at once; the same again is acknowledged again; anything else is refused with the stored version. With
+`forward` the PUT is forwarded to the main server, whose acknowledgement is the only one.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Three rows of cells, each with the number of an interval (15 bits), a count that stops at its bound (16 bits) and a bit
 of the Bloom filter. A cell of another interval is empty: the controller counts the intervals, and clears nothing. A
 count is never too small; a name is reported once an interval, unless all its three cells are also others' that
-were reported before. After 2^15 intervals numbers come again: a cell that nobody has used since then counts on.
+were reported before. After 2^15 intervals numbers wrap around: a cell that was not used since then counts on.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The functions that the compiler makes of a P4 program, as the kernels around them call them.
 
-A u32 that is returned is a `Reason` unless it says otherwise: 0 where the packet goes on.
+A u32 that is returned is a `Reason` unless it says otherwise: 0 where the packet continues.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def p4_parse(machine: Machine, packet: Packet) -> u32:
 
 @external
 def p4_note_errors(machine: Machine, packet: Packet) -> None:
-    """Tell the program about the parser's error and about wrong checksums."""
+    """Pass the parser's error and wrong checksums to the program."""
     raise NotImplementedError
 
 

@@ -87,7 +87,7 @@ class NativePortHello:
         self.adopt(session.hear(self.session, packet, heard_ns))
         if self.session.state is before:
             self._accept(content)
-        # Only after the time is there for the worker that counts silence.
+        # Only after the time is set for the worker that counts silence.
         self.hello.heard_ns = max(self.hello.heard_ns, heard_ns)
         self.hello.credited += 1
 
@@ -100,7 +100,7 @@ class NativePortHello:
     # ---- what Python has for workers
 
     def adopt(self, changed: Session | None) -> None:
-        """Go on with another session; None: with none."""
+        """Continue with another session; None: without one."""
         before, self.session = self.session, changed
         hello = self.hello
         if changed is None:
@@ -164,14 +164,14 @@ class NativeHellos:
         self.publish()
 
     def set_admin(self, number: int, up: bool, now_ns: int) -> None:
-        """Tell a port's neighbour, if there are hellos, that it is taken out of use or back into it."""
+        """Announce to a port's neighbour, if there are hellos, that the port is taken out of use or back into it."""
         port = self._ports.get(number)
         if port is not None and port.session is not None:
             port.adopt(session.set_admin(port.session, up, now_ns))
             self.publish()
 
     def take_leave(self, now_ns: int) -> Callable[[], bool]:
-        """Tell every neighbour that the switch goes; return what says whether workers have sent that everywhere."""
+        """Announce to all neighbours that the switch stops; return what says whether workers have sent it to all."""
         leaving = [port for port in self._ports.values() if port.session is not None]
         sent = [port.hello.sent for port in leaving]
         for port in leaving:

@@ -69,7 +69,7 @@ class PortControl:
         self.read_hellos()
 
     def take_leave(self) -> None:
-        """Tell all neighbours by hellos, where there are any, that this switch goes; return once that was sent.
+        """Announce to all neighbours by hellos, where there are any, that this switch stops; return once that was sent.
 
         A port whose device takes nothing is not waited for long.
         """
@@ -93,7 +93,7 @@ class PortControl:
 
     @property
     def any_device_down(self) -> bool:
-        """Whether `read_devices` is to be called again in a while, though nobody says that a device has changed."""
+        """Whether `read_devices` is to be called again in a while, without a notification that a device has changed."""
         return bool(self._down)
 
     def expect_device_change(self) -> None:

@@ -74,7 +74,7 @@ def compile_program(
     threads: int = 1,
     cache_dir: _CacheDir = "default",
 ) -> CompiledProgram:
-    """Return a program's machine code for up to `threads` threads at a time, from the cache where it is there.
+    """Return a program's machine code for up to `threads` threads at a time, from the cache where that has it.
 
     Raises ProgramError naming the construct that cannot be compiled. Takes seconds for large programs; the cache (see
     `dataplane.native`) answers in a fraction of one. Code that is in use in this process is shared.

@@ -276,7 +276,7 @@ class NativeSwitch:
         self._port_control.set_hello(port, settings)
 
     def take_leave(self) -> None:
-        """Tell all neighbours by hellos, where there are any, that this switch goes; return once that was sent.
+        """Announce to all neighbours by hellos, where there are any, that this switch stops; return once that was sent.
 
         A port whose device takes nothing is not waited for long.
         """
@@ -294,7 +294,7 @@ class NativeSwitch:
         self._port_control.set_oper(port, oper)
 
     def look_at_devices(self) -> None:
-        """Find out soon how the devices are: somebody says that one has changed."""
+        """Read the devices' states soon: a caller reports that one has changed."""
         self._port_control.expect_device_change()
         self._reporter.wake()
 

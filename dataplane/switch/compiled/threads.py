@@ -52,7 +52,7 @@ class WorkerThreads:
                 self._let_go()
 
     def exchange_run(self, run: Run) -> None:
-        """Have the workers run something else when they go on; only while paused."""
+        """Have the workers run something else when they resume; only while paused."""
         self._run = run
 
     def close(self) -> None:

@@ -140,7 +140,7 @@ class GnmiCore:
                 self._removal = None
 
     def count_slow(self) -> None:
-        """Count a subscription that is ended as nobody reads it."""
+        """Count a subscription that is ended because its client does not read it."""
         with self._lock:
             self.drops[SLOW] += 1
 
@@ -193,7 +193,7 @@ class GnmiCore:
                 self._changed(self._switch.port_states()[port])
 
     def _listen(self) -> None:
-        """Follow the ports as long as somebody subscribes."""
+        """Follow the ports as long as there are subscriptions."""
         if self._removal is None:
             self._removal = self._switch.add_port_listener(self._changed)
             for state in self._switch.port_states().values():

@@ -165,7 +165,7 @@ class GnmiService(gnmi_grpc.gNMIServicer):
     def _note_done(self, done: asyncio.Future[Any]) -> None:
         self._waiting -= 1
         if not done.cancelled():
-            done.exception()  # told to the client, unless it gave up
+            done.exception()  # the client got it, unless it gave up
 
 
 class _Stream:
@@ -189,7 +189,7 @@ class _Stream:
                     await self._send(self._subscription.poll())
 
     async def _follow(self, requests: AsyncIterator[gnmi.SubscribeRequest]) -> None:
-        """Write changes as they come and samples when they are due, for ever."""
+        """Write changes as they come and samples when they are due, until cancelled."""
         reading = asyncio.create_task(_refuse(requests))
         try:
             while not (reading.done() and reading.exception() is not None):

@@ -24,7 +24,7 @@ def names_of(states: Mapping[int, PortState]) -> dict[int, str]:
 class Dates:
     """Turns times of a switch's clock into nanoseconds since 1970, the same time into the same date every time.
 
-    The two clocks drift against each other: worked out anew each time, a date would change although nothing happened.
+    The two clocks drift against each other: computed again each time, a date would change although nothing happened.
     What is as it was from the start has the date of the start.
     """
 

@@ -62,7 +62,7 @@ class Hellos:
         self.schedule()
 
     def set_admin(self, port: int, up: bool, now_ns: int) -> None:
-        """Tell a port's neighbour, if there are hellos, that it is taken out of use or back into it."""
+        """Announce to a port's neighbour, if there are hellos, that the port is taken out of use or back into it."""
         if port in self._ports:
             self._ports[port].set_admin(up, now_ns)
             self.schedule()

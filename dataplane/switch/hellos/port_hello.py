@@ -1,8 +1,8 @@
 """One port's hellos: when the next one is sent, how long the neighbour has been silent, what was counted; no clock.
 
 The readable twin of `dataplane.switch.compiled.hellos` and its kernels, `loop/hello_service.py`. Silence is time during
-which somebody looked and found nothing: who was held up for longer than an interval counts it as one interval, so that
-nobody gives up a neighbour for a sleep of its own; and while frames wait that were not looked at, none.
+which the queue was read and was empty: who was held up for longer than an interval counts it as one interval, so that
+no switch gives up a neighbour because it slept itself; and while frames wait that were not looked at, none.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class PortHello:
         self._silence_ns, self._looked_ns = 0, now_ns
 
     def note_unread(self, unread: bool) -> None:
-        """Note whether frames wait that were not looked at: until they were, nobody is silent."""
+        """Note whether frames wait that were not looked at: until they were, no neighbour counts as silent."""
         self._unread = unread
 
     # ---- what is due
@@ -140,14 +140,14 @@ class PortHello:
             self._silence_ns, self._looked_ns = 0, heard_ns
 
     def resume(self, now_ns: int) -> None:
-        """Go on, having listened all the time."""
+        """Continue, having listened all the time."""
         self._silence_ns += now_ns - self._looked_ns
         self._looked_ns, self._at_rest = now_ns, False
 
-    # ---- what somebody decides
+    # ---- what the switch's owner decides
 
     def adopt(self, changed: Session, now_ns: int) -> None:
-        """Go on with another session; what differs from what was said last is said at once (section 6.8.7)."""
+        """Continue with another session; what differs from what was said last is said at once (section 6.8.7)."""
         frame = frames.encode(self._device_id, self._port, changed.packet())
         interval_ns = changed.send_interval_ns
         if frame != self._frame:
@@ -163,7 +163,7 @@ class PortHello:
         self.adopt(replace(self.session, settings=settings), now_ns)
 
     def set_admin(self, up: bool, now_ns: int) -> None:
-        """Tell the neighbour that the port is taken out of use, or back into it."""
+        """Announce to the neighbour that the port is taken out of use, or back into it."""
         self.adopt(session.set_admin(self.session, up, now_ns), now_ns)
 
     def farewell(self, now_ns: int) -> bytes:

@@ -1,7 +1,7 @@
-"""A session between two neighbours, as a value: what it was told, what it says, how long it waits; no clock, no timers.
+"""A session between two neighbours, as a value: what it received, what it says, how long it waits; no clock, no timers.
 
 RFC 5880, section 6.8, asynchronous mode. Left out: authentication, demand mode, echo, poll sequences (a change of the
-intervals is told by a packet that is sent at once).
+intervals is announced by a packet that is sent at once).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class HelloDrop(StrEnum):
     REFLECTED = "hello_reflected"
     """It is our own: the cable leads back."""
     NOT_FOR_US = "hello_not_for_us"
-    """It answers somebody else."""
+    """It answers another switch."""
     STRANGER = "hello_stranger"
     """It claims our session and is not from the neighbour that we have it with."""
     ADMIN_DOWN = "hello_admin_down"
@@ -82,7 +82,7 @@ class Session:
 
     @property
     def detection_ns(self) -> int | None:
-        """How long a silence means that the neighbour is gone (section 6.8.4); None: nobody is expected."""
+        """How long a silence means that the neighbour is gone (section 6.8.4); None: no neighbour is expected."""
         if self.state not in {HelloState.INIT, HelloState.UP}:
             return None
         return self.remote_multiplier * self.expected_interval_ns
@@ -172,7 +172,7 @@ def set_admin(session: Session, up: bool, now_ns: int) -> Session:
 
 
 def end(session: Session, now_ns: int) -> Session:
-    """Return what is said last by an end that says no hellos any more: it is no loss that anybody should mind."""
+    """Return what is said last by an end that stops sending hellos: the neighbour need not take it for a loss."""
     return _change(session, HelloState.ADMIN_DOWN, Diagnostic.NO_DIAGNOSTIC, now_ns)
 
 

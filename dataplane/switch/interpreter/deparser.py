@@ -35,7 +35,7 @@ def bind_deparser(program: Program, layout: Layout, binder: Binder) -> Deparse:
 
 
 def emitted_bytes(program: Program, layout: Layout) -> Callable[[Fields], int]:
-    """Return a closure that tells how many bytes of headers the deparser would write."""
+    """Return a closure that returns how many bytes of headers the deparser would write."""
     order = [layout.headers[name] for name in program.deparser.order]
     return lambda fields: sum(header_bytes(fields, slots) for slots in order if fields[slots.valid])
 

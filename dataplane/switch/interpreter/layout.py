@@ -36,7 +36,7 @@ class Moment:
 
 
 class PacketFault(Exception):  # noqa: N818 - not an error of the switch: it ends one packet's way
-    """A packet cannot go on; `reason` is the counter it is dropped under."""
+    """A packet cannot continue; `reason` is the counter it is dropped under."""
 
     def __init__(self, reason: str) -> None:
         self.reason = reason

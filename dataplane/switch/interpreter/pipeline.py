@@ -60,7 +60,7 @@ class Packet:
 class InterpretedPipeline:
     """Runs a program against a `ForwardingState`; never raises on a frame, whatever its bytes.
 
-    `drops` counts packets that ended here, by reason; `parser_errors` counts packets by error, most of which go on as
+    `drops` counts packets that ended here, by reason; `parser_errors` counts packets by error, most of which proceed as
     the program decides.
     """
 

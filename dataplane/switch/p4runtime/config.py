@@ -46,7 +46,7 @@ class PipelineStore:
 
     def __init__(self, control: SwitchControl) -> None:
         self._control = control
-        self._lock = threading.RLock()  # nobody sees the switch's new state without its config
+        self._lock = threading.RLock()  # no call sees the switch's new state without its config
         self._saved: Pipeline | None = None
         self._running: Pipeline | None = None
         self._read_control()
@@ -145,7 +145,7 @@ class PipelineStore:
         return Pipeline(config, Context.of(catalog, prepared.state, self._control), prepared)
 
     def _reconcile(self, pipeline: Pipeline) -> None:
-        """Keep every entry; the same program goes on running untouched, another one starts with all entries."""
+        """Keep every entry; the same program keeps running untouched, another one starts with all entries."""
         running = self.running
         if running is None:
             self._install(pipeline)
@@ -161,7 +161,7 @@ class PipelineStore:
                 self._install(pipeline)
 
     def _install(self, pipeline: Pipeline) -> None:
-        if pipeline.prepared is None:  # it was to go on running, and the switch has taken another one meanwhile
+        if pipeline.prepared is None:  # it was to keep running, and the switch has taken another one meanwhile
             raise P4RuntimeError(Code.ABORTED, "the switch has replaced its program in the meantime")
         with self._lock:
             self._control.install(pipeline.prepared)

@@ -53,7 +53,7 @@ class SwitchControl(PortControl, Protocol):
         ...
 
     def paused(self) -> AbstractContextManager[None]:
-        """Hold packets between bursts: none is inside the pipeline meanwhile, those that wait go on waiting.
+        """Hold packets between bursts: none is inside the pipeline meanwhile, those that wait keep waiting.
 
         The same thread may nest it. It is the innermost lock: its holder takes no other.
         """

@@ -39,7 +39,7 @@ DROPS = (
     "stream_error_slow_client",
 )
 """Why messages between controller and switch are dropped: the names in `P4RuntimeCore.drops`. Digests are counted by
-message where none is configured or nobody is primary, by list where a client does not read."""
+message where none is configured or there is no primary, by list where a client does not read."""
 
 _SLOW = {
     "packet": "packet_in_slow_client",
@@ -98,7 +98,7 @@ class P4RuntimeCore:
     def set_pipeline(self, request: p4r.SetForwardingPipelineConfigRequest) -> p4r.SetForwardingPipelineConfigResponse:
         """Verify, save or commit a pipeline; on any error the running one stays as it is.
 
-        Everything else goes on with the present pipeline while this one is made ready to run, which may take seconds.
+        Everything else continues with the present pipeline while this one is made ready to run, which may take seconds.
         """
         with self._config_lock:
             self._check_device(request.device_id)
@@ -243,7 +243,7 @@ class P4RuntimeCore:
         if entries:
             notification = p4r.IdleTimeoutNotification(table_entry=entries, timestamp=self._epoch_ns())
             message = p4r.StreamMessageResponse(idle_timeout_notification=notification)
-            self._send(self._arbitration.primaries(), message)  # without a primary: told again after another such time
+            self._send(self._arbitration.primaries(), message)  # without a primary: sent again after another such time
 
     @staticmethod
     def _send(clients: Iterable[Client], message: p4r.StreamMessageResponse) -> bool:

@@ -110,7 +110,7 @@ class Learner:
             return []
 
     def next_due_ns(self) -> int | None:
-        """Return when a list has to be sent, or None; what times out unacknowledged needs no wake-up of its own."""
+        """Return when a list has to be sent, or None; what times out unacknowledged needs no separate wake-up."""
         with self._lock:
             if self._config is None or not self._buffer:
                 return None

@@ -17,7 +17,7 @@ ERROR_SPACE = "millrace"
 """The space of the numbers in p4.v1.Error.code: 101 and up for faults in the tables, else the canonical code."""
 
 LARGEST_STATUS_BYTES = 8_000
-"""What fits the metadata that a gRPC client takes without settings of its own (8 KB)."""
+"""What fits the metadata that a gRPC client accepts by default (8 KB)."""
 
 
 class Code(IntEnum):

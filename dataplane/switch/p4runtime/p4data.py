@@ -16,7 +16,7 @@ Encoder = Callable[[Iterator[int]], p4d.P4Data]
 
 _LARGEST_DEPTH = 64
 ANY_WIDTH = 0
-"""Stands in `DataLayout.widths` for a number whose width in the data plane the P4Info does not tell."""
+"""Stands in `DataLayout.widths` for a number whose width in the data plane the P4Info does not give."""
 
 
 class DataLayout:

@@ -1,4 +1,4 @@
-"""A P4Runtime server in a thread of its own, so that the switch's own thread needs no asyncio."""
+"""A P4Runtime server in its own thread, so that the switch's own thread needs no asyncio."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ GRACE_S = 0.5
 """How long calls in progress may take once the server stops."""
 
 START_S = 30.0
-"""How long a start may take; it fails rather than blocks for ever."""
+"""How long a start may take; it fails rather than blocks without end."""
 
 SHORTEST_WAIT_S = 0.001
 """How long the server waits at least until it looks again for what is due: a clock may stand still."""
@@ -48,7 +48,7 @@ class Keepalive:
     """When a client counts as gone whose machine or network died without a word: its election id is free then."""
 
     interval_s: float = 5.0
-    """A client from which nothing has come for so long is asked whether it is there (HTTP/2 PING)."""
+    """A client from which nothing has come for so long is probed (HTTP/2 PING)."""
     timeout_s: float = 5.0
     """How long its answer may take."""
 
@@ -66,7 +66,7 @@ class Beside(Protocol):
         ...
 
     def end_streams(self) -> None:
-        """End what would go on for ever: the server stops."""
+        """End the streams, which do not end by themselves: the server stops."""
         ...
 
     def close(self) -> None:

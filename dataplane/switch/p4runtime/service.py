@@ -89,7 +89,7 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
     def _note_done(self, done: asyncio.Future[Any]) -> None:
         self._waiting -= 1
         if not done.cancelled():
-            done.exception()  # told to the client, unless it gave up
+            done.exception()  # the client got it, unless it gave up
 
     def close(self) -> None:
         """Wait for the calls that have begun; take no more."""

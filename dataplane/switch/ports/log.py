@@ -12,7 +12,7 @@ _CAUSES = {
     OperStatus.DOWN: "is down",
     OperStatus.LOWER_LAYER_DOWN: "is down (no carrier)",
     OperStatus.NOT_PRESENT: "is down (the device is gone)",
-    OperStatus.UNKNOWN: "does not tell whether it is up",
+    OperStatus.UNKNOWN: "does not report whether it is up",
 }
 
 

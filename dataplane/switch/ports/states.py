@@ -25,9 +25,9 @@ class OperStatus(StrEnum):
 
     UP = "UP"
     DOWN = "DOWN"
-    """The device is there and was set down."""
+    """The device exists and was set down."""
     LOWER_LAYER_DOWN = "LOWER_LAYER_DOWN"
-    """The device is set up and has no carrier: nobody at the other end, or that end is down."""
+    """The device is set up and has no carrier: nothing is at the other end, or that end is down."""
     NOT_PRESENT = "NOT_PRESENT"
     """The device is gone."""
     UNKNOWN = "UNKNOWN"
@@ -111,7 +111,7 @@ class PortState:
     device: str
     """The name of what stands behind the port; its number in virtual time."""
     speed_bps: int | None = None
-    """The rate that the switch sends at, else the device's, if it tells one."""
+    """The rate that the switch sends at, else the device's, if it reports one."""
     admin_up: bool = True
     oper: OperStatus = OperStatus.UP
     since_ns: int = 0
@@ -160,17 +160,17 @@ class PortControl(Protocol):
         ...
 
     def set_admin(self, port: int, up: bool) -> None:
-        """Take a port out of use or back into it; the neighbour is told by hellos, if there are any."""
+        """Take a port out of use or back into it; hellos, if there are any, announce it to the neighbour."""
         ...
 
     def set_hello(self, port: int, settings: HelloSettings | None) -> None:
-        """Say hello on a port from now on, otherwise than so far, or (None) no more: the neighbour is told."""
+        """Start hellos on a port, change them, or (None) stop them; the change is announced to the neighbour."""
         ...
 
     def add_port_listener(self, listener: PortListener) -> Callable[[], None]:
         """Call `listener` with a port's new state at each change but those of counts; return what ends that.
 
-        Calls come one at a time, in the order of the changes, without any lock held, on the thread that brought the
-        change about. They must not block. What was true before is in `port_states`, read afterwards.
+        Calls come one at a time, in the order of the changes, without any lock held, on the thread that made the
+        change. They must not block. What was true before is in `port_states`, read afterwards.
         """
         ...

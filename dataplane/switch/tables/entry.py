@@ -25,7 +25,7 @@ class Tally(array):  # type: ignore[type-arg]  # array is generic for type check
     __slots__ = ()
 
     def __new__(cls, packets: int = 0, nbytes: int = 0, last_hit_us: int = 0) -> Self:
-        """Make a tally of its own memory."""
+        """Make a tally with its own memory."""
         return super().__new__(cls, "Q", (packets, nbytes, last_hit_us))  # type: ignore[return-value]  # typeshed
 
     @property

@@ -27,7 +27,7 @@ class GroupMember:
 class Group:
     """Members that share the traffic of the entries that point at the group.
 
-    `max_size` limits the sum of their weights for as long as the group exists; 0 sets no limit of its own.
+    `max_size` limits the sum of their weights for as long as the group exists; 0 sets no limit.
     """
 
     group_id: int

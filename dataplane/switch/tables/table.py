@@ -100,7 +100,7 @@ class Table:
         self._index.put(entry)
 
     def modify(self, entry: TableEntry) -> None:
-        """Replace the entry with the same match and priority; its direct counter and meter go on."""
+        """Replace the entry with the same match and priority; its direct counter and meter are kept."""
         present = self._writable(entry.match, entry.priority)
         self._check_entry(entry)
         self._exchange(present, entry)

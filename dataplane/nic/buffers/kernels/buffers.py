@@ -27,7 +27,7 @@ NO_CLASS = 0xFFFF_FFFF
 
 @kernel
 def refill(reserve: Reserve) -> None:
-    """Bring the buffers that were given back to hand; the one used last comes on top."""
+    """Put the buffers that were given back on the stack of free ones; the one used last comes on top."""
     ring = reserve.returned[0]
     tail: u64 = load_acquire(ring.tail)
     head: u64 = ring.head
@@ -40,7 +40,7 @@ def refill(reserve: Reserve) -> None:
 
 @kernel
 def refill_all(memory: Memory) -> None:
-    """Bring the buffers of all sizes that were given back to hand."""
+    """Put the buffers of all sizes that were given back on the stacks of free ones."""
     i: u32 = 0
     while i < memory.classes:
         refill(memory.reserves[i])
@@ -192,7 +192,7 @@ def is_inside(memory: Memory, packet: Buffer) -> bool:
 
 @kernel
 def free_buffers(memory: Memory, size_class: u32) -> u64:
-    """Return how many buffers of a size nobody has; exact while both threads rest."""
+    """Return how many buffers of a size are free; exact while both threads rest."""
     reserve = memory.reserves[size_class]
     ring = reserve.returned[0]
     head: u64 = load_acquire(ring.head)

@@ -57,7 +57,7 @@ def acquire(queue: ReceiveQueue, packets: Array[u64], limit: u32) -> u32:
 def give_back(queue: ReceiveQueue, packet: Buffer) -> bool:
     """Return a packet's buffers to its queue; False, and counted, for what is not lent, as when given back before.
 
-    The same buffer may be lent anew by then: who keeps an address after giving it back cannot be told apart.
+    The same buffer may be lent again by then: a user who keeps an address after giving it back is not detected.
     """
     memory = queue.memory[0]
     if not is_inside(memory, packet) or packet.owner != address(queue) or packet.state != LENT:

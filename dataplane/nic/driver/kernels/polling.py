@@ -1,6 +1,6 @@
 """When a driver thread looks at its queues again: at once, after a pause, or once something has happened.
 
-After silence one interrupt wakes the thread; then it polls at intervals that adapt until each brings about
+After silence one interrupt wakes the thread; then it polls at intervals that adapt until each yields about
 `target_batch` frames, within bounds of which the upper one is the most that polling delays a frame; after a quiet time
 it waits for the next interrupt.
 """
@@ -48,7 +48,7 @@ def adapt_batch(pacer: Pacer, moved: u32, full: u32) -> None:
 
 @kernel(inline=True)
 def adapt_pause(pacer: Pacer, now_ns: u64) -> None:
-    """Move halfway to the pause that would bring `target_batch` frames at the rate since the queues were last empty."""
+    """Move halfway to the pause that would yield `target_batch` frames at the rate since the queues were last empty."""
     wanted_ns: u64 = pacer.most_pause_ns
     if pacer.found > 0:
         wanted_ns = (now_ns - pacer.empty_ns) * pacer.target_batch // pacer.found

@@ -55,7 +55,7 @@ def is_extension(header: u64) -> bool:
 
 @kernel(inline=True)
 def read_transport(frame: Array[u8], at: u64, end: u64, protocol: u64, key: Array[u64]) -> None:
-    """Read ports and flags of the header at `at` if all of it is there."""
+    """Read ports and flags of the header at `at` if it is complete."""
     if protocol == UDP:
         if at + 8 <= end:
             key[PORTS_WORD] |= as_u64(load_be32(frame, at))

@@ -106,7 +106,7 @@ def reserve_dpdk(queue: DpdkQueue, length: u32) -> Array[u8]:
 def commit_dpdk(queue: DpdkQueue, length: u32) -> bool:
     """Put the reserved mbuf in line."""
     if queue.tx_pending == 0:
-        # The driver would drop what is longer than a smaller MTU, and tell nobody.
+        # The driver would drop what is longer than a smaller MTU, and not report it.
         refresh_mtu(queue)
     if not may_send(queue, array_at(u8, queue.line.slots[queue.tx_pending]), length):
         return False

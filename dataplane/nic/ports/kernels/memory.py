@@ -120,7 +120,7 @@ def arm(queue: MemoryQueue) -> bool:
         fence()
     if not is_readable_memory(queue):
         return True
-    # They may have come before the sender could see that anybody waits; who leaves some is to come back for them.
+    # They may have come before the sender could see that a reader waits; who leaves some is to come back for them.
     if exchange(ring.waiting, 0) != 0:
         count[0] = 1
         write(ring.event_fd, count, 8)

@@ -157,7 +157,7 @@ def is_passing(error: i32) -> bool:
 
 @kernel
 def drop_unsent(queue: MessageQueue, error: i32) -> bool:
-    """Drop the messages that an error is about, and count them; return whether to go on with others."""
+    """Drop the messages that an error is about, and count them; return whether to continue with others."""
     if is_passing(error):
         return False
     if error == EMSGSIZE:

@@ -1,6 +1,6 @@
 """Transmit rings of AF_PACKET sockets: frames are written into slots, one send(2) hands over all that are ready.
 
-The socket has PACKET_LOSS set: the kernel steps over a slot that it cannot send. What send(2) returns tells how many
+The socket has PACKET_LOSS set: the kernel steps over a slot that it cannot send. What send(2) returns is how many
 bytes it took, so a difference shows that it did; a slot of length 0 is one that we made it step over.
 """
 
@@ -63,7 +63,7 @@ def reserve_packet(queue: PacketQueue, length: u32) -> Array[u8]:
 
 @kernel(inline=True)
 def has_room(queue: PacketQueue) -> bool:
-    """Return whether the next slot is free, if need be after asking the kernel to go on."""
+    """Return whether the next slot is free, if need be after asking the kernel to continue."""
     slot: u64 = queue.tx_cursor[0].slot
     if load_acquire(slot_status(queue, slot)[0]) == TP_AVAILABLE:
         return True
@@ -180,7 +180,7 @@ def count_stepped_over(queue: PacketQueue, first: u64, left: u32, slots: u32) ->
 
 @kernel
 def void_pending(queue: PacketQueue, limit: u32) -> u32:
-    """Make the kernel step over the first `limit` pending frames when it goes on; return how many there were."""
+    """Make the kernel step over the first `limit` pending frames when it continues; return how many there were."""
     voided: u32 = 0
     cursor = view(Cursor, address(stack_array(u64, 2)))
     cursor.slot = queue.tx_unsent[0].slot

@@ -26,7 +26,7 @@ from dataplane.nic.ports.queue import MemoryQueue, PortKind, PortQueue
 
 MOST_QUEUES = 511
 RETRY_NS = 100_000
-"""How long to sleep at most while frames wait for a device that had no room, or a device cannot wake anybody."""
+"""How long to sleep at most while frames wait for a device that had no room, or a device cannot wake its reader."""
 _POLL_IN = POLLIN << 32
 _POLL_TROUBLE = (POLLERR | POLLHUP | POLLNVAL) << 48
 _NOTHING = 0xFFFF_FFFF
@@ -76,7 +76,7 @@ def prepare(queue: PortQueue) -> bool:
 
 @kernel(inline=True)
 def cannot_wake(queue: PortQueue) -> bool:
-    """Return whether the queue has to be looked at again and again: some of DPDK's drivers wake nobody."""
+    """Return whether the queue has to be polled: some of DPDK's drivers raise no interrupts."""
     return queue.fd < 0 and queue.kind == PortKind.DPDK
 
 

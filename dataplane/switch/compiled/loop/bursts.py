@@ -68,7 +68,7 @@ def egress_burst(core: Core, dequeued: Array[u64], packet_count: u64, sent: Arra
 
 @kernel
 def _send(core: Core, packet: Packet, sent: Array[u64], word: u64) -> u64:
-    """Deparse a packet into a block of its own; return how many frames that made."""
+    """Deparse a packet into a new block; return how many frames that made."""
     block = take(core.frames[0])
     if block == 0:
         drop(core, packet, Reason.NO_BUFFER)
@@ -88,7 +88,7 @@ def _send(core: Core, packet: Packet, sent: Array[u64], word: u64) -> u64:
 
 @kernel
 def give_packets(core: Core, packets: Array[u64], packet_count: u64) -> None:
-    """Take back packets that nobody wants any more."""
+    """Take back packets that are not needed any more."""
     for index in range(packet_count):
         give(core.packets[0], view(Packet, packets[index]))
 

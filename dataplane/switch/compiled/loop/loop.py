@@ -1,7 +1,7 @@
 """The forwarding loop: takes bursts from ports, runs the program, serves queues and cables; one call, no Python in it.
 
 Each worker has its own queue of each port, its own machine and its own blocks. A turn of the loop serves what is due,
-takes a burst from every port, and serves what that brought; with nothing to do it spins for a short time, then sleeps.
+takes a burst from every port, and serves what that produced; with nothing to do it spins for a short time, then sleeps.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ class Core(Struct):
     refused_first: u64  # packets that full queues refused and that are to be deflected, linked by `next`, in any order
     no_error: u32  # the code of NoError
     other_errors: u32  # where parser errors of unknown codes are counted
-    copies: u64  # packets that came to be here: clones and replicas, less those that nobody wanted
+    copies: u64  # packets that came to be here: clones and replicas, less those that were dropped
 
 
 @kernel(inline=True)

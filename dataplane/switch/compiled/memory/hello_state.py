@@ -64,7 +64,7 @@ class Hello(Struct):
     accepted_slot: u64  # Python: which one, counted from 1; 0: nothing does
     credited: u64  # Python: mails that counted
     expected_ns: u64  # Python: the neighbour's interval
-    detection_ns: u64  # Python: 0: nobody is waited for
+    detection_ns: u64  # Python: 0: no neighbour is waited for
     looks: Array[u64]  # each worker its own: when it last found its queue empty
     queues: u64  # Python: the port has a queue for so many workers, the first ones
 

@@ -21,7 +21,7 @@ _MAP_NORESERVE = 0x4000
 
 
 class Pool(Struct):
-    """Blocks that nobody uses: a list of those given back, then those from `fresh` on, which never were used."""
+    """Blocks that are free: a list of those given back, then those from `fresh` on, which never were used."""
 
     lock: u64
     free: u64
@@ -56,7 +56,7 @@ def take(cache: Cache) -> u64:
 
 @kernel
 def give(cache: Cache, packet: Packet) -> None:
-    """Take back a block that nobody needs any more."""
+    """Take back a block that is not needed any more."""
     packet.next = cache.free
     cache.free = address(packet)
     cache.blocks += 1

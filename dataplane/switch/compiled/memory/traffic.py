@@ -65,7 +65,7 @@ class OutPort(Struct):
     program_replaced: u64
 
     egress_lock: u64
-    sender: u64  # address of the PortQueue that has frames its device had no room for: nobody may overtake them; or 0
+    sender: u64  # address of the PortQueue that has frames its device had no room for: none may overtake them; or 0
     start_ns: u64  # when the packets left their queue that were taken last
     free_ns: u64  # written under both locks
     carry: u64
@@ -76,7 +76,7 @@ class OutPort(Struct):
     tx_frames: u64
     tx_bytes: u64
     tx_port_down: u64
-    no_receiver: u64  # the CPU port's: nobody takes packets in
+    no_receiver: u64  # the CPU port's: no client takes packets in
     receiver_full: u64
     hello_forged: u64
 
@@ -214,7 +214,7 @@ def occupy(port: OutPort, length_bytes: u64, start_ns: u64) -> u64:
 
 @kernel
 def clear(port: OutPort, core: Core) -> None:
-    """Drop every packet that waits at a port as `program_replaced`; its times go on."""
+    """Drop every packet that waits at a port as `program_replaced`; its times continue."""
     lock(reference(port.lock))
     while port.ready != 0:
         port.program_replaced += 1
@@ -241,9 +241,9 @@ def next_arrival_ns(port: OutPort) -> u64:
     if load_relaxed(port.in_flight) == 0:
         return NEVER
     frame = load_relaxed(port.flight_first)
-    if frame == 0:  # somebody is just taking the last one
+    if frame == 0:  # another worker is just taking the last one
         return NEVER
-    # Blocks stay mapped for as long as the switch lives: one that has gone on is a wrong hint, nothing worse.
+    # Blocks stay mapped for as long as the switch lives: one that has left is a wrong hint, nothing worse.
     return load_relaxed(view(Packet, frame).enqueued_ns)
 
 

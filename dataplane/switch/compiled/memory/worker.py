@@ -26,14 +26,14 @@ class Worker(Struct):
     stop: u32  # 1: return at the end of the turn
     bell: Bell  # wakes this worker
     other: Bell  # of a worker that has queues of all ports
-    reports: Bell  # tells Python that there is something to look at
+    reports: Bell  # wakes Python when there is something to look at
     frames: Array[u64]  # BURST_FRAMES addresses
     lengths: Array[u32]
     scratch: Array[u8]  # BUFFER_BYTES
     injected: PacketRing  # frames from Python; null for all workers but one
     cpu_port: OutPort
     packets_in: PacketRing  # frames for Python
-    takes_packets_in: u64  # 1: somebody reads them
+    takes_packets_in: u64  # 1: a client reads them
     spin_ns: u64  # at most
     spin_now_ns: u64  # what has paid lately
     down_seen: u64  # which queues were down when it last looked, hashed

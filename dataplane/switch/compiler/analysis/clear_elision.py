@@ -1,4 +1,4 @@
-"""What a fresh packet may keep of the one before it in the same memory, because nobody ever sees that.
+"""What a fresh packet may keep of the one before it in the same memory, because that is never seen.
 
 p4c makes hundreds of metadata fields for the values within one control or action; clearing them for each packet costs
 more than a plain packet's tables. So do the headers that a packet does not have.
@@ -78,7 +78,7 @@ def uncleared(program: Program) -> Uncleared:
 
 
 def own_fields(program: Program) -> list[FieldRef]:
-    """Return the metadata fields that nobody but the program reads or writes, and no copy keeps."""
+    """Return the metadata fields that only the program reads or writes, and no copy keeps."""
     kept = {ref for refs in program.field_lists.values() for ref in refs} | set(program.aliases.values())
     kept |= {source for digest in program.digests.values() for source in digest.sources if isinstance(source, FieldRef)}
     whole = {item.name for item in _referenced(program) if isinstance(item, HeaderRef)} | _SWITCH_STRUCTS

@@ -20,7 +20,7 @@ from dataplane.switch.compiler.analysis.references import in_node, outside_of_co
 def deferred_fields(program: Program, candidates: Iterable[FieldRef]) -> dict[str, tuple[FieldRef, ...]]:
     """Return those candidates that need not be zero before a node, by that node's name.
 
-    Candidates are metadata that nobody but the program knows. Those needed from a control's first node on are left out.
+    Candidates are metadata that only the program knows. Those needed from a control's first node on are left out.
     """
     left = set(candidates) - set(outside_of_controls(program))
     ingress, egress = (_nodes_by_field(pipeline, left) for pipeline in (program.ingress, program.egress))

@@ -54,7 +54,7 @@ class _Control:
             self.routine.builder.branch(start)
 
     def _unless_exit(self, following: ir.Block, leaving: ir.Block) -> None:
-        """Go on in a block unless the packet has left the pipeline."""
+        """Continue in a block unless the packet has left the pipeline."""
         builder = self.routine.builder
         stays = builder.icmp_unsigned("==", self.routine.packet_field("exit"), u32(0))
         builder.cbranch(stays, following, leaving)

@@ -107,7 +107,7 @@ def _write(routine: Routine, length: ir.Value) -> None:
     payload, room = payload_size(routine), builder.zext(capacity, I64)
     builder.store(u32(NO_ROOM), length)
     tight, writing = routine.block(), routine.block()
-    # Mostly there is room for all headers that there could be: nobody has to add up those that there are.
+    # Mostly there is room for all headers that there could be: the code need not add up those that there are.
     most = sum(header.location.size + header.location.varbit_bytes for header in _emitted(routine))
     roomy = builder.icmp_unsigned("<=", builder.add(payload, u64(most)), room)
     builder.cbranch(roomy, writing, tight).set_weights([1 << 20, 1])

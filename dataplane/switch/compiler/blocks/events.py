@@ -59,7 +59,7 @@ def _put(routine: Routine, record: ir.Value, index: int, value: ir.Value) -> Non
 
 
 def emit_log_message(routine: Routine, expressions: Expressions, message: LogMessage) -> None:
-    """Emit a log message, which is only computed while somebody reads them."""
+    """Emit a log message, which is only computed while a client reads them."""
     builder, emission = routine.builder, routine.emission
     ranges = [expressions.ranges.of(value) for value in message.values]
     words = [(found.bits + 63) // 64 for found in ranges]

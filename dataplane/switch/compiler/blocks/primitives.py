@@ -120,7 +120,7 @@ class _Jumping:
         self.entered = routine.local(I32) if goes_back or len(starts) >= MAX_BLOCKS else None
 
     def emit(self) -> None:
-        """Emit all blocks; go on behind the last one."""
+        """Emit all blocks; continue behind the last one."""
         if self.entered is not None:
             self.routine.builder.store(u32(0), self.entered)
         self.routine.go(self.blocks[0])

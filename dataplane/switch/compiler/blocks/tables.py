@@ -52,7 +52,7 @@ class TableApplication:
     # ---- lookup
 
     def _look_up(self, table: ir.Value, chosen: ir.Value) -> None:
-        """Emit the lookup; what it finds, with all that a hit brings with it, is stored to `chosen`."""
+        """Emit the lookup; what it finds, with all that a hit implies, is stored to `chosen`."""
         routine, builder = self.routine, self.routine.builder
         is_empty = empty_kernel(self.spec.keys)
         if is_empty is None:
@@ -101,7 +101,7 @@ class TableApplication:
             return value
         return self.routine.builder.and_(value, ir.Constant(value.type, mask & full))
 
-    # ---- what a hit brings with it
+    # ---- what a hit implies
 
     def _count(self, entry: ir.Value) -> None:
         """Count the packet and note the time, where the table does so."""

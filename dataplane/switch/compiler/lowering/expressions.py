@@ -1,4 +1,4 @@
-"""Emits expressions: exact where the value matters, and only as many of the lowest bits as somebody wants otherwise.
+"""Emits expressions: exact where the value matters, and only as many of the lowest bits as are wanted otherwise.
 
 Every value is a machine integer of `ranges.machine_bits`. The exact one has the width of the node's range and is in
 two's complement where that has negative values.

@@ -23,7 +23,7 @@ from dataplane.switch.compiler.analysis.deferred_clears import deferred_fields
 from dataplane.switch.compiler.analysis.ranges import machine_bits
 
 MAX_NATIVE_BITS = 512
-"""Wider metadata fields are kept as bytes, since nobody computes with them."""
+"""Wider metadata fields are kept as bytes, since programs do not compute with them."""
 
 SLACK_BYTES = 16
 """Behind the last field: fields are loaded and stored by whole machine integers."""
@@ -156,7 +156,7 @@ class Layout:
         self._add_wire_header(header, None, length, ())
 
     def _add_headers(self, headers: list[Header], unseen: frozenset[str]) -> int:
-        """Place headers, those that nobody sees last; return where these begin."""
+        """Place headers, the unseen ones last; return where these begin."""
         valids = {header.name: self._reserve(1, 1) for header in headers}
         lengths = {header.name: self._reserve(4, 4) for header in headers if header.type.varbit is not None}
         rivals = {

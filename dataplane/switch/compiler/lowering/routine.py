@@ -52,7 +52,7 @@ class LogText:
 
 @dataclass(slots=True)
 class Emission:
-    """What the functions of one program share. Memory of different kinds never overlaps, and LLVM is told so."""
+    """What the functions of one program share. Memory of different kinds never overlaps, which LLVM may rely on."""
 
     program: Program
     layout: Layout
@@ -175,11 +175,11 @@ class Routine:
         self.builder.branch(self.leaving)
 
     def guard(self, holds: ir.Value, reason: Reason) -> None:
-        """Go on if a truth value holds, else leave with a reason."""
+        """Continue if a truth value holds, else leave with a reason."""
         self.guard_to(holds, self.fault(reason))
 
     def guard_to(self, holds: ir.Value, otherwise: ir.Block) -> None:
-        """Go on if a truth value holds, else in a block that is rarely needed."""
+        """Continue if a truth value holds, else in a block that is rarely needed."""
         following = self.block()
         self.builder.cbranch(holds, following, otherwise).set_weights(list(_RARE))
         self.builder.position_at_end(following)
@@ -194,7 +194,7 @@ class Routine:
         self.builder.position_at_end(following)
 
     def go(self, block: ir.Block) -> None:
-        """Go on in a block, unless the present one has ended."""
+        """Continue in a block, unless the present one has ended."""
         if not self.builder.block.is_terminated:
             self.builder.branch(block)
         self.builder.position_at_end(block)

@@ -87,7 +87,7 @@ def follow_ports(state: ForwardingState) -> None:
 
 
 def undo(context: Context, message: p4r.PacketReplicationEngineEntry) -> Undo:
-    """Return what brings the group or session back to its present state."""
+    """Return what restores the present state of the group or session."""
     state = context.state
     if message.WhichOneof("type") == "multicast_group_entry":
         return _undo(state, state.multicast_groups, GROUP, message.multicast_group_entry.multicast_group_id)

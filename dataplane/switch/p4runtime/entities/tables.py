@@ -128,7 +128,7 @@ def _write_default(context: Context, info: TableInfo, table: Table, kind: Update
 
 
 def undo(context: Context, message: p4r.TableEntry) -> Undo:
-    """Return what brings the entry, its counter and its meter back to their present state."""
+    """Return what restores the present state of the entry, its counter and its meter."""
     info = context.catalog.table(message.table_id)
     table = context.state.tables[info.spec.name]
     if message.is_default_action:

@@ -56,7 +56,7 @@ class ExactTable(TableHead):
 
 @kernel(inline=True)
 def is_empty_exact(table: ExactTable) -> bool:
-    """Say whether a table has no entry, so that nobody needs to make and hash a key."""
+    """Say whether a table has no entry, so that no key has to be made and hashed."""
     return load_relaxed(table.slots[0].count) == 0
 
 

@@ -177,7 +177,7 @@ def outranks(record: MaskRecord, best: MaskRecord) -> bool:
 
 @kernel(inline=True)
 def is_empty_mask(table: MaskTable) -> bool:
-    """Say whether a table has no entry, so that nobody needs to make a key."""
+    """Say whether a table has no entry, so that no key has to be made."""
     return array_at(u64, load_acquire(table.rows))[0] == 0
 
 

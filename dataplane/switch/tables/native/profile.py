@@ -33,7 +33,7 @@ class ProfileMirror:
         profile.observers += (self,)
 
     def choice(self, table: str, entry: TableEntry) -> int:
-        """Return the address that goes into the entry's `choice`; the set of a one-shot is made anew."""
+        """Return the address that goes into the entry's `choice`; the set of a one-shot is made again."""
         if entry.member is not None:
             return self._members[entry.member]
         if entry.group is not None:

@@ -41,7 +41,7 @@ def split_words(value: int, words: int) -> tuple[int, ...]:
 
 
 def words_of(values: Sequence[int], widths: Iterable[int]) -> tuple[int, ...]:
-    """Return values of these widths as words, each from a word of its own on."""
+    """Return values of these widths as words, each beginning a new word."""
     return tuple(
         word for value, width in zip(values, widths, strict=True) for word in split_words(value, word_count(width))
     )

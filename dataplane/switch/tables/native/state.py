@@ -72,7 +72,7 @@ class NativeState:
         self._session_addresses = array("Q", bytes(8 * MAX_CLONE_SESSIONS))
 
     def _follow(self) -> None:
-        """Take over what is there, and every change from now on."""
+        """Take over the present state, and every change from now on."""
         state = self._state
         for place, value_set in enumerate(state.value_sets.values()):
             observer = partial(self._value_set_changed, place, value_set)

@@ -143,7 +143,7 @@ def test_what_the_driver_lacks_is_refused_by_name(cable: Cable, request_it: Call
 def test_hardware_stamps_need_a_device_with_a_clock(cable: Cable, kind: PortKind) -> None:
     with pytest.raises(PortError, match=r"^interface here: has no clock of its own to stamp frames with: ask for soft"):
         cable.open("here", kind, settings=RingSettings(stamps="hardware"))
-    with pytest.raises(PortError, match=r"^interface here: AF_XDP does not tell hardware time stamps: use PACKET_V2"):
+    with pytest.raises(PortError, match=r"^interface here: AF_XDP does not report hardware time stamps: use PACKET_V2"):
         cable.open("here", PortKind.XDP, settings=RingSettings(stamps="hardware"))
 
 

@@ -217,7 +217,7 @@ def test_what_cannot_be_opened_says_so(narrow_cable: Cable) -> None:
         open_dpdk(narrow_cable, XDP, queues=2)
     with pytest.raises(PortError, match=r"^interface here: net_af_packet.*cannot attach"):
         open_dpdk(narrow_cable, DpdkSettings("net_af_packet,nonsense=1"))
-    with pytest.raises(PortError, match=r"^interface here: DPDK does not tell hardware time stamps"):
+    with pytest.raises(PortError, match=r"^interface here: DPDK does not report hardware time stamps"):
         narrow_cable.open("here", PortKind.DPDK, 1, RingSettings(stamps="hardware"))
     with pytest.raises(PortError, match=r"^DPDK was started without PCI devices"):
         open_port("0000:00:1f.7", PortKind.DPDK)

@@ -82,7 +82,7 @@ class Collector:
     def receive_many(self, payloads: Payloads) -> None:
         """Take payloads in their order, in bulk where that can be; they count as of when they came.
 
-        While somebody subscribes, so many reports as the settings allow are taken one by one, which makes records.
+        While there are subscribers, as many reports as the settings allow are taken one by one, which makes records.
         """
         if payloads.age_ns:
             with self._clock.set_back(payloads.age_ns):
@@ -122,7 +122,7 @@ class Collector:
         return lambda: self._sinks.remove(sink)
 
     def subscribe_drops(self, sink: DropSink) -> Callable[[], None]:
-        """Call `sink` with the drops of each report that tells of any; return what ends that."""
+        """Call `sink` with the drops of each report that has any; return what ends that."""
         self._drop_sinks.append(sink)
         return lambda: self._drop_sinks.remove(sink)
 
@@ -154,7 +154,7 @@ class Collector:
 
 
 def marking_of(settings: CollectorSettings) -> Marking:
-    """Return how INT packets are told, as the settings say it."""
+    """Return how INT packets are recognised, from the settings."""
     return Marking(
         dscp=settings.int_dscp,
         udp_port=settings.int_udp_port,

@@ -27,13 +27,13 @@ def contests(before: Reporters, now: Reporters, names: Mapping[int, str]) -> lis
             who = names.get(state.node_id, "a node that the topology lacks")
             lines.append(
                 f"{count} reports of node {state.node_id} ({who}) have numbers that other reports of it had, too: "
-                "somebody reports in its name, or two switches have its node id"
+                "another sender reports in its name, or two switches have its node id"
             )
     return lines
 
 
 class ContestWatch:
-    """Looks at a collector's reporters from time to time, and tells what is contested, a line each."""
+    """Looks at a collector's reporters from time to time, and reports what is contested, a line each."""
 
     def __init__(self, collector: Collector, topology: Topology, tell: Callable[[str], None]) -> None:
         self._collector, self._tell = collector, tell
@@ -41,7 +41,7 @@ class ContestWatch:
         self._before: Reporters = {}
 
     def step(self) -> None:
-        """Tell what was contested since the last time."""
+        """Report what was contested since the last time."""
         now = self._collector.snapshot().reporters
         for line in contests(self._before, now, self._names):
             self._tell(line)

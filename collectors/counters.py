@@ -44,7 +44,7 @@ class Count(StrEnum):
     """Individual reports about report packets: there should be no INT on those."""
 
     PACKET_DROPPED = "packet dropped"
-    """Individual reports that say that a switch dropped the packet; the hops before it may be told all the same."""
+    """Individual reports that say that a switch dropped the packet; the hops before it may be reported all the same."""
 
     ITEMS_REPORTED = "items reported"
     """Individual reports that a switch has added up an item of a job."""

@@ -17,7 +17,7 @@ class CollectorError(MillraceError):
 
 
 class FeedError(CollectorError):
-    """The feed cannot go on: its peer speaks another version, or sent what does not decode."""
+    """The feed cannot continue: its peer speaks another version, or sent what does not decode."""
 
 
 class HistoryError(CollectorError):

@@ -96,7 +96,7 @@ async def _until_signalled(
 
 @dataclass(frozen=True, slots=True)
 class Reloading:
-    """Where new rules come from whenever `again` is set, and who is told what became of them."""
+    """Where new rules come from whenever `again` is set, and where the result is reported."""
 
     again: asyncio.Event
     read: Reload
@@ -175,7 +175,7 @@ class _Service(Protocol):
     """What some collectors do until they are cancelled; its text says where."""
 
     async def run(self) -> None:
-        """Go on until cancelled."""
+        """Run until cancelled."""
         ...
 
     def close(self) -> None:

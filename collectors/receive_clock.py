@@ -9,7 +9,7 @@ from dataplane.clock import Clock
 
 
 class ReceiveClock:
-    """Tells the time of another clock or, while reports are taken that came earlier, when those came.
+    """Gives the time of another clock or, while reports are taken that came earlier, when those came.
 
     What is taken later never came earlier, and nothing came before this clock was made.
     """

@@ -26,7 +26,7 @@ def replay_into(
     """Write the history that a collector with these settings would have written; return what the capture held.
 
     Without a history in the settings there is a row for every window of the collector. Raises PortError for a file that
-    is no capture, and HistoryError; `on_problem` is told where a capture is damaged, and that ends it.
+    is no capture, and HistoryError; `on_problem` gets where a capture is damaged, and that ends it.
     """
     topology, clock = load_topology(settings.topology), VirtualClock()
     # Nothing is lost while the file waits.

@@ -32,7 +32,7 @@ class CoreParts:
 
 @dataclass(frozen=True, slots=True)
 class ReadReport:
-    """What one report told of: hops in travelling order, and drops."""
+    """What one report contained: hops in travelling order, and drops."""
 
     records: tuple[HopRecord, ...]
     drops: tuple[DropRecord, ...]
@@ -108,7 +108,7 @@ class ReportReader:
 
 
 def _source_ns(packet: MeasuredPacket) -> int | None:
-    """Return when a packet came to its first switch, where its report tells of all hops."""
+    """Return when a packet came to its first switch, where its report has all hops."""
     if packet.kind is not RecordKind.STACK or packet.missing_hops or not packet.hops:
         return None
     return packet.hops[0].metadata.ingress_timestamp

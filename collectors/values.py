@@ -25,7 +25,7 @@ class FlowKey:
 
 
 class RecordKind(IntEnum):
-    """What kind of report a hop's record is from, and so what it tells of the packet's path."""
+    """What kind of report a hop's record is from, and so what it says of the packet's path."""
 
     STACK = 0
     """A sink's (INT-MD): all hops, but those that an intermediate report had already taken off the packet."""
@@ -37,22 +37,22 @@ class RecordKind(IntEnum):
     """The hops until a switch that took them off the packet, itself the last of them; more follow."""
 
     MX = 3
-    """One hop of a packet with embedded instructions; adjacency tells its place."""
+    """One hop of a packet with embedded instructions; adjacency gives its place."""
 
     XD = 4
-    """One hop of a packet that carries nothing; adjacency tells its place."""
+    """One hop of a packet that carries nothing; adjacency gives its place."""
 
     QUEUE = 5
-    """A congested queue's, of a packet that nobody tracks: says nothing of the packet's path."""
+    """A congested queue's, of a packet that is not tracked: says nothing of the packet's path."""
 
 
 @dataclass(frozen=True, slots=True)
 class HopRecord:
     """One hop of one measured packet: a row of the record table. Times in ns, None where the hop did not say.
 
-    `hop_index` counts from 0 at the source, and is 0 where `kind` does not tell the place; `hop_count` is None where a
-    report does not tell the whole path, but for the path's last hop; `packet_id` is equal in the records of one packet
-    and tells the packets of a flow apart.
+    `hop_index` counts from 0 at the source, and is 0 where `kind` does not give the place; `hop_count` is None where a
+    report does not show the whole path, but for the path's last hop; `packet_id` is equal in the records of one packet
+    and distinguishes the packets of a flow.
     """
 
     received_ns: int
@@ -124,7 +124,7 @@ class LinkState:
     `age_ns` is None when no telemetry ever came (all figures are then the topology's nominal ones); `utilisation` is
     a share of the rate; `loss` a share of frames, None when unknown. `delay_ewma_ns` weighs new samples more,
     `delay_max_ns` is the window's greatest; `delay_uncertainty_ns` is by how much all delays may be off together, None
-    when nobody can say. `buffer_occupancy_frames` is the tail switch's, over all its ports. `lost_packets` were told of
+    when unknown. `buffer_occupancy_frames` is the tail switch's, over all its ports. `lost_packets` were reported
     as lost since the collector began, None where `loss` is unknown.
     """
 
@@ -196,7 +196,7 @@ class PathState:
 class ReporterState:
     """Sequence accounting of one (node id, hardware id): what came, what is missing, late or twice.
 
-    `contested` counts numbers that came again with other content: somebody else reports in the switch's name.
+    `contested` counts numbers that came again with other content: another sender reports in the switch's name.
     """
 
     node_id: int
@@ -263,7 +263,7 @@ class ChildState:
 
     `last` counts since the job was first heard of, all others are of the window. Mean and greatest wait are those of
     the items that it was the last of, None where there are none; `wait_caused_ns` is what it made an item of the job
-    wait on the average of all. `samples` are the items reported, whoever was last.
+    wait on the average of all. `samples` are the items reported, whichever child was last.
     """
 
     key: ChildKey
@@ -282,7 +282,7 @@ class JobState:
     `items` (by their numbers), `reported` and `repeated` (contributions that had come before) count since the job was
     first heard of, all other figures are of the window. `items_per_s` is up to now, None while only one item was
     reported; `cells_used` the most cells in use at once; `samples` the items reported. `children` begin with the one
-    that causes most of the waiting. `name`, `epoch` and `cells` are None unless somebody has given them.
+    that causes most of the waiting. `name`, `epoch` and `cells` are None unless they were given.
     """
 
     key: JobKey
@@ -309,7 +309,7 @@ class JobState:
 class Snapshot:
     """The network's state at one instant; every decider takes it as an argument and keeps no other state of it.
 
-    `statuses` has the links whose ports somebody watches and has reported lately; nothing is known of others.
+    `statuses` has the links whose ports are watched and were reported lately; nothing is known of others.
     """
 
     taken_ns: int
@@ -346,7 +346,7 @@ Subject = LinkKey | FlowKey | ReporterKey | JobKey | ChildKey
 
 
 class Phase(StrEnum):
-    """Whether an event tells that something began or that it ended."""
+    """Whether an event says that something began or that it ended."""
 
     RAISED = "raised"
     CLEARED = "cleared"

@@ -3,7 +3,7 @@
 With flights f and g (serialisation and propagation) the differences of stamps are f + o and g - o for an offset o of
 b's clock against a's. Half of their difference is o, wrong by half of f - g; their sum f + g has no clock in it.
 Neither flight is less than the configured delay d, so the error is at most (f + g) / 2 - d, the `excess`. Which of the
-two ways is the longer one cannot be told from stamps: no exchange between two clocks can (RFC 5905, section 8).
+two ways is the longer one cannot be found from stamps: no exchange between two clocks can (RFC 5905, section 8).
 
 Observations are added up as a weighted line over time, the more weight the less they exceed the least excess, old ones
 fading: offset now, and drift. All cables are reckoned side by side; `tests/collectors/clocks/reference_network.py` has
@@ -136,7 +136,7 @@ class Cables:
         return _Points(time_ns, half_ns, odd, np.maximum(excess, 0.0)), plausible
 
     def _take(self, lines: _Lines, points: _Points) -> None:
-        """Add observations that are near what is expected; two off it that agree begin a line anew."""
+        """Add observations that are near what is expected; two off it that agree begin a new line."""
         known = self._is_known(lines, points.time_ns)
         expected, uncertainty_ns = self._expected(lines, points.time_ns)
         reach_ns = self._settings.jump_ns + 4 * (points.excess_ns + uncertainty_ns)

@@ -1,4 +1,4 @@
-"""The least difference of stamps that each link has shown since somebody last asked: what clocks are estimated from."""
+"""The least difference of stamps that each link has shown since the last query: what clocks are estimated from."""
 
 from __future__ import annotations
 

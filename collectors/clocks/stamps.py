@@ -1,8 +1,8 @@
-"""How a switch's stamps stand to the time at which they come: which are late, and which nobody believes yet.
+"""How a switch's stamps stand to the time at which they come: which are late, and which are not trusted yet.
 
-A stamp tells how far a report is behind the newest of its switch. One that runs ahead of what the switch's offset lets
+A stamp shows how far a report is behind the newest of its switch. One that runs ahead of what the switch's offset lets
 expect by more than half a window, or is more than a window behind, moves nothing, so that no single report, wrong or
-forged, makes all others late. Where for a whole window nothing else comes, the clock was set, or began anew.
+forged, makes all others late. Where for a whole window nothing else comes, the clock was set, or restarted.
 `collectors.native.kernels.state.stamps` is the same in native memory.
 """
 
@@ -36,9 +36,9 @@ class SwitchClock:
         return stamp_ns + self._offset_ns - received_ns > self._window_ns // 2
 
     def behind(self, stamp_ns: int, received_ns: int) -> int:
-        """Return how far a sample's stamp is behind the newest of the switch, 0 for one that tells nothing of it.
+        """Return how far a sample's stamp is behind the newest of the switch, 0 for one that does not show it.
 
-        Beyond the age at which state is stale it is no late report but a clock that was set back or began anew.
+        Beyond the age at which state is stale it is no late report but a clock that was set back or restarted.
         """
         behind_ns = self._newest_ns - stamp_ns
         if behind_ns > self._window_ns or self.runs_ahead(stamp_ns, received_ns):

@@ -1,7 +1,7 @@
 """What makes hop records and drop records, of reports that Python has decoded.
 
 A stacked report has its hops in order. A hop-by-hop report has one hop and the hop count left behind it: the source's
-is the flow's highest, and each hop's index is what it is below that. Other reports of one hop do not tell its index.
+is the flow's highest, and each hop's index is what it is below that. Other reports of one hop do not give its index.
 Subscribers get the records, and the state is made of them where native code has not decoded the report.
 """
 

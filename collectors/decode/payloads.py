@@ -1,4 +1,4 @@
-"""Report payloads in bulk: where they stand in a block of memory, whoever put them there."""
+"""Report payloads in bulk: where they are in a block of memory, whatever their source."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 class Payloads:
     """Payload i is the `lengths[i]` bytes of `data` (one dimension, contiguous) from `places[i]` on.
 
-    `source_of` tells who sent it, where that is known; it only appears in the explanation of a refusal. `age_ns` is how
+    `source_of` says who sent it, where that is known; it only appears in the explanation of a refusal. `age_ns` is how
     long they have been there, 0 for what comes now.
     """
 
@@ -32,7 +32,7 @@ class Payloads:
         return self.data[place : place + int(self.lengths[number])].tobytes()
 
     def source(self, number: int) -> object:
-        """Return who sent a payload, None where nobody knows."""
+        """Return who sent a payload, None where that is unknown."""
         return None if self.source_of is None else self.source_of(number)
 
 

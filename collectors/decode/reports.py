@@ -62,7 +62,7 @@ class MeasuredPacket:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredDrop:
-    """A packet that the reporter dropped, and its words about it; `flow` is None where the packet does not tell it."""
+    """A packet that the reporter dropped, and its report of it; `flow` is None where the packet does not show it."""
 
     flow: FlowKey | None
     metadata: HopMetadata
@@ -162,7 +162,7 @@ def _completion(one: Report, truncated: InnerPacket) -> Completion | None:
 
 
 def _measured(group: ReportGroup, one: Report, truncated: InnerPacket) -> MeasuredPacket | None:
-    """Return what a report tells of the hops of a packet, None for one of a drop that tells nothing of others."""
+    """Return what a report says of the hops of a packet, None for one of a drop that says nothing of others."""
     remaining = _remaining_hops(one.main)
     kind = _kind(one, truncated, remaining)
     lost = one.dropped and _own(one).drop_reason != DropReason.INT_DISCARD

@@ -51,7 +51,7 @@ class LinkSample:
 
 
 class Outcome(Enum):
-    """What became of one packet on one link, as far as reports of one hop each tell it."""
+    """What became of one packet on one link, as far as reports of one hop each show it."""
 
     PASSED = "passed"
     """Both ends reported it."""
@@ -104,13 +104,13 @@ class Sampler:
         return None if link is None else self._sample(hop, None, link, None)
 
     def delay(self, hop: HopRecord, following: HopRecord | None) -> LinkSample | None:
-        """Return the delay alone of a hop whose figures have been told; None when it cannot be told."""
+        """Return the delay alone of a hop whose figures were returned before; None when it is unknown."""
         link = self.egress_link(hop, following, count=False)
         delay = None if link is None else self._delay(hop, following, link)
         return None if link is None or delay is None else self._sample(hop, following, link, delay, figures=False)
 
     def whole_delay(self, hops: Sequence[HopRecord]) -> int | None:
-        """Return the sum of the delays of the hops' egress links as one packet had them, None if it cannot be told."""
+        """Return the sum of the delays of the hops' egress links as one packet had them, None if it is unknown."""
         if any(hop.packet_id != hops[0].packet_id for hop in hops):
             return None
         total_ns = 0
@@ -141,7 +141,7 @@ class Sampler:
         return found
 
     def expects_stamp(self, hop: HopRecord) -> bool:
-        """Return whether the next hop's ingress stamp would tell the delay of this hop's egress link."""
+        """Return whether the next hop's ingress stamp would give the delay of this hop's egress link."""
         if hop.ingress_timestamp_ns is None or hop.hop_count is not None:
             return False
         link = self.egress_link(hop, None, count=False)

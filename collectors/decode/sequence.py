@@ -2,8 +2,8 @@
 
 `collectors.native.sequence` keeps the accounts, `collectors.reference.sequence` is the same in plain Python.
 
-A repetition has the same number and the same content, told by its mark. A number that comes again with other content is
-contested: one of the two reports is not the switch's, and nobody can tell which.
+A repetition has the same number and equal content by its mark. A number that comes again with other content is
+contested: one of the two reports is not the switch's, and which one is unknown.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ class Arrival(Enum):
 
 
 def content_mark(payload: bytes) -> int:
-    """Return 32 bits that tell a report's content, its number aside, from that of others; as the kernel has it.
+    """Return 32 bits that distinguish a report's content, its number aside, from that of others; as the kernel has it.
 
-    The sum of its words of 8 bytes and, the other way round, its last 8 bytes: stamps are in it, which nobody can
-    foretell.
+    The sum of its words of 8 bytes and, the other way round, its last 8 bytes: stamps are in it, which a forger cannot
+    predict.
     """
     if len(payload) < _HEADER_BYTES:
         return 0
@@ -51,7 +51,7 @@ class Accounting(Protocol):
     """The accounts of every reporter."""
 
     def observe(self, group: ReportGroup, mark: int, now_ns: int) -> Arrival:
-        """Account one report packet; its `content_mark` tells a repetition from another that has its number."""
+        """Account one report packet; its `content_mark` tells a repetition from another report with its number."""
         ...
 
     def states(self) -> dict[tuple[int, int], ReporterState]:

@@ -1,7 +1,7 @@
 """Hop records to samples of directed links and to whole paths, whatever the mode of the reports.
 
-A stack is a path. Reports of one hop each wait for one another: by index, where our domain's hop count tells it, else
-by adjacency. A congested queue's report tells of the queue alone. Where hops wait is left open here: in native memory
+A stack is a path. Reports of one hop each wait for one another: by index, where our domain's hop count gives it, else
+by adjacency. A congested queue's report covers the queue alone. Where hops wait is left open here: in native memory
 (`collectors.native.fallback`), where those that native code decodes wait, too, or in `collectors.reference.stitch`.
 """
 
@@ -28,7 +28,7 @@ HOPS_EACH: Final = 16
 class SeenPath:
     """The whole path of one packet: links from its source host (where the topology has it) to its destination.
 
-    `delay_ns` runs from its arrival at the first switch to the end of its path, None where a hop tells too little or
+    `delay_ns` runs from its arrival at the first switch to the end of its path, None where a hop reports too little or
     spoke of another packet; `hops` are the records that the path was found by, in travelling order.
     """
 
@@ -68,7 +68,7 @@ class Stitcher(ABC):
         return []
 
     def reporting(self) -> list[str]:
-        """Return the switches that have reported drops which nobody else is told of."""
+        """Return the switches that have reported drops that are known only here."""
         return []
 
     def stitch(self, records: Sequence[HopRecord]) -> Stitched:
@@ -105,7 +105,7 @@ class Stitcher(ABC):
 
     @abstractmethod
     def _take_single(self, record: HopRecord, out: Stitched) -> None:
-        """Join a hop that tells its index."""
+        """Join a hop that gives its index."""
 
     @abstractmethod
     def _note_split(self, flow: FlowKey) -> None:

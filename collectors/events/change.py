@@ -41,7 +41,7 @@ class Levels:
         self._rows: _Rows = np.zeros(0, _ROW)
 
     def forget(self, row: int) -> None:
-        """Begin a row anew."""
+        """Reset a row."""
         self._rows[row] = 0
 
     def level(self, row: int) -> float | None:

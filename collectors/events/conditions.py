@@ -103,7 +103,7 @@ class EvidenceRings:
         return tuple(Evidence(times[column], self._figure, values[column]) for column in columns)
 
     def forget(self, row: int) -> None:
-        """Begin a row anew."""
+        """Reset a row."""
         self._counts[row] = 0
 
     def _make_room(self, rows: int) -> None:

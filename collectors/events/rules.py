@@ -119,7 +119,7 @@ class RuleSettings(Strict, frozen=True):
 
 
 def check_names(rules: tuple[Rule, ...]) -> None:
-    """Raise ValueError unless every rule has a name of its own."""
+    """Raise ValueError unless every rule has a different name."""
     names = [rule.name for rule in rules]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:

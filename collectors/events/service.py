@@ -1,4 +1,4 @@
-"""Events as they happen: the engine on a collector's snapshots, the newest events kept, sinks told."""
+"""Events as they happen: the engine on a collector's snapshots, the newest events kept, sinks notified."""
 
 from __future__ import annotations
 

@@ -59,25 +59,25 @@ class FeedClient(ServiceClient):
         super().__init__(_PEER, settings or FeedClientSettings(), rng=rng, sleep=sleep, on_wait=on_wait)
 
     def snapshots(self, interval_ns: int) -> AsyncGenerator[Snapshot, None]:
-        """Yield a snapshot at every interval, for ever; raise FeedError when the two sides speak different versions."""
+        """Yield a snapshot every interval, endlessly; raise FeedError when the two sides speak different versions."""
         from collectors.feed.snapshots import snapshot_of  # noqa: PLC0415 - loads numpy
 
         request = feed_pb2.WatchSnapshotsRequest(interval_ns=interval_ns)
         return self._watch("WatchSnapshots", request, feed_pb2.Snapshot, snapshot_of)
 
     def records(self) -> AsyncGenerator[tuple[HopRecord, ...], None]:
-        """Yield batches of hop records, for ever; raise FeedError when the two sides speak different versions.
+        """Yield batches of hop records, endlessly; raise FeedError when the two sides speak different versions.
 
         An empty batch says that a subscription begins: records before it may be missing.
         """
         return self._watch("WatchRecords", feed_pb2.WatchRecordsRequest(), records_pb2.HopRecords, records_of)
 
     def drops(self) -> AsyncGenerator[tuple[DropRecord, ...], None]:
-        """Yield batches of what switches say they dropped, for ever; an empty one says that a subscription begins."""
+        """Yield batches of what switches say they dropped, endlessly; an empty one says that a subscription begins."""
         return self._watch("WatchDrops", feed_pb2.WatchDropsRequest(), records_pb2.DropRecords, drops_of)
 
     def events(self, since_ns: int | None = None) -> AsyncGenerator[tuple[Event, ...], None]:
-        """Yield events as rules raise and clear them, for ever; first those kept since a time, if one is given.
+        """Yield events as rules raise and clear them, endlessly; first those kept since a time, if one is given.
 
         An empty batch says that a subscription begins. After a break the same kept events may come again.
         """
@@ -104,13 +104,13 @@ class FeedClient(ServiceClient):
         await self._ask("SetRules", rules_message(rules), events_pb2.RuleSet)
 
     async def name_jobs(self, notes: Mapping[int, JobNote]) -> None:
-        """Tell of all jobs that run, by their numbers; raise FeedError when the collector cannot be reached."""
+        """Report all jobs that run, by their numbers; raise FeedError when the collector cannot be reached."""
         from collectors.feed.snapshots import notes_message  # noqa: PLC0415 - loads numpy
 
         await self._ask("NameJobs", notes_message(notes), feed_pb2.NameJobsResponse)
 
     async def note_links(self, statuses: Mapping[LinkKey, LinkStatus]) -> None:
-        """Tell the condition of all links that are watched; raise FeedError when the collector cannot be reached."""
+        """Report the condition of all links that are watched; raise FeedError when the collector cannot be reached."""
         await self._ask("NoteLinks", statuses_message(statuses), feed_pb2.NoteLinksResponse)
 
     async def status(self) -> CollectorStatus:

@@ -55,7 +55,7 @@ class _Column:
         return values
 
     def values(self, numbers: Sequence[Any]) -> Sequence[Any]:
-        """Return the values of entries; raise MessageError for members of an enumeration that nobody knows here."""
+        """Return the values of entries; raise MessageError for members of an enumeration that are unknown here."""
         return numbers
 
     def problem(self, numbers: Sequence[Any]) -> str | None:  # noqa: ARG002 - protobuf has looked at the range
@@ -65,7 +65,7 @@ class _Column:
     def says_nothing(self, numbers: Sequence[Any]) -> bool:
         """Return whether all entries are unknown."""
         absent = self.absent
-        # Most columns are known at once: the first entry tells.
+        # Most columns are known at once, from the first entry.
         return absent is not None and (not numbers or numbers[0] == absent) and numbers.count(absent) == len(numbers)
 
 

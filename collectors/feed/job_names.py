@@ -11,7 +11,7 @@ from collectors.feed.client import FeedClient, FeedClientSettings
 from collectors.values import JobNote
 
 INTERVAL_S: Final = 2.0
-"""How often a collector is told: it may have begun anew meanwhile, and then knows no name."""
+"""How often the names are sent: a collector may have restarted meanwhile, and then knows none."""
 _PATIENCE_S: Final = 5.0
 
 
@@ -21,9 +21,9 @@ async def tell_jobs(
     on_problem: Callable[[str], None],
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> None:
-    """Tell a collector again and again of all jobs that run, by number, until cancelled.
+    """Report all jobs that run, by number, to a collector at intervals, until cancelled.
 
-    A collector that cannot be told is a problem, which is told once as long as it stays the same.
+    A collector that cannot be reached is a problem, which is reported once as long as it stays the same.
     """
     problem = ""
     async with FeedClient(settings) as client:

@@ -1,4 +1,4 @@
-"""Links, flows and routes as columns: what many rows share stands in a list of its own, rows have places in it."""
+"""Links, flows and routes as columns: what many rows share is in a separate list, rows have places in it."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def links_out(message: messages.LinkKeys, links: Iterable[LinkKey]) -> None:
 
 
 def links_in(message: messages.LinkKeys) -> Mapping[LinkKey, int]:
-    """Return the links of a message and their places; raise MessageError for one that is there twice, or has no end.
+    """Return the links of a message and their places; raise MessageError for one that appears twice, or has no end.
 
-    Equal messages have the same keys: whoever looks at one snapshot after the other compares them by identity.
+    Equal messages have the same keys: a reader of successive snapshots compares them by identity.
     """
     return _links_in(message.SerializeToString(deterministic=True))
 

@@ -108,7 +108,7 @@ class FeedServer:
     async def _batches(
         self, subscribe: _Subscribe[T], message_of: Callable[[Sequence[T]], Message]
     ) -> AsyncIterator[Message]:
-        """Yield what a subscription brings, several batches of it together where the subscriber is behind."""
+        """Yield what a subscription delivers, several batches of it together where the subscriber is behind."""
         queue: asyncio.Queue[tuple[T, ...]] = asyncio.Queue(self._settings.queue_batches)
         unsubscribe = subscribe(lambda batch: self._offer(queue, batch))
         try:

@@ -9,4 +9,4 @@ from dataplane.rpc.own_folder import default_address
 
 FEED: Final = feed_pb2.DESCRIPTOR.services_by_name["Feed"]
 ADDRESS: Final = default_address("collector")
-"""Where the feed is served, and looked for, unless somebody says otherwise."""
+"""The default address of the feed, for the collector and for its clients."""

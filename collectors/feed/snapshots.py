@@ -1,4 +1,4 @@
-"""Snapshots as messages, and what else is asked of a collector once: its status; what it is told of jobs."""
+"""Snapshots as messages, and what else is asked of a collector once: its status; what it receives about jobs."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def _job_of(message: messages.Job) -> JobState:
 
 
 def notes_message(notes: Mapping[int, JobNote]) -> messages.JobNotes:
-    """Return what is told of jobs, by their numbers, as a message."""
+    """Return what is known of jobs, by their numbers, as a message."""
     message = messages.JobNotes()
     for job, note in notes.items():
         put(message.notes.add(job=job), note, _NOTE)
@@ -109,7 +109,7 @@ def notes_message(notes: Mapping[int, JobNote]) -> messages.JobNotes:
 
 
 def notes_of(message: messages.JobNotes) -> dict[int, JobNote]:
-    """Return what a message tells of jobs; raise MessageError where it tells of one twice."""
+    """Return what a message says of jobs; raise MessageError where it has one twice."""
     return keyed("job", [note.job for note in message.notes], [JobNote(*take(note, _NOTE)) for note in message.notes])
 
 

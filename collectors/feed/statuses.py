@@ -20,20 +20,20 @@ _STATUSES: Final = Columns(LinkStatus, messages.LinkStatuses)
 
 
 def statuses_message(statuses: Mapping[LinkKey, LinkStatus]) -> messages.LinkStatuses:
-    """Return what is told of links as a message; causes are cut to `MAX_CAUSE` characters."""
+    """Return links' statuses as a message; causes are cut to `MAX_CAUSE` characters."""
     message = messages.LinkStatuses()
     write_statuses(message, statuses)
     return message
 
 
 def write_statuses(message: messages.LinkStatuses, statuses: Mapping[LinkKey, LinkStatus]) -> None:
-    """Put what is told of links into a message; causes are cut to `MAX_CAUSE` characters."""
+    """Put links' statuses into a message; causes are cut to `MAX_CAUSE` characters."""
     links_out(message.links, statuses)
     _STATUSES.write(message, [replace(one, cause=one.cause[:MAX_CAUSE]) for one in statuses.values()])
 
 
 def statuses_of(message: messages.LinkStatuses) -> dict[LinkKey, LinkStatus]:
-    """Return what a message tells of links; raise MessageError."""
+    """Return the links' statuses of a message; raise MessageError."""
     links = links_in(message.links)
     longest = max(map(len, message.cause), default=0)
     if longest > MAX_CAUSE:

@@ -39,7 +39,7 @@ class Answer:
 def query(folder: Path, statement: str, on_problem: Callable[[str], None] = lambda _: None) -> Answer:
     """Answer one SELECT over the views of `schema.TABLES`; raise HistoryError with one line on what is wrong with it.
 
-    `on_problem` is told of files that are broken; they are left out.
+    `on_problem` is called for files that are broken; they are left out.
     """
     if not folder.is_dir():
         raise HistoryError(f"{folder}: no such folder")

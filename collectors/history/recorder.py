@@ -44,7 +44,7 @@ class Observed(Protocol):
 class HistoryRecorder:
     """Writes a collector's history; `run` until cancelled. Raises HistoryError if the folder cannot be used.
 
-    `wall_ns` is UNIX time. An interval that cannot be written is counted and `on_problem` told; the next is tried.
+    `wall_ns` is UNIX time. An interval that cannot be written is counted, and `on_problem` called; the next is tried.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class HistoryRecorder:
             self._writer.close(self._on_problem)
 
     async def _has_finished(self, writing: Awaitable[bool]) -> bool:
-        """Return whether journals wait to be completed; what failed is counted, and told when it is another problem."""
+        """Return whether journals wait to be completed; what failed is counted, and reported if the problem is new."""
         try:
             finished = await writing
         except HistoryError as error:
@@ -143,7 +143,7 @@ class HistoryRecorder:
         await asyncio.to_thread(self._complete_and_tidy, self._wall_ns() // S_NS)
 
     def _complete_and_tidy(self, now_s: int) -> None:
-        """Tell what could not be done; what could not be done the last time either is not told again."""
+        """Report what could not be done, unless it could not be done the last time either."""
         problems: list[str] = []
         self._writer.complete(problems.append)
         HistoryKeeper(self._settings, problems.append, self._halt).tidy(now_s)

@@ -49,7 +49,7 @@ def due_merges(
 
 
 class HistoryKeeper:
-    """Merges and deletes a history's complete files; never raises, `on_problem` is told what could not be done.
+    """Merges and deletes a history's complete files; never raises; `on_problem` gets what could not be done.
 
     What is left when `halt` is asked is due again the next time.
     """

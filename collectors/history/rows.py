@@ -66,7 +66,7 @@ class DropTally:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What one interval has to tell; `wall_ns` is UNIX time at the instant at which the snapshot was taken."""
+    """What one interval has to record; `wall_ns` is UNIX time at the instant at which the snapshot was taken."""
 
     wall_ns: int
     snapshot: Snapshot

@@ -59,7 +59,7 @@ class Table:
 
     @cached_property
     def has_samples(self) -> bool:
-        """Whether rows tell how many samples are behind them."""
+        """Whether rows say how many samples are behind them."""
         return any(column.name == "samples" for column in self.columns)
 
     def batch(self, rows: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
@@ -218,7 +218,7 @@ COUNTERS: Final = Table(
 
 _JOB = (
     _key("job", _INT, "the job's number"),
-    _key("name", _TEXT, "its name, null where nobody has given one"),
+    _key("name", _TEXT, "its name, null where none was given"),
     _key("node", _TEXT, "the switch that adds up"),
 )
 
@@ -256,7 +256,7 @@ JOB_CHILDREN: Final = Table(
         Column("wait_mean_ns", _INT, Merge.BY_SAMPLES, "mean wait of those, null where there are none"),
         Column("wait_max_ns", _INT, Merge.MEASURED_GREATEST, "the longest of them"),
         Column("wait_caused_ns", _INT, Merge.BY_SAMPLES, "what it made an item wait, on the average of all"),
-        _count("samples", "reported items, whoever was last"),
+        _count("samples", "reported items, whichever child was last"),
     ),
 )
 

@@ -60,7 +60,7 @@ class HistoryWriter:
     def complete(self, on_problem: Callable[[str], None] = lambda _: None) -> None:
         """Make files of finished journals; may run in another thread than `write`, but only once at a time.
 
-        `on_problem` is told of those that cannot be read or written: they stay, and are tried again; broken ones are
+        `on_problem` is called for those that cannot be read or written: they stay, and are tried again; broken ones are
         set aside.
         """
         for table in self._tables.values():

@@ -59,7 +59,7 @@ class ReportSource(Protocol):
         ...
 
     def read(self, most: int) -> Iterator[Payloads]:
-        """Yield what is there, up to about `most` payloads; they are good until the next."""
+        """Yield what has arrived, up to about `most` payloads; they are good until the next."""
         ...
 
     def close(self) -> None:
@@ -70,7 +70,7 @@ class ReportSource(Protocol):
 class SocketSource:
     """A UDP socket, many datagrams a system call; raises CollectorError if it cannot be bound.
 
-    What has waited for longer than `LATE_NS`, because nobody read, says how long: the kernel's stamps tell.
+    What has waited for longer than `LATE_NS`, because it was not read, says how long, by the kernel's stamps.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class SocketSource:
         return self._socket.fileno()
 
     def read(self, most: int) -> Iterator[Payloads]:
-        """Yield what is there, up to about `most` payloads; they are good until the next."""
+        """Yield what has arrived, up to about `most` payloads; they are good until the next."""
         left = most
         while left > 0:
             now_ns = self._clock.now_ns()
@@ -129,7 +129,7 @@ class SocketSource:
     def _age_ns(self) -> int:
         """Return how long what was just read had waited, 0 for less than `LATE_NS`; read more at once if that is alike.
 
-        Whoever sets the machine's time makes it neither younger than nothing nor older than what was read before.
+        A change of the machine's time makes it neither negative nor older than what was read before.
         """
         now_ns, stamp_ns = self._clock.now_ns(), self._vector.stamp_ns()
         age_ns = 0 if stamp_ns is None else max(self._wall_ns() - stamp_ns, 0)
@@ -202,7 +202,7 @@ class NicSource:
         return self._consumer.fileno()
 
     def read(self, most: int) -> Iterator[Payloads]:
-        """Yield what is there, up to about `most` payloads; they are good until the next."""
+        """Yield what has arrived, up to about `most` payloads; they are good until the next."""
         now_ns = self._clock.now_ns()
         if now_ns >= self._next_look_ns:
             self._next_look_ns = now_ns + LOOK_NS

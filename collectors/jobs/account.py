@@ -129,7 +129,7 @@ class JobAccount:
         )
 
     def _advance(self, item: int) -> None:
-        """Count items by the newest number; begin anew where the numbers do."""
+        """Count items by the newest number; start again where the numbers do."""
         if self._newest_item is None:
             self._newest_item = item
             return

@@ -1,4 +1,4 @@
-"""All jobs of which switches report items, and the names that somebody has given them; bounded."""
+"""All jobs of which switches report items, and the names that they were given; bounded."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from dataplane.topology.values import Topology
 _NS: Final = 1e-9
 _PPB: Final = 1e-9
 OTHER_NODE: Final = "other"
-"""The label of all nodes that the topology lacks: whoever sends reports could make up any number of them."""
+"""The label of all nodes that the topology lacks: a sender of reports could make up any number of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ _REPORTS: Final = (
 
 
 class StateCollector(Collector):
-    """Collects what `read` tells at the time of each scrape."""
+    """Collects what `read` returns at the time of each scrape."""
 
     def __init__(self, topology: Topology, read: Callable[[], Reading]) -> None:
         self._names = {node.node_id: node.name for node in topology.switches}

@@ -96,7 +96,7 @@ class NativeStitcher(Stitcher):
             link = self._store.topology.link_keys[place // self._tables.losses.ring]
             at_ns = (int(cell["slot"]) - 1) * self._tables.losses.slot_ns
             found += [Fate(link, outcome, at_ns, int(cell[name])) for name, outcome in _OUTCOMES if cell[name]]
-            # One that stands for no packet says that the link is told of.
+            # One that stands for no packet says that there are reports about the link.
             found += [Fate(link, Outcome.DROPPED, at_ns, 0)] if cell["others"] else []
             for name in (*(name for name, _ in _OUTCOMES), "others", "noted"):
                 cell[name] = 0
@@ -111,7 +111,7 @@ class NativeStitcher(Stitcher):
         return found
 
     def reporting(self) -> list[str]:
-        """Return the switches that have reported drops which `stitch` was not told of."""
+        """Return the switches that have reported drops that `stitch` was not given."""
         switches = self._store.topology.switches
         return [
             switches[number] for number in np.flatnonzero(self._reporting.rows(np.uint32)[: len(switches)]).tolist()

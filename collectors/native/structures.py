@@ -28,7 +28,7 @@ XD = 4
 QUEUE = 5
 """Kinds of individual reports, as `collectors.values.RecordKind` has them."""
 NO_HOPS = 6
-"""A report that tells of no hop, only of a drop."""
+"""A report of no hop, only of a drop."""
 COMPLETION = 7
 """A report of an item that a switch has added up."""
 MOST_SWITCHES = 64
@@ -191,7 +191,7 @@ class Hop(Struct):
     queue: u32  # NONE24 in the low bits: none
     arrived_ns: u64
     left_ns: u64
-    ingress: u32  # of more bits; `ingress_of` tells which holds
+    ingress: u32  # of more bits; `ingress_of` says which holds
     egress: u32
     tx_bytes: u32
     buffer: u32  # as the queue
@@ -217,10 +217,10 @@ class Packet(Struct):
     route: u32  # whose hops these are, NONE32: not known
     kind: u32
     dropped: u32  # not 0: the reporter dropped it; hops are those before
-    identity: u64  # tells a flow's packets apart; of others than stacks
+    identity: u64  # distinguishes a flow's packets; of others than stacks
     inner: u64  # address of the packet as the report has it
     cell: u64  # address of its flow's cell; of others than stacks the hash of flow and identity
-    stamped: u32  # not 0: every hop of the stack tells when the packet arrived, none when it left, nor of buffers
+    stamped: u32  # not 0: every hop of the stack reports when the packet arrived, none when it left, nor of buffers
     mark: u32  # of the report packet that it leads: `collectors.decode.sequence.content_mark`
     # All that is asked of a plain stack stands before: two lines of the cache.
     shim_at: u32  # where the INT shim stands in the payload
@@ -262,7 +262,7 @@ class Pattern(Struct):
     missing: u32
     is_ipv4: u32
     is_udp: u32
-    timed: u32  # not 0: all hops tell when the packet arrived, none when it left, nor of buffers
+    timed: u32  # not 0: all hops report when the packet arrived, none when it left, nor of buffers
     _gap: u32
     about: u64  # low bits of the key's last word: protocol and version
 
@@ -297,7 +297,7 @@ class Decoder(Struct):
     by_port_only: u32  # not 0: a probe marker may stand behind other headers
     tunnel_port: u32  # where INT may be in a tunnel, NONE32: nowhere
     tunnel_port2: u32
-    leaves_drops: u32  # not 0: somebody wants their records
+    leaves_drops: u32  # not 0: a subscriber wants their records
     items: Array[ItemCell]  # that Python has not taken yet
     item_count: u32
     most_items: u32  # with more, nothing is decoded until Python has taken them
@@ -316,11 +316,11 @@ class PendingHop(Hop):
     received_ns: u64
     identity: u64
     came_by: u32  # the link back over its ingress port, NONE32: no port or no link
-    position: u32  # its index on the path, or its switch where only adjacency tells that
+    position: u32  # its index on the path, or its switch where only adjacency shows that
     count: u32  # of the whole path's hops, NONE32 where it is not known
     ends: u32  # not 0: the last of so many
     kind: u32
-    waiting: u32  # not 0: the next hop's stamp may still tell its link's delay
+    waiting: u32  # not 0: the next hop's stamp may still give its link's delay
     following: u32  # the packet's next in this order, its number and 1, 0: the last; or the next that is free
 
 

@@ -92,7 +92,7 @@ class PlainStore:
             flow.path = self._believed(path)
 
     def _believed(self, path: SeenPath) -> SeenPath:
-        """Return a path without its time where nobody believes that: it must not make those that follow older."""
+        """Return a path without its time where that is not trusted: it must not make those that follow older."""
         clock, stamp_ns = self._clocks.get(path.switches[0]), path.source_time_ns
         is_ahead = clock is not None and stamp_ns is not None and clock.runs_ahead(stamp_ns, path.received_ns)
         return replace(path, source_time_ns=None) if is_ahead else path
@@ -171,7 +171,7 @@ class PlainStore:
 
 
 def _sent_ns(flow: _Flow, now_ns: int, source_ns: int) -> int:
-    """Return when a packet of a flow was sent, on the time that goes on from the first one's arrival."""
+    """Return when a packet of a flow was sent, on the time that runs from the first one's arrival."""
     last, meter = flow.path, flow.meter
     if last is None or last.source_time_ns is None or not meter.has_counted:
         return now_ns

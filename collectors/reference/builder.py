@@ -19,7 +19,7 @@ from dataplane.topology.values import DirectedLink, LinkKey, Topology
 
 
 class PlainStateBuilder(StateBuilder):
-    """Adds up in plain Python, in a store of its own unless one is given."""
+    """Adds up in plain Python, in its own store unless one is given."""
 
     def __init__(
         self,

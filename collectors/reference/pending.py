@@ -15,7 +15,7 @@ K = TypeVar("K", bound=Hashable)
 
 @dataclass(slots=True)
 class PendingPacket:
-    """A packet's hops so far, by index or node; `waiting` names those whose link's delay the next hop would tell."""
+    """A packet's hops so far, by index or node; `waiting` names those whose link's delay the next hop would give."""
 
     started_ns: int
     hops: dict[int, HopRecord] = field(default_factory=dict)

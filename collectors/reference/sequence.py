@@ -1,8 +1,8 @@
-"""Report sequence numbers, 22 bits per node and hardware id: what is lost, late, repeated, contested, or begins anew.
+"""Report sequence numbers, 22 bits per node and hardware id: what is lost, late, repeated, contested, or restarts.
 
 For every tracker, between restarts: received + lost == numbers from the first to the newest. A number that is further
-behind than the window cannot be told late from repeated: it counts as late and changes nothing else. So does one that
-is as far ahead, until the very next report goes on from there: one forged or broken number moves nothing.
+behind than the window may be late or repeated: it counts as late and changes nothing else. So does one that
+is as far ahead, until the very next report continues from there: one forged or broken number moves nothing.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class SequenceTracker:
         self.received += 1
 
     def observe(self, sequence: int, mark: int, now_ns: int) -> Arrival:
-        """Account a report that came at `now_ns`; `mark` tells its content from others.
+        """Account a report that came at `now_ns`; `mark` distinguishes its content from others.
 
         Numbers that came before and those a window off change no `received`.
         """
@@ -84,7 +84,7 @@ class SequenceTracker:
         return (sequence - newest + MODULUS // 2) % MODULUS - MODULUS // 2
 
     def _reconsider(self, sequence: int) -> None:
-        """Take a restart back when the very next report goes on where the one before it was: it was a stray, late."""
+        """Take a restart back when the very next report continues where the one before it was: it was a stray, late."""
         before, self._before = self._before, None
         if before is None or 0 < self._ahead(sequence, self._newest) < self._settings.window_reports:
             return
@@ -103,7 +103,7 @@ class SequenceTracker:
             self._advance(self._ahead(jump[0], self._newest), jump[1])
 
     def _is_restart(self, sequence: int, ahead: int, silent_ns: int) -> bool:
-        """Tell a switch that begins again near 0 from a wrap, a loss or a repetition: by distance or by silence."""
+        """Tell a switch that restarts near 0 from a wrap, a loss or a repetition: by distance or by silence."""
         if sequence >= self._settings.window_reports:
             return False
         if 0 < ahead <= self._settings.largest_gap_reports:
@@ -166,7 +166,7 @@ class PlainAccounting:
         self._trackers: OrderedDict[tuple[int, int], SequenceTracker] = OrderedDict()
 
     def observe(self, group: ReportGroup, mark: int, now_ns: int) -> Arrival:
-        """Account one report packet; its `content_mark` tells a repetition from another that has its number."""
+        """Account one report packet; its `content_mark` tells a repetition from another report with its number."""
         key = (group.node_id, group.hw_id)
         tracker = self._trackers.get(key)
         if tracker is not None:

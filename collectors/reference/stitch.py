@@ -42,7 +42,7 @@ class PlainStitcher(Stitcher):
         return flow in self._split_flows
 
     def _take_single(self, record: HopRecord, out: Stitched) -> None:
-        """Join a hop that tells its index."""
+        """Join a hop that gives its index."""
         key = (record.flow, record.packet_id)
         packet = self._pending.get(key)
         if packet is not None and record.hop_index in packet.hops:
@@ -78,7 +78,7 @@ class PlainStitcher(Stitcher):
             self._end(packet, out)
 
     def _end(self, packet: PendingPacket, out: Stitched) -> None:
-        """Tell the delays for which no stamp has come, of a packet that is given up."""
+        """Add the delays for which no stamp has come, of a packet that is given up."""
         self._counters[Count.INCOMPLETE_PACKETS] += 1
         for index, hop in packet.hops.items():
             if index in packet.waiting:

@@ -70,7 +70,7 @@ class FlowColumns:
 
 
 class SeenFlows(Protocol):
-    """Flows as they were when they were asked for, each once, however late somebody looks."""
+    """Flows as they were when they were asked for, each once, however late they are read."""
 
     def __len__(self) -> int: ...
 

@@ -80,7 +80,7 @@ class StateBuilder(ABC):
             self._losses.dropped(drop)
 
     def tick(self, now_ns: int, reporters: Callable[[], Mapping[tuple[int, int], ReporterState]]) -> None:
-        """Bring clocks and accounts of reports up to date, at their interval; call it often."""
+        """Update clocks and accounts of reports, at their interval; call it often."""
         if not self._clocks.is_due(now_ns):
             return
         self._take_fates(self._stitcher.take_fates())

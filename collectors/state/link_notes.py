@@ -1,4 +1,4 @@
-"""What the controller has reported of links' condition: kept for a while, because whoever reports it may be gone."""
+"""What the controller has reported of links' condition: kept for a while, because its reporter may be gone."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FORGOTTEN_NS: Final = 10_000_000_000
 
 
 class LinkNotes:
-    """The newest that was reported of a topology's links; ages go on from what they were when it came."""
+    """The newest that was reported of a topology's links; ages continue from what they were when it came."""
 
     def __init__(self, topology: Topology) -> None:
         self._known = topology.directed_links.keys()
@@ -27,7 +27,7 @@ class LinkNotes:
         self._told_ns = now_ns
 
     def statuses(self, now_ns: int) -> Mapping[LinkKey, LinkStatus]:
-        """Return what is known of links now; nothing once nobody has reported anything for `FORGOTTEN_NS`."""
+        """Return what is known of links now; nothing once no report has come for `FORGOTTEN_NS`."""
         waited_ns = now_ns - self._told_ns
         if waited_ns > FORGOTTEN_NS:
             return {}

@@ -1,4 +1,4 @@
-"""Links' states as columns: a snapshot of many links costs little until somebody asks for their states.
+"""Links' states as columns: a snapshot of many links costs little until their states are read.
 
 `NetworkStateBuilder` has the same in plain Python, link by link, over the reference store; one suite runs both.
 """
@@ -23,7 +23,7 @@ LOSS_SOURCES: Final = tuple(LossSource)
 """In the order of their places in columns."""
 
 _FEW: Final = 64
-"""Whoever asks for more single links is given them out of all."""
+"""From so many single links on, the states of all are made at once."""
 
 
 class LinkStates(Mapping[LinkKey, LinkState]):
@@ -121,7 +121,7 @@ def _with_none(name: str, column: Integers | Numbers) -> list[object]:
 
 
 class LinkColumns:
-    """Makes the states of a topology's links of what windows tell."""
+    """Makes the states of a topology's links from their windows."""
 
     def __init__(self, topology: Topology, *, stale_after_ns: int, tx_window_ns: int) -> None:
         links = topology.directed_links

@@ -165,7 +165,7 @@ class LossMeter:
         return [key for key in links if key in self._links or key.src in self._reporting]
 
     def loss(self, link: LinkKey, now_ns: int, samples: int) -> LinkLoss | None:
-        """Return a link's loss; None when nothing tells it. `samples` crossed the link in the newest window."""
+        """Return a link's loss; None when it is unknown. `samples` crossed the link in the newest window."""
         counted, dropped = self._by_counts(link, now_ns), self._by_drops(link, now_ns, samples)
         if counted is None:
             return None if dropped is None else LinkLoss(dropped, LossSource.DROP_REPORTS, self._lost.get(link, 0))

@@ -1,4 +1,4 @@
-"""Flows' paths: what a snapshot knows of each, made of the links' states when somebody asks for it."""
+"""Flows' paths: what a snapshot knows of each, made of the links' states when it is read."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class PathStates(Mapping[FlowKey, PathState]):
         return self._maker.columns(flows.columns()) if isinstance(flows, FlowsInColumns) else None
 
     def _made(self) -> dict[FlowKey, PathState]:
-        # Whoever looks from another thread at the same time makes the same once more.
+        # A reader in another thread at the same time makes the same once more.
         flows = self._seen
         if flows is not None:
             self._all = {seen.flow: self._maker.path(seen) for seen in flows}

@@ -1,7 +1,7 @@
 """A flow's rate from the packets that were measured: bytes over a sliding window.
 
-Packets count at the times at which they came to their first switch, where its stamps tell that: behind a queue that
-grows they come out at the rate of the link, whatever is sent. Those times go on from the first packet's arrival; only
+Packets count at the times at which they came to their first switch, where its stamps show that: behind a queue that
+grows they come out at the rate of the link, whatever is sent. Those times run from the first packet's arrival; only
 differences of stamps count, so that the clocks need not agree.
 """
 

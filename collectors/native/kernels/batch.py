@@ -186,7 +186,7 @@ def cell_of(tables: TelemetryTables, packet: Packet) -> FlowCell:
 
 @kernel(inline=True)
 def count_stack(tables: TelemetryTables, decoder: Decoder, packet: Packet) -> None:
-    """Count a packet in its flow's rate, at its first hop's stamp where the report tells of all hops."""
+    """Count a packet in its flow's rate, at its first hop's stamp where the report has all hops."""
     source_ns: u64 = NONE64
     if packet.missing == 0 and packet.hop_count != 0:
         source_ns = decoder.hops[packet.first_hop].arrived_ns

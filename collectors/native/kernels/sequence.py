@@ -143,7 +143,7 @@ def add_tracker(sequences: SequenceTable, key: u64, sequence: u64, mark: u32, no
 def begin(  # noqa: PLR0917 - kernels have no keywords
     sequences: SequenceTable, tracker: TrackerCell, seen: Array[u64], sequence: u64, mark: u32, now_ns: u64
 ) -> None:
-    """Count anew from a number on."""
+    """Restart the count from a number on."""
     tracker.first = sequence
     tracker.newest = sequence
     clear_all(sequences, seen)
@@ -248,7 +248,7 @@ def track_others(  # noqa: PLR0917 - kernels have no keywords
 
 @kernel(inline=True)
 def is_restart(sequences: SequenceTable, sequence: u64, ahead: i64, silent_ns: u64) -> bool:
-    """Tell a switch that begins again near 0 from a wrap, a loss or a repetition: by distance or by silence."""
+    """Tell a switch that restarts near 0 from a wrap, a loss or a repetition: by distance or by silence."""
     if sequence >= sequences.window:
         return False
     if ahead > 0:
@@ -329,7 +329,7 @@ def confirm_jump(sequences: SequenceTable, tracker: TrackerCell, seen: Array[u64
 
 @kernel(inline=False)
 def reconsider(sequences: SequenceTable, tracker: TrackerCell, seen: Array[u64], words: u64, sequence: u64) -> None:
-    """Take a restart back when the very next report goes on where the one before it was: it was a stray, late."""
+    """Take a restart back when the very next report continues where the one before it was: it was a stray, late."""
     tracker.has_before = 0
     ahead: i64 = ahead_of(sequence, tracker.newest)
     if ahead > 0 and as_u64(ahead) < sequences.window:

@@ -167,7 +167,7 @@ def decode_individual(decoder: Decoder, data: Array[u8], at: u64, end: u64, head
 
 @kernel(inline=True)
 def read_kind(data: Array[u8], head: u32, main: u64, int_at: u64, packet: Packet) -> None:
-    """Tell what kind of report one is, by its flags, its domain's status, and the INT that its packet carries."""
+    """Note what kind of report one is, by its flags, its domain's status, and the INT that its packet carries."""
     packet.kind = STACK
     if head & QUEUE_OR_FLOW == QUEUE_ONLY:
         packet.kind = QUEUE
@@ -235,7 +235,7 @@ def is_plain(decoder: Decoder, port: u32) -> bool:
 def read_ports(  # noqa: C901, PLR0917 - kernels have no keywords
     decoder: Decoder, data: Array[u8], at: u64, end: u64, packet: Packet, about: u64, dscp: u32
 ) -> u64:
-    """Read the ports of a packet; return where its INT shim stands, NO_INT, or 0 if that is not told so easily."""
+    """Read the ports of a packet; return where its INT shim stands, NO_INT, or 0 if finding it takes more than this."""
     protocol: u64 = about >> 8
     if at + 8 > end:
         return 0

@@ -28,7 +28,7 @@ def find_payloads(  # noqa: PLR0917 - kernels have no keywords
 ) -> u32:
     """Make payloads of frames in place: of those that are whole UDP datagrams to a port; return how many.
 
-    `frame_numbers` tells which frame each is of; to `malformed` those are added that are cut, wrong or fragments.
+    `frame_numbers` says which frame each is of; to `malformed` those are added that are cut, wrong or fragments.
     """
     found: u32 = 0
     i: u32 = 0

@@ -54,14 +54,14 @@ def time_of(halves: u64) -> u64:
 
 @kernel(inline=True)
 def ingress_of(hop: Hop) -> u32:
-    """Return the port that a packet came by, NONE32 where a hop does not tell."""
+    """Return the port that a packet came by, NONE32 where a hop does not report it."""
     ingress: u32 = hop.ports >> 16
     return hop.ingress if ingress == NO_PORT else ingress
 
 
 @kernel(inline=True)
 def egress_of(hop: Hop) -> u32:
-    """Return the port that a packet left by, NONE32 where a hop does not tell."""
+    """Return the port that a packet left by, NONE32 where a hop does not report it."""
     egress: u32 = hop.ports & NO_PORT
     return hop.egress if egress == NO_PORT else egress
 

@@ -1,4 +1,4 @@
-"""What tells a flow's packets apart, and how long the stack is that a packet carries."""
+"""What distinguishes a flow's packets, and how long the stack is that a packet carries."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def hops_size(data: Array[u8], int_at: u64, int_end: u64, hop_bytes: u64) -> u64
 
 @kernel(inline=False)
 def makes_sense(decoder: Decoder, data: Array[u8], int_at: u64, int_end: u64) -> bool:
-    """Return whether a stack that is not told of has whole hops, with all that its bitmap asks for."""
+    """Return whether the stack that a packet carries has whole hops, with all that its bitmap asks for."""
     hop_bytes: u64 = as_u64(load_be32(data, int_at + 4) >> 8 & 0x1F) * 4
     size: u64 = hops_size(data, int_at, int_end, hop_bytes)
     if size == 0:
@@ -75,7 +75,7 @@ def number_of(data: Array[u8], int_at: u64, int_end: u64) -> u64:
 
 @kernel
 def identity(data: Array[u8], inner_at: u64, int_at: u64, int_end: u64, packet: Packet) -> u64:
-    """Return what tells a flow's packets apart, the same at every hop: its id in `collectors.decode.reports`."""
+    """Return what distinguishes a flow's packets, the same at every hop: its id in `collectors.decode.reports`."""
     at: u64 = inner_at + 40
     found: u64 = 0
     if data[inner_at] >> 4 == IPV4:
@@ -103,7 +103,7 @@ def identity(data: Array[u8], inner_at: u64, int_at: u64, int_end: u64, packet: 
 
 @kernel(inline=False)
 def identity_of_stack(packet: Packet) -> u64:
-    """Return what tells a packet with a stack from its flow's others."""
+    """Return what distinguishes a packet with a stack from its flow's others."""
     data = array_at(u8, packet.inner)
     at: u64 = 40 if data[0] >> 4 != IPV4 else as_u64(data[0] & 0xF) * 4
     int_at: u64 = at + 8

@@ -1,4 +1,4 @@
-"""Report packets that look like one before: what `decode_individual` would find out anew is then known.
+"""Report packets that look like one before: what `decode_individual` would find out again is then known.
 
 A pattern is a report packet of one report of a stack, of which all bits matter that say what stands where; those of
 values do not. Whatever has the same bits is of the same form, so only values are looked at, by the same rules.
@@ -87,7 +87,7 @@ def decode_alike(decoder: Decoder, pattern: Pattern, data: Array[u8], row: u32) 
 
 @kernel(inline=True)
 def read_timed(pattern: Pattern, data: Array[u8], hops: Array[Hop], count: u64) -> bool:
-    """Read hops that all tell when the packet arrived; False where something is unusual."""
+    """Read hops that all report when the packet arrived; False where something is unusual."""
     at: u64 = as_u64(pattern.stack_end)
     hop_bytes: u64 = as_u64(pattern.hop_bytes)
     times: u64 = 0
@@ -110,7 +110,7 @@ def read_timed(pattern: Pattern, data: Array[u8], hops: Array[Hop], count: u64) 
 
 @kernel(inline=False)
 def read_any(pattern: Pattern, data: Array[u8], hops: Array[Hop], count: u64) -> bool:
-    """Read hops, whatever they tell; False where one does not tell node or egress port."""
+    """Read hops, whatever they report; False where one does not report node or egress port."""
     at: u64 = as_u64(pattern.stack_end)
     index: u64 = 0
     while index < count:
@@ -158,7 +158,7 @@ def learn_pattern(decoder: Decoder, data: Array[u8], length: u64, packet: Packet
     own_bits: u64 = as_u64(load_be16(data, 12))
     if pattern.length != 0 and pattern.misses < PATIENCE:
         return
-    # Without values of its own, whether the reporter is a hop more depends on the last one's node id.
+    # Without its own values, whether the reporter is a hop more depends on the last one's node id.
     if packet.kind != STACK or packet.dropped != 0 or own_bits == 0 or packet.shim_at + 16 > PATTERN_BYTES:
         return
     shim_at: u64 = as_u64(packet.shim_at)
@@ -185,7 +185,7 @@ def learn_pattern(decoder: Decoder, data: Array[u8], length: u64, packet: Packet
 
 @kernel
 def is_timed(words: u32) -> bool:
-    """Return whether hops tell when packets arrived, but not when they left, nor of buffers."""
+    """Return whether hops report when packets arrived, but not when they left, nor of buffers."""
     return words & (ARRIVED | LEFT | BUFFER) == ARRIVED
 
 

@@ -15,7 +15,7 @@ SECOND = 1_000_000_000
 
 @kernel(inline=True)
 def departure(hop: Hop) -> u64:
-    """Return the stamp with which a packet left a hop, NONE64 where it does not tell it."""
+    """Return the stamp with which a packet left a hop, NONE64 where it does not report it."""
     if hop.left_ns != NONE64:
         return hop.left_ns
     if hop.arrived_ns == NONE64 or hop.latency_ns == NONE32:

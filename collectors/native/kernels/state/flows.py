@@ -143,7 +143,7 @@ def sent_ns(tables: TelemetryTables, cell: FlowCell, between_ns: i64) -> u64:
 
 @kernel(inline=False)
 def step_slots(cell: FlowCell, newest: u64, number: u64) -> None:
-    """Empty the slots of the rate that begin anew."""
+    """Empty the slots of the rate that begin again."""
     steps: u64 = min(number - newest, RATE_SLOTS)
     while steps > 0:
         steps -= 1

@@ -68,7 +68,7 @@ def nodes_of(tables: TelemetryTables, route: u64) -> Array[u32]:
 
 @kernel(inline=True)
 def hops_of(tables: TelemetryTables, route: u32) -> Array[RouteHop]:
-    """Return the hops by which a route's packets are told at once."""
+    """Return the hops by which a route's packets are recognised at once."""
     return offset(tables.routes.hops, as_u64(route) * MOST_SWITCHES)
 
 
@@ -250,7 +250,7 @@ def take_route(  # noqa: PLR0917 - kernels have no keywords
         return
     cell.route = number
     cell.path_ns = tables.batch.now_ns
-    # A stamp that nobody believes must not make those that follow older.
+    # A stamp that is not trusted must not make those that follow older.
     cell.source_ns = NONE64 if is_ahead(tables, first, source_ns) else source_ns
 
 

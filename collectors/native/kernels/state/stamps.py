@@ -16,7 +16,7 @@ def runs_ahead(tables: TelemetryTables, clock: SwitchClockCell, stamp_ns: u64, r
 
 @kernel(inline=False)
 def stamp_behind(tables: TelemetryTables, switch: u32, stamp_ns: u64, received_ns: u64) -> u64:
-    """Return how far a sample's stamp is behind the newest of its switch, 0 for one that tells nothing of it."""
+    """Return how far a sample's stamp is behind the newest of its switch, 0 for one that does not show it."""
     clock = tables.clocks.switches[switch]
     if clock.known == 0:
         begin_clock(tables, clock, stamp_ns, received_ns)

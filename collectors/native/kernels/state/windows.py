@@ -95,7 +95,7 @@ def buckets_of(tables: TelemetryTables, window: u64) -> Array[u32]:
 
 @kernel(inline=False)
 def settle_counts(tables: TelemetryTables) -> None:
-    """Count the delays noted by `note_count`; whoever adds to windows does so before it returns."""
+    """Count the delays noted by `note_count`; a caller that adds to windows calls this before it returns."""
     noted = tables.windows.noted
     count: u64 = tables.windows.noted_count
     tables.windows.noted_count = 0
@@ -134,7 +134,7 @@ def clear_delays(tables: TelemetryTables, slot: SlotCell, buckets: Array[u32], c
 
 @kernel(inline=False)
 def clear_slot(tables: TelemetryTables, slot: SlotCell, buckets: Array[u32], column: u64, number: u64) -> None:
-    """Begin a slot anew."""
+    """Reset a slot."""
     clear_delays(tables, slot, buckets, column)
     slot.newest_ns = 0
     slot.queue_total = 0

@@ -118,7 +118,7 @@ def next_switch(tables: TelemetryTables, key: Array[u64], hop: PendingHop) -> u3
 
 @kernel(inline=True)
 def expects_stamp(tables: TelemetryTables, key: Array[u64], hop: PendingHop) -> bool:
-    """Return whether the next hop's ingress stamp would tell the delay of this hop's egress link."""
+    """Return whether the next hop's ingress stamp would give the delay of this hop's egress link."""
     if hop.arrived_ns == NONE64 or hop.count != NONE32:
         return False
     return next_switch(tables, key, hop) != NONE32
@@ -163,7 +163,7 @@ def delay_without_clock(
 
 @kernel(inline=True)
 def whole_link_delay(tables: TelemetryTables, hop: PendingHop, following: PendingHop, link: u32) -> u64:
-    """Return the delay of a hop's egress link without counting anything; NONE64 if it cannot be told."""
+    """Return the delay of a hop's egress link without counting anything; NONE64 if it is unknown."""
     delay_ns: u64 = NONE64
     if tables.topology.synchronised == 0:
         delay_ns = delay_without_clock(tables, hop, following, link, False)
@@ -178,7 +178,7 @@ def whole_link_delay(tables: TelemetryTables, hop: PendingHop, following: Pendin
 def take_delay(  # noqa: PLR0917 - kernels have no keywords
     tables: TelemetryTables, key: Array[u64], hop: PendingHop, following: PendingHop, link: u32, figures: bool
 ) -> None:
-    """Make a sample of a link with its delay, if that can be told, and with the hop's figures if they are asked for."""
+    """Make a sample of a link with its delay, if that is known, and with the hop's figures if they are asked for."""
     delay_ns: u64 = NONE64
     source: u32 = HOP_LATENCY
     if tables.topology.synchronised != 0:
@@ -384,7 +384,7 @@ def path_hop(tables: TelemetryTables, position: u64) -> PendingHop:
 
 @kernel(inline=True)
 def path_delay(tables: TelemetryTables, key: Array[u64]) -> u64:
-    """Return the sum of the delays of the path's egress links, NONE64 if it cannot be told."""
+    """Return the sum of the delays of the path's egress links, NONE64 if it is unknown."""
     total_ns: u64 = 0
     i: u64 = 0
     while i < tables.pending.path_hops:

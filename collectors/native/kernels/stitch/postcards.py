@@ -1,4 +1,4 @@
-"""Hops whose position only adjacency tells, as in `collectors.reference.postcards`: of one packet, else of one flow."""
+"""Hops whose position only adjacency shows, as in `collectors.reference.postcards`: of one packet, else of one flow."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def hop_after(
 def hop_before(
     tables: TelemetryTables, table: PendingTable, cell: PendingCell, key: Array[u64], hop: PendingHop
 ) -> PendingHop:
-    """Return the hop whose egress link leads here, the one behind the ingress port if that is told; or null."""
+    """Return the hop whose egress link leads here, the one behind the ingress port if that is reported; or null."""
     if hop.ingress != NONE32:
         if hop.came_by == NONE32 or tables.topology.links[as_u64(hop.came_by)].head_switch == NONE32:
             return view(PendingHop, 0)

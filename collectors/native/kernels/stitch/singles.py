@@ -1,7 +1,7 @@
 """Reports of one hop each: hop by hop, MX, XD, and of congested queues.
 
 A queue's report says all by itself. The others wait for those of their packet's other hops: here those whose index our
-domain's hop count tells, in `postcards` those that only adjacency puts in order. `collectors.reference.stitch` is the
+domain's hop count gives, in `postcards` those that only adjacency puts in order. `collectors.reference.stitch` is the
 plain twin.
 """
 
@@ -158,7 +158,7 @@ def is_source(tables: TelemetryTables, key: Array[u64], switch: u32) -> bool:
 
 @kernel(inline=False)
 def join_single(tables: TelemetryTables, key: Array[u64], mixed: u64) -> None:
-    """Join the hop in `part`, which tells its index, with those of its packet that have come."""
+    """Join the hop in `part`, which gives its index, with those of its packet that have come."""
     table = tables.pending.singles
     said = tables.pending.part[0]
     said.came_by = ingress_link(tables, said)

@@ -1,6 +1,6 @@
 """Links' states as columns: a snapshot of many links costs little until their states are read.
 
-`NetworkStateBuilder` has the same in plain Python, link by link, over the reference store; one suite runs both.
+`collectors.reference.builder` has the same in plain Python, link by link; one suite runs both.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What schedulers know of a cluster, as pure values: what lies between hosts, hardware, work, estimates."""
+"""What schedulers know of a cluster, as pure values: what lies between hosts (cost_map), and work (workloads)."""

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, fields, replace
 from typing import Final, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from collectors.values import DelaySource, LinkCondition, LinkState, Snapshot
+from collectors.state.link_states import LinkStates
+from collectors.statistics.columns import UNKNOWN
+from collectors.statistics.window import SOURCES
+from collectors.values import DelaySource, LinkState
+from controller.algorithms.queueing import PACKET_BITS
 from controller.cluster.cost_map.values import NEVER_NS, PPB
 from dataplane.topology.values import DirectedLink, LinkKey
 
@@ -21,8 +25,6 @@ AVAILABLE: Final = 2
 LOSS: Final = 4
 """Bits of `measured`: which figures of a link are telemetry's."""
 
-PACKET_BITS: Final = 8_000
-"""The mean packet of the queueing model: 1000 bytes."""
 _NS_PER_S: Final = 1_000_000_000
 
 
@@ -65,21 +67,18 @@ class LinkColumns:
         """What is free on each link; nothing on one that loses every packet."""
         return np.where(self.loss_ppb >= PPB, 0, np.maximum(self.rate_bps - self.load_bps, 0))
 
-    def observed(self, snapshot: Snapshot, stale_after_ns: int) -> LinkColumns:
-        """Return the columns with what a snapshot has measured no longer ago than this; dead links lose all packets."""
-        found = self.with_links(snapshot.links.values(), stale_after_ns)
-        dead = [key for key, status in snapshot.statuses.items() if status.condition is LinkCondition.DOWN]
-        found.loss_ppb[[self.numbers[key] for key in dead if key in self.numbers]] = PPB
-        return found
+    def observed(self, links: Mapping[LinkKey, LinkState], dead: Set[LinkKey], stale_after_ns: int) -> LinkColumns:
+        """Return the columns with what was measured of some links no longer ago than this; the others stay.
 
-    def with_links(self, states: Iterable[LinkState], stale_after_ns: int) -> LinkColumns:
-        """Return the columns with what was measured of some links no longer ago than this; the others stay."""
+        Dead links lose all packets, whatever was measured.
+        """
         found = replace(self, **{name: getattr(self, name).copy() for name in _LIVE})
-        fresh = [state for state in states if state.age_ns is not None and state.age_ns <= stale_after_ns]
-        known = [state for state in fresh if state.link in self.numbers]
-        rows = np.array([self.numbers[state.link] for state in known], np.int64)
-        for name, values in _measured(known).items():
-            getattr(found, name)[rows] = values
+        rows = np.array([self.numbers.get(key, -1) for key in links], np.int64)
+        figures = _columns_of(links) if isinstance(links, LinkStates) else _figures_of(list(links.values()))
+        fresh = (rows >= 0) & (figures.age_ns != UNKNOWN) & (figures.age_ns <= stale_after_ns)
+        for name in _LIVE:
+            getattr(found, name)[rows[fresh]] = getattr(figures, name)[fresh]
+        found.loss_ppb[[self.numbers[key] for key in dead if key in self.numbers]] = PPB
         return found
 
     def differing(self, other: LinkColumns) -> Longs:
@@ -107,18 +106,42 @@ class LinkColumns:
         return waiting_ns
 
 
-_LIVE: Final = tuple(f.name for f in fields(LinkColumns) if f.name not in {"numbers", "rate_bps", "queue_ns"})
+@dataclass(frozen=True, slots=True, eq=False)
+class _Figures:
+    """What telemetry says of links, in the columns of `LinkColumns`; ages are `UNKNOWN` where nothing ever came."""
+
+    delay_ns: Longs
+    load_bps: Longs
+    loss_ppb: Longs
+    age_ns: Longs
+    measured: Bytes
 
 
-def _measured(states: list[LinkState]) -> dict[str, npt.NDArray[np.int64] | Bytes]:
-    loss = [state.loss for state in states]
-    return {
-        "delay_ns": np.array([state.delay_mean_ns for state in states], np.int64),
-        "load_bps": np.array([state.rate_bps - state.available_bps for state in states], np.int64),
-        "loss_ppb": np.array([0 if share is None else round(share * PPB) for share in loss], np.int64),
-        "age_ns": np.array([state.age_ns for state in states], np.int64),
-        "measured": np.array([_bits(state) for state in states], np.uint8),
-    }
+_LIVE: Final = tuple(field.name for field in fields(_Figures))
+
+
+def _columns_of(states: LinkStates) -> _Figures:
+    """Return the figures as they came over the feed: no state of a single link is made."""
+    loss = states.floats("loss")
+    nominal = states.integers("source") == SOURCES.index(DelaySource.NOMINAL)
+    bits = np.where(nominal, 0, DELAY) | np.where(states.integers("samples") > 0, AVAILABLE, 0)
+    return _Figures(
+        states.integers("delay_mean_ns"),
+        states.integers("rate_bps") - states.integers("available_bps"),
+        np.rint(np.nan_to_num(loss) * PPB).astype(np.int64),
+        states.integers("age_ns"),
+        (bits | np.where(np.isnan(loss), 0, LOSS)).astype(np.uint8),
+    )
+
+
+def _figures_of(states: list[LinkState]) -> _Figures:
+    return _Figures(
+        np.array([state.delay_mean_ns for state in states], np.int64),
+        np.array([state.rate_bps - state.available_bps for state in states], np.int64),
+        np.array([round((state.loss or 0) * PPB) for state in states], np.int64),
+        np.array([UNKNOWN if state.age_ns is None else state.age_ns for state in states], np.int64),
+        np.array([_bits(state) for state in states], np.uint8),
+    )
 
 
 def _bits(state: LinkState) -> int:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Final
 
 import numpy as np
@@ -59,7 +59,7 @@ class CostMap:
         model = topology if isinstance(topology, CostModel) else CostModel(topology)
         dead = _dead(snapshot)
         routing = Routing.of(model, routes, dead)
-        links = model.nominal.observed(snapshot, stale_after_ns)
+        links = model.nominal.observed(snapshot.links, dead, stale_after_ns)
         between = between_switches(routing, links)
         return cls(routing, links, between, routes, dead, snapshot.taken_ns, stale_after_ns)
 
@@ -69,7 +69,7 @@ class CostMap:
         Only what has changed is computed again; load that was added before is no part of it.
         """
         model, dead = self.model, _dead(snapshot)
-        links = model.nominal.observed(snapshot, self.stale_after_ns)
+        links = model.nominal.observed(snapshot.links, dead, self.stale_after_ns)
         if (routes is None or routes is self.routes) and dead == self.dead:
             return replace(self._with(links), taken_ns=snapshot.taken_ns, is_predicted=False)
         return CostMap.of(
@@ -78,7 +78,7 @@ class CostMap:
 
     def with_links(self, states: Iterable[LinkState]) -> CostMap:
         """Return the map with new figures of some links, the others as they are; stale ones are left out."""
-        return self._with(self.links.with_links(states, self.stale_after_ns))
+        return self._with(self.links.observed({state.link: state for state in states}, self.dead, self.stale_after_ns))
 
     def with_load(self, src: str, dst: str, rate_bps: int) -> CostMap:
         """Return what the map would be with another flow from `src` to `dst`; see `with_loads`."""
@@ -116,7 +116,7 @@ class CostMap:
     def cost(self, src: str, dst: str) -> HostCost:
         """Return what lies between two hosts; raise PathError for one that the topology does not have."""
         row, column = self.model.number(src), self.model.number(dst)
-        figures = between_hosts(self.routing, self.links, self.between, range(row, row + 1))
+        figures = self._row(row)
         delay_ns, age_ns = int(figures.delay_ns[0, column]), int(figures.age_ns[0, column])
         measured = int(figures.measured[0, column])
         return HostCost(
@@ -141,6 +141,13 @@ class CostMap:
         measured; `measured` has a bit for each figure. Nobody may write to them.
         """
         return between_hosts(self.routing, self.links, self.between, range(len(self.hosts))).sealed()
+
+    @cached_property
+    def _row(self) -> Callable[[int], PairColumns]:
+        """Return the figures from one source to all hosts; those of the last source are kept for who asks for all."""
+        return lru_cache(maxsize=1)(
+            lambda row: between_hosts(self.routing, self.links, self.between, range(row, row + 1))
+        )
 
     def _with(self, links: LinkColumns) -> CostMap:
         """Return the map with other figures of links over the same routes."""

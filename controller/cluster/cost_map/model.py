@@ -7,14 +7,12 @@ from typing import Final
 
 import numpy as np
 
-from collectors.values import Snapshot
 from controller.algorithms.costs import FORBIDDEN, UNREACHABLE
 from controller.algorithms.link_table import Ids, LinkTable
+from controller.algorithms.structures import graph_of
 from controller.algorithms.trees import DestinationTrees
 from controller.cluster.cost_map.columns import LinkColumns
-from controller.cluster.cost_map.kernels.structures import Graph
 from controller.errors import PathError
-from dataplane.native import pointer_to
 from dataplane.topology.values import LinkKey, Topology
 
 _REMEMBERED: Final = 4
@@ -44,7 +42,7 @@ class CostModel:
         ups = [LinkKey(name, edge) for name, edge in zip(self.hosts, edges, strict=True)]
         keys = [*self.table.links, *ups, *(LinkKey(key.dst, key.src) for key in ups)]
         self.nominal = LinkColumns.nominal(topology.directed_links[key] for key in keys)
-        self.graph = self._graph()
+        self.graph = graph_of(self.table)
         self.base_weights = lru_cache(maxsize=_REMEMBERED)(self._base_weights)
 
     def number(self, host: str) -> int:
@@ -68,10 +66,6 @@ class CostModel:
         """The rows of the links by which hosts receive, in order of hosts."""
         return slice(len(self.table.links) + len(self.hosts), None)
 
-    def observed(self, snapshot: Snapshot, stale_after_ns: int) -> LinkColumns:
-        """Return the links' figures by a snapshot, configured ones where it has none that is fresh."""
-        return self.nominal.observed(snapshot, stale_after_ns)
-
     def _base_weights(self, dead: frozenset[LinkKey]) -> Ids:
         """Return how base routes spread each destination's traffic: [destination, link], 0 where it takes another."""
         table, costs = self.table, self.table.configured_costs()
@@ -81,8 +75,3 @@ class CostModel:
         usable = (costs != FORBIDDEN) & (beyond != UNREACHABLE)
         weights: Ids = np.ascontiguousarray(usable & (beyond + costs == own), np.uint32)
         return weights
-
-    def _graph(self) -> Graph:
-        names = ("tail", "head", "out_start", "in_start", "in_link")
-        columns = {name: pointer_to(getattr(self.table, name)) for name in names}
-        return Graph(switches=len(self.table.switches), links=len(self.table.links), **columns)

@@ -6,10 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from controller.algorithms.queueing import PACKET_BITS
 from controller.paths.engineering.values import FloatArray, Splits
-
-PACKET_BITS = 8_000
-"""The mean packet of the queueing model: 1000 bytes."""
 
 _NS_PER_S = 1e9
 

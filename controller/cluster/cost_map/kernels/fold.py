@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from controller.cluster.cost_map.kernels.structures import Figures, Graph, Hosts
+from controller.algorithms.structures import Graph
+from controller.cluster.cost_map.kernels.structures import Figures, Hosts
 from controller.cluster.cost_map.values import NEVER_NS, PPB, UNLIMITED_BPS, UNREACHABLE_NS
 from dataplane.native import Array, as_i64, as_u64, i64, kernel, u8, u32, u64
 

@@ -5,18 +5,6 @@ from __future__ import annotations
 from dataplane.native import Array, Struct, i64, u8, u32
 
 
-class Graph(Struct):
-    """Directed links between switches, grouped by tail (`out_start`) and by head (`in_start`, `in_link`)."""
-
-    switches: u32
-    links: u32
-    tail: Array[u32]
-    head: Array[u32]
-    out_start: Array[u32]
-    in_start: Array[u32]
-    in_link: Array[u32]
-
-
 class Figures(Struct):
     """Columns of figures, one row for each link, host or pair.
 

@@ -12,7 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collectors.values import Snapshot
+from collectors.feed import links_pb2
+from collectors.feed.links import read_links, write_links
+from collectors.values import LinkCondition, LinkStatus, Snapshot
 from controller.cluster.cost_map import UNLIMITED_BPS, Basis, CostMap, CostModel, Load
 from controller.cluster.cost_map.reference import pair_figures
 from controller.cluster.cost_map.values import PPB
@@ -91,6 +93,28 @@ def test_what_changes_gives_the_map_that_is_made_anew(name: str, seed: int) -> N
     few = [replace(link_state(model.topology, key, rng), age_ns=3) for key in rng.sample(model.table.links, 2)]
     later = {**first.links, **{state.link: state for state in few}}
     assert_same(costs.with_links(few), CostMap.of(model, replace(first, links=later), routes))
+
+
+@pytest.mark.parametrize("name", FABRICS)
+@settings(max_examples=4)
+@given(seed=SEEDS)
+def test_columns_of_links_give_the_map_that_single_states_give(name: str, seed: int) -> None:
+    model = MODELS[name]
+    found = snapshot(model.topology, random.Random(seed), dead=1)
+    message = links_pb2.Links()
+    write_links(message, found.links)
+    assert_same(CostMap.of(model, replace(found, links=read_links(message))), CostMap.of(model, found))
+
+
+def test_a_dead_link_stays_dead_whatever_is_measured_of_it() -> None:
+    topology = fabric("ring:switches=4,hosts=1")
+    route = RouteSet(1, (Route(FlowSpec("h1", "h2"), ("s1", "s2")),))
+    key = LinkKey("s1", "s2")
+    down = replace(IDLE, statuses={key: LinkStatus(LinkCondition.DOWN, 0)})
+    costs = CostMap.of(topology, down, route)
+    assert costs.cost("h1", "h2").loss_ppb == PPB
+    fresh = replace(link_state(topology, key, random.Random(1)), age_ns=0, loss=0.0)
+    assert costs.with_links([fresh]).cost("h1", "h2").loss_ppb == PPB
 
 
 def assert_same(left: CostMap, right: CostMap) -> None:

@@ -21,7 +21,7 @@ from controller.cluster.workloads.values import (
 from dataplane.topology.values import DeviceKind
 
 S = 1_000_000_000
-DATA = Path(__file__).parents[4].parent / "shared" / "data"
+DATA = Path(__file__).parents[5] / "shared" / "data"
 OPENB = (
     "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time\n"
 )

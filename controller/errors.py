@@ -4,7 +4,11 @@ MillraceError
 └── ControllerError
     ├── SessionError       a P4Runtime session to a switch failed: names switch, what was done, code and cause
     ├── PathError          the path server cannot do what was asked
-    └── JobError           the job service cannot do what was asked
+    ├── JobError           the job service cannot do what was asked
+    └── StorageError       the storage of schedulers cannot do what was asked
+        ├── ConflictError      a key is not as the writer believed
+        ├── CompactedError     a revision is forgotten
+        └── LeaseError         a lease has ended
 """
 
 from __future__ import annotations
@@ -38,3 +42,37 @@ class PathError(ControllerError):
 
 class JobError(ControllerError):
     """The job service cannot do what was asked."""
+
+
+class StorageError(ControllerError):
+    """The storage of schedulers cannot do what was asked."""
+
+
+class ConflictError(StorageError):
+    """A key is not as the writer believed: nothing was done.
+
+    `expected` and `found` are the revisions at which it was modified last, 0 where it is not there; None for a `found`
+    that the storage does not tell.
+    """
+
+    def __init__(self, key: str, expected: int, found: int | None) -> None:
+        self.key, self.expected, self.found = key, expected, found
+        wanted = "is not to be there" if expected == 0 else f"is not of revision {expected}"
+        now = "" if found is None else ", it is not there" if found == 0 else f", it is of revision {found}"
+        super().__init__(f"{key}: {wanted}{now}" if expected == 0 else f"{key}: {wanted} any more{now}")
+
+
+class CompactedError(StorageError):
+    """A revision is forgotten; `oldest` is the oldest that can still be asked for."""
+
+    def __init__(self, revision: int, oldest: int) -> None:
+        self.revision, self.oldest = revision, oldest
+        super().__init__(f"revision {revision} is forgotten, the oldest kept is {oldest}")
+
+
+class LeaseError(StorageError):
+    """A lease has ended, or never was."""
+
+    def __init__(self, lease: int) -> None:
+        self.lease = lease
+        super().__init__(f"lease {lease:x} has ended")

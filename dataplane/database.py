@@ -99,6 +99,13 @@ class Database:
                 self._connection.execute("COMMIT")
             self._is_written = False
 
+    def rollback(self) -> None:
+        """Take back all that was written since the last `commit`; also after one that failed."""
+        with self.errors("write"):
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+        self._is_written = False
+
     def query(self, statement: str, parameters: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:
         """Return all rows of a SELECT."""
         with self.errors("read"):

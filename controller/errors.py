@@ -63,11 +63,12 @@ class ConflictError(StorageError):
 
 
 class CompactedError(StorageError):
-    """A revision is forgotten; `oldest` is the oldest that can still be asked for."""
+    """A revision is forgotten; `oldest` is the oldest that can still be asked for, None where that is not said."""
 
-    def __init__(self, revision: int, oldest: int) -> None:
+    def __init__(self, revision: int, oldest: int | None) -> None:
         self.revision, self.oldest = revision, oldest
-        super().__init__(f"revision {revision} is forgotten, the oldest kept is {oldest}")
+        kept = "" if oldest is None else f", the oldest kept is {oldest}"
+        super().__init__(f"revision {revision} is forgotten{kept}")
 
 
 class LeaseError(StorageError):

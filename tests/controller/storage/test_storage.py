@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 from controller.errors import CompactedError, ConflictError, LeaseError, StorageError
 from controller.storage import Delete, Event, EventKind, Expected, Put, Storage
+from controller.storage.etcd import EtcdSettings, EtcdStorage
 from controller.storage.sqlite import SqliteStorage
 
 T = TypeVar("T")
@@ -20,17 +22,23 @@ Run = Callable[[Callable[[Storage], Awaitable[T]]], T]
 
 
 @asynccontextmanager
-async def opened(kind: str, folder: Path) -> AsyncIterator[Storage]:
-    assert kind == "sqlite"
-    async with await SqliteStorage.open(str(folder / "storage")) as storage:
+async def opened(address: str | None, folder: Path) -> AsyncIterator[Storage]:
+    """Open SQLite's storage, or etcd's at an address, with keys of its own."""
+    if address is None:
+        storage: Storage = await SqliteStorage.open(str(folder / "storage"))
+    else:
+        storage = EtcdStorage(EtcdSettings(address, root=f"/{secrets.token_hex(8)}"))
+    async with storage:
         yield storage
 
 
-@pytest.fixture(params=["sqlite"])
+@pytest.fixture(params=["sqlite", "etcd"])
 def run(request: pytest.FixtureRequest, tmp_path: Path) -> Run[object]:
+    address = None if request.param == "sqlite" else request.getfixturevalue("etcd")
+
     def play(act: Callable[[Storage], Awaitable[T]]) -> T:
         async def main() -> T:
-            async with asyncio.timeout(WAIT_S), opened(request.param, tmp_path) as storage:
+            async with asyncio.timeout(WAIT_S), opened(address, tmp_path) as storage:
                 return await act(storage)
 
         return asyncio.run(main())

@@ -149,7 +149,7 @@ class EtcdStorage(Storage):
     async def close(self) -> None:
         """Let go of the connection."""
         self._closed.set()
-        await self._channel.close()
+        await self._channel.close(None)
 
     @property
     def _who(self) -> str:

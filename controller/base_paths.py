@@ -1,6 +1,6 @@
 """Shortest paths by configured propagation delay, then hops: what traffic follows when nobody decides otherwise.
 
-Dead links are left out, where somebody says which they are.
+Dead links are left out, where they are known.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ class ConflictError(StorageError):
     """A key is not as the writer believed: nothing was done.
 
     `expected` and `found` are the revisions at which it was modified last, 0 where it is not there; None for a `found`
-    that the storage does not tell.
+    that the storage does not report.
     """
 
     def __init__(self, key: str, expected: int, found: int | None) -> None:

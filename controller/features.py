@@ -74,7 +74,7 @@ class Features:
     def configure(self, telemetry: Telemetry) -> None:
         """Want other telemetry from now on; raise ControllerError, and change nothing, if it does not fit the topology.
 
-        A switch that is read next is brought there, without touching anything else, or, while the change has another
+        A switch that is read next is updated, without touching anything else, or, while the change has another
         stage before it, to that stage.
         """
         self.telemetry.want(telemetry)

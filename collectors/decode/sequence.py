@@ -51,7 +51,7 @@ class Accounting(Protocol):
     """The accounts of every reporter."""
 
     def observe(self, group: ReportGroup, mark: int, now_ns: int) -> Arrival:
-        """Account one report packet; its `content_mark` tells a repetition from another report with its number."""
+        """Account one report packet; its `content_mark` separates a repetition from another report with its number."""
         ...
 
     def states(self) -> dict[tuple[int, int], ReporterState]:

@@ -52,7 +52,7 @@ class NativeAccounting:
         return self._table
 
     def observe(self, group: ReportGroup, mark: int, now_ns: int) -> Arrival:
-        """Account one report packet; its `content_mark` tells a repetition from another report with its number."""
+        """Account one report packet; its `content_mark` separates a repetition from another report with its number."""
         first_word = group.hw_id << SEQUENCE_BITS | group.sequence
         arrival = _ARRIVALS[self._calls.observe(self._table, group.node_id, first_word, mark, now_ns)]
         self.count()

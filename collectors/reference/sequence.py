@@ -166,7 +166,7 @@ class PlainAccounting:
         self._trackers: OrderedDict[tuple[int, int], SequenceTracker] = OrderedDict()
 
     def observe(self, group: ReportGroup, mark: int, now_ns: int) -> Arrival:
-        """Account one report packet; its `content_mark` tells a repetition from another report with its number."""
+        """Account one report packet; its `content_mark` separates a repetition from another report with its number."""
         key = (group.node_id, group.hw_id)
         tracker = self._trackers.get(key)
         if tracker is not None:

@@ -1,7 +1,7 @@
 """The jobs that are added up now: what every switch is to hold of them, and which cells are to be cleared before.
 
 Pure bookkeeping: the writer of switches clears what `to_clear` names, says so, asks for `entities`, writes what
-differs, and says by `held` what a switch holds then. A worker that goes keeps its place in the tree until somebody else
+differs, and says by `held` what a switch holds then. A worker that goes keeps its place in the tree until another one
 needs it.
 """
 
@@ -99,9 +99,9 @@ class Jobs:
         return kept
 
     def join(self, number: int, worker: Worker) -> RunningJob:
-        """Have a member more from the next epoch on: one that has left, or somebody new where there is a place.
+        """Have a member more from the next epoch on: one that has left, or a new one where there is a place.
 
-        A place of somebody else is free when the switch is known not to count him any more: he may be alive and send.
+        Another worker's place is free when the switch is known not to count it any more: it may be alive and send.
         """
         job = self.job(number)
         if worker.host in job.members.workers:
@@ -188,7 +188,7 @@ def _next(members: Members, workers: frozenset[str]) -> Members:
 
 
 def _with_free_leaf(topology: Topology, job: RunningJob, worker: Worker, leaving: Collection[str]) -> PlacedJob:
-    """Return the job with a place for a worker: its own, that of somebody who has left for good, or one more."""
+    """Return the job with a place for a worker: its own, that of a worker that has left for good, or one more."""
     if worker.host not in topology.host:
         raise ControllerError(f"aggregation job {job.number}: there is no host {worker.host!r}")
     placed = job.placed

@@ -1,7 +1,7 @@
 """Numbers and cells of jobs: who has which, and which cells must be cleared before a switch may know the job.
 
 A switch takes a packet of a job for old or answered by what it remembers under the job's number. Cells are cleared when
-somebody gets them, because nobody can know what those before did; and they stay taken until the switch is known to hold
+they are assigned, because it is not known what those before did; and they stay taken until the switch is known to hold
 nothing of the job that had them.
 """
 

@@ -18,7 +18,7 @@ from controller.algorithms.structures import Changed, Changes, Workspace, graph_
 from dataplane.native import pointer_to
 
 REPAIR_SHARE = 0.05
-"""Where more of the links have changed than this, growing every tree anew is quicker than repairing it."""
+"""Where more of the links have changed than this, computing every tree is quicker than repairing them."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,7 +50,7 @@ class DestinationTrees:
         self.regrow()
 
     def regrow(self) -> None:
-        """Compute every tree anew from the costs."""
+        """Compute every tree from the costs."""
         self._entering[:] = self.costs[self.table.in_link]
         self._share_out(self._grow)
 

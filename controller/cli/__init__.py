@@ -22,6 +22,6 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(130)
     except BrokenPipeError:
-        # Whoever read the output has gone; nothing may be flushed into it at exit.
+        # The reader of the output has gone; nothing may be flushed into it at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)

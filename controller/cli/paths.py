@@ -262,7 +262,7 @@ def _us(time_ns: int | None) -> str | None:
 
 
 def _ns(text: str | None, option: str) -> int | None:
-    """Return a time that somebody wrote down as nanoseconds since 1970; without an offset it is UTC."""
+    """Return a written time as nanoseconds since 1970; without an offset it is UTC."""
     if text is None:
         return None
     try:

@@ -114,7 +114,7 @@ class PortSession:
         await stub.Capabilities(gnmi.CapabilityRequest(), timeout=self._patience.timeout_s)
 
     async def _correct(self, stub: gnmi_grpc.gNMIAsyncStub) -> None:
-        """Set hellos as they are wanted, now and whenever somebody else has set them otherwise."""
+        """Set hellos as they are wanted, now and whenever another client has changed them."""
         while True:
             await self._updated.wait()
             self._updated.clear()

@@ -40,7 +40,7 @@ class InProcessPorts:
             raise SessionError(self._switch, "set hellos", error.message, code=error.code.name) from error
 
     def close(self) -> None:
-        """End the subscription; the observer is told that the switch is unreachable."""
+        """End the subscription; the observer sees the switch as unreachable."""
         self._core.close(self._subscription)
         self._observer.unreachable(self._switch)
 

@@ -1,1 +1,1 @@
-"""Links between switches that die: their condition by ports, hellos and loss, and telling it to everybody."""
+"""Links between switches that die: their condition by ports, hellos and loss, and its publication."""

@@ -117,7 +117,7 @@ class AggregationOwner(Owner):
         return Verdict.SPARED
 
     def lost(self, switch: str) -> None:
-        """Begin to clear anew: a switch may have restarted."""
+        """Start clearing again: a switch may have restarted."""
         self._begin_anew(switch)
         if self.listener is not None:
             self.listener.lost(switch)

@@ -192,7 +192,7 @@ class Strikes:
             self._counts[update.key] = self._counts.get(update.key, 0) + 1
 
     def clear(self) -> None:
-        """Begin anew."""
+        """Start again from nothing."""
         self._counts.clear()
 
     @property
@@ -212,7 +212,7 @@ def own_part(owner: Owner, wanted: Entities, held: Entities) -> Entities:
 
 
 def own_batches(owner: Owner, wanted: Entities, held: Entities) -> list[Batch]:
-    """Return what brings an owner's part of a switch that holds `held` to what is wanted."""
+    """Return the updates that take an owner's part of a switch from `held` to what is wanted."""
     return diff(wanted, own_part(owner, wanted, held), order=(*FILL_ORDER, *owner.fill_order))
 
 

@@ -85,7 +85,7 @@ class ContentOwner(ListeningOwner):
         self._report(switch, problem)
 
     def next_batches(self, switch: str, known: Known) -> list[Batch]:
-        """Return what brings a switch to what is wanted, in the order that the store needs."""
+        """Return the updates that make a switch hold what is wanted, in the order that the store needs."""
         return self.stores[switch].batches() if self._is_kept(switch) else []
 
     def acknowledged(self, switch: str, updates: Sequence[Update]) -> None:

@@ -24,7 +24,7 @@ class FlowPathsOwner(Owner):
     name = "flow paths"
 
     def __init__(self, topology: Topology) -> None:
-        """Want nothing, and remove nothing, until somebody has said which paths are wanted."""
+        """Want nothing, and remove nothing, until the wanted paths are known."""
         self.topology = topology
         self.routes: RouteSet | None = None
         self.strikes = Strikes()

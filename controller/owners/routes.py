@@ -1,8 +1,8 @@
 """Routes of all switches, and changing them: the order in which no packet turns in a circle or finds no way.
 
 For each destination a switch changes when every switch that its new route sends to follows the new routes, and so do
-all behind those. Whoever has changed then sends to such as have changed, up to the destination; whoever has not follows
-the old routes until the destination or the first that has. Old and new routes have no circle, so no mixture has, and a
+all behind those. A switch that has changed then sends to switches that have changed, up to the destination; one that
+has not follows the old routes until the destination or the first that has. Old and new routes have no circle, so no mixture has, and a
 packet in flight meets at most one change of routes. A change of weights is a change of group: a new group is made
 before the entry points to it, so each switch changes at once or not at all, and the old one goes when nobody uses it.
 """
@@ -57,7 +57,7 @@ class RoutesOwner(Owner):
     name = "routes"
 
     def __init__(self, topology: Topology) -> None:
-        """Want base routes; leave what is there as it is until somebody has said which routes are weighted."""
+        """Want base routes; leave what is there as it is until the weighted routes are known."""
         self.topology = topology
         self.strikes = Strikes()
         self._has_routes = self._detours = False
@@ -293,7 +293,7 @@ def _destinations(topology: Topology) -> Iterator[tuple[EntityKey, str]]:
 
 
 def _groups_agree(entity: Entity, held: Entities, wanted: Entities) -> bool:
-    """Return whether the group behind a route is what it should be: somebody else may have changed it."""
+    """Return whether the group behind a route is what it should be: another writer may have changed it."""
     if not (isinstance(entity, P4TableEntry) and isinstance(entity.action, P4IndirectAction)):
         return True
     key = EntityKey(Kind.GROUP, _SELECTORS[entity.table_id], (), entity.action.group_id or 0)

@@ -153,7 +153,7 @@ class TelemetryOwner(StagedOwner):
     def restored(self, switch: str, actual: Entities, known: Known) -> Entities:
         """Return what a switch that holds `actual`, and held what is known, should hold at this stage.
 
-        A switch met for the first time whose mark is another one begins a change: somebody else's controller left it.
+        A switch met for the first time whose mark is another one begins a change: another controller left it.
         """
         if switch not in self._met and _is_marked_otherwise(actual, self.base[switch]):
             self._mark = None
@@ -247,5 +247,5 @@ def _marks(entities: Entities) -> dict[EntityKey, Entity]:
 
 
 def _is_empty(actual: Entities) -> bool:
-    """Whether nobody has told a switch yet who it is."""
+    """Whether a switch has no node id yet."""
     return all(key.table != "node" or is_reset(entity) for key, entity in actual.items())

@@ -1,7 +1,7 @@
 """A session to a switch over gRPC, by finsy's client: one stream for arbitration, calls for everything else.
 
-A session lives once: from `connect` to its first failure, to the loss of the primary role or to `close`. Whoever wants
-the switch back opens another one.
+A session lives once: from `connect` to its first failure, to the loss of the primary role or to `close`. A caller
+that wants the switch back opens another one.
 """
 
 from __future__ import annotations
@@ -275,7 +275,7 @@ class GrpcSession:
             if status.status.code not in (_BACKUP, _NO_PRIMARY):
                 raise SessionError(self.switch, "become primary", status.status.message, code=str(status.status.code))
             if status.status.code == _NO_PRIMARY:
-                # Nobody is primary, but somebody with a higher id was: the switch wants at least that id.
+                # There is no primary, but there was one with a higher election id: the switch wants at least that id.
                 highest = status.election_id.high << 64 | status.election_id.low
                 self._election_id = max(self._election_id, highest)
                 await self._bid()

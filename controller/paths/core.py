@@ -116,7 +116,7 @@ class PathServerCore:
         self._discover(snapshot, now_ns)
         forgotten = self._forget(now_ns)
         if not self._is_reported:
-            # Begun anew: until the controller speaks, what it has reported the collector.
+            # Restarted: until the controller speaks, what it has reported to the collector counts.
             self._reported.watch(snapshot.statuses, self.network.table.link_number.keys())
         self._decider.observe(snapshot, self._reported.down)
         if self.engineer is not None:

@@ -18,7 +18,7 @@ from collectors.values import FlowKey, HopRecord, RecordKind
 _REMEMBERED: Final = 16
 """Gaps that count: older ones weigh less."""
 _PAUSE: Final = 16
-"""A gap so many times as long as the mean is a pause, after which all is learned anew."""
+"""A gap so many times as long as the mean is a pause, after which learning restarts."""
 _TELLING: Final = 4
 """So many gaps give a rate that is worth reporting."""
 _GROWN: Final = 1.25
@@ -119,7 +119,7 @@ class Regularity:
         if stamp_ns > gaps.last_ns:
             gaps.add(stamp_ns - gaps.last_ns)
         elif gaps.last_ns - stamp_ns > _PAUSE * gaps.mean_ns:
-            # No packet that was overtaken: the clock was set back, or began anew.
+            # No packet that was overtaken: the clock was set back, or restarted.
             gaps.count, gaps.mean_ns, gaps.variation = 0, 0.0, 1.0
         else:
             return 0.0

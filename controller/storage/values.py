@@ -86,7 +86,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """Keeps keys for as long as somebody renews it; it ends `ttl_s` after that was done last."""
+    """Keeps keys for as long as it is renewed; it ends `ttl_s` after the last renewal."""
 
     number: int
     ttl_s: float

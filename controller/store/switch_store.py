@@ -1,7 +1,7 @@
 """What one switch is to hold of named content, and what to write next; no session, no clock.
 
 Level triggered as the rest of the controller: `connected` takes what the switch holds, `interval` what it has counted,
-`record` and `forget` what somebody wants; each time `batches` is what is missing, to be sent in order.
+`record` and `forget` what is wanted; each time `batches` is what is missing, to be sent in order.
 """
 
 from __future__ import annotations
@@ -192,7 +192,7 @@ class SwitchStore:
         return dict(self._wanted())
 
     def batches(self) -> list[Batch]:
-        """Return what brings the switch to what is wanted, each to be sent when the one before is acknowledged.
+        """Return the updates that the switch needs, each to be sent when the one before is acknowledged.
 
         The mark first, so that no generation is in use that it does not know; then what goes, which may leave its cell
         to what comes.

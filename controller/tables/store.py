@@ -110,7 +110,7 @@ def writer_entity(group: int, writer: Writer) -> Entity:
 
 
 def hot_names_entity(interval: int, threshold: int) -> Entity:
-    """Return what counts interests anew, and reports names that come to so many (0: none)."""
+    """Return what restarts the count of interests, and reports names that come to so many (0: none)."""
     action = P4TableAction("find_hot", interval=interval, threshold=threshold)
     return P4TableEntry(HOT_NAMES, action=action, is_default_action=True)
 

@@ -1,7 +1,7 @@
 """Which registers a worker has to hold while it runs which nodes, so that a read-modify-write is never torn.
 
 P4's @atomic leaves no trace in bmv2 JSON: p4c splits such a block, like any other, into action calls and branches. bmv2
-itself locks the registers of one action while that action runs, and nothing longer. What can be told from the JSON is
+itself locks the registers of one action while that action runs, and nothing longer. What can be seen from the JSON is
 more: a register that is read in one node and written in a later one is held from the first to the last node that
 touches it. That covers the read-modify-write of a register however many nodes an @atomic block is split into, and
 costs nothing where there is none; an @atomic block that reads one register and writes another one is not covered.

@@ -1,6 +1,6 @@
 """Whether p4/build is what p4/ compiles to: its digest file names the sources and outputs that belong together.
 
-Users need no p4c, since the compiler's output is committed. Whoever changes p4/ runs
+Users need no p4c, since the compiler's output is committed. After a change of p4/ run
 `python -m dataplane.program.build_check --compile` (`make p4`), which in the repository's root does
 
     p4c-bm2-ss --arch v1model --p4runtime-files p4/build/fabric.p4info.txtpb -o p4/build/fabric.json p4/fabric.p4

@@ -93,7 +93,7 @@ def _decode(data: bytes, file: str) -> RawProgram:
 
 
 def _digest(source: bytes, info: p4i.P4Info, crcs: Mapping[str, CrcParameters]) -> str:
-    """Return what tells one program from another, in hex."""
+    """Return a digest that identifies a program, in hex."""
     parameters = repr(sorted(crcs.items())).encode() if crcs else b""
     return hashlib.sha256(source + info.SerializeToString(deterministic=True) + parameters).hexdigest()
 
@@ -187,7 +187,7 @@ class _Assembly:
             raise scope.error("calculations", f"there is no {unknown[0]} to have CRC parameters")
 
     def _read_declared(self) -> None:
-        """Complete what only the P4Info tells of value sets and digests."""
+        """Complete what only the P4Info says of value sets and digests."""
         scope = self.scope
         for name, spec in declared_value_sets(self.info, self.info_file).items():
             present = scope.value_sets.get(name)

@@ -35,7 +35,7 @@ from dataplane.program.scope import MAX_WIDTH_BITS, Scope
 
 
 def read_parser(raw: RawParser, scope: Scope, place: str) -> Parser:
-    """Return a parser whose transitions all lead somewhere; value sets whose keys nobody told have its keys then."""
+    """Return a parser whose transitions all lead somewhere; value sets without keys of their own have its keys then."""
     names = {state.name for state in raw.parse_states}
     states: dict[str, ParserState] = {}
     for index, raw_state in enumerate(raw.parse_states):

@@ -45,7 +45,7 @@ _FRAGMENT: Final = 44
 class InnerPacket:
     """The original packet's 5-tuple (ports 0 where there are none) and its INT stack, newest hop first.
 
-    `packet_id` tells packets of a flow apart and is the same at every hop, in 63 bits: IPv4 identification (low 15),
+    `packet_id` distinguishes packets of a flow and is the same at every hop, in 63 bits: IPv4 identification (low 15),
     TCP sequence number, or that which our domain's source gave a UDP packet (32), L4 checksum as the source sent it
     (16); 0 for what the packet lacks.
     `ip_bytes` is the whole IP packet's length without INT's headers, as the IP header has it.

@@ -15,7 +15,7 @@ EXACT_DSCP: Final = 0x3F
 
 @dataclass(frozen=True, slots=True)
 class Marking:
-    """Each way to tell an INT packet, None for one that is not used; a domain uses one of the first four.
+    """Each way to mark an INT packet, None for one that is not used; a domain uses one of the first four.
 
     `dscp` counts in the bits of `dscp_mask`: all six for a value, one for a bit. GRE's protocol type, VXLAN-GPE's and
     Geneve's UDP ports are where tunnels are looked for that carry INT.

@@ -131,7 +131,7 @@ class Barrier:
     deadline_ns: int
     count: int | None = None
     item: int = 0
-    """Where all go on, once somebody is taken in."""
+    """Where all go on, once a worker has been admitted."""
     joined: list[str] = field(default_factory=list)
     """Who has joined meanwhile, and is admitted when it is over."""
 

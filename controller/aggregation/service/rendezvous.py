@@ -2,7 +2,7 @@
 
 A state machine without sockets and clocks: events come with their time, and it returns what is to be
 done. A worker's token identifies it. A change of the switches is one at a time for each job; what is to be done
-next is worked out anew from how the job stands after each event, so that nothing depends on the order of events.
+next is computed from the job's state after each event, so that nothing depends on the order of events.
 
 A worker that comes to a running job waits until all members hold: they begin no more all-reduces, say how many they
 have begun, finish the greatest of these, and say with which item they go on. There the newcomer begins.
@@ -146,7 +146,7 @@ class Rendezvous:
         return self._reconcile(now_ns)
 
     def end(self, name: str, reason: str, now_ns: int) -> list[Action] | None:
-        """End a job because somebody wants it; None if there is none of that name."""
+        """End a job on request; None if there is none of that name."""
         job = self._named(name)
         if job is None:
             return None
@@ -154,7 +154,7 @@ class Rendezvous:
         return self._reconcile(now_ns)
 
     def remove(self, name: str, host: str, reason: str, now_ns: int) -> list[Action] | None:
-        """Take a worker out because somebody wants it; None if there is no such one."""
+        """Remove a worker on request; None if there is no such one."""
         job = self._named(name)
         if job is None or (host not in job.members and host not in job.joiners):
             return None
@@ -187,7 +187,7 @@ class Rendezvous:
         for job in reversed(self.ended):
             if job.name == hello.job:
                 return Ended(f"job {job.name} has ended: {job.reason}")
-        return Ended(f"job {hello.job} has ended: the controller knows no number {number}, it has started anew")
+        return Ended(f"job {hello.job} has ended: the controller knows no number {number}, it has restarted")
 
     def _seat_worker(self, hello: Hello, now_ns: int) -> None:
         job = self._named(hello.job)

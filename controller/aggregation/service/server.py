@@ -58,7 +58,7 @@ LIMITS: Final = Limits(request_bytes=64 << 10, calls=8192, connections=4096)
 """Each worker has a connection and a stream of its own, and little to say."""
 
 _Outbox = asyncio.Queue[Notify | MessageError | None]
-"""What a worker is told, in order; None, or why its stream is refused, ends it."""
+"""Messages to a worker, in order; None, or why its stream is refused, ends it."""
 
 
 class Reconciler(Protocol):
@@ -156,7 +156,7 @@ class JobService:
         }
 
     async def _wait(self) -> None:
-        """Wait until the next time that somebody is missed, or until something else has changed that."""
+        """Wait until the next worker's deadline, or until that deadline has changed."""
         due_ns = self._rendezvous.due_ns()
         wait_s = None if due_ns is None else max(due_ns - self._clock.now_ns(), 0) / 1e9
         with contextlib.suppress(TimeoutError):

@@ -59,7 +59,7 @@ def between_switches(routing: Routing, links: LinkColumns) -> PairColumns:
 
 
 def fold_some(routing: Routing, links: LinkColumns, costs: PairColumns, destinations: Iterable[int]) -> None:
-    """Write the costs to some destinations anew."""
+    """Write the costs to some destinations again."""
     graph, figures, native = routing.model.graph, _figures(links, routing.model.inner), costs.native()
     run, switches = compiled(fold), len(routing.model.table.switches)
     for place in destinations:

@@ -19,7 +19,7 @@ PPB: Final = 1_000_000_000
 class Basis(StrEnum):
     """Where a figure comes from: telemetry of all links that carry it, of some of them, or configuration alone.
 
-    A host's link towards its switch is measured by nobody, so it does not count here unless somebody did.
+    A host's link towards its switch is not measured by switches, so it does not count here unless it was measured.
     """
 
     MEASURED = "measured"

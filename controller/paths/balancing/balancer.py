@@ -34,7 +34,7 @@ _AT_EASE: Final = 4
 """A group that went home and has stayed there for so many times its patience has its patience back."""
 
 GetFlows = Callable[[Forwarding], Sequence[MeasuredFlow]]
-"""Returns what telemetry shows now; only called when somebody needs it."""
+"""Returns what telemetry shows now; only called when it is needed."""
 
 
 @dataclass(slots=True)

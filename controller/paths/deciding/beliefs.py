@@ -35,7 +35,7 @@ _delay, _available = attrgetter("delay_mean_ns"), attrgetter("available_bps")
 
 
 class Beliefs:
-    """The live columns of a copy of a link table and what else a decider asks of links; `observe` brings it up to date.
+    """The live columns of a copy of a link table and what else a decider asks of links; `observe` updates it.
 
     By row of `table`: `nominal_ns` is the delay without a queue, `load_bps` what is believed to be used or, where that
     is more, sent by the flows on it, `uncertain_bps` the standard deviation of what they send, `known` whether

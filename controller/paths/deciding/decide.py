@@ -35,7 +35,7 @@ class Part:
 class Assignment:
     """The path a flow is on, when it last moved (None: never), its rate and its frames' length (None: unknown).
 
-    `measured_bytes` are those that the rate was estimated from, None for a rate that somebody knows; `uncertain_bps` is
+    `measured_bytes` are those that the rate was estimated from, None for a rate that is known; `uncertain_bps` is
     its standard deviation, left out what so many bytes make it. `past_bps` is what of it is over: the packets that
     young flows began with, and flows that have fallen silent. As the flow's own need one rather expects too much, in
     sums over links one does not. `parts` has all paths where the hash spreads the 5-tuples of a pair; `path` is then

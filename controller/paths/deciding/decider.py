@@ -128,7 +128,7 @@ class Decider:
         """Decide one round: off a dead path, and off links that cannot carry their load, flows move at once.
 
         Others may move whose wish has lasted for `confirm_rounds`; a round that is not `confirming` adds none to that.
-        The flows stay where they are until they are placed anew.
+        The flows stay where they are until they are placed again.
         """
         this = self._round()
         rows, dead = self._wishing(this, self._free(this, now_ns))
@@ -168,7 +168,7 @@ class Decider:
         return len(self._wishing_rows)
 
     def moved(self, decision: Decision) -> None:
-        """Take a flow as moved, without placing all flows anew."""
+        """Take a flow as moved, without placing all flows again."""
         row = self.flows.names.index(decision.flow)
         self.flows.put(row, self.network.rows(decision.new_path), decision.time_ns)
         self._flag(np.array([row], np.uint32))

@@ -1,6 +1,6 @@
 """Flows off dead links, all of a link's in one round, and back to where they were when it has been alive for a while.
 
-Dead is what somebody said is down (the controller that watches ports and hellos, or a person), and what the decider
+Dead is what was reported down (by the controller, from ports and hellos, or by an operator), and what the decider
 takes for dead by its measurements. The controller holds a link back itself before it says that it is up; for the rest
 the hold time is here.
 """

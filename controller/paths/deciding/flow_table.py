@@ -214,7 +214,7 @@ class FlowTable:
 
 
 def _variance(found: Assignment) -> float:
-    """Return the variance of a flow's rate: 0 for one that somebody knows, else as of packets that come by chance."""
+    """Return the variance of a flow's rate: 0 for one that is known, else as of packets that come by chance."""
     if found.uncertain_bps is not None:
         return float(found.uncertain_bps) ** 2
     if found.measured_bytes is None or found.rate_bps is None:

@@ -67,7 +67,7 @@ class TrafficEngineer:
         graph = SwitchGraph.of(self.topology, dead)
         usual = ecmp(graph, graph.delay_ns)
         demand = _reachable(usual, graph.demand_matrix(self._demands))
-        # Where links died or returned all routes are made anew; else the present ones are the start.
+        # Where links died or returned all routes are computed from nothing; else the present ones are the start.
         present = usual if broken else self._present(graph, usual)
         found = self._improved(graph, present, demand)
         before, after = (_busiest(splits, demand) for splits in (present, found))

@@ -122,7 +122,7 @@ class RouteClient(ServiceClient):
         await self._ask("ReportLink", self._request(LINK_CHANGE, change), pb.ReportLinkResponse)
 
     async def note_links(self, statuses: Mapping[LinkKey, LinkStatus]) -> None:
-        """Tell the path server the condition of all links that are watched; raise PathError if it cannot be told."""
+        """Report the condition of all watched links to the path server; raise PathError if that fails."""
         await self._ask("NoteLinks", statuses_message(statuses), pb.NoteLinksResponse)
 
     async def records(self, query: RecordQuery) -> tuple[HopRecord, ...]:

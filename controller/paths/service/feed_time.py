@@ -12,7 +12,7 @@ class FeedTime:
     """Learns from snapshots what the path server's clock is ahead of the collector's.
 
     The quickest snapshot of late is the best measure: all came later than they were taken. So what waited on its way,
-    because a process stood still, shows its age. A collector whose clock began anew, with its machine, counts at once.
+    because a process stood still, shows its age. A collector whose clock restarted, with its machine, counts at once.
     """
 
     def __init__(self) -> None:

@@ -69,7 +69,7 @@ def records_asked(message: pb.GetRecordsRequest) -> RecordQuery:
 
 
 def link_reported(message: pb.ReportLinkRequest) -> LinkChange:
-    """Return what somebody says of a link; raise MessageError."""
+    """Return a reported condition of a link; raise MessageError."""
     change = LINK_CHANGE.value(message)
     _check_link(change.link)
     return change

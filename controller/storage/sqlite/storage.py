@@ -26,7 +26,7 @@ from controller.storage.values import (
 _RECENT: Final = 8192
 """Revisions that are kept in memory for those who watch."""
 _READ_AT_ONCE: Final = 1024
-"""Revisions that somebody who is behind reads from the file at a time."""
+"""Revisions that a watcher that is behind reads from the file at a time."""
 SHORTEST_LEASE_S: Final = 1.0
 
 
@@ -127,7 +127,7 @@ class SqliteStorage(Storage):
         self._recent.forget(revision)
 
     async def close(self) -> None:
-        """Let go of the file; those who watch are told."""
+        """Close the file; watches end with an error."""
         self._is_closed = True
         for timer in self._timers.values():
             timer.cancel()

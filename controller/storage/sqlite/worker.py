@@ -38,7 +38,7 @@ class _Outcome:
 
 
 class Worker:
-    """Runs functions of the tables in one thread; `happened` is called there with what each commit has brought.
+    """Runs functions of the tables in one thread; `happened` is called there with the events of each commit.
 
     A write returns what happened, or None, beside its result; it is answered when it is on the disk.
     """
@@ -107,7 +107,7 @@ class Worker:
             written = self._tables.writes
             try:
                 result = request.work(self._tables)
-            except Exception as error:  # noqa: BLE001 - whoever asked gets it
+            except Exception as error:  # noqa: BLE001 - the caller gets it
                 if self._tables.writes != written:
                     failure = error  # half done: nothing since the last commit can stand
                     break

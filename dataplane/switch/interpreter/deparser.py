@@ -1,4 +1,4 @@
-"""Binds the deparser: checksums are brought up to date, then the valid headers are written in order."""
+"""Binds the deparser: checksums are updated, then the valid headers are written in order."""
 
 from __future__ import annotations
 

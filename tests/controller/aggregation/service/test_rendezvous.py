@@ -429,7 +429,7 @@ def test_a_worker_of_an_earlier_controller_is_told() -> None:
     crowd.reconnect(first)
     crowd.settle()
     assert first.over is not None
-    assert first.over.reason == "job job has ended: the controller knows no number 1, it has started anew"
+    assert first.over.reason == "job job has ended: the controller knows no number 1, it has restarted"
 
 
 @pytest.mark.parametrize(

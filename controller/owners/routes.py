@@ -2,9 +2,10 @@
 
 For each destination a switch changes when every switch that its new route sends to follows the new routes, and so do
 all behind those. A switch that has changed then sends to switches that have changed, up to the destination; one that
-has not follows the old routes until the destination or the first that has. Old and new routes have no circle, so no mixture has, and a
-packet in flight meets at most one change of routes. A change of weights is a change of group: a new group is made
-before the entry points to it, so each switch changes at once or not at all, and the old one goes when nobody uses it.
+has not follows the old routes until the destination or the first that has. Old and new routes have no circle, so no
+mixture has, and a packet in flight meets at most one change of routes. A change of weights is a change of group: a new
+group is made before the entry points to it, so each switch changes at once or not at all, and the old one goes when
+nobody uses it.
 """
 
 from __future__ import annotations

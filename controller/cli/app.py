@@ -12,10 +12,10 @@ from controller.cli.job import job
 from controller.cli.nic import nic
 from controller.cli.paths import paths
 from controller.cli.ports import ports
-from controller.cli.probe import probe
 from controller.cli.stf import stf
 from controller.cli.store import store
-from controller.cli.telemetry import telemetry
+from controller.cli.telemetry.commands import telemetry
+from controller.cli.telemetry.probe import probe
 from controller.cli.topology import topology
 
 app = typer.Typer(

@@ -31,7 +31,7 @@ from controller.cli import output
 from controller.cli.app import app
 from controller.cli.feed import ask
 from controller.cli.output import Format
-from controller.cli.telemetry_jobs import _awaited
+from controller.cli.telemetry.jobs import _awaited
 from controller.errors import ControllerError
 from dataplane.clock import VirtualClock
 from dataplane.errors import ConfigError
@@ -218,7 +218,7 @@ def test_events_as_they_come(feed: str, form: Format, wanted: str, monkeypatch: 
         if "slow" in line:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("controller.cli.telemetry_events.typer.echo", say_once)
+    monkeypatch.setattr("controller.cli.telemetry.events.typer.echo", say_once)
     run("events", "--feed", feed, "--follow", "--format", form)
     assert wanted in said[-1]
     assert len(said) == (2 if form is Format.CSV else 1)

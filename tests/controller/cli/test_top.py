@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from collectors.values import Snapshot
-from controller.cli import telemetry_links
+from controller.cli.telemetry import links as telemetry_links
 
 
 class Screen(io.StringIO):

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from controller.base_paths import base_paths, next_hops
-from controller.probing.plan import plan_probes
+from controller.telemetry_probing.plan import plan_probes
 from dataplane.topology.file import load_topology, loads
 from dataplane.topology.values import LinkKey, Topology
 

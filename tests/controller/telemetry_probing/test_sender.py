@@ -9,7 +9,7 @@ from ipaddress import IPv4Address
 import pytest
 
 from controller.errors import ControllerError
-from controller.probing.sender import ProbeSender, ProbeSettings
+from controller.telemetry_probing.sender import ProbeSender, ProbeSettings
 
 HOME = IPv4Address("127.0.0.1")
 

@@ -11,10 +11,10 @@ from collectors.feed.client import FeedClient
 from collectors.values import PathState, ReporterState
 from controller.cli.feed import FEED, Feed, ask, snapshot_of
 from controller.cli.output import Format, FormatOption, show, show_values
-from controller.cli.telemetry_events import events, rules
-from controller.cli.telemetry_jobs import jobs
-from controller.cli.telemetry_links import links, top
-from controller.cli.telemetry_replay import replay
+from controller.cli.telemetry.events import events, rules
+from controller.cli.telemetry.jobs import jobs
+from controller.cli.telemetry.links import links, top
+from controller.cli.telemetry.replay import replay
 from controller.cli.units import milliseconds, percent, seconds
 
 if TYPE_CHECKING:

@@ -23,8 +23,8 @@ def probe(
     interval_ms: Annotated[int, typer.Option(min=1, help="Time between two probes to the same host.")] = 10,
 ) -> None:
     """Probe every link in both directions until Ctrl-C, so that links without traffic are measured."""
-    from controller.probing.plan import plan_probes  # noqa: PLC0415
-    from controller.probing.sender import ProbeSender, ProbeSettings  # noqa: PLC0415
+    from controller.telemetry_probing.plan import plan_probes  # noqa: PLC0415
+    from controller.telemetry_probing.sender import ProbeSender, ProbeSettings  # noqa: PLC0415
     from dataplane.topology.file import load_topology  # noqa: PLC0415
 
     topology = load_topology(topology_spec)

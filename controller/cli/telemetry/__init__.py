@@ -1,0 +1,1 @@
+"""`millrace telemetry`: one module a group of commands."""

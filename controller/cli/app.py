@@ -15,7 +15,7 @@ from controller.cli.ports import ports
 from controller.cli.stf import stf
 from controller.cli.store import store
 from controller.cli.telemetry.commands import telemetry
-from controller.cli.telemetry.probe import probe
+from controller.cli.telemetry.probe import probe_by_old_name
 from controller.cli.topology import topology
 
 app = typer.Typer(
@@ -33,7 +33,7 @@ app.add_typer(store)
 app.add_typer(telemetry)
 app.add_typer(topology)
 app.command()(stf)
-app.command()(probe)
+app.command("probe", hidden=True)(probe_by_old_name)
 
 
 @app.command()

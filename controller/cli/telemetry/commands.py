@@ -14,6 +14,7 @@ from controller.cli.output import Format, FormatOption, show, show_values
 from controller.cli.telemetry.events import events, rules
 from controller.cli.telemetry.jobs import jobs
 from controller.cli.telemetry.links import links, top
+from controller.cli.telemetry.probe import probe
 from controller.cli.telemetry.replay import replay
 from controller.cli.units import milliseconds, percent, seconds
 
@@ -30,6 +31,7 @@ telemetry.command()(rules)
 telemetry.command()(jobs)
 telemetry.command()(links)
 telemetry.command()(top)
+telemetry.command()(probe)
 telemetry.command()(replay)
 
 

@@ -1,10 +1,11 @@
-"""`millrace probe`: a host's probe packets, or the plan that says which host sends to which."""
+"""`millrace telemetry probe`: a host's probe packets, or the plan that says which host sends to which."""
 
 from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from typing import Annotated
+from functools import wraps
+from typing import Annotated, Any
 
 import typer
 
@@ -39,10 +40,15 @@ def probe(
         raise ControllerError(f"topology {topology.name} has no host {host!r}")
     targets = [topology.host[dst].ipv4 for src, dst in plan.pairs if src == host]
     settings = ProbeSettings(udp_port=port, interval_ns=interval_ms * MS)
-    typer.echo(
-        f"millrace probe: to {len(targets)} other {'host' if len(targets) == 1 else 'hosts'}, every {interval_ms} ms",
-        err=True,
-    )
+    hosts = "host" if len(targets) == 1 else "hosts"
+    typer.echo(f"millrace telemetry probe: to {len(targets)} other {hosts}, every {interval_ms} ms", err=True)
     if targets:
         with suppress(KeyboardInterrupt):
             asyncio.run(ProbeSender(topology.host[host].ipv4, targets, settings).run())
+
+
+@wraps(probe)
+def probe_by_old_name(*args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - whatever the command takes
+    """Run `millrace telemetry probe`, whose former name this is."""
+    typer.echo("millrace: `millrace probe` is `millrace telemetry probe` now; the next version has only that", err=True)
+    probe(*args, **kwargs)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from dataplane.fabric.virtual.events import EventQueue
+from dataplane.events import EventQueue
 from dataplane.topology.values import DirectedLink
 
 

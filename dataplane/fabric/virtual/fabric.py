@@ -13,9 +13,9 @@ from functools import partial
 
 from dataplane.clock import VirtualClock
 from dataplane.errors import FabricError
+from dataplane.events import EventQueue, Timer
 from dataplane.fabric.hosts import Flow, Sender
 from dataplane.fabric.virtual.cable import Cable
-from dataplane.fabric.virtual.events import EventQueue, Timer
 from dataplane.fabric.virtual.host import VirtualHost
 from dataplane.fabric.virtual.quiet import HelloEnd, QuietCable
 from dataplane.fabric.virtual.truth import HopRecorder

@@ -6,10 +6,10 @@ from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from dataplane.events import EventQueue
 from dataplane.fabric.hosts import Sender
 from dataplane.fabric.load import SentLoad
 from dataplane.fabric.virtual.cable import Cable
-from dataplane.fabric.virtual.events import EventQueue
 from dataplane.switch.traffic import WIRE_OVERHEAD_BYTES
 from dataplane.topology.values import HostNode
 

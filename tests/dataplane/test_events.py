@@ -4,7 +4,7 @@ import pytest
 
 from dataplane.clock import VirtualClock
 from dataplane.errors import FabricError
-from dataplane.fabric.virtual.events import EventQueue
+from dataplane.events import EventQueue
 
 
 def test_events_come_in_the_order_of_time_then_of_asking() -> None:

@@ -5,6 +5,8 @@ MillraceError
     ├── SessionError       a P4Runtime session to a switch failed: names switch, what was done, code and cause
     ├── PathError          the path server cannot do what was asked
     ├── JobError           the job service cannot do what was asked
+    ├── HardwareError      a node, a request or a share is not what it can be (controller/cluster/hardware/errors.py)
+    ├── WorkloadError      a workload's file or values are wrong (controller/cluster/workloads/errors.py)
     └── StorageError       the storage of schedulers cannot do what was asked
         ├── ConflictError      a key is not as the writer believed
         ├── CompactedError     a revision is forgotten

@@ -1,1 +1,1 @@
-"""What schedulers know of a cluster, as pure values: what lies between hosts (cost_map), and work (workloads)."""
+"""What schedulers know of a cluster, as pure values: networks (cost_map), work (workloads), and nodes (hardware)."""

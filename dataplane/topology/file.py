@@ -10,9 +10,10 @@ import yaml
 from dataplane.config import Document, load_document, loads_document
 from dataplane.errors import ConfigError
 from dataplane.topology import addressing, families
+from dataplane.topology.hardware import hardware_document
 from dataplane.topology.schema import REPORT_UDP_PORT, TopologySpec, resolve
 from dataplane.topology.units import format_delay, format_rate
-from dataplane.topology.values import Device, Endpoint, GeoLocation, HostNode, Link, Topology
+from dataplane.topology.values import Endpoint, GeoLocation, HostNode, Link, Topology
 
 _INSTALLED = Path(__file__).parent / "topologies"
 _SOURCE = Path(__file__).parents[2] / "topologies"
@@ -88,17 +89,8 @@ def _host(node: HostNode, link: Link) -> dict[str, Any]:
         "mac": addressing.format_mac(node.mac),
         **_capacity(link),
         **_place(node.place),
-        **({"devices": [_device(device) for device in node.devices]} if node.devices else {}),
+        **hardware_document(node),
     }
-
-
-def _device(device: Device) -> dict[str, Any]:
-    found: dict[str, Any] = {"kind": device.kind.value, "count": device.count}
-    if device.model:
-        found["model"] = device.model
-    if device.memory_bytes is not None:
-        found["memory_bytes"] = device.memory_bytes
-    return found
 
 
 def _link(link: Link) -> dict[str, Any]:

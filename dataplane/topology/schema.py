@@ -18,11 +18,10 @@ import msgspec
 from dataplane.config import Strict
 from dataplane.errors import ConfigError
 from dataplane.topology import addressing
+from dataplane.topology.hardware import DeviceSpec, HardwareReader, MediumSpec
 from dataplane.topology.units import parse_delay_ns, parse_rate_bps
 from dataplane.topology.values import (
     CollectorAddress,
-    Device,
-    DeviceKind,
     Endpoint,
     GeoLocation,
     HostNode,
@@ -54,15 +53,6 @@ class PlaceSpec(Strict, frozen=True):
     latitude: float
     longitude: float
     city: str = ""
-
-
-class DeviceSpec(Strict, frozen=True):
-    """`count` equal devices of a host."""
-
-    kind: DeviceKind
-    count: int = 1
-    model: str = ""
-    memory_bytes: int | None = None
 
 
 class LinkDefaults(Strict, frozen=True):
@@ -108,6 +98,8 @@ class HostSpec(Strict, frozen=True):
     delay: str | None = None
     queue_frames: int | None = None
     place: PlaceSpec | None = None
+    cores: int | None = None
+    memory: list[MediumSpec] = msgspec.field(default_factory=list)
     devices: list[DeviceSpec] = msgspec.field(default_factory=list)
 
 
@@ -276,8 +268,17 @@ class _Resolver:
         ipv6 = addressing.host_ipv6(node_id, index) if host.ipv6 is None else self._ipv6(host.ipv6, f"{path}.ipv6")
         self._claim_address(ipv4, path, f"{path}.ipv4")
         self._claim_address(ipv6, path, f"{path}.ipv6")
-        devices = tuple(self._device(item, where) for where, item in _each(f"{path}.devices", host.devices))
-        return HostNode(host.name, mac, ipv4, ipv6, self._place(host.place, path), devices)
+        reader = HardwareReader(self.fail)
+        return HostNode(
+            host.name,
+            mac,
+            ipv4,
+            ipv6,
+            self._place(host.place, path),
+            devices=tuple(reader.device(item, where) for where, item in _each(f"{path}.devices", host.devices)),
+            cores=reader.cores(host.cores, f"{path}.cores"),
+            memory=tuple(reader.medium(item, where) for where, item in _each(f"{path}.memory", host.memory)),
+        )
 
     def _claim_address(self, address: IPv4Address | IPv6Address, owner: str, path: str) -> None:
         if address in self.addresses:
@@ -304,12 +305,6 @@ class _Resolver:
         if address.scope_id is not None:
             self._refuse(f"{text!r} has a scope", path)
         return address
-
-    def _device(self, device: DeviceSpec, path: str) -> Device:
-        self._in_range(device.count, 1, 1 << 16, f"{path}.count")
-        if device.memory_bytes is not None:
-            self._in_range(device.memory_bytes, 1, 1 << 60, f"{path}.memory_bytes")
-        return Device(device.kind, device.count, device.model, device.memory_bytes)
 
     def _place(self, place: PlaceSpec | None, path: str) -> GeoLocation | None:
         if place is None:

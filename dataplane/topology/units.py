@@ -1,4 +1,4 @@
-"""Rates and delays as people write them: a number and its unit, nothing implied."""
+"""Rates, delays and sizes as people write them: a number and its unit, nothing implied."""
 
 from __future__ import annotations
 
@@ -7,12 +7,19 @@ from fractions import Fraction
 
 _RATES_BPS = {"bit/s": 1, "kbit/s": 10**3, "Mbit/s": 10**6, "Gbit/s": 10**9, "Tbit/s": 10**12}
 _DELAYS_NS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9}
+_SIZES_BYTES = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+_BYTE_RATES = {"B/s": 1, "kB/s": 10**3, "MB/s": 10**6, "GB/s": 10**9, "TB/s": 10**12}
+_OPERATION_RATES = {"op/s": 1, "Mop/s": 10**6, "Gop/s": 10**9, "Top/s": 10**12, "Pop/s": 10**15}
 _QUANTITY = re.compile(r"(?P<number>\d{1,15}(\.\d{1,15})?) ?(?P<unit>[A-Za-z/]+)", re.ASCII)
 
 MAX_RATE_BPS = 100 * 10**12
 """A rate above 100 Tbit/s is a slip of the pen."""
 MAX_DELAY_NS = 60 * 10**9
 """A delay above a minute is a slip of the pen."""
+MAX_SIZE_BYTES = 1 << 60
+MAX_BYTES_PER_S = 10**16
+MAX_OPS_PER_S = 10**21
+"""The same for memory, for its rates and those of buses, and for operations a second."""
 
 
 def parse_rate_bps(text: str) -> int:
@@ -29,6 +36,46 @@ def parse_delay_ns(text: str) -> int:
     if value > MAX_DELAY_NS:
         raise ValueError(f"delay {text!r} is above {format_delay(MAX_DELAY_NS)}")
     return value
+
+
+def parse_size_bytes(text: str) -> int:
+    """Return '40 GiB' as bytes; raise ValueError unless it is whole and between 1 B and 2^60 B."""
+    value = _parse(text, _SIZES_BYTES, "a size such as '40 GiB'")
+    if not 1 <= value <= MAX_SIZE_BYTES:
+        raise ValueError(f"size {text!r} is not between 1 B and {format_size(MAX_SIZE_BYTES)}")
+    return value
+
+
+def parse_bytes_per_s(text: str) -> int:
+    """Return '12.8 GB/s' as bytes a second (GB: 10^9); raise ValueError unless it is whole and above 0."""
+    value = _parse(text, _BYTE_RATES, "a rate such as '12.8 GB/s'")
+    if not 1 <= value <= MAX_BYTES_PER_S:
+        raise ValueError(f"rate {text!r} is not between 1 B/s and {format_bytes_per_s(MAX_BYTES_PER_S)}")
+    return value
+
+
+def parse_ops_per_s(text: str) -> int:
+    """Return '19.5 Top/s' as operations a second; raise ValueError unless it is whole and above 0."""
+    value = _parse(text, _OPERATION_RATES, "a rate such as '19.5 Top/s'")
+    if not 1 <= value <= MAX_OPS_PER_S:
+        raise ValueError(f"rate {text!r} is not between 1 op/s and {format_ops_per_s(MAX_OPS_PER_S)}")
+    return value
+
+
+def format_size(size_bytes: int) -> str:
+    """Return bytes as text that `parse_size_bytes` reads back exactly, in the largest unit in which they are whole."""
+    unit = next(name for name in reversed(_SIZES_BYTES) if size_bytes % _SIZES_BYTES[name] == 0)
+    return f"{size_bytes // _SIZES_BYTES[unit]} {unit}"
+
+
+def format_bytes_per_s(bytes_per_s: int) -> str:
+    """Return bytes a second as text that `parse_bytes_per_s` reads back exactly."""
+    return _format(bytes_per_s, _BYTE_RATES)
+
+
+def format_ops_per_s(ops_per_s: int) -> str:
+    """Return operations a second as text that `parse_ops_per_s` reads back exactly."""
+    return _format(ops_per_s, _OPERATION_RATES)
 
 
 def format_rate(rate_bps: int) -> str:

@@ -12,23 +12,91 @@ from ipaddress import IPv4Address, IPv6Address
 
 
 class DeviceKind(StrEnum):
-    """What computes in a host."""
+    """What computes in a host; xpu is an accelerator that is none of the others."""
 
     CPU = "cpu"
     GPU = "gpu"
     TPU = "tpu"
     NPU = "npu"
     DPU = "dpu"
+    FPGA = "fpga"
+    XPU = "xpu"
+
+
+class NumberFormat(StrEnum):
+    """What an operation computes with: integers and floating-point numbers, with their bits."""
+
+    INT4 = "int4"
+    INT8 = "int8"
+    INT16 = "int16"
+    INT32 = "int32"
+    FP8 = "fp8"
+    FP16 = "fp16"
+    BF16 = "bf16"
+    TF32 = "tf32"
+    FP32 = "fp32"
+    FP64 = "fp64"
+
+
+class MediumKind(StrEnum):
+    """What memory is made of: DRAM, storage-class memory, or other non-volatile memory."""
+
+    DRAM = "dram"
+    SCM = "scm"
+    NVM = "nvm"
+
+
+class BusKind(StrEnum):
+    """How a device hangs on its host; `system` is the memory's own bus, as for a GPU that shares the CPU's memory."""
+
+    PCIE = "pcie"
+    CXL = "cxl"
+    NVLINK = "nvlink"
+    XGMI = "xgmi"
+    SYSTEM = "system"
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryMedium:
+    """Memory of one kind in a host; None for what nobody has said."""
+
+    kind: MediumKind
+    capacity_bytes: int
+    read_latency_ns: int | None = None
+    write_latency_ns: int | None = None
+    bytes_per_s: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Bus:
+    """A device's way to its host's memory, and its rate in one direction."""
+
+    kind: BusKind
+    bytes_per_s: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PeakRate:
+    """The most operations a second that a device is made for, in one number format; a multiply-add is two."""
+
+    format: NumberFormat
+    ops_per_s: int
 
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A number of equal compute devices of one host; `memory_bytes` is per device."""
+    """A number of equal compute devices of one host; memory, bus and rates are those of each.
+
+    `rates` name no format twice and stand in the order of `NumberFormat`. Devices of kind CPU are sockets: they say
+    what the host's cores are.
+    """
 
     kind: DeviceKind
     count: int
     model: str = ""
     memory_bytes: int | None = None
+    bus: Bus | None = None
+    rates: tuple[PeakRate, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +119,7 @@ class SwitchNode:
 
 @dataclass(frozen=True, slots=True)
 class HostNode:
-    """A host with one interface; `mac` is 48 bits."""
+    """A host with one interface; `mac` is 48 bits, `cores` None where nobody has said how many it has."""
 
     name: str
     mac: int
@@ -59,6 +127,8 @@ class HostNode:
     ipv6: IPv6Address | None = None
     place: GeoLocation | None = None
     devices: tuple[Device, ...] = ()
+    cores: int | None = None
+    memory: tuple[MemoryMedium, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -10,8 +10,9 @@ import random
 from dataclasses import dataclass
 from typing import Final
 
+from controller.cluster.hardware.requests import WHOLE, DeviceRequest, Request
 from controller.cluster.workloads.errors import WorkloadError
-from controller.cluster.workloads.values import WHOLE, DeviceRequest, Edge, Request, Task, TaskGraph
+from controller.cluster.workloads.values import Edge, Task, TaskGraph
 from dataplane.topology.values import DeviceKind
 
 _NS_PER_S: Final = 1_000_000_000

@@ -12,15 +12,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
+from controller.cluster.hardware.requests import WHOLE, DeviceRequest, Request
 from controller.cluster.workloads.errors import WorkloadError
 from controller.cluster.workloads.lines import MIB, Record, S, read_csv, read_words
 from controller.cluster.workloads.values import (
-    WHOLE,
     BlockRequest,
-    DeviceRequest,
     DutyCycle,
     Edge,
-    Request,
     Run,
     Task,
     TaskGraph,

@@ -5,39 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
 
+from controller.cluster.hardware.requests import Request
 from controller.cluster.workloads.errors import WorkloadError
 from dataplane.topology.values import DeviceKind
-
-WHOLE: Final = 1000
-"""A whole device, in thousandths."""
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceRequest:
-    """Devices of a kind: `count` of them, of each so many thousandths; less than a whole one only of one device.
-
-    `models` are those that will do, all if there are none.
-    """
-
-    kind: DeviceKind
-    count: int = 1
-    thousandths: int = WHOLE
-    models: frozenset[str] = frozenset()
-
-    def __post_init__(self) -> None:
-        if self.count < 1 or not 0 < self.thousandths <= WHOLE or (self.count > 1 and self.thousandths != WHOLE):
-            raise WorkloadError(f"{self.count} devices of {self.thousandths} thousandths each cannot be asked for")
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """What a task holds while it runs: thousandths of cores, memory, devices."""
-
-    cpu_milli: int = 0
-    memory_bytes: int = 0
-    devices: tuple[DeviceRequest, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,7 +116,7 @@ BAD = [
     ("2001:db8::1", "2001:db8::1%2", 13, "hosts[1].ipv6"),
     ("2001:db8::1", "fd00:0:0:1::1", 13, "hosts[1].ipv6"),
     ("rate: 10 Mbit/s", "rate: 0 Mbit/s", 13, "hosts[1].rate"),
-    ("kind: gpu", "kind: fpga", 14, "hosts[2].devices[0].kind"),
+    ("kind: gpu", "kind: abacus", 14, "hosts[2].devices[0].kind"),
     ("count: 4", "count: 0", 14, "hosts[2].devices[0].count"),
     ("memory_bytes: 8", "memory_bytes: 0", 14, "hosts[2].devices[0].memory_bytes"),
     ("{a: s1, b: s2,", "{a: s1, b: a,", 16, "links[0].b"),

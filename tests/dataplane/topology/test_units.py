@@ -5,12 +5,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dataplane.topology.units import (
+    MAX_BYTES_PER_S,
     MAX_DELAY_NS,
+    MAX_OPS_PER_S,
     MAX_RATE_BPS,
+    MAX_SIZE_BYTES,
+    format_bytes_per_s,
     format_delay,
+    format_ops_per_s,
     format_rate,
+    format_size,
+    parse_bytes_per_s,
     parse_delay_ns,
+    parse_ops_per_s,
     parse_rate_bps,
+    parse_size_bytes,
 )
 
 
@@ -63,3 +72,41 @@ def test_text_uses_the_largest_unit() -> None:
     assert format_rate(999) == "999 bit/s"
     assert format_delay(0) == "0 ns"
     assert format_delay(5_158_000) == "5.158 ms"
+    assert format_size(40 << 30) == "40 GiB"
+    assert format_size((1 << 30) + 1024) == "1048577 KiB"
+    assert format_bytes_per_s(12_800_000_000) == "12.8 GB/s"
+    assert format_ops_per_s(19_500_000_000_000) == "19.5 Top/s"
+
+
+def test_sizes_and_rates_of_devices_are_exact() -> None:
+    assert parse_size_bytes("1.5 KiB") == 1536
+    assert parse_bytes_per_s("12.8 GB/s") == 12_800_000_000
+    assert parse_ops_per_s("312 Top/s") == 312 * 10**12
+
+
+@pytest.mark.parametrize("text", ["0 B", "1.5 B", "40 GB", "40", "-1 GiB", "1048577 TiB", "1 gib"])
+def test_what_is_not_a_size_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"size|whole"):
+        parse_size_bytes(text)
+
+
+@pytest.mark.parametrize("text", ["0 B/s", "1 GiB/s", "10 Gbit/s", "10001 TB/s", "1.5 B/s"])
+def test_what_is_not_a_rate_in_bytes_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"rate|whole"):
+        parse_bytes_per_s(text)
+
+
+@pytest.mark.parametrize("text", ["0 op/s", "1 Tflop/s", "100 TOPS", "1000001 Pop/s"])
+def test_what_is_not_a_rate_of_operations_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"rate|whole"):
+        parse_ops_per_s(text)
+
+
+@settings(deadline=None)
+@given(st.integers(1, MAX_SIZE_BYTES), st.integers(1, MAX_BYTES_PER_S), st.integers(1, MAX_OPS_PER_S))
+def test_every_size_and_rate_of_devices_survives_its_text(size: int, rate: int, ops: int) -> None:
+    # A size that is not whole in any larger unit is written in bytes: fifteen digits hold what a host has.
+    size = min(size, 10**15 - 1)
+    assert parse_size_bytes(format_size(size)) == size
+    assert parse_bytes_per_s(format_bytes_per_s(rate)) == rate
+    assert parse_ops_per_s(format_ops_per_s(ops)) == ops

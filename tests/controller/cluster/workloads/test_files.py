@@ -7,14 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from controller.cluster.hardware.requests import DeviceRequest, Request
 from controller.cluster.workloads import files
 from controller.cluster.workloads.errors import WorkloadError
 from controller.cluster.workloads.values import (
     BlockRequest,
-    DeviceRequest,
     DutyCycle,
     Edge,
-    Request,
     Run,
     Task,
 )

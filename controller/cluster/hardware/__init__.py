@@ -1,0 +1,27 @@
+"""What nodes have and what of it is held: cores, memory, devices in thousandths; whether a request fits, and where."""
+
+from __future__ import annotations
+
+from controller.cluster.hardware.cluster import Cluster
+from controller.cluster.hardware.fitting import choose, fits
+from controller.cluster.hardware.nodes import node_of, nodes_of
+from controller.cluster.hardware.refusals import Missing, Refusal
+from controller.cluster.hardware.requests import WHOLE, DeviceRequest, Request
+from controller.cluster.hardware.values import Device, DeviceShare, Node, Shares
+
+__all__ = [
+    "WHOLE",
+    "Cluster",
+    "Device",
+    "DeviceRequest",
+    "DeviceShare",
+    "Missing",
+    "Node",
+    "Refusal",
+    "Request",
+    "Shares",
+    "choose",
+    "fits",
+    "node_of",
+    "nodes_of",
+]

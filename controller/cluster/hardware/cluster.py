@@ -1,0 +1,79 @@
+"""Nodes and what is held of each, as one immutable value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from controller.cluster.hardware.errors import HardwareError
+from controller.cluster.hardware.fitting import choose, fits
+from controller.cluster.hardware.refusals import Refusal
+from controller.cluster.hardware.requests import Request
+from controller.cluster.hardware.values import NOTHING, Node, Shares
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Nodes by name, and what is held of those of which anything is; methods return new values.
+
+    HardwareError for a node that is not there, and for more than a node has.
+    """
+
+    nodes: Mapping[str, Node]
+    held: Mapping[str, Shares] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name, shares in self.held.items():
+            self.node(name).check(shares)
+
+    @classmethod
+    def of(cls, nodes: Iterable[Node]) -> Cluster:
+        """Return a cluster of which nothing is held; raise HardwareError for a name that is there twice."""
+        found: dict[str, Node] = {}
+        for node in nodes:
+            if node.name in found:
+                raise HardwareError(f"{node.name}: there are two nodes of this name")
+            found[node.name] = node
+        return cls(found)
+
+    def node(self, name: str) -> Node:
+        """Return a node."""
+        if (node := self.nodes.get(name)) is None:
+            raise HardwareError(f"{name}: there is no such node")
+        return node
+
+    def held_of(self, name: str) -> Shares:
+        """Return what is held of a node."""
+        return self.held.get(self.node(name).name, NOTHING)
+
+    def fits(self, name: str, request: Request) -> Refusal | None:
+        """Return why a request does not fit on what is free of a node, None if it fits."""
+        return fits(self.node(name), self.held_of(name), request)
+
+    def choose(self, name: str, request: Request) -> Shares:
+        """Return the shares that a request would get of a node; take nothing."""
+        return choose(self.node(name), self.held_of(name), request)
+
+    def take(self, name: str, shares: Shares) -> Cluster:
+        """Return the cluster in which these shares, too, are held of a node."""
+        node = self.node(name)
+        try:
+            held = self.held_of(name) + shares
+        except HardwareError as error:
+            raise HardwareError(f"{name}: {error}") from None
+        node.check(held)
+        return self._with(name, held)
+
+    def release(self, name: str, shares: Shares) -> Cluster:
+        """Return the cluster in which these shares are free again; raise HardwareError if they were not held."""
+        held = self.held_of(name)
+        if not held.contains(shares):
+            raise HardwareError(f"{name}: {shares} are not held, only {held}")
+        return self._with(name, held - shares)
+
+    def _with(self, name: str, held: Shares) -> Cluster:
+        # What is passed on was checked when it was taken: only one node has changed.
+        changed = object.__new__(Cluster)
+        object.__setattr__(changed, "nodes", self.nodes)
+        object.__setattr__(changed, "held", {**self.held, name: held})
+        return changed

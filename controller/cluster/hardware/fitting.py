@@ -1,0 +1,87 @@
+"""Whether a request fits on what is free of a node, and which devices it would get.
+
+Devices are chosen so that the least is left of each: the one with the fewest free thousandths that will do, then the
+one with the least free memory, then the lowest number. Of a request for several kinds or models the one that most
+devices cannot serve chooses first. That finds a place whenever there is one for requests of one kind each; a request
+whose parts compete for the same devices in several sizes may be refused where a cleverer order would have served it.
+"""
+
+from __future__ import annotations
+
+from controller.cluster.hardware.errors import HardwareError
+from controller.cluster.hardware.refusals import Missing, Refusal
+from controller.cluster.hardware.requests import WHOLE, DeviceRequest, Request
+from controller.cluster.hardware.values import Device, DeviceShare, Node, Shares, in_order
+
+
+def fits(node: Node, held: Shares, request: Request) -> Refusal | None:
+    """Return why a request does not fit beside what is held of a node, None if it fits."""
+    missing = [*_cores_and_memory(node, held, request)]
+    if request.devices:
+        found = _devices(node, held, request)
+        if isinstance(found, Missing):
+            missing.append(found)
+    return Refusal(node.name, tuple(missing)) if missing else None
+
+
+def choose(node: Node, held: Shares, request: Request) -> Shares:
+    """Return the shares that a request gets beside what is held of a node; raise HardwareError if it does not fit."""
+    if (refusal := fits(node, held, request)) is not None:
+        raise HardwareError(str(refusal))
+    found = _devices(node, held, request)
+    assert not isinstance(found, Missing)
+    return Shares(request.cpu_milli, request.memory_bytes, found)
+
+
+def _cores_and_memory(node: Node, held: Shares, request: Request) -> list[Missing]:
+    found = []
+    if request.cpu_milli > (free := node.cpu_milli - held.cpu_milli):
+        found.append(Missing("cpu", request.cpu_milli, free, "thousandths of cores"))
+    if request.memory_bytes and request.memory_bytes > (free := node.memory_bytes - held.memory_bytes):
+        found.append(Missing("memory", request.memory_bytes, free, "bytes"))
+    return found
+
+
+def _devices(node: Node, held: Shares, request: Request) -> tuple[DeviceShare, ...] | Missing:
+    """Return the shares of devices, else the first that is missing."""
+    free = {device.number: [WHOLE, device.memory_bytes or 0] for device in node.devices}
+    for share in held.devices:
+        free[share.number][0] -= share.thousandths
+        free[share.number][1] -= share.memory_bytes
+    taken: dict[int, DeviceShare] = {}
+    for wanted in sorted(request.devices, key=lambda wanted: (len(_of_kind(node, wanted)), -wanted.thousandths)):
+        candidates = _of_kind(node, wanted)
+        good = [device for device in candidates if _serves(free[device.number], wanted)]
+        if len(good) < wanted.count:
+            return _missing(candidates, free, wanted, len(good))
+        good.sort(key=lambda device: (*free[device.number], device.number))
+        for device in good[: wanted.count]:
+            left, old = free[device.number], taken.get(device.number, DeviceShare(device.number, 0))
+            left[0] -= wanted.thousandths
+            left[1] -= wanted.memory_bytes
+            taken[device.number] = DeviceShare(
+                device.number, old.thousandths + wanted.thousandths, old.memory_bytes + wanted.memory_bytes
+            )
+    return in_order(taken.values())
+
+
+def _of_kind(node: Node, wanted: DeviceRequest) -> list[Device]:
+    return [device for device in node.devices if wanted.accepts(device.kind, device.model)]
+
+
+def _serves(free: list[int], wanted: DeviceRequest) -> bool:
+    return free[0] >= wanted.thousandths and free[1] >= wanted.memory_bytes
+
+
+def _missing(candidates: list[Device], free: dict[int, list[int]], wanted: DeviceRequest, good: int) -> Missing:
+    """Say what is short: devices that are there at all, their free thousandths, or their free memory."""
+    enough = [device for device in candidates if free[device.number][0] >= wanted.thousandths]
+    if len(enough) >= wanted.count:
+        most = max(free[device.number][1] for device in enough)
+        if wanted.count == 1:
+            return Missing(f"{wanted} memory", wanted.memory_bytes, most, "bytes on one device")
+        return Missing(str(wanted), wanted.count, good, f"whole devices with {wanted.memory_bytes} free bytes")
+    if wanted.thousandths == WHOLE:
+        return Missing(str(wanted), wanted.count, len(enough), "whole devices")
+    most = max((free[device.number][0] for device in candidates), default=0)
+    return Missing(str(wanted), wanted.thousandths, most, "thousandths of one device")

@@ -1,0 +1,164 @@
+"""Nodes as schedulers see them, and what is held of one: integers throughout, so that sums are exact."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from operator import add, sub
+from typing import Final
+
+from controller.cluster.hardware.errors import HardwareError
+from controller.cluster.hardware.requests import WHOLE
+from dataplane.topology.values import Bus, DeviceKind, MediumKind, MemoryMedium, NumberFormat, PeakRate
+
+_NO_LABELS: Final[Mapping[str, str]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """One physical device; `number` counts the node's devices from 0, `memory_bytes` is None where nobody said."""
+
+    number: int
+    kind: DeviceKind
+    model: str = ""
+    memory_bytes: int | None = None
+    bus: Bus | None = None
+    rates: tuple[PeakRate, ...] = ()
+
+    def peak_ops_per_s(self, number_format: NumberFormat) -> int | None:
+        """Return the most operations a second in a number format, None if nobody said."""
+        return next((rate.ops_per_s for rate in self.rates if rate.format is number_format), None)
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceShare:
+    """Of the device with this number so many thousandths and so much of its memory."""
+
+    number: int
+    thousandths: int
+    memory_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """What is held of a node, by one pod or by all of them; one share a device, none empty, in order of number."""
+
+    cpu_milli: int = 0
+    memory_bytes: int = 0
+    devices: tuple[DeviceShare, ...] = ()
+
+    def __post_init__(self) -> None:
+        if min(self.cpu_milli, self.memory_bytes) < 0:
+            raise HardwareError(f"{self.cpu_milli} thousandths of cores and {self.memory_bytes} bytes cannot be held")
+        before = -1
+        for share in self.devices:
+            if share.number <= before:
+                raise HardwareError(f"shares of device {share.number} do not stand once, in order of number")
+            if not 0 <= share.thousandths <= WHOLE or share.memory_bytes < 0:
+                raise HardwareError(
+                    f"device {share.number}: {share.thousandths} thousandths and {share.memory_bytes} bytes cannot be"
+                )
+            if share.thousandths == share.memory_bytes == 0:
+                raise HardwareError(f"device {share.number}: a share of nothing")
+            before = share.number
+
+    def __add__(self, other: Shares) -> Shares:
+        """Return what both are together; raise HardwareError where that is more than a device."""
+        return self._combined(other, add)
+
+    def __sub__(self, other: Shares) -> Shares:
+        """Return what is left without `other`; raise HardwareError where it is not in there."""
+        return self._combined(other, sub)
+
+    def _combined(self, other: Shares, sign: Callable[[int, int], int]) -> Shares:
+        devices = self.devices
+        if other.devices:
+            found = {share.number: share for share in devices}
+            for share in other.devices:
+                old = found.get(share.number, DeviceShare(share.number, 0))
+                found[share.number] = DeviceShare(
+                    share.number,
+                    sign(old.thousandths, share.thousandths),
+                    sign(old.memory_bytes, share.memory_bytes),
+                )
+            devices = in_order(found.values())
+        return Shares(sign(self.cpu_milli, other.cpu_milli), sign(self.memory_bytes, other.memory_bytes), devices)
+
+    def contains(self, other: Shares) -> bool:
+        """Return whether all of `other` is in here."""
+        return (
+            other.cpu_milli <= self.cpu_milli
+            and other.memory_bytes <= self.memory_bytes
+            and all(
+                share.thousandths <= (mine := self.of(share.number)).thousandths
+                and share.memory_bytes <= mine.memory_bytes
+                for share in other.devices
+            )
+        )
+
+    def __str__(self) -> str:
+        parts = [f"{self.cpu_milli} thousandths of cores", f"{self.memory_bytes} bytes"]
+        parts += [
+            f"{share.thousandths} thousandths and {share.memory_bytes} bytes of device {share.number}"
+            for share in self.devices
+        ]
+        return ", ".join(parts)
+
+    def of(self, number: int) -> DeviceShare:
+        """Return what is held of a device."""
+        return next((share for share in self.devices if share.number == number), DeviceShare(number, 0))
+
+
+NOTHING: Final = Shares()
+
+
+def in_order(shares: Iterable[DeviceShare]) -> tuple[DeviceShare, ...]:
+    """Return those shares that are of anything, in order of number, as `Shares` has them."""
+    kept = (share for share in shares if share.thousandths or share.memory_bytes)
+    return tuple(sorted(kept, key=lambda share: share.number))
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A host that can run work, by its name in the topology.
+
+    `devices` are what is handed out in thousandths, in order of their numbers; `processors` say what the cores are,
+    and are not handed out. Memory that is handed out is DRAM (`memory_bytes`); slower media are listed beside it.
+    """
+
+    name: str
+    cpu_milli: int
+    memory: tuple[MemoryMedium, ...] = ()
+    devices: tuple[Device, ...] = ()
+    processors: tuple[Device, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=lambda: _NO_LABELS, hash=False)
+
+    def __post_init__(self) -> None:
+        if self.cpu_milli < 0:
+            raise HardwareError(f"{self.name}: {self.cpu_milli} thousandths of cores")
+        if [device.number for device in self.devices] != list(range(len(self.devices))):
+            raise HardwareError(f"{self.name}: devices are not numbered from 0")
+        if any(device.kind is DeviceKind.CPU for device in self.devices):
+            raise HardwareError(f"{self.name}: a processor is no device to hand out")
+
+    @property
+    def memory_bytes(self) -> int:
+        """The DRAM that is handed out."""
+        return sum(medium.capacity_bytes for medium in self.memory if medium.kind is MediumKind.DRAM)
+
+    def check(self, held: Shares) -> None:
+        """Raise HardwareError, naming node and resource, where more is held than the node has."""
+        for what, some, most in (
+            ("thousandths of cores", held.cpu_milli, self.cpu_milli),
+            ("bytes of memory", held.memory_bytes, self.memory_bytes),
+        ):
+            if some > most:
+                raise HardwareError(f"{self.name}: {some} {what} of {most}")
+        for share in held.devices:
+            if share.number >= len(self.devices):
+                raise HardwareError(f"{self.name}: there is no device {share.number}")
+            memory_bytes = self.devices[share.number].memory_bytes or 0
+            if share.memory_bytes > memory_bytes:
+                raise HardwareError(
+                    f"{self.name}: device {share.number}: {share.memory_bytes} bytes of memory of {memory_bytes}"
+                )

@@ -4,6 +4,7 @@ MillraceError
 └── ControllerError
     ├── SessionError       a P4Runtime session to a switch failed: names switch, what was done, code and cause
     ├── PathError          the path server cannot do what was asked
+    ├── CostMapError       what lies between hosts is not known now
     ├── JobError           the job service cannot do what was asked
     ├── HardwareError      a node, a request or a share is not what it can be (controller/cluster/hardware/errors.py)
     ├── WorkloadError      a workload's file or values are wrong (controller/cluster/workloads/errors.py)
@@ -40,6 +41,10 @@ class SessionError(ControllerError):
 
 class PathError(ControllerError):
     """The path server cannot do what was asked."""
+
+
+class CostMapError(ControllerError):
+    """What lies between hosts is not known now: nothing has come, it is too old, or it is of another topology."""
 
 
 class JobError(ControllerError):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from controller.cli.feed import FEED, Feed, ask, snapshot_of
+from controller.cli.feed import FEED, Feed
 from controller.cli.output import Format, FormatOption, show
 from controller.cli.units import milliseconds, percent, seconds
 from controller.paths.settings import ADDRESS
@@ -18,7 +18,7 @@ from controller.paths.settings import ADDRESS
 if TYPE_CHECKING:
     from collectors.values import Snapshot
     from controller.cluster.cost_map import CostMap, HostCost, Load
-    from controller.intents import RouteSet
+    from dataplane.topology.values import Topology
 
 _A_TIME = "2026-01-31T12:00 (UTC) or 2026-01-31T12:00+01:00"
 _COLUMNS = ("from", "to", "delay ms", "free Mbit/s", "loss %", "age s", "by telemetry", "paths")
@@ -63,8 +63,10 @@ def cost(  # noqa: PLR0917 - a command line's options
     if (at is None) != (history is None):
         raise typer.BadParameter("--history and --at go together")
     found = load_topology(topology)
-    routes = _routes("" if base_routes or nominal or history else server)
-    costs = CostMap.of(found, _snapshot(feed, history, at, nominal=nominal), routes)
+    if nominal or history is not None:
+        costs = CostMap.of(found, _snapshot(history, at))
+    else:
+        costs = _ask(found, feed, None if base_routes else server)
     costs = costs.with_loads(loads) if loads else costs
     if picture is not None:
         from controller.cluster.cost_map.picture import draw  # noqa: PLC0415
@@ -77,28 +79,22 @@ def cost(  # noqa: PLR0917 - a command line's options
         _show_pairs(costs, src, dst, form)
 
 
-def _snapshot(feed: str, history: Path | None, at: str | None, *, nominal: bool) -> Snapshot:
+def _snapshot(history: Path | None, at: str | None) -> Snapshot:
+    """Return what a history says of a moment; without one nothing was measured."""
     from collectors.values import Snapshot  # noqa: PLC0415
 
-    if nominal:
+    if history is None or at is None:
         return Snapshot(0, {}, {}, {})
-    if history is not None and at is not None:
-        from controller.cluster.cost_map.past import snapshot_at  # noqa: PLC0415
+    from controller.cluster.cost_map.past import snapshot_at  # noqa: PLC0415
 
-        return snapshot_at(history, _moment(at))
-    return ask(feed, snapshot_of)
+    return snapshot_at(history, _moment(at))
 
 
-def _routes(server: str) -> RouteSet:
-    """Return the routes in force, none without a path server to ask."""
-    from controller.intents import RouteSet  # noqa: PLC0415
-    from controller.paths.service.client import RouteClient, RouteClientSettings  # noqa: PLC0415
+def _ask(topology: Topology, feed: str, path_server: str | None) -> CostMap:
+    from controller.network_state.follower import ask  # noqa: PLC0415
+    from controller.network_state.settings import NetworkStateSettings  # noqa: PLC0415
 
-    async def asked() -> RouteSet:
-        async with RouteClient(RouteClientSettings(address=server)) as client:
-            return await client.current_routes()
-
-    return asyncio.run(asked()) if server else RouteSet(0, ())
+    return asyncio.run(ask(topology, NetworkStateSettings(feed=feed, path_server=path_server))).costs
 
 
 def _show_pairs(costs: CostMap, src: str | None, dst: str | None, form: Format) -> None:

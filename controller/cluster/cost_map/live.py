@@ -1,0 +1,110 @@
+"""The cost map of now: made anew of each snapshot and set of routes, with its age, and refused when it is too old."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from collectors.values import Snapshot
+from controller.cluster.cost_map.cost_map import DEFAULT_STALE_AFTER_NS, CostMap
+from controller.cluster.cost_map.model import CostModel
+from controller.cluster.cost_map.routing import NO_ROUTES
+from controller.errors import CostMapError, PathError
+from controller.intents import RouteSet
+
+_S = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class LiveCosts:
+    """A cost map that is in force: `taken_ns` is when its figures were taken, by the clock of who keeps it.
+
+    Ages that the map itself states are of that time. `version` grows by one with each map.
+    """
+
+    costs: CostMap
+    taken_ns: int
+    version: int
+
+    def age_ns(self, now_ns: int) -> int:
+        """Return how old the network's state is that the map was made of."""
+        return max(0, now_ns - self.taken_ns)
+
+
+class CostMapKeeper:
+    """Keeps the newest map of one topology; it has no clock: whoever has one says when things were taken.
+
+    With `wants_routes` there is no map before the first routes came: packets may follow some that nobody knows of here.
+    """
+
+    def __init__(self, model: CostModel, *, wants_routes: bool, stale_after_ns: int = DEFAULT_STALE_AFTER_NS) -> None:
+        self.model = model
+        self.stale_after_ns = stale_after_ns
+        self._routes = None if wants_routes else NO_ROUTES
+        self._snapshot: tuple[Snapshot, int] | None = None
+        self._problem: str | None = None
+        self._live: LiveCosts | None = None
+
+    def observe(self, snapshot: Snapshot, taken_ns: int) -> None:
+        """Take a newer snapshot, taken at a time of ours."""
+        self._snapshot = snapshot, taken_ns
+        self._make()
+
+    def take_routes(self, routes: RouteSet) -> None:
+        """Take the routes that packets follow from now on."""
+        self._routes = routes
+        self._make()
+
+    @property
+    def newest(self) -> LiveCosts | None:
+        """The newest map, however old; None before the first and where there is none by what came last."""
+        return self._live
+
+    @property
+    def has_routes(self) -> bool:
+        """Whether it is known which routes packets follow."""
+        return self._routes is not None
+
+    def age_ns(self, now_ns: int) -> int | None:
+        """Return how old the newest snapshot is; None before the first."""
+        return None if self._snapshot is None else max(0, now_ns - self._snapshot[1])
+
+    def current(self, now_ns: int) -> LiveCosts:
+        """Return the map in force; raise CostMapError where there is none, or none that is new enough."""
+        if self._problem is not None:
+            raise CostMapError(self._problem)
+        if self._snapshot is None:
+            raise CostMapError("no cost map: the collector has sent nothing yet")
+        if self._live is None:
+            raise CostMapError("no cost map: the path server has sent no routes yet")
+        age_ns = self._live.age_ns(now_ns)
+        if age_ns > self.stale_after_ns:
+            limit_s = self.stale_after_ns / _S
+            raise CostMapError(f"no cost map: the network's state is {age_ns / _S:.1f} s old, {limit_s:.1f} s at most")
+        return self._live
+
+    def _make(self) -> None:
+        """Make the map of what came last; what does not fit the topology leaves none."""
+        if self._snapshot is None or self._routes is None:
+            return
+        snapshot, taken_ns = self._snapshot
+        problem = self._misfit(snapshot)
+        if problem is None:
+            try:
+                costs = self._costs(snapshot, self._routes)
+            except PathError as error:
+                problem = f"the path server's routes do not fit: {error}"
+            else:
+                self._live = LiveCosts(costs, taken_ns, 1 if self._live is None else self._live.version + 1)
+        self._problem = problem
+
+    def _costs(self, snapshot: Snapshot, routes: RouteSet) -> CostMap:
+        if self._live is None:
+            return CostMap.of(self.model, snapshot, routes, stale_after_ns=self.stale_after_ns)
+        return self._live.costs.changed(snapshot, routes)
+
+    def _misfit(self, snapshot: Snapshot) -> str | None:
+        """Return what is wrong with links that are not this topology's, None for its own."""
+        other = next((key for key in snapshot.links if key not in self.model.nominal.numbers), None)
+        if other is None:
+            return None
+        return f"the collector measures another network: topology {self.model.topology.name} has no link {other}"

@@ -1,0 +1,233 @@
+"""Cost maps of now for whoever decides: followed from the collector's feed and the path server's routes.
+
+Both come back after restarts of the other side. While the path server is away its last routes stay in force, as they do
+in switches; while the collector is away the last map grows old and is then refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing, asynccontextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, Protocol
+
+from collectors.errors import FeedError
+from collectors.feed.client import FeedClient, FeedClientSettings
+from collectors.values import Snapshot
+from controller.cluster.cost_map.live import CostMapKeeper, LiveCosts
+from controller.cluster.cost_map.model import CostModel
+from controller.errors import CostMapError
+from controller.intents import RouteSet
+from controller.network_state.settings import NetworkStateSettings
+from controller.paths.service.client import RouteClient, RouteClientSettings
+from controller.paths.service.feed_time import FeedTime
+from dataplane.clock import Clock, MonotonicClock
+from dataplane.errors import MillraceError
+from dataplane.topology.values import Topology
+
+LOGGER: Final = logging.getLogger("millrace.network_state")
+_AGAIN_S: Final = 5.0
+"""After an answer that the other side's version explains, it is asked again so much later."""
+
+
+class SnapshotFeed(Protocol):
+    """Where snapshots come from: `collectors.feed.client.FeedClient`."""
+
+    def snapshots(self, interval_ns: int) -> AsyncGenerator[Snapshot, None]:
+        """Yield a snapshot at every interval, over restarts."""
+        ...
+
+
+class RouteFeed(Protocol):
+    """Where routes come from: `controller.paths.service.client.RouteClient`."""
+
+    def routes(self) -> AsyncIterator[RouteSet]:
+        """Yield the routes in force, then each newer set, over restarts."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class FollowerStatus:
+    """How following goes: the age of the newest state (ns), None before the first, and what is being waited for."""
+
+    age_ns: int | None
+    version: int
+    has_routes: bool
+    feed_problem: str | None
+    routes_problem: str | None
+
+
+class CostMapFollower:
+    """Follows the network's state for as long as `run` does; one subscription serves all who ask.
+
+    `current` and `status` may be called at any time in the event loop of `run`; maps are immutable and may go anywhere.
+    """
+
+    def __init__(
+        self,
+        keeper: CostMapKeeper,
+        feed: SnapshotFeed,
+        routes: RouteFeed | None,
+        clock: Clock,
+        *,
+        interval_ns: int,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._keeper, self._feed, self._routes, self._clock = keeper, feed, routes, clock
+        self._interval_ns, self._sleep = interval_ns, sleep
+        self._time = FeedTime()
+        self._working = asyncio.Lock()
+        self._changed = asyncio.Event()
+        self._problems: dict[str, str] = {}
+
+    async def run(self) -> None:
+        """Follow until cancelled; whatever the other sides do is a problem in `status`, never the end."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._keep("feed", self._watch_feed))
+                if self._routes is not None:
+                    group.create_task(self._keep("routes", partial(self._watch_routes, self._routes)))
+        except* Exception as errors:
+            self.note_problem("feed", f"following the network's state failed: {errors.exceptions[0]!r}")
+            raise
+
+    def current(self) -> LiveCosts:
+        """Return the newest map; raise CostMapError, in one line, where there is none that can be believed."""
+        try:
+            return self._keeper.current(self._clock.now_ns())
+        except CostMapError as error:
+            reasons = "; ".join(self._problems.values())
+            raise CostMapError(f"{error}; {reasons}" if reasons else str(error)) from None
+
+    async def first(self, patience_s: float) -> LiveCosts:
+        """Return a map as soon as there is one to be believed; raise CostMapError after so long without."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(patience_s):
+                async with aclosing(self.maps()) as maps:
+                    async for live in maps:
+                        return live
+        return self.current()
+
+    async def maps(self) -> AsyncGenerator[LiveCosts, None]:
+        """Yield the map in force, if there is one, then each newer one; whoever reads slowly gets the newest only."""
+        version = 0
+        while True:
+            changed = self._changed
+            newest = self._keeper.newest
+            if newest is not None and newest.version != version and self._is_believed():
+                version = newest.version
+                yield newest
+            elif changed is self._changed:
+                await changed.wait()
+
+    @property
+    def status(self) -> FollowerStatus:
+        """How following goes now."""
+        newest = self._keeper.newest
+        return FollowerStatus(
+            age_ns=self._keeper.age_ns(self._clock.now_ns()),
+            version=0 if newest is None else newest.version,
+            has_routes=self._keeper.has_routes,
+            feed_problem=self._problems.get("feed"),
+            routes_problem=self._problems.get("routes"),
+        )
+
+    def note_problem(self, what: str, line: str) -> None:
+        """Take note that `feed` or `routes` are being waited for, and why."""
+        if what not in self._problems:
+            LOGGER.warning("%s", line)
+        self._problems[what] = line
+
+    def _is_believed(self) -> bool:
+        try:
+            self._keeper.current(self._clock.now_ns())
+        except CostMapError:
+            return False
+        return True
+
+    async def _keep(self, what: str, watch: Callable[[], Awaitable[None]]) -> None:
+        """Watch for ever: what speaks another version now may be replaced by one that does not."""
+        while True:
+            try:
+                await watch()
+            except MillraceError as error:
+                self.note_problem(what, str(error))
+            await self._sleep(_AGAIN_S)
+
+    async def _watch_feed(self) -> None:
+        async with aclosing(self._feed.snapshots(self._interval_ns)) as snapshots:
+            async for snapshot in snapshots:
+                self._time.observe(snapshot.taken_ns, self._clock.now_ns())
+                taken_ns = snapshot.taken_ns + self._time.offset_ns
+                await self._work("feed", partial(self._keeper.observe, snapshot, taken_ns))
+
+    async def _watch_routes(self, source: RouteFeed) -> None:
+        async for routes in source.routes():
+            await self._work("routes", partial(self._keeper.take_routes, routes))
+
+    async def _work(self, what: str, call: Callable[[], None]) -> None:
+        """Make a map beside the event loop, one at a time, and tell those who wait."""
+        async with self._working:
+            await asyncio.to_thread(call)
+        if self._problems.pop(what, None) is not None:
+            LOGGER.info("the %s speak again" if what == "routes" else "the %s speaks again", what)
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+
+@asynccontextmanager
+async def follow(
+    topology: Topology | CostModel, settings: NetworkStateSettings, *, clock: Clock | None = None
+) -> AsyncIterator[CostMapFollower]:
+    """Follow the network's state while the block runs; nothing has to be there yet.
+
+    Raise FeedError and PathError for addresses that cannot be.
+    """
+    model = topology if isinstance(topology, CostModel) else CostModel(topology)
+    keeper = CostMapKeeper(model, wants_routes=settings.path_server is not None, stale_after_ns=settings.stale_after_ns)
+    feed = FeedClient(
+        FeedClientSettings(address=settings.feed), on_wait=lambda line: follower.note_problem("feed", line)
+    )
+    routes = None
+    if settings.path_server is not None:
+        routes = RouteClient(
+            RouteClientSettings(address=settings.path_server),
+            on_wait=lambda line: follower.note_problem("routes", line),
+        )
+    follower = CostMapFollower(keeper, feed, routes, clock or MonotonicClock(), interval_ns=settings.interval_ns)
+    async with feed, routes or _nothing():
+        task = asyncio.create_task(follower.run(), name="follow the network's state")
+        try:
+            yield follower
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+
+async def ask(topology: Topology | CostModel, settings: NetworkStateSettings, *, patience_s: float = 10.0) -> LiveCosts:
+    """Return the cost map of now from sides that are there: who is not is an error at once, not waited for.
+
+    Raise FeedError, PathError, or CostMapError for what does not fit the topology.
+    """
+    model = topology if isinstance(topology, CostModel) else CostModel(topology)
+    keeper = CostMapKeeper(model, wants_routes=settings.path_server is not None, stale_after_ns=settings.stale_after_ns)
+    if settings.path_server is not None:
+        async with RouteClient(RouteClientSettings(address=settings.path_server)) as routes:
+            keeper.take_routes(await routes.current_routes())
+    try:
+        async with asyncio.timeout(patience_s), FeedClient(FeedClientSettings(address=settings.feed)) as feed:
+            await feed.status()  # which, unlike a stream, fails at once when nobody is there
+            async with aclosing(feed.snapshots(settings.interval_ns)) as snapshots:
+                keeper.observe(await anext(snapshots), 0)
+    except TimeoutError:
+        raise FeedError(f"collector at {settings.feed}: no answer within {patience_s:.0f} s") from None
+    return keeper.current(0)
+
+
+@asynccontextmanager
+async def _nothing() -> AsyncIterator[None]:
+    yield

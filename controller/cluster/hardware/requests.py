@@ -60,3 +60,7 @@ class Request:
         return Request(
             self.cpu_milli + other.cpu_milli, self.memory_bytes + other.memory_bytes, self.devices + other.devices
         )
+
+    def times(self, count: int) -> Request:
+        """Return what `count` equal ones ask of one node together."""
+        return Request(self.cpu_milli * count, self.memory_bytes * count, self.devices * count)

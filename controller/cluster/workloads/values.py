@@ -49,9 +49,7 @@ class TaskGraph:
 
     def __post_init__(self) -> None:
         names = [task.name for task in self.tasks]
-        if len(set(names)) != len(names):
-            twice = next(name for place, name in enumerate(names) if name in names[:place])
-            raise WorkloadError(f"{self.name}: task {twice} is there twice")
+        _refuse_twice(self.name, "task", names)
         for edge in self.edges:
             for end in (edge.src, edge.dst):
                 if end not in self.task:
@@ -95,6 +93,40 @@ class TaskGraph:
 
 
 @dataclass(frozen=True, slots=True)
+class Pod:
+    """Tasks that land on one host together and run there at the same time: containers of one script."""
+
+    name: str
+    tasks: tuple[Task, ...]
+    priority: int = 0
+    labels: Mapping[str, str] | None = None
+
+    def __post_init__(self) -> None:
+        if not self.tasks:
+            raise WorkloadError(f"{self.name}: a pod without tasks")
+        _refuse_twice(self.name, "task", [task.name for task in self.tasks])
+
+    @property
+    def request(self) -> Request:
+        """What all its tasks, with all their instances, hold of the host together."""
+        return sum((task.request.times(task.instances) for task in self.tasks), Request())
+
+
+@dataclass(frozen=True, slots=True)
+class PodGroup:
+    """Pods of which at least `least` have to run at the same time, or none: a gang, such as workers that train."""
+
+    name: str
+    pods: tuple[Pod, ...]
+    least: int
+
+    def __post_init__(self) -> None:
+        _refuse_twice(self.name, "pod", [pod.name for pod in self.pods])
+        if not 1 <= self.least <= len(self.pods):
+            raise WorkloadError(f"{self.name}: {self.least} of {len(self.pods)} pods cannot have to run together")
+
+
+@dataclass(frozen=True, slots=True)
 class BlockRequest:
     """A request for blocks of a store: at `time_ns` from the beginning, `nbytes` from block `block` on."""
 
@@ -121,3 +153,11 @@ class DutyCycle:
     name: str
     times_ns: tuple[int, ...]
     busy: tuple[float, ...]
+
+
+def _refuse_twice(owner: str, what: str, names: list[str]) -> None:
+    found: set[str] = set()
+    for name in names:
+        if name in found:
+            raise WorkloadError(f"{owner}: {what} {name} is there twice")
+        found.add(name)

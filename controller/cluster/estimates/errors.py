@@ -1,0 +1,9 @@
+"""Errors of estimates."""
+
+from __future__ import annotations
+
+from controller.errors import ControllerError
+
+
+class EstimateError(ControllerError):
+    """An estimate cannot be as it was given, or cannot be compared or combined as was asked."""

@@ -1,0 +1,98 @@
+"""Which of several estimates is the shorter one, and which of them can be compared at all.
+
+Compared are times of the same work. What cannot be compared is refused: an estimate that is unknown; a nominal one
+with any other, as data sheets promise what no measurement shows; and two whose baselines differ, as then the work, or
+what it was held against, was not the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Generic, TypeVar
+
+from controller.cluster.estimates.errors import EstimateError
+from controller.cluster.estimates.values import FIRMNESS, Basis, Estimate
+
+K = TypeVar("K", bound=Hashable)
+
+
+class Comparison(StrEnum):
+    """What two estimates say of one another; undecided where their bounds meet."""
+
+    SHORTER = "shorter"
+    LONGER = "longer"
+    UNDECIDED = "undecided"
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking(Generic[K]):
+    """Choices from the shortest time to the longest, and those that could not be ranked, each with the reason.
+
+    `is_sure` says that the first one's bounds end before those of every other one begin.
+    """
+
+    order: tuple[K, ...]
+    left_out: Mapping[K, str]
+    is_sure: bool
+
+
+def compare(one: Estimate, other: Estimate) -> Comparison:
+    """Return whether one is surely shorter or longer than the other; raise EstimateError if they cannot be compared."""
+    if (problem := _incomparable(one, other)) is not None:
+        raise EstimateError(problem)
+    if one.times[2] < other.times[0]:
+        return Comparison.SHORTER
+    return Comparison.LONGER if one.times[0] > other.times[2] else Comparison.UNDECIDED
+
+
+def rank(choices: Mapping[K, Estimate]) -> Ranking[K]:
+    """Return choices by their seconds, the firmer first where they are equal, then as given.
+
+    Of several groups that cannot be compared the one with most choices is ranked, the firmer of two equally large.
+    """
+    group = _largest_group(list(choices.values()))
+    ranked = [key for key, estimate in choices.items() if group is not None and _incomparable(group, estimate) is None]
+    ranked.sort(key=lambda key: (choices[key].times[1], FIRMNESS.index(choices[key].basis)))
+    left_out = {
+        key: "; ".join(estimate.reasons) if group is None else str(_incomparable(group, estimate))
+        for key, estimate in choices.items()
+        if key not in set(ranked)
+    }
+    sure = bool(ranked) and all(compare(choices[ranked[0]], choices[key]) is Comparison.SHORTER for key in ranked[1:])
+    return Ranking(tuple(ranked), left_out, sure)
+
+
+def _largest_group(estimates: list[Estimate]) -> Estimate | None:
+    """Return one of those that most can be compared with, and those with one another.
+
+    What has no baseline can be compared with what has any, so it leads only where nothing has one.
+    """
+    known = [estimate for estimate in estimates if estimate.is_known]
+    with_baseline = {_is_nominal(estimate) for estimate in known if estimate.baseline is not None}
+    return max(
+        (one for one in known if one.baseline is not None or _is_nominal(one) not in with_baseline),
+        key=lambda one: (sum(_incomparable(one, other) is None for other in known), -FIRMNESS.index(one.basis)),
+        default=None,
+    )
+
+
+def _is_nominal(estimate: Estimate) -> bool:
+    return estimate.basis is Basis.NOMINAL
+
+
+def _incomparable(one: Estimate, other: Estimate) -> str | None:
+    for estimate in (one, other):
+        if not estimate.is_known:
+            return f"how long it takes is not known: {'; '.join(estimate.reasons)}"
+    if _is_nominal(one) is not _is_nominal(other):
+        return f"a time that is {other.basis} cannot be compared with one that is {one.basis}"
+    if one.baseline is not None and other.baseline is not None and one.baseline != other.baseline:
+        return f"baselines differ: {_named(one)} and {_named(other)}"
+    return None
+
+
+def _named(estimate: Estimate) -> str:
+    base = estimate.baseline
+    return "" if base is None else f"{base.name} ({base.seconds:.4g} s)"

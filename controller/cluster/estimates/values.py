@@ -1,0 +1,124 @@
+"""How long work takes, as far as that is known."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from controller.cluster.estimates.errors import EstimateError
+
+
+class Basis(StrEnum):
+    """How an estimate is known, from the firmest on.
+
+    measured: this work (or a probe of it) ran there. history: like work ran there before. modelled: a formula over
+    measured figures. nominal: a data sheet, so nearly always too short. none: nothing is known.
+    """
+
+    MEASURED = "measured"
+    HISTORY = "history"
+    MODELLED = "modelled"
+    NOMINAL = "nominal"
+    NONE = "none"
+
+
+FIRMNESS: Final = tuple(Basis)
+"""From the firmest to the weakest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """The same work done the plain way, to compare with: what way that is ("one core", "last value"), and its time."""
+
+    name: str
+    seconds: float
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            raise EstimateError("a baseline without a name")
+        if not _is_time(self.seconds):
+            raise EstimateError(f"baseline {self.name}: {self.seconds} s is no time")
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """How many seconds work takes, and the bounds that the time keeps within as far as is known.
+
+    `seconds`, `low` and `high` are finite and low <= seconds <= high; all three are None where the basis is none, so
+    that nobody computes with a time that nobody knows. `baseline` is the same work done the plain way. `reasons` are
+    sentences for people, one a line: what it rests on, what was left out; an unknown one says why it is unknown.
+    """
+
+    seconds: float | None
+    low: float | None
+    high: float | None
+    basis: Basis
+    baseline: Baseline | None = None
+    reasons: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        figures = (self.low, self.seconds, self.high)
+        if any("\n" in reason or not reason for reason in self.reasons):
+            raise EstimateError(f"reasons of an estimate are lines of text, not {self.reasons!r}")
+        if self.basis is Basis.NONE:
+            if any(figure is not None for figure in figures):
+                raise EstimateError("an estimate without a basis carries a time")
+            if not self.reasons:
+                raise EstimateError("an estimate without a basis does not say why")
+            return
+        low, seconds, high = (math.nan if figure is None else figure for figure in figures)
+        if not all(map(_is_time, (low, seconds, high))):
+            raise EstimateError(f"{self.low}, {self.seconds}, {self.high} s ({self.basis}) are no times")
+        if not low <= seconds <= high:
+            raise EstimateError(f"{seconds} s is not between {low} and {high} s")
+
+    @classmethod
+    def unknown(cls, *reasons: str) -> Estimate:
+        """Return the estimate of what nobody knows, and why."""
+        return cls(None, None, None, Basis.NONE, None, reasons)
+
+    @classmethod
+    def exactly(cls, seconds: float, basis: Basis, *reasons: str, baseline: Baseline | None = None) -> Estimate:
+        """Return an estimate whose bounds are its time: what a formula gives that says nothing of its error."""
+        return cls(seconds, seconds, seconds, basis, baseline, reasons)
+
+    @classmethod
+    def measured(cls, samples: Sequence[float], *reasons: str, baseline: Baseline | None = None) -> Estimate:
+        """Return the mean of measured times between the shortest and the longest seen (no confidence interval)."""
+        if not samples:
+            return cls.unknown("no run has been measured", *reasons)
+        low, high = min(samples), max(samples)
+        mean = min(max(math.fsum(samples) / len(samples), low), high)
+        return cls(mean, low, high, Basis.MEASURED, baseline, (f"mean of {len(samples)} runs", *reasons))
+
+    @property
+    def is_known(self) -> bool:
+        """Whether there is a time."""
+        return self.basis is not Basis.NONE
+
+    @property
+    def times(self) -> tuple[float, float, float]:
+        """low, seconds, high; raise EstimateError, with the reasons, where they are not known."""
+        if self.low is None or self.seconds is None or self.high is None:
+            raise EstimateError(f"how long it takes is not known: {'; '.join(self.reasons)}")
+        return self.low, self.seconds, self.high
+
+    @property
+    def ratio(self) -> float | None:
+        """Times as fast as the baseline, above 1 if faster; None where one of both is not known or takes no time."""
+        if self.baseline is None or not self.seconds:
+            return None
+        return self.baseline.seconds / self.seconds
+
+    def __str__(self) -> str:
+        if self.seconds is None:
+            return f"unknown: {'; '.join(self.reasons)}"
+        bounds = "" if self.low == self.high else f" ({self.low:.4g} to {self.high:.4g})"
+        return f"{self.seconds:.4g} s{bounds}, {self.basis}"
+
+
+def _is_time(seconds: float) -> bool:
+    return math.isfinite(seconds) and seconds >= 0

@@ -1,0 +1,157 @@
+"""Nodes as columns: what each has, and what of it is free, so that a policy looks at a thousand of them at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+
+import numpy as np
+import numpy.typing as npt
+
+from controller.cluster.hardware import WHOLE, Cluster, DeviceRequest, DeviceShare, Node, Shares
+from dataplane.topology.values import DeviceKind
+
+Longs = npt.NDArray[np.int64]
+Ids = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class NodeColumns:
+    """What nodes have; rows are nodes in order, and all their devices, those of a node side by side.
+
+    A node's devices are the rows from `device_start[node]` up to `device_start[node + 1]`.
+    """
+
+    nodes: tuple[Node, ...]
+    cpu_milli: Longs
+    memory_bytes: Longs
+    device_node: Ids
+    device_start: Ids
+    device_memory_bytes: Longs
+
+    @classmethod
+    def of(cls, nodes: Sequence[Node]) -> NodeColumns:
+        """Return nodes as columns."""
+        counts = [len(node.devices) for node in nodes]
+        return cls(
+            nodes=tuple(nodes),
+            cpu_milli=_longs([node.cpu_milli for node in nodes]),
+            memory_bytes=_longs([node.memory_bytes for node in nodes]),
+            device_node=np.repeat(np.arange(len(nodes)), counts),
+            device_start=_longs([0, *accumulate(counts)]),
+            device_memory_bytes=_longs([device.memory_bytes or 0 for node in nodes for device in node.devices]),
+        )
+
+    @cached_property
+    def number(self) -> dict[str, int]:
+        """Rows by name."""
+        return {node.name: row for row, node in enumerate(self.nodes)}
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The nodes' names."""
+        return tuple(node.name for node in self.nodes)
+
+    def accepted(self, wanted: DeviceRequest) -> Flags:
+        """Return which devices are of the kind and model that a request accepts."""
+        key = (wanted.kind, wanted.models)
+        if (found := self._accepted.get(key)) is None:
+            devices = (device for node in self.nodes for device in node.devices)
+            found = np.fromiter((wanted.accepts(device.kind, device.model) for device in devices), np.bool_)
+            self._accepted[key] = found
+        return found
+
+    @cached_property
+    def _accepted(self) -> dict[tuple[DeviceKind, frozenset[str]], Flags]:
+        return {}
+
+    def device_counts(self, wanted: DeviceRequest) -> Longs:
+        """Return how many devices each node has that a request accepts, busy or not."""
+        key = (wanted.kind, wanted.models)
+        if (found := self._device_counts.get(key)) is None:
+            found = self._device_counts[key] = self.counted(self.accepted(wanted))
+        return found
+
+    @cached_property
+    def _device_counts(self) -> dict[tuple[DeviceKind, frozenset[str]], Longs]:
+        return {}
+
+    def counted(self, devices: Flags) -> Longs:
+        """Return how many of the marked devices each node has."""
+        found: Longs = np.bincount(self.device_node[devices], minlength=len(self.nodes))
+        return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FreeColumns:
+    """What of nodes is free, and of their devices in thousandths and bytes; rows as in `NodeColumns`."""
+
+    cpu_milli: Longs
+    memory_bytes: Longs
+    device_milli: Longs
+    device_memory_bytes: Longs
+
+    @classmethod
+    def of(cls, columns: NodeColumns, cluster: Cluster) -> FreeColumns:
+        """Return what is free of nodes beside what is held."""
+        found = cls(
+            columns.cpu_milli.copy(),
+            columns.memory_bytes.copy(),
+            np.full(len(columns.device_node), WHOLE, np.int64),
+            columns.device_memory_bytes.copy(),
+        )
+        for name, shares in cluster.held.items():
+            found.add(columns, columns.number[name], shares, -1)
+        return found
+
+    def copy(self) -> FreeColumns:
+        """Return the same in memory of its own."""
+        return FreeColumns(
+            self.cpu_milli.copy(), self.memory_bytes.copy(), self.device_milli.copy(), self.device_memory_bytes.copy()
+        )
+
+    def sealed(self) -> FreeColumns:
+        """Return the same memory, to which nobody can write by this value."""
+        views = [
+            column.view() for column in (self.cpu_milli, self.memory_bytes, self.device_milli, self.device_memory_bytes)
+        ]
+        for view in views:
+            view.flags.writeable = False
+        return FreeColumns(*views)
+
+    def add(self, columns: NodeColumns, node: int, shares: Shares, sign: int) -> None:
+        """Set shares of a node free (1) or not (-1), in place."""
+        self.cpu_milli[node] += sign * shares.cpu_milli
+        self.memory_bytes[node] += sign * shares.memory_bytes
+        for share in shares.devices:
+            row = columns.device_start[node] + share.number
+            self.device_milli[row] += sign * share.thousandths
+            self.device_memory_bytes[row] += sign * share.memory_bytes
+
+    def held_of(self, columns: NodeColumns, node: int) -> Shares:
+        """Return what is held of a node."""
+        rows = slice(int(columns.device_start[node]), int(columns.device_start[node + 1]))
+        milli = (WHOLE - self.device_milli[rows]).tolist()
+        nbytes = (columns.device_memory_bytes[rows] - self.device_memory_bytes[rows]).tolist()
+        return Shares(
+            int(columns.cpu_milli[node] - self.cpu_milli[node]),
+            int(columns.memory_bytes[node] - self.memory_bytes[node]),
+            tuple(
+                DeviceShare(number, thousandths, used)
+                for number, (thousandths, used) in enumerate(zip(milli, nbytes, strict=True))
+                if thousandths or used
+            ),
+        )
+
+    def taking(self, columns: NodeColumns, node: int, shares: Shares) -> FreeColumns:
+        """Return what is free once these shares of a node are taken, too."""
+        found = self.copy()
+        found.add(columns, node, shares, -1)
+        return found
+
+
+def _longs(values: Sequence[int]) -> Longs:
+    return np.array(values, np.int64)

@@ -1,0 +1,91 @@
+"""The decision about one pod: filters, scores, and which node that gives. Pure; why it is so says `explaining`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+from zlib import crc32
+
+import numpy as np
+
+from controller.schedulers.errors import SchedulerError
+from controller.schedulers.framework.columns import Flags, Ids, Longs
+from controller.schedulers.framework.profiles import Profile, WeightedScore
+from controller.schedulers.framework.snapshot import Snapshot
+from controller.schedulers.framework.values import MOST_POINTS, PendingPod
+
+NOBODY: Final = -1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Choice:
+    """A pod and the number of the node that it gets, `NOBODY` if none can run it.
+
+    `refused` says how many nodes each filter refused of those that the filters before it had left, `equal` how many
+    nodes had the most points: one of these was drawn, by the profile's seed and the pod's name.
+    """
+
+    pod: PendingPod
+    node: int
+    points: int
+    refused: tuple[tuple[str, int], ...]
+    equal: int = 0
+
+    @property
+    def is_placed(self) -> bool:
+        """Whether a node was found."""
+        return self.node != NOBODY
+
+
+def decide(profile: Profile, pod: PendingPod, snapshot: Snapshot) -> Choice:
+    """Return which node a pod gets: of those that all filters let pass, the one with the most points.
+
+    Points are the sum of weight times points over scores. Raise SchedulerError for a policy that answers wrongly.
+    """
+    passing, refused = filtered(profile, pod, snapshot)
+    nodes = np.flatnonzero(passing)
+    if not len(nodes):
+        return Choice(pod, NOBODY, 0, refused)
+    total = np.zeros(len(nodes), np.int64)
+    for score in profile.scores:
+        total += score.weight * checked_points(score, pod, snapshot, nodes)
+    most = total.max()
+    best = nodes[total == most]
+    node = int(best[0] if len(best) == 1 else best[crc32(f"{profile.seed}/{pod.name}".encode()) % len(best)])
+    return Choice(pod, node, int(most), refused, len(best))
+
+
+def filtered(profile: Profile, pod: PendingPod, snapshot: Snapshot) -> tuple[Flags, tuple[tuple[str, int], ...]]:
+    """Return which nodes all filters let pass, and how many each one refused of those that were left."""
+    passing: Flags = np.ones(len(snapshot.columns.nodes), np.bool_)
+    left, refused = len(passing), []
+    for one in profile.filters:
+        if (flags := _checked_flags(one.name, one.policy.passes(pod, snapshot), len(passing))) is None:
+            continue
+        passing = passing & flags
+        now = int(np.count_nonzero(passing))
+        if now != left:
+            refused.append((one.name, left - now))
+        left = now
+        if not left:
+            break
+    return passing, tuple(refused)
+
+
+def checked_points(score: WeightedScore, pod: PendingPod, snapshot: Snapshot, nodes: Ids) -> Longs:
+    """Return a score's points; raise SchedulerError where they are not one for each node, 0 to `MOST_POINTS`."""
+    points = score.policy.points(pod, snapshot, nodes)
+    if not isinstance(points, np.ndarray) or points.shape != nodes.shape or points.dtype.kind not in "iu":
+        raise SchedulerError(f"policy {score.name}: pod {pod.name}: it does not give an integer for each node")
+    if points.min() < 0 or points.max() > MOST_POINTS:
+        wrong = points.min() if points.min() < 0 else points.max()
+        raise SchedulerError(f"policy {score.name}: pod {pod.name}: {wrong} points are not 0 to {MOST_POINTS}")
+    return points
+
+
+def _checked_flags(name: str, flags: Flags | None, nodes: int) -> Flags | None:
+    if flags is None:
+        return None
+    if not isinstance(flags, np.ndarray) or flags.shape != (nodes,) or flags.dtype != np.bool_:
+        raise SchedulerError(f"policy {name}: it does not say yes or no of each node")
+    return flags

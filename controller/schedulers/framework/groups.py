@@ -1,0 +1,47 @@
+"""Groups of pods that are placed whole or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from controller.cluster.hardware import Shares
+from controller.schedulers.framework.deciding import Choice, decide
+from controller.schedulers.framework.profiles import Profile
+from controller.schedulers.framework.snapshot import Snapshot
+from controller.schedulers.framework.values import PendingPod
+
+
+@dataclass(frozen=True, slots=True)
+class GroupChoice:
+    """What each pod of a group gets, in the group's order; if not all were placed, nothing is to be bound.
+
+    `shares` are beside `choices`, one for each that was placed.
+    """
+
+    choices: tuple[Choice, ...]
+    shares: tuple[Shares, ...]
+    is_placed: bool
+
+
+def place_group(
+    profile: Profile, pods: Sequence[PendingPod], snapshot: Snapshot, *, least: int | None = None
+) -> GroupChoice:
+    """Decide about pods one after the other, each with what those before it took, and place `least` of them or none.
+
+    `least` is all of them unless given. The order is the group's: another order may place a group that this one does
+    not.
+    """
+    needed = len(pods) if least is None else least
+    choices: list[Choice] = []
+    shares: list[Shares] = []
+    for place, pod in enumerate(pods):
+        choice = decide(profile, pod, snapshot)
+        choices.append(choice)
+        if choice.is_placed:
+            taken = snapshot.shares(choice.node, pod.request)
+            shares.append(taken)
+            snapshot = snapshot.taking(choice.node, taken, pod.group)
+        elif len(shares) + len(pods) - place - 1 < needed:
+            break
+    return GroupChoice(tuple(choices), tuple(shares), len(shares) >= needed)

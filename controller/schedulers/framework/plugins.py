@@ -1,0 +1,72 @@
+"""Policies by name: those that are there, and those of installed packages, by their entry points."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Final
+
+import msgspec
+
+from controller.schedulers.errors import SchedulerError
+from controller.schedulers.framework.filters import DeviceModel, FitsResources, Ready, StatedLocation
+from controller.schedulers.framework.scores import LeastUsed, MostUsed, NetworkCost, Spread
+
+GROUP: Final = "millrace.schedulers.policies"
+"""The group of entry points; an entry's name is the policy's, its object the class."""
+
+BUILT_IN: Final[Mapping[str, Callable[..., Any]]] = {
+    "ready": Ready,
+    "location": StatedLocation,
+    "device-model": DeviceModel,
+    "fits": FitsResources,
+    "least-used": LeastUsed,
+    "most-used": MostUsed,
+    "network-cost": NetworkCost,
+    "spread": Spread,
+}
+
+
+def make_policy(name: str, settings: Mapping[str, object], methods: tuple[str, ...]) -> Any:  # noqa: ANN401 - a policy
+    """Return a policy that has these methods, made with its settings.
+
+    Raise SchedulerError, in one line, for a name that nothing has, a plug-in that does not load or lacks something, and
+    settings that it does not take.
+    """
+    made_by = BUILT_IN.get(name) or _load(name)
+    kind = getattr(made_by, "Settings", None)
+    if not (isinstance(kind, type) and issubclass(kind, msgspec.Struct)):
+        raise SchedulerError(f"policy {name}: it has no Settings")
+    try:
+        made = made_by(msgspec.convert(dict(settings), kind))
+    except msgspec.ValidationError as error:
+        raise SchedulerError(f"policy {name}: settings: {error}") from None
+    except Exception as error:  # a plug-in may raise what it likes
+        raise SchedulerError(f"policy {name}: it cannot be made: {_line(error)}") from error
+    if missing := [method for method in methods if not hasattr(made, method)]:
+        raise SchedulerError(f"policy {name}: it has no {', '.join(missing)}, so it cannot stand here")
+    return made
+
+
+def known_policies() -> tuple[str, ...]:
+    """Return the names of all policies, those of plug-ins last."""
+    return (*BUILT_IN, *sorted(entry.name for entry in entry_points(group=GROUP) if entry.name not in BUILT_IN))
+
+
+def _load(name: str) -> Callable[..., Any]:
+    found: list[EntryPoint] = [entry for entry in entry_points(group=GROUP) if entry.name == name]
+    if not found:
+        raise SchedulerError(f"there is no policy {name!r}; there are {', '.join(known_policies())}")
+    if len(found) > 1:
+        raise SchedulerError(
+            f"policy {name}: {' and '.join(sorted(entry.value for entry in found))} both have the name"
+        )
+    try:
+        loaded: Callable[..., Any] = found[0].load()
+    except Exception as error:  # a plug-in may raise what it likes
+        raise SchedulerError(f"policy {name}: {found[0].value} does not load: {_line(error)}") from error
+    return loaded
+
+
+def _line(error: Exception) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"

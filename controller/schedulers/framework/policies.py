@@ -1,0 +1,59 @@
+"""What a policy is: a filter, which refuses nodes, or a score, which ranks the others.
+
+A policy is a class with `Settings`, a `dataplane.config.Strict` of its own, and is made with one. It may keep what can
+be computed from its settings, and nothing of what it was asked: the same pod and snapshot give the same answer.
+
+```python
+class Quiet:
+    \"\"\"Refuses nodes of which more than so many thousandths of the cores are held.\"\"\"
+
+    class Settings(Strict, frozen=True):
+        most_milli: int = 500
+
+    is_local = True
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+
+    def passes(self, pod, snapshot):
+        return snapshot.free.cpu_milli * 1000 >= snapshot.columns.cpu_milli * (1000 - self.settings.most_milli)
+
+    def reason(self, pod, snapshot, node):
+        return f"more than {self.settings.most_milli} thousandths of its cores are held"
+```
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from controller.schedulers.framework.columns import Flags, Ids, Longs
+from controller.schedulers.framework.snapshot import Snapshot
+from controller.schedulers.framework.values import PendingPod
+
+
+class Filter(Protocol):
+    """Refuses nodes."""
+
+    is_local: bool
+    """Whether what it says of a node depends on what that node has and what of it is free, and on nothing else."""
+
+    def passes(self, pod: PendingPod, snapshot: Snapshot) -> Flags | None:
+        """Return for each node whether it may run the pod, None if all may."""
+        ...
+
+    def reason(self, pod: PendingPod, snapshot: Snapshot, node: int) -> str:
+        """Return why a node is refused; it is asked only about nodes that are."""
+        ...
+
+
+class Score(Protocol):
+    """Ranks nodes."""
+
+    def points(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids) -> Longs:
+        """Return the points of each of `nodes`, 0 to `MOST_POINTS`: the more, the better."""
+        ...
+
+    def reason(self, pod: PendingPod, snapshot: Snapshot, node: int) -> str:
+        """Return what a node's points are from."""
+        ...

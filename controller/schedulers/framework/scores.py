@@ -1,0 +1,162 @@
+"""The scores that are there without a plug-in."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from controller.cluster.cost_map import UNREACHABLE_NS
+from controller.schedulers.framework.columns import Ids, Longs
+from controller.schedulers.framework.filters import NoSettings
+from controller.schedulers.framework.snapshot import Snapshot
+from controller.schedulers.framework.values import MOST_POINTS, Peer, PendingPod
+from dataplane.config import Strict
+
+Floats = npt.NDArray[np.float64]
+_NS_PER_BYTE_AT_1_BPS = 8e9
+
+
+class LeastUsed:
+    """Prefers nodes of which the most is free once the pod is there: load is spread."""
+
+    Settings = NoSettings
+
+    def __init__(self, settings: NoSettings) -> None:
+        del settings
+
+    def points(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids) -> Longs:
+        """Return the mean free share of cores, memory and, if the pod asks for any, devices, in thousandths."""
+        return _free_milli(pod, snapshot, nodes)
+
+    def reason(self, pod: PendingPod, snapshot: Snapshot, node: int) -> str:
+        """Return the free share."""
+        return f"{_percent(_free_milli(pod, snapshot, np.array([node])))} of it stay free"
+
+
+class MostUsed:
+    """Prefers nodes of which the least is free once the pod is there (bin packing): whole nodes stay free."""
+
+    Settings = NoSettings
+
+    def __init__(self, settings: NoSettings) -> None:
+        del settings
+
+    def points(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids) -> Longs:
+        """Return what `LeastUsed` does not."""
+        return MOST_POINTS - _free_milli(pod, snapshot, nodes)
+
+    def reason(self, pod: PendingPod, snapshot: Snapshot, node: int) -> str:
+        """Return the used share."""
+        return f"{_percent(MOST_POINTS - _free_milli(pod, snapshot, np.array([node])))} of it would be used"
+
+
+class Spread:
+    """Prefers nodes with fewer pods of the pod's group."""
+
+    Settings = NoSettings
+
+    def __init__(self, settings: NoSettings) -> None:
+        del settings
+
+    def points(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids) -> Longs:
+        """Return `MOST_POINTS` over 1 and the group's pods there."""
+        counts = snapshot.groups.get(pod.group, {}) if pod.group else {}
+        found = np.zeros(len(snapshot.columns.nodes), np.int64)
+        for node, count in counts.items():
+            found[node] = count
+        points: Longs = MOST_POINTS // (1 + found[nodes])
+        return points
+
+    def reason(self, pod: PendingPod, snapshot: Snapshot, node: int) -> str:
+        """Return how many pods of the group are there."""
+        if not pod.group:
+            return "the pod is of no group"
+        return f"{snapshot.groups.get(pod.group, {}).get(node, 0)} pods of group {pod.group} are there"
+
+
+class NetworkCost:
+    """Prefers nodes that get the bytes of the pod's peers soonest, by the cost map: delay and free bandwidth."""
+
+    class Settings(Strict, frozen=True):
+        """What a peer that does not say how much counts for."""
+
+        default_bytes: int = 1 << 20
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+
+    def points(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids) -> Longs:
+        """Return `MOST_POINTS` for the node with the shortest sum of transfers, half of it for twice as long."""
+        if not pod.peers or snapshot.costs is None:
+            return np.full(len(nodes), MOST_POINTS, np.int64)
+        cost_ns = self._cost_ns(pod, snapshot, nodes)
+        points = np.zeros(len(nodes), np.int64)
+        reached = np.isfinite(cost_ns)
+        if reached.any():
+            points[reached] = np.rint(MOST_POINTS * (cost_ns[reached].min() + 1) / (cost_ns[reached] + 1))
+        return points
+
+    def reason(self, pod: PendingPod, snapshot: Snapshot, node: int) -> str:
+        """Return what lies between each peer and the node, and whether it was measured."""
+        if snapshot.costs is None:
+            return "nothing is known of the network"
+        if not pod.peers:
+            return "the pod has no peers"
+        return "; ".join(self._between(peer, snapshot, node) for peer in pod.peers)
+
+    def _cost_ns(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids) -> Floats:
+        assert snapshot.costs is not None
+        pairs, known = snapshot.costs.pairs, snapshot.costs.model.host_number
+        to = snapshot.host[nodes]
+        found = np.zeros(len(nodes), np.float64)
+        for peer in pod.peers:
+            if (row := known.get(peer.host)) is None:
+                continue
+            nbytes = peer.nbytes or self.settings.default_bytes
+            delay_ns, free_bps = pairs.delay_ns[row, to], pairs.available_bps[row, to]
+            reached = (delay_ns != UNREACHABLE_NS) & (free_bps > 0) & (to >= 0)
+            cost_ns = delay_ns + nbytes * _NS_PER_BYTE_AT_1_BPS / np.maximum(free_bps, 1)
+            found += np.where(to == row, 0.0, np.where(reached, cost_ns, np.inf))
+        return found
+
+    def _between(self, peer: Peer, snapshot: Snapshot, node: int) -> str:
+        assert snapshot.costs is not None
+        name, known = snapshot.columns.names[node], snapshot.costs.model.host_number
+        if peer.host not in known or name not in known:
+            return f"{peer.host}: not in the topology"
+        if peer.host == name:
+            return f"{peer.host}: it is there"
+        cost = snapshot.costs.cost(peer.host, name)
+        if not cost.is_reachable:
+            return f"{peer.host}: unreachable"
+        nbytes = peer.nbytes or self.settings.default_bytes
+        return (
+            f"{peer.host}: {nbytes} bytes over {cost.delay_ns / 1e6:.3f} ms ({cost.delay_basis}) "
+            f"and {cost.available_bps / 1e6:.1f} Mbit/s free ({cost.available_basis})"
+        )
+
+
+def _free_milli(pod: PendingPod, snapshot: Snapshot, nodes: Ids) -> Longs:
+    """Return what stays free of nodes with the pod, in thousandths: the mean over what they have and it may hold."""
+    request, columns, free = pod.request, snapshot.columns, snapshot.free
+    parts = [
+        _milli(free.cpu_milli[nodes] - request.cpu_milli, columns.cpu_milli[nodes]),
+        _milli(free.memory_bytes[nodes] - request.memory_bytes, columns.memory_bytes[nodes]),
+    ]
+    if request.devices:
+        wanted = sum(device.count * device.thousandths for device in request.devices)
+        device_free = np.bincount(columns.device_node, free.device_milli, len(columns.nodes))[nodes].astype(np.int64)
+        has = (columns.device_start[1:] - columns.device_start[:-1])[nodes] * MOST_POINTS
+        parts.append(_milli(device_free - wanted, has))
+    mean: Longs = sum(parts) // len(parts)  # type: ignore[assignment]
+    return mean
+
+
+def _milli(part: Longs, whole: Longs) -> Longs:
+    """Return parts of wholes in thousandths, 0 to 1000; of nothing, all is free."""
+    found: Longs = np.where(whole > 0, np.clip(part, 0, None) * MOST_POINTS // np.maximum(whole, 1), MOST_POINTS)
+    return np.minimum(found, MOST_POINTS)
+
+
+def _percent(milli: Longs) -> str:
+    return f"{milli[0] / 10:.1f} %"

@@ -1,0 +1,55 @@
+"""The state of a cluster that a decision is made by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+
+from controller.cluster.cost_map import CostMap
+from controller.cluster.hardware import Cluster, Request, Shares, choose
+from controller.schedulers.framework.columns import Flags, FreeColumns, Ids, NodeColumns
+
+
+@dataclass(frozen=True, eq=False)
+class Snapshot:
+    """Nodes, what of them is free, which take work, what lies between them, and which groups' pods are where.
+
+    `ready` is by node; `groups` say how many pods of a group each node (by number) has. Without `costs` nothing is
+    known of the network. It belongs to one moment: who made it from books that change takes a new one for the next.
+    """
+
+    columns: NodeColumns
+    free: FreeColumns
+    ready: Flags
+    costs: CostMap | None = None
+    groups: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, cluster: Cluster, costs: CostMap | None = None, *, not_ready: frozenset[str] = frozenset()) -> Snapshot:
+        """Return the snapshot of a cluster; all its nodes are ready but those named."""
+        columns = NodeColumns.of(tuple(cluster.nodes.values()))
+        ready = np.array([name not in not_ready for name in columns.names], np.bool_)
+        return cls(columns, FreeColumns.of(columns, cluster), ready, costs)
+
+    @cached_property
+    def host(self) -> Ids:
+        """Each node's number in the cost map, -1 for one that is no host of it."""
+        known = {} if self.costs is None else self.costs.model.host_number
+        return np.array([known.get(name, -1) for name in self.columns.names], np.int64)
+
+    def shares(self, node: int, request: Request) -> Shares:
+        """Return the shares that a request gets of a node; raise HardwareError where it does not fit."""
+        if not request.devices:
+            return Shares(request.cpu_milli, request.memory_bytes)
+        return choose(self.columns.nodes[node], self.free.held_of(self.columns, node), request)
+
+    def taking(self, node: int, shares: Shares, group: str = "") -> Snapshot:
+        """Return the snapshot in which a pod holds these shares, too."""
+        groups = self.groups
+        if group:
+            counts = groups.get(group, {})
+            groups = {**groups, group: {**counts, node: counts.get(node, 0) + 1}}
+        return replace(self, free=self.free.taking(self.columns, node, shares), groups=groups)

@@ -1,0 +1,1 @@
+"""Kernels of the simulation; the plain twin is `controller.schedulers.simulation.plain_sharing`."""

@@ -1,0 +1,59 @@
+"""What the kernels of the simulation work on, in memory that Python shares."""
+
+from __future__ import annotations
+
+from controller.algorithms.structures import Heap
+from dataplane.native import Array, Struct, i64, u32, u64
+
+
+class Links(Struct):
+    """Directed links: what each has for transfers, and the list of flows that cross it.
+
+    `first` begins a link's list of hops (a flow's link each). `seen`, `weight` and `left` are of the settling under
+    way: its number, the shares of flows not yet fixed, and what of the capacity is left to these (bit/s times `ONE`).
+    `changed` are links whose flows are to be worked out again, `is_changed` says which stand there.
+    """
+
+    capacity_bps: Array[i64]
+    first: Array[u32]
+    seen: Array[u64]
+    weight: Array[i64]
+    left: Array[i64]
+    listed: Array[u32]
+    changes: u32
+    changed: Array[u32]
+    is_changed: Array[u32]
+
+
+class Flows(Struct):
+    """Flows by slot. A flow's hop `place` stands at `slot * stride + place`: its link, and the share of it there.
+
+    `following` and `before` are neighbours in a link's list of hops. `rate_bps` holds since `since_ns`, when
+    `left_bits` were still to be sent; `finish_ns` is when none are, `NEVER` at no rate. `active` has the slots in use.
+    """
+
+    stride: u32
+    count: u32
+    active: Array[u32]
+    place: Array[u32]
+    hops: Array[u32]
+    link: Array[u32]
+    share: Array[i64]
+    following: Array[u32]
+    before: Array[u32]
+    rate_bps: Array[i64]
+    left_bits: Array[i64]
+    since_ns: Array[i64]
+    finish_ns: Array[i64]
+    seen: Array[u64]
+    fixed: Array[u64]
+    listed: Array[u32]
+
+
+class Sharing(Struct):
+    """All of it; `settlings` counts the times that rates were worked out."""
+
+    settlings: u64
+    links: Links
+    flows: Flows
+    heap: Heap

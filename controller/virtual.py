@@ -189,6 +189,11 @@ class VirtualController:
         self._driver.steps_changed()
 
     @property
+    def routes(self) -> RouteSet:
+        """The routes that are wanted; switches have them all where `settled`."""
+        return self.features.route_set or RouteSet(0, ())
+
+    @property
     def jobs(self) -> Jobs:
         """The jobs that switches add up; after a change of them, `sync_jobs`. ControllerError if switches cannot."""
         if self.features.aggregation is None:

@@ -25,6 +25,7 @@ _COLUMNS = ("from", "to", "delay ms", "free Mbit/s", "loss %", "age s", "by tele
 _PAIR_COLUMNS = (
     *("src", "dst", "delay_ns", "available_bps", "loss_ppb", "age_ns"),
     *("delay_basis", "available_basis", "loss_basis", "explicit", "paths"),
+    "access_measured",
 )
 
 
@@ -121,14 +122,14 @@ def _known(pair: HostCost) -> str:
     """Return which figures telemetry knows, wholly or in part."""
     figures = (("delay", pair.delay_basis), ("bandwidth", pair.available_basis), ("loss", pair.loss_basis))
     known = [name if basis == "measured" else f"{name} in part" for name, basis in figures if basis != "nominal"]
-    return ", ".join(known) or "nothing"
+    return ", ".join(known + ["the host's own link"] * pair.access_measured) or "nothing"
 
 
 def _row(pair: HostCost) -> tuple[object, ...]:
     figures = (pair.delay_ns, pair.available_bps, pair.loss_ppb, pair.age_ns)
     basis = (str(pair.delay_basis), str(pair.available_basis), str(pair.loss_basis))
     paths = [{"switches": list(path.switches), "share": path.share} for path in pair.paths]
-    return (pair.src, pair.dst, *figures, *basis, pair.explicit, paths)
+    return (pair.src, pair.dst, *figures, *basis, pair.explicit, paths, pair.access_measured)
 
 
 def _show_matrix(costs: CostMap, figure: Figure, form: Format) -> None:

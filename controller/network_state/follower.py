@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -19,6 +19,7 @@ from collectors.feed.client import FeedClient, FeedClientSettings
 from collectors.values import Snapshot
 from controller.cluster.cost_map.live import CostMapKeeper, LiveCosts
 from controller.cluster.cost_map.model import CostModel
+from controller.cluster.cost_map.values import HostLinkState
 from controller.errors import CostMapError
 from controller.intents import RouteSet
 from controller.network_state.settings import NetworkStateSettings
@@ -134,6 +135,10 @@ class CostMapFollower:
             feed_problem=self._problems.get("feed"),
             routes_problem=self._problems.get("routes"),
         )
+
+    def take_host_links(self, states: Iterable[HostLinkState]) -> None:
+        """Take what hosts have just measured of their own links; PathError for a host that is not there."""
+        self._keeper.take_host_links(states, self._clock.now_ns())
 
     def note_problem(self, what: str, line: str) -> None:
         """Take note that `feed` or `routes` are being waited for, and why."""

@@ -7,6 +7,24 @@ from __future__ import annotations
 
 from controller.cluster.cost_map.cost_map import CostMap
 from controller.cluster.cost_map.model import CostModel
-from controller.cluster.cost_map.values import UNLIMITED_BPS, UNREACHABLE_NS, Basis, HostCost, Load, PathShare
+from controller.cluster.cost_map.values import (
+    UNLIMITED_BPS,
+    UNREACHABLE_NS,
+    Basis,
+    HostCost,
+    HostLinkState,
+    Load,
+    PathShare,
+)
 
-__all__ = ["UNLIMITED_BPS", "UNREACHABLE_NS", "Basis", "CostMap", "CostModel", "HostCost", "Load", "PathShare"]
+__all__ = [
+    "UNLIMITED_BPS",
+    "UNREACHABLE_NS",
+    "Basis",
+    "CostMap",
+    "CostModel",
+    "HostCost",
+    "HostLinkState",
+    "Load",
+    "PathShare",
+]

@@ -14,7 +14,7 @@ from collectors.statistics.columns import UNKNOWN
 from collectors.statistics.window import SOURCES
 from collectors.values import DelaySource, LinkState
 from controller.algorithms.queueing import PACKET_BITS
-from controller.cluster.cost_map.values import NEVER_NS, PPB
+from controller.cluster.cost_map.values import NEVER_NS, PPB, HostLinkState
 from dataplane.topology.values import DirectedLink, LinkKey
 
 Longs = npt.NDArray[np.int64]
@@ -24,6 +24,8 @@ DELAY: Final = 1
 AVAILABLE: Final = 2
 LOSS: Final = 4
 """Bits of `measured`: which figures of a link are telemetry's."""
+ACCESS: Final = 64
+"""The bit of `measured` of two hosts that says that the first measured its own link."""
 
 _NS_PER_S: Final = 1_000_000_000
 
@@ -80,6 +82,18 @@ class LinkColumns:
             getattr(found, name)[rows[fresh]] = getattr(figures, name)[fresh]
         found.loss_ppb[[self.numbers[key] for key in dead if key in self.numbers]] = PPB
         return found
+
+    def with_hosts(self, states: Mapping[int, HostLinkState], stale_after_ns: int) -> LinkColumns:
+        """Return the columns with what hosts measured of their own links, by row; a row that is stale stays."""
+        fresh = {row: state for row, state in states.items() if state.age_ns <= stale_after_ns}
+        if not fresh:
+            return self
+        rows = np.array(list(fresh), np.int64)
+        load_bps, age_ns, measured = self.load_bps.copy(), self.age_ns.copy(), self.measured.copy()
+        load_bps[rows] = self.rate_bps[rows] - np.array([state.available_bps for state in fresh.values()], np.int64)
+        age_ns[rows] = [state.age_ns for state in fresh.values()]
+        measured[rows] |= AVAILABLE
+        return replace(self, load_bps=load_bps, age_ns=age_ns, measured=measured)
 
     def differing(self, other: LinkColumns) -> Longs:
         """Return the rows whose figures differ."""

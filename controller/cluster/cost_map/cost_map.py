@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Final
 
 import numpy as np
 
 from collectors.values import LinkCondition, LinkState, Snapshot
-from controller.cluster.cost_map.columns import AVAILABLE, DELAY, LOSS, LinkColumns
+from controller.cluster.cost_map.columns import ACCESS, AVAILABLE, DELAY, LOSS, LinkColumns
 from controller.cluster.cost_map.model import CostModel
 from controller.cluster.cost_map.pairs import PairColumns, between_hosts, between_switches, fold_some
 from controller.cluster.cost_map.routing import NO_ROUTES, Routing
-from controller.cluster.cost_map.values import UNREACHABLE_NS, Basis, HostCost, Load
+from controller.cluster.cost_map.values import UNREACHABLE_NS, Basis, HostCost, HostLinkState, Load
 from controller.intents import RouteSet
 from dataplane.topology.values import LinkKey, Topology
 
@@ -29,8 +29,8 @@ class CostMap:
     """What lies between any two hosts at one moment. It never changes; maps made from it share what stays the same.
 
     `links` are the figures of all directed links, `between` those of [destination, switch]; `dead` are
-    the links that base routes avoid. `is_predicted` says that
-    load was added which nobody has measured.
+    the links that base routes avoid. `host_links` are what hosts measured of their own links, by name, ages as of
+    `taken_ns`. `is_predicted` says that load was added which nobody has measured.
     """
 
     routing: Routing
@@ -40,6 +40,7 @@ class CostMap:
     dead: frozenset[LinkKey]
     taken_ns: int
     stale_after_ns: int = DEFAULT_STALE_AFTER_NS
+    host_links: Mapping[str, HostLinkState] = field(default_factory=dict)
     is_predicted: bool = False
 
     @classmethod
@@ -50,31 +51,48 @@ class CostMap:
         routes: RouteSet = NO_ROUTES,
         *,
         stale_after_ns: int = DEFAULT_STALE_AFTER_NS,
+        host_links: Iterable[HostLinkState] = (),
     ) -> CostMap:
         """Return the map of a fabric: packets follow `routes`, and base routes where these say nothing.
 
-        Who makes several maps of one topology saves time by giving its `CostModel`. Raises PathError for routes that
-        the topology cannot have.
+        Who makes several maps of one topology saves time by giving its `CostModel`. Raises PathError for routes, and
+        for links of hosts, that the topology cannot have.
         """
         model = topology if isinstance(topology, CostModel) else CostModel(topology)
-        dead = _dead(snapshot)
+        dead, own = _dead(snapshot), {state.host: state for state in host_links}
         routing = Routing.of(model, routes, dead)
-        links = model.nominal.observed(snapshot.links, dead, stale_after_ns)
+        links = _links(model, snapshot, dead, own, stale_after_ns)
         between = between_switches(routing, links)
-        return cls(routing, links, between, routes, dead, snapshot.taken_ns, stale_after_ns)
+        return cls(routing, links, between, routes, dead, snapshot.taken_ns, stale_after_ns, own)
 
-    def changed(self, snapshot: Snapshot, routes: RouteSet | None = None) -> CostMap:
-        """Return the map by a newer snapshot, over the same routes unless others are given.
+    def changed(
+        self, snapshot: Snapshot, routes: RouteSet | None = None, host_links: Iterable[HostLinkState] | None = None
+    ) -> CostMap:
+        """Return the map by a newer snapshot, over the same routes and links of hosts unless others are given.
 
         Only what has changed is computed again; load that was added before is no part of it.
         """
         model, dead = self.model, _dead(snapshot)
-        links = model.nominal.observed(snapshot.links, dead, self.stale_after_ns)
+        own = self._own_later(snapshot.taken_ns) if host_links is None else {state.host: state for state in host_links}
         if (routes is None or routes is self.routes) and dead == self.dead:
-            return replace(self._with(links), taken_ns=snapshot.taken_ns, is_predicted=False)
+            links = _links(model, snapshot, dead, own, self.stale_after_ns)
+            return replace(self._with(links), taken_ns=snapshot.taken_ns, host_links=own, is_predicted=False)
         return CostMap.of(
-            model, snapshot, self.routes if routes is None else routes, stale_after_ns=self.stale_after_ns
+            model,
+            snapshot,
+            self.routes if routes is None else routes,
+            stale_after_ns=self.stale_after_ns,
+            host_links=own.values(),
         )
+
+    def with_host_links(self, states: Iterable[HostLinkState]) -> CostMap:
+        """Return the map with what some hosts measured of their own links; stale ones are left out.
+
+        Raises PathError for a host that is not there.
+        """
+        own = {state.host: state for state in states}
+        links = self.links.with_hosts(_rows(self.model, own), self.stale_after_ns)
+        return replace(self._with(links), host_links={**self.host_links, **own})
 
     def with_links(self, states: Iterable[LinkState]) -> CostMap:
         """Return the map with new figures of some links, the others as they are; stale ones are left out."""
@@ -131,6 +149,7 @@ class CostMap:
             loss_basis=_basis(measured, LOSS),
             paths=self.routing.paths(row, column, _MOST_PATHS) if delay_ns != UNREACHABLE_NS else (),
             explicit=(row, column) in self.routing.own_paths,
+            access_measured=bool(measured & ACCESS),
         )
 
     @cached_property
@@ -149,6 +168,11 @@ class CostMap:
             lambda row: between_hosts(self.routing, self.links, self.between, range(row, row + 1))
         )
 
+    def _own_later(self, taken_ns: int) -> dict[str, HostLinkState]:
+        """Return what hosts measured with its age at a later time."""
+        more_ns = max(0, taken_ns - self.taken_ns)
+        return {name: replace(state, age_ns=state.age_ns + more_ns) for name, state in self.host_links.items()}
+
     def _with(self, links: LinkColumns) -> CostMap:
         """Return the map with other figures of links over the same routes."""
         rows = links.differing(self.links)
@@ -159,6 +183,22 @@ class CostMap:
             concerned = self.routing.weights[:, inner].any(axis=1)
             fold_some(self.routing, links, between, np.flatnonzero(concerned).tolist())
         return replace(self, links=links, between=between)
+
+
+def _links(
+    model: CostModel,
+    snapshot: Snapshot,
+    dead: frozenset[LinkKey],
+    own: Mapping[str, HostLinkState],
+    stale_after_ns: int,
+) -> LinkColumns:
+    """Return what switches measured of links, and hosts of their own."""
+    links = model.nominal.observed(snapshot.links, dead, stale_after_ns)
+    return links.with_hosts(_rows(model, own), stale_after_ns)
+
+
+def _rows(model: CostModel, own: Mapping[str, HostLinkState]) -> dict[int, HostLinkState]:
+    return {model.up.start + model.number(name): state for name, state in own.items()}
 
 
 def _dead(snapshot: Snapshot) -> frozenset[LinkKey]:

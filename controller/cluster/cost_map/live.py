@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 from collectors.values import Snapshot
 from controller.cluster.cost_map.cost_map import DEFAULT_STALE_AFTER_NS, CostMap
 from controller.cluster.cost_map.model import CostModel
 from controller.cluster.cost_map.routing import NO_ROUTES
+from controller.cluster.cost_map.values import HostLinkState
 from controller.errors import CostMapError, PathError
 from controller.intents import RouteSet
 
@@ -41,6 +43,7 @@ class CostMapKeeper:
         self.stale_after_ns = stale_after_ns
         self._routes = None if wants_routes else NO_ROUTES
         self._snapshot: tuple[Snapshot, int] | None = None
+        self._hosts: dict[str, tuple[HostLinkState, int]] = {}
         self._problem: str | None = None
         self._live: LiveCosts | None = None
 
@@ -53,6 +56,15 @@ class CostMapKeeper:
         """Take the routes that packets follow from now on."""
         self._routes = routes
         self._make()
+
+    def take_host_links(self, states: Iterable[HostLinkState], taken_ns: int) -> None:
+        """Take what hosts measured of their own links, ages as of a time of ours; the next map has it.
+
+        Raise PathError for a host that is not there.
+        """
+        for state in states:
+            self.model.number(state.host)
+            self._hosts[state.host] = state, taken_ns
 
     @property
     def newest(self) -> LiveCosts | None:
@@ -90,17 +102,24 @@ class CostMapKeeper:
         problem = self._misfit(snapshot)
         if problem is None:
             try:
-                costs = self._costs(snapshot, self._routes)
+                costs = self._costs(snapshot, self._routes, self._host_links(taken_ns))
             except PathError as error:
                 problem = f"the path server's routes do not fit: {error}"
             else:
                 self._live = LiveCosts(costs, taken_ns, 1 if self._live is None else self._live.version + 1)
         self._problem = problem
 
-    def _costs(self, snapshot: Snapshot, routes: RouteSet) -> CostMap:
+    def _costs(self, snapshot: Snapshot, routes: RouteSet, own: list[HostLinkState]) -> CostMap:
         if self._live is None:
-            return CostMap.of(self.model, snapshot, routes, stale_after_ns=self.stale_after_ns)
-        return self._live.costs.changed(snapshot, routes)
+            return CostMap.of(self.model, snapshot, routes, stale_after_ns=self.stale_after_ns, host_links=own)
+        return self._live.costs.changed(snapshot, routes, own)
+
+    def _host_links(self, now_ns: int) -> list[HostLinkState]:
+        """Return what hosts measured of their own links with its age at a time."""
+        return [
+            replace(state, age_ns=max(0, state.age_ns + now_ns - taken_ns))
+            for state, taken_ns in list(self._hosts.values())
+        ]
 
     def _misfit(self, snapshot: Snapshot) -> str | None:
         """Return what is wrong with links that are not this topology's, None for its own."""

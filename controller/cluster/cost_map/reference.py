@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from controller.algorithms.link_table import LinkTable
-from controller.cluster.cost_map.columns import LinkColumns
+from controller.cluster.cost_map.columns import AVAILABLE, LinkColumns
 from controller.cluster.cost_map.routing import Routing
 from controller.cluster.cost_map.values import NEVER_NS, PPB, UNLIMITED_BPS
 
@@ -16,7 +16,8 @@ from controller.cluster.cost_map.values import NEVER_NS, PPB, UNLIMITED_BPS
 class PairFigures:
     """What `HostCost` says of a pair, exactly: delay (ns) and loss (a share) are means over paths by their shares.
 
-    `measured` are the bits of the figures that telemetry has of all links, `partly` those that it has of any.
+    `measured` are the bits of the figures that telemetry has of all links, `partly` those that it has of any;
+    `access` says that the host measured its own link.
     """
 
     delay_ns: Fraction
@@ -25,6 +26,7 @@ class PairFigures:
     age_ns: int
     measured: int
     partly: int
+    access: bool
 
 
 def pair_figures(routing: Routing, links: LinkColumns, src: int, dst: int) -> PairFigures | None:
@@ -46,6 +48,7 @@ def pair_figures(routing: Routing, links: LinkColumns, src: int, dst: int) -> Pa
         age_ns=max((int(links.age_ns[row]) for row in crossed), default=NEVER_NS),
         measured=_all_bits(links, telling),
         partly=_any_bits(links, crossed),
+        access=bool(links.measured[up] & AVAILABLE),
     )
 
 

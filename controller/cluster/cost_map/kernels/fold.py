@@ -9,6 +9,8 @@ from dataplane.native import Array, as_i64, as_u64, i64, kernel, u8, u32, u64
 
 ALL = 7
 """All three figures, of every link so far."""
+AVAILABLE = 2
+"""The bit of the bandwidth."""
 
 
 @kernel
@@ -129,7 +131,8 @@ def join(  # noqa: PLR0917 - kernels have no keywords
         age = max(age, between.age_ns[middle])
         some: u8 = hosts.up.measured[src] | (between.measured[middle] >> 3) | hosts.down.measured[dst]
         every: u8 = between.measured[middle] & hosts.down.measured[dst] & ALL
-        write(costs, place, delay, available, PPB - arrived, age, every | (some << 3))
+        own: u8 = hosts.up.measured[src] & AVAILABLE
+        write(costs, place, delay, available, PPB - arrived, age, every | (some << 3) | (own << 5))
 
 
 @kernel

@@ -9,7 +9,8 @@ class Figures(Struct):
     """Columns of figures, one row for each link, host or pair.
 
     The low three bits of `measured` say which figures of a link are telemetry's; of a pair, which are of all its
-    links, and the three above these, which are of at least one.
+    links, and the three above these, which are of at least one. The next one, of a pair of hosts, says that the first
+    host measured its own link.
     """
 
     delay_ns: Array[i64]

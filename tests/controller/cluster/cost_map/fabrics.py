@@ -6,6 +6,7 @@ import random
 
 from collectors.values import DelaySource, LinkCondition, LinkState, LinkStatus, Snapshot
 from controller.base_paths import next_hops
+from controller.cluster.cost_map import HostLinkState
 from controller.intents import FlowSpec, Route, RouteSet, WeightedRoute
 from dataplane.topology.families import from_text
 from dataplane.topology.values import LinkKey, Topology
@@ -48,6 +49,19 @@ def snapshot(topology: Topology, rng: random.Random, dead: int = 0) -> Snapshot:
     inner = [key for key in leaving if key.dst in topology.switch]
     down = {key: LinkStatus(LinkCondition.DOWN, 0) for key in rng.sample(inner, dead)}
     return Snapshot(7, {key: link_state(topology, key, rng) for key in told}, {}, {}, statuses=down)
+
+
+def host_links(topology: Topology, rng: random.Random) -> list[HostLinkState]:
+    """Return what some hosts measured of their own links; some of it stale."""
+    names = [node.name for node in topology.hosts if rng.random() < 0.5]
+    return [
+        HostLinkState(
+            name,
+            rng.randrange(topology.directed_links[LinkKey(name, topology.attachment[name].node)].rate_bps),
+            rng.choice((0, 9_000_000_000, 10**12)),
+        )
+        for name in names
+    ]
 
 
 def route_set(topology: Topology, rng: random.Random) -> RouteSet:

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from collectors.feed import links_pb2
 from collectors.feed.links import read_links, write_links
 from collectors.values import LinkCondition, LinkStatus, Snapshot
-from controller.cluster.cost_map import UNLIMITED_BPS, Basis, CostMap, CostModel, Load
+from controller.cluster.cost_map import UNLIMITED_BPS, Basis, CostMap, CostModel, HostLinkState, Load
 from controller.cluster.cost_map.reference import pair_figures
 from controller.cluster.cost_map.values import PPB
 from controller.errors import PathError
 from controller.intents import FlowSpec, Route, RouteSet, WeightedRoute
 from dataplane.topology.values import LinkKey
-from tests.controller.cluster.cost_map.fabrics import FABRICS, fabric, link_state, route_set, snapshot
+from tests.controller.cluster.cost_map.fabrics import FABRICS, fabric, host_links, link_state, route_set, snapshot
 
 IDLE = Snapshot(0, {}, {}, {})
 MODELS = {name: CostModel(fabric(name)) for name in FABRICS}
@@ -48,6 +48,7 @@ def assert_as_the_twin_says(costs: CostMap) -> None:
                     bit = 1 << figure
                     whole, some = exact.measured & bit and exact.partly & bit, exact.partly & bit
                     assert basis is (Basis.MEASURED if whole else Basis.PARTLY_MEASURED if some else Basis.NOMINAL)
+                assert found.access_measured == exact.access
                 assert sum(path.share for path in found.paths) == pytest.approx(1.0)
 
 
@@ -58,7 +59,8 @@ def test_it_agrees_with_the_plain_twin(name: str, seed: int) -> None:
     rng = random.Random(seed)
     model = MODELS[name]
     routes = route_set(model.topology, rng) if rng.random() < 0.7 else RouteSet(0, ())
-    assert_as_the_twin_says(CostMap.of(model, snapshot(model.topology, rng), routes))
+    own = host_links(model.topology, rng)
+    assert_as_the_twin_says(CostMap.of(model, snapshot(model.topology, rng), routes, host_links=own))
 
 
 @pytest.mark.parametrize("name", FABRICS)
@@ -92,6 +94,9 @@ def test_what_changes_gives_the_map_that_is_made_anew(name: str, seed: int) -> N
     assert_same(costs.changed(second), CostMap.of(model, second, routes))
     few = [replace(link_state(model.topology, key, rng), age_ns=3) for key in rng.sample(model.table.links, 2)]
     later = {**first.links, **{state.link: state for state in few}}
+    own = host_links(model.topology, rng)
+    assert_same(costs.with_host_links(own), CostMap.of(model, first, routes, host_links=own))
+    assert_same(costs.changed(second, host_links=own), CostMap.of(model, second, routes, host_links=own))
     assert_same(costs.with_links(few), CostMap.of(model, replace(first, links=later), routes))
 
 
@@ -173,6 +178,36 @@ def test_a_pair_with_a_path_of_its_own_says_so() -> None:
     assert not costs.cost("h2", "h1").explicit
     loaded = costs.with_load("h1", "h2", 1_000_000)
     assert loaded.cost("h4", "h3").available_bps == found.available_bps - 1_000_000
+
+
+def test_a_host_that_measures_its_own_link_limits_what_it_sends() -> None:
+    topology = fabric("ring:switches=3,hosts=1")
+    states = {key: replace(link_state(topology, key, random.Random(1)), age_ns=2) for key in topology.directed_links}
+    told = {key: state for key, state in states.items() if key.src in topology.switch}
+    costs = CostMap.of(topology, replace(IDLE, links=told))
+    assert costs.cost("h1", "h2").available_basis is Basis.MEASURED
+    assert not costs.cost("h1", "h2").access_measured
+    rate_bps = topology.directed_links[LinkKey("h1", "s1")].rate_bps
+    state = HostLinkState.of_counters("h1", rate_bps, sent_bytes=rate_bps // 8, interval_ns=10**9, age_ns=7)
+    assert state.available_bps == 0
+    own = costs.with_host_links([state])
+    found = own.cost("h1", "h2")
+    assert (found.available_bps, found.age_ns, found.access_measured) == (0, 7, True)
+    assert own.cost("h2", "h1") == costs.cost("h2", "h1")
+    later = own.changed(Snapshot(20, told, {}, {}))
+    assert later.cost("h1", "h2").age_ns == 27
+    gone = own.changed(Snapshot(own.stale_after_ns + 1, told, {}, {})).cost("h1", "h2")
+    assert not gone.access_measured
+    assert gone.available_bps == costs.cost("h1", "h2").available_bps
+
+
+def test_what_no_host_can_have_measured_is_refused() -> None:
+    costs = CostMap.of(fabric("ring:switches=3,hosts=1"), IDLE)
+    with pytest.raises(PathError, match="has no host 'h9'"):
+        costs.with_host_links([HostLinkState("h9", 1, 0)])
+    with pytest.raises(ValueError, match="host h1: -1 bytes sent in 5 ns"):
+        HostLinkState.of_counters("h1", 10, -1, 5, 0)
+    assert HostLinkState.of_counters("h1", 10, 10**12, 5, 0).available_bps == 0
 
 
 def test_routes_that_lead_in_a_circle_let_nothing_arrive() -> None:

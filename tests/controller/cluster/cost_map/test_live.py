@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from collectors.values import Snapshot
-from controller.cluster.cost_map import CostMap, CostModel
+from controller.cluster.cost_map import CostMap, CostModel, HostLinkState
 from controller.cluster.cost_map.live import CostMapKeeper
-from controller.errors import CostMapError
+from controller.errors import CostMapError, PathError
 from controller.intents import FlowSpec, Route, RouteSet
 from tests.controller.cluster.cost_map.fabrics import fabric, link_state, route_set, snapshot
 
@@ -75,3 +75,15 @@ def test_routes_of_another_network_are_refused_until_right_ones_come() -> None:
         keeper.current(0)
     keeper.take_routes(right)
     assert keeper.current(0).costs.cost("h1", "h3").explicit
+
+
+def test_what_hosts_measure_of_their_own_links_grows_old_with_the_map() -> None:
+    keeper = CostMapKeeper(RING, wants_routes=False, stale_after_ns=3 * S)
+    keeper.take_host_links([HostLinkState("h1", 5, S)], 10 * S)
+    keeper.observe(IDLE, 11 * S)
+    found = keeper.current(11 * S).costs.cost("h1", "h3")
+    assert (found.available_bps, found.age_ns, found.access_measured) == (5, 2 * S, True)
+    keeper.observe(IDLE, 13 * S)
+    assert not keeper.current(13 * S).costs.cost("h1", "h3").access_measured
+    with pytest.raises(PathError, match="has no host 'h99'"):
+        keeper.take_host_links([HostLinkState("h99", 5, S)], 0)

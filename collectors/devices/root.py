@@ -1,0 +1,47 @@
+"""Small files of /proc and /sys below a root folder: that of the machine, or a recorded one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """A folder that has proc/ and sys/; what is absent or will not be read is None, never an exception.
+
+    Many files of /sys refuse to be read where the device does not know (a link's speed while it is down).
+    """
+
+    path: Path = Path("/")
+
+    def text(self, *parts: str) -> str | None:
+        """Return a file's text without blanks around it."""
+        try:
+            return self.path.joinpath(*parts).read_bytes().decode("utf-8", "replace").strip("\0 \t\n")
+        except OSError:
+            return None
+
+    def integer(self, *parts: str, base: int = 10) -> int | None:
+        """Return the number that a file's first word is; `base` 0 takes 0x in front."""
+        text = self.text(*parts)
+        if not text:
+            return None
+        try:
+            return int(text.split()[0], base)
+        except ValueError:
+            return None
+
+    def names(self, *parts: str) -> list[str]:
+        """Return the names in a folder, sorted; none where there is no folder."""
+        try:
+            return sorted(entry.name for entry in self.path.joinpath(*parts).iterdir())
+        except OSError:
+            return []
+
+    def link(self, *parts: str) -> str | None:
+        """Return the last part of where a symbolic link leads."""
+        try:
+            return self.path.joinpath(*parts).readlink().name
+        except OSError:
+            return None

@@ -1,0 +1,157 @@
+"""What a machine is made of, and how busy it is: frozen values with the time, and what could not be measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from dataplane.cgroups import Limits, Usage
+from dataplane.topology.values import Device, MemoryMedium
+
+
+@dataclass(frozen=True, slots=True)
+class Processors:
+    """A machine's processors: `cpus` are those that programs are scheduled on (threads, where cores have several).
+
+    `online` are their numbers. `model` is '' and `sockets`, `cores` are None where the machine does not say.
+    """
+
+    model: str
+    online: frozenset[int]
+    sockets: int | None
+    cores: int | None
+    max_hz: int | None
+
+    @property
+    def cpus(self) -> int:
+        """How many programs can run at the same time."""
+        return len(self.online)
+
+
+@dataclass(frozen=True, slots=True)
+class FoundDevice:
+    """A device that computes: `device` describes it as a topology file does, the rest says where it is.
+
+    `address` is its PCI address (0000:c1:00.0); `uuid` its maker's name for it; '' and None for what nobody says.
+    """
+
+    device: Device
+    address: str
+    driver: str = ""
+    numa_node: int | None = None
+    uuid: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What a machine has, and what of it control groups leave to the process that asked.
+
+    `notes` say, a line each, what could not be found out and why.
+    """
+
+    processors: Processors
+    memory: tuple[MemoryMedium, ...]
+    devices: tuple[FoundDevice, ...]
+    limits: Limits
+    notes: tuple[str, ...] = ()
+
+    @property
+    def cpu_milli(self) -> int:
+        """Thousandths of CPUs that this process may use: those it may run on, and no more than its quota."""
+        cpus = self.processors.online if self.limits.cpus is None else self.processors.online & self.limits.cpus
+        quota = self.limits.cpu_milli
+        return 1000 * len(cpus) if quota is None else min(1000 * len(cpus), quota)
+
+
+@dataclass(frozen=True, slots=True)
+class Pressure:
+    """The share of the last ten seconds in which some, and in which all, tasks waited for a resource (0 to 1)."""
+
+    some: float
+    full: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class HostSample:
+    """How busy a machine is at `time_ns`; None for what was not measurable, with the reason in `missing`.
+
+    `cpu_busy` is the share of all CPUs' time since the sample before (0 to 1), `clock_hz` the mean over CPUs. Memory
+    that is used is what programs could not get: all but what the kernel calls available. `usage` is that of this
+    process's control group.
+    """
+
+    time_ns: int
+    cpu_busy: float | None
+    clock_hz: int | None
+    memory_used_bytes: int | None
+    memory_total_bytes: int | None
+    pressure: Mapping[str, Pressure]
+    usage: Usage
+    missing: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceSample:
+    """How busy a device is at `time_ns`; None for what was not measurable, with the reason in `missing`.
+
+    `utilisation` is the share of time in which it computed (0 to 1), over the driver's last period, or since the
+    sample before. `pcie_rx_bytes_per_s` is towards the device.
+    """
+
+    time_ns: int
+    address: str
+    utilisation: float | None = None
+    memory_used_bytes: int | None = None
+    memory_total_bytes: int | None = None
+    clock_hz: int | None = None
+    power_w: float | None = None
+    temperature_c: float | None = None
+    pcie_rx_bytes_per_s: int | None = None
+    pcie_tx_bytes_per_s: int | None = None
+    missing: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class InterfaceSample:
+    """A network device's counters, as Linux keeps them, and its link's rate where it says one."""
+
+    name: str
+    time_ns: int
+    rx_bytes: int
+    tx_bytes: int
+    rx_packets: int
+    tx_packets: int
+    rx_errors: int = 0
+    tx_errors: int = 0
+    rx_drops: int = 0
+    tx_drops: int = 0
+    link_rate_bps: int | None = None
+
+    @property
+    def counters(self) -> tuple[int, ...]:
+        """What only ever grows."""
+        return (self.rx_bytes, self.tx_bytes, self.rx_packets, self.tx_packets, self.rx_drops, self.tx_drops)
+
+
+@dataclass(frozen=True, slots=True)
+class InterfaceRates:
+    """What a network device received and sent a second, on the wire, in the interval that ended at `time_ns`."""
+
+    name: str
+    time_ns: int
+    interval_ns: int
+    rx_bps: int
+    tx_bps: int
+    rx_drops: int
+    tx_drops: int
+    link_rate_bps: int | None
+
+    @property
+    def rx_share(self) -> float | None:
+        """Of the link's rate; may exceed 1, as counters are read a moment apart."""
+        return None if self.link_rate_bps is None else self.rx_bps / self.link_rate_bps
+
+    @property
+    def tx_share(self) -> float | None:
+        """Of the link's rate; may exceed 1, as counters are read a moment apart."""
+        return None if self.link_rate_bps is None else self.tx_bps / self.link_rate_bps

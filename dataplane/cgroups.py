@@ -1,0 +1,220 @@
+"""What control groups allow a process, and what they use; version 2, version 1, and both at once ("hybrid").
+
+Sources: Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/ of Linux, cgroups(7), proc_pid_mountinfo(5). Groups are
+nested, and each level limits: what holds is the least of all levels that are visible here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+_MILLI: Final = 1000
+_UNIFIED: Final = ""
+"""How /proc/PID/cgroup names version 2's hierarchy."""
+_CONTROLLERS: Final = frozenset({"cpu", "cpuset", "memory", "pids"})
+_NO_LIMIT: Final = 1 << 62
+"""Version 1 writes the largest whole number of pages where version 2 writes `max`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a process may use; None where no control group limits it.
+
+    `cpu_milli` is the quota of CPU time in thousandths of a CPU, `cpus` the CPUs that it may run on.
+    """
+
+    cpu_milli: int | None = None
+    cpus: frozenset[int] | None = None
+    memory_bytes: int | None = None
+    processes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a process's control group has used (CPU time since it was made) and uses; None where nobody counts.
+
+    `throttled_ns` is how long its processes were kept from running because their quota was used up.
+    """
+
+    cpu_ns: int | None = None
+    throttled_ns: int | None = None
+    memory_bytes: int | None = None
+    processes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A process's control group: the folder of each controller, and the mount points that they lie under."""
+
+    folders: Mapping[str, Path]
+    tops: Mapping[str, Path]
+    unified: frozenset[str]
+    """The controllers that are version 2's."""
+
+    def levels(self, controller: str) -> Iterator[Path]:
+        """Yield the folders of a controller from the group upwards, as far as they are mounted."""
+        folder, top = self.folders.get(controller), self.tops.get(controller)
+        while folder is not None and top is not None:
+            yield folder
+            if folder == top or top not in folder.parents:
+                return
+            folder = folder.parent
+
+
+def group_of(root: Path = Path("/"), process: str = "self") -> Group:
+    """Return a process's control group as /proc has it; one without folders where there are no control groups."""
+    memberships = dict(_memberships(_text(root / "proc" / process / "cgroup")))
+    folders, tops = dict[str, Path](), dict[str, Path]()
+    for mount in _mounts(_text(root / "proc" / process / "mountinfo")):
+        top = root / mount.point.lstrip("/")
+        for name in mount.controllers:
+            if name in memberships and name not in folders:
+                folder = top / _below(memberships[name], mount.root)
+                folders[name], tops[name] = folder if folder.is_dir() else top, top
+    # Version 2's hierarchy has the controllers that no hierarchy of version 1 has.
+    unified = frozenset(_CONTROLLERS - folders.keys()) if _UNIFIED in folders else frozenset[str]()
+    for name in unified:
+        folders[name], tops[name] = folders[_UNIFIED], tops[_UNIFIED]
+    return Group(folders, tops, unified)
+
+
+def limits_of(root: Path = Path("/"), process: str = "self") -> Limits:
+    """Return what limits a process: the least of each level of its control groups, and the CPUs it may run on."""
+    group = group_of(root, process)
+    return Limits(
+        cpu_milli=_least(_quota_milli(group, folder) for folder in group.levels("cpu")),
+        cpus=_allowed_cpus(root, process),
+        memory_bytes=_least(
+            _limit(folder / ("memory.max" if "memory" in group.unified else "memory.limit_in_bytes"))
+            for folder in group.levels("memory")
+        ),
+        processes=_least(_limit(folder / "pids.max") for folder in group.levels("pids")),
+    )
+
+
+def usage_of(root: Path = Path("/"), process: str = "self") -> Usage:
+    """Return what a process's control group uses, all processes in it and below it together."""
+    group = group_of(root, process)
+    cpu, memory, pids = (group.folders.get(name) for name in ("cpu", "memory", "pids"))
+    accounting = group.folders.get("cpuacct")
+    if "cpu" in group.unified:
+        used = _scaled(_entry(cpu, "cpu.stat", "usage_usec"), 1000)
+        throttled = _scaled(_entry(cpu, "cpu.stat", "throttled_usec"), 1000)
+    else:
+        used = None if accounting is None else _number(accounting / "cpuacct.usage")
+        throttled = _entry(cpu, "cpu.stat", "throttled_time")
+    current = "memory.current" if "memory" in group.unified else "memory.usage_in_bytes"
+    return Usage(
+        cpu_ns=used,
+        throttled_ns=throttled,
+        memory_bytes=None if memory is None else _number(memory / current),
+        processes=None if pids is None else _number(pids / "pids.current"),
+    )
+
+
+def parse_cpus(text: str) -> frozenset[int]:
+    """Return the CPUs of a list such as '0-3,8'; raise ValueError for anything else."""
+    found: set[int] = set()
+    for part in filter(None, text.strip().split(",")):
+        first, _, last = part.partition("-")
+        found.update(range(int(first), int(last or first) + 1))
+    return frozenset(found)
+
+
+@dataclass(frozen=True, slots=True)
+class _Mount:
+    """A mounted hierarchy; `root` is the folder of it that the mount point shows."""
+
+    root: str
+    point: str
+    controllers: tuple[str, ...]
+
+
+def _memberships(text: str | None) -> Iterator[tuple[str, str]]:
+    """Yield controllers with the process's group."""
+    for line in (text or "").splitlines():
+        _, names, path = line.split(":", 2)
+        for name in names.split(","):
+            yield name, path
+
+
+def _mounts(text: str | None) -> Iterator[_Mount]:
+    for line in (text or "").splitlines():
+        fields, _, rest = line.partition(" - ")
+        words, kinds = fields.split(), rest.split()
+        if not kinds or kinds[0] not in ("cgroup", "cgroup2"):
+            continue
+        controllers = (_UNIFIED,) if kinds[0] == "cgroup2" else tuple(kinds[-1].split(","))
+        yield _Mount(_unescaped(words[3]), _unescaped(words[4]), controllers)
+
+
+def _unescaped(path: str) -> str:
+    """Return a path of mountinfo, in which blanks and backslashes stand as octal numbers."""
+    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), path)
+
+
+def _below(path: str, top: str) -> PurePosixPath:
+    """Return where a group lies below a mount that shows the folder `top`; the mount itself if it is not below it."""
+    try:
+        found = PurePosixPath(path).relative_to(top)
+    except ValueError:
+        return PurePosixPath()
+    return PurePosixPath() if ".." in found.parts else found
+
+
+def _quota_milli(group: Group, folder: Path) -> int | None:
+    if "cpu" in group.unified:
+        words = (_text(folder / "cpu.max") or "max").split()
+        if words[0] == "max" or len(words) != 2:
+            return None
+        quota_us, period_us = int(words[0]), int(words[1])
+    else:
+        quota_us = _number(folder / "cpu.cfs_quota_us") or 0
+        period_us = _number(folder / "cpu.cfs_period_us") or 0
+    return quota_us * _MILLI // period_us if quota_us > 0 and period_us > 0 else None
+
+
+def _allowed_cpus(root: Path, process: str) -> frozenset[int] | None:
+    """Return the CPUs of /proc/PID/status, in which the kernel has cut the process's wish by its group's CPUs."""
+    for line in (_text(root / "proc" / process / "status") or "").splitlines():
+        if line.startswith("Cpus_allowed_list:"):
+            return parse_cpus(line.partition(":")[2])
+    return None
+
+
+def _limit(file: Path) -> int | None:
+    found = _number(file)
+    return None if found is None or found >= _NO_LIMIT else found
+
+
+def _least(limits: Iterable[int | None]) -> int | None:
+    return min((limit for limit in limits if limit is not None), default=None)
+
+
+def _entry(folder: Path | None, name: str, key: str) -> int | None:
+    text = None if folder is None else _text(folder / name)
+    for line in (text or "").splitlines():
+        words = line.split()
+        if len(words) == 2 and words[0] == key:
+            return int(words[1])
+    return None
+
+
+def _scaled(value: int | None, factor: int) -> int | None:
+    return None if value is None else value * factor
+
+
+def _number(file: Path) -> int | None:
+    text = _text(file)
+    return int(text) if text and text.lstrip("-").isdecimal() else None
+
+
+def _text(file: Path) -> str | None:
+    try:
+        return file.read_text(encoding="utf-8").strip()
+    except OSError:
+        return None

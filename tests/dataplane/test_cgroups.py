@@ -1,0 +1,105 @@
+"""Limits and usage of control groups, from recorded trees of version 2, version 1 and both, and from this machine."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from dataplane.cgroups import Limits, Usage, limits_of, parse_cpus, usage_of
+from tests.recorded import write_tree
+
+STATUS = "Name:\tbash\nCpus_allowed:\tff\nCpus_allowed_list:\t0-3,6\n"
+V2 = {
+    "proc/self/status": STATUS,
+    "proc/self/cgroup": "0::/work.slice/job one\n",
+    "proc/self/mountinfo": "30 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n",
+    "sys/fs/cgroup/cgroup.controllers": "cpuset cpu io memory pids\n",
+    "sys/fs/cgroup/work.slice/cpu.max": "150000 100000\n",
+    "sys/fs/cgroup/work.slice/memory.max": "max\n",
+    "sys/fs/cgroup/work.slice/pids.max": "max\n",
+    "sys/fs/cgroup/work.slice/job one/cpu.max": "max 100000\n",
+    "sys/fs/cgroup/work.slice/job one/memory.max": "1073741824\n",
+    "sys/fs/cgroup/work.slice/job one/memory.current": "4096\n",
+    "sys/fs/cgroup/work.slice/job one/pids.max": "100\n",
+    "sys/fs/cgroup/work.slice/job one/pids.current": "3\n",
+    "sys/fs/cgroup/work.slice/job one/cpu.stat": "usage_usec 2500\nuser_usec 2000\nthrottled_usec 7\n",
+}
+V1 = {
+    "proc/self/status": STATUS,
+    "proc/self/cgroup": "5:pids:/a\n4:memory:/a/b\n3:cpu,cpuacct:/a\n0::/\n",
+    "proc/self/mountinfo": (
+        "31 23 0:28 / /sys/fs/cgroup rw - tmpfs tmpfs rw,mode=755\n"
+        "32 31 0:29 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n"
+        "33 31 0:30 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"
+        "34 31 0:31 / /sys/fs/cgroup/pids rw - cgroup cgroup rw,pids\n"
+        "35 31 0:32 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n"
+    ),
+    "sys/fs/cgroup/unified/cgroup.controllers": "\n",
+    "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us": "-1\n",
+    "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us": "100000\n",
+    "sys/fs/cgroup/cpu,cpuacct/a/cpu.cfs_quota_us": "50000\n",
+    "sys/fs/cgroup/cpu,cpuacct/a/cpu.cfs_period_us": "100000\n",
+    "sys/fs/cgroup/cpu,cpuacct/a/cpuacct.usage": "123\n",
+    "sys/fs/cgroup/cpu,cpuacct/a/cpu.stat": "nr_periods 0\nnr_throttled 0\nthrottled_time 5\n",
+    "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n",
+    "sys/fs/cgroup/memory/a/memory.limit_in_bytes": "65536\n",
+    "sys/fs/cgroup/memory/a/b/memory.limit_in_bytes": "9223372036854771712\n",
+    "sys/fs/cgroup/memory/a/b/memory.usage_in_bytes": "77\n",
+    "sys/fs/cgroup/pids/a/pids.max": "max\n",
+    "sys/fs/cgroup/pids/a/pids.current": "9\n",
+}
+
+
+def test_version_2_limits_at_every_level(tmp_path: Path) -> None:
+    root = write_tree(tmp_path, V2)
+    assert limits_of(root) == Limits(1500, frozenset({0, 1, 2, 3, 6}), 1 << 30, 100)
+    assert usage_of(root) == Usage(2_500_000, 7_000, 4096, 3)
+
+
+def test_version_1_limits_at_every_level(tmp_path: Path) -> None:
+    root = write_tree(tmp_path, V1)
+    assert limits_of(root) == Limits(500, frozenset({0, 1, 2, 3, 6}), 65536, None)
+    assert usage_of(root) == Usage(123, 5, 77, 9)
+
+
+def test_what_version_1_lacks_is_version_2s(tmp_path: Path) -> None:
+    hybrid = V1 | {
+        "proc/self/cgroup": "4:memory:/a/b\n0::/c\n",
+        "sys/fs/cgroup/unified/c/cpu.max": "20000 10000\n",
+        "sys/fs/cgroup/unified/c/cpu.stat": "usage_usec 4\nthrottled_usec 0\n",
+    }
+    root = write_tree(tmp_path, hybrid)
+    assert (limits_of(root).cpu_milli, limits_of(root).memory_bytes) == (2000, 65536)
+    assert usage_of(root) == Usage(4000, 0, 77, None)
+
+
+def test_a_container_sees_its_own_folder_as_the_top(tmp_path: Path) -> None:
+    container = V2 | {
+        "proc/self/cgroup": "0::/docker/1f\n",
+        "proc/self/mountinfo": "30 23 0:26 /docker/1f /sys/fs/cgroup ro - cgroup2 cgroup ro\n",
+        "sys/fs/cgroup/cpu.max": "25000 100000\n",
+        "sys/fs/cgroup/memory.max": "2048\n",
+    }
+    assert limits_of(write_tree(tmp_path, container)).cpu_milli == 250
+    moved = container | {"proc/self/cgroup": "0::/../../other\n"}
+    assert limits_of(write_tree(tmp_path, moved)).memory_bytes == 2048
+
+
+def test_a_machine_without_control_groups_limits_nothing(tmp_path: Path) -> None:
+    assert limits_of(tmp_path) == Limits()
+    assert usage_of(tmp_path) == Usage()
+
+
+def test_lists_of_cpus() -> None:
+    assert parse_cpus("0-2,5\n") == {0, 1, 2, 5}
+    assert parse_cpus("") == frozenset()
+    with pytest.raises(ValueError, match="invalid literal"):
+        parse_cpus("a-b")
+
+
+def test_this_machine() -> None:
+    assert limits_of().cpus == frozenset(os.sched_getaffinity(0))
+    limits, used = limits_of(), usage_of()
+    assert limits.memory_bytes is None or used.memory_bytes is None or used.memory_bytes <= limits.memory_bytes

@@ -40,8 +40,8 @@ class Root:
             return []
 
     def link(self, *parts: str) -> str | None:
-        """Return the last part of where a symbolic link leads."""
+        """Return what a symbolic link says, None where there is none."""
         try:
-            return self.path.joinpath(*parts).readlink().name
+            return str(self.path.joinpath(*parts).readlink())
         except OSError:
             return None

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from dataplane.cgroups import Limits, Usage
-from dataplane.topology.values import Device, MemoryMedium
+from dataplane.topology.values import Device, DeviceKind, MediumKind, MemoryMedium
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,31 @@ class Machine:
         quota = self.limits.cpu_milli
         return 1000 * len(cpus) if quota is None else min(1000 * len(cpus), quota)
 
+    @property
+    def cores(self) -> int | None:
+        """Whole CPUs that this process may use, as a topology file has them; None for less than one."""
+        return self.cpu_milli // 1000 or None
+
+    @property
+    def allowed_memory(self) -> tuple[MemoryMedium, ...]:
+        """The media, of DRAM no more than this process's control groups allow."""
+        left, found = self.limits.memory_bytes, list[MemoryMedium]()
+        for medium in self.memory:
+            if left is None or medium.kind is not MediumKind.DRAM:
+                found.append(medium)
+            elif (some := min(left, medium.capacity_bytes)) > 0:
+                found.append(replace(medium, capacity_bytes=some))
+                left -= some
+        return tuple(found)
+
+    @property
+    def grouped_devices(self) -> tuple[Device, ...]:
+        """The processors' sockets and the devices, equal ones as one with their number, as a topology file has them."""
+        count = Counter(found.device for found in self.devices)
+        sockets, model = self.processors.sockets, self.processors.model
+        processors = (Device(DeviceKind.CPU, sockets or 1, model),) if model else ()
+        return (*processors, *(replace(device, count=many) for device, many in count.items()))
+
 
 @dataclass(frozen=True, slots=True)
 class Pressure:
@@ -95,7 +121,7 @@ class DeviceSample:
     """How busy a device is at `time_ns`; None for what was not measurable, with the reason in `missing`.
 
     `utilisation` is the share of time in which it computed (0 to 1), over the driver's last period, or since the
-    sample before. `pcie_rx_bytes_per_s` is towards the device.
+    sample before. `pcie_rx_bytes_per_s` is towards the device. Network bytes are counters of a device that has ports.
     """
 
     time_ns: int
@@ -108,7 +134,9 @@ class DeviceSample:
     temperature_c: float | None = None
     pcie_rx_bytes_per_s: int | None = None
     pcie_tx_bytes_per_s: int | None = None
-    missing: Mapping[str, str] | None = None
+    network_rx_bytes: int | None = None
+    network_tx_bytes: int | None = None
+    missing: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from controller.cli.common import SettingsFile, log_to_stderr, ready, say
+from controller.cli.devices import devices
 from controller.cli.job import job
 from controller.cli.nic import nic
 from controller.cli.paths import paths
@@ -32,6 +33,7 @@ app.add_typer(ports)
 app.add_typer(store)
 app.add_typer(telemetry)
 app.add_typer(topology)
+app.command()(devices)
 app.command()(stf)
 app.command("probe", hidden=True)(probe_by_old_name)
 

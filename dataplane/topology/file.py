@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from dataplane.topology import addressing, families
 from dataplane.topology.hardware import hardware_document
 from dataplane.topology.schema import REPORT_UDP_PORT, TopologySpec, resolve
 from dataplane.topology.units import format_delay, format_rate
-from dataplane.topology.values import Endpoint, GeoLocation, HostNode, Link, Topology
+from dataplane.topology.values import Device, Endpoint, GeoLocation, HostNode, Link, MemoryMedium, Topology
 
 _INSTALLED = Path(__file__).parent / "topologies"
 _SOURCE = Path(__file__).parents[2] / "topologies"
@@ -79,6 +80,12 @@ def dumps(topology: Topology) -> str:
     return yaml.dump(document, Dumper=_FlowItems, sort_keys=False, allow_unicode=True, width=4096)
 
 
+def dumps_hardware(cores: int | None, memory: Iterable[MemoryMedium], devices: Iterable[Device]) -> str:
+    """Return hardware as YAML text that can stand in a host's entry of a topology file; '' if nothing is known."""
+    document = hardware_document(cores, memory, devices)
+    return yaml.dump(document, Dumper=_FlowItems, sort_keys=False, allow_unicode=True, width=4096) if document else ""
+
+
 def _host(node: HostNode, link: Link) -> dict[str, Any]:
     return {
         "name": node.name,
@@ -89,7 +96,7 @@ def _host(node: HostNode, link: Link) -> dict[str, Any]:
         "mac": addressing.format_mac(node.mac),
         **_capacity(link),
         **_place(node.place),
-        **hardware_document(node),
+        **hardware_document(node.cores, node.memory, node.devices),
     }
 
 

@@ -5,7 +5,7 @@ Sizes, latencies and rates are text with a unit (`dataplane.topology.units`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from dataplane.config import Strict
@@ -26,7 +26,6 @@ from dataplane.topology.values import (
     BusKind,
     Device,
     DeviceKind,
-    HostNode,
     MediumKind,
     MemoryMedium,
     NumberFormat,
@@ -146,12 +145,12 @@ class HardwareReader:
             raise self._fail(f"{value} is not between {least} and {most}", path)
 
 
-def hardware_document(node: HostNode) -> dict[str, Any]:
+def hardware_document(cores: int | None, memory: Iterable[MemoryMedium], devices: Iterable[Device]) -> dict[str, Any]:
     """Return what a host's entry in a topology file says of its hardware; nothing of what is not known."""
     return _said(
-        cores=node.cores,
-        memory=[medium_document(medium) for medium in node.memory] or None,
-        devices=[device_document(device) for device in node.devices] or None,
+        cores=cores,
+        memory=[medium_document(medium) for medium in memory] or None,
+        devices=[device_document(device) for device in devices] or None,
     )
 
 

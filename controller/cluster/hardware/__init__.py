@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from controller.cluster.hardware.cluster import Cluster
 from controller.cluster.hardware.fitting import choose, fits
-from controller.cluster.hardware.nodes import node_of, nodes_of
+from controller.cluster.hardware.nodes import node_of, node_of_machine, nodes_of
 from controller.cluster.hardware.refusals import Missing, Refusal
 from controller.cluster.hardware.requests import WHOLE, DeviceRequest, Request
 from controller.cluster.hardware.values import Device, DeviceShare, Node, Shares
@@ -23,5 +23,6 @@ __all__ = [
     "choose",
     "fits",
     "node_of",
+    "node_of_machine",
     "nodes_of",
 ]

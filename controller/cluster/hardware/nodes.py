@@ -1,9 +1,10 @@
-"""Nodes of a topology's hosts."""
+"""Nodes: of a topology's hosts, and of machines that were discovered."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from collectors.devices.values import Machine
 from controller.cluster.hardware.requests import WHOLE
 from controller.cluster.hardware.values import Device, Node
 from dataplane.topology.values import Device as Devices
@@ -23,6 +24,19 @@ def node_of(host: HostNode, labels: Mapping[str, str] | None = None) -> Node:
         memory=host.memory,
         devices=numbered(devices for devices in host.devices if devices.kind is not DeviceKind.CPU),
         processors=numbered(devices for devices in host.devices if devices.kind is DeviceKind.CPU),
+        labels=labels or {},
+    )
+
+
+def node_of_machine(name: str, machine: Machine, labels: Mapping[str, str] | None = None) -> Node:
+    """Return a machine that was discovered as a node: what control groups leave to the process that looked."""
+    grouped = machine.grouped_devices
+    return Node(
+        name=name,
+        cpu_milli=machine.cpu_milli,
+        memory=machine.allowed_memory,
+        devices=numbered(found.device for found in machine.devices),
+        processors=numbered(devices for devices in grouped if devices.kind is DeviceKind.CPU),
         labels=labels or {},
     )
 

@@ -1,0 +1,47 @@
+"""What this machine has: processors, memory, devices that compute, and the limits of the process that asks."""
+
+from __future__ import annotations
+
+from collectors.devices.memory import read_media
+from collectors.devices.nvml import Nvml
+from collectors.devices.pci import PciDevice, read_pci_devices
+from collectors.devices.processors import read_processors
+from collectors.devices.root import Root
+from collectors.devices.sensors import read_device_sample
+from collectors.devices.values import FoundDevice, Machine
+from dataplane.cgroups import limits_of
+from dataplane.topology.values import Device
+
+
+def discover(root: Root, nvml: Nvml | str) -> Machine:
+    """Return what the machine below a root folder has; `nvml` describes NVIDIA's devices, or says why it cannot."""
+    on_pci = {found.address: _from_pci(root, found) for found in read_pci_devices(root)}
+    by_nvml, notes = ((), (nvml,)) if isinstance(nvml, str) else nvml.devices()
+    for found in by_nvml:
+        on_pci[found.address] = _merged(on_pci.get(found.address), found)
+    devices = tuple(on_pci[address] for address in sorted(on_pci))
+    processors = read_processors(root)
+    media = read_media(root)
+    if not processors.online:
+        notes += ("no processor is found: /proc/cpuinfo and /sys/devices/system/cpu do not say any",)
+    if not media:
+        notes += ("no memory is found: /proc/meminfo does not say any",)
+    notes += tuple(
+        f"{found.address}: {found.device.model}: how much memory it has is not known"
+        for found in devices
+        if found.device.memory_bytes is None
+    )
+    return Machine(processors, media, devices, limits_of(root.path), notes)
+
+
+def _from_pci(root: Root, found: PciDevice) -> FoundDevice:
+    memory_bytes = read_device_sample(root, found.address, 0, None).memory_total_bytes
+    device = Device(found.kind, 1, found.model, memory_bytes, found.bus)
+    return FoundDevice(device, found.address, found.driver, found.numa_node)
+
+
+def _merged(on_pci: FoundDevice | None, by_nvml: FoundDevice) -> FoundDevice:
+    """Return NVML's description with the place in the machine that PCI knows."""
+    if on_pci is None:
+        return by_nvml
+    return FoundDevice(by_nvml.device, by_nvml.address, on_pci.driver or by_nvml.driver, on_pci.numa_node, by_nvml.uuid)

@@ -1,0 +1,108 @@
+"""Memory media: DRAM by NUMA node, storage-class memory, and non-volatile memory behind NVMe.
+
+Latencies and rates are those that the firmware states (ACPI's HMAT), where it states any: Linux,
+Documentation/admin-guide/mm/numaperf.rst. A NUMA node without processors is storage-class memory where its memory comes
+from NVDIMMs (Documentation/driver-api/nvdimm, dax_kmem), else DRAM further away, such as CXL's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+from typing import Final
+
+from collectors.devices.root import Root
+from dataplane.topology.values import MediumKind, MemoryMedium
+
+_NODES: Final = ("sys", "devices", "system", "node")
+_SECTOR_BYTES: Final = 512
+"""The unit of /sys/block/*/size, whatever the device's own blocks are."""
+_MIB: Final = 1 << 20
+_NVME: Final = re.compile(r"nvme\d+n\d+")
+_PMEM: Final = re.compile(r"pmem\d+(\.\d+)?")
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryUse:
+    """A machine's memory and what programs could not get of it, in bytes."""
+
+    used_bytes: int
+    total_bytes: int
+
+
+def read_media(root: Root) -> tuple[MemoryMedium, ...]:
+    """Return the machine's memory media, those of one kind with the same figures as one."""
+    found = [*_of_nodes(root), *_of_disks(root)]
+    capacity = Counter[MemoryMedium]()
+    for medium in found:
+        key = MemoryMedium(medium.kind, 0, medium.read_latency_ns, medium.write_latency_ns, medium.bytes_per_s)
+        capacity[key] += medium.capacity_bytes
+    return tuple(
+        MemoryMedium(key.kind, nbytes, key.read_latency_ns, key.write_latency_ns, key.bytes_per_s)
+        for key, nbytes in capacity.items()
+        if nbytes > 0
+    )
+
+
+def read_memory_use(root: Root) -> MemoryUse | None:
+    """Return how much memory is used, None where /proc/meminfo does not say."""
+    entries = _meminfo(root.text("proc", "meminfo"))
+    total, available = entries.get("MemTotal"), entries.get("MemAvailable")
+    return None if total is None or available is None else MemoryUse(total - available, total)
+
+
+def _of_nodes(root: Root) -> list[MemoryMedium]:
+    found = [_of_node(root, name) for name in root.names(*_NODES) if re.fullmatch(r"node\d+", name)]
+    total = _meminfo(root.text("proc", "meminfo")).get("MemTotal")
+    if total is not None and all(medium.kind is MediumKind.DRAM and not _is_described(medium) for medium in found):
+        # All of one kind: then the whole is what programs are told, whatever a hypervisor took from which node.
+        return [MemoryMedium(MediumKind.DRAM, total)]
+    return found
+
+
+def _is_described(medium: MemoryMedium) -> bool:
+    return (medium.read_latency_ns, medium.write_latency_ns, medium.bytes_per_s) != (None, None, None)
+
+
+def _of_node(root: Root, node: str) -> MemoryMedium:
+    figures = (*_NODES, node, "access0", "initiators")
+    rate = root.integer(*figures, "read_bandwidth")
+    return MemoryMedium(
+        MediumKind.SCM if _is_nvdimm(root, node) else MediumKind.DRAM,
+        _meminfo(root.text(*_NODES, node, "meminfo")).get("MemTotal", 0),
+        root.integer(*figures, "read_latency") or None,
+        root.integer(*figures, "write_latency") or None,
+        rate * _MIB if rate else None,
+    )
+
+
+def _is_nvdimm(root: Root, node: str) -> bool:
+    """Return whether a node has no processor and is memory of an NVDIMM bus."""
+    if root.text(*_NODES, node, "cpulist"):
+        return False
+    dax = ("sys", "bus", "dax", "devices")
+    return any(
+        root.text(*dax, name, "target_node") == node.removeprefix("node") and "ndbus" in (root.link(*dax, name) or "")
+        for name in root.names(*dax)
+    )
+
+
+def _of_disks(root: Root) -> list[MemoryMedium]:
+    kinds = ((_PMEM, MediumKind.SCM), (_NVME, MediumKind.NVM))
+    return [
+        MemoryMedium(kind, (root.integer("sys", "block", name, "size") or 0) * _SECTOR_BYTES)
+        for name in root.names("sys", "block")
+        for pattern, kind in kinds
+        if pattern.fullmatch(name)
+    ]
+
+
+def _meminfo(text: str | None) -> dict[str, int]:
+    """Return the entries of a meminfo file in bytes; those of a NUMA node begin with 'Node N '."""
+    found = {}
+    for line in (text or "").splitlines():
+        words = re.sub(r"^Node \d+ +", "", line).split()
+        if len(words) == 3 and words[2] == "kB":
+            found[words[0].removesuffix(":")] = int(words[1]) << 10
+    return found

@@ -1,0 +1,143 @@
+"""NVIDIA's devices by NVML, the library of the driver, through nvidia-ml-py (the extra `nvml`).
+
+Source: the NVML API reference. What a device does not support is missing in its samples, with NVML's reason. Peak fp32
+is nominal: two operations a core and cycle at the highest clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any, Final
+
+from collectors.devices.pci import pcie_bytes_per_s
+from collectors.devices.sensors import FIGURES
+from collectors.devices.values import DeviceSample, FoundDevice
+from dataplane.topology.values import Bus, BusKind, Device, DeviceKind, NumberFormat, PeakRate
+
+_GIGATRANSFERS: Final = {1: 2.5, 2: 5.0, 3: 8.0, 4: 16.0, 5: 32.0, 6: 64.0}
+"""By generation of PCIe."""
+_KIBI: Final = 1024
+"""The unit of NVML's PCIe throughput."""
+
+
+@dataclass(frozen=True, slots=True)
+class Nvml:
+    """NVML, initialised: `open_nvml` makes it and shuts it down."""
+
+    api: ModuleType
+
+    def devices(self) -> tuple[tuple[FoundDevice, ...], tuple[str, ...]]:
+        """Return the devices, and notes on those that do not answer."""
+        found, notes = [], []
+        for index in range(self.api.nvmlDeviceGetCount()):
+            try:
+                found.append(self._device(self.api.nvmlDeviceGetHandleByIndex(index)))
+            except self.api.NVMLError as error:
+                notes.append(f"NVML: device {index}: {error}")
+                continue
+            if self._is_divided(self.api.nvmlDeviceGetHandleByIndex(index)):
+                notes.append(f"NVML: device {index} is divided (MIG): its instances are not listed one by one")
+        return tuple(found), tuple(notes)
+
+    def samples(self, now_ns: Callable[[], int]) -> tuple[DeviceSample, ...]:
+        """Return a sample of each device, without figures of one that is lost; PCIe takes NVML 20 ms each way."""
+        found = []
+        for index in range(self.api.nvmlDeviceGetCount()):
+            try:
+                handle = self.api.nvmlDeviceGetHandleByIndex(index)
+                found.append(self._sample(handle, now_ns()))
+            except self.api.NVMLError as error:
+                lost = dict.fromkeys(FIGURES, f"NVML: {error}")
+                found.append(DeviceSample(now_ns(), f"nvml {index}", missing=lost))
+        return tuple(found)
+
+    def _device(self, handle: Any) -> FoundDevice:  # noqa: ANN401 - a pointer of ctypes
+        api, missing = self.api, dict[str, str]()
+        memory = self._ask(missing, "memory", api.nvmlDeviceGetMemoryInfo, handle)
+        generation = self._ask(missing, "generation", api.nvmlDeviceGetMaxPcieLinkGeneration, handle)
+        lanes = self._ask(missing, "lanes", api.nvmlDeviceGetMaxPcieLinkWidth, handle)
+        known = generation in _GIGATRANSFERS and lanes
+        device = Device(
+            DeviceKind.GPU,
+            1,
+            api.nvmlDeviceGetName(handle),
+            None if memory is None else int(memory.total),
+            Bus(BusKind.PCIE, pcie_bytes_per_s(_GIGATRANSFERS[generation], lanes) if known else None),
+            self._rates(handle),
+        )
+        return FoundDevice(device, self._address(handle), "nvidia", None, api.nvmlDeviceGetUUID(handle))
+
+    def _rates(self, handle: Any) -> tuple[PeakRate, ...]:  # noqa: ANN401
+        api, missing = self.api, dict[str, str]()
+        cores = self._ask(missing, "cores", api.nvmlDeviceGetNumGpuCores, handle)
+        clock_mhz = self._ask(missing, "clock", api.nvmlDeviceGetMaxClockInfo, handle, api.NVML_CLOCK_SM)
+        return (PeakRate(NumberFormat.FP32, 2 * cores * clock_mhz * 10**6),) if cores and clock_mhz else ()
+
+    def _sample(self, handle: Any, time_ns: int) -> DeviceSample:  # noqa: ANN401
+        api, missing = self.api, dict[str, str]()
+
+        def ask(name: str, call: str, *more: int) -> Any:  # noqa: ANN401
+            return self._ask(missing, name, getattr(api, call), handle, *more)
+
+        rates = ask("utilisation", "nvmlDeviceGetUtilizationRates")
+        memory = ask("memory_used_bytes", "nvmlDeviceGetMemoryInfo")
+        clock_mhz = ask("clock_hz", "nvmlDeviceGetClockInfo", api.NVML_CLOCK_SM)
+        power_mw = ask("power_w", "nvmlDeviceGetPowerUsage")
+        temperature_c = ask("temperature_c", "nvmlDeviceGetTemperature", api.NVML_TEMPERATURE_GPU)
+        rx = ask("pcie_rx_bytes_per_s", "nvmlDeviceGetPcieThroughput", api.NVML_PCIE_UTIL_RX_BYTES)
+        tx = ask("pcie_tx_bytes_per_s", "nvmlDeviceGetPcieThroughput", api.NVML_PCIE_UTIL_TX_BYTES)
+        if memory is None:
+            missing["memory_total_bytes"] = missing["memory_used_bytes"]
+        return DeviceSample(
+            time_ns,
+            self._address(handle),
+            utilisation=None if rates is None else rates.gpu / 100,
+            memory_used_bytes=None if memory is None else int(memory.used),
+            memory_total_bytes=None if memory is None else int(memory.total),
+            clock_hz=None if clock_mhz is None else clock_mhz * 10**6,
+            power_w=None if power_mw is None else power_mw / 1000,
+            temperature_c=None if temperature_c is None else float(temperature_c),
+            pcie_rx_bytes_per_s=None if rx is None else rx * _KIBI,
+            pcie_tx_bytes_per_s=None if tx is None else tx * _KIBI,
+            missing=missing,
+        )
+
+    def _is_divided(self, handle: Any) -> bool:  # noqa: ANN401
+        mode = self._ask({}, "mig", self.api.nvmlDeviceGetMigMode, handle)
+        return mode is not None and mode[0] == self.api.NVML_DEVICE_MIG_ENABLE
+
+    def _address(self, handle: Any) -> str:  # noqa: ANN401
+        """Return the PCI address as /sys writes it; NVML's has eight digits of a domain that has four."""
+        domain, _, rest = str(self.api.nvmlDeviceGetPciInfo(handle).busId).lower().partition(":")
+        return f"{domain[-4:]}:{rest}"
+
+    def _ask(self, missing: dict[str, str], name: str, call: Callable[..., Any], *arguments: Any) -> Any:  # noqa: ANN401
+        """Return NVML's answer, None where the device does not support it, with the reason in `missing`."""
+        try:
+            return call(*arguments)
+        except self.api.NVMLError as error:
+            missing[name] = f"NVML: {error}"
+            return None
+
+
+@contextmanager
+def open_nvml() -> Iterator[Nvml | str]:
+    """Yield NVML, or a line that says why it is not there."""
+    try:
+        import pynvml  # noqa: PLC0415 - an extra
+    except ImportError:
+        yield "NVML: nvidia-ml-py is not installed (the extra nvml), so NVIDIA's devices are described by PCI alone"
+        return
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError as error:
+        absent = isinstance(error, pynvml.NVMLError_LibraryNotFound)
+        yield "NVML: libnvidia-ml.so.1, of NVIDIA's driver, is not here" if absent else f"NVML: {error}"
+        return
+    try:
+        yield Nvml(pynvml)
+    finally:
+        pynvml.nvmlShutdown()

@@ -1,0 +1,123 @@
+"""Devices that compute, among all that is on PCI: kind by class and vendor, model by the list of PCI ids, bus rate.
+
+Sources: the PCI Code and ID Assignment Specification (classes 03 and 12), the list of https://pci-ids.ucw.cz, and
+Documentation/ABI/testing/sysfs-bus-pci of Linux.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from collectors.devices.root import Root
+from dataplane.topology.values import Bus, BusKind, DeviceKind
+
+PCI: Final = ("sys", "bus", "pci", "devices")
+_IDS: Final = (("usr", "share", "misc", "pci.ids"), ("usr", "share", "hwdata", "pci.ids"))
+_DISPLAY, _SIGNALS, _ACCELERATOR = 0x03, 0x11, 0x12
+_KIND_BY_ID: Final = {
+    (0x8086, 0x09C4): DeviceKind.FPGA,
+    (0x8086, 0x0B30): DeviceKind.FPGA,
+    (0x1AC1, 0x089A): DeviceKind.TPU,
+    (0x15B3, 0xA2D2): DeviceKind.DPU,
+    (0x15B3, 0xA2D6): DeviceKind.DPU,
+    (0x15B3, 0xA2DC): DeviceKind.DPU,
+}
+"""Intel's programmable cards, Google's Edge TPU, NVIDIA's BlueField 1 to 3."""
+_KIND_BY_CLASS: Final = {
+    (0x10DE, _DISPLAY): DeviceKind.GPU,
+    (0x1002, _DISPLAY): DeviceKind.GPU,
+    (0x8086, _DISPLAY): DeviceKind.GPU,
+    (0x1002, _ACCELERATOR): DeviceKind.GPU,
+    (0x10EE, _ACCELERATOR): DeviceKind.FPGA,
+    (0x1172, _ACCELERATOR): DeviceKind.FPGA,
+    (0x1AE0, _ACCELERATOR): DeviceKind.TPU,
+    (0x8086, _ACCELERATOR): DeviceKind.NPU,
+    (0x1022, _SIGNALS): DeviceKind.NPU,
+    (0x1D0F, _ACCELERATOR): DeviceKind.NPU,
+    (0x1DA3, _ACCELERATOR): DeviceKind.NPU,
+    (0x19E5, _ACCELERATOR): DeviceKind.NPU,
+    (0x1DD8, _ACCELERATOR): DeviceKind.DPU,
+}
+"""By vendor: display adapters of NVIDIA, AMD and Intel only, as the others draw and do not compute; accelerators of
+AMD, Xilinx, Altera, Google, Intel, AMD (signal processing), Amazon, Habana, Huawei, Pensando."""
+_ENCODINGS: Final = ((8.0, 8, 10), (64.0, 128, 130), (float("inf"), 236, 256))
+"""Below so many GT/s: bytes of data of so many on the link (PCIe 1 and 2; 3 to 5; from 6 on, flits)."""
+
+
+@dataclass(frozen=True, slots=True)
+class PciDevice:
+    """A computing device on PCI; `model` is its vendor's and device's id where the list of ids is not there."""
+
+    address: str
+    kind: DeviceKind
+    model: str
+    driver: str
+    numa_node: int | None
+    bus: Bus
+
+
+def read_pci_devices(root: Root) -> tuple[PciDevice, ...]:
+    """Return the devices that compute, by address; of several functions of a slot the first, virtual ones not."""
+    found: dict[str, PciDevice] = {}
+    for address in root.names(*PCI):
+        kind = _kind(root, address)
+        slot = address.rpartition(".")[0]
+        if kind is None or slot in found or root.link(*PCI, address, "physfn") is not None:
+            continue
+        numa_node = root.integer(*PCI, address, "numa_node")
+        found[slot] = PciDevice(
+            address,
+            kind,
+            _model(root, address),
+            (root.link(*PCI, address, "driver") or "").rpartition("/")[2],
+            numa_node if numa_node is not None and numa_node >= 0 else None,
+            Bus(BusKind.PCIE, _bytes_per_s(root, address)),
+        )
+    return tuple(found.values())
+
+
+def pcie_bytes_per_s(gigatransfers: float, lanes: int) -> int:
+    """Return the rate of a PCIe link in one direction, of its line code but before headers and flow control."""
+    data, line = next((data, line) for below, data, line in _ENCODINGS if gigatransfers < below)
+    return round(gigatransfers * 1e9) * lanes * data // (line * 8)
+
+
+def _kind(root: Root, address: str) -> DeviceKind | None:
+    code, vendor, device = (root.integer(*PCI, address, name, base=0) for name in ("class", "vendor", "device"))
+    if code is None or vendor is None or device is None:
+        return None
+    kind = _KIND_BY_ID.get((vendor, device)) or _KIND_BY_CLASS.get((vendor, code >> 16))
+    return DeviceKind.XPU if kind is None and code >> 16 == _ACCELERATOR else kind
+
+
+def _bytes_per_s(root: Root, address: str) -> int | None:
+    """Return the most that device and slot agree on; the speed now may be lower, to save power."""
+    words = (root.text(*PCI, address, "max_link_speed") or "").split()
+    lanes = root.integer(*PCI, address, "max_link_width")
+    try:
+        speed = float(words[0]) if words else 0.0
+    except ValueError:
+        return None
+    return pcie_bytes_per_s(speed, lanes) if speed > 0 and lanes else None
+
+
+def _model(root: Root, address: str) -> str:
+    vendor, device = ((root.text(*PCI, address, name) or "").removeprefix("0x") for name in ("vendor", "device"))
+    for file in _IDS:
+        if (text := root.text(*file)) is not None and (name := _name(text, vendor, device)) is not None:
+            return name
+    return f"{vendor}:{device}"
+
+
+def _name(text: str, vendor: str, device: str) -> str | None:
+    """Return a device's name of the list of PCI ids: vendors begin lines, their devices stand one tab further in."""
+    inside = False
+    for line in text.splitlines():
+        if line.startswith(("#", "\t\t")) or not line.strip():
+            continue
+        if not line.startswith("\t"):
+            inside = line.startswith(f"{vendor}  ")
+        elif inside and line.startswith(f"\t{device}  "):
+            return line[len(device) + 1 :].strip()
+    return None

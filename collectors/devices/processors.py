@@ -1,0 +1,98 @@
+"""Processors: how many, which model, how busy, at what clock; and pressure, what tasks wait for.
+
+Sources: proc(5), Documentation/ABI/stable/sysfs-devices-system-cpu and Documentation/accounting/psi.rst of Linux.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from collectors.devices.root import Root
+from collectors.devices.values import Pressure, Processors
+from dataplane.cgroups import parse_cpus
+
+_CPU: Final = ("sys", "devices", "system", "cpu")
+_TICKS: Final = 8
+"""user, nice, system, idle, iowait, irq, softirq, steal: what follows is counted in user already."""
+
+
+@dataclass(frozen=True, slots=True)
+class CpuTimes:
+    """All CPUs' time since start, in the kernel's ticks; stolen time is busy, as programs cannot have it."""
+
+    busy: int
+    total: int
+
+
+def read_processors(root: Root) -> Processors:
+    """Return the machine's processors; what neither /sys nor /proc/cpuinfo says is None."""
+    entries = _cpuinfo(root)
+    text = root.text(*_CPU, "online")
+    online = parse_cpus(text) if text else frozenset(int(entry["processor"]) for entry in entries)
+    places = {_place(root, cpu, entries) for cpu in online}
+    sockets = {socket for socket, _ in places if socket is not None}
+    cores = {place for place in places if None not in place}
+    frequencies = [root.integer(*_CPU, f"cpu{cpu}", "cpufreq", "cpuinfo_max_freq") for cpu in online]
+    max_khz = max((khz for khz in frequencies if khz), default=None)
+    return Processors(
+        model=next((entry["model name"] for entry in entries if "model name" in entry), ""),
+        online=online,
+        sockets=len(sockets) or None,
+        cores=len(cores) or None,
+        max_hz=None if max_khz is None else max_khz * 1000,
+    )
+
+
+def read_cpu_times(root: Root) -> CpuTimes | None:
+    """Return how long all CPUs were busy since start, None where /proc/stat is not there."""
+    words = (root.text("proc", "stat") or "").partition("\n")[0].split()
+    if words[:1] != ["cpu"] or len(words) <= _TICKS:
+        return None
+    ticks = [int(word) for word in words[1 : 1 + _TICKS]]
+    idle = ticks[3] + ticks[4]
+    return CpuTimes(sum(ticks) - idle, sum(ticks))
+
+
+def busy_share(before: CpuTimes, after: CpuTimes) -> float | None:
+    """Return the share of all CPUs' time that was busy between two readings, None where no time has passed."""
+    total = after.total - before.total
+    return min(max((after.busy - before.busy) / total, 0.0), 1.0) if total > 0 else None
+
+
+def read_clock_hz(root: Root, processors: Processors) -> int | None:
+    """Return the mean clock of the CPUs that are online now."""
+    found = [root.integer(*_CPU, f"cpu{cpu}", "cpufreq", "scaling_cur_freq") for cpu in processors.online]
+    known = [khz * 1000 for khz in found if khz]
+    if not known:
+        known = [round(float(entry["cpu MHz"]) * 1e6) for entry in _cpuinfo(root) if "cpu MHz" in entry]
+    return sum(known) // len(known) if known else None
+
+
+def read_pressure(root: Root) -> dict[str, Pressure]:
+    """Return the pressure on cpu, memory and io, of those that the kernel measures."""
+    found = {}
+    for resource in ("cpu", "memory", "io"):
+        lines = (root.text("proc", "pressure", resource) or "").splitlines()
+        shares = {words[0]: float(words[1].removeprefix("avg10=")) / 100 for words in map(str.split, lines)}
+        if "some" in shares:
+            found[resource] = Pressure(shares["some"], shares.get("full"))
+    return found
+
+
+def _place(root: Root, cpu: int, entries: list[dict[str, str]]) -> tuple[int | None, int | None]:
+    """Return a CPU's socket and core."""
+    folder = (*_CPU, f"cpu{cpu}", "topology")
+    socket, core = root.integer(*folder, "physical_package_id"), root.integer(*folder, "core_id")
+    if socket is None:
+        entry = next((entry for entry in entries if entry.get("processor") == str(cpu)), {})
+        socket, core = (int(entry[key]) if key in entry else None for key in ("physical id", "core id"))
+    return socket, core
+
+
+def _cpuinfo(root: Root) -> list[dict[str, str]]:
+    """Return what /proc/cpuinfo says of each CPU; other blocks, as some machines have at the end, are left out."""
+    blocks = (root.text("proc", "cpuinfo") or "").split("\n\n")
+    pairs = [[line.partition(":") for line in block.splitlines()] for block in blocks]
+    entries = [{key.strip(): value.strip() for key, _, value in block} for block in pairs]
+    return [entry for entry in entries if "processor" in entry]

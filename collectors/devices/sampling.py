@@ -1,0 +1,84 @@
+"""How busy this machine is now: its processors, memory, devices and network devices."""
+
+from __future__ import annotations
+
+from collectors.devices.interfaces import read_interfaces
+from collectors.devices.memory import read_memory_use
+from collectors.devices.nvml import Nvml
+from collectors.devices.pci import read_pci_devices
+from collectors.devices.processors import (
+    CpuTimes,
+    busy_share,
+    read_clock_hz,
+    read_cpu_times,
+    read_pressure,
+    read_processors,
+)
+from collectors.devices.root import Root
+from collectors.devices.sensors import read_busy_us, read_device_sample
+from collectors.devices.values import DeviceSample, HostSample, InterfaceSample
+from dataplane.cgroups import usage_of
+from dataplane.clock import Clock
+
+_FIRST = "shares of time need a sample before"
+
+
+class Sampler:
+    """Takes samples; remembers the counters of the last ones, as shares of time lie between two.
+
+    Devices are those that were there when it was made.
+    """
+
+    def __init__(self, root: Root, clock: Clock, nvml: Nvml | None = None) -> None:
+        self._root, self._clock, self._nvml = root, clock, nvml
+        self._processors = read_processors(root)
+        self._addresses = [device.address for device in read_pci_devices(root)]
+        self._cpu_times: CpuTimes | None = None
+        self._busy_us: dict[str, tuple[int, int]] = {}
+
+    def host(self) -> HostSample:
+        """Return how busy processors and memory are."""
+        root, missing = self._root, dict[str, str]()
+        before, self._cpu_times = self._cpu_times, read_cpu_times(root)
+        busy = None
+        if self._cpu_times is None:
+            missing["cpu_busy"] = "/proc/stat is not there"
+        elif before is None or (busy := busy_share(before, self._cpu_times)) is None:
+            missing["cpu_busy"] = _FIRST
+        if (clock_hz := read_clock_hz(root, self._processors)) is None:
+            missing["clock_hz"] = "neither cpufreq nor /proc/cpuinfo says it"
+        if (memory := read_memory_use(root)) is None:
+            missing["memory_used_bytes"] = missing["memory_total_bytes"] = "/proc/meminfo does not say it"
+        if not (pressure := read_pressure(root)):
+            missing["pressure"] = "the kernel does not measure it (PSI)"
+        return HostSample(
+            time_ns=self._clock.now_ns(),
+            cpu_busy=busy,
+            clock_hz=clock_hz,
+            memory_used_bytes=None if memory is None else memory.used_bytes,
+            memory_total_bytes=None if memory is None else memory.total_bytes,
+            pressure=pressure,
+            usage=usage_of(root.path),
+            missing=missing,
+        )
+
+    def devices(self) -> tuple[DeviceSample, ...]:
+        """Return how busy each device is, by PCI address; those that NVML does not answer for are sampled by /sys."""
+        found = {address: self._device(address) for address in self._addresses}
+        if self._nvml is not None:
+            found |= {sample.address: sample for sample in self._nvml.samples(self._clock.now_ns)}
+        return tuple(found[address] for address in sorted(found))
+
+    def interfaces(self) -> tuple[InterfaceSample, ...]:
+        """Return the counters of the network devices."""
+        return read_interfaces(self._root, self._clock.now_ns())
+
+    def _device(self, address: str) -> DeviceSample:
+        now_ns, busy_us = self._clock.now_ns(), read_busy_us(self._root, address)
+        since = self._busy_us.get(address)
+        if busy_us is not None:
+            self._busy_us[address] = (busy_us, now_ns)
+        between = None
+        if busy_us is not None and since is not None and busy_us >= since[0]:
+            between = (busy_us - since[0], (now_ns - since[1]) // 1000)
+        return read_device_sample(self._root, address, now_ns, between)

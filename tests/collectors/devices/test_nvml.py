@@ -1,0 +1,97 @@
+"""NVML through its own bindings: where the driver is not there, and with a library of its interface made for this test.
+
+The bindings load the library by its name once a process, so each case is a process of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pynvml", reason="nvidia-ml-py is not installed (the extra nvml)")
+
+CODE = """
+import msgspec
+from collectors.devices.nvml import open_nvml
+with open_nvml() as nvml:
+    if isinstance(nvml, str):
+        print(msgspec.json.encode(nvml).decode())
+    else:
+        print(msgspec.json.encode([*nvml.devices(), nvml.samples(lambda: 7)]).decode())
+"""
+
+
+def said(folder: Path) -> Any:
+    """Return what a process says of NVML that finds its library in a folder."""
+    environment = os.environ | {"LD_LIBRARY_PATH": str(folder)}
+    done = subprocess.run([sys.executable, "-c", CODE], env=environment, capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def answer(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    if (compiler := shutil.which("cc")) is None:
+        pytest.skip("no C compiler to make the library with")
+    folder = tmp_path_factory.mktemp("nvml")
+    source, library = Path(__file__).with_name("fake_nvml.c"), folder / "libnvidia-ml.so.1"
+    subprocess.run([compiler, "-shared", "-fPIC", "-Wall", "-Werror", "-o", library, source], check=True)
+    return said(folder)
+
+
+def test_devices_and_notes(answer: Any) -> None:
+    (first, third), notes, _ = answer
+    assert first == {
+        "device": {
+            "kind": "gpu",
+            "count": 1,
+            "model": "Fake A1",
+            "memory_bytes": 16 << 30,
+            "bus": {"kind": "pcie", "bytes_per_s": 31_507_692_307},
+            "rates": [{"format": "fp32", "ops_per_s": 3_000_000_000_000}],
+        },
+        "address": "0000:c1:00.0",
+        "driver": "nvidia",
+        "numa_node": None,
+        "uuid": "GPU-1",
+    }
+    assert (third["device"]["memory_bytes"], third["device"]["rates"]) == (None, [])
+    assert third["device"]["bus"] == {"kind": "pcie", "bytes_per_s": None}
+    assert notes == [
+        "NVML: device 1: GPU is lost",
+        "NVML: device 2 is divided (MIG): its instances are not listed one by one",
+    ]
+
+
+def test_samples(answer: Any) -> None:
+    first, second, third = answer[2]
+    assert first == {
+        "time_ns": 7,
+        "address": "0000:c1:00.0",
+        "utilisation": 0.42,
+        "memory_used_bytes": 4 << 30,
+        "memory_total_bytes": 16 << 30,
+        "clock_hz": 1_200_000_000,
+        "power_w": 123.456,
+        "temperature_c": 55.0,
+        "pcie_rx_bytes_per_s": 2048 * 1024,
+        "pcie_tx_bytes_per_s": 1024 * 1024,
+        "network_rx_bytes": None,
+        "network_tx_bytes": None,
+        "missing": {},
+    }
+    assert (second["address"], second["missing"]["utilisation"]) == ("nvml 1", "NVML: GPU is lost")
+    assert (third["utilisation"], third["clock_hz"]) == (None, 1_200_000_000)
+    assert third["missing"]["memory_total_bytes"] == "NVML: Not Supported"
+
+
+def test_no_driver(tmp_path: Path) -> None:
+    if Path("/proc/driver/nvidia").is_dir():
+        pytest.skip("this machine has NVIDIA's driver")
+    assert said(tmp_path) == "NVML: libnvidia-ml.so.1, of NVIDIA's driver, is not here"

@@ -1,0 +1,60 @@
+"""How busy machines are: shares of time between two samples, and what is missing, with the reason."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from collectors.devices.root import Root
+from collectors.devices.sampling import Sampler
+from collectors.devices.values import Pressure
+from dataplane.clock import MonotonicClock, VirtualClock
+from tests.collectors.devices.machines import BOARD, PCI, SERVER, SERVER_LINKS
+from tests.recorded import write_tree
+
+SECOND = 1_000_000_000
+
+
+def test_a_server(tmp_path: Path) -> None:
+    clock = VirtualClock(5)
+    sampler = Sampler(Root(write_tree(tmp_path, SERVER, SERVER_LINKS)), clock)
+    first = sampler.host()
+    assert (first.time_ns, first.cpu_busy) == (5, None)
+    assert first.missing == {"cpu_busy": "shares of time need a sample before"}
+    assert (first.memory_used_bytes, first.memory_total_bytes) == (200000 << 10, 500000 << 10)
+    assert first.clock_hz == 2_000_003_500
+    assert first.pressure == {"cpu": Pressure(0.125, None), "io": Pressure(0.01, 0.005)}
+    write_tree(tmp_path, {"proc/stat": "cpu  130 0 120 720 120 0 5 5 0 0\n"})
+    assert sampler.host().cpu_busy == 60 / 100
+
+
+def test_devices_of_a_server(tmp_path: Path) -> None:
+    clock = VirtualClock()
+    sampler = Sampler(Root(write_tree(tmp_path, SERVER, SERVER_LINKS)), clock)
+    first = {sample.address: sample for sample in sampler.devices()}
+    amd, npu, dpu = (first[f"0000:{slot}:00.0"] for slot in ("81", "d1", "a1"))
+    assert (amd.utilisation, amd.memory_used_bytes, amd.clock_hz) == (0.37, 1 << 20, 1_700_000_000)
+    assert (amd.power_w, amd.temperature_c) == (41.0, 35.5)
+    assert set(amd.missing) == {"pcie_rx_bytes_per_s", "pcie_tx_bytes_per_s"}
+    assert (npu.utilisation, npu.clock_hz) == (None, 1_400_000_000)
+    assert "utilisation" in npu.missing
+    assert (dpu.network_rx_bytes, dpu.network_tx_bytes, dpu.utilisation) == (70, 7, None)
+    assert first["0000:41:00.0"].missing["utilisation"] == "the driver does not say it in /sys"
+    clock.advance_to(SECOND)
+    write_tree(tmp_path, {f"{PCI}/0000:d1:00.0/npu_busy_time_us": "251000\n"})
+    assert {sample.address: sample for sample in sampler.devices()}["0000:d1:00.0"].utilisation == 0.25
+
+
+def test_a_board_says_little_and_that_is_said(tmp_path: Path) -> None:
+    sample = Sampler(Root(write_tree(tmp_path, BOARD)), VirtualClock()).host()
+    assert set(sample.missing) == {"cpu_busy", "clock_hz", "memory_used_bytes", "memory_total_bytes", "pressure"}
+    assert (sample.memory_used_bytes, sample.pressure) == (None, {})
+
+
+def test_this_machine() -> None:
+    sampler = Sampler(Root(), MonotonicClock())
+    sampler.host()
+    sample = sampler.host()
+    assert sample.cpu_busy is None or 0 <= sample.cpu_busy <= 1
+    assert sample.memory_used_bytes is not None
+    assert sample.memory_total_bytes is not None
+    assert 0 < sample.memory_used_bytes < sample.memory_total_bytes

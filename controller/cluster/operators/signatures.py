@@ -1,0 +1,126 @@
+"""Whether two graphs compute the same, whatever their operators are called and in whatever order they stand.
+
+Operators are told apart by colour: a digest of what they compute and how often, refined by the colours of what they
+read of and what reads of them until nothing more is told apart (Weisfeiler and Leman, 1968). Equal graphs have equal
+signatures; graphs whose colours agree though they differ are possible, and `is_same` tells these apart, too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+
+import networkx
+
+from controller.cluster.operators.values import Flow, Operator, OperatorGraph
+
+
+def signature(graph: OperatorGraph) -> str:
+    """Return a digest of what a graph computes: of kinds, shapes, formats, counts and flows, not of names."""
+    colours = sorted(_colours(graph).values())
+    return _digest(graph.category, *colours)
+
+
+def canonical(graph: OperatorGraph) -> OperatorGraph:
+    """Return the graph with operators named by kind and number, in an order that does not depend on names.
+
+    Equal graphs have equal canonical forms, but for graphs with operators that no colour tells apart and that are not
+    interchangeable (regular graphs of at least six equal operators); `is_same` holds for those, too.
+    """
+    colours = _individual(graph)
+    counts: dict[str, int] = defaultdict(int)
+    names: dict[str, str] = {}
+    for operator in sorted(
+        graph.operators, key=lambda operator: (_depth(graph)[operator.name], colours[operator.name])
+    ):
+        names[operator.name] = f"{operator.kind}-{counts[operator.kind]}"
+        counts[operator.kind] += 1
+    places = {name: place for place, name in enumerate(names.values())}
+    operators = (_renamed(graph.operator[old], new) for old, new in names.items())
+    flows = (Flow(names[flow.src], names[flow.dst], flow.nbytes) for flow in graph.flows)
+    ordered = sorted(flows, key=lambda flow: (places[flow.src], places[flow.dst]))
+    return OperatorGraph(signature(graph)[:16], tuple(operators), tuple(ordered), graph.category)
+
+
+def is_same(one: OperatorGraph, other: OperatorGraph) -> bool:
+    """Return whether two graphs compute the same: exact, by search among operators of equal colour (VF2)."""
+    if signature(one) != signature(other):
+        return False
+    matcher = networkx.algorithms.isomorphism.DiGraphMatcher(
+        _coloured(one),
+        _coloured(other),
+        node_match=lambda left, right: left["colour"] == right["colour"],
+        edge_match=lambda left, right: left["nbytes"] == right["nbytes"],
+    )
+    return bool(matcher.is_isomorphic())
+
+
+def _renamed(operator: Operator, name: str) -> Operator:
+    return Operator(
+        name,
+        operator.kind,
+        operator.shape,
+        operator.number_format,
+        operator.executions,
+        operator.input_bytes,
+        operator.output_bytes,
+    )
+
+
+def _colours(graph: OperatorGraph) -> dict[str, str]:
+    first = {operator.name: _digest(repr(_renamed(operator, "-"))) for operator in graph.operators}
+    return _refined(graph, first)
+
+
+def _refined(graph: OperatorGraph, colours: dict[str, str]) -> dict[str, str]:
+    """Return colours that tell apart as much as neighbours' colours do."""
+    classes = len(set(colours.values()))
+    while True:
+        colours = {
+            name: _digest(
+                colour,
+                "reads",
+                *sorted(f"{colours[flow.src]} {flow.nbytes}" for flow in graph.into[name]),
+                "read by",
+                *sorted(f"{colours[flow.dst]} {flow.nbytes}" for flow in graph.out_of[name]),
+            )
+            for name, colour in colours.items()
+        }
+        if len(set(colours.values())) == classes:
+            return colours
+        classes = len(set(colours.values()))
+
+
+def _individual(graph: OperatorGraph) -> dict[str, str]:
+    """Return colours that tell all operators apart: of those that look alike, one after the other is singled out."""
+    colours = _colours(graph)
+    while True:
+        alike: dict[str, list[str]] = defaultdict(list)
+        for name, colour in colours.items():
+            alike[colour].append(name)
+        tied = min((colour for colour, names in alike.items() if len(names) > 1), default=None)
+        if tied is None:
+            return colours
+        chosen = alike[tied][0]
+        colours = _refined(graph, colours | {chosen: _digest(tied, "chosen")})
+
+
+def _depth(graph: OperatorGraph) -> dict[str, int]:
+    """Return how many operators lie before each on the longest way."""
+    found: dict[str, int] = {}
+    for name in graph.order:
+        found[name] = max((found[flow.src] + 1 for flow in graph.into[name]), default=0)
+    return found
+
+
+def _coloured(graph: OperatorGraph) -> networkx.DiGraph:
+    found = networkx.DiGraph()
+    for name, colour in _colours(graph).items():
+        found.add_node(name, colour=colour)
+    for flow in graph.flows:
+        found.add_edge(flow.src, flow.dst, nbytes=flow.nbytes)
+    return found
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()

@@ -8,6 +8,7 @@ MillraceError
     ├── JobError           the job service cannot do what was asked
     ├── HardwareError      a node, a request or a share is not what it can be (controller/cluster/hardware/errors.py)
     ├── EstimateError      times cannot be compared or combined (controller/cluster/estimates/errors.py)
+    ├── OperatorError      an operator or a graph of them is wrong (controller/cluster/operators/errors.py)
     ├── WorkloadError      a workload's file or values are wrong (controller/cluster/workloads/errors.py)
     └── StorageError       the storage of schedulers cannot do what was asked
         ├── ConflictError      a key is not as the writer believed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from controller.cluster.hardware.cluster import Cluster
 from controller.cluster.hardware.fitting import choose, fits
+from controller.cluster.hardware.fragments import fragments
 from controller.cluster.hardware.nodes import node_of, node_of_machine, nodes_of
 from controller.cluster.hardware.refusals import Missing, Refusal
 from controller.cluster.hardware.requests import WHOLE, DeviceRequest, Request
@@ -22,6 +23,7 @@ __all__ = [
     "Shares",
     "choose",
     "fits",
+    "fragments",
     "node_of",
     "node_of_machine",
     "nodes_of",

@@ -24,15 +24,14 @@ def signature(graph: OperatorGraph) -> str:
 def canonical(graph: OperatorGraph) -> OperatorGraph:
     """Return the graph with operators named by kind and number, in an order that does not depend on names.
 
-    Equal graphs have equal canonical forms, but for graphs with operators that no colour tells apart and that are not
-    interchangeable (regular graphs of at least six equal operators); `is_same` holds for those, too.
+    Equal graphs have equal canonical forms as long as operators of the same colour are interchangeable. They are in
+    nearly all graphs; `is_same` is right for the others, too.
     """
     colours = _individual(graph)
     counts: dict[str, int] = defaultdict(int)
     names: dict[str, str] = {}
-    for operator in sorted(
-        graph.operators, key=lambda operator: (_depth(graph)[operator.name], colours[operator.name])
-    ):
+    depth = _depth(graph)
+    for operator in sorted(graph.operators, key=lambda operator: (depth[operator.name], colours[operator.name])):
         names[operator.name] = f"{operator.kind}-{counts[operator.kind]}"
         counts[operator.kind] += 1
     places = {name: place for place, name in enumerate(names.values())}
@@ -101,8 +100,21 @@ def _individual(graph: OperatorGraph) -> dict[str, str]:
         tied = min((colour for colour, names in alike.items() if len(names) > 1), default=None)
         if tied is None:
             return colours
-        chosen = alike[tied][0]
-        colours = _refined(graph, colours | {chosen: _digest(tied, "chosen")})
+        chosen = alike[tied] if _are_twins(graph, alike[tied]) else alike[tied][:1]
+        singled_out = {name: _digest(tied, str(place)) for place, name in enumerate(chosen)}
+        colours = _refined(graph, colours | singled_out)
+
+
+def _are_twins(graph: OperatorGraph, names: list[str]) -> bool:
+    """Return whether operators of one colour read of the same ones and are read by the same ones."""
+    around = {
+        (
+            frozenset((flow.src, flow.nbytes) for flow in graph.into[name]),
+            frozenset((flow.dst, flow.nbytes) for flow in graph.out_of[name]),
+        )
+        for name in names
+    }
+    return len(around) == 1
 
 
 def _depth(graph: OperatorGraph) -> dict[str, int]:

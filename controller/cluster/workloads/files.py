@@ -1,8 +1,8 @@
 """Readers of the traces that others have published; each names file and line of what it cannot read.
 
-`openb` is the cluster trace of Alibaba with shared GPUs (2023), `swf` the Standard Workload Format of parallel batch
-systems, `blocks` the block requests of CloudPhysics as libCacheSim has them, `spotri` task graphs with CPU and GPU
-times, `azure_runs` a benchmark's runs on virtual machines, `duty_cycles` how busy devices were.
+`openb` is the cluster trace of Alibaba with shared GPUs (2023), its nodes and its pods, `swf` the Standard Workload
+Format of parallel batch systems, `blocks` the block requests of CloudPhysics as libCacheSim has them, `spotri` task
+graphs with CPU and GPU times, `azure_runs` a benchmark's runs on virtual machines, `duty_cycles` how busy devices were.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from controller.cluster.hardware.requests import WHOLE, DeviceRequest, Request
+from controller.cluster.hardware.values import Device, Node
 from controller.cluster.workloads.errors import WorkloadError
 from controller.cluster.workloads.lines import MIB, Record, S, read_csv, read_words
 from controller.cluster.workloads.values import (
@@ -23,12 +24,13 @@ from controller.cluster.workloads.values import (
     Task,
     TaskGraph,
 )
-from dataplane.topology.values import DeviceKind
+from dataplane.topology.values import DeviceKind, MediumKind, MemoryMedium
 
 _OPENB: Final = (
     *("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "gpu_spec", "qos", "pod_phase"),
     *("creation_time", "deletion_time", "scheduled_time"),
 )
+_OPENB_NODES: Final = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
 _SWF: Final = (
     *("job", "submit", "wait", "run", "processors", "cpu_time", "memory", "requested_processors", "requested_time"),
     *("requested_memory", "status", "user", "group", "executable", "queue", "partition", "preceding", "think_time"),
@@ -41,6 +43,17 @@ _RUNS: Final = ("value", "runtime", "starttime", "VM_id")
 _DUTY: Final = ("device", "time_s", "busy")
 _UNKNOWN: Final = -1
 """What SWF and spotri write for what they do not know."""
+
+
+def openb_nodes(path: Path) -> Iterator[Node]:
+    """Yield the nodes of an openb list in its order; how much memory their GPUs have is not in it."""
+    for record in read_csv(path, _OPENB_NODES):
+        count, model = record.integer("gpu"), record.fields["model"]
+        if bool(count) != bool(model):
+            raise record.error(f"gpu is {count} and model {model!r}")
+        memory = MemoryMedium(MediumKind.DRAM, record.integer("memory_mib", 1) * MIB)
+        gpus = tuple(Device(number, DeviceKind.GPU, model) for number in range(count))
+        yield Node(record.text("sn"), record.integer("cpu_milli"), (memory,), gpus)
 
 
 def openb_pods(path: Path) -> Iterator[Task]:

@@ -21,6 +21,7 @@ from controller.cluster.hardware import (
     Shares,
     choose,
     fits,
+    fragments,
     nodes_of,
 )
 from controller.cluster.hardware.errors import HardwareError
@@ -111,6 +112,18 @@ def test_halves_of_one_request_share_a_device() -> None:
     half = DeviceRequest(FPGA, 1, 500)
     assert choose(NODE, Shares(), Request(devices=(half, half))).devices == (DeviceShare(3, 1000),)
     assert fits(NODE, Shares(), Request(devices=(half, half, half))) is not None
+
+
+def test_fragments_are_what_a_request_cannot_use() -> None:
+    held = Shares(7500, 0, (DeviceShare(0, 300), DeviceShare(2, 600), DeviceShare(3, 900)))
+    assert fragments(NODE, held, one(500)) == 400 + 100
+    assert fragments(NODE, held, one(500, "A100")) == 400 + 100
+    assert fragments(NODE, held, one(400, "T4")) == 700 + 1000 + 100
+    assert fragments(NODE, held, one(count=1)) == 700 + 400 + 100
+    everything = 700 + 1000 + 400 + 100
+    assert fragments(NODE, held, one(count=2)) == everything
+    assert fragments(NODE, held, Request(1000, 0, one(100).devices)) == everything
+    assert fragments(NODE, held, Request(100)) == everything
 
 
 def test_taking_and_releasing_leave_the_old_value_as_it_was() -> None:

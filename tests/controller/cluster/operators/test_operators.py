@@ -111,6 +111,9 @@ def test_a_convolution_layer_is_counted_as_published() -> None:
     grouped = work_of(Operator.of("depthwise", "conv2d", layer | {"groups": 64}, NumberFormat.FP32))
     assert grouped is not None
     assert grouped.operations == work.operations // 64
+    for groups in (0, 3):
+        with pytest.raises(OperatorError, match=f"depthwise: channels cannot be divided into {groups} groups"):
+            work_of(Operator.of("depthwise", "conv2d", layer | {"groups": groups}, NumberFormat.FP32))
 
 
 def test_a_product_is_counted_by_doing_it() -> None:
@@ -208,6 +211,11 @@ def test_graphs_that_colours_do_not_tell_apart_are_told_apart() -> None:
     assert signature(ring) == signature(two)
     assert not is_same(ring, two)
     assert is_same(two, shuffled(two, 1))
+
+
+def test_many_equal_operators_have_a_canonical_form() -> None:
+    fan = graph_of(" ".join(f"s-w{number} w{number}-t" for number in range(300)))
+    assert canonical(fan) == canonical(shuffled(fan, 3))
 
 
 def test_counts_shapes_and_bytes_make_a_difference() -> None:

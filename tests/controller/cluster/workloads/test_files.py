@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from itertools import islice
 from pathlib import Path
 
 import pytest
 
-from controller.cluster.hardware.requests import DeviceRequest, Request
+from controller.cluster.hardware import Cluster, DeviceRequest, Request, Shares
 from controller.cluster.workloads import files
 from controller.cluster.workloads.errors import WorkloadError
 from controller.cluster.workloads.values import (
@@ -24,6 +25,7 @@ DATA = Path(__file__).parents[5] / "shared" / "data"
 OPENB = (
     "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time\n"
 )
+NODES = "sn,cpu_milli,memory_mib,gpu,model\n"
 BLOCKS = "version,time,op,size,lbn\n"
 RUNS = "value,runtime,starttime,VM_id\n"
 DUTY = "device,time_s,busy\n"
@@ -108,6 +110,8 @@ def everything(reader: Callable[[Path], Iterable[object]]) -> Reader:
         (everything(files.openb_pods), OPENB + "a,1,1,0,0,,LS,Running,9,1,9\n", ":2: deletion_time is 1, less than 9"),
         (everything(files.openb_pods), OPENB + ",1,1,0,0,,LS,Running,0,1,0\n", ":2: name is empty"),
         (everything(files.openb_pods), OPENB + '"a,1,1,0,0,,LS,Running,0,1,0\n', ":2: unexpected end of data"),
+        (everything(files.openb_nodes), NODES + "a,1,1,2,\n", ":2: gpu is 2 and model ''"),
+        (everything(files.openb_nodes), NODES + "a,1,0,0,\n", ":2: memory_mib is 0, less than 1"),
         (everything(files.swf_jobs), "; x\n1 2 3\n", ":2: 3 fields, not 18"),
         (everything(files.swf_jobs), "1 5 -1 -1 16" + " -1" * 13, ":1: run is -1, less than 0"),
         (everything(files.swf_jobs), "1 5 -1 1 -1" + " -1" * 13, ":1: requested_processors is -1, less than 1"),
@@ -138,6 +142,32 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(WorkloadError, match="binary: is not UTF-8 text"):
         list(files.swf_jobs(tmp_path / "binary"))
+
+
+def test_nodes_of_openb(tmp_path: Path) -> None:
+    text = NODES + "a,32000,262144,0,\nb,96000,1024,2,T4\n"
+    plain, with_gpus = files.openb_nodes(written(tmp_path, text))
+    assert (plain.name, plain.cpu_milli, plain.memory_bytes, plain.devices) == ("a", 32000, 256 << 30, ())
+    assert [(device.number, device.kind, device.model) for device in with_gpus.devices] == [
+        (0, DeviceKind.GPU, "T4"),
+        (1, DeviceKind.GPU, "T4"),
+    ]
+
+
+def test_the_real_openb_nodes_take_the_real_pods() -> None:
+    cluster = Cluster.of(files.openb_nodes(given("openb_node_list_all_node.csv")))
+    assert (len(cluster.nodes), sum(len(node.devices) for node in cluster.nodes.values())) == (1523, 6212)
+    pods = list(islice(files.openb_pods(given("openb_pod_list_default.csv")), 300))
+    placed = []
+    for pod in pods:
+        name = next((name for name in cluster.nodes if cluster.fits(name, pod.request) is None), None)
+        if name is not None:
+            placed.append((name, cluster.choose(name, pod.request)))
+            cluster = cluster.take(*placed[-1])
+    assert len(placed) == len(pods)
+    for name, shares in placed:
+        cluster = cluster.release(name, shares)
+    assert all(shares == Shares() for shares in cluster.held.values())
 
 
 def test_the_real_openb_pods() -> None:

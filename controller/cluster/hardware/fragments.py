@@ -1,0 +1,32 @@
+"""How much of what is free of a node's devices is of no use to work of a kind: fragments.
+
+Source: Weng et al., "Beware of Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation Gradient Descent",
+USENIX ATC 2023. The expected fragments over a mix of typical requests are the sum of `fragments` by their shares.
+"""
+
+from __future__ import annotations
+
+from controller.cluster.hardware.fitting import fits
+from controller.cluster.hardware.requests import WHOLE, Request
+from controller.cluster.hardware.values import Node, Shares
+
+
+def fragments(node: Node, held: Shares, request: Request) -> int:
+    """Return the free thousandths of a node's devices that a request of this form cannot use.
+
+    All of them if it does not fit, or asks for no device; else those on devices that have less free than it asks of
+    each, or are of no kind or model that it takes.
+    """
+    free = {device.number: WHOLE for device in node.devices}
+    for share in held.devices:
+        free[share.number] -= share.thousandths
+    if not request.devices or fits(node, held, request) is not None:
+        return sum(free.values())
+    return sum(
+        free[device.number]
+        for device in node.devices
+        if not any(
+            wanted.accepts(device.kind, device.model) and free[device.number] >= wanted.thousandths
+            for wanted in request.devices
+        )
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -13,7 +14,7 @@ from dataplane.topology import file as topology_file
 from dataplane.topology.families import fat_tree, leaf_spine
 from dataplane.topology.file import bundled_topologies, dumps, load_topology, loads, topologies_folder
 from dataplane.topology.geo import propagation_delay_ns
-from dataplane.topology.values import LinkKey, Topology
+from dataplane.topology.values import DeviceKind, LinkKey, Topology
 
 SHARED = Path(__file__).parents[4] / "shared" / "data"
 
@@ -50,8 +51,22 @@ def test_delays_follow_from_the_places(name: str) -> None:
 
 
 def test_the_family_examples_are_what_the_families_make() -> None:
-    assert load_topology("leaf-spine") == leaf_spine()
-    assert load_topology("fat-tree-4") == fat_tree(4)
+    assert without_hardware(load_topology("leaf-spine")) == leaf_spine()
+    assert without_hardware(load_topology("fat-tree-4")) == fat_tree(4)
+
+
+def without_hardware(topology: Topology) -> Topology:
+    bare = (dataclasses.replace(host, cores=None, memory=(), devices=()) for host in topology.hosts)
+    return dataclasses.replace(topology, hosts=tuple(bare))
+
+
+@pytest.mark.parametrize("name", ["leaf-spine", "fat-tree-4"])
+def test_hosts_of_the_family_examples_have_hardware(name: str) -> None:
+    hosts = [host for host in load_topology(name).hosts if host.name != "collector"]
+    assert all(host.cores and host.memory and host.devices for host in hosts)
+    assert {device.kind for host in hosts for device in host.devices} == {
+        *(DeviceKind.CPU, DeviceKind.GPU, DeviceKind.DPU, DeviceKind.FPGA),
+    }
 
 
 def test_geant_has_its_published_size() -> None:

@@ -57,7 +57,8 @@ class Peer:
 class ServiceClient:
     """Calls a service and comes back when it does; use it as an async context manager.
 
-    `on_wait` is called before each wait: what is waited for and why. Every failure is the peer's error, in one line.
+    `on_wait` is called before a wait: what is waited for and why, once as long as that is the same. Every failure is
+    the peer's error, in one line.
     """
 
     def __init__(
@@ -149,12 +150,14 @@ class ServiceClient:
     async def _stream(self, method: str, request: bytes) -> AsyncGenerator[bytes, None]:
         """Yield a method's messages over as many calls as it takes; closing the generator ends the call."""
         backoff = Backoff(self._place.first_wait_ns, self._place.longest_wait_ns, self._rng)
+        said: str | None = None
         while True:
             reason = f"the {self._peer.name} ended the stream"
             call = self._open().unary_stream(f"/{self._peer.service}/{method}", None, None)(request)
             try:
                 async for message in call:
                     backoff.reset()
+                    said = None
                     yield message
             except grpc.aio.AioRpcError as error:
                 reason = reason_of(error)
@@ -164,7 +167,8 @@ class ServiceClient:
                 # A call that is not read any more is not over for the service before it is cancelled.
                 call.cancel()
             seconds = backoff.next_s()
-            if self._on_wait is not None:
+            if self._on_wait is not None and reason != said:
+                said = reason
                 where = f"the {self._peer.name} at {self._place.address}"
                 self._on_wait(f"waiting {seconds:.1f} s for {where}: {reason}")
             await self._sleep(seconds)

@@ -35,8 +35,9 @@ class HostAgents:
     and what was sent.
     """
 
-    def __init__(self, fabric: KernelFabric) -> None:
-        self._fabric = fabric
+    def __init__(self, fabric: KernelFabric, *, forget: bool = False) -> None:
+        """With `forget` nobody writes down what arrived: for agents without end."""
+        self._fabric, self._forget = fabric, forget
         self._agents: dict[str, _Running] = {}
 
     def __enter__(self) -> HostAgents:
@@ -57,7 +58,7 @@ class HostAgents:
         plan = AgentPlan(
             end_ns=end_ns,
             seed=seed,
-            log=str(self._file(host, "flows")),
+            log=os.devnull if self._forget else str(self._file(host, "flows")),
             load=str(self._file(host, "load")),
             send=tuple(plan_flow(flow) for flow in send),
             receive_ports=receive_ports,

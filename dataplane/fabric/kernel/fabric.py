@@ -149,6 +149,18 @@ class KernelFabric:
                 last = self._last_words(name)
                 raise FabricError(f"switch {name} ended with status {process.returncode}: {last}")
 
+    def ended(self) -> dict[str, str]:
+        """Return the switches that have ended by themselves, each with how and its last words."""
+        return {
+            name: f"ended with status {process.returncode}: {self._last_words(name)}"
+            for name, process in self._switches.items()
+            if process.poll() is not None
+        }
+
+    def is_ready(self, switch: str) -> bool:
+        """Return whether a switch forwards and answers."""
+        return self._is_ready(switch)
+
     def start_switch(self, name: str) -> None:
         """Start the process of a switch; raise FabricError if it runs already."""
         running = self._switches.get(name)

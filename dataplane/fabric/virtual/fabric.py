@@ -24,6 +24,14 @@ from dataplane.switch.switch import PipelineFactory, PortSettings, Switch
 from dataplane.switch.traffic import DEFLECT_SESSION
 from dataplane.topology.values import DirectedLink, LinkKey, SwitchNode, Topology
 
+Post = Callable[[Callable[[], None]], None]
+"""Has a call made, soon, in the thread that a fabric belongs to."""
+
+
+def call_at_once(call: Callable[[], None]) -> None:
+    """Call here and now: for a fabric that only one thread uses."""
+    call()
+
 
 @dataclass(slots=True)
 class _Running:
@@ -54,8 +62,11 @@ class VirtualFabric:
         record_hops: bool = False,
         pipeline_factory: PipelineFactory | None = None,
         every_hello: bool = False,
+        post: Post = call_at_once,
     ) -> None:
+        """Have what switches ask for, maybe in another thread, done by `post` in the fabric's own."""
         self.topology = topology
+        self._post = post
         self.seed = seed
         self.clock = clock or VirtualClock()
         self.hops: HopRecorder | None = HopRecorder() if record_hops else None
@@ -185,8 +196,8 @@ class VirtualFabric:
             port: self.cables[LinkKey(running.name, end.node)]
             for port, end in self.topology.neighbours[running.name].items()
         }
-        running.switch.on_wakeup(partial(self._wake_at, running, None))
-        running.p4runtime.on_due(partial(self._tick_at, running, None))
+        running.switch.on_wakeup(partial(self._post, partial(self._wake_at, running, None)))
+        running.p4runtime.on_due(partial(self._post, partial(self._tick_at, running, None)))
 
     def _arrive(self, running: _Running, port: int, frame: bytes) -> None:
         if self.hops is not None:

@@ -6,7 +6,7 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 
@@ -69,10 +69,11 @@ class Changes:
 class GnmiService(gnmi_grpc.gNMIServicer):
     """Serves gnmi.gNMI on the event loop of another service's server; what reads or sets ports runs in a thread."""
 
-    def __init__(self, core: GnmiCore) -> None:
+    def __init__(self, core: GnmiCore, in_order: Executor | None = None) -> None:
+        """Read and set ports one request after the other by `in_order`; by default in a thread."""
         self._core = core
         self._stopping = asyncio.Event()
-        self._threads = ThreadPoolExecutor(1, "gnmi-requests")
+        self._threads = in_order or ThreadPoolExecutor(1, "gnmi-requests")
         self._waiting = 0
 
     def register(self, server: grpc.aio.Server) -> str:

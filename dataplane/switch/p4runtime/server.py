@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -89,15 +90,19 @@ class P4RuntimeServer:
         *,
         beside: Sequence[Beside] = (),
         keepalive: Keepalive | None = None,
+        in_order: Executor | None = None,
     ) -> None:
+        """Run long requests by `in_order`; by default in threads of their own."""
         self.ports: tuple[int, ...] = ()
         self._core = core
         self._addresses = tuple(addresses)
         self._tls = tls
         self._beside = tuple(beside)
+        self._in_order = in_order
         self._options = [*_OPTIONS, *(keepalive or Keepalive()).options]
         self._thread = threading.Thread(target=self._run, name="p4runtime", daemon=True)
         self._started = threading.Event()
+        self._on_started: Callable[[], object] = self._started.set
         self._failure: Exception | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping: asyncio.Event | None = None
@@ -108,18 +113,22 @@ class P4RuntimeServer:
         Raises ConfigError for bad TLS files and SwitchError for an address that cannot be bound; neither leaves
         anything running.
         """
-        credentials = None if self._tls is None else server_credentials(self._tls)
-        for address in self._addresses:
-            problem = unavailable(address)
-            if problem is not None:
-                raise SwitchError(f"cannot listen on {address}: {problem}")
-        self._credentials = credentials
+        self._check()
         self._thread.start()
         if not self._started.wait(START_S):
             raise SwitchError(f"the P4Runtime server did not start within {START_S:.0f} s")
         if self._failure is not None:
             self._thread.join()
             raise self._failure
+
+    async def serve(self, on_started: Callable[[], None]) -> None:
+        """Serve on the running loop, in place of `start`, until cancelled; `on_started` when clients can connect.
+
+        Raises what `start` raises.
+        """
+        self._check()
+        self._on_started = on_started
+        await self._serve()
 
     def stop(self) -> None:
         """End every call and stream, and return when the thread is gone; do nothing if it does not run."""
@@ -136,6 +145,14 @@ class P4RuntimeServer:
     ) -> None:
         self.stop()
 
+    def _check(self) -> None:
+        """Have credentials ready; raise ConfigError, or SwitchError for an address that cannot be had."""
+        self._credentials = None if self._tls is None else server_credentials(self._tls)
+        for address in self._addresses:
+            problem = unavailable(address)
+            if problem is not None:
+                raise SwitchError(f"cannot listen on {address}: {problem}")
+
     def _run(self) -> None:
         try:
             asyncio.run(self._serve())
@@ -149,7 +166,7 @@ class P4RuntimeServer:
     async def _serve(self) -> None:
         self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
         server = grpc.aio.server(options=self._options)
-        service = P4RuntimeService(self._core)
+        service = P4RuntimeService(self._core, self._in_order)
         services: tuple[Beside, ...] = (service, *self._beside)
         health = ServedHealth(server, [one.register(server) for one in services])
         timer = asyncio.create_task(self._keep_time(service))
@@ -157,7 +174,7 @@ class P4RuntimeServer:
             self.ports = tuple(self._bind(server, address) for address in self._addresses)
             await health.begin()
             await server.start()
-            self._started.set()
+            self._on_started()
             await _first_of(asyncio.create_task(self._stopping.wait()), timer)
         finally:
             timer.cancel()
@@ -195,9 +212,11 @@ class P4RuntimeServer:
 
 async def _first_of(stopping: asyncio.Task[Any], timer: asyncio.Task[None]) -> None:
     """Wait until the server is to stop; a timer that fails is not passed over in silence."""
-    await asyncio.wait((stopping, timer), return_when=asyncio.FIRST_COMPLETED)
-    if timer.done():
+    try:
+        await asyncio.wait((stopping, timer), return_when=asyncio.FIRST_COMPLETED)
+    finally:
         stopping.cancel()
+    if timer.done():
         timer.result()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
@@ -33,11 +33,12 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
     one thread; a pipeline is made ready in another.
     """
 
-    def __init__(self, core: P4RuntimeCore) -> None:
+    def __init__(self, core: P4RuntimeCore, in_order: Executor | None = None) -> None:
+        """Run long requests one after the other, and what prepares pipelines, by `in_order`; by default in threads."""
         self._core = core
         self._outboxes: set[Outbox] = set()
-        self._in_order = ThreadPoolExecutor(1, "p4runtime-requests")
-        self._configs = ThreadPoolExecutor(1, "p4runtime-config")
+        self._in_order = in_order or ThreadPoolExecutor(1, "p4runtime-requests")
+        self._configs = in_order or ThreadPoolExecutor(1, "p4runtime-config")
         self._waiting = 0
 
     def register(self, server: grpc.aio.Server) -> str:
@@ -79,7 +80,7 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
             return call()
         return await self._run(self._in_order, call)
 
-    async def _run(self, executor: ThreadPoolExecutor, call: Callable[[], Answer]) -> Answer:
+    async def _run(self, executor: Executor, call: Callable[[], Answer]) -> Answer:
         """Run a call to its end in a thread, even where the client gives it up."""
         self._waiting += 1
         running = asyncio.get_running_loop().run_in_executor(executor, call)

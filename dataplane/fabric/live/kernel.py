@@ -1,0 +1,161 @@
+"""A fabric in the kernel that stays up: namespaces and switch processes, switches that die started again.
+
+The collector's host has no collector of its own: a socket in its namespace takes the reports, and hands them on to the
+collector, which is in the namespace of whoever started this. So the collector outlives the fabric, and the other way.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import socket
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
+from logging import getLogger
+from pathlib import Path
+from typing import Final
+
+from dataplane.errors import FabricError
+from dataplane.fabric.hosts import Flow
+from dataplane.fabric.kernel.agents import HostAgents
+from dataplane.fabric.kernel.fabric import KernelFabric, KernelSettings
+from dataplane.fabric.live.reports import ReportRelay
+from dataplane.fabric.live.settings import FabricSettings
+from dataplane.fabric.live.stats import switch_socket, write_stats
+from dataplane.fabric.live.traffic import demands_of
+from dataplane.fabric.live.values import FabricCounters, ReportCounters
+from dataplane.linux import ask_receive_buffer
+from dataplane.topology.values import CollectorAddress, Topology
+
+LOGGER: Final = getLogger("millrace.fabric")
+_READY_S: Final = 60.0
+_READY_S_A_SWITCH: Final = 5.0
+_TURN_S: Final = 0.2
+_STATS_S: Final = 1.0
+_BURST: Final = 256
+_BUFFER_BYTES: Final = 8 << 20
+_REPORT_BYTES: Final = 1 << 16
+_START_S: Final = 0.3
+_WITHOUT_END_NS: Final = 100 * 365 * 86_400 * 1_000_000_000
+
+
+def run_kernel(settings: FabricSettings, topology: Topology, on_ready: Callable[[str], None]) -> None:
+    """Run until SIGTERM or SIGINT, which raise SystemExit and KeyboardInterrupt; raise FabricError."""
+    counters = FabricCounters(os.getpid(), time.monotonic_ns(), len(topology.switches))
+    demands = demands_of(settings, topology)
+    with KernelFabric(topology, KernelSettings(seed=settings.seed)) as fabric, ExitStack() as stack:
+        for node in topology.switches:
+            link(switch_socket(settings, node.name), Path(fabric.p4runtime_address(node.name).removeprefix("unix:")))
+        if topology.collector is not None:
+            stack.enter_context(relaying(fabric, topology.collector, settings.reports, counters.reports))
+        fabric.wait_ready(_READY_S + _READY_S_A_SWITCH * len(topology.switches))
+        on_ready(f"{len(topology.switches)} switches of {topology.name} in the kernel, at unix:{settings.switches}/")
+        if demands:
+            sent = defaultdict[str, list[Flow]](list)
+            for demand in demands:
+                sent[demand.src].append(replace(demand.flow, stop_ns=_WITHOUT_END_NS))
+            agents = stack.enter_context(HostAgents(fabric, forget=True))
+            start_agents(fabric, agents, sent, settings.seed)
+        while True:
+            watch(fabric, counters)
+            count_traffic(fabric, counters)
+            counters.time_ns = time.monotonic_ns()
+            write_stats(settings, counters)
+            time.sleep(_STATS_S)
+
+
+def link(place: Path, target: Path) -> None:
+    """Have a name lead to a socket, whatever was there; raise FabricError."""
+    draft = place.with_name(f".{place.name}.{os.getpid()}")
+    try:
+        draft.unlink(missing_ok=True)
+        draft.symlink_to(target)
+        draft.replace(place)
+    except OSError as error:
+        raise FabricError(f"switches: {place}: {error.strerror or error}") from error
+
+
+def watch(fabric: KernelFabric, counters: FabricCounters) -> None:
+    """Start switches again that have ended by themselves; their namespaces and cables are there."""
+    for name, how in fabric.ended().items():
+        LOGGER.warning("switch %s %s; starts again", name, how)
+        fabric.start_switch(name)
+        counters.restarts += 1
+
+
+def start_agents(fabric: KernelFabric, agents: HostAgents, sent: dict[str, list[Flow]], seed: int) -> None:
+    """Have hosts send without end, once all of them can receive."""
+    addresses = {str(host.ipv4): host.name for host in fabric.topology.hosts}
+    received = defaultdict[str, list[int]](list)
+    for flow in (flow for flows in sent.values() for flow in flows):
+        received[addresses[str(flow.dst)]].append(flow.dst_port)
+    for host in fabric.topology.hosts:
+        if sent[host.name] or received[host.name]:
+            agents.start(
+                host.name,
+                send=tuple(sent[host.name]),
+                receive_ports=tuple(received[host.name]),
+                end_ns=_WITHOUT_END_NS,
+                seed=seed,
+            )
+    deadline = time.monotonic() + _READY_S
+    while waiting := agents.waiting():
+        if time.monotonic() > deadline:
+            raise FabricError(f"hosts {', '.join(waiting)} are not ready after {_READY_S:.0f} s")
+        time.sleep(_TURN_S)
+    agents.begin(time.monotonic_ns() + round(_START_S * 1e9))
+
+
+def count_traffic(fabric: KernelFabric, counters: FabricCounters) -> None:
+    """Count what hosts sent and received, as the switches' ports that they hang on saw it."""
+    sent = received = 0
+    collector = fabric.topology.collector
+    for host, end in fabric.topology.attachment.items():
+        with suppress(FabricError, KeyError):  # a switch that has just been started has written nothing yet
+            port = fabric.read_stats(end.node)["ports"][str(end.port)]
+            sent += port["rx_frames"]
+            received += 0 if collector is not None and host == collector.host else port["tx_frames"]
+    counters.traffic.sent, counters.traffic.received = sent, received
+
+
+@contextmanager
+def relaying(
+    fabric: KernelFabric, collector: CollectorAddress, address: str | None, counters: ReportCounters
+) -> Iterator[None]:
+    """Hand on what arrives at the collector's host, by a thread, while the block lasts."""
+    source = fabric.call_in(collector.host, lambda: _listen(collector.udp_port))
+    relay, stop = ReportRelay(address, counters), threading.Event()
+    thread = threading.Thread(target=_relay, args=(source, relay, stop), name="reports", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+        relay.close()
+        source.close()
+
+
+def _listen(port: int) -> socket.socket:
+    opened = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    opened.setblocking(False)
+    ask_receive_buffer(opened, _BUFFER_BYTES)
+    opened.bind(("", port))
+    return opened
+
+
+def _relay(source: socket.socket, relay: ReportRelay, stop: threading.Event) -> None:
+    with selectors.DefaultSelector() as selector:
+        selector.register(source, selectors.EVENT_READ)
+        while not stop.is_set():
+            if not selector.select(_TURN_S):
+                continue
+            for _ in range(_BURST):
+                try:
+                    relay.forward(source.recv(_REPORT_BYTES))
+                except OSError:
+                    break

@@ -1,0 +1,59 @@
+"""What `millrace fabric serve` runs: a fabric until it is to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+from dataplane.config import load
+from dataplane.errors import FabricError
+from dataplane.fabric.live.settings import FabricSettings, Time
+from dataplane.fabric.live.stats import make_folder
+from dataplane.topology.file import load_topology
+from dataplane.topology.values import Topology
+
+OnReady = Callable[[str], None]
+
+
+def load_settings(path: Path) -> FabricSettings:
+    """Return a settings file's content; raise ConfigError with file, line and key."""
+    return load(path, FabricSettings)
+
+
+def run(settings: FabricSettings, on_ready: OnReady) -> None:
+    """Run a fabric until SIGINT or SIGTERM; `on_ready` gets one line. Raises a MillraceError for what cannot be."""
+    topology = load_topology(settings.topology)
+    if settings.reports is not None and topology.collector is None:
+        raise FabricError(f"reports: topology {topology.name} has no collector that they could arrive at")
+    make_folder(settings)
+    if settings.time is Time.KERNEL:
+        from dataplane.fabric.live.kernel import run_kernel  # noqa: PLC0415 - needs Linux, loads netlink
+
+        run_kernel(settings, topology, on_ready)
+    else:
+        asyncio.run(_run_virtual(settings, topology, on_ready))
+
+
+async def _run_virtual(settings: FabricSettings, topology: Topology, on_ready: OnReady) -> None:
+    from dataplane.fabric.live.virtual import LiveVirtualFabric  # noqa: PLC0415 - loads the compiler
+
+    loop, stop = asyncio.get_running_loop(), asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    fabric = LiveVirtualFabric(settings, topology)
+    line = f"{len(topology.switches)} switches of {topology.name} in virtual time, at unix:{settings.switches}/"
+    working = asyncio.create_task(fabric.run(lambda: on_ready(line)))
+    stopping = asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in (working, stopping):
+            task.cancel()
+        await asyncio.gather(working, stopping, return_exceptions=True)
+    error = None if working.cancelled() else working.exception()
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    if error is not None:
+        raise error

@@ -1,0 +1,59 @@
+"""Reports that arrived at the collector's host of a fabric, on to a collector's socket."""
+
+from __future__ import annotations
+
+import socket
+from contextlib import closing
+from typing import Final
+
+from dataplane.errors import FabricError
+from dataplane.fabric.live.values import ReportCounters
+
+_SEND_BUFFER_BYTES: Final = 4 << 20
+
+
+class ReportRelay:
+    """Sends payloads to a collector, without waiting for one; close it at the end."""
+
+    def __init__(self, address: str | None, counters: ReportCounters) -> None:
+        """Send to HOST:PORT, or to nobody; raise FabricError for what is no address."""
+        self._counters = counters
+        self._socket = None if address is None else _connected(address)
+
+    def forward(self, payload: bytes) -> None:
+        """Send a report; one that cannot be sent is counted."""
+        if self._socket is None:
+            self._counters.ignored += 1
+            return
+        try:
+            self._socket.send(payload)
+        except OSError:
+            # Nobody listens at present (an earlier report's ICMP answer says so), or the buffer is full.
+            self._counters.refused += 1
+        else:
+            self._counters.forwarded += 1
+
+    def close(self) -> None:
+        """Close the socket."""
+        if self._socket is not None:
+            self._socket.close()
+
+
+def _connected(address: str) -> socket.socket:
+    host, _, port = address.rpartition(":")
+    try:
+        found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_DGRAM)
+        family, kind, protocol, _, place = found[0]
+        opened = socket.socket(family, kind, protocol)
+    except (OSError, ValueError) as error:
+        raise FabricError(
+            f"reports to {address!r}: {getattr(error, 'strerror', None) or 'is not HOST:PORT'}"
+        ) from error
+    opened.setblocking(False)
+    opened.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER_BYTES)
+    try:
+        opened.connect(place)
+    except OSError as error:
+        with closing(opened):
+            raise FabricError(f"reports to {address}: {error.strerror}") from error
+    return opened

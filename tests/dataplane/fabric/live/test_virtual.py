@@ -1,0 +1,118 @@
+"""A virtual fabric that stays up: its switches answer over gRPC, reports go to a socket, a restart finds all free."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import grpc.aio
+import pytest
+from finsy.proto import gnmi, gnmi_grpc, p4r, p4r_grpc
+
+from dataplane.errors import ConfigError, FabricError, SwitchError
+from dataplane.fabric.live.process import run
+from dataplane.fabric.live.reports import ReportRelay
+from dataplane.fabric.live.settings import FabricSettings
+from dataplane.fabric.live.stats import make_folder, read_stats, switch_socket
+from dataplane.fabric.live.values import FabricCounters, ReportCounters
+from dataplane.fabric.live.virtual import LiveVirtualFabric
+from dataplane.topology.families import leaf_spine
+
+TOPOLOGY = leaf_spine(1, 2, 1)
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> FabricSettings:
+    demands = tmp_path / "demands.csv"
+    demands.write_text("bit/s,h1,h2\nh1,0,4000000\nh2,0,0\n", encoding="utf-8")
+    return FabricSettings(
+        topology="leaf-spine",
+        switches=str(tmp_path / "switches"),
+        demands=str(demands),
+        scale=2.0,
+        stats_file=str(tmp_path / "stats.json"),
+    )
+
+
+@asynccontextmanager
+async def running(settings: FabricSettings) -> AsyncIterator[LiveVirtualFabric]:
+    make_folder(settings)
+    fabric, ready = LiveVirtualFabric(settings, TOPOLOGY), asyncio.Event()
+    task = asyncio.create_task(fabric.run(ready.set))
+    waiting = asyncio.create_task(ready.wait())
+    await asyncio.wait((task, waiting), return_when=asyncio.FIRST_COMPLETED)
+    waiting.cancel()
+    try:
+        if task.done():
+            task.result()
+        yield fabric
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def test_switches_answer_and_hosts_send(settings: FabricSettings) -> None:
+    async def use() -> FabricCounters:
+        async with running(settings) as fabric:
+            for node in TOPOLOGY.switches:
+                async with grpc.aio.insecure_channel(f"unix:{switch_socket(settings, node.name)}") as channel:
+                    answer = await p4r_grpc.P4RuntimeStub(channel).Capabilities(p4r.CapabilitiesRequest())
+                    assert answer.p4runtime_api_version.startswith("1.")
+                    got = await gnmi_grpc.gNMIStub(channel).Get(gnmi.GetRequest(path=[gnmi.Path()]))
+                    assert got.notification
+            while fabric.counters.traffic.sent < 3:
+                await asyncio.sleep(0)
+        assert settings.stats_file is not None
+        assert read_stats(Path(settings.stats_file)).switches == len(TOPOLOGY.switches)
+        return fabric.counters
+
+    counters = asyncio.run(use())
+    assert counters.pace.events > 0
+    # Its sockets are free again.
+    assert asyncio.run(use()).traffic.sent >= 3
+
+
+def test_a_socket_that_is_taken_is_one_line(settings: FabricSettings) -> None:
+    async def twice() -> None:
+        async with running(settings), running(settings):
+            pytest.fail("two fabrics listen at one address")
+
+    with pytest.raises(ExceptionGroup) as failed:
+        asyncio.run(twice())
+    assert all(isinstance(error, SwitchError) for error in failed.value.exceptions)
+    assert "another process listens there" in str(failed.value.exceptions[0])
+
+
+def test_reports_go_to_a_socket_and_those_that_nobody_takes_are_counted() -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as collector:
+        collector.bind(("127.0.0.1", 0))
+        counters = ReportCounters()
+        relay = ReportRelay(f"127.0.0.1:{collector.getsockname()[1]}", counters)
+        relay.forward(b"report")
+        assert collector.recv(100) == b"report"
+        collector.close()
+        for _ in range(3):
+            relay.forward(b"into the void")
+        relay.close()
+    # Linux says that nobody listens at the call after.
+    assert counters.forwarded + counters.refused == 4
+    assert counters.refused >= 1
+
+
+@pytest.mark.parametrize("address", ["collector", "127.0.0.1:x", "no.such.host.invalid:1"])
+def test_an_address_that_is_none_is_one_line(address: str) -> None:
+    with pytest.raises(FabricError, match="reports to"):
+        ReportRelay(address, ReportCounters())
+
+
+def test_settings_that_cannot_be_are_one_line(settings: FabricSettings, tmp_path: Path) -> None:
+    demands = tmp_path / "bad.csv"
+    demands.write_text("bit/s,h1,h99\nh1,0,1\nh99,0,0\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"bad.csv:1: h99: is not in the topology"):
+        run(FabricSettings(topology="leaf-spine", switches=settings.switches, demands=str(demands)), lambda _: None)
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    with pytest.raises(FabricError, match="switches: "):
+        run(FabricSettings(topology="leaf-spine", switches=str(tmp_path / "file" / "x")), lambda _: None)

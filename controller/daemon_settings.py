@@ -86,6 +86,8 @@ class DaemonSettings(Strict, frozen=True):
     """TLS towards the switches; left out, connections are not encrypted."""
     retry: RetrySettings = RetrySettings()
     """How the daemon waits."""
+    listen: str | None = None
+    """gRPC address where the daemon's status is served; left out, nowhere."""
 
     @property
     def effective_aggregation(self) -> AggregationSettings | None:

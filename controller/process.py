@@ -29,6 +29,8 @@ from controller.p4runtime.grpc_session import GrpcSession
 from controller.p4runtime.session import FABRIC, FABRIC_AGGREGATION, check_schema, fabric_program, load_schema
 from controller.paths.service.client import RouteClient, RouteClientSettings
 from controller.running import run_until
+from controller.status.service import StatusServer
+from controller.status.values import ControllerStatus, SwitchProblem
 from controller.store.reconciler import StoreReconciler
 from controller.store.settings import StoreSettings
 from dataplane.clock import Clock, MonotonicClock
@@ -137,11 +139,33 @@ async def serve(
         service = None
         if settings.jobs is not None and aggregation is not None and daemon.jobs is not None:
             service = JobService(settings.jobs, topology, daemon.jobs, clock, change_ns=aggregation.deadline_ns)
+        status = None
+        if settings.listen is not None:
+            status = StatusServer(settings.listen, lambda: status_of(daemon, topology))
+            await status.start()
+            stack.push_async_callback(status.stop)
         if on_ready is not None:
             where = "" if service is None else f", jobs at {service.address}"
+            where += "" if status is None else f", status at {status.address}"
             on_ready(f"controlling {len(topology.switches)} switches of {topology.name}{where}")
         watchers = port_watchers(settings, topology, daemon.links)
         await run_until(work_of(daemon, service, settings.collector, subscribers, watchers), stop)
+
+
+def status_of(daemon: Daemon, topology: Topology) -> ControllerStatus:
+    """Return a daemon's state as its service tells it."""
+    status = daemon.status()
+    return ControllerStatus(
+        switches=len(topology.switches),
+        live=status.live,
+        problems=tuple(SwitchProblem(name, problem) for name, problem in sorted(status.problems.items())),
+        wanted_version=status.wanted_version,
+        pending_entries=status.pending_entries,
+        settled=status.settled,
+        rejected_route_sets=status.rejected_route_sets,
+        source_problem=status.source_problem,
+        writes=status.writes,
+    )
 
 
 async def work_of(

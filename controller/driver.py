@@ -142,8 +142,10 @@ class Driver:
                     switch.session = session
                     await self._serve(switch, session)
             except SessionError as error:
+                if switch.problem != str(error):
+                    # Once, as long as it is the same: a switch that is away is asked several times a second.
+                    LOGGER.warning("%s", error)
                 switch.problem = str(error)
-                LOGGER.warning("%s", error)
             finally:
                 switch.session = None
                 self.coordinator.lost(switch.name)

@@ -28,6 +28,7 @@ MOST_MODULES = 16
 WIDE = {
     "dataplane/wire": "one header a file",
     "dataplane/switch/p4runtime": "the service: a part of the specification a file",
+    "controller/cli": "a command a file",
 }
 """Folders with more modules than one can take in at a glance, and of what one kind they are."""
 

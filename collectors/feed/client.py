@@ -37,7 +37,7 @@ class FeedClientSettings(Strict, frozen=True):
     first_wait_ns: Positive = 100_000_000
     """How long to wait before the first new try; each further wait is twice as long."""
 
-    longest_wait_ns: Positive = 5_000_000_000
+    longest_wait_ns: Positive = 1_000_000_000
     """Waits grow no longer than this."""
 
 

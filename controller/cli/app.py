@@ -9,6 +9,7 @@ import typer
 
 from controller.cli.common import SettingsFile, log_to_stderr, ready, say
 from controller.cli.devices import devices
+from controller.cli.fabric import fabric
 from controller.cli.job import job
 from controller.cli.nic import nic
 from controller.cli.paths import paths
@@ -18,6 +19,7 @@ from controller.cli.store import store
 from controller.cli.telemetry.commands import telemetry
 from controller.cli.telemetry.probe import probe_by_old_name
 from controller.cli.topology import topology
+from controller.cli.up import down, logs, status, up
 
 app = typer.Typer(
     name="millrace",
@@ -26,6 +28,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.add_typer(fabric)
 app.add_typer(job)
 app.add_typer(nic)
 app.add_typer(paths)
@@ -34,6 +37,10 @@ app.add_typer(store)
 app.add_typer(telemetry)
 app.add_typer(topology)
 app.command()(devices)
+app.command()(up)
+app.command()(status)
+app.command()(down)
+app.command()(logs)
 app.command()(stf)
 app.command("probe", hidden=True)(probe_by_old_name)
 

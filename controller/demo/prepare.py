@@ -13,6 +13,7 @@ from controller.base_paths import base_paths, next_hops
 from controller.demo.scenario import Scenario, ScenarioSettings, plan
 from controller.demo.settings import DEFAULT_WATCH, DemoSettings
 from controller.demo.surge import base_load_bps
+from controller.tables.telemetry.int_watch import Watch
 from dataplane.errors import ConfigError, FabricError
 from dataplane.topology.demands import load_demands, load_yates
 from dataplane.topology.file import load_topology, topologies_folder
@@ -44,31 +45,55 @@ class Prepared:
     rate_divisor: int
 
 
+@dataclass(frozen=True, slots=True)
+class ScaledLoad:
+    """A topology and demands (bit/s) of a size that a machine can follow, and where the demands came from."""
+
+    topology: Topology
+    demands: dict[tuple[str, str], float]
+    demands_from: str
+    rate_divisor: int
+
+
+def scaled_load(
+    topology: Topology, demands_file: Path | None, settings: ScenarioSettings, *, kernel: bool = False
+) -> ScaledLoad:
+    """Return topology and matrix, both scaled; raise ConfigError or FabricError naming what is wrong."""
+    demands, source = _demands(topology, demands_file, settings)
+    demands = normalised(topology, demands, settings.peak_utilisation)
+    divisor = settings.rate_divisor or _divisor(topology, demands, settings, kernel=kernel)
+    small = {pair: rate_bps / divisor for pair, rate_bps in demands.items()}
+    return ScaledLoad(scaled(topology, divisor), small, source, divisor)
+
+
 def prepare(spec: str, demands_file: Path | None, settings: ScenarioSettings, *, kernel: bool = False) -> Prepared:
     """Return the scenario for a topology and a matrix; raise ConfigError or FabricError naming what is wrong."""
     topology = load_topology(spec)
     if topology.collector is None:
         raise FabricError(f"topology {topology.name}: has no collector; the demo needs one")
-    demands, source = _demands(topology, demands_file, settings)
-    demands = normalised(topology, demands, settings.peak_utilisation)
-    divisor = settings.rate_divisor or _divisor(topology, demands, settings, kernel=kernel)
-    small = {pair: rate_bps / divisor for pair, rate_bps in demands.items()}
-    return Prepared(plan(scaled(topology, divisor), small, settings), source, divisor)
+    load = scaled_load(topology, demands_file, settings, kernel=kernel)
+    return Prepared(plan(load.topology, load.demands, settings), load.demands_from, load.rate_divisor)
 
 
 def sampled(settings: DemoSettings, scenario: Scenario) -> DemoSettings:
     """Return settings in which reports, where nobody said how many, leave room on the links to the collector."""
-    topology = scenario.topology
-    if settings.watch != DEFAULT_WATCH or topology.collector is None:
+    if settings.watch != DEFAULT_WATCH:
         return settings
+    rate_bps = sum(planned.rate_bps for planned in scenario.flows)
+    return replace(settings, watch=sampled_watch(settings.watch, scenario.topology, rate_bps, scenario.frame_bytes))
+
+
+def sampled_watch(watch: Watch, topology: Topology, rate_bps: float, frame_bytes: int) -> Watch:
+    """Return a watch whose reports about so much traffic leave room on the links to the collector."""
+    if topology.collector is None:
+        return watch
     switch = topology.attachment[topology.collector.host].node
     arriving = [link for link in topology.directed_links.values() if link.head.node == switch]
     between = max((link.rate_bps for link in arriving if link.key.src in topology.switch), default=1)
     access = topology.directed_links[LinkKey(switch, topology.collector.host)].rate_bps
-    frames_per_s = sum(planned.rate_bps for planned in scenario.flows) / (8 * scenario.frame_bytes)
+    frames_per_s = rate_bps / (8 * frame_bytes)
     every = math.ceil(frames_per_s * 8 * _REPORT_BYTES / (_REPORT_SHARE * min(between, access)))
-    watch = replace(settings.watch, sample_every=max(settings.watch.sample_every, every))
-    return replace(settings, watch=watch)
+    return replace(watch, sample_every=max(watch.sample_every, every))
 
 
 def normalised(topology: Topology, demands: Demands, peak_utilisation: float) -> dict[tuple[str, str], float]:

@@ -108,7 +108,7 @@ def plan(topology: Topology, demands_bps: Mapping[tuple[str, str], float], setti
 
     `demands_bps` is by (source host, destination host). Raises FabricError if no link has a way around it.
     """
-    topology = _with_buffers(topology, settings)
+    topology = with_buffers(topology, settings)
     congest_ns = round((settings.warm_up_s + settings.before_s) * NS_PER_S)
     after_ns = congest_ns + round(settings.during_s * NS_PER_S)
     end_ns = after_ns + round(settings.after_s * NS_PER_S)
@@ -130,7 +130,9 @@ def plan(topology: Topology, demands_bps: Mapping[tuple[str, str], float], setti
     )
 
 
-def _with_buffers(topology: Topology, settings: ScenarioSettings) -> Topology:
+def with_buffers(topology: Topology, settings: ScenarioSettings) -> Topology:
+    """Return a topology whose queues hold what their links send in `buffer_s`."""
+
     def frames(link: Link) -> int:
         return max(_LEAST_QUEUE_FRAMES, round(link.rate_bps * settings.buffer_s / (8 * settings.frame_bytes)))
 

@@ -46,6 +46,9 @@ LOGGER = logging.getLogger("millrace.controller")
 _OK, _BACKUP, _NO_PRIMARY = GRPCStatusCode.OK, GRPCStatusCode.ALREADY_EXISTS, GRPCStatusCode.NOT_FOUND
 
 
+_UNREACHABLE = "failed to connect to all addresses"
+
+
 class TlsSettings(Strict, frozen=True):
     """PEM files for TLS towards switches; certificate and key are for mutual TLS."""
 
@@ -340,5 +343,8 @@ class GrpcSession:
 
     def _failure(self, doing: str, error: Exception) -> SessionError:
         if isinstance(error, P4ClientError):
-            return SessionError(self.switch, doing, error.message or "no reason given", code=error.code.name)
+            message = error.message or "no reason given"
+            if _UNREACHABLE in message:  # with its address four times
+                message = f"cannot connect: {message.rpartition(': ')[2]}"
+            return SessionError(self.switch, doing, message, code=error.code.name)
         return SessionError(self.switch, doing, str(error) or type(error).__name__)

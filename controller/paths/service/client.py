@@ -53,7 +53,7 @@ class RouteClientSettings(Strict, frozen=True):
     """Its gRPC address: unix:PATH or HOST:PORT."""
     first_wait_ns: Annotated[int, msgspec.Meta(ge=1)] = 100_000_000
     """How long to wait before the first new try; each further wait is twice as long."""
-    longest_wait_ns: Annotated[int, msgspec.Meta(ge=1)] = 5_000_000_000
+    longest_wait_ns: Annotated[int, msgspec.Meta(ge=1)] = 1_000_000_000
     """Waits grow no longer than this."""
     timeout_ns: Annotated[int, msgspec.Meta(ge=1)] = 5_000_000_000
     """How long a question may stay without an answer."""

@@ -1,0 +1,9 @@
+"""Errors of one command for all."""
+
+from __future__ import annotations
+
+from controller.errors import ControllerError
+
+
+class UpError(ControllerError):
+    """The supervisor cannot run, or cannot be reached; one line that names what is in the way."""

@@ -1,0 +1,135 @@
+"""Asking daemons how they are: each over its own service, within a deadline."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+import grpc
+import grpc.aio
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from collectors.feed.client import FeedClient, FeedClientSettings
+from controller.paths.service.client import RouteClient, RouteClientSettings
+from controller.status.service import ControllerClient, ControllerClientSettings
+from controller.up.plan import UpPlan
+from controller.up.values import Health
+from dataplane.errors import MillraceError
+from dataplane.fabric.live.stats import read_stats
+from dataplane.rpc.addresses import client_options
+
+ANSWER_S: Final = 3.0
+"""How long a daemon may take to answer; a machine that is busy is slow."""
+_OLDEST_STATS_S: Final = 4.0
+_WAIT_NS: Final = 500_000_000
+_AT_A_TIME: Final = 32
+
+Check = Callable[[], Awaitable[Health]]
+
+
+def checks_of(plan: UpPlan) -> Mapping[str, Check]:
+    """Return the question to each daemon, by its name."""
+    settings = plan.settings
+    return {
+        "fabric": lambda: check_fabric(plan.stats_file, plan.switches),
+        "collector": lambda: check_collector(settings.collector.address),
+        "paths": lambda: check_paths(settings.paths.address),
+        "controller": lambda: check_controller(settings.controller.address),
+    }
+
+
+async def asked(check: Check) -> Health:
+    """Return a daemon's answer; what keeps it from answering is its health, too."""
+    try:
+        async with asyncio.timeout(ANSWER_S):
+            return await check()
+    except TimeoutError:
+        return Health(ok=False, text=f"no answer within {ANSWER_S:g} s")
+    except MillraceError as error:
+        return Health(ok=False, text=str(error))
+
+
+async def check_fabric(stats_file: Path | None, switches: Mapping[str, str]) -> Health:
+    """Return whether the fabric moves and each switch serves."""
+    if stats_file is None:
+        return Health(ok=False, text="no fabric of ours")
+    stats = read_stats(stats_file)
+    age_s = (time.monotonic_ns() - stats.time_ns) / 1e9
+    serving = await serving_switches(switches)
+    missing = [name for name in switches if name not in serving]
+    traffic, pace, reports = stats.traffic, stats.pace, stats.reports
+    parts = [
+        f"{len(serving)} of {len(switches)} switches serve",
+        *([f"missing: {', '.join(missing[:5])}"] if missing else []),
+        *([f"counters {age_s:.0f} s old"] if age_s > _OLDEST_STATS_S else []),
+        f"{traffic.sent} packets sent, {traffic.received} received, {reports.forwarded} reports",
+        *([f"{stats.restarts} switches restarted"] if stats.restarts else []),
+        *([f"{pace.late_events} of {pace.events} events late"] if pace.late_events else []),
+        *([f"{traffic.skipped} packets left out"] if traffic.skipped else []),
+        *([f"{reports.refused} reports lost"] if reports.refused else []),
+    ]
+    return Health(ok=not missing and age_s <= _OLDEST_STATS_S, text="; ".join(parts))
+
+
+async def serving_switches(switches: Mapping[str, str]) -> set[str]:
+    """Return the switches that answer and say that they serve P4Runtime."""
+    turns = asyncio.Semaphore(_AT_A_TIME)
+
+    async def serves(name: str) -> str | None:
+        async with turns:
+            return name if await is_serving(switches[name]) else None
+
+    return {name for name in await asyncio.gather(*map(serves, switches)) if name is not None}
+
+
+async def is_serving(address: str) -> bool:
+    """Return whether a gRPC server says that it serves; one without health checks does if it answers at all."""
+    async with grpc.aio.insecure_channel(address, options=client_options(_WAIT_NS)) as channel:
+        stub = health_pb2_grpc.HealthStub(channel)
+        try:
+            answer = await stub.Check(health_pb2.HealthCheckRequest(), timeout=ANSWER_S)
+        except grpc.aio.AioRpcError as error:
+            return error.code() is grpc.StatusCode.UNIMPLEMENTED
+    return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
+
+
+async def check_collector(address: str) -> Health:
+    """Return whether the feed has a snapshot, and how old what it knows of links is."""
+    async with FeedClient(FeedClientSettings(address=address, longest_wait_ns=_WAIT_NS)) as client:
+        snapshots = client.snapshots(1_000_000_000)
+        try:
+            snapshot = await anext(snapshots)
+        finally:
+            await snapshots.aclose()
+    ages = [link.age_ns for link in snapshot.links.values() if link.age_ns is not None]
+    received = sum(state.received for state in snapshot.reporters.values())
+    newest = f", the newest {min(ages) / 1e9:.1f} s ago" if ages else ""
+    return Health(ok=True, text=f"{received} reports, {len(ages)} of {len(snapshot.links)} links measured{newest}")
+
+
+async def check_paths(address: str) -> Health:
+    """Return whether the path server has a state to decide by."""
+    async with RouteClient(RouteClientSettings(address=address, longest_wait_ns=_WAIT_NS)) as client:
+        status = await client.status()
+    if status.feed_is_silent or status.snapshot_age_ns is None:
+        return Health(ok=False, text=status.last_problem or "no state of the network from the collector")
+    text = f"routes version {status.version}, {status.flows} flows, state {status.snapshot_age_ns / 1e9:.1f} s old"
+    return Health(ok=True, text=text)
+
+
+async def check_controller(address: str) -> Health:
+    """Return whether every switch holds what it should."""
+    async with ControllerClient(ControllerClientSettings(address=address)) as client:
+        status = await client.status()
+    parts = [f"{len(status.live)} of {status.switches} switches reconciled"]
+    if status.wanted_version is not None:
+        parts.append(f"routes version {status.wanted_version}")
+    if status.problems:
+        parts.append(f"{status.problems[0].switch}: {status.problems[0].problem}")
+    if status.source_problem is not None:
+        parts.append(status.source_problem)
+    is_right = len(status.live) == status.switches and status.source_problem is None
+    return Health(ok=is_right and status.wanted_version is not None, text="; ".join(parts))

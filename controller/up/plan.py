@@ -1,0 +1,241 @@
+"""From one settings file to the daemons that run: their commands, settings, addresses and health checks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import yaml
+from msgspec.structs import replace
+
+from collectors.feed.server import FeedSettings
+from collectors.history.settings import HistorySettings
+from collectors.ingest.receiver import ReceiverSettings
+from collectors.process import CollectorProcessSettings
+from controller.daemon_settings import DaemonSettings, RetrySettings
+from controller.demo.prepare import ScaledLoad, sampled_watch, scaled_load, senders
+from controller.demo.scenario import ScenarioSettings, with_buffers
+from controller.p4runtime.session import FABRIC, FABRIC_AGGREGATION, fabric_program
+from controller.paths.settings import PathServerSettings, RecordSettings
+from controller.paths.telemetry_load import TelemetryLoad
+from controller.tables.base import WATCH_ALL
+from controller.tables.telemetry.int_watch import Watch
+from controller.up.errors import UpError
+from controller.up.settings import UpSettings
+from controller.up.state import StateFolder, write_private
+from dataplane.config import Strict
+from dataplane.fabric.live.settings import FabricSettings, Time
+from dataplane.topology.demands import DemandMatrix, dumps_demands
+from dataplane.topology.file import dumps, load_topology
+from dataplane.topology.values import Topology
+
+GENERATED: Final = (
+    "# Derived from millrace.yaml by `millrace up`, at each of its starts: edit that file, not this one.\n"
+)
+_RETRY: Final = RetrySettings(longest_wait_ns=500_000_000)
+"""On one machine a switch that is away comes back within seconds, and asking costs little."""
+
+
+@dataclass(frozen=True, slots=True)
+class DaemonPlan:
+    """A daemon: `millrace WORDS --settings FILE`, and what it says for itself."""
+
+    name: str
+    words: tuple[str, ...]
+    settings: Strict
+    addresses: Mapping[str, str]
+    """What can be reached where."""
+    reloads: bool = False
+    """SIGHUP has it read its settings again."""
+
+
+@dataclass(frozen=True, slots=True)
+class UpPlan:
+    """What runs, in the order in which it is started."""
+
+    topology: Topology
+    load: ScaledLoad | None
+    """None where switches run already, or hosts send nothing."""
+    switches: Mapping[str, str]
+    daemons: tuple[DaemonPlan, ...]
+    settings: UpSettings
+    state: StateFolder
+
+    @property
+    def stats_file(self) -> Path | None:
+        """Where the fabric's counters are; None where it is not ours."""
+        return None if self.settings.switches else Path(self.settings.run) / "fabric.json"
+
+
+def make_plan(settings: UpSettings, state: StateFolder) -> UpPlan:
+    """Return the plan; raise ConfigError or another MillraceError naming what is wrong."""
+    topology = load_topology(settings.topology)
+    if topology.collector is None:
+        raise UpError(f"topology {topology.name}: has no collector")
+    topology, load = _scaled(settings, topology)
+    run = Path(settings.run)
+    switches = settings.switches or {
+        node.name: f"unix:{run / 'switches' / node.name}.sock" for node in topology.switches
+    }
+    watches = settings.watches or _watches(topology, load)
+    make = _Maker(settings, state, topology, watches)
+    daemons = [make.collector(), make.paths(), make.controller(switches)]
+    if not settings.switches:
+        daemons.insert(0, make.fabric(load))
+    return UpPlan(topology, load, switches, tuple(daemons), settings, state)
+
+
+def write_generated(plan: UpPlan) -> None:
+    """Write what daemons read; raise UpError."""
+    folder = plan.state.generated
+    write_private(folder / "topology.yaml", GENERATED + dumps(plan.topology))
+    if plan.load is not None:
+        write_private(folder / "demands.csv", GENERATED + dumps_demands(_matrix(plan.load)))
+    for daemon in plan.daemons:
+        text = yaml.safe_dump(msgspec.to_builtins(daemon.settings), sort_keys=False)
+        write_private(settings_file(plan.state, daemon.name), GENERATED + text)
+
+
+def settings_file(state: StateFolder, daemon: str) -> Path:
+    """Return the file that a daemon reads."""
+    return state.generated / f"{daemon}.yaml"
+
+
+@dataclass(frozen=True, slots=True)
+class _Maker:
+    """Makes each daemon's settings of those of all."""
+
+    settings: UpSettings
+    state: StateFolder
+    topology: Topology
+    watches: tuple[Watch, ...]
+
+    @property
+    def topology_file(self) -> str:
+        return str(self.state.generated / "topology.yaml")
+
+    def fabric(self, load: ScaledLoad | None) -> DaemonPlan:
+        section, run = self.settings.fabric, Path(self.settings.run)
+        p4info, program = fabric_program(self._program)
+        settings = FabricSettings(
+            topology=self.topology_file,
+            switches=str(run / "switches"),
+            time=self.settings.time,
+            reports=f"127.0.0.1:{self._report_port()}",
+            demands=None if load is None else str(self.state.generated / "demands.csv"),
+            seed=section.seed,
+            p4info=str(p4info),
+            program=str(program),
+            stats_file=str(run / "fabric.json"),
+        )
+        return DaemonPlan("fabric", ("fabric", "serve"), settings, {"P4Runtime, gNMI": f"unix:{settings.switches}/"})
+
+    def collector(self) -> DaemonPlan:
+        section = self.settings.collector
+        state = replace(section.state.state, sample_every=self._sample_every())
+        settings = CollectorProcessSettings(
+            topology=self.topology_file,
+            receiver=ReceiverSettings(address=section.listen, udp_port=self._report_port()),
+            feed=FeedSettings(address=section.address),
+            collector=replace(section.state, state=state),
+            events=section.events,
+            history=section.history or HistorySettings(folder=str(self.state.path / "history")),
+            metrics=section.metrics,
+        )
+        addresses = {"reports": f"{section.listen}:{self._report_port()}/udp", "feed": section.address}
+        if section.metrics is not None:
+            addresses["metrics"] = f"http://{section.metrics.address}:{section.metrics.port}/metrics"
+        return DaemonPlan("collector", ("collector",), settings, addresses, reloads=True)
+
+    def paths(self) -> DaemonPlan:
+        section = self.settings.paths
+        watch = self.watches[0] if len(self.watches) == 1 else None
+        load = None if watch is None else TelemetryLoad(watch.sample_every, watch.instructions, watch.mode)
+        decide = section.decide if section.decide.watch is not None else replace(section.decide, watch=load)
+        settings = PathServerSettings(
+            topology=self.topology_file,
+            feed=self.settings.collector.address,
+            listen=section.address,
+            interval_ns=section.interval_ns,
+            flows=section.flows,
+            decide=decide,
+            engineering=section.engineering,
+            records=RecordSettings(database=str(self.state.path / "paths.sqlite")),
+        )
+        return DaemonPlan("paths", ("paths", "serve"), settings, {"routes": section.address})
+
+    def controller(self, switches: Mapping[str, str]) -> DaemonPlan:
+        section = self.settings.controller
+        settings = DaemonSettings(
+            topology=self.topology_file,
+            switches=dict(switches),
+            path_server=self.settings.paths.address,
+            collector=self.settings.collector.address,
+            hellos=section.hellos,
+            watches=self.watches,
+            reporting=section.reporting,
+            aggregation=section.aggregation,
+            jobs=section.jobs,
+            store=section.store,
+            retry=_RETRY,
+            listen=section.address,
+        )
+        addresses = {"status": section.address}
+        if section.jobs is not None:
+            addresses["jobs"] = section.jobs.listen
+        return DaemonPlan("controller", ("controller",), settings, addresses, reloads=True)
+
+    @property
+    def _program(self) -> str:
+        """The program that the controller is going to push."""
+        section = self.settings.controller
+        adds_up = section.aggregation is not None or section.jobs is not None
+        return FABRIC_AGGREGATION if adds_up or section.store is not None else FABRIC
+
+    def _report_port(self) -> int:
+        assert self.topology.collector is not None
+        return self.settings.collector.udp_port or self.topology.collector.udp_port
+
+    def _sample_every(self) -> int:
+        """Return what scales flows' rates: right for all flows where all are sampled alike."""
+        return self.watches[0].sample_every if self.watches else 1
+
+
+def _scaled(settings: UpSettings, topology: Topology) -> tuple[Topology, ScaledLoad | None]:
+    """Return the topology as it runs, and what its hosts send."""
+    section = settings.fabric
+    if settings.switches:
+        return topology, None
+    carries = any({link.a.node, link.b.node} <= topology.switch.keys() for link in topology.links)
+    if not section.peak_utilisation or not carries or len(senders(topology)) < 2:
+        return topology, None
+    shape = ScenarioSettings(
+        rate_divisor=section.rate_divisor,
+        hops_per_s=section.hops_per_s,
+        peak_utilisation=section.peak_utilisation,
+        matrix=section.matrix,
+    )
+    demands = None if section.demands is None else Path(section.demands)
+    load = scaled_load(topology, demands, shape, kernel=settings.time is Time.KERNEL)
+    return with_buffers(load.topology, shape), load
+
+
+def _watches(topology: Topology, load: ScaledLoad | None) -> tuple[Watch, ...]:
+    if load is None:
+        return WATCH_ALL
+    frame_bytes = ScenarioSettings().frame_bytes
+    return (sampled_watch(WATCH_ALL[0], topology, sum(load.demands.values()), frame_bytes),)
+
+
+def _matrix(load: ScaledLoad) -> DemandMatrix:
+    """Return demands as whole bit/s; none that is there becomes none."""
+    nodes = senders(load.topology)
+    rates = tuple(tuple(_whole(load.demands.get((src, dst), 0.0)) for dst in nodes) for src in nodes)
+    return DemandMatrix(nodes, rates)
+
+
+def _whole(rate_bps: float) -> int:
+    return max(1, round(rate_bps)) if rate_bps > 0 else 0

@@ -1,0 +1,142 @@
+"""The settings file of `millrace up`: what concerns several daemons once, and a section for each of them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from collectors.events.rules import RuleSettings
+from collectors.history.settings import HistorySettings
+from collectors.metrics.settings import MetricsSettings
+from collectors.settings import CollectorSettings
+from controller.aggregation.service.settings import JobSettings
+from controller.aggregation.settings import AggregationSettings
+from controller.gnmi.settings import Hellos
+from controller.paths.engineering.settings import EngineeringSettings
+from controller.paths.settings import DecideSettings, ManagedFlow
+from controller.store.settings import StoreSettings
+from controller.tables.telemetry.int_watch import Watch
+from controller.tables.telemetry.reporting import NO_REPORTING, Reporting
+from dataplane.config import Strict
+from dataplane.fabric.live.settings import Time
+
+Positive = Annotated[int, msgspec.Meta(ge=1)]
+PositiveS = Annotated[float, msgspec.Meta(gt=0)]
+
+
+class FabricSection(Strict, frozen=True):
+    """The fabric that is started, and what its hosts send each other."""
+
+    demands: str | None = None
+    """Demand matrix: CSV, or a text file of the YATES project; default: the topology's own, else equal demands."""
+    matrix: Annotated[int, msgspec.Meta(ge=0)] = 0
+    """Which matrix of a file that holds several."""
+    peak_utilisation: Annotated[float, msgspec.Meta(ge=0, lt=1)] = 0.3
+    """Demands are stretched so that the busiest link carries this share of its rate; 0: hosts send nothing."""
+    hops_per_s: PositiveS = 800.0
+    """Frames times switches that hosts make a second: rates are divided so that one machine can follow."""
+    rate_divisor: Positive | None = None
+    """Links and demands are this many times slower than the topology says; default: what `hops_per_s` needs."""
+    seed: Annotated[int, msgspec.Meta(ge=0)] = 0
+    """Seed of arrivals and of the programs' random numbers."""
+
+
+class CollectorSection(Strict, frozen=True):
+    """The collector; see docs/telemetry.md."""
+
+    address: str
+    """gRPC address of its feed."""
+    udp_port: Annotated[int, msgspec.Meta(ge=1, le=65535)] | None = None
+    """UDP port of reports on loopback; default: the topology's."""
+    listen: str = "127.0.0.1"
+    """Local address of that port; switches that run elsewhere need one that they reach."""
+    state: CollectorSettings = CollectorSettings()
+    """How reports become the network's state; `sample_every` follows `watches`."""
+    events: RuleSettings = RuleSettings()
+    """Which figures raise events."""
+    history: HistorySettings | None = None
+    """The history; default: in the state folder."""
+    metrics: MetricsSettings | None = None
+    """Where Prometheus finds metrics; default: nowhere."""
+
+
+class PathsSection(Strict, frozen=True):
+    """The path server; see docs/paths.md."""
+
+    address: str
+    """gRPC address of routes and decisions."""
+    interval_ns: Positive = 100_000_000
+    """Time between two rounds of decisions."""
+    flows: tuple[ManagedFlow, ...] = ()
+    """The flows to decide about; default: every pair of hosts that telemetry shows."""
+    decide: DecideSettings = DecideSettings(min_gain=0.25, confirm_rounds=40)
+    """How paths are chosen; what telemetry adds to packets follows `watches`."""
+    engineering: EngineeringSettings | None = None
+    """Traffic engineering: all demands at once; default: flow by flow."""
+
+
+class ControllerSection(Strict, frozen=True):
+    """The controller; see docs/controller.md."""
+
+    address: str
+    """gRPC address of its status."""
+    hellos: Hellos = Hellos()
+    """Hellos between neighbouring switches."""
+    reporting: Reporting = NO_REPORTING
+    """What switches report besides the telemetry of watched flows."""
+    aggregation: AggregationSettings | None = None
+    """In-network aggregation; default: none."""
+    jobs: JobSettings | None = None
+    """The job service; default: none."""
+    store: StoreSettings | None = None
+    """Named content in switches; default: none."""
+
+
+class RestartSettings(Strict, frozen=True):
+    """How daemons that die are started again, and how they are stopped."""
+
+    first_wait_s: PositiveS = 0.1
+    """Wait before a daemon is started again; doubled each time that it dies young."""
+    longest_wait_s: PositiveS = 5.0
+    """The longest such wait."""
+    young_s: PositiveS = 10.0
+    """A daemon that lived this long begins with the first wait again."""
+    stop_s: PositiveS = 5.0
+    """How long a daemon may take to stop before it is killed."""
+
+
+class LogSettings(Strict, frozen=True):
+    """The daemons' logs in the state folder."""
+
+    max_bytes: Positive = 10_000_000
+    """A file's size, at which the next one begins."""
+    files: Annotated[int, msgspec.Meta(ge=1, le=100)] = 3
+    """Older files that are kept of each daemon."""
+
+
+class UpSettings(Strict, frozen=True):
+    """millrace.yaml in the state folder."""
+
+    topology: str
+    """A file, a bundled name, or a family such as fat-tree:k=4."""
+    run: str
+    """Folder of the sockets of the supervisor and the switches; only this user can enter it."""
+    collector: CollectorSection
+    """The collector."""
+    paths: PathsSection
+    """The path server."""
+    controller: ControllerSection
+    """The controller."""
+    time: Time = Time.VIRTUAL
+    """Of the fabric that is started: virtual (one process, no root) or kernel (namespaces, root)."""
+    switches: dict[str, str] = msgspec.field(default_factory=dict)
+    """P4Runtime addresses of all switches, where they run already: then no fabric is started."""
+    watches: tuple[Watch, ...] | None = None
+    """Which flows carry telemetry; default: all, sampled so that reports leave room on the links."""
+    fabric: FabricSection = FabricSection()
+    """The fabric that is started."""
+    restart: RestartSettings = RestartSettings()
+    """Restarts and stops."""
+    logs: LogSettings = LogSettings()
+    """The daemons' logs."""

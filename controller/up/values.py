@@ -1,0 +1,61 @@
+"""The state of everything under a supervisor, as `millrace status` shows it."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+
+class State(StrEnum):
+    """Where a daemon is in its life."""
+
+    STARTING = "starting"
+    """Its process runs and has not said that it is ready."""
+    READY = "ready"
+    WAITING = "waiting"
+    """It has ended, and is started again when its wait is over."""
+    STOPPED = "stopped"
+
+
+class Health(msgspec.Struct, frozen=True):
+    """What a daemon answered when it was asked."""
+
+    ok: bool
+    text: str
+
+
+class DaemonState(msgspec.Struct, frozen=True):
+    """A daemon under a supervisor."""
+
+    name: str
+    state: State
+    pid: int | None
+    since_s: float
+    """So long in this state."""
+    restarts: int
+    last_error: str | None
+    """The last line that it said before it ended by itself."""
+    addresses: dict[str, str]
+    health: Health
+
+    @property
+    def is_green(self) -> bool:
+        """Return whether it is as it should be."""
+        return self.state is State.READY and self.health.ok
+
+
+class UpState(msgspec.Struct, frozen=True):
+    """All daemons under a supervisor."""
+
+    topology: str
+    fabric: str
+    """virtual, kernel, or joined."""
+    folder: str
+    pid: int
+    daemons: tuple[DaemonState, ...]
+
+    @property
+    def is_green(self) -> bool:
+        """Return whether every daemon is as it should be."""
+        return all(daemon.is_green for daemon in self.daemons)

@@ -1,0 +1,161 @@
+"""The state folder and its one settings file, and what is derived from it."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from collectors.process import CollectorProcessSettings
+from controller.daemon_settings import DaemonSettings
+from controller.paths.settings import PathServerSettings
+from controller.up.command import UpOptions, run
+from controller.up.errors import UpError
+from controller.up.plan import UpPlan, make_plan, settings_file, write_generated
+from controller.up.settings import UpSettings
+from controller.up.state import StateFolder, default_run, default_state
+from controller.up.supervisor import changed_daemons
+from dataplane.config import Strict, load
+from dataplane.errors import ConfigError, MillraceError
+from dataplane.fabric.live.settings import FabricSettings, Time
+from dataplane.topology.demands import load_demands
+from dataplane.topology.file import load_topology
+
+
+@pytest.fixture
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StateFolder:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    folder = StateFolder(tmp_path / "state")
+    folder.prepare()
+    return folder
+
+
+def settings_of(state: StateFolder, topology: str = "abilene") -> UpSettings:
+    state.write_settings(topology, Time.VIRTUAL)
+    return load(state.settings, UpSettings)
+
+
+def settings_by_name(plan: UpPlan) -> dict[str, Strict]:
+    return {daemon.name: daemon.settings for daemon in plan.daemons}
+
+
+def test_the_first_settings_are_for_their_user_only_and_can_be_read(state: StateFolder) -> None:
+    settings = settings_of(state)
+    assert stat.S_IMODE(state.settings.stat().st_mode) == 0o600
+    assert (settings.topology, settings.time) == ("abilene", Time.VIRTUAL)
+    assert settings.collector.address == f"unix:{default_run(state.path)}/collector.sock"
+
+
+def test_daemons_settings_are_derived_and_agree(state: StateFolder) -> None:
+    plan = make_plan(settings_of(state), state)
+    write_generated(plan)
+    kinds: dict[str, type[Strict]] = {
+        "fabric": FabricSettings,
+        "collector": CollectorProcessSettings,
+        "paths": PathServerSettings,
+        "controller": DaemonSettings,
+    }
+    found: dict[str, Strict] = {name: load(settings_file(state, name), kind) for name, kind in kinds.items()}
+    assert found == settings_by_name(plan)
+    fabric, collector = found["fabric"], found["collector"]
+    paths, controller = found["paths"], found["controller"]
+    assert isinstance(fabric, FabricSettings)
+    assert isinstance(collector, CollectorProcessSettings)
+    assert isinstance(paths, PathServerSettings)
+    assert isinstance(controller, DaemonSettings)
+    assert controller.switches["atla"] == f"unix:{fabric.switches}/atla.sock"
+    assert fabric.reports == f"127.0.0.1:{collector.receiver.udp_port}"
+    assert paths.feed == collector.feed.address == controller.collector
+    assert controller.watches[0].sample_every == collector.collector.state.sample_every > 1
+    assert fabric.demands is not None
+    matrix = load_demands(Path(fabric.demands), load_topology(fabric.topology).host)
+    assert plan.load is not None
+    assert matrix.total_bps == pytest.approx(sum(plan.load.demands.values()), rel=0.01)
+
+
+def test_switches_that_run_already_are_joined(state: StateFolder) -> None:
+    topology = load_topology("leaf-spine")
+    addresses = {node.name: f"127.0.0.1:{9000 + node.node_id}" for node in topology.switches}
+    plan = make_plan(replace(settings_of(state, "leaf-spine"), switches=addresses), state)
+    assert [daemon.name for daemon in plan.daemons] == ["collector", "paths", "controller"]
+    assert (plan.topology, plan.load, plan.stats_file) == (topology, None, None)
+    controller = settings_by_name(plan)["controller"]
+    assert isinstance(controller, DaemonSettings)
+    assert controller.switches == addresses
+
+
+def test_an_idle_fabric_and_one_switch_send_nothing(state: StateFolder, tmp_path: Path) -> None:
+    settings = settings_of(state)
+    assert make_plan(replace(settings, fabric=replace(settings.fabric, peak_utilisation=0.0)), state).load is None
+    one = tmp_path / "one.yaml"
+    one.write_text(
+        "millrace: 1\nname: one\ncollector: {host: c1}\nswitches: [{name: s1}]\n"
+        "hosts: [{name: h1, switch: s1}, {name: h2, switch: s1}, {name: c1, switch: s1}]\n",
+        encoding="utf-8",
+    )
+    assert make_plan(replace(settings, topology=str(one)), state).load is None
+
+
+def test_what_has_changed_is_named(state: StateFolder) -> None:
+    settings = settings_of(state)
+    old = make_plan(settings, state)
+    new = make_plan(replace(settings, paths=replace(settings.paths, interval_ns=1)), state)
+    assert changed_daemons(old, new) == {"paths"}
+    assert changed_daemons(old, old) == set()
+
+
+def test_a_second_one_is_refused_while_the_first_lives(state: StateFolder) -> None:
+    with (
+        state.locked(),
+        pytest.raises(UpError, match=rf"runs already for .* \(process {os.getpid()}\)"),
+        state.locked(),
+    ):
+        pytest.fail("two hold one folder")
+    with state.locked():
+        pass
+
+
+def test_an_edited_file_is_taken_as_it_is_and_a_wrong_key_named(state: StateFolder) -> None:
+    settings_of(state)
+    edited = state.settings.read_text(encoding="utf-8") + "paths_interval: 3\n"
+    state.settings.write_text(edited, encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"millrace.yaml:\d+: paths_interval: unknown key"):
+        run(UpOptions("abilene", None, state.path, None), print)
+    assert state.settings.read_text(encoding="utf-8") == edited
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("geant", None), "is of topology abilene, not geant: edit it, or name another folder by --state"),
+        (("abilene", Time.KERNEL), "says time: virtual, not kernel"),
+    ],
+)
+def test_a_command_that_contradicts_the_file_is_refused(
+    state: StateFolder, options: tuple[str, Time | None], said: str
+) -> None:
+    settings_of(state)
+    with pytest.raises(UpError, match=said):
+        run(UpOptions(*options, state.path, None), print)
+
+
+def test_a_slip_of_the_pen_is_not_written_down(state: StateFolder, tmp_path: Path) -> None:
+    with pytest.raises(MillraceError, match="abilnee"):
+        run(UpOptions("abilnee", None, state.path, None), print)
+    assert not state.settings.exists()
+    with pytest.raises(UpError, match="which topology"):
+        run(UpOptions(None, None, state.path, None), print)
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    with pytest.raises(UpError, match="state folder"):
+        run(UpOptions("abilene", None, tmp_path / "file", None), print)
+
+
+def test_the_default_folders_are_the_users() -> None:
+    assert default_state({"HOME": "/home/x"}) == Path("/home/x/.local/state/millrace/up")
+    assert default_state({"HOME": "/home/x", "XDG_STATE_HOME": "/s"}) == Path("/s/millrace/up")
+    with pytest.raises(UpError, match="--state FOLDER"):
+        default_state({})
+    assert default_run(Path("/a")) != default_run(Path("/b"))

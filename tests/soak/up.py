@@ -1,0 +1,204 @@
+"""All that `millrace up` runs is killed at random moments: `millrace status` is green again, and nothing is lost.
+
+Each daemon is killed by SIGKILL so many times, in random order, after random pauses. After each death the time until
+every daemon is green is measured, and that: the controller says that all switches hold what they should; the history's
+rows of before are there, and new ones come; counters of reports go on; what the API acknowledged is there, once.
+
+Usage: python -m tests.soak.up [--topology NAME] [--time virtual|kernel] [--kills N] [--seed N] [--limit-s S]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from collectors.history.query import query
+from controller.errors import ControllerError
+from controller.status.service import ControllerClient, ControllerClientSettings
+from controller.up.control import SOCKET, Question, ask
+from controller.up.state import StateFolder, run_folder_of
+from controller.up.values import UpState
+
+POLL_S = 0.05
+START_S = 120.0
+
+
+@dataclass(slots=True)
+class Report:
+    """What came of it; `problems` is empty when all was well."""
+
+    kills: dict[str, int] = field(default_factory=dict)
+    green_s: dict[str, list[float]] = field(default_factory=dict)
+    """Of each daemon, how long all was not green after each of its deaths."""
+    problems: list[str] = field(default_factory=list)
+
+    def rows(self) -> list[tuple[str, int, float, float]]:
+        """Return daemon, deaths, median and maximum of the seconds until green."""
+        return [(name, len(times), statistics.median(times), max(times)) for name, times in self.green_s.items()]
+
+
+@dataclass(slots=True)
+class Running:
+    """A supervisor that runs, and how it is asked."""
+
+    process: subprocess.Popen[bytes]
+    state: StateFolder
+    socket: Path
+
+    def status(self) -> UpState | None:
+        """Return how everything is, None if nobody answers."""
+        try:
+            return asyncio.run(ask(self.socket, Question("status")))
+        except ControllerError:
+            return None
+
+    def until_green(self, limit_s: float) -> UpState:
+        """Return the first state in which everything is green; raise TimeoutError naming what is not."""
+        deadline, state = time.monotonic() + limit_s, None
+        while time.monotonic() < deadline:
+            state = self.status()
+            if state is not None and state.is_green:
+                return state
+            if self.process.poll() is not None:
+                raise TimeoutError(f"the supervisor ended with status {self.process.returncode}")
+            time.sleep(POLL_S)
+        raise TimeoutError(
+            "; ".join(f"{d.name}: {d.health.text}" for d in state.daemons if not d.is_green) if state else ""
+        )
+
+
+@contextmanager
+def running(folder: Path, topology: str, at: str, *words: str) -> Iterator[Running]:
+    """Run `millrace up` with a state folder of its own while the block lasts."""
+    environ = {**os.environ, "XDG_RUNTIME_DIR": str(folder / "run"), "HOME": str(folder)}
+    # Compiled code is the user's, not this folder's.
+    environ.setdefault("XDG_CACHE_HOME", str(Path.home() / ".cache"))
+    (folder / "run").mkdir(mode=0o700, exist_ok=True)
+    state = folder / "state"
+    command = [sys.executable, "-m", "controller.cli", "up", topology, "--time", at, "--state", str(state), *words]
+    with (folder / "up.log").open("ab") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log, env=environ)
+    try:
+        while not (state / "millrace.yaml").exists() and process.poll() is None:
+            time.sleep(POLL_S)
+        folder_of_state = StateFolder(state)
+        yield Running(process, folder_of_state, run_folder_of(folder_of_state) / SOCKET)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(60)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def soak(
+    topology: str, at: str, kills: int, seed: int, limit_s: float, pause_s: tuple[float, float] = (0.0, 4.0)
+) -> Report:
+    """Kill each daemon so many times, and return what came of it."""
+    rng, report = random.Random(seed), Report()
+    with tempfile.TemporaryDirectory(prefix="up") as name, running(Path(name), topology, at) as up:
+        first = up.until_green(START_S)
+        order = [daemon.name for daemon in first.daemons for _ in range(kills)]
+        rng.shuffle(order)
+        before = Kept.of(up)
+        for daemon in order:
+            time.sleep(rng.uniform(*pause_s))
+            try:
+                report.green_s.setdefault(daemon, []).append(_kill(up, daemon, limit_s))
+            except TimeoutError as error:
+                report.problems.append(f"{daemon}: not green {limit_s:g} s after its death: {error}")
+                break
+            report.kills[daemon] = report.kills.get(daemon, 0) + 1
+        after = Kept.of(up)
+        report.problems += before.lost(after)
+    return report
+
+
+def _kill(up: Running, name: str, limit_s: float) -> float:
+    """Kill a daemon; return how long it took until everything was green again, that daemon under a new number."""
+    state = up.status()
+    assert state is not None
+    pid = next(daemon.pid for daemon in state.daemons if daemon.name == name)
+    while pid is None:
+        return _kill(up, name, limit_s)
+    os.kill(pid, signal.SIGKILL)
+    killed_s = time.monotonic()
+    while True:
+        state = up.until_green(limit_s - (time.monotonic() - killed_s))
+        if all(daemon.pid != pid for daemon in state.daemons):
+            return time.monotonic() - killed_s
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What must outlast every death."""
+
+    history_rows: int
+    oldest: str
+    switches: int
+    live: int
+
+    @classmethod
+    def of(cls, up: Running) -> Kept:
+        """Ask history and controller."""
+        rows, oldest = _history(up.state.path / "history")
+        status = asyncio.run(_controller(up.socket.parent))
+        return cls(rows, oldest, status["switches"], status["live"])
+
+    def lost(self, after: Kept) -> list[str]:
+        """Return what is not as it was."""
+        problems = []
+        if after.history_rows <= self.history_rows:
+            problems.append(f"the history has {after.history_rows} rows, and had {self.history_rows}")
+        if self.oldest and after.oldest != self.oldest:
+            problems.append(f"the history begins at {after.oldest}, and began at {self.oldest}")
+        if after.live != after.switches:
+            problems.append(f"{after.live} of {after.switches} switches are reconciled")
+        return problems
+
+
+def _history(folder: Path) -> tuple[int, str]:
+    answer = query(folder, "select count(*) as rows, min(time) as oldest from links", lambda _: None)
+    row = next(iter(batch.to_pylist()[0] for batch in answer.batches))
+    return int(row["rows"]), str(row["oldest"])
+
+
+async def _controller(run: Path) -> Mapping[str, int]:
+    async with ControllerClient(ControllerClientSettings(address=f"unix:{run}/controller.sock")) as client:
+        status = await client.status()
+    return {"switches": status.switches, "live": len(status.live)}
+
+
+def main() -> int:
+    """Print a table of times until green, and as the last line what happened as JSON; status 1 if anything was lost."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--topology", default="abilene")
+    parser.add_argument("--time", default="virtual", choices=["virtual", "kernel"])
+    parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--limit-s", type=float, default=60.0)
+    options = parser.parse_args()
+    report = soak(options.topology, options.time, options.kills, options.seed, options.limit_s)
+    print(f"{'killed':<12} {'times':>5} {'median s':>9} {'max s':>7}   until all is green")
+    for name, times, median_s, max_s in report.rows():
+        print(f"{name:<12} {times:>5} {median_s:>9.2f} {max_s:>7.2f}")
+    print(json.dumps(asdict(report)))
+    return 1 if report.problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -10,15 +10,26 @@ MillraceError
     ├── EstimateError      times cannot be compared or combined (controller/cluster/estimates/errors.py)
     ├── OperatorError      an operator or a graph of them is wrong (controller/cluster/operators/errors.py)
     ├── WorkloadError      a workload's file or values are wrong (controller/cluster/workloads/errors.py)
-    └── StorageError       the storage of schedulers cannot do what was asked
-        ├── ConflictError      a key is not as the writer believed
-        ├── CompactedError     a revision is forgotten
-        └── LeaseError         a lease has ended
+    ├── StorageError       the storage of schedulers cannot do what was asked
+    │   ├── ConflictError      a key is not as the writer believed
+    │   ├── CompactedError     a revision is forgotten
+    │   └── LeaseError         a lease has ended
+    └── ApiError           the service access point cannot do what was asked, or refuses it
+        ├── InvalidError       the request is not what it should be
+        ├── UnauthorizedError  there is no token, or it is none that counts
+        ├── ForbiddenError     whoever asks may not do this
+        ├── NotFoundError      there is no such resource
+        ├── StaleError         a resource is not as the writer believed, or what is asked for does not fit
+        ├── GoneError          a revision is forgotten: list again
+        ├── TooLargeError      a request has more bytes than are taken
+        ├── TooManyError       somebody asks for more than his share
+        └── UnavailableError   the service access point, or its storage, is away
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from dataplane.errors import MillraceError
 
@@ -86,3 +97,67 @@ class LeaseError(StorageError):
     def __init__(self, lease: int) -> None:
         self.lease = lease
         super().__init__(f"lease {lease:x} has ended")
+
+
+class ApiError(ControllerError):
+    """The service access point cannot do what was asked; `status` is HTTP's code for it."""
+
+    status: ClassVar[int] = 500
+
+
+class InvalidError(ApiError):
+    """A request is not what it should be; the text names the key."""
+
+    status = 400
+
+
+class UnauthorizedError(ApiError):
+    """There is no token, or it is none that counts (any more)."""
+
+    status = 401
+
+
+class ForbiddenError(ApiError):
+    """Whoever asks may not do this."""
+
+    status = 403
+
+
+class NotFoundError(ApiError):
+    """There is no such resource."""
+
+    status = 404
+
+
+class StaleError(ApiError):
+    """A resource is not as the writer believed, or what is asked for does not fit: nothing was done."""
+
+    status = 409
+
+
+class GoneError(ApiError):
+    """A revision is forgotten: list again, and watch from there."""
+
+    status = 410
+
+
+class TooLargeError(ApiError):
+    """A request has more bytes than are taken."""
+
+    status = 413
+
+
+class TooManyError(ApiError):
+    """Somebody asks for more than his share; `wait_s` is when to ask again."""
+
+    status = 429
+
+    def __init__(self, text: str, wait_s: float = 1.0) -> None:
+        self.wait_s = wait_s
+        super().__init__(text)
+
+
+class UnavailableError(ApiError):
+    """The service access point cannot be reached, or its storage is away."""
+
+    status = 503

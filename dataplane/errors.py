@@ -12,6 +12,7 @@ MillraceError
 ├── AllReduceError         an all-reduce cannot be carried out (dataplane/allreduce/errors.py)
 ├── NativeError            a kernel breaks the rules of its language (dataplane/native/errors.py)
 ├── StoreError             named content: a name, a value or a state file is wrong (dataplane/store/errors.py)
+├── AccessError            whoever calls a service of ours shows nothing that counts
 └── FabricError            a fabric cannot be built, run or torn down
 collectors/errors.py and controller/errors.py hang their own branches below MillraceError.
 """
@@ -92,3 +93,7 @@ class AllReduceError(MillraceError):
 
 class FabricError(MillraceError):
     """A fabric cannot be built, run or torn down."""
+
+
+class AccessError(MillraceError):
+    """Whoever calls a service of ours shows no token or certificate that counts."""

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from controller.cli.api import api
 from controller.cli.common import SettingsFile, log_to_stderr, ready, say
 from controller.cli.devices import devices
 from controller.cli.fabric import fabric
@@ -28,6 +29,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.add_typer(api)
 app.add_typer(fabric)
 app.add_typer(job)
 app.add_typer(nic)

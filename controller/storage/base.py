@@ -6,7 +6,7 @@ The revision is one number for the whole storage; each transaction that changes 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from types import TracebackType
 from typing import Self
 
@@ -59,7 +59,7 @@ class Storage(ABC):
         """End a lease, and the keys that have it; one that has ended stays so."""
 
     @abstractmethod
-    def watch(self, prefix: str, *, after: int) -> AsyncIterator[tuple[Event, ...]]:
+    def watch(self, prefix: str, *, after: int) -> AsyncGenerator[tuple[Event, ...], None]:
         """Yield what happens to keys with a prefix after a revision, in order, none lost, those of a revision together.
 
         Raise CompactedError, at the first step, for a revision that is forgotten, StorageError when the storage closes.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -129,7 +129,7 @@ class EtcdStorage(Storage):
         except LeaseError:
             return
 
-    async def watch(self, prefix: str, *, after: int) -> AsyncIterator[tuple[Event, ...]]:
+    async def watch(self, prefix: str, *, after: int) -> AsyncGenerator[tuple[Event, ...], None]:
         """Yield what happens to keys with a prefix after a revision; where etcd is away, when it is back."""
         while not self._closed.is_set():
             try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from functools import partial
 from typing import Final, Self
 
@@ -101,7 +101,7 @@ class SqliteStorage(Storage):
             timer.cancel()
         await self._worker.write(lambda tables: (None, tables.revoke(lease)))
 
-    async def watch(self, prefix: str, *, after: int) -> AsyncIterator[tuple[Event, ...]]:
+    async def watch(self, prefix: str, *, after: int) -> AsyncGenerator[tuple[Event, ...], None]:
         """Yield what happens to keys with a prefix after a revision."""
         while not self._is_closed:
             newest, found = self._recent.newest, self._recent.since(after, prefix)

@@ -1,0 +1,1 @@
+"""The service access point: all that schedulers keep, as resources over HTTP; its server and its client."""

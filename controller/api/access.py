@@ -1,0 +1,113 @@
+"""What each role may do with which resources; pure.
+
+| role | reads | writes |
+| --- | --- | --- |
+| user | everything | pods, pod groups, tasks: but no status |
+| node | its Node, the pods on it | its Node (to create it, and its status), status and release of the pods on it |
+| centre | its Centre, tasks and probe results of it | its Centre (likewise), status of its tasks, its probe results |
+| service | everything | everything |
+| admin | everything, and tokens | everything, and tokens |
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any, Final
+
+from controller.api.registry.selection import How, Selection
+from controller.api.resources import Kind, Resource
+from controller.errors import ForbiddenError
+from dataplane.rpc.access import Principal, Role
+
+
+class Verb(StrEnum):
+    """What is done to a resource."""
+
+    READ = "read"
+    CREATE = "create"
+    REPLACE = "replace"
+    STATUS = "status"
+    DELETE = "delete"
+    BIND = "bind"
+    RELEASE = "release"
+    SHARE = "share"
+
+
+_ALL: Final = (Role.ADMIN, Role.SERVICE)
+_USERS: Final = {"Pod", "PodGroup", "Task"}
+_USERS_VERBS: Final = {Verb.CREATE, Verb.REPLACE, Verb.DELETE}
+
+_OWN_FIELDS: Final[dict[Role, dict[str, str]]] = {
+    Role.NODE: {"Node": "name", "Pod": "node"},
+    Role.CENTRE: {"Centre": "name", "Task": "centre", "ProbeResult": "centre"},
+}
+"""By which field a resource belongs to a node, a centre."""
+_OWN_VERBS: Final[dict[str, set[Verb]]] = {
+    "Node": {Verb.READ, Verb.CREATE, Verb.STATUS},
+    "Pod": {Verb.READ, Verb.STATUS, Verb.RELEASE},
+    "Centre": {Verb.READ, Verb.CREATE, Verb.STATUS},
+    "Task": {Verb.READ, Verb.STATUS},
+    "ProbeResult": {Verb.READ, Verb.CREATE, Verb.STATUS},
+}
+
+
+def check(principal: Principal, verb: Verb, kind: Kind[Any], resource: Resource) -> None:
+    """Raise ForbiddenError for what a principal may not do with a resource."""
+    role = principal.role
+    if role in _ALL:
+        return
+    if role is Role.USER:
+        if verb is not Verb.READ and not (kind.name in _USERS and verb in _USERS_VERBS):
+            raise _forbidden(principal, verb, f"a {kind.name}")
+        return
+    name = resource.metadata.name
+    field = _OWN_FIELDS[role].get(kind.name)
+    read = None if field is None else kind.field(field)
+    if read is None or read(resource) != principal.subject or verb not in _OWN_VERBS[kind.name]:
+        raise _forbidden(principal, verb, f"{kind.name} {name}")
+
+
+def check_list(principal: Principal, kind: Kind[Any], selection: Selection) -> None:
+    """Raise ForbiddenError for a list, or watch, of more than a principal may read."""
+    if principal.role in (*_ALL, Role.USER):
+        return
+    field = _OWN_FIELDS[principal.role].get(kind.name)
+    if field is None:
+        raise _forbidden(principal, Verb.READ, kind.plural)
+    if not any((term.name, term.how, term.value) == (field, How.EQUAL, principal.subject) for term in selection.fields):
+        raise _forbidden(principal, Verb.READ, f"{kind.plural} but with fields={field}={principal.subject}")
+
+
+def check_bind(principal: Principal) -> None:
+    """Raise ForbiddenError for who is no scheduler."""
+    if principal.role not in _ALL:
+        raise _forbidden(principal, Verb.BIND, "pods")
+
+
+def check_share(principal: Principal) -> None:
+    """Raise ForbiddenError for who does not balance loads."""
+    if principal.role not in _ALL:
+        raise _forbidden(principal, Verb.SHARE, "units")
+
+
+def check_tokens(principal: Principal) -> None:
+    """Raise ForbiddenError for who is no administrator."""
+    if principal.role is not Role.ADMIN:
+        raise ForbiddenError(f"{principal.name} ({principal.role.value}) may not see or change tokens")
+
+
+def _forbidden(principal: Principal, verb: Verb, what: str) -> ForbiddenError:
+    whose = "" if principal.subject is None else f" {principal.subject}"
+    return ForbiddenError(f"{principal.name} ({principal.role.value}{whose}) may not {_WORDS[verb]} {what}")
+
+
+_WORDS: Final = {
+    Verb.READ: "read",
+    Verb.CREATE: "create",
+    Verb.REPLACE: "replace",
+    Verb.STATUS: "write the status of",
+    Verb.DELETE: "delete",
+    Verb.BIND: "bind",
+    Verb.RELEASE: "release",
+    Verb.SHARE: "share out",
+}

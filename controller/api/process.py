@@ -1,0 +1,193 @@
+"""The service access point as a process: resources in a storage, served over HTTP until it is to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import socket
+import ssl
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import grpc
+
+from collectors.signals import stop_on_signals
+from controller.api.registry.cache import ResourceCache
+from controller.api.registry.registry import Registry
+from controller.api.retention import keep_within
+from controller.api.server.application import application
+from controller.api.server.audit import AuditLog
+from controller.api.server.gate import Gate
+from controller.api.server.listening import HttpServer, address_of, listening_socket
+from controller.api.server.metrics import Metrics
+from controller.api.service import Service, WatchLimits
+from controller.api.settings import ApiSettings, EtcdPlace, StoragePlace
+from controller.api.tokens import Tokens
+from controller.errors import ApiError
+from controller.running import run_until
+from controller.storage import Storage
+from controller.storage.sqlite import SqliteStorage
+from dataplane.clock import MonotonicClock
+from dataplane.config import load
+from dataplane.errors import MillraceError
+from dataplane.rpc.access.certificates import load_into, now_utc, server_context, validity_of
+from dataplane.rpc.server import is_unix
+from dataplane.rpc.tls import TlsFiles
+
+LOGGER = logging.getLogger("millrace.api")
+
+_DAY_S = 86_400.0
+
+
+def load_settings(path: Path) -> ApiSettings:
+    """Return a settings file's content; raise ConfigError with file, line and key."""
+    return load(path, ApiSettings)
+
+
+def run(settings: ApiSettings, on_ready: Callable[[str], None] | None = None) -> None:
+    """Serve until SIGINT or SIGTERM; SIGHUP reads certificates again and opens the audit log anew."""
+    asyncio.run(_until_signalled(settings, on_ready))
+
+
+async def _until_signalled(settings: ApiSettings, on_ready: Callable[[str], None] | None) -> None:
+    await serve(settings, stop_on_signals(), on_ready)
+
+
+async def serve(settings: ApiSettings, stop: asyncio.Event, on_ready: Callable[[str], None] | None = None) -> None:
+    """Serve until `stop` is set; raise MillraceError for an address, a file or a storage that cannot be had.
+
+    `on_ready` gets one line, where it is served, once resources and tokens have been read.
+    """
+    clock, limits = MonotonicClock(), settings.limits
+    files, context = _tls(settings)
+    async with AsyncExitStack() as stack:
+        audit = AuditLog(None if settings.audit is None else Path(settings.audit.file), time.time_ns)
+        stack.callback(audit.close)
+        storage = await stack.enter_async_context(opened(settings.storage))
+        listening = [(place, listening_socket(place)) for place in settings.addresses]
+        registry, tokens = Registry(storage, time.time_ns), Tokens(storage, time.time_ns)
+        cache = ResourceCache(storage, clock.now_ns, capacity=limits.watch_events)
+        service = Service(registry, cache, WatchLimits(limits.heartbeat_s, limits.watches))
+        metrics = Metrics(service, audit)
+        reads = settings.audit is not None and settings.audit.reads
+        inner = application(service, tokens, metrics, version=_version())
+        gate = Gate(inner, tokens.principal_of, limits, clock, audit=audit, metrics=metrics, audit_reads=reads)
+        servers = [
+            HttpServer(
+                gate.local if is_unix(place) else gate.remote,
+                one,
+                limits,
+                None if is_unix(place) else context,
+                metrics.slow_requests.inc,
+            )
+            for place, one in listening
+        ]
+
+        async def work() -> None:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(service.run())
+                group.create_task(tokens.run())
+                group.create_task(keep_within(settings.retention, registry, cache))
+                group.create_task(_keep_certificate(files))
+                await cache.loaded.wait()
+                await tokens.loaded.wait()
+                for server in servers:
+                    await server.start()
+                _reload_on_hangup(audit, files, context)
+                if on_ready is not None:
+                    on_ready(f"API at {', '.join(_said(place, one, context) for place, one in listening)}")
+
+        try:
+            await run_until(work(), stop)
+        finally:
+            service.stop()
+            await asyncio.gather(*(server.stop() for server in servers))
+            for place, one in listening:
+                one.close()
+                if is_unix(place):
+                    Path(place.removeprefix("unix:").removeprefix("//")).unlink(missing_ok=True)
+
+
+@asynccontextmanager
+async def opened(place: StoragePlace) -> AsyncIterator[Storage]:
+    """Open a storage for as long as the context lasts; raise StorageError."""
+    if place.etcd is not None:
+        from controller.storage.etcd import EtcdSettings, EtcdStorage  # noqa: PLC0415 - an extra
+
+        settings = EtcdSettings(place.etcd.target, place.etcd.root, _credentials(place.etcd), place.etcd.timeout_s)
+        storage: Storage = EtcdStorage(settings)
+    else:
+        storage = await SqliteStorage.open(str(place.sqlite))
+    async with storage:
+        yield storage
+
+
+def _credentials(place: EtcdPlace) -> grpc.ChannelCredentials | None:
+    if place.ca is None:
+        return None
+    try:
+        parts = [None if file is None else Path(file).read_bytes() for file in (place.ca, place.private_key)]
+        certificate = None if place.certificate is None else Path(place.certificate).read_bytes()
+    except OSError as error:
+        raise ApiError(f"etcd's {error.filename}: {error.strerror}") from None
+    return grpc.ssl_channel_credentials(parts[0], parts[1], certificate)
+
+
+def _tls(settings: ApiSettings) -> tuple[TlsFiles | None, ssl.SSLContext | None]:
+    if settings.tls is None:
+        return None, None
+    tls = settings.tls
+    ca = None if tls.client_ca is None else Path(tls.client_ca)
+    files = TlsFiles(Path(tls.certificate), Path(tls.private_key), ca)
+    context = server_context(files)
+    _check_certificate(files)
+    return files, context
+
+
+def _check_certificate(files: TlsFiles) -> None:
+    """Raise AccessError for a certificate that does not count; warn before it expires."""
+    warning = validity_of(files.certificate).check(now_utc())
+    if warning is not None:
+        LOGGER.warning("%s", warning)
+
+
+async def _keep_certificate(files: TlsFiles | None) -> None:
+    """Say every day of a certificate that it expires soon, or has."""
+    while files is not None:
+        await asyncio.sleep(_DAY_S)
+        try:
+            _check_certificate(files)
+        except MillraceError as error:
+            LOGGER.warning("%s", error)
+
+
+def _reload_on_hangup(audit: AuditLog, files: TlsFiles | None, context: ssl.SSLContext | None) -> None:
+    """Have SIGHUP open the audit log again, and use what the certificates' files hold then."""
+
+    def reload() -> None:
+        try:
+            audit.reopen()
+            if files is not None and context is not None:
+                _check_certificate(files)
+                load_into(context, files)
+                LOGGER.info("certificate %s is in use", files.certificate)
+        except MillraceError as error:
+            LOGGER.warning("what was in use stays: %s", error)
+
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload)
+
+
+def _said(place: str, listening: socket.socket, context: ssl.SSLContext | None) -> str:
+    address = address_of(place, listening)
+    return address if is_unix(address) else f"{'http' if context is None else 'https'}://{address}"
+
+
+def _version() -> str:
+    try:
+        return version("millrace-net")
+    except PackageNotFoundError:
+        return "0"

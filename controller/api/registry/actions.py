@@ -1,0 +1,132 @@
+"""What writes several resources in one transaction: bindings, releases, shares of pools."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from typing import Any
+
+from msgspec.structs import replace
+
+from controller.api.registry import placements
+from controller.api.registry.encoding import decode, encode, key_of
+from controller.api.registry.placements import (
+    BindingRequest,
+    NewDecision,
+    PlacementAnswer,
+    ReleaseRequest,
+    State,
+)
+from controller.api.registry.registry import Registry, away, retried
+from controller.api.resources import Kind, Metadata, Pod, UnitPool
+from controller.api.resources.base import R
+from controller.api.resources.decision import DECISION
+from controller.api.resources.node import NODE
+from controller.api.resources.pod import POD
+from controller.api.resources.pod_group import POD_GROUP
+from controller.api.resources.unit_pool import UNIT_POOL, UnitHolding
+from controller.errors import ConflictError, InvalidError, StaleError
+from controller.storage import Change, Delete, Expected, Put
+
+
+async def bind(registry: Registry, request: BindingRequest) -> PlacementAnswer:
+    """Place pods, all or none; raise StaleError where something has moved or does not fit."""
+
+    async def once() -> PlacementAnswer:
+        pods = {binding.pod: await _find(registry, POD, binding.pod) for binding in request.bindings}
+        nodes = {binding.node for binding in request.bindings}
+        state = await _state(registry, pods, nodes)
+        made = placements.bind(state, request, registry.now_ns())
+        return await _write(registry, state, made, request.decision)
+
+    return await retried(once, "what is bound")
+
+
+async def release(
+    registry: Registry, request: ReleaseRequest, check: Callable[[State], None] | None = None
+) -> PlacementAnswer:
+    """Have pods give back what they hold, all or none; `check` may refuse it by what it is about."""
+
+    async def once() -> PlacementAnswer:
+        pods = {item.pod: await _find(registry, POD, item.pod) for item in request.releases}
+        nodes = {item.node for item in request.releases if item.node is not None}
+        state = await _state(registry, pods, nodes)
+        if check is not None:
+            check(state)
+        made = placements.release(state, request, registry.now_ns())
+        return await _write(registry, state, made, request.decision)
+
+    return await retried(once, "what is released")
+
+
+async def share_units(
+    registry: Registry, name: str, shares: tuple[UnitHolding, ...], *, expected: int | None
+) -> UnitPool:
+    """Say who holds the units of a pool; raise StaleError for more than there are, or where others said so before."""
+    holders = [share.holder for share in shares]
+    twice = next((holder for place, holder in enumerate(holders) if holder in holders[:place]), None)
+    if twice is not None:
+        raise InvalidError(f"holder {twice} is there twice")
+
+    def moved(pool: UnitPool) -> UnitPool:
+        held = sum(share.units for share in shares)
+        if held > pool.spec.units:
+            raise StaleError(f"UnitPool {name} has {pool.spec.units} units, not {held}")
+        before = {share.holder: share for share in pool.shares}
+        now = registry.now_ns()
+        stamped = tuple(
+            before[share.holder]
+            if share.holder in before and before[share.holder].units == share.units
+            else replace(share, since_ns=now)
+            for share in shares
+        )
+        return replace(pool, shares=stamped, shares_version=pool.shares_version + 1)
+
+    return await registry.change(UNIT_POOL, name, moved, expected=expected)
+
+
+async def _state(registry: Registry, pods: dict[str, Pod | None], nodes: set[str]) -> State:
+    """Read what a request is about: pods are there already, the nodes they are on and their groups are added."""
+    found = [pod for pod in pods.values() if pod is not None]
+    names = nodes | {pod.status.node for pod in found if pod.status.node is not None}
+    groups = {pod.spec.group for pod in found if pod.spec.group is not None}
+    return State(
+        pods,
+        {name: node for name in sorted(names) if (node := await _find(registry, NODE, name)) is not None},
+        {name: group for name in sorted(groups) if (group := await _find(registry, POD_GROUP, name)) is not None},
+    )
+
+
+async def _find(registry: Registry, kind: Kind[R], name: str) -> R | None:
+    with away():
+        stored = await registry.storage.get(key_of(kind, name))
+        return None if stored is None else decode(kind, stored)
+
+
+async def _write(registry: Registry, state: State, made: State, decision: NewDecision | None) -> PlacementAnswer:
+    """Write what has changed, if nothing of it was written meanwhile, and the decision, which must be new."""
+    changes: list[Change] = []
+    expected: list[Expected] = []
+    before: tuple[tuple[Kind[Any], dict[str, Any], dict[str, Any]], ...] = (
+        (POD, state.pods, made.pods),
+        (NODE, state.nodes, made.nodes),
+        (POD_GROUP, state.groups, made.groups),
+    )
+    for kind, old, new in before:
+        for name, resource in new.items():
+            key = key_of(kind, name)
+            expected.append(Expected(key, old[name].metadata.revision))
+            changes.append(Delete(key) if resource is None else Put(key, encode(resource)))
+    if decision is not None:
+        metadata = Metadata(name=decision.name, uid=secrets.token_hex(8), created_ns=registry.now_ns())
+        key = key_of(DECISION, decision.name)
+        changes.append(Put(key, encode(placements.decision_of(decision, metadata))))
+        expected.append(Expected(key, 0))
+    with away():
+        try:
+            revision = await registry.storage.transact(tuple(changes), expected=tuple(expected))
+        except ConflictError as error:
+            if decision is not None and error.key == key_of(DECISION, decision.name):
+                raise StaleError(f"Decision {decision.name} is there already") from None
+            raise
+    return PlacementAnswer(revision=revision, pods=tuple(made.pods), nodes=tuple(made.nodes))

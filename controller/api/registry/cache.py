@@ -1,0 +1,134 @@
+"""All resources in memory, kept by a watch: for those who watch, and for reads while the storage is away."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any, Final
+
+from controller.api.registry.encoding import ROOT, decode, key_of, kind_of, prefix_of
+from controller.api.registry.events import EventRing, Happening
+from controller.api.registry.registry import Listing, absent
+from controller.api.registry.selection import Selection
+from controller.api.resources import Kind, Resource
+from controller.api.resources.base import R
+from controller.errors import CompactedError, GoneError, StorageError
+from controller.storage import Event, Storage
+
+LOGGER = logging.getLogger("millrace.api")
+
+RING_EVENTS: Final = 16_384
+_PAGE: Final = 1000
+
+
+class ResourceCache:
+    """What the storage had at `ring.revision`; `run` keeps it so.
+
+    `known_ns` is when it was last known to be all there is, by a clock of which only differences count.
+    """
+
+    def __init__(self, storage: Storage, now_ns: Callable[[], int], *, capacity: int = RING_EVENTS) -> None:
+        self._storage, self._now_ns = storage, now_ns
+        self._resources: dict[str, Resource] = {}
+        self.ring = EventRing(0, capacity)
+        self.loaded = asyncio.Event()
+        self.known_ns = now_ns()
+
+    async def run(self, retry_s: float = 0.5) -> None:
+        """Follow the storage until cancelled."""
+        while True:
+            try:
+                await self._load()
+                async for events in self._storage.watch(ROOT, after=self.ring.revision):
+                    self._apply(events)
+            except CompactedError:
+                LOGGER.warning("changes were forgotten before they were seen: everything is read again")
+            except StorageError as error:
+                LOGGER.warning("the storage does not answer: %s", error)
+                await asyncio.sleep(retry_s)
+
+    def get(self, kind: Kind[R], name: str) -> R:
+        """Return a resource as it was when the storage was last seen."""
+        found = self._resources.get(key_of(kind, name))
+        if not isinstance(found, kind.type):
+            raise absent(kind, name)
+        return found
+
+    def list(self, kind: Kind[R], selection: Selection, *, revision: int | None, after: str, limit: int) -> Listing[R]:
+        """Return resources as they were when the storage was last seen; no pages of older revisions."""
+        if revision is not None and revision != self.ring.revision:
+            raise GoneError(f"the storage is away, and revision {revision} with it: list again")
+        prefix, found = prefix_of(kind), list[R]()
+        for key in sorted(key for key in self._resources if key.startswith(prefix) and key > prefix + after):
+            resource: Any = self._resources[key]
+            if not selection.selects(kind, resource):
+                continue
+            if len(found) == limit:
+                return Listing(tuple(found), self.ring.revision, found[-1].metadata.name)
+            found.append(resource)
+        return Listing(tuple(found), self.ring.revision)
+
+    def all_of(self, kind: Kind[R]) -> tuple[R, ...]:
+        """Return all resources of a kind, in no order."""
+        return tuple(found for found in self._resources.values() if isinstance(found, kind.type))
+
+    def counts(self) -> dict[str, int]:
+        """Return how many resources there are of each kind that has any, by the word in URLs."""
+        found: dict[str, int] = {}
+        for key in self._resources:
+            plural = key[len(ROOT) :].partition("/")[0]
+            found[plural] = found.get(plural, 0) + 1
+        return found
+
+    def seen(self) -> None:
+        """Note that the storage answers, so that what is here is as new as its watch."""
+        self.known_ns = self._now_ns()
+
+    @property
+    def age_ns(self) -> int:
+        """How long ago the storage was last seen."""
+        return max(self._now_ns() - self.known_ns, 0)
+
+    async def _load(self) -> None:
+        """Read everything again."""
+        resources: dict[str, Resource] = {}
+        revision, after = None, ""
+        while True:
+            page = await self._storage.scan(ROOT, revision=revision, after=after, limit=_PAGE)
+            revision = page.revision
+            for stored in page.items:
+                kind = kind_of(stored.key)
+                if kind is not None:
+                    resources[stored.key] = decode(kind, stored)
+            if not page.more:
+                break
+            after = page.items[-1].key
+        self._resources = resources
+        self.ring.restart(revision)
+        self.seen()
+        self.loaded.set()
+
+    def _apply(self, events: tuple[Event, ...]) -> None:
+        happenings = []
+        for event in events:
+            happening = happening_of(event)
+            if happening is None:
+                continue
+            happening.before = self._resources.pop(event.key, None)
+            if happening.now is not None:
+                self._resources[event.key] = happening.now
+            happening.is_before_known = True
+            happenings.append(happening)
+        self.seen()
+        self.ring.add(happenings, events[-1].revision)
+
+
+def happening_of(event: Event) -> Happening | None:
+    """Return what an event of the storage means, None for one of no resource; before is unknown."""
+    kind = kind_of(event.key)
+    if kind is None:
+        return None
+    now = None if event.stored is None else decode(kind, event.stored)
+    name = event.key.removeprefix(prefix_of(kind))
+    return Happening(event.revision, kind, name, None, now, is_before_known=False)

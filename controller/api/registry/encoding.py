@@ -1,0 +1,61 @@
+"""Resources as the storage has them: JSON under /api/PLURAL/NAME; the revision is the storage's own."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from controller.api.resources import KINDS, Kind
+from controller.api.resources.base import MAX_NAME, R
+from controller.errors import InvalidError, StorageError, TooLargeError
+from controller.storage import Stored
+from controller.storage.values import MAX_VALUE_BYTES
+
+ROOT: Final = "/api/"
+BY_PLURAL: Final[dict[str, Kind[Any]]] = {kind.plural: kind for kind in KINDS}
+
+_ENCODER: Final = msgspec.json.Encoder()
+
+
+def prefix_of(kind: Kind[Any]) -> str:
+    """Return what keys of a kind begin with."""
+    return f"{ROOT}{kind.plural}/"
+
+
+def key_of(kind: Kind[Any], name: str) -> str:
+    """Return a resource's key; raise InvalidError for what is no name."""
+    if not name or len(name) > MAX_NAME or "/" in name or "\0" in name:
+        raise InvalidError(f"{name[:MAX_NAME]!r} is no name of a {kind.name}")
+    return prefix_of(kind) + name
+
+
+def kind_of(key: str) -> Kind[Any] | None:
+    """Return the kind of a key's resource, None if it is of none."""
+    _, _, rest = key.partition(ROOT)
+    return BY_PLURAL.get(rest.partition("/")[0])
+
+
+def encode(resource: R) -> bytes:
+    """Return what the storage keeps; raise TooLargeError for more than it takes."""
+    data = _ENCODER.encode(resource)
+    if len(data) > MAX_VALUE_BYTES:
+        name = resource.metadata.name
+        raise TooLargeError(f"{name} has {len(data)} bytes, a resource at most {MAX_VALUE_BYTES}")
+    return data
+
+
+def decode(kind: Kind[R], stored: Stored) -> R:
+    """Return a resource with its revision; raise StorageError for what is none."""
+    try:
+        found: R = _decoder(kind.plural).decode(stored.value)
+    except msgspec.MsgspecError as error:
+        raise StorageError(f"{stored.key} is no {kind.name} of this version: {error}") from None
+    return replace(found, metadata=replace(found.metadata, revision=stored.modified))
+
+
+@cache
+def _decoder(plural: str) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(BY_PLURAL[plural].type)

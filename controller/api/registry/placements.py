@@ -1,0 +1,294 @@
+"""Bindings and releases: who gets which share of a node, decided from what the storage has; no storage here.
+
+All of one request takes effect, or nothing. A share counts from binding to release.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from msgspec import Meta
+from msgspec.structs import replace
+
+from controller.api.resources import Decision, Node, Pod, PodGroup
+from controller.api.resources.base import Count, Line, Lines, Metadata, Name
+from controller.api.resources.decision import DecisionSpec
+from controller.api.resources.hardware import DeviceNeed, DeviceShares, Hardware
+from controller.api.resources.node import Share
+from controller.api.resources.pod import Phase
+from controller.api.resources.pod_group import MOST_PODS, GroupPhase
+from controller.errors import InvalidError, NotFoundError, StaleError
+from dataplane.config import Strict
+
+WHOLE = 1000
+_ENDED = (Phase.SUCCEEDED, Phase.FAILED)
+
+
+class Binding(Strict, frozen=True):
+    """A pod goes to a node, onto these devices; what it holds is its request.
+
+    With revisions, only if pod and node are still of them; `shares_version` is moved by bindings alone, not by reports.
+    """
+
+    pod: Name
+    node: Name
+    devices: DeviceShares = ()
+    pod_revision: Count | None = None
+    node_revision: Count | None = None
+    shares_version: Count | None = None
+
+
+class NewDecision(Strict, frozen=True):
+    """A decision to be kept with what it has led to."""
+
+    name: Name
+    spec: DecisionSpec
+
+
+class BindingRequest(Strict, frozen=True):
+    """Bindings that take effect together, and the decision behind them; of a group, all of its pods."""
+
+    bindings: Annotated[tuple[Binding, ...], Meta(min_length=1, max_length=MOST_PODS)]
+    decision: NewDecision | None = None
+
+
+class Release(Strict, frozen=True):
+    """A pod gives back what it holds; `phase` is what it is then: pending is placed again, succeeded and failed rest.
+
+    With an epoch, only if it has not been bound anew since. A pod that is being deleted goes. `node` is for what a pod
+    holds that is not there any more.
+    """
+
+    pod: Name
+    epoch: Count | None = None
+    phase: Phase = Phase.PENDING
+    node: Name | None = None
+    reasons: Lines = ()
+
+
+class ReleaseRequest(Strict, frozen=True):
+    """Releases that take effect together."""
+
+    releases: Annotated[tuple[Release, ...], Meta(min_length=1, max_length=MOST_PODS)]
+    decision: NewDecision | None = None
+
+
+class PlacementAnswer(Strict, frozen=True):
+    """What has taken effect, all at one revision."""
+
+    revision: Count
+    pods: tuple[Name, ...]
+    nodes: tuple[Name, ...]
+    reason: Line = ""
+
+
+@dataclass(slots=True)
+class State:
+    """What a request is about, as the storage has it; and, afterwards, as it is to be: None for what goes."""
+
+    pods: dict[str, Pod | None] = field(default_factory=dict)
+    nodes: dict[str, Node] = field(default_factory=dict)
+    groups: dict[str, PodGroup] = field(default_factory=dict)
+
+
+def bind(state: State, request: BindingRequest, now_ns: int) -> State:
+    """Return what a request makes of pods, nodes and groups; raise StaleError for what does not fit any more."""
+    _check_names([binding.pod for binding in request.bindings])
+    made = State(groups=dict(state.groups))
+    for binding in request.bindings:
+        pod, node = _pod(state, binding.pod), made.nodes.get(binding.node) or _node(state, binding.node)
+        _check_expectations(binding, pod, state.nodes[binding.node])
+        _check_free(pod)
+        made.nodes[binding.node] = with_share(node, _share(pod, binding))
+        status = replace(
+            pod.status,
+            phase=Phase.BOUND,
+            node=binding.node,
+            devices=binding.devices,
+            epoch=pod.status.epoch + 1,
+            decision=None if request.decision is None else request.decision.name,
+            bound_ns=now_ns,
+            containers=(),
+            reasons=(),
+        )
+        made.pods[binding.pod] = replace(pod, status=status)
+    _bind_groups(made, request)
+    made.nodes = {name: _next_version(node) for name, node in made.nodes.items()}
+    return made
+
+
+def release(state: State, request: ReleaseRequest, now_ns: int) -> State:
+    """Return what a request makes of pods, nodes and groups; raise StaleError for a pod that was bound anew."""
+    _check_names([item.pod for item in request.releases])
+    made = State(groups=dict(state.groups))
+    for item in request.releases:
+        pod = state.pods.get(item.pod)
+        name = item.node if pod is None else pod.status.node
+        if name is None:
+            raise StaleError(f"Pod {item.pod} holds nothing")
+        if pod is not None and item.epoch is not None and item.epoch != pod.status.epoch:
+            raise StaleError(f"Pod {item.pod} is in epoch {pod.status.epoch}, not {item.epoch} any more")
+        node = made.nodes.get(name) or state.nodes.get(name)
+        if node is not None:
+            made.nodes[name] = replace(node, shares=tuple(share for share in node.shares if share.pod != item.pod))
+        if pod is not None:
+            made.pods[item.pod] = None if pod.metadata.deleting_ns is not None else _released(pod, item, now_ns)
+            _leave_group(made, pod)
+    made.nodes = {name: _next_version(node) for name, node in made.nodes.items()}
+    return made
+
+
+def with_share(node: Node, share: Share) -> Node:
+    """Return a node of which a pod holds a share as well; raise StaleError where that does not fit."""
+    hardware, name = node.hardware, node.metadata.name
+    if hardware is None:
+        raise StaleError(f"Node {name} has not said what it has")
+    if node.spec.unschedulable:
+        raise StaleError(f"Node {name} takes no pods: {node.spec.reason or 'unschedulable'}")
+    shares = (*(held for held in node.shares if held.uid != share.uid), share)
+    _check_fits(name, hardware, shares)
+    return replace(node, shares=shares)
+
+
+def decision_of(wanted: NewDecision, metadata: Metadata) -> Decision:
+    """Return a decision as it is kept."""
+    return Decision(metadata=metadata, spec=wanted.spec)
+
+
+def _check_fits(name: str, hardware: Hardware, shares: Sequence[Share]) -> None:
+    cpu_milli = sum(share.cpu_milli for share in shares)
+    if cpu_milli > hardware.cpu_milli:
+        raise StaleError(f"Node {name}: {cpu_milli} thousandths of cores do not fit into {hardware.cpu_milli}")
+    memory = sum(share.memory_bytes for share in shares)
+    if memory > hardware.memory_bytes:
+        raise StaleError(f"Node {name}: {memory} bytes of memory do not fit into {hardware.memory_bytes}")
+    known = {device.name for device in hardware.devices}
+    held: Counter[str] = Counter()
+    for part in (part for share in shares for part in share.devices):
+        if part.device not in known:
+            raise StaleError(f"Node {name} has no device {part.device}")
+        held[part.device] += part.thousandths
+    full = next((device for device, thousandths in held.items() if thousandths > WHOLE), None)
+    if full is not None:
+        raise StaleError(f"Node {name}: device {full} would be held {held[full]} thousandths")
+
+
+def check_devices(pod: Pod, granted: DeviceShares, hardware: Hardware) -> None:
+    """Raise StaleError for devices that are not what a pod asks for."""
+    devices = {device.name: device for device in hardware.devices}
+    left = list(granted)
+    for need in sorted(pod.spec.request.devices, key=lambda need: not need.models):
+        for _ in range(need.count):
+            found = next(
+                (
+                    part
+                    for part in left
+                    if part.thousandths == need.thousandths
+                    and (device := devices.get(part.device)) is not None
+                    and device.kind is need.kind
+                    and (not need.models or device.model in need.models)
+                ),
+                None,
+            )
+            if found is None:
+                raise StaleError(f"Pod {pod.metadata.name} asks for {_in_words(need)}, which the binding lacks")
+            left.remove(found)
+    if left:
+        raise StaleError(f"Pod {pod.metadata.name} does not ask for device {left[0].device}")
+
+
+def _in_words(need: DeviceNeed) -> str:
+    models = f" ({' or '.join(need.models)})" if need.models else ""
+    share = "" if need.thousandths == WHOLE else f", {need.thousandths} thousandths"
+    return f"{need.count} {need.kind.value}{models}{share}"
+
+
+def _share(pod: Pod, binding: Binding) -> Share:
+    request = pod.spec.request
+    return Share(
+        pod=binding.pod,
+        uid=pod.metadata.uid,
+        epoch=pod.status.epoch + 1,
+        cpu_milli=request.cpu_milli,
+        memory_bytes=request.memory_bytes,
+        devices=binding.devices,
+    )
+
+
+def _check_names(names: Sequence[str]) -> None:
+    twice = next((name for place, name in enumerate(names) if name in names[:place]), None)
+    if twice is not None:
+        raise InvalidError(f"Pod {twice} is there twice")
+
+
+def _check_expectations(binding: Binding, pod: Pod, node: Node) -> None:
+    """Compare what the caller expects with what is, not with what this request makes of it."""
+    found = (
+        (f"Pod {binding.pod}", binding.pod_revision, pod.metadata.revision),
+        (f"Node {binding.node}", binding.node_revision, node.metadata.revision),
+        (f"Node {binding.node}: shares", binding.shares_version, node.shares_version),
+    )
+    for what, expected, is_now in found:
+        if expected is not None and expected != is_now:
+            raise StaleError(f"{what} of revision {is_now}, not {expected} any more")
+    if node.hardware is not None:
+        check_devices(pod, binding.devices, node.hardware)
+
+
+def _check_free(pod: Pod) -> None:
+    name, status = pod.metadata.name, pod.status
+    if pod.metadata.deleting_ns is not None:
+        raise StaleError(f"Pod {name} is being deleted")
+    if status.node is not None:
+        raise StaleError(f"Pod {name} is on node {status.node} already")
+    if status.phase in _ENDED:
+        raise StaleError(f"Pod {name} has {status.phase.value}")
+
+
+def _bind_groups(made: State, request: BindingRequest) -> None:
+    """Have each group count what is bound of it; raise StaleError for less than the whole."""
+    counts = Counter(pod.spec.group for pod in made.pods.values() if pod is not None and pod.spec.group is not None)
+    for name, count in counts.items():
+        group = made.groups.get(name)
+        if group is None:
+            raise NotFoundError(f"there is no PodGroup {name}")
+        bound = group.status.bound + count
+        if bound < group.spec.size:
+            raise StaleError(f"PodGroup {name} is placed whole: {bound} of {group.spec.size} pods are here")
+        decision = None if request.decision is None else request.decision.name
+        status = replace(group.status, bound=bound, phase=GroupPhase.BOUND, decision=decision)
+        made.groups[name] = replace(group, status=status)
+
+
+def _leave_group(made: State, pod: Pod) -> None:
+    group = None if pod.spec.group is None else made.groups.get(pod.spec.group)
+    if group is not None:
+        status = replace(group.status, bound=max(group.status.bound - 1, 0))
+        made.groups[group.metadata.name] = replace(group, status=status)
+
+
+def _released(pod: Pod, item: Release, now_ns: int) -> Pod:
+    finished = now_ns if item.phase in _ENDED else None
+    status = replace(pod.status, phase=item.phase, node=None, devices=(), finished_ns=finished, reasons=item.reasons)
+    return replace(pod, status=status)
+
+
+def _next_version(node: Node) -> Node:
+    return replace(node, shares_version=node.shares_version + 1)
+
+
+def _pod(state: State, name: str) -> Pod:
+    found = state.pods.get(name)
+    if found is None:
+        raise NotFoundError(f"there is no Pod {name}")
+    return found
+
+
+def _node(state: State, name: str) -> Node:
+    found = state.nodes.get(name)
+    if found is None:
+        raise NotFoundError(f"there is no Node {name}")
+    return found

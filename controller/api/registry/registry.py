@@ -1,0 +1,189 @@
+"""Resources in a storage: list, get, create, replace, delete; each write by compare-and-swap."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeVar
+
+from msgspec.structs import replace
+
+from controller.api.registry.encoding import decode, encode, key_of, prefix_of
+from controller.api.registry.selection import ALL, Selection
+from controller.api.resources import Kind, Metadata, Node, Pod, UnitPool
+from controller.api.resources.base import R
+from controller.api.resources.node import Share
+from controller.errors import (
+    CompactedError,
+    ConflictError,
+    GoneError,
+    InvalidError,
+    NotFoundError,
+    StaleError,
+    StorageError,
+    UnavailableError,
+)
+from controller.storage import Delete, Expected, Put, Storage
+
+T = TypeVar("T")
+
+_PAGE: Final = 500
+_TRIES: Final = 8
+"""Of a write without an expectation of its own, where others write the same resource at the same time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listing(Generic[R]):
+    """Resources as they were at a revision, in order of names; `after` is where the next page begins, if there is."""
+
+    items: tuple[R, ...]
+    revision: int
+    after: str | None = None
+
+
+class Registry:
+    """Reads and writes resources; `now_ns` is the time since 1970. Raises ApiError, each with one line."""
+
+    def __init__(self, storage: Storage, now_ns: Callable[[], int]) -> None:
+        self.storage, self.now_ns = storage, now_ns
+
+    async def get(self, kind: Kind[R], name: str) -> R:
+        """Return a resource; raise NotFoundError."""
+        with away():
+            stored = await self.storage.get(key_of(kind, name))
+            if stored is None:
+                raise absent(kind, name)
+            return decode(kind, stored)
+
+    async def list(
+        self, kind: Kind[R], selection: Selection = ALL, *, revision: int | None = None, after: str = "", limit: int
+    ) -> Listing[R]:
+        """Return resources that are selected, at most so many, after a name; raise GoneError for an old revision."""
+        found: list[R] = []
+        start = key_of(kind, after) if after else ""
+        with away():
+            while True:
+                page = await self.storage.scan(prefix_of(kind), revision=revision, after=start, limit=_PAGE)
+                revision = page.revision
+                for stored in page.items:
+                    resource = decode(kind, stored)
+                    if not selection.selects(kind, resource):
+                        continue
+                    if len(found) == limit:
+                        return Listing(tuple(found), revision, found[-1].metadata.name)
+                    found.append(resource)
+                if not page.more:
+                    return Listing(tuple(found), revision)
+                start = page.items[-1].key
+
+    async def create(self, kind: Kind[R], resource: R) -> R:
+        """Write a resource that is not there yet; raise StaleError where it is."""
+        metadata = resource.metadata
+        if metadata.revision or metadata.uid or metadata.created_ns or metadata.deleting_ns:
+            raise InvalidError("metadata: uid, revision and times of a new resource are the server's to say")
+        made = with_metadata(
+            fresh(kind, resource), replace(metadata, uid=secrets.token_hex(8), created_ns=self.now_ns())
+        )
+        key = key_of(kind, metadata.name)
+        with away():
+            try:
+                revision = await self.storage.put(key, encode(made), expected=0)
+            except ConflictError as error:
+                raise StaleError(f"{kind.name} {metadata.name} is there already, of revision {error.found}") from None
+        return with_metadata(made, replace(made.metadata, revision=revision))
+
+    async def change(self, kind: Kind[R], name: str, make: Callable[[R], R], *, expected: int | None = None) -> R:
+        """Write what `make` makes of a resource; raise StaleError where it is not of the revision that is expected.
+
+        Without one it is made again of what others have written meanwhile.
+        """
+
+        async def once() -> R:
+            found = await self.get(kind, name)
+            check_revision(kind, found, expected)
+            made = make(found)
+            if made == found:
+                return found
+            data, now = encode(made), found.metadata.revision
+            with away():
+                revision = await self.storage.put(key_of(kind, name), data, expected=now)
+            return with_metadata(made, replace(made.metadata, revision=revision))
+
+        return await retried(once, f"{kind.name} {name}")
+
+    async def delete(self, kind: Kind[R], name: str, *, expected: int | None = None) -> R:
+        """Remove a resource and return it as it was; a pod that holds a share is marked to go when it is released."""
+
+        async def once() -> R:
+            found = await self.get(kind, name)
+            check_revision(kind, found, expected)
+            _check_removable(found)
+            revision = found.metadata.revision
+            key = key_of(kind, name)
+            change: Put | Delete = Delete(key)
+            if isinstance(found, Pod) and found.status.node is not None:
+                since = found.metadata.deleting_ns or self.now_ns()
+                found = with_metadata(found, replace(found.metadata, deleting_ns=since))
+                change = Put(key, encode(found))
+            with away():
+                at = await self.storage.transact((change,), expected=(Expected(key, revision),))
+            return with_metadata(found, replace(found.metadata, revision=at))
+
+        return await retried(once, f"{kind.name} {name}")
+
+
+async def retried(once: Callable[[], Awaitable[T]], what: str) -> T:
+    """Do something again while others are faster; raise StaleError when they always are."""
+    for _ in range(_TRIES):
+        try:
+            return await once()
+        except ConflictError:
+            continue
+    raise StaleError(f"{what} is written by others all the time: try again")
+
+
+@contextmanager
+def away() -> Iterator[None]:
+    """Have a storage that cannot answer raise UnavailableError, and one that has forgotten GoneError."""
+    try:
+        yield
+    except ConflictError:
+        raise
+    except CompactedError as error:
+        raise GoneError(f"{error}: list again") from None
+    except StorageError as error:
+        raise UnavailableError(f"the storage does not answer: {error}") from None
+
+
+def absent(kind: Kind[Any], name: str) -> NotFoundError:
+    """Return the error for a resource that is not there."""
+    return NotFoundError(f"there is no {kind.name} {name}")
+
+
+def check_revision(kind: Kind[R], found: R, expected: int | None) -> None:
+    """Raise StaleError where a resource is not of the revision that a writer expects, if he does."""
+    metadata = found.metadata
+    if expected is not None and metadata.revision != expected:
+        raise StaleError(f"{kind.name} {metadata.name} is of revision {metadata.revision}, not of {expected} any more")
+
+
+def with_metadata(resource: R, metadata: Metadata) -> R:
+    """Return a resource with other metadata."""
+    return replace(resource, metadata=metadata)
+
+
+def fresh(kind: Kind[R], resource: R) -> R:
+    """Return a resource as it begins: nobody holds a share of it, and a pod is nowhere."""
+    changed: dict[str, Any] = {name: kind.default(name) for name in kind.owned}
+    if isinstance(resource, Pod):
+        changed["status"] = kind.default("status")
+    return replace(resource, **changed)
+
+
+def _check_removable(found: object) -> None:
+    if isinstance(found, Node | UnitPool) and found.shares:
+        holders = [share.pod if isinstance(share, Share) else share.holder for share in found.shares]
+        rest = f" and {len(holders) - 1} more" if len(holders) > 1 else ""
+        raise StaleError(f"{found.kind} {found.metadata.name} has shares that are held, by {holders[0]}{rest}")

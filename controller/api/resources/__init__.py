@@ -1,0 +1,32 @@
+"""What schedulers keep, one module a kind: strict schemas, with what is wanted (spec) and what is (status)."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from controller.api.resources.base import Kind, Metadata, Resource
+from controller.api.resources.centre import CENTRE, Centre
+from controller.api.resources.decision import DECISION, Decision
+from controller.api.resources.node import NODE, Node
+from controller.api.resources.pod import POD, Pod
+from controller.api.resources.pod_group import POD_GROUP, PodGroup
+from controller.api.resources.probe_result import PROBE_RESULT, ProbeResult
+from controller.api.resources.task import TASK, Task
+from controller.api.resources.unit_pool import UNIT_POOL, UnitPool
+
+KINDS: Final[tuple[Kind[Any], ...]] = (NODE, POD, POD_GROUP, CENTRE, TASK, PROBE_RESULT, UNIT_POOL, DECISION)
+
+__all__ = [
+    "KINDS",
+    "Centre",
+    "Decision",
+    "Kind",
+    "Metadata",
+    "Node",
+    "Pod",
+    "PodGroup",
+    "ProbeResult",
+    "Resource",
+    "Task",
+    "UnitPool",
+]

@@ -1,0 +1,120 @@
+"""Task: a program that a compute centre runs on some of its units; a probe is one too."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from controller.api.resources.base import (
+    Count,
+    Kind,
+    Line,
+    Lines,
+    Name,
+    Names,
+    Priority,
+    Resource,
+    Seconds,
+    Text,
+    TimeNs,
+)
+from dataplane.config import Strict
+
+
+class ProgramKind(StrEnum):
+    """What a task's program is."""
+
+    PYTHON = "python"
+    SCRIPT = "script"
+    CONTAINER = "container"
+    SQL = "sql"
+    PROBE = "probe"
+
+
+class Program(Strict, frozen=True):
+    """What is run: an entry point, a script's text, an image, SQL, or a probe task of kernels."""
+
+    kind: ProgramKind
+    entry: Line = ""
+    """`module:function`, an image, a probe task's name."""
+    text: Text = ""
+    arguments: Annotated[tuple[Text, ...], Meta(max_length=256)] = ()
+    environment: Annotated[dict[Line, Text], Meta(max_length=256)] = msgspec.field(default_factory=dict)
+
+
+class OperatorCount(Strict, frozen=True):
+    """An operator of the program's graph: how often it runs, on what shapes, and which ones it feeds."""
+
+    name: Name
+    operator: Name
+    count: Count = 1
+    shapes: Annotated[tuple[tuple[Count, ...], ...], Meta(max_length=16)] = ()
+    feeds: Names = ()
+
+
+class TaskSpec(Strict, frozen=True):
+    """What is to run; `centre`, `unit` and `units` where users choose."""
+
+    program: Program
+    category: Name | None = None
+    task_type: Name | None = None
+    """Tasks of one type are taken to behave alike: results of a probe hold for all."""
+    operators: Annotated[tuple[OperatorCount, ...], Meta(max_length=1024)] = ()
+    is_probe: bool = False
+    centre: Name | None = None
+    unit: Name | None = None
+    units: Annotated[tuple[Count, ...], Meta(max_length=64)] = ()
+    """How many run it at a time; of a probe, one run for each of several."""
+    repetitions: Annotated[int, Meta(ge=1, le=10_000)] = 1
+    priority: Priority = 0
+    not_before_ns: TimeNs | None = None
+    deadline_ns: TimeNs | None = None
+    limit_s: Seconds | None = None
+
+
+class TaskPhase(StrEnum):
+    """Where a task is in its life."""
+
+    PENDING = "pending"
+    PROBING = "probing"
+    DISPATCHED = "dispatched"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+
+
+class TaskStatus(Strict, frozen=True):
+    """Where it runs and what became of it."""
+
+    phase: TaskPhase = TaskPhase.PENDING
+    centre: Name | None = None
+    unit: Name | None = None
+    units: Count | None = None
+    engine_id: Line = ""
+    started_ns: TimeNs | None = None
+    finished_ns: TimeNs | None = None
+    exit_code: int | None = None
+    result: Name | None = None
+    """The ProbeResult that it left."""
+    decision: Name | None = None
+    cost: Seconds | None = None
+    reasons: Lines = ()
+
+
+class Task(Resource, frozen=True):
+    """A program for a compute centre."""
+
+    spec: TaskSpec
+    status: TaskStatus = TaskStatus()
+    kind: Literal["Task"] = "Task"
+
+
+TASK = Kind(
+    "Task",
+    "tasks",
+    Task,
+    fields={"centre": lambda task: task.status.centre, "phase": lambda task: task.status.phase.value},
+)

@@ -1,0 +1,137 @@
+"""The application: routes of all kinds, the actions, OpenAPI, health."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from litestar import Litestar, Request, Response, delete, get, post, put
+from litestar.exceptions import HTTPException
+from litestar.openapi import OpenAPIConfig
+from litestar.openapi.plugins import JsonRenderPlugin
+from prometheus_client import CONTENT_TYPE_LATEST
+
+from controller.api.access import check_tokens
+from controller.api.registry.placements import BindingRequest, PlacementAnswer, ReleaseRequest
+from controller.api.resources import KINDS, UnitPool
+from controller.api.resources.base import Count
+from controller.api.resources.unit_pool import UnitHolding
+from controller.api.server.gate import WHAT
+from controller.api.server.handlers import IfMatch, expected_of, handlers_of
+from controller.api.server.metrics import Metrics
+from controller.api.server.problems import failed, malformed, refused
+from controller.api.service import Service
+from controller.api.tokens import NewToken, TokenRequest, Tokens, TokenShown
+from controller.errors import ApiError
+from dataplane.config import Strict
+from dataplane.rpc.access import Principal
+
+_Asked = Request[Principal, None, Any]
+
+
+class HealthAnswer(Strict, frozen=True):
+    """Whether the server serves, and whether its storage answers."""
+
+    status: str
+    """`ok`, or `degraded`: reads are answered from memory, writes refused."""
+    storage: str
+    revision: Count
+    age_ns: Count | None = None
+    """Of what is read, where the storage is away."""
+
+
+class UnitShares(Strict, frozen=True):
+    """Who is to hold the units of a pool."""
+
+    shares: tuple[UnitHolding, ...]
+
+
+class TokenList(Strict, frozen=True):
+    """All tokens."""
+
+    items: tuple[TokenShown, ...]
+
+
+def application(service: Service, tokens: Tokens, metrics: Metrics, *, version: str) -> Litestar:
+    """Return the application over a service."""
+    routes = [handler for kind in KINDS for handler in handlers_of(kind, service)]
+    return Litestar(
+        route_handlers=[*routes, *_actions(service), *_health(service, metrics), *_tokens(tokens)],
+        exception_handlers={ApiError: refused, HTTPException: malformed, Exception: failed},
+        openapi_config=OpenAPIConfig(
+            title="Millrace: service access point",
+            version=version,
+            path="/",
+            render_plugins=[JsonRenderPlugin(path="/openapi.json")],
+        ),
+        request_max_body_size=None,  # the gate has counted
+        logging_config=None,
+        debug=False,
+    )
+
+
+def _actions(service: Service) -> list[Any]:
+    @post("/v1/bindings", operation_id="bind", tags=["actions"], status_code=200, summary="Place pods, all or none.")
+    async def bind(request: _Asked, data: BindingRequest) -> PlacementAnswer:
+        request.scope["state"][WHAT] = ", ".join(f"{one.pod} -> {one.node}" for one in data.bindings)
+        return await service.bind(request.user, data)
+
+    @post("/v1/releases", operation_id="release", tags=["actions"], status_code=200, summary="Give shares back.")
+    async def release(request: _Asked, data: ReleaseRequest) -> PlacementAnswer:
+        request.scope["state"][WHAT] = ", ".join(one.pod for one in data.releases)
+        return await service.release(request.user, data)
+
+    @put("/v1/unitpools/{name:str}/shares", operation_id="shareUnits", tags=["actions"], summary="Share units out.")
+    async def share(request: _Asked, name: str, data: UnitShares, if_match: IfMatch = None) -> UnitPool:
+        return await service.share_units(request.user, name, data.shares, expected=expected_of(if_match))
+
+    return [bind, release, share]
+
+
+def _health(service: Service, metrics: Metrics) -> list[Any]:
+    @get("/healthz", operation_id="health", tags=["operation"], summary="Whether it serves, and from what.")
+    async def health() -> Response[HealthAnswer]:
+        away, cache = service.health.problem, service.cache
+        return Response(
+            HealthAnswer(
+                status="ok" if away is None else "degraded",
+                storage="answers" if away is None else f"away: {away}",
+                revision=cache.ring.revision,
+                age_ns=None if away is None else cache.age_ns,
+            )
+        )
+
+    @get("/readyz", operation_id="ready", tags=["operation"], summary="Whether it can answer and write; else 503.")
+    async def ready() -> Response[HealthAnswer]:
+        answer = await health.fn()
+        is_ready = service.cache.loaded.is_set() and not service.health.is_away
+        answer.status_code = 200 if is_ready else 503
+        return answer  # type: ignore[no-any-return]
+
+    @get("/metrics", operation_id="metrics", tags=["operation"], summary="Counters, for Prometheus.")
+    async def read_metrics() -> Response[bytes]:
+        return Response(metrics.text(), media_type=CONTENT_TYPE_LATEST)
+
+    return [health, ready, read_metrics]
+
+
+def _tokens(tokens: Tokens) -> list[Any]:
+    common: dict[str, Any] = {"tags": ["tokens"]}
+
+    @get("/v1/tokens", operation_id="listTokens", summary="List tokens, without their secrets.", **common)
+    async def list_tokens(request: _Asked) -> TokenList:
+        check_tokens(request.user)
+        return TokenList(items=await tokens.list())
+
+    @post("/v1/tokens", operation_id="createToken", summary="Make a token; it is said this once.", **common)
+    async def create_token(request: _Asked, data: TokenRequest) -> Response[NewToken]:
+        check_tokens(request.user)
+        made = await tokens.create(data)
+        request.scope["state"][WHAT] = f"token {made.shown.id} of {made.shown.name}"
+        return Response(made, headers={"Cache-Control": "no-store"})
+
+    @delete("/v1/tokens/{number:str}", operation_id="revokeToken", summary="Revoke a token.", status_code=200, **common)
+    async def revoke_token(request: _Asked, number: str) -> TokenShown:
+        check_tokens(request.user)
+        return await tokens.revoke(number)
+
+    return [list_tokens, create_token, revoke_token]

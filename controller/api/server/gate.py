@@ -1,0 +1,207 @@
+"""What every request passes before any route: who calls, how often, how much; and what is noted of it afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from collectors.token_bucket import TokenBucket
+from controller.api.server.audit import AuditLog, AuditRecord
+from controller.api.server.metrics import Metrics
+from controller.api.server.problems import MEDIA_TYPE, encoded, headers_of, problem_of
+from controller.api.settings import ApiLimits
+from controller.errors import ApiError, InvalidError, TooLargeError, TooManyError, UnauthorizedError
+from dataplane.clock import Clock
+from dataplane.errors import AccessError
+from dataplane.rpc.access import Principal
+from dataplane.rpc.access.tokens import bearer
+from dataplane.rpc.access.values import LOCAL
+
+Scope = dict[str, Any]
+Receive = Callable[[], Any]
+Send = Callable[[Any], Any]
+Asgi = Callable[[Any, Any, Any], Any]
+
+_MOST_BUCKETS: Final = 4096
+_REFUSED: Final = (401, 403, 429)
+WHAT: Final = "millrace.what"
+"""Where a route leaves what it is about, for the audit log."""
+
+
+class SlowReaderError(Exception):
+    """Whoever asked takes nothing of the answer; the connection is closed."""
+
+
+class Buckets:
+    """Token buckets by name; those that were not used for longest make room for others."""
+
+    def __init__(self, per_s: int, clock: Clock) -> None:
+        self._per_s, self._clock = per_s, clock
+        self._buckets: OrderedDict[str, TokenBucket] = OrderedDict()
+
+    def take(self, name: str) -> bool:
+        """Return whether one more is allowed now."""
+        bucket = self._buckets.pop(name, None) or TokenBucket(self._per_s, self._clock)
+        self._buckets[name] = bucket
+        if len(self._buckets) > _MOST_BUCKETS:
+            self._buckets.popitem(last=False)
+        return bucket.take(1) == 1
+
+
+@dataclass(slots=True)
+class _Asked:
+    """A request, as far as it is known."""
+
+    client: str
+    principal: Principal | None = None
+    status: int = 0
+    what: str = ""
+
+
+class Gate:
+    """An ASGI application in front of another one, whose requests have `user` and a whole body."""
+
+    def __init__(
+        self,
+        application: Asgi,
+        principal_of: Callable[[str], Principal],
+        limits: ApiLimits,
+        clock: Clock,
+        *,
+        audit: AuditLog,
+        metrics: Metrics,
+        audit_reads: bool = False,
+    ) -> None:
+        self._application, self._principal_of, self._limits = application, principal_of, limits
+        self._audit, self._metrics, self._audit_reads = audit, metrics, audit_reads
+        self._requests = Buckets(limits.requests_per_s, clock)
+        self._refusals = Buckets(limits.refusals_per_s, clock)
+
+    async def local(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a socket that only its own user can open: who shows no token is its administrator."""
+        await self._serve(scope, receive, send, LOCAL)
+
+    async def remote(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve an address of the network: who shows no token is refused."""
+        await self._serve(scope, receive, send, None)
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send, without_token: Principal | None) -> None:
+        if scope["type"] != "http":
+            return
+        asked, started = _Asked((scope.get("client") or ("",))[0]), time.perf_counter()
+        answer = self._answering(asked, send)
+        try:
+            asked.principal = self._identified(scope, asked, without_token)
+            if not self._requests.take(asked.principal.name):
+                raise TooManyError(
+                    f"{asked.principal.name} asks more than {self._limits.requests_per_s} times a second"
+                )
+            body = await self._body(scope, receive)
+            scope["user"], scope["auth"] = asked.principal, None
+            await self._application(scope, _replayed(body, receive), answer)
+        except ApiError as error:
+            await _refuse(error, answer, closes=True)
+        except SlowReaderError:
+            self._metrics.slow_readers.inc()
+            raise
+        finally:
+            asked.what = str(scope.get("state", {}).get(WHAT, ""))
+            self._note(scope, asked, time.perf_counter() - started)
+
+    def _identified(self, scope: Scope, asked: _Asked, without_token: Principal | None) -> Principal:
+        header = next((value for name, value in scope["headers"] if name == b"authorization"), None)
+        if header is None:
+            if without_token is None:
+                raise self._refused(asked, "a bearer token is needed")
+            return without_token
+        try:
+            return self._principal_of(bearer(header.decode("latin-1")))
+        except AccessError as error:
+            raise self._refused(asked, str(error)) from None
+
+    def _refused(self, asked: _Asked, problem: str) -> ApiError:
+        if not self._refusals.take(asked.client):
+            return TooManyError("too many requests without a token that counts")
+        return UnauthorizedError(problem)
+
+    async def _body(self, scope: Scope, receive: Receive) -> bytes:
+        most = self._limits.request_bytes
+        length = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
+        if length.isdigit() and int(length) > most:
+            raise TooLargeError(f"the body has {int(length)} bytes, at most {most} are taken")
+        parts, size = [], 0
+        try:
+            async with asyncio.timeout(self._limits.body_s):
+                while True:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        raise InvalidError("the connection ended within the body")
+                    parts.append(message.get("body", b""))
+                    size += len(parts[-1])
+                    if size > most:
+                        raise TooLargeError(f"the body has more than {most} bytes")
+                    if not message.get("more_body"):
+                        return b"".join(parts)
+        except TimeoutError:
+            self._metrics.slow_requests.inc()
+            raise InvalidError(f"the body did not come within {self._limits.body_s:g} s") from None
+
+    def _answering(self, asked: _Asked, send: Send) -> Send:
+        async def answer(message: dict[str, Any]) -> None:
+            if message["type"] == "http.response.start":
+                asked.status = message["status"]
+            try:
+                async with asyncio.timeout(self._limits.send_s):
+                    await send(message)
+            except TimeoutError:
+                raise SlowReaderError from None
+
+        return answer
+
+    def _note(self, scope: Scope, asked: _Asked, seconds: float) -> None:
+        method, path = scope["method"], scope["path"]
+        self._metrics.note(method, path, asked.status, seconds)
+        if method in {"GET", "HEAD"} and asked.status not in _REFUSED and not self._audit_reads:
+            return
+        principal = asked.principal or Principal("unknown", LOCAL.role)
+        self._audit.write(
+            AuditRecord(
+                time_ns=self._audit.now_ns(),
+                who=principal.name,
+                role="" if asked.principal is None else principal.role.value,
+                subject=principal.subject,
+                client=asked.client,
+                method=method,
+                path=path[:512],
+                what=asked.what[:1024],
+                status=asked.status,
+            )
+        )
+
+
+def _replayed(body: bytes, receive: Receive) -> Receive:
+    """Return what gives a body that was read already, and then what happens to the connection."""
+    given = False
+
+    async def replay() -> Any:  # noqa: ANN401 - ASGI's messages
+        nonlocal given
+        if given:
+            return await receive()
+        given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return replay
+
+
+async def _refuse(error: ApiError, send: Send, *, closes: bool) -> None:
+    body = encoded(problem_of(error.status, str(error)))
+    headers = {**headers_of(error), "Content-Type": MEDIA_TYPE, "Content-Length": str(len(body))}
+    if closes:  # what is left of the request is not read
+        headers["Connection"] = "close"
+    raw = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
+    await send({"type": "http.response.start", "status": error.status, "headers": raw})
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,148 @@
+"""The routes of a kind of resources: list and watch, get, create, replace, replace the status, delete."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import TYPE_CHECKING, Annotated, Any, Final, Generic
+
+import msgspec
+from litestar import Request, Response, delete, get, post, put
+from litestar.params import Parameter
+from litestar.response import Stream
+
+from controller.api.registry.encoding import key_of
+from controller.api.registry.selection import Selection
+from controller.api.resources import Kind
+from controller.api.resources.base import R
+from controller.api.server.gate import WHAT
+from controller.api.service import Service
+from controller.errors import InvalidError
+from dataplane.config import Strict
+from dataplane.rpc.access import Principal
+
+if TYPE_CHECKING:
+    from litestar.handlers import HTTPRouteHandler
+
+    Body = Any
+
+NDJSON: Final = "application/x-ndjson"
+MOST_LISTED: Final = 1000
+
+_Asked = Request[Principal, None, Any]
+_Limit = Annotated[int, Parameter(ge=1, le=MOST_LISTED, description="At most so many.")]
+_Labels = Annotated[str, Parameter(max_length=2048, description="a=b, a!=b, a, !a; several with commas.")]
+_Fields = Annotated[str, Parameter(max_length=2048, description="As labels, of the fields that the kind names.")]
+_Continue = Annotated[str, Parameter(query="continue", max_length=512, description="Where the next page begins.")]
+_Watch = Annotated[bool, Parameter(description="Answer with a line of JSON for each thing that happens.")]
+_After = Annotated[int | None, Parameter(ge=0, le=(1 << 53), description="Watch what happens after this revision.")]
+IfMatch = Annotated[str | None, Parameter(header="If-Match", max_length=32, description="The revision, or *.")]
+
+
+class ResourceList(Strict, Generic[R], frozen=True):
+    """Resources as they were at a revision; `continue` is there if there are more."""
+
+    items: tuple[R, ...]
+    revision: int
+    more: str | None = msgspec.field(name="continue", default=None)
+
+
+class _Place(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Where a page begins: after a name, at a revision."""
+
+    revision: Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
+    after: str
+
+
+def handlers_of(kind: Kind[Any], service: Service) -> list[HTTPRouteHandler]:
+    """Return the routes of a kind."""
+    base, one = f"/v1/{kind.plural}", f"/v1/{kind.plural}/{{name:str}}"
+    common: dict[str, Any] = {"signature_namespace": {"Body": kind.type}, "tags": [kind.name]}
+
+    @get(base, operation_id=f"list{kind.name}", **common, summary=f"List, or watch, {kind.plural}.")
+    async def list_or_watch(  # noqa: PLR0917 - parameters of HTTP
+        request: _Asked,
+        labels: _Labels = "",
+        fields: _Fields = "",
+        limit: _Limit = MOST_LISTED,
+        page: _Continue = "",
+        watch: _Watch = False,
+        after: _After = None,
+    ) -> Response[ResourceList[Body]]:
+        selection = Selection.parse(kind, labels, fields)
+        if watch:
+            lines = await service.watch(request.user, kind, selection, after)
+            stream: Any = Stream(lines, media_type=NDJSON, headers={"Cache-Control": "no-store"})
+            return stream  # type: ignore[no-any-return]
+        place = _place(page) if page else None
+        found, age_ns = await service.list(
+            request.user,
+            kind,
+            selection,
+            revision=None if place is None else place.revision,
+            after="" if place is None else place.after,
+            limit=limit,
+        )
+        more = None if found.after is None else _token(_Place(found.revision, found.after))
+        return Response(ResourceList(items=found.items, revision=found.revision, more=more), headers=_aged(age_ns))
+
+    @get(one, operation_id=f"get{kind.name}", **common, summary=f"Get a {kind.name}.")
+    async def get_one(request: _Asked, name: str) -> Response[Body]:
+        found, age_ns = await service.get(request.user, kind, name)
+        return Response(found, headers=_aged(age_ns) | _tagged(found))
+
+    @post(base, operation_id=f"create{kind.name}", **common, summary=f"Create a {kind.name}.")
+    async def create(request: _Asked, data: Body) -> Response[Body]:
+        request.scope["state"][WHAT] = f"{kind.name} {data.metadata.name}"
+        found = await service.create(request.user, kind, data)
+        place = f"{base}/{found.metadata.name}"
+        return Response(found, headers={"Location": place} | _tagged(found))
+
+    @put(one, operation_id=f"replace{kind.name}", **common, summary="Replace labels and spec.")
+    async def replace(request: _Asked, name: str, data: Body, if_match: IfMatch = None) -> Response[Body]:
+        found = await service.replace(request.user, kind, name, data, expected=expected_of(if_match))
+        return Response(found, headers=_tagged(found))
+
+    @put(f"{one}/status", operation_id=f"replaceStatusOf{kind.name}", **common, summary="Replace the status.")
+    async def replace_status(request: _Asked, name: str, data: Body, if_match: IfMatch = None) -> Response[Body]:
+        found = await service.replace_status(request.user, kind, name, data, expected=expected_of(if_match))
+        return Response(found, headers=_tagged(found))
+
+    @delete(one, operation_id=f"delete{kind.name}", **common, status_code=200, summary=f"Delete a {kind.name}.")
+    async def delete_one(request: _Asked, name: str, if_match: IfMatch = None) -> Response[Body]:
+        key_of(kind, name)
+        return Response(await service.delete(request.user, kind, name, expected=expected_of(if_match)))
+
+    return [list_or_watch, get_one, create, replace, replace_status, delete_one]
+
+
+def expected_of(if_match: str | None) -> int | None:
+    """Return the revision that a writer expects; raise InvalidError."""
+    if if_match is None or if_match.strip() == "*":
+        return None
+    text = if_match.strip().strip('"')
+    if not (text.isascii() and text.isdigit()):
+        raise InvalidError(f"If-Match: {if_match!r} is no revision")
+    return int(text)
+
+
+def _aged(age_ns: int | None) -> dict[str, str]:
+    """Return what says how old an answer is that the storage did not give."""
+    if age_ns is None:
+        return {}
+    return {"Age": str(age_ns // 1_000_000_000), "Millrace-Storage": "away"}
+
+
+def _tagged(found: Any) -> dict[str, str]:  # noqa: ANN401 - a resource
+    return {"ETag": f'"{found.metadata.revision}"'}
+
+
+def _token(place: _Place) -> str:
+    return base64.urlsafe_b64encode(msgspec.json.encode(place)).decode()
+
+
+def _place(token: str) -> _Place:
+    try:
+        return msgspec.json.decode(base64.urlsafe_b64decode(token), type=_Place)
+    except (binascii.Error, ValueError, msgspec.MsgspecError):
+        raise InvalidError("continue: this is no place in a list of ours") from None

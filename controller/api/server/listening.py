@@ -1,0 +1,173 @@
+"""Listening with uvicorn: sockets of our own, deadlines against those who never finish a request, an end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import h11
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.server import ServerState
+
+from controller.api.settings import ApiLimits
+from controller.errors import ApiError
+from dataplane.rpc.addresses import unavailable
+from dataplane.rpc.server import is_unix
+
+# What it has to say of requests is said by the gate, in one line.
+logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
+
+_BACKLOG: Final = 1024
+GRACE_S: Final = 2.0
+
+
+def listening_socket(address: str) -> socket.socket:
+    """Return a socket that listens; a UNIX socket is its user's alone. Raise ApiError."""
+    problem = unavailable(address)
+    if problem is not None:
+        raise ApiError(f"cannot serve the API at {address}: {problem}")
+    try:
+        return _unix(address) if is_unix(address) else _tcp(address)
+    except OSError as error:
+        raise ApiError(f"cannot serve the API at {address}: {error.strerror or error}") from None
+
+
+def address_of(asked: str, listening: socket.socket) -> str:
+    """Return the address that is served, with the port where 0 was asked for."""
+    return asked if is_unix(asked) else f"{asked.rpartition(':')[0]}:{listening.getsockname()[1]}"
+
+
+def protocol_of(limits: ApiLimits, on_slow: Callable[[], None]) -> type[asyncio.Protocol]:
+    """Return uvicorn's protocol with a deadline for the head of each request, also the first one of a connection."""
+
+    class Guarded(H11Protocol):
+        _deadline: asyncio.TimerHandle | None = None
+
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            super().connection_made(transport)
+            self._arm()
+
+        def data_received(self, data: bytes) -> None:
+            super().data_received(data)
+            if self.conn.their_state is not h11.IDLE:
+                self._disarm()
+            elif self._deadline is None and self.timeout_keep_alive_task is None:
+                self._arm()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._disarm()
+            super().connection_lost(exc)
+
+        def _arm(self) -> None:
+            self._deadline = self.loop.call_later(limits.head_s, self._too_slow)
+
+        def _disarm(self) -> None:
+            if self._deadline is not None:
+                self._deadline.cancel()
+                self._deadline = None
+
+        def _too_slow(self) -> None:
+            on_slow()
+            self.transport.abort()
+
+    return Guarded
+
+
+class HttpServer:
+    """Serves an ASGI application on one socket, between `start` and `stop`, by uvicorn's protocol."""
+
+    def __init__(
+        self,
+        application: Any,  # noqa: ANN401 - ASGI
+        listening: socket.socket,
+        limits: ApiLimits,
+        context: ssl.SSLContext | None,
+        on_slow: Callable[[], None],
+    ) -> None:
+        self._config = uvicorn.Config(
+            application,
+            http=protocol_of(limits, on_slow),
+            ws="none",
+            interface="asgi3",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
+            limit_concurrency=limits.connections,
+            timeout_keep_alive=round(limits.idle_s),
+            h11_max_incomplete_event_size=limits.header_bytes,
+        )
+        self._config.load()
+        self._state = ServerState()
+        self._listening, self._context, self._head_s = listening, context, limits.head_s
+        self._server: asyncio.Server | None = None
+
+    async def start(self) -> None:
+        """Listen, with a deadline for TLS's first words as well."""
+        self._server = await asyncio.get_running_loop().create_server(
+            self._protocol,
+            sock=self._listening,
+            ssl=self._context,
+            backlog=_BACKLOG,
+            ssl_handshake_timeout=None if self._context is None else self._head_s,
+        )
+
+    async def stop(self) -> None:
+        """Take no more connections, let answers that are being made end within `GRACE_S`, close all."""
+        if self._server is None:
+            return
+        self._server.close()
+        for connection in list(self._state.connections):
+            connection.shutdown()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(GRACE_S):
+                while self._state.tasks:
+                    await asyncio.wait(self._state.tasks)
+        for task in self._state.tasks:
+            task.cancel()
+        for connection in list(self._state.connections):
+            if isinstance(connection, H11Protocol):
+                connection.transport.abort()
+
+    def _protocol(self) -> asyncio.Protocol:
+        found: Any = self._config.http_protocol_class
+        protocol: asyncio.Protocol = found(config=self._config, server_state=self._state, app_state={})
+        return protocol
+
+
+def _unix(address: str) -> socket.socket:
+    path = address.removeprefix("unix:").removeprefix("//")
+    found = socket.socket(socket.AF_UNIX)
+    mask = os.umask(0o177)
+    try:
+        Path(path).unlink(missing_ok=True)
+        found.bind(path)
+        found.listen(_BACKLOG)
+    except BaseException:
+        found.close()
+        raise
+    finally:
+        os.umask(mask)
+    return found
+
+
+def _tcp(address: str) -> socket.socket:
+    host, _, port = address.rpartition(":")
+    family, kind, protocol, _, place = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)[0]
+    found = socket.socket(family, kind, protocol)
+    try:
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        found.bind(place)
+        found.listen(_BACKLOG)
+    except BaseException:
+        found.close()
+        raise
+    return found

@@ -1,0 +1,80 @@
+"""Counters of the server, as Prometheus reads them; labels are bounded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.metrics_core import CounterMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from controller.api.registry.encoding import BY_PLURAL
+from controller.api.server.audit import AuditLog
+from controller.api.service import Service
+
+_METHODS: Final = ("GET", "POST", "PUT", "DELETE")
+_OTHERS: Final = ("bindings", "releases", "tokens")
+
+
+class Metrics:
+    """Counters of requests, and what service and audit log count."""
+
+    def __init__(self, service: Service, audit: AuditLog) -> None:
+        self._registry = CollectorRegistry()
+        self._requests = Counter(
+            "millrace_api_requests", "Requests answered.", ("method", "what", "status"), registry=self._registry
+        )
+        self._seconds = Histogram(
+            "millrace_api_request_seconds", "Time from a request's head to its answer's end; no watches.",
+            registry=self._registry,
+        )  # fmt: skip
+        self.slow_readers = Counter(
+            "millrace_api_slow_readers", "Connections closed as nothing of the answer was taken.",
+            registry=self._registry,
+        )  # fmt: skip
+        self.slow_requests = Counter(
+            "millrace_api_slow_requests", "Requests whose head or body took too long.", registry=self._registry
+        )
+        self._registry.register(_State(service, audit))
+
+    def note(self, method: str, path: str, status: int, seconds: float) -> None:
+        """Count a request that was answered."""
+        parts = path.split("/")
+        word = parts[2] if len(parts) > 2 and parts[1] == "v1" else ""
+        what = word if word in BY_PLURAL or word in _OTHERS else "other"
+        self._requests.labels(method if method in _METHODS else "other", what, str(status)).inc()
+        self._seconds.observe(seconds)
+
+    def text(self) -> bytes:
+        """Return all of it in Prometheus' format."""
+        return generate_latest(self._registry)
+
+
+class _State(Collector):
+    """What is as it is when somebody looks."""
+
+    def __init__(self, service: Service, audit: AuditLog) -> None:
+        self._service, self._audit = service, audit
+
+    def collect(self) -> Iterable[Metric]:
+        """Yield the families."""
+        service, cache = self._service, self._service.cache
+        resources = GaugeMetricFamily("millrace_api_resources", "Resources of a kind.", labels=("kind",))
+        for plural, count in cache.counts().items():
+            resources.add_metric([plural], count)
+        yield resources
+        yield GaugeMetricFamily("millrace_api_revision", "The last revision seen.", value=cache.ring.revision)
+        yield GaugeMetricFamily(
+            "millrace_api_storage_up", "Whether the storage answers.", value=float(not service.health.is_away)
+        )
+        yield GaugeMetricFamily("millrace_api_watches", "Watches that are open.", value=service.watches.open)
+        counters = (
+            ("millrace_api_watches_too_slow", "Watches ended as they fell too far behind.", service.watches.too_slow),
+            ("millrace_api_watches_refused", "Watches beyond the limit.", service.watches.refused),
+            ("millrace_api_audit_records", "Records in the audit log.", self._audit.written),
+            ("millrace_api_audit_lost", "Records that could not be written.", self._audit.failed),
+        )
+        for name, text, value in counters:
+            yield CounterMetricFamily(name, text, value=value)

@@ -1,0 +1,344 @@
+"""What the service access point does for a principal, whatever carries it: checks rights, reads, writes, watches.
+
+While the storage is away, reads are answered from what is in memory and say how old it is, and writes fail at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any
+
+from msgspec.structs import replace
+
+from controller.api import access
+from controller.api.access import Verb
+from controller.api.registry import actions
+from controller.api.registry.cache import ResourceCache, happening_of
+from controller.api.registry.encoding import prefix_of
+from controller.api.registry.events import EventType, Happening, WatchEvent, line_of
+from controller.api.registry.placements import BindingRequest, PlacementAnswer, ReleaseRequest, State
+from controller.api.registry.registry import Listing, Registry, away
+from controller.api.registry.selection import Selection
+from controller.api.resources import Centre, Kind, Node, Pod, Resource, UnitPool
+from controller.api.resources.base import R
+from controller.api.resources.node import NODE
+from controller.api.resources.pod import POD
+from controller.api.resources.unit_pool import UnitHolding
+from controller.errors import (
+    ApiError,
+    CompactedError,
+    GoneError,
+    InvalidError,
+    StaleError,
+    StorageError,
+    UnavailableError,
+)
+from dataplane.rpc.access import Principal, Role
+
+_AWAY_TIMEOUT_S = 6.0
+
+
+class Health:
+    """Whether the storage answers, as it was last asked."""
+
+    def __init__(self) -> None:
+        self.problem: str | None = None
+
+    @property
+    def is_away(self) -> bool:
+        """Whether it does not."""
+        return self.problem is not None
+
+    def check(self) -> None:
+        """Raise UnavailableError while it does not."""
+        if self.problem is not None:
+            raise UnavailableError(f"the storage does not answer, nothing is written: {self.problem}")
+
+
+@dataclass(slots=True)
+class WatchCounters:
+    """What became of watches."""
+
+    open: int = 0
+    too_slow: int = 0
+    refused: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class WatchLimits:
+    """`heartbeat_s` after nothing happened a watch says so; at most so many are open."""
+
+    heartbeat_s: float = 10.0
+    most: int = 512
+
+
+class Service:
+    """See the module; of one event loop."""
+
+    def __init__(self, registry: Registry, cache: ResourceCache, limits: WatchLimits | None = None) -> None:
+        self.registry, self.cache, self.health = registry, cache, Health()
+        self.watches = WatchCounters()
+        self._limits = limits or WatchLimits()
+        self.stopping = asyncio.Event()
+
+    async def run(self) -> None:
+        """Keep the cache and look after the storage until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.cache.run())
+            group.create_task(self._look_after())
+
+    async def get(self, principal: Principal, kind: Kind[R], name: str) -> tuple[R, int | None]:
+        """Return a resource, and its age in ns where the storage is away."""
+        found, age_ns = await self._get(kind, name)
+        access.check(principal, Verb.READ, kind, found)
+        return found, age_ns
+
+    async def list(
+        self, principal: Principal, kind: Kind[R], selection: Selection, *, revision: int | None, after: str, limit: int
+    ) -> tuple[Listing[R], int | None]:
+        """Return resources, and their age in ns where the storage is away."""
+        access.check_list(principal, kind, selection)
+        if not self.health.is_away:
+            try:
+                found = await self.registry.list(kind, selection, revision=revision, after=after, limit=limit)
+            except UnavailableError as error:
+                self._lost(error)
+            else:
+                return found, None
+        self._check_loaded()
+        return self.cache.list(kind, selection, revision=revision, after=after, limit=limit), self.cache.age_ns
+
+    async def create(self, principal: Principal, kind: Kind[R], resource: R) -> R:
+        """Write a new resource."""
+        access.check(principal, Verb.CREATE, kind, resource)
+        self.health.check()
+        if principal.role is Role.USER:
+            resource = replace(resource, status=kind.default("status"))
+        return await self.registry.create(kind, self._stamped(None, resource))
+
+    async def replace(self, principal: Principal, kind: Kind[R], name: str, resource: R, *, expected: int | None) -> R:
+        """Write labels and spec; everything else stays as it is."""
+        expected = _expected(name, resource, expected)
+        self.health.check()
+
+        def replaced(found: R) -> R:
+            access.check(principal, Verb.REPLACE, kind, found)
+            metadata = replace(found.metadata, labels=resource.metadata.labels)
+            _check_held(found, resource)
+            return replace(found, metadata=metadata, spec=resource.spec)
+
+        return await self.registry.change(kind, name, replaced, expected=expected)
+
+    async def replace_status(
+        self, principal: Principal, kind: Kind[R], name: str, resource: R, *, expected: int | None
+    ) -> R:
+        """Write the status; what bindings write of it stays as it is."""
+        expected = _expected(name, resource, expected)
+        self.health.check()
+
+        def replaced(found: R) -> R:
+            access.check(principal, Verb.STATUS, kind, found)
+            made = replace(found, status=resource.status)
+            kept: R = _keeping_place(found, made)
+            return self._stamped(found, kept)
+
+        return await self.registry.change(kind, name, replaced, expected=expected)
+
+    async def delete(self, principal: Principal, kind: Kind[R], name: str, *, expected: int | None) -> R:
+        """Remove a resource."""
+        self.health.check()
+        found = await self.registry.get(kind, name)
+        access.check(principal, Verb.DELETE, kind, found)
+        return await self.registry.delete(kind, name, expected=expected)
+
+    async def bind(self, principal: Principal, request: BindingRequest) -> PlacementAnswer:
+        """Place pods, all or none."""
+        access.check_bind(principal)
+        self.health.check()
+        return await actions.bind(self.registry, request)
+
+    async def release(self, principal: Principal, request: ReleaseRequest) -> PlacementAnswer:
+        """Have pods give back what they hold, all or none."""
+        self.health.check()
+
+        def check(state: State) -> None:
+            for item in request.releases:
+                pod = state.pods.get(item.pod)
+                if pod is not None:
+                    access.check(principal, Verb.RELEASE, POD, pod)
+                elif item.node in state.nodes:
+                    access.check(principal, Verb.STATUS, NODE, state.nodes[item.node])
+
+        return await actions.release(self.registry, request, check)
+
+    async def share_units(
+        self, principal: Principal, name: str, shares: tuple[UnitHolding, ...], *, expected: int | None
+    ) -> UnitPool:
+        """Say who holds the units of a pool."""
+        access.check_share(principal)
+        self.health.check()
+        return await actions.share_units(self.registry, name, shares, expected=expected)
+
+    async def watch(
+        self, principal: Principal, kind: Kind[Any], selection: Selection, after: int | None
+    ) -> AsyncIterator[bytes]:
+        """Return lines of what happens after a revision, None: from now on; raise GoneError for one forgotten."""
+        access.check_list(principal, kind, selection)
+        if self.watches.open >= self._limits.most:
+            self.watches.refused += 1
+            raise UnavailableError(f"{self._limits.most} watches are open, there can be no more")
+        self._check_loaded()
+        position = None if after is None else self.cache.ring.position_after(after)
+        if after is None:
+            after = self.cache.ring.revision
+        elif position is None or after > self.cache.ring.revision:
+            await self._check_known(kind, after)
+        return self._lines(kind, selection, after)
+
+    async def _lines(self, kind: Kind[Any], selection: Selection, after: int) -> AsyncIterator[bytes]:
+        self.watches.open += 1
+        try:
+            yield line_of(WatchEvent(EventType.BOOKMARK, after))
+            async for line, revision in self._catch_up(kind, selection, after):
+                after = revision
+                if line is not None:
+                    yield line
+            async for part in self._follow(kind, selection, after):
+                yield part
+        except ApiError as error:
+            yield line_of(WatchEvent(EventType.ERROR, after, status=error.status, detail=str(error)))
+        finally:
+            self.watches.open -= 1
+
+    async def _catch_up(
+        self, kind: Kind[Any], selection: Selection, after: int
+    ) -> AsyncIterator[tuple[bytes | None, int]]:
+        """Yield what happened before what the ring still has, from the storage, with its revisions."""
+        if self.cache.ring.position_after(after) is not None:
+            return
+        try:
+            async with aclosing(self.registry.storage.watch(prefix_of(kind), after=after)) as watch:
+                async for events in watch:
+                    for event in events:
+                        happening = happening_of(event)
+                        yield None if happening is None else happening.line(selection), event.revision
+                    if self.cache.ring.position_after(events[-1].revision) is not None:
+                        return
+        except CompactedError as error:
+            raise GoneError(f"{error}: list again") from None
+        except StorageError as error:
+            raise UnavailableError(f"the storage does not answer: {error}") from None
+
+    async def _follow(self, kind: Kind[Any], selection: Selection, after: int) -> AsyncIterator[bytes]:
+        """Yield what the ring gets; a watcher whose position it has left is too slow."""
+        ring = self.cache.ring
+        position = ring.position_after(after)
+        while not self.stopping.is_set():
+            found = None if position is None else ring.since(position)
+            if position is None or found is None:
+                self.watches.too_slow += 1
+                raise GoneError(f"this watch is too slow: it ends after revision {after}; watch again from there")
+            lines = [line for event in found if (line := _line(event, kind, selection, after)) is not None]
+            position += len(found)
+            after = max(after, ring.revision)
+            if lines:
+                yield b"".join(lines)
+            if not await ring.wait_beyond(position, self._limits.heartbeat_s):
+                yield line_of(WatchEvent(EventType.BOOKMARK, after))
+        raise UnavailableError("the server stops")
+
+    def stop(self) -> None:
+        """End all watches."""
+        self.stopping.set()
+        self.cache.ring.wake()
+
+    async def _get(self, kind: Kind[R], name: str) -> tuple[R, int | None]:
+        if not self.health.is_away:
+            try:
+                return await self.registry.get(kind, name), None
+            except UnavailableError as error:
+                self._lost(error)
+        self._check_loaded()
+        return self.cache.get(kind, name), self.cache.age_ns
+
+    async def _check_known(self, kind: Kind[Any], after: int) -> None:
+        """Raise GoneError for a revision that the storage has forgotten, or does not have yet."""
+        self.health.check()
+        with away():
+            newest = await self.registry.storage.revision()
+            if after > newest:
+                raise GoneError(f"revision {after} is yet to come, the newest is {newest}: list again")
+            await self.registry.storage.scan(prefix_of(kind), revision=after, limit=1)
+
+    def _check_loaded(self) -> None:
+        if not self.cache.loaded.is_set():
+            raise UnavailableError(f"the storage has not answered yet: {self.health.problem or 'it is being read'}")
+
+    def _lost(self, error: UnavailableError) -> None:
+        if self.health.problem is None:
+            self.health.problem = str(error).removeprefix("the storage does not answer: ")
+
+    async def _look_after(self, every_s: float = 1.0) -> None:
+        """Ask the storage for its revision again and again, so that its absence is known before somebody asks."""
+        while True:
+            try:
+                async with asyncio.timeout(_AWAY_TIMEOUT_S):
+                    await self.registry.storage.revision()
+            except (StorageError, TimeoutError) as error:
+                self._lost(UnavailableError(str(error) or "no answer"))
+            else:
+                self.health.problem = None
+                self.cache.seen()
+            await asyncio.sleep(every_s)
+
+    def _stamped(self, before: R | None, resource: R) -> R:
+        """Have a report bear the server's time: a node's or a centre's clock may be anything."""
+        if not isinstance(resource, Node | Centre):
+            return resource
+        old = before.status.heartbeat_ns if isinstance(before, Node | Centre) else None
+        if before is not None and resource.status.heartbeat_ns == old and old is not None:
+            return resource
+        if before is None and resource.status.heartbeat_ns is None:
+            return resource
+        stamped: Any = replace(resource.status, heartbeat_ns=self.registry.now_ns())
+        return replace(resource, status=stamped)
+
+
+def _line(event: Happening, kind: Kind[Any], selection: Selection, after: int) -> bytes | None:
+    return event.line(selection) if event.kind is kind and event.revision > after else None
+
+
+def _expected(name: str, resource: Resource, expected: int | None) -> int | None:
+    """Return the revision that a writer expects, by header or by what he writes; raise InvalidError."""
+    metadata = resource.metadata
+    if metadata.name != name:
+        raise InvalidError(f"metadata.name: {metadata.name} is written to {name}")
+    if expected is not None and metadata.revision not in {0, expected}:
+        raise InvalidError(f"metadata.revision: {metadata.revision}, but If-Match says {expected}")
+    return expected if expected is not None else metadata.revision or None
+
+
+def _keeping_place(found: Any, made: Any) -> Any:  # noqa: ANN401 - a resource of either type
+    """Return a pod's new status with where it is, which bindings write; raise StaleError for one of another epoch."""
+    if not isinstance(found, Pod):
+        return made
+    status, name = found.status, found.metadata.name
+    if made.status.epoch != status.epoch:
+        raise StaleError(f"Pod {name} is in epoch {status.epoch}, not {made.status.epoch} any more")
+    kept = {part: getattr(status, part) for part in ("node", "devices", "decision", "bound_ns")}
+    return replace(made, status=replace(made.status, **kept))
+
+
+def _check_held(found: Resource, wanted: Resource) -> None:
+    """Raise StaleError for a spec that contradicts what is held."""
+    if isinstance(found, Pod) and isinstance(wanted, Pod):
+        same = found.spec.request == wanted.spec.request and found.spec.group == wanted.spec.group
+        if found.status.node is not None and not same:
+            raise StaleError(f"Pod {found.metadata.name} holds a share: its request and group stay until its release")
+    if isinstance(found, UnitPool) and isinstance(wanted, UnitPool):
+        held = sum(share.units for share in found.shares)
+        if held > wanted.spec.units:
+            raise StaleError(f"UnitPool {found.metadata.name} has {held} units that are held, not {wanted.spec.units}")

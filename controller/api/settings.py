@@ -1,0 +1,175 @@
+"""The settings file of `millrace api serve`."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import Annotated
+
+from msgspec import Meta
+
+from dataplane.config import Strict
+from dataplane.rpc.own_folder import default_address
+from dataplane.rpc.server import is_unix
+
+Positive = Annotated[int, Meta(ge=1)]
+PositiveS = Annotated[float, Meta(gt=0, le=86_400)]
+
+
+def default_socket() -> str:
+    """Return where the service listens unless settings say otherwise: a socket in the user's own folder."""
+    return default_address("api")
+
+
+class EtcdPlace(Strict, frozen=True):
+    """An etcd, version 3; of several members any one that answers."""
+
+    addresses: Annotated[tuple[str, ...], Meta(min_length=1)] = ("127.0.0.1:2379",)
+    """HOST:PORT; where there are several, IP addresses."""
+
+    root: str = "/millrace"
+    """What our keys begin with there."""
+
+    timeout_s: PositiveS = 5.0
+    """A call without an answer for so long has failed."""
+
+    ca: str | None = None
+    """PEM file of the authority that signed etcd's certificate; without it the connection is not encrypted."""
+
+    certificate: str | None = None
+    """PEM file of our certificate, where etcd asks for one."""
+
+    private_key: str | None = None
+    """PEM file of its key."""
+
+    def __post_init__(self) -> None:
+        if (self.certificate is None) != (self.private_key is None):
+            raise ValueError("certificate and private_key belong together")
+        if self.certificate is not None and self.ca is None:
+            raise ValueError("a certificate is of use with a ca only")
+
+    @property
+    def target(self) -> str:
+        """The address as gRPC takes it."""
+        return self.addresses[0] if len(self.addresses) == 1 else f"ipv4:{','.join(self.addresses)}"
+
+
+class StoragePlace(Strict, frozen=True):
+    """Where resources are kept: a file of SQLite, or an etcd."""
+
+    sqlite: str | None = None
+    """The file; one server has it."""
+
+    etcd: EtcdPlace | None = None
+    """Shared by any number of servers."""
+
+    def __post_init__(self) -> None:
+        if (self.sqlite is None) == (self.etcd is None):
+            raise ValueError("either sqlite or etcd")
+
+
+class TlsSettings(Strict, frozen=True):
+    """PEM files; read again on SIGHUP."""
+
+    certificate: str
+    private_key: str
+    client_ca: str | None = None
+    """With it every client must show a certificate that this authority signed, beside its token."""
+
+
+class AuditSettings(Strict, frozen=True):
+    """The log of who did what."""
+
+    file: str
+    """Lines of JSON; only its user may read it. Opened again on SIGHUP."""
+
+    reads: bool = False
+    """Also what was read; else what changes something, and refusals."""
+
+
+class ApiLimits(Strict, frozen=True):
+    """What a server takes."""
+
+    request_bytes: Positive = 1 << 20
+    """The largest body."""
+
+    header_bytes: Positive = 16 << 10
+    """The largest head of a request."""
+
+    head_s: PositiveS = 10.0
+    """The head of a request takes no longer, TLS's first words neither."""
+
+    body_s: PositiveS = 20.0
+    """The body takes no longer."""
+
+    send_s: PositiveS = 30.0
+    """Whoever takes nothing of an answer for so long is left."""
+
+    idle_s: PositiveS = 60.0
+    """A connection without a request is closed after so long."""
+
+    connections: Positive = 1024
+    """At a time; more are told so and closed."""
+
+    watches: Positive = 512
+    """At a time, of the connections."""
+
+    watch_events: Positive = 16_384
+    """Events kept in memory for those who watch; who falls further behind is ended, and may resume."""
+
+    heartbeat_s: PositiveS = 10.0
+    """A watch without an event says after so long up to which revision it has seen everything."""
+
+    requests_per_s: Positive = 2000
+    """Of one principal."""
+
+    refusals_per_s: Positive = 10
+    """Wrong tokens of one address; more get no answer of their own."""
+
+
+class Retention(Strict, frozen=True):
+    """What is forgotten."""
+
+    history_s: PositiveS = 600.0
+    """Old revisions, which a watch may resume from and pages of a list refer to, are kept at least so long."""
+
+    decisions: Positive = 10_000
+    """So many decisions are kept, the newest."""
+
+
+class ApiSettings(Strict, frozen=True):
+    """The settings file."""
+
+    storage: StoragePlace
+
+    listen: Annotated[tuple[str, ...], Meta(min_length=1, max_length=8)] | None = None
+    """unix:PATH or HOST:PORT; by default `api.sock` in the user's own folder. Others than loopback need `tls`."""
+
+    tls: TlsSettings | None = None
+    """For HOST:PORT; a UNIX socket is never encrypted."""
+
+    audit: AuditSettings | None = None
+
+    limits: ApiLimits = ApiLimits()
+
+    retention: Retention = Retention()
+
+    def __post_init__(self) -> None:
+        open_to_all = next((place for place in self.listen or () if not _is_safe(place)), None)
+        if open_to_all is not None and self.tls is None:
+            raise ValueError(f"listen: {open_to_all} is neither loopback nor a UNIX socket: it needs tls")
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Where to listen."""
+        return self.listen or (default_socket(),)
+
+
+def _is_safe(address: str) -> bool:
+    """Return whether only this machine can reach an address."""
+    if is_unix(address):
+        return True
+    host = address.rpartition(":")[0].strip("[]")
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False  # a name may mean anything tomorrow

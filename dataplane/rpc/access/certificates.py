@@ -1,0 +1,70 @@
+"""Certificates of a server of ours: until when they count, and the context that TLS wants."""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+from cryptography import x509
+
+from dataplane.errors import AccessError, ConfigError
+from dataplane.rpc.tls import TlsFiles, server_credentials
+
+WARN_BEFORE: Final = timedelta(days=14)
+
+
+@dataclass(frozen=True, slots=True)
+class Validity:
+    """From when until when a certificate counts."""
+
+    file: Path
+    begins: datetime
+    ends: datetime
+
+    def check(self, now: datetime) -> str | None:
+        """Raise AccessError for one that does not count now; return a warning for one that soon will not, else None."""
+        if now >= self.ends:
+            raise AccessError(f"certificate {self.file} has expired on {self.ends:%Y-%m-%d %H:%M} UTC")
+        if now < self.begins:
+            raise AccessError(f"certificate {self.file} counts from {self.begins:%Y-%m-%d %H:%M} UTC on only")
+        if now >= self.ends - WARN_BEFORE:
+            return f"certificate {self.file} expires on {self.ends:%Y-%m-%d %H:%M} UTC"
+        return None
+
+
+def validity_of(file: Path) -> Validity:
+    """Return from when until when all certificates of a PEM file count; raise ConfigError."""
+    try:
+        found = x509.load_pem_x509_certificates(file.read_bytes())
+    except OSError as error:
+        raise ConfigError(f"cannot read the certificate: {error.strerror}", file=str(file), key="tls") from error
+    except ValueError as error:
+        raise ConfigError("it holds no PEM certificate", file=str(file), key="tls") from error
+    begins = max(certificate.not_valid_before_utc for certificate in found)
+    return Validity(file, begins, min(certificate.not_valid_after_utc for certificate in found))
+
+
+def server_context(files: TlsFiles) -> ssl.SSLContext:
+    """Return the context of a server; raise ConfigError naming the file that is not what it should be."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    load_into(context, files)
+    if files.client_ca is not None:
+        context.verify_mode = ssl.CERT_REQUIRED
+    return context
+
+
+def load_into(context: ssl.SSLContext, files: TlsFiles) -> None:
+    """Have a context use what the files hold now, for connections to come; raise ConfigError and leave it as it is."""
+    server_credentials(files)  # names the file that is wrong
+    context.load_cert_chain(files.certificate, files.private_key)
+    if files.client_ca is not None:
+        context.load_verify_locations(files.client_ca)
+
+
+def now_utc() -> datetime:
+    """Return the time by which certificates are judged."""
+    return datetime.now(UTC)

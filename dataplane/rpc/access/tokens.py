@@ -1,0 +1,92 @@
+"""Bearer tokens: 256 random bits, of which only a hash is kept; pure but for the randomness of a new one.
+
+SHA-256 without salt or stretching is right for what nobody can guess; a password would need more. A token is
+`millrace_ID_SECRET`: by its id it is found, listed and revoked; the secret is compared in constant time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import secrets
+from collections.abc import Mapping
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Meta
+
+from dataplane.errors import AccessError
+from dataplane.rpc.access.values import SUBJECTS, Principal, Role
+
+_TOKEN: Final = re.compile(r"millrace_(?P<id>[0-9a-f]{12})_(?P<secret>[A-Za-z0-9_-]{43})", re.ASCII)
+_BEARER: Final = re.compile(r"bearer +(?P<token>\S+)", re.IGNORECASE | re.ASCII)
+_LABEL: Final = r"^[A-Za-z0-9]([A-Za-z0-9._@-]*[A-Za-z0-9])?$(?!\n)"
+
+Label = Annotated[str, Meta(pattern=_LABEL, max_length=100)]
+
+
+class TokenRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What is kept of a token; times in ns since 1970, `expires_ns` None for one that lasts until it is revoked."""
+
+    id: Label
+    name: Label
+    role: Role
+    digest: Annotated[str, Meta(min_length=64, max_length=64)]
+    """SHA-256 of the secret, hexadecimal."""
+    subject: Label | None = None
+    created_ns: int = 0
+    expires_ns: int | None = None
+
+    def __post_init__(self) -> None:
+        if (self.role in SUBJECTS) != (self.subject is not None):
+            whose = "names its node or centre" if self.role in SUBJECTS else "names none"
+            raise ValueError(f"a token of role {self.role.value} {whose}")
+
+    @property
+    def principal(self) -> Principal:
+        """Who calls with it."""
+        return Principal(self.name, self.role, self.subject)
+
+
+def new_token(
+    name: str, role: Role, subject: str | None, *, now_ns: int, expires_ns: int | None
+) -> tuple[str, TokenRecord]:
+    """Return a new token, to be shown once, and what is kept of it."""
+    number, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
+    record = TokenRecord(
+        id=number,
+        name=name,
+        role=role,
+        subject=subject,
+        digest=_digest(secret),
+        created_ns=now_ns,
+        expires_ns=expires_ns,
+    )
+    return f"millrace_{number}_{secret}", record
+
+
+def bearer(header: str) -> str:
+    """Return the token of an Authorization header; raise AccessError."""
+    found = _BEARER.fullmatch(header.strip())
+    if found is None:
+        raise AccessError("the Authorization header is none of a bearer token")
+    return found["token"]
+
+
+def principal_of(token: str, records: Mapping[str, TokenRecord], now_ns: int) -> Principal:
+    """Return whose token it is; raise AccessError, which tells nobody whether there is such an id."""
+    found = _TOKEN.fullmatch(token)
+    record = None if found is None else records.get(found["id"])
+    # As long where there is no such token as where the secret is another one.
+    digest = "0" * 64 if record is None else record.digest
+    is_right = hmac.compare_digest(_digest("" if found is None else found["secret"]), digest)
+    if record is None or not is_right:
+        raise AccessError("this token is unknown, or was revoked")
+    if record.expires_ns is not None and now_ns >= record.expires_ns:
+        raise AccessError(f"token {record.id} of {record.name} has expired")
+    return record.principal
+
+
+def _digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()

@@ -1,0 +1,36 @@
+"""Who calls: a role, and a name for the log."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Role(StrEnum):
+    """What somebody may do at all; which service allows what to a role is the service's to say."""
+
+    USER = "user"
+    NODE = "node"
+    """A machine's container manager; its subject is the machine's name."""
+    CENTRE = "centre"
+    """A compute centre's agent; its subject is the centre's name."""
+    SERVICE = "service"
+    """Schedulers and controllers of ours."""
+    ADMIN = "admin"
+
+
+SUBJECTS = (Role.NODE, Role.CENTRE)
+"""Roles whose tokens are of one node, one centre."""
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """Who calls; `name` is for logs and limits, `subject` the one node or centre that it stands for."""
+
+    name: str
+    role: Role
+    subject: str | None = None
+
+
+LOCAL = Principal("local", Role.ADMIN)
+"""Whoever may open a socket that only its own user can."""

@@ -16,14 +16,16 @@ from msgspec.structs import replace
 from controller.api.resources import Decision, Node, Pod, PodGroup
 from controller.api.resources.base import Count, Line, Lines, Metadata, Name
 from controller.api.resources.decision import DecisionSpec
-from controller.api.resources.hardware import DeviceNeed, DeviceShares, Hardware
+from controller.api.resources.hardware import DeviceShare, DeviceShares
 from controller.api.resources.node import Share
 from controller.api.resources.pod import Phase
 from controller.api.resources.pod_group import MOST_PODS, GroupPhase
+from controller.cluster.hardware import values
+from controller.cluster.hardware.errors import HardwareError
+from controller.cluster.hardware.requests import DeviceRequest
 from controller.errors import InvalidError, NotFoundError, StaleError
 from dataplane.config import Strict
 
-WHOLE = 1000
 _ENDED = (Phase.SUCCEEDED, Phase.FAILED)
 
 
@@ -143,14 +145,17 @@ def release(state: State, request: ReleaseRequest, now_ns: int) -> State:
 
 def with_share(node: Node, share: Share) -> Node:
     """Return a node of which a pod holds a share as well; raise StaleError where that does not fit."""
-    hardware, name = node.hardware, node.metadata.name
-    if hardware is None:
+    name, value = node.metadata.name, node.value
+    if value is None:
         raise StaleError(f"Node {name} has not said what it has")
     if node.spec.unschedulable:
         raise StaleError(f"Node {name} takes no pods: {node.spec.reason or 'unschedulable'}")
-    shares = (*(held for held in node.shares if held.uid != share.uid), share)
-    _check_fits(name, hardware, shares)
-    return replace(node, shares=shares)
+    made = replace(node, shares=(*(held for held in node.shares if held.uid != share.uid), share))
+    try:
+        value.check(made.held)
+    except HardwareError as error:
+        raise StaleError(f"Node {name}: {share.pod} does not fit: {error}") from None
+    return made
 
 
 def decision_of(wanted: NewDecision, metadata: Metadata) -> Decision:
@@ -158,52 +163,29 @@ def decision_of(wanted: NewDecision, metadata: Metadata) -> Decision:
     return Decision(metadata=metadata, spec=wanted.spec)
 
 
-def _check_fits(name: str, hardware: Hardware, shares: Sequence[Share]) -> None:
-    cpu_milli = sum(share.cpu_milli for share in shares)
-    if cpu_milli > hardware.cpu_milli:
-        raise StaleError(f"Node {name}: {cpu_milli} thousandths of cores do not fit into {hardware.cpu_milli}")
-    memory = sum(share.memory_bytes for share in shares)
-    if memory > hardware.memory_bytes:
-        raise StaleError(f"Node {name}: {memory} bytes of memory do not fit into {hardware.memory_bytes}")
-    known = {device.name for device in hardware.devices}
-    held: Counter[str] = Counter()
-    for part in (part for share in shares for part in share.devices):
-        if part.device not in known:
-            raise StaleError(f"Node {name} has no device {part.device}")
-        held[part.device] += part.thousandths
-    full = next((device for device, thousandths in held.items() if thousandths > WHOLE), None)
-    if full is not None:
-        raise StaleError(f"Node {name}: device {full} would be held {held[full]} thousandths")
-
-
-def check_devices(pod: Pod, granted: DeviceShares, hardware: Hardware) -> None:
+def check_devices(pod: Pod, granted: DeviceShares, node: values.Node) -> None:
     """Raise StaleError for devices that are not what a pod asks for."""
-    devices = {device.name: device for device in hardware.devices}
-    left = list(granted)
-    for need in sorted(pod.spec.request.devices, key=lambda need: not need.models):
+    left, name = list(granted), pod.metadata.name
+    # Those that few devices serve choose first, as other parts of the request may take any.
+    for need in sorted(pod.spec.request.value.devices, key=lambda need: (not need.models, -need.memory_bytes)):
         for _ in range(need.count):
-            found = next(
-                (
-                    part
-                    for part in left
-                    if part.thousandths == need.thousandths
-                    and (device := devices.get(part.device)) is not None
-                    and device.kind is need.kind
-                    and (not need.models or device.model in need.models)
-                ),
-                None,
-            )
+            found = next((part for part in left if _serves(part, need, node)), None)
             if found is None:
-                raise StaleError(f"Pod {pod.metadata.name} asks for {_in_words(need)}, which the binding lacks")
+                raise StaleError(f"Pod {name} asks for {need.count} {need}, which its binding lacks")
             left.remove(found)
     if left:
-        raise StaleError(f"Pod {pod.metadata.name} does not ask for device {left[0].device}")
+        raise StaleError(f"Pod {name} does not ask for device {left[0].number}")
 
 
-def _in_words(need: DeviceNeed) -> str:
-    models = f" ({' or '.join(need.models)})" if need.models else ""
-    share = "" if need.thousandths == WHOLE else f", {need.thousandths} thousandths"
-    return f"{need.count} {need.kind.value}{models}{share}"
+def _serves(part: DeviceShare, need: DeviceRequest, node: values.Node) -> bool:
+    if part.number >= len(node.devices):
+        raise StaleError(f"Node {node.name} has no device {part.number}")
+    device = node.devices[part.number]
+    return (
+        need.accepts(device.kind, device.model)
+        and part.thousandths == need.thousandths
+        and part.memory_bytes >= need.memory_bytes
+    )
 
 
 def _share(pod: Pod, binding: Binding) -> Share:
@@ -226,16 +208,17 @@ def _check_names(names: Sequence[str]) -> None:
 
 def _check_expectations(binding: Binding, pod: Pod, node: Node) -> None:
     """Compare what the caller expects with what is, not with what this request makes of it."""
-    found = (
-        (f"Pod {binding.pod}", binding.pod_revision, pod.metadata.revision),
-        (f"Node {binding.node}", binding.node_revision, node.metadata.revision),
-        (f"Node {binding.node}: shares", binding.shares_version, node.shares_version),
-    )
-    for what, expected, is_now in found:
-        if expected is not None and expected != is_now:
-            raise StaleError(f"{what} of revision {is_now}, not {expected} any more")
-    if node.hardware is not None:
-        check_devices(pod, binding.devices, node.hardware)
+    for kind, resource, expected in (("Pod", pod, binding.pod_revision), ("Node", node, binding.node_revision)):
+        revision = resource.metadata.revision
+        if expected is not None and expected != revision:
+            name = resource.metadata.name
+            raise StaleError(f"{kind} {name} is of revision {revision}, not of {expected} any more")
+    version = node.shares_version
+    if binding.shares_version is not None and binding.shares_version != version:
+        raise StaleError(f"shares of Node {binding.node} are of version {version}, not {binding.shares_version}")
+    value = node.value
+    if value is not None:
+        check_devices(pod, binding.devices, value)
 
 
 def _check_free(pod: Pod) -> None:

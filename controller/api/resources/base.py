@@ -31,7 +31,6 @@ Count = Annotated[int, Meta(ge=0, le=1 << 53)]
 """A number that JSON of any language keeps."""
 TimeNs = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 """Nanoseconds since 1970."""
-Thousandths = Annotated[int, Meta(ge=1, le=1000)]
 Priority = Annotated[int, Meta(ge=-1_000_000, le=1_000_000)]
 Seconds = Annotated[float, Meta(ge=0, le=1e9)]
 Names = Annotated[tuple[Name, ...], Meta(max_length=MOST_ITEMS)]

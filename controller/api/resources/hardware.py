@@ -1,68 +1,88 @@
-"""What a node is made of, as far as schedulers ask."""
+"""What a node is made of and what is held of it: the schemas of the values of controller/cluster/hardware."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any, Self
 
 import msgspec
 from msgspec import Meta
 
-from controller.api.resources.base import Count, Line, Name, Seconds, Thousandths
+from controller.api.resources.base import Count, LabelName, LabelValue, Line, Seconds
+from controller.cluster.hardware import requests, values
+from controller.errors import ControllerError
 from dataplane.config import Strict
-from dataplane.topology.values import DeviceKind
+from dataplane.topology.values import BusKind, DeviceKind, MediumKind, NumberFormat
+
+Thousandths = Annotated[int, Meta(ge=0, le=requests.WHOLE)]
+DeviceNumber = Annotated[int, Meta(ge=0, le=4095)]
 
 
 class MemoryMedium(Strict, frozen=True):
-    """Memory of one kind: dram, scm or nvm."""
+    """Memory of one kind."""
 
-    kind: Name
-    nbytes: Count
+    kind: MediumKind
+    capacity_bytes: Count
     read_latency_ns: Count | None = None
-    bandwidth_bps: Count | None = None
+    write_latency_ns: Count | None = None
+    bytes_per_s: Count | None = None
 
 
-class NodeDevice(Strict, frozen=True):
-    """A device that can be shared in thousandths; `name` is unique on its node (`gpu0`)."""
+class Bus(Strict, frozen=True):
+    """A device's way to its host's memory, and its rate in one direction."""
 
-    name: Name
+    kind: BusKind
+    bytes_per_s: Count | None = None
+
+
+class PeakRate(Strict, frozen=True):
+    """The most operations a second in one number format."""
+
+    format: NumberFormat
+    ops_per_s: Count
+
+
+class Device(Strict, frozen=True):
+    """A device; `number` counts its node's from 0."""
+
+    number: DeviceNumber
     kind: DeviceKind
     model: Line = ""
     memory_bytes: Count | None = None
-    bus_bps: Count | None = None
-    """What its bus carries, bit/s."""
-    numa: Annotated[int, Meta(ge=0, le=4095)] | None = None
-    rates: Annotated[dict[Name, float], Meta(max_length=64)] = msgspec.field(default_factory=dict)
-    """Operations a second, by precision or operator."""
+    bus: Bus | None = None
+    rates: Annotated[tuple[PeakRate, ...], Meta(max_length=64)] = ()
 
 
 class Hardware(Strict, frozen=True):
-    """All that a node has; `cpu_milli` are thousandths of cores."""
+    """All that a node has: thousandths of cores, memory, devices that are handed out, and what the cores are."""
 
     cpu_milli: Count = 0
-    memory_bytes: Count = 0
-    cpu_model: Line = ""
-    media: Annotated[tuple[MemoryMedium, ...], Meta(max_length=64)] = ()
-    devices: Annotated[tuple[NodeDevice, ...], Meta(max_length=256)] = ()
+    memory: Annotated[tuple[MemoryMedium, ...], Meta(max_length=64)] = ()
+    devices: Annotated[tuple[Device, ...], Meta(max_length=256)] = ()
+    processors: Annotated[tuple[Device, ...], Meta(max_length=256)] = ()
 
     def __post_init__(self) -> None:
-        names = [device.name for device in self.devices]
-        twice = next((name for place, name in enumerate(names) if name in names[:place]), None)
-        if twice is not None:
-            raise ValueError(f"device {twice} is there twice")
+        _checked(self.node, "node", {})
+
+    @classmethod
+    def of(cls, node: values.Node) -> Self:
+        """Return what a node of schedulers has."""
+        return msgspec.convert(node, cls, from_attributes=True)
+
+    def node(self, name: str, labels: dict[LabelName, LabelValue]) -> values.Node:
+        """Return it as schedulers see it."""
+        raw: dict[str, Any] = msgspec.to_builtins(self)
+        return msgspec.convert({**raw, "name": name, "labels": labels}, values.Node)
 
 
 class DeviceNeed(Strict, frozen=True):
-    """Devices that are asked for: whole ones, or thousandths of one."""
+    """Devices that are asked for: whole ones, or thousandths of one; memory is of each."""
 
     kind: DeviceKind
     count: Annotated[int, Meta(ge=1, le=256)] = 1
-    thousandths: Thousandths = 1000
+    thousandths: Annotated[int, Meta(ge=1, le=requests.WHOLE)] = requests.WHOLE
     models: Annotated[tuple[Line, ...], Meta(max_length=64)] = ()
     """Those that will do; all if there are none."""
-
-    def __post_init__(self) -> None:
-        if self.count > 1 and self.thousandths != 1000:
-            raise ValueError("several devices are asked for as whole ones, 1000 thousandths each")
+    memory_bytes: Count = 0
 
 
 class Request(Strict, frozen=True):
@@ -72,15 +92,57 @@ class Request(Strict, frozen=True):
     memory_bytes: Count = 0
     devices: Annotated[tuple[DeviceNeed, ...], Meta(max_length=32)] = ()
 
+    def __post_init__(self) -> None:
+        _checked(lambda: self.value)
+
+    @property
+    def value(self) -> requests.Request:
+        """It as schedulers see it."""
+        needs = tuple(
+            requests.DeviceRequest(need.kind, need.count, need.thousandths, frozenset(need.models), need.memory_bytes)
+            for need in self.devices
+        )
+        return requests.Request(self.cpu_milli, self.memory_bytes, needs)
+
+    @classmethod
+    def of(cls, request: requests.Request) -> Self:
+        """Return what schedulers see as a request."""
+        needs = tuple(
+            DeviceNeed(
+                kind=need.kind,
+                count=need.count,
+                thousandths=need.thousandths,
+                models=tuple(sorted(need.models)),
+                memory_bytes=need.memory_bytes,
+            )
+            for need in request.devices
+        )
+        return cls(cpu_milli=request.cpu_milli, memory_bytes=request.memory_bytes, devices=needs)
+
 
 class DeviceShare(Strict, frozen=True):
-    """Thousandths of one device of a node."""
+    """Of the device with this number so many thousandths and so much of its memory."""
 
-    device: Name
-    thousandths: Thousandths = 1000
+    number: DeviceNumber
+    thousandths: Thousandths = requests.WHOLE
+    memory_bytes: Count = 0
 
 
 DeviceShares = Annotated[tuple[DeviceShare, ...], Meta(max_length=256)]
+
+
+def shares_of(cpu_milli: int, memory_bytes: int, devices: tuple[DeviceShare, ...]) -> values.Shares:
+    """Return what is held as schedulers see it; raise HardwareError for what cannot be."""
+    parts = (values.DeviceShare(share.number, share.thousandths, share.memory_bytes) for share in devices)
+    return values.Shares(cpu_milli, memory_bytes, tuple(parts))
+
+
+def device_shares(shares: values.Shares) -> tuple[DeviceShare, ...]:
+    """Return the devices of shares that a scheduler has chosen."""
+    return tuple(
+        DeviceShare(number=share.number, thousandths=share.thousandths, memory_bytes=share.memory_bytes)
+        for share in shares.devices
+    )
 
 
 class Load(Strict, frozen=True):
@@ -89,3 +151,11 @@ class Load(Strict, frozen=True):
     busy: Annotated[float, Meta(ge=0, le=1)] | None = None
     memory_free_bytes: Count | None = None
     power_w: Seconds | None = None
+
+
+def _checked(make: Any, *arguments: Any) -> None:  # noqa: ANN401 - whatever makes a value
+    """Have what a value refuses be a refusal of the schema."""
+    try:
+        make(*arguments)
+    except ControllerError as error:
+        raise ValueError(str(error)) from None

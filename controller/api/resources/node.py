@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from controller.api.resources.base import Count, Kind, Line, Lines, Name, Resource, Seconds, TimeNs
-from controller.api.resources.hardware import DeviceShares, Hardware, Load
+from controller.api.resources.hardware import DeviceNumber, DeviceShares, Hardware, Load, shares_of
+from controller.cluster.hardware import values
 from dataplane.config import Strict
 
 
@@ -34,7 +35,7 @@ class Image(Strict, frozen=True):
 class DeviceLoad(Strict, frozen=True):
     """What one device does."""
 
-    device: Name
+    number: DeviceNumber
     load: Load
 
 
@@ -62,6 +63,11 @@ class Share(Strict, frozen=True):
     memory_bytes: Count = 0
     devices: DeviceShares = ()
 
+    @property
+    def value(self) -> values.Shares:
+        """It as schedulers see it."""
+        return shares_of(self.cpu_milli, self.memory_bytes, self.devices)
+
 
 class Node(Resource, frozen=True):
     """A machine that runs pods. `shares` are written by bindings and releases alone, a version each."""
@@ -76,6 +82,17 @@ class Node(Resource, frozen=True):
     def hardware(self) -> Hardware | None:
         """What it has: what users say, else what it reports."""
         return self.spec.hardware or self.status.hardware
+
+    @property
+    def value(self) -> values.Node | None:
+        """It as schedulers see it; None where nobody has said what it has."""
+        hardware = self.hardware
+        return None if hardware is None else hardware.node(self.metadata.name, self.metadata.labels)
+
+    @property
+    def held(self) -> values.Shares:
+        """All that is held of it; raise HardwareError where that is more than there can be."""
+        return sum((share.value for share in self.shares), values.NOTHING)
 
 
 NODE = Kind(

@@ -22,7 +22,7 @@ from controller.api.resources.base import (
     Text,
     TimeNs,
 )
-from controller.api.resources.hardware import DeviceShares, Load, Request
+from controller.api.resources.hardware import DeviceNumber, DeviceShares, Load, Request
 from dataplane.config import Strict
 from dataplane.topology.values import DeviceKind
 
@@ -67,7 +67,7 @@ class Location(Strict, frozen=True):
     """Where users want it: each part that is given holds, or the pod is refused with the reason."""
 
     node: Name | None = None
-    device: Name | None = None
+    device: DeviceNumber | None = None
     device_kind: DeviceKind | None = None
 
 

@@ -146,6 +146,25 @@ class FreeColumns:
             ),
         )
 
+    def fewest_left(self, columns: NodeColumns, node: int, wanted: DeviceRequest) -> tuple[DeviceShare, ...]:
+        """Return the devices that `hardware.choose` gives a request for one kind: those of which the least is left.
+
+        Empty if there are not enough.
+        """
+        rows = slice(int(columns.device_start[node]), int(columns.device_start[node + 1]))
+        milli, nbytes = self.device_milli[rows].tolist(), self.device_memory_bytes[rows].tolist()
+        good = [
+            (milli[device.number], nbytes[device.number], device.number)
+            for device in columns.nodes[node].devices
+            if milli[device.number] >= wanted.thousandths
+            and nbytes[device.number] >= wanted.memory_bytes
+            and wanted.accepts(device.kind, device.model)
+        ]
+        if len(good) < wanted.count:
+            return ()
+        chosen = sorted(number for *_, number in sorted(good)[: wanted.count])
+        return tuple(DeviceShare(number, wanted.thousandths, wanted.memory_bytes) for number in chosen)
+
     def taking(self, columns: NodeColumns, node: int, shares: Shares) -> FreeColumns:
         """Return what is free once these shares of a node are taken, too."""
         found = self.copy()

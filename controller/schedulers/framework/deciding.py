@@ -77,7 +77,8 @@ def checked_points(score: WeightedScore, pod: PendingPod, snapshot: Snapshot, no
     points = score.policy.points(pod, snapshot, nodes)
     if not isinstance(points, np.ndarray) or points.shape != nodes.shape or points.dtype.kind not in "iu":
         raise SchedulerError(f"policy {score.name}: pod {pod.name}: it does not give an integer for each node")
-    if points.min() < 0 or points.max() > MOST_POINTS:
+    # As unsigned numbers, negative ones are the largest: one look at all of them.
+    if points.astype(np.uint64, copy=False).max() > MOST_POINTS:
         wrong = points.min() if points.min() < 0 else points.max()
         raise SchedulerError(f"policy {score.name}: pod {pod.name}: {wrong} points are not 0 to {MOST_POINTS}")
     return points

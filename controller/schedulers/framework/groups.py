@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from controller.cluster.hardware import Shares
 from controller.schedulers.framework.deciding import Choice, decide
 from controller.schedulers.framework.profiles import Profile
@@ -29,10 +31,13 @@ def place_group(
 ) -> GroupChoice:
     """Decide about pods one after the other, each with what those before it took, and place `least` of them or none.
 
-    `least` is all of them unless given. The order is the group's: another order may place a group that this one does
+    `least` is all of them unless given. Where there cannot be room for so many, no policy is asked, and there are no
+    choices. The order is the group's: another order may place a group that this one does
     not.
     """
     needed = len(pods) if least is None else least
+    if room_for(snapshot, pods) < needed:
+        return GroupChoice((), (), is_placed=False)
     choices: list[Choice] = []
     shares: list[Shares] = []
     for place, pod in enumerate(pods):
@@ -45,3 +50,13 @@ def place_group(
         elif len(shares) + len(pods) - place - 1 < needed:
             break
     return GroupChoice(tuple(choices), tuple(shares), len(shares) >= needed)
+
+
+def room_for(snapshot: Snapshot, pods: Sequence[PendingPod]) -> int:
+    """Return at most how many of the pods there is room for, by what the least of them asks for of each resource."""
+    free, most = snapshot.free, np.full(len(snapshot.columns.nodes), len(pods), np.int64)
+    if cpu_milli := min((pod.request.cpu_milli for pod in pods), default=0):
+        most = np.minimum(most, free.cpu_milli // cpu_milli)
+    if memory_bytes := min((pod.request.memory_bytes for pod in pods), default=0):
+        most = np.minimum(most, free.memory_bytes // memory_bytes)
+    return min(int(np.maximum(most, 0).sum()), len(pods))

@@ -25,7 +25,7 @@ class LeastUsed:
         del settings
 
     def points(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids) -> Longs:
-        """Return the mean free share of cores, memory and, if the pod asks for any, devices, in thousandths."""
+        """Return the mean free share, in thousandths, of those of cores, memory and devices that the pod asks for."""
         return _free_milli(pod, snapshot, nodes)
 
     def reason(self, pod: PendingPod, snapshot: Snapshot, node: int) -> str:
@@ -137,12 +137,13 @@ class NetworkCost:
 
 
 def _free_milli(pod: PendingPod, snapshot: Snapshot, nodes: Ids) -> Longs:
-    """Return what stays free of nodes with the pod, in thousandths: the mean over what they have and it may hold."""
+    """Return what stays free of nodes with the pod, in thousandths: the mean over what it asks for."""
     request, columns, free = pod.request, snapshot.columns, snapshot.free
-    parts = [
-        _milli(free.cpu_milli[nodes] - request.cpu_milli, columns.cpu_milli[nodes]),
-        _milli(free.memory_bytes[nodes] - request.memory_bytes, columns.memory_bytes[nodes]),
-    ]
+    parts = []
+    if request.cpu_milli or not (request.memory_bytes or request.devices):
+        parts.append(_milli(free.cpu_milli[nodes] - request.cpu_milli, columns.cpu_milli[nodes]))
+    if request.memory_bytes:
+        parts.append(_milli(free.memory_bytes[nodes] - request.memory_bytes, columns.memory_bytes[nodes]))
     if request.devices:
         wanted = sum(device.count * device.thousandths for device in request.devices)
         device_free = np.bincount(columns.device_node, free.device_milli, len(columns.nodes))[nodes].astype(np.int64)
@@ -154,7 +155,8 @@ def _free_milli(pod: PendingPod, snapshot: Snapshot, nodes: Ids) -> Longs:
 
 def _milli(part: Longs, whole: Longs) -> Longs:
     """Return parts of wholes in thousandths, 0 to 1000; of nothing, all is free."""
-    found: Longs = np.where(whole > 0, np.clip(part, 0, None) * MOST_POINTS // np.maximum(whole, 1), MOST_POINTS)
+    found: Longs = np.maximum(part, 0) * MOST_POINTS // np.maximum(whole, 1)
+    found[whole == 0] = MOST_POINTS
     return np.minimum(found, MOST_POINTS)
 
 

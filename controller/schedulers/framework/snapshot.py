@@ -44,6 +44,8 @@ class Snapshot:
         """Return the shares that a request gets of a node; raise HardwareError where it does not fit."""
         if not request.devices:
             return Shares(request.cpu_milli, request.memory_bytes)
+        if len(request.devices) == 1 and (found := self.free.fewest_left(self.columns, node, request.devices[0])):
+            return Shares(request.cpu_milli, request.memory_bytes, found)
         return choose(self.columns.nodes[node], self.free.held_of(self.columns, node), request)
 
     def taking(self, node: int, shares: Shares, group: str = "") -> Snapshot:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -152,7 +154,10 @@ def test_groups_are_placed_whole_or_not_at_all() -> None:
     assert sorted(choice.node for choice in three.choices) == [0, 0, 1]
     four = place_group(profile("spread"), pods, snapshot)
     assert not four.is_placed
-    assert not four.choices[-1].is_placed
+    assert not four.choices
+    stated = place_group(profile("spread"), [dataclasses.replace(pod, locations=("a",)) for pod in pods[:3]], snapshot)
+    assert not stated.is_placed
+    assert [choice.is_placed for choice in stated.choices] == [True, True, False]
     assert place_group(profile("spread"), pods, snapshot, least=3).is_placed
     assert snapshot.free.cpu_milli.tolist() == [2 * WHOLE, WHOLE]
 

@@ -1,0 +1,109 @@
+"""What became of a workload: a row for each unit, as columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from controller.cluster.hardware import Cluster
+
+Longs = npt.NDArray[np.int64]
+NOT_YET: Final = -1
+"""The time of what has not happened."""
+
+
+class State(StrEnum):
+    """What became of a unit."""
+
+    FINISHED = "finished"
+    RUNNING = "running"
+    WAITING = "waiting"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRecord:
+    """A unit of the workload; times in ns since its beginning, None for what has not happened.
+
+    `submitted_ns`, then `ready_ns` (all that it waits for is done), `started_ns` (placed, holds its shares),
+    `transferred_ns` (its inputs are there), `finished_ns`. `reason` says why it runs on `nodes`, or on none.
+    """
+
+    name: str
+    state: State
+    submitted_ns: int
+    ready_ns: int | None
+    started_ns: int | None
+    transferred_ns: int | None
+    finished_ns: int | None
+    kind: str
+    nodes: tuple[str, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Held:
+    """What each unit holds from its start to its end, by resource: cpu, memory, thousandths by kind of device."""
+
+    amounts: dict[str, Longs]
+    totals: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Trace:
+    """All units in order of number; times `NOT_YET` for what has not happened. `left_out` could not be replayed.
+
+    `carried_bits` are by link of the cost map and `links` their names; none without a network. `end_ns` is when
+    the last event was.
+    """
+
+    cluster: Cluster
+    names: tuple[str, ...]
+    submitted_ns: Longs
+    ready_ns: Longs
+    started_ns: Longs
+    transferred_ns: Longs
+    finished_ns: Longs
+    kinds: tuple[str, ...]
+    nodes: tuple[tuple[str, ...], ...]
+    reasons: tuple[str, ...]
+    is_refused: npt.NDArray[np.bool_]
+    held: Held
+    left_out: tuple[tuple[str, str], ...]
+    links: tuple[str, ...]
+    link_rate_bps: Longs
+    carried_bits: Longs
+    transfers: int
+    end_ns: int
+
+    def state(self, number: int) -> State:
+        """Return what became of a unit."""
+        if self.is_refused[number]:
+            return State.REFUSED
+        if self.finished_ns[number] != NOT_YET:
+            return State.FINISHED
+        return State.WAITING if self.started_ns[number] == NOT_YET else State.RUNNING
+
+    def records(self) -> Iterator[TaskRecord]:
+        """Yield all units as values."""
+        columns = (self.ready_ns, self.started_ns, self.transferred_ns, self.finished_ns)
+        times = zip(*(column.tolist() for column in columns), strict=True)
+        for number, (name, found) in enumerate(zip(self.names, times, strict=True)):
+            ready, started, transferred, finished = (None if time == NOT_YET else time for time in found)
+            yield TaskRecord(
+                name,
+                self.state(number),
+                int(self.submitted_ns[number]),
+                ready,
+                started,
+                transferred,
+                finished,
+                self.kinds[number],
+                self.nodes[number],
+                self.reasons[number],
+            )

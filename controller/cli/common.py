@@ -9,14 +9,21 @@ from typing import Annotated
 
 import typer
 
+from dataplane.notify import notify
+
 SettingsFile = Annotated[
     Path, typer.Option("--settings", "-s", metavar="FILE", help="TOML or YAML; unknown keys are errors.")
 ]
 
 
 def ready(daemon: str) -> Callable[[str], None]:
-    """Return what prints a daemon's ready line."""
-    return lambda line: typer.echo(f"millrace {daemon}: ready: {line}", err=True)
+    """Return what prints a daemon's ready line, and tells a service manager that waits for it."""
+
+    def say_ready(line: str) -> None:
+        typer.echo(f"millrace {daemon}: ready: {line}", err=True)
+        notify("READY=1")
+
+    return say_ready
 
 
 def say(daemon: str) -> Callable[[str], None]:

@@ -14,10 +14,10 @@ from controller.up.control import Answer, Question, prepare_run, serving
 from controller.up.daemon import Daemon
 from controller.up.errors import UpError
 from controller.up.lines import DaemonLog, Say
-from controller.up.notify import notify
 from controller.up.plan import UpPlan, settings_file, write_generated
 from controller.up.values import DaemonState, Health, State, UpState
 from dataplane.errors import MillraceError
+from dataplane.notify import notify
 
 if TYPE_CHECKING:
     from controller.up.health import Check

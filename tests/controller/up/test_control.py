@@ -10,8 +10,8 @@ import pytest
 
 from controller.up.control import SOCKET, Answer, Question, ask, prepare_run, serving
 from controller.up.errors import UpError
-from controller.up.notify import notify
 from controller.up.values import DaemonState, Health, State, UpState
+from dataplane.notify import notify
 
 DAEMON = DaemonState("collector", State.READY, 7, 1.0, 0, None, {"feed": "unix:x"}, Health(ok=True, text="fine"))
 STATE = UpState("abilene", "virtual", "/s", 6, (DAEMON,))

@@ -13,9 +13,12 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 _MILLI: Final = 1000
+_MOUNT_FIELDS: Final = 5
+"""What a line of mountinfo has up to the mount point."""
 _UNIFIED: Final = ""
 """How /proc/PID/cgroup names version 2's hierarchy."""
 _CONTROLLERS: Final = frozenset({"cpu", "cpuset", "memory", "pids"})
+_CPUS: Final = re.compile(r"\d{1,5}(-\d{1,5})?(,\d{1,5}(-\d{1,5})?)*", re.ASCII)
 _NO_LIMIT: Final = 1 << 62
 """Version 1 writes the largest whole number of pages where version 2 writes `max`."""
 
@@ -117,9 +120,11 @@ def usage_of(root: Path = Path("/"), process: str = "self") -> Usage:
 
 
 def parse_cpus(text: str) -> frozenset[int]:
-    """Return the CPUs of a list such as '0-3,8'; raise ValueError for anything else."""
+    """Return the CPUs of a list such as '0-3,8', as the kernel writes it; none for anything else."""
+    if not _CPUS.fullmatch(text.strip()):
+        return frozenset()
     found: set[int] = set()
-    for part in filter(None, text.strip().split(",")):
+    for part in text.strip().split(","):
         first, _, last = part.partition("-")
         found.update(range(int(first), int(last or first) + 1))
     return frozenset(found)
@@ -137,8 +142,8 @@ class _Mount:
 def _memberships(text: str | None) -> Iterator[tuple[str, str]]:
     """Yield controllers with the process's group."""
     for line in (text or "").splitlines():
-        _, names, path = line.split(":", 2)
-        for name in names.split(","):
+        _, names, path = (*line.split(":", 2), "", "")[:3]
+        for name in names.split(",") if path else ():
             yield name, path
 
 
@@ -146,7 +151,7 @@ def _mounts(text: str | None) -> Iterator[_Mount]:
     for line in (text or "").splitlines():
         fields, _, rest = line.partition(" - ")
         words, kinds = fields.split(), rest.split()
-        if not kinds or kinds[0] not in ("cgroup", "cgroup2"):
+        if len(words) < _MOUNT_FIELDS or not kinds or kinds[0] not in ("cgroup", "cgroup2"):
             continue
         controllers = (_UNIFIED,) if kinds[0] == "cgroup2" else tuple(kinds[-1].split(","))
         yield _Mount(_unescaped(words[3]), _unescaped(words[4]), controllers)
@@ -168,10 +173,8 @@ def _below(path: str, top: str) -> PurePosixPath:
 
 def _quota_milli(group: Group, folder: Path) -> int | None:
     if "cpu" in group.unified:
-        words = (_text(folder / "cpu.max") or "max").split()
-        if words[0] == "max" or len(words) != 2:
-            return None
-        quota_us, period_us = int(words[0]), int(words[1])
+        words = (_text(folder / "cpu.max") or "").split()
+        quota_us, period_us = ((_integer(word) or 0) for word in (*words, "", "")[:2])
     else:
         quota_us = _number(folder / "cpu.cfs_quota_us") or 0
         period_us = _number(folder / "cpu.cfs_period_us") or 0
@@ -182,7 +185,7 @@ def _allowed_cpus(root: Path, process: str) -> frozenset[int] | None:
     """Return the CPUs of /proc/PID/status, in which the kernel has cut the process's wish by its group's CPUs."""
     for line in (_text(root / "proc" / process / "status") or "").splitlines():
         if line.startswith("Cpus_allowed_list:"):
-            return parse_cpus(line.partition(":")[2])
+            return parse_cpus(line.partition(":")[2]) or None
     return None
 
 
@@ -200,7 +203,7 @@ def _entry(folder: Path | None, name: str, key: str) -> int | None:
     for line in (text or "").splitlines():
         words = line.split()
         if len(words) == 2 and words[0] == key:
-            return int(words[1])
+            return _integer(words[1])
     return None
 
 
@@ -209,12 +212,16 @@ def _scaled(value: int | None, factor: int) -> int | None:
 
 
 def _number(file: Path) -> int | None:
-    text = _text(file)
-    return int(text) if text and text.lstrip("-").isdecimal() else None
+    return _integer(_text(file) or "")
+
+
+def _integer(text: str) -> int | None:
+    """Return a whole number; None for what is none, such as `max`."""
+    return int(text) if re.fullmatch(r"-?\d{1,20}", text, re.ASCII) else None
 
 
 def _text(file: Path) -> str | None:
     try:
-        return file.read_text(encoding="utf-8").strip()
+        return file.read_bytes().decode("utf-8", "replace").strip()
     except OSError:
         return None

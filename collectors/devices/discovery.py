@@ -9,6 +9,7 @@ from collectors.devices.processors import read_processors
 from collectors.devices.root import Root
 from collectors.devices.sensors import read_device_sample
 from collectors.devices.values import FoundDevice, Machine
+from collectors.errors import CollectorError
 from dataplane.cgroups import limits_of
 from dataplane.topology.values import Device
 
@@ -16,7 +17,7 @@ from dataplane.topology.values import Device
 def discover(root: Root, nvml: Nvml | str) -> Machine:
     """Return what the machine below a root folder has; `nvml` describes NVIDIA's devices, or says why it cannot."""
     on_pci = {found.address: _from_pci(root, found) for found in read_pci_devices(root)}
-    by_nvml, notes = ((), (nvml,)) if isinstance(nvml, str) else nvml.devices()
+    by_nvml, notes = _by_nvml(nvml)
     for found in by_nvml:
         on_pci[found.address] = _merged(on_pci.get(found.address), found)
     devices = tuple(on_pci[address] for address in sorted(on_pci))
@@ -32,6 +33,16 @@ def discover(root: Root, nvml: Nvml | str) -> Machine:
         if found.device.memory_bytes is None
     )
     return Machine(processors, media, devices, limits_of(root.path), notes)
+
+
+def _by_nvml(nvml: Nvml | str) -> tuple[tuple[FoundDevice, ...], tuple[str, ...]]:
+    """Return NVIDIA's devices and notes; what is wrong with the whole driver is a note, too."""
+    if isinstance(nvml, str):
+        return (), (nvml,)
+    try:
+        return nvml.devices()
+    except CollectorError as error:
+        return (), (str(error),)
 
 
 def _from_pci(root: Root, found: PciDevice) -> FoundDevice:

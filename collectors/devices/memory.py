@@ -12,7 +12,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Final
 
-from collectors.devices.root import Root
+from collectors.devices.root import Root, integer_of
 from dataplane.topology.values import MediumKind, MemoryMedium
 
 _NODES: Final = ("sys", "devices", "system", "node")
@@ -103,6 +103,6 @@ def _meminfo(text: str | None) -> dict[str, int]:
     found = {}
     for line in (text or "").splitlines():
         words = re.sub(r"^Node \d+ +", "", line).split()
-        if len(words) == 3 and words[2] == "kB":
-            found[words[0].removesuffix(":")] = int(words[1]) << 10
+        if len(words) == 3 and words[2] == "kB" and (kib := integer_of(words[1])) is not None and kib >= 0:
+            found[words[0].removesuffix(":")] = kib << 10
     return found

@@ -15,6 +15,7 @@ from typing import Any, Final
 from collectors.devices.pci import pcie_bytes_per_s
 from collectors.devices.sensors import FIGURES
 from collectors.devices.values import DeviceSample, FoundDevice
+from collectors.errors import CollectorError
 from dataplane.topology.values import Bus, BusKind, Device, DeviceKind, NumberFormat, PeakRate
 
 _GIGATRANSFERS: Final = {1: 2.5, 2: 5.0, 3: 8.0, 4: 16.0, 5: 32.0, 6: 64.0}
@@ -30,9 +31,9 @@ class Nvml:
     api: ModuleType
 
     def devices(self) -> tuple[tuple[FoundDevice, ...], tuple[str, ...]]:
-        """Return the devices, and notes on those that do not answer."""
+        """Return the devices, and notes on those that do not answer; raise CollectorError if NVML does not."""
         found, notes = [], []
-        for index in range(self.api.nvmlDeviceGetCount()):
+        for index in range(self._count()):
             try:
                 found.append(self._device(self.api.nvmlDeviceGetHandleByIndex(index)))
             except self.api.NVMLError as error:
@@ -43,9 +44,12 @@ class Nvml:
         return tuple(found), tuple(notes)
 
     def samples(self, now_ns: Callable[[], int]) -> tuple[DeviceSample, ...]:
-        """Return a sample of each device, without figures of one that is lost; PCIe takes NVML 20 ms each way."""
+        """Return a sample of each device, without figures of one that is lost; PCIe takes NVML 20 ms each way.
+
+        Raises CollectorError if NVML does not answer at all.
+        """
         found = []
-        for index in range(self.api.nvmlDeviceGetCount()):
+        for index in range(self._count()):
             try:
                 handle = self.api.nvmlDeviceGetHandleByIndex(index)
                 found.append(self._sample(handle, now_ns()))
@@ -53,6 +57,12 @@ class Nvml:
                 lost = dict.fromkeys(FIGURES, f"NVML: {error}")
                 found.append(DeviceSample(now_ns(), f"nvml {index}", missing=lost))
         return tuple(found)
+
+    def _count(self) -> int:
+        try:
+            return int(self.api.nvmlDeviceGetCount())
+        except self.api.NVMLError as error:
+            raise CollectorError(f"NVML: {error}") from None
 
     def _device(self, handle: Any) -> FoundDevice:  # noqa: ANN401 - a pointer of ctypes
         api, missing = self.api, dict[str, str]()

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from collectors.devices.root import Root
+from collectors.devices.root import Root, integer_of, real_of
 from collectors.devices.values import Pressure, Processors
 from dataplane.cgroups import parse_cpus
 
@@ -28,8 +28,8 @@ class CpuTimes:
 def read_processors(root: Root) -> Processors:
     """Return the machine's processors; what neither /sys nor /proc/cpuinfo says is None."""
     entries = _cpuinfo(root)
-    text = root.text(*_CPU, "online")
-    online = parse_cpus(text) if text else frozenset(int(entry["processor"]) for entry in entries)
+    online = parse_cpus(root.text(*_CPU, "online") or "")
+    online = online or frozenset(int(entry["processor"]) for entry in entries)
     places = {_place(root, cpu, entries) for cpu in online}
     sockets = {socket for socket, _ in places if socket is not None}
     cores = {place for place in places if None not in place}
@@ -49,7 +49,9 @@ def read_cpu_times(root: Root) -> CpuTimes | None:
     words = (root.text("proc", "stat") or "").partition("\n")[0].split()
     if words[:1] != ["cpu"] or len(words) <= _TICKS:
         return None
-    ticks = [int(word) for word in words[1 : 1 + _TICKS]]
+    ticks = [tick for word in words[1 : 1 + _TICKS] if (tick := integer_of(word)) is not None]
+    if len(ticks) < _TICKS:
+        return None
     idle = ticks[3] + ticks[4]
     return CpuTimes(sum(ticks) - idle, sum(ticks))
 
@@ -65,7 +67,8 @@ def read_clock_hz(root: Root, processors: Processors) -> int | None:
     found = [root.integer(*_CPU, f"cpu{cpu}", "cpufreq", "scaling_cur_freq") for cpu in processors.online]
     known = [khz * 1000 for khz in found if khz]
     if not known:
-        known = [round(float(entry["cpu MHz"]) * 1e6) for entry in _cpuinfo(root) if "cpu MHz" in entry]
+        megahertz = (real_of(entry.get("cpu MHz", "")) for entry in _cpuinfo(root))
+        known = [round(clock * 1e6) for clock in megahertz if clock]
     return sum(known) // len(known) if known else None
 
 
@@ -74,9 +77,11 @@ def read_pressure(root: Root) -> dict[str, Pressure]:
     found = {}
     for resource in ("cpu", "memory", "io"):
         lines = (root.text("proc", "pressure", resource) or "").splitlines()
-        shares = {words[0]: float(words[1].removeprefix("avg10=")) / 100 for words in map(str.split, lines)}
-        if "some" in shares:
-            found[resource] = Pressure(shares["some"], shares.get("full"))
+        pairs = [line.partition(" avg10=") for line in lines]
+        shares = {who: real_of(rest.partition(" ")[0]) for who, _, rest in pairs}
+        if (some := shares.get("some")) is not None:
+            full = shares.get("full")
+            found[resource] = Pressure(some / 100, None if full is None else full / 100)
     return found
 
 
@@ -86,7 +91,7 @@ def _place(root: Root, cpu: int, entries: list[dict[str, str]]) -> tuple[int | N
     socket, core = root.integer(*folder, "physical_package_id"), root.integer(*folder, "core_id")
     if socket is None:
         entry = next((entry for entry in entries if entry.get("processor") == str(cpu)), {})
-        socket, core = (int(entry[key]) if key in entry else None for key in ("physical id", "core id"))
+        socket, core = (integer_of(entry.get(key, "")) for key in ("physical id", "core id"))
     return socket, core
 
 
@@ -95,4 +100,4 @@ def _cpuinfo(root: Root) -> list[dict[str, str]]:
     blocks = (root.text("proc", "cpuinfo") or "").split("\n\n")
     pairs = [[line.partition(":") for line in block.splitlines()] for block in blocks]
     entries = [{key.strip(): value.strip() for key, _, value in block} for block in pairs]
-    return [entry for entry in entries if "processor" in entry]
+    return [entry for entry in entries if entry.get("processor", "").isdecimal()]

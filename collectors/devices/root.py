@@ -2,8 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
+
+
+def integer_of(text: str, base: int = 10) -> int | None:
+    """Return a whole number, None for what is none."""
+    try:
+        return int(text, base)
+    except ValueError:
+        return None
+
+
+def real_of(text: str) -> float | None:
+    """Return a finite number, None for what is none."""
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,13 +42,8 @@ class Root:
 
     def integer(self, *parts: str, base: int = 10) -> int | None:
         """Return the number that a file's first word is; `base` 0 takes 0x in front."""
-        text = self.text(*parts)
-        if not text:
-            return None
-        try:
-            return int(text.split()[0], base)
-        except ValueError:
-            return None
+        words = (self.text(*parts) or "").split()
+        return integer_of(words[0], base=base) if words else None
 
     def names(self, *parts: str) -> list[str]:
         """Return the names in a folder, sorted; none where there is no folder."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from collectors.devices.interfaces import read_interfaces
 from collectors.devices.memory import read_memory_use
 from collectors.devices.nvml import Nvml
@@ -17,6 +19,7 @@ from collectors.devices.processors import (
 from collectors.devices.root import Root
 from collectors.devices.sensors import read_busy_us, read_device_sample
 from collectors.devices.values import DeviceSample, HostSample, InterfaceSample
+from collectors.errors import CollectorError
 from dataplane.cgroups import usage_of
 from dataplane.clock import Clock
 
@@ -66,7 +69,11 @@ class Sampler:
         """Return how busy each device is, by PCI address; those that NVML does not answer for are sampled by /sys."""
         found = {address: self._device(address) for address in self._addresses}
         if self._nvml is not None:
-            found |= {sample.address: sample for sample in self._nvml.samples(self._clock.now_ns)}
+            try:
+                found |= {sample.address: sample for sample in self._nvml.samples(self._clock.now_ns)}
+            except CollectorError as error:
+                # A driver that is being replaced: what /sys says goes on, and all samples say what is not there.
+                found = {address: _without_nvml(sample, str(error)) for address, sample in found.items()}
         return tuple(found[address] for address in sorted(found))
 
     def interfaces(self) -> tuple[InterfaceSample, ...]:
@@ -82,3 +89,7 @@ class Sampler:
         if busy_us is not None and since is not None and busy_us >= since[0]:
             between = (busy_us - since[0], (now_ns - since[1]) // 1000)
         return read_device_sample(self._root, address, now_ns, between)
+
+
+def _without_nvml(sample: DeviceSample, reason: str) -> DeviceSample:
+    return replace(sample, missing=dict.fromkeys(sample.missing, reason))

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import pytest
-
 from dataplane.cgroups import Limits, Usage, limits_of, parse_cpus, usage_of
 from tests.recorded import write_tree
 
@@ -94,9 +92,7 @@ def test_a_machine_without_control_groups_limits_nothing(tmp_path: Path) -> None
 
 def test_lists_of_cpus() -> None:
     assert parse_cpus("0-2,5\n") == {0, 1, 2, 5}
-    assert parse_cpus("") == frozenset()
-    with pytest.raises(ValueError, match="invalid literal"):
-        parse_cpus("a-b")
+    assert parse_cpus("") == parse_cpus("a-b") == parse_cpus("0-3,") == parse_cpus("0-99999999") == frozenset()
 
 
 def test_this_machine() -> None:

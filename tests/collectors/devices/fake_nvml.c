@@ -1,5 +1,6 @@
 /* As much of NVML as Millrace asks for, with one device that answers, one that is lost, and one that is divided. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct { char legacy[16]; unsigned domain, bus, device, id, subsystem; char bus_id[32]; } pci_info;
@@ -14,7 +15,11 @@ static int answer(const void *device, int code) { return device == &first ? OK :
 int nvmlInitWithFlags(unsigned flags) { (void)flags; return OK; }
 int nvmlShutdown(void) { return OK; }
 const char *nvmlErrorString(int code) { return code == LOST ? "GPU is lost" : "Not Supported"; }
-int nvmlDeviceGetCount_v2(unsigned *count) { *count = 3; return OK; }
+int nvmlDeviceGetCount_v2(unsigned *count) {
+    const char *lost = getenv("FAKE_NVML_LOST");
+    *count = 3;
+    return lost && *lost ? LOST : OK;
+}
 int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **device) {
     *device = index == 0 ? (void *)&first : (void *)&third;
     return index == 1 ? LOST : OK;

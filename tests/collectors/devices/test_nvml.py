@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.collectors.devices.nvml_library import environment_with_library
 
 pytest.importorskip("pynvml", reason="nvidia-ml-py is not installed (the extra nvml)")
 
@@ -28,21 +29,15 @@ with open_nvml() as nvml:
 """
 
 
-def said(folder: Path) -> Any:
-    """Return what a process says of NVML that finds its library in a folder."""
-    environment = os.environ | {"LD_LIBRARY_PATH": str(folder)}
+def said(environment: dict[str, str]) -> Any:
+    """Return what a process says of NVML in an environment."""
     done = subprocess.run([sys.executable, "-c", CODE], env=environment, capture_output=True, text=True, check=True)
     return json.loads(done.stdout)
 
 
 @pytest.fixture(scope="module")
 def answer(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    if (compiler := shutil.which("cc")) is None:
-        pytest.skip("no C compiler to make the library with")
-    folder = tmp_path_factory.mktemp("nvml")
-    source, library = Path(__file__).with_name("fake_nvml.c"), folder / "libnvidia-ml.so.1"
-    subprocess.run([compiler, "-shared", "-fPIC", "-Wall", "-Werror", "-o", library, source], check=True)
-    return said(folder)
+    return said(environment_with_library(tmp_path_factory.mktemp("nvml")))
 
 
 def test_devices_and_notes(answer: Any) -> None:
@@ -94,4 +89,7 @@ def test_samples(answer: Any) -> None:
 def test_no_driver(tmp_path: Path) -> None:
     if Path("/proc/driver/nvidia").is_dir():
         pytest.skip("this machine has NVIDIA's driver")
-    assert said(tmp_path) == "NVML: libnvidia-ml.so.1, of NVIDIA's driver, is not here"
+    assert (
+        said(os.environ | {"LD_LIBRARY_PATH": str(tmp_path)})
+        == "NVML: libnvidia-ml.so.1, of NVIDIA's driver, is not here"
+    )

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from collectors.devices.discovery import discover
 from collectors.devices.root import Root
 from collectors.devices.sampling import Sampler
 from collectors.devices.values import Pressure
@@ -48,6 +52,28 @@ def test_a_board_says_little_and_that_is_said(tmp_path: Path) -> None:
     sample = Sampler(Root(write_tree(tmp_path, BOARD)), VirtualClock()).host()
     assert set(sample.missing) == {"cpu_busy", "clock_hz", "memory_used_bytes", "memory_total_bytes", "pressure"}
     assert (sample.memory_used_bytes, sample.pressure) == (None, {})
+
+
+@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_files_that_say_nonsense_give_no_figures_and_no_exceptions(tmp_path: Path, data: st.DataObject) -> None:
+    tree = SERVER | {"proc/self/net/dev": "a\nb\n eth0: " + "7 " * 16}
+    if not (tmp_path / "proc").exists():
+        write_tree(tmp_path, tree, SERVER_LINKS)
+    name = data.draw(st.sampled_from(sorted(tree)))
+    text = tree[name]
+    place = data.draw(st.integers(0, len(text)))
+    write_tree(tmp_path, {name: text[:place] + data.draw(st.text("0 -,:.\nxé9\t", max_size=6)) + text[place + 3 :]})
+    root = Root(tmp_path)
+    machine = discover(root, "")
+    sampler = Sampler(root, VirtualClock())
+    for _ in range(2):
+        host = sampler.host()
+    assert host.cpu_busy is None or 0 <= host.cpu_busy <= 1
+    assert machine.cpu_milli >= 0
+    assert all(sample.rx_bytes >= 0 for sample in sampler.interfaces())
+    assert len(sampler.devices()) == len(machine.devices)
+    write_tree(tmp_path, {name: text})
 
 
 def test_this_machine() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import textwrap
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from controller.cluster.hardware import node_of, node_of_machine
 from dataplane.errors import ConfigError
 from dataplane.topology.file import loads
 from tests.collectors.devices.machines import SERVER, SERVER_LINKS
+from tests.collectors.devices.nvml_library import environment_with_library
 from tests.recorded import write_tree
 
 
@@ -59,6 +62,33 @@ def test_watching(server: Path) -> None:
     assert lines[2] == "  0000:81:00.0 busy 37%, memory 0.0 GiB, at 1.70 GHz, power 41 W"
     sample = json.loads(said("--watch", "--samples", "1", "--interval", "0", "-o", "json"))
     assert sample["host"]["memory_total_bytes"] > 0
+
+
+def machine_with(environment: dict[str, str], *words: str) -> str:
+    """Return what the command says in a process of its own, in which NVIDIA's bindings load the test's library."""
+    command = [sys.executable, "-m", "controller.cli", "devices", *words]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+
+
+def test_devices_of_nvml(tmp_path: Path) -> None:
+    pytest.importorskip("pynvml", reason="nvidia-ml-py is not installed (the extra nvml)")
+    environment = environment_with_library(tmp_path)
+    fragment = machine_with(environment, "-o", "yaml")
+    assert "# NVML: device 1: GPU is lost" in fragment
+    assert (
+        "- {kind: gpu, count: 1, model: Fake A1, memory: 16 GiB, bus: {kind: pcie, rate: 31.507692307 GB/s}, "
+        "rates: {fp32: 3 Top/s}}"
+    ) in fragment
+    watched = machine_with(environment, "--watch", "--samples", "1", "--interval", "0")
+    assert "  0000:c1:00.0 busy 42%, memory 4.0 GiB, at 1.20 GHz, power 123 W, PCIe in 0.00 GB/s" in watched
+    assert "  nvml 1 NVML: GPU is lost" in watched
+
+
+def test_a_driver_that_does_not_answer_is_noted(tmp_path: Path) -> None:
+    pytest.importorskip("pynvml", reason="nvidia-ml-py is not installed (the extra nvml)")
+    environment = environment_with_library(tmp_path, lost=True)
+    assert "# NVML: GPU is lost" in machine_with(environment, "-o", "yaml")
+    assert "cpu" in machine_with(environment, "--watch", "--samples", "1", "--interval", "0")
 
 
 def test_a_folder_that_is_no_machine_is_refused(tmp_path: Path) -> None:

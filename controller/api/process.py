@@ -68,7 +68,7 @@ async def serve(settings: ApiSettings, stop: asyncio.Event, on_ready: Callable[[
         audit = AuditLog(None if settings.audit is None else Path(settings.audit.file), time.time_ns)
         stack.callback(audit.close)
         storage = await stack.enter_async_context(opened(settings.storage))
-        listening = [(place, listening_socket(place)) for place in settings.addresses]
+        listening = [(place, _listening(place, stack)) for place in settings.addresses]
         registry, tokens = Registry(storage, time.time_ns), Tokens(storage, time.time_ns)
         cache = ResourceCache(storage, clock.now_ns, capacity=limits.watch_events)
         service = Service(registry, cache, WatchLimits(limits.heartbeat_s, limits.watches))
@@ -106,10 +106,15 @@ async def serve(settings: ApiSettings, stop: asyncio.Event, on_ready: Callable[[
         finally:
             service.stop()
             await asyncio.gather(*(server.stop() for server in servers))
-            for place, one in listening:
-                one.close()
-                if is_unix(place):
-                    Path(place.removeprefix("unix:").removeprefix("//")).unlink(missing_ok=True)
+
+
+def _listening(place: str, stack: AsyncExitStack) -> socket.socket:
+    """Return a socket that listens until the stack is left."""
+    found = listening_socket(place)
+    if is_unix(place):
+        stack.callback(Path(place.removeprefix("unix:").removeprefix("//")).unlink, missing_ok=True)
+    stack.callback(found.close)
+    return found
 
 
 @asynccontextmanager

@@ -15,6 +15,7 @@ from controller.cli.job import job
 from controller.cli.nic import nic
 from controller.cli.paths import paths
 from controller.cli.ports import ports
+from controller.cli.resources import delete, describe, get
 from controller.cli.stf import stf
 from controller.cli.store import store
 from controller.cli.telemetry.commands import telemetry
@@ -43,6 +44,9 @@ app.command()(up)
 app.command()(status)
 app.command()(down)
 app.command()(logs)
+app.command()(get)
+app.command()(describe)
+app.command()(delete)
 app.command()(stf)
 app.command("probe", hidden=True)(probe_by_old_name)
 

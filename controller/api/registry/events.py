@@ -6,7 +6,7 @@ import asyncio
 from bisect import bisect_right
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -29,6 +29,9 @@ class EventType(StrEnum):
     """The watch ends, and why."""
 
 
+NO_OBJECT: Final = msgspec.Raw()
+
+
 class WatchEvent(Strict, frozen=True, omit_defaults=True, kw_only=False):
     """A line of a watch."""
 
@@ -36,7 +39,7 @@ class WatchEvent(Strict, frozen=True, omit_defaults=True, kw_only=False):
     revision: Count
     kind: Line = ""
     name: Line = ""
-    object: msgspec.Raw | None = None
+    object: msgspec.Raw = NO_OBJECT
     """The resource; of a deletion as it was before, where that is known."""
     status: int | None = None
     detail: Line = ""
@@ -76,7 +79,7 @@ class Happening:
         return self._delete
 
     def _line(self, kind: EventType, resource: Resource | None) -> bytes:
-        raw = None if resource is None else msgspec.Raw(_ENCODER.encode(resource))
+        raw = NO_OBJECT if resource is None else msgspec.Raw(_ENCODER.encode(resource))
         return line_of(WatchEvent(kind, self.revision, self.kind.name, self.name, raw))
 
 

@@ -8,13 +8,13 @@ from litestar import Litestar, Request, Response, delete, get, post, put
 from litestar.exceptions import HTTPException
 from litestar.openapi import OpenAPIConfig
 from litestar.openapi.plugins import JsonRenderPlugin
+from litestar.params import FromPath, JSONBody
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from controller.api.access import check_tokens
 from controller.api.registry.placements import BindingRequest, PlacementAnswer, ReleaseRequest
 from controller.api.resources import KINDS, UnitPool
-from controller.api.resources.base import Count
-from controller.api.resources.unit_pool import UnitHolding
+from controller.api.server.answers import HealthAnswer, TokenList, UnitShares
 from controller.api.server.gate import WHAT
 from controller.api.server.handlers import IfMatch, expected_of, handlers_of
 from controller.api.server.metrics import Metrics
@@ -22,33 +22,10 @@ from controller.api.server.problems import failed, malformed, refused
 from controller.api.service import Service
 from controller.api.tokens import NewToken, TokenRequest, Tokens, TokenShown
 from controller.errors import ApiError
-from dataplane.config import Strict
 from dataplane.rpc.access import Principal
 
 _Asked = Request[Principal, None, Any]
-
-
-class HealthAnswer(Strict, frozen=True):
-    """Whether the server serves, and whether its storage answers."""
-
-    status: str
-    """`ok`, or `degraded`: reads are answered from memory, writes refused."""
-    storage: str
-    revision: Count
-    age_ns: Count | None = None
-    """Of what is read, where the storage is away."""
-
-
-class UnitShares(Strict, frozen=True):
-    """Who is to hold the units of a pool."""
-
-    shares: tuple[UnitHolding, ...]
-
-
-class TokenList(Strict, frozen=True):
-    """All tokens."""
-
-    items: tuple[TokenShown, ...]
+_Name = FromPath[str]
 
 
 def application(service: Service, tokens: Tokens, metrics: Metrics, *, version: str) -> Litestar:
@@ -71,17 +48,17 @@ def application(service: Service, tokens: Tokens, metrics: Metrics, *, version: 
 
 def _actions(service: Service) -> list[Any]:
     @post("/v1/bindings", operation_id="bind", tags=["actions"], status_code=200, summary="Place pods, all or none.")
-    async def bind(request: _Asked, data: BindingRequest) -> PlacementAnswer:
+    async def bind(request: _Asked, data: JSONBody[BindingRequest]) -> PlacementAnswer:
         request.scope["state"][WHAT] = ", ".join(f"{one.pod} -> {one.node}" for one in data.bindings)
         return await service.bind(request.user, data)
 
     @post("/v1/releases", operation_id="release", tags=["actions"], status_code=200, summary="Give shares back.")
-    async def release(request: _Asked, data: ReleaseRequest) -> PlacementAnswer:
+    async def release(request: _Asked, data: JSONBody[ReleaseRequest]) -> PlacementAnswer:
         request.scope["state"][WHAT] = ", ".join(one.pod for one in data.releases)
         return await service.release(request.user, data)
 
     @put("/v1/unitpools/{name:str}/shares", operation_id="shareUnits", tags=["actions"], summary="Share units out.")
-    async def share(request: _Asked, name: str, data: UnitShares, if_match: IfMatch = None) -> UnitPool:
+    async def share(request: _Asked, name: FromPath[str], data: JSONBody[UnitShares], if_match: IfMatch) -> UnitPool:
         return await service.share_units(request.user, name, data.shares, expected=expected_of(if_match))
 
     return [bind, release, share]
@@ -123,14 +100,14 @@ def _tokens(tokens: Tokens) -> list[Any]:
         return TokenList(items=await tokens.list())
 
     @post("/v1/tokens", operation_id="createToken", summary="Make a token; it is said this once.", **common)
-    async def create_token(request: _Asked, data: TokenRequest) -> Response[NewToken]:
+    async def create_token(request: _Asked, data: JSONBody[TokenRequest]) -> Response[NewToken]:
         check_tokens(request.user)
         made = await tokens.create(data)
         request.scope["state"][WHAT] = f"token {made.shown.id} of {made.shown.name}"
         return Response(made, headers={"Cache-Control": "no-store"})
 
     @delete("/v1/tokens/{number:str}", operation_id="revokeToken", summary="Revoke a token.", status_code=200, **common)
-    async def revoke_token(request: _Asked, number: str) -> TokenShown:
+    async def revoke_token(request: _Asked, number: FromPath[str]) -> TokenShown:
         check_tokens(request.user)
         return await tokens.revoke(number)
 

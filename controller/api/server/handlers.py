@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import base64
 import binascii
-from typing import TYPE_CHECKING, Annotated, Any, Final, Generic
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
 from litestar import Request, Response, delete, get, post, put
-from litestar.params import Parameter
+from litestar.params import FromPath, HeaderParameter, JSONBody, QueryParameter
 from litestar.response import Stream
 
 from controller.api.registry.encoding import key_of
 from controller.api.registry.selection import Selection
 from controller.api.resources import Kind
-from controller.api.resources.base import R
+from controller.api.server.answers import ResourceList
 from controller.api.server.gate import WHAT
 from controller.api.service import Service
 from controller.errors import InvalidError
-from dataplane.config import Strict
 from dataplane.rpc.access import Principal
 
 if TYPE_CHECKING:
@@ -30,21 +29,14 @@ NDJSON: Final = "application/x-ndjson"
 MOST_LISTED: Final = 1000
 
 _Asked = Request[Principal, None, Any]
-_Limit = Annotated[int, Parameter(ge=1, le=MOST_LISTED, description="At most so many.")]
-_Labels = Annotated[str, Parameter(max_length=2048, description="a=b, a!=b, a, !a; several with commas.")]
-_Fields = Annotated[str, Parameter(max_length=2048, description="As labels, of the fields that the kind names.")]
-_Continue = Annotated[str, Parameter(query="continue", max_length=512, description="Where the next page begins.")]
-_Watch = Annotated[bool, Parameter(description="Answer with a line of JSON for each thing that happens.")]
-_After = Annotated[int | None, Parameter(ge=0, le=(1 << 53), description="Watch what happens after this revision.")]
-IfMatch = Annotated[str | None, Parameter(header="If-Match", max_length=32, description="The revision, or *.")]
-
-
-class ResourceList(Strict, Generic[R], frozen=True):
-    """Resources as they were at a revision; `continue` is there if there are more."""
-
-    items: tuple[R, ...]
-    revision: int
-    more: str | None = msgspec.field(name="continue", default=None)
+_Name = FromPath[str]
+_Limit = Annotated[int, QueryParameter(ge=1, le=MOST_LISTED, description="At most so many.")]
+_Labels = Annotated[str, QueryParameter(max_length=2048, description="a=b, a!=b, a, !a; several with commas.")]
+_Fields = Annotated[str, QueryParameter(max_length=2048, description="As labels, of the fields that the kind names.")]
+_Continue = Annotated[str, QueryParameter(name="continue", max_length=512, description="Where the next page begins.")]
+_Watch = Annotated[bool, QueryParameter(description="Answer with a line of JSON for each thing that happens.")]
+_After = Annotated[int | None, QueryParameter(ge=0, le=(1 << 53), description="Watch from after this revision.")]
+IfMatch = Annotated[str | None, HeaderParameter(name="If-Match", max_length=32, description="The revision, or *.")]
 
 
 class _Place(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -87,29 +79,31 @@ def handlers_of(kind: Kind[Any], service: Service) -> list[HTTPRouteHandler]:
         return Response(ResourceList(items=found.items, revision=found.revision, more=more), headers=_aged(age_ns))
 
     @get(one, operation_id=f"get{kind.name}", **common, summary=f"Get a {kind.name}.")
-    async def get_one(request: _Asked, name: str) -> Response[Body]:
+    async def get_one(request: _Asked, name: _Name) -> Response[Body]:
         found, age_ns = await service.get(request.user, kind, name)
         return Response(found, headers=_aged(age_ns) | _tagged(found))
 
     @post(base, operation_id=f"create{kind.name}", **common, summary=f"Create a {kind.name}.")
-    async def create(request: _Asked, data: Body) -> Response[Body]:
+    async def create(request: _Asked, data: JSONBody[Body]) -> Response[Body]:
         request.scope["state"][WHAT] = f"{kind.name} {data.metadata.name}"
         found = await service.create(request.user, kind, data)
         place = f"{base}/{found.metadata.name}"
         return Response(found, headers={"Location": place} | _tagged(found))
 
     @put(one, operation_id=f"replace{kind.name}", **common, summary="Replace labels and spec.")
-    async def replace(request: _Asked, name: str, data: Body, if_match: IfMatch = None) -> Response[Body]:
+    async def replace(request: _Asked, name: _Name, data: JSONBody[Body], if_match: IfMatch = None) -> Response[Body]:
         found = await service.replace(request.user, kind, name, data, expected=expected_of(if_match))
         return Response(found, headers=_tagged(found))
 
     @put(f"{one}/status", operation_id=f"replaceStatusOf{kind.name}", **common, summary="Replace the status.")
-    async def replace_status(request: _Asked, name: str, data: Body, if_match: IfMatch = None) -> Response[Body]:
+    async def replace_status(
+        request: _Asked, name: _Name, data: JSONBody[Body], if_match: IfMatch = None
+    ) -> Response[Body]:
         found = await service.replace_status(request.user, kind, name, data, expected=expected_of(if_match))
         return Response(found, headers=_tagged(found))
 
     @delete(one, operation_id=f"delete{kind.name}", **common, status_code=200, summary=f"Delete a {kind.name}.")
-    async def delete_one(request: _Asked, name: str, if_match: IfMatch = None) -> Response[Body]:
+    async def delete_one(request: _Asked, name: _Name, if_match: IfMatch = None) -> Response[Body]:
         key_of(kind, name)
         return Response(await service.delete(request.user, kind, name, expected=expected_of(if_match)))
 

@@ -10,21 +10,12 @@ import msgspec
 from litestar import Request, Response
 from litestar.exceptions import HTTPException
 
+from controller.api.server.answers import Problem
 from controller.errors import ApiError, TooManyError
-from dataplane.config import Strict
 
 LOGGER = logging.getLogger("millrace.api")
 
 MEDIA_TYPE: Final = "application/problem+json"
-
-
-class Problem(Strict, frozen=True):
-    """Why a request was refused."""
-
-    title: str
-    status: int
-    detail: str
-    type: str = "about:blank"
 
 
 def problem_of(status: int, detail: str) -> Problem:

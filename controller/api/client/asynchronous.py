@@ -1,0 +1,226 @@
+"""The client for programs of asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar
+
+import httpx
+
+from controller.api.client import calls
+from controller.api.client.calls import Call
+from controller.api.client.place import Place, find_place
+from controller.api.client.values import Event, Listing
+from controller.api.registry.placements import BindingRequest, PlacementAnswer, ReleaseRequest
+from controller.api.resources import UnitPool
+from controller.api.resources.base import R
+from controller.api.resources.unit_pool import UnitHolding
+from controller.api.server.answers import HealthAnswer, ResourceList, TokenList, UnitShares
+from controller.api.tokens import NewToken, TokenRequest, TokenShown
+from controller.errors import ApiError, GoneError, TooManyError, UnavailableError
+from dataplane.rpc.backoff import Backoff
+
+T = TypeVar("T")
+
+
+class ApiClient:
+    """Asks the service access point; use it as an async context manager. Raises ApiError, each with one line.
+
+    What cannot have done anything is tried again, up to `tries` times; `on_wait` is told before each wait of a watch.
+    """
+
+    def __init__(
+        self,
+        place: Place | None = None,
+        *,
+        tries: int = calls.TRIES,
+        rng: random.Random | None = None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        on_wait: Callable[[str], None] | None = None,
+    ) -> None:
+        self.place = place or find_place()
+        self._tries, self._rng, self.sleep = tries, rng or random.Random(), sleep
+        self.on_wait = on_wait
+        verify = calls.verify_of(self.place)
+        transport = httpx.AsyncHTTPTransport(uds=self.place.socket, verify=verify)
+        self._http = httpx.AsyncClient(transport=transport, **calls.options_of(self.place))
+
+    def of(self, resource: type[R]) -> Resources[R]:
+        """Return the resources of a type: `client.of(Pod)`."""
+        return Resources(self, resource)
+
+    async def bind(self, request: BindingRequest) -> PlacementAnswer:
+        """Place pods, all or none; raise StaleError where something has moved or does not fit."""
+        return await self.ask(calls.writing("POST", "/v1/bindings", request), PlacementAnswer)
+
+    async def release(self, request: ReleaseRequest) -> PlacementAnswer:
+        """Have pods give back what they hold, all or none."""
+        return await self.ask(calls.writing("POST", "/v1/releases", request), PlacementAnswer)
+
+    async def share_units(self, pool: str, shares: tuple[UnitHolding, ...], *, expected: int) -> UnitPool:
+        """Say who holds the units of a pool that is of a revision."""
+        body = UnitShares(shares=shares)
+        return await self.ask(calls.writing("PUT", f"/v1/unitpools/{pool}/shares", body, expected), UnitPool)
+
+    async def health(self) -> HealthAnswer:
+        """Return whether it serves, and from what."""
+        return await self.ask(Call("GET", "/healthz"), HealthAnswer)
+
+    async def create_token(self, request: TokenRequest) -> NewToken:
+        """Make a token."""
+        return await self.ask(calls.writing("POST", "/v1/tokens", request), NewToken)
+
+    async def tokens(self) -> tuple[TokenShown, ...]:
+        """Return all tokens, without their secrets."""
+        return (await self.ask(Call("GET", "/v1/tokens"), TokenList)).items
+
+    async def revoke_token(self, number: str) -> TokenShown:
+        """Have a token count no more."""
+        return await self.ask(Call("DELETE", f"/v1/tokens/{number}"), TokenShown)
+
+    async def ask(self, call: Call, schema: type[T]) -> T:
+        """Return the answer to a request."""
+        return calls.answered(self.place, await self.answer(call), schema)
+
+    async def answer(self, call: Call) -> httpx.Response:
+        """Return the answer to a request, which is no refusal."""
+        backoff = self.backoff()
+        for left in range(self._tries - 1, -1, -1):
+            cause: httpx.HTTPError | None = None
+            try:
+                found = await self._http.request(
+                    call.method, call.path, params=call.parameters, content=call.body, headers=call.headers
+                )
+                calls.check(self.place, found)
+            except httpx.HTTPError as problem:
+                cause, error = problem, calls.unreachable(self.place, problem)
+            except ApiError as problem:
+                error = problem  # type: ignore[assignment]
+            else:
+                return found
+            if not left or not calls.may_retry(call, error, cause):
+                raise error from None
+            await self.sleep(max(backoff.next_s(), error.wait_s if isinstance(error, TooManyError) else 0))
+        raise UnavailableError(f"API at {self.place.address}: no try is allowed")
+
+    async def lines(self, call: Call) -> AsyncGenerator[str, None]:
+        """Yield the lines of one watch."""
+        timeout = httpx.Timeout(calls.SILENCE_S, connect=calls.CONNECT_S)
+        try:
+            async with self._http.stream(call.method, call.path, params=call.parameters, timeout=timeout) as found:
+                if not found.is_success:
+                    await found.aread()
+                    calls.check(self.place, found)
+                async for line in found.aiter_lines():
+                    yield line
+        except httpx.HTTPError as error:
+            raise calls.unreachable(self.place, error) from None
+
+    def backoff(self) -> Backoff:
+        """Return how long to wait between tries."""
+        return Backoff(calls.FIRST_WAIT_NS, calls.LONGEST_WAIT_NS, self._rng)
+
+    async def close(self) -> None:
+        """Let go of all connections."""
+        await self._http.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+class Resources(Generic[R]):
+    """The resources of one type; what is selected is said as in `labels="a=b,!c"`, `fields="node=h1"`."""
+
+    def __init__(self, client: ApiClient, resource: type[R]) -> None:
+        self._client, self.kind = client, calls.kind_of(resource)
+        self._path = f"/v1/{self.kind.plural}"
+
+    async def get(self, name: str) -> R:
+        """Return a resource; raise NotFoundError."""
+        return await self._client.ask(Call("GET", f"{self._path}/{name}"), self.kind.type)
+
+    async def list(self, *, labels: str = "", fields: str = "") -> Listing[R]:
+        """Return all resources that are selected, as they were at one revision."""
+        items: list[R] = []
+        page: str | None = None
+        schema: Any = ResourceList[self.kind.type]  # type: ignore[name-defined]
+        while True:
+            answer = await self._client.answer(calls.listing(self.kind, labels, fields, page))
+            found = calls.answered(self._client.place, answer, schema)
+            items += found.items
+            page = found.more
+            if page is None:
+                return Listing(tuple(items), found.revision, calls.age_of(answer))
+
+    async def create(self, resource: R) -> R:
+        """Write a new resource; raise StaleError where it is there already."""
+        return await self._client.ask(calls.writing("POST", self._path, resource), self.kind.type)
+
+    async def replace(self, resource: R) -> R:
+        """Write labels and spec, if the resource is still of its `metadata.revision` (0: of whatever it is)."""
+        return await self._put(resource, "")
+
+    async def replace_status(self, resource: R) -> R:
+        """Write the status, likewise."""
+        return await self._put(resource, "/status")
+
+    async def delete(self, name: str, *, expected: int | None = None) -> R:
+        """Remove a resource, and return it as it was."""
+        return await self._client.ask(Call("DELETE", f"{self._path}/{name}", expected=expected), self.kind.type)
+
+    async def watch(
+        self, after: int | None = None, *, labels: str = "", fields: str = ""
+    ) -> AsyncGenerator[Event[R], None]:
+        """Yield what happens after a revision, over as many connections as it takes; bookmarks as well.
+
+        Raise GoneError for a revision that is forgotten: list again, or use `follow`.
+        """
+        backoff = self._client.backoff()
+        while True:
+            try:
+                async for line in self._client.lines(calls.watching(self.kind, labels, fields, after)):
+                    event = calls.event_of(self.kind, line)
+                    backoff.reset()
+                    after = event.revision
+                    yield event
+                error: ApiError = UnavailableError(f"API at {self._client.place.address}: it ended the watch")
+            except (UnavailableError, TooManyError) as problem:
+                error = problem
+            await self._wait(error, backoff.next_s())
+
+    async def follow(self, *, labels: str = "", fields: str = "") -> AsyncGenerator[Listing[R] | Event[R], None]:
+        """Yield all resources that are selected, then what happens to them; all of them again where that was lost."""
+        while True:
+            found = await self._listed(labels, fields)
+            yield found
+            try:
+                async for event in self.watch(found.revision, labels=labels, fields=fields):
+                    yield event
+            except GoneError as error:
+                await self._wait(error, 0)
+
+    async def _listed(self, labels: str, fields: str) -> Listing[R]:
+        """Return all resources that are selected, however long that takes."""
+        backoff = self._client.backoff()
+        while True:
+            try:
+                return await self.list(labels=labels, fields=fields)
+            except (UnavailableError, TooManyError, GoneError) as error:
+                await self._wait(error, backoff.next_s())
+
+    async def _wait(self, error: ApiError, seconds: float) -> None:
+        if self._client.on_wait is not None:
+            self._client.on_wait(f"waiting {seconds:.1f} s: {error}")
+        await self._client.sleep(seconds)
+
+    async def _put(self, resource: R, part: str) -> R:
+        path = f"{self._path}/{resource.metadata.name}{part}"
+        return await self._client.ask(calls.writing("PUT", path, resource), self.kind.type)

@@ -1,0 +1,103 @@
+"""Where the service access point is, and how to show who one is.
+
+`--api ADDRESS`, else the environment's MILLRACE_API, else the socket in the user's own folder. A token is read from
+the file that MILLRACE_TOKEN_FILE names, an authority of one's own from MILLRACE_CA; neither stands on a command line.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import ssl
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from controller.api.settings import default_socket
+from controller.errors import InvalidError
+from dataplane.rpc.addresses import malformed
+from dataplane.rpc.server import is_unix
+
+API: Final = "MILLRACE_API"
+TOKEN_FILE: Final = "MILLRACE_TOKEN_FILE"  # noqa: S105 - where one is, not what it is
+CA: Final = "MILLRACE_CA"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """An address: unix:PATH, HOST:PORT, http://HOST:PORT or https://HOST:PORT; HOST:PORT is https but on loopback."""
+
+    address: str
+    token: str | None = field(default=None, repr=False)
+    ca: Path | None = None
+
+    def __post_init__(self) -> None:
+        if self.socket is None and "://" in self.address and self.scheme not in {"http", "https"}:
+            raise InvalidError(f"API at {self.address}: the scheme is http or https")
+        problem = malformed(self.address if self.socket is not None else self._host_and_port)
+        if problem is not None:
+            raise InvalidError(f"API at {self.address}: {problem}")
+        if self.token is not None and self.scheme == "http" and self.socket is None and not self._is_loopback:
+            raise InvalidError(f"API at {self.address}: a token goes to another machine by https only")
+
+    @property
+    def socket(self) -> str | None:
+        """The path of a UNIX socket, None for an address of the network."""
+        return self.address.removeprefix("unix:").removeprefix("//") if is_unix(self.address) else None
+
+    @property
+    def scheme(self) -> str:
+        """How to speak there."""
+        if self.socket is not None:
+            return "http"
+        scheme, separator, _ = self.address.partition("://")
+        return scheme if separator else "http" if self._is_loopback else "https"
+
+    @property
+    def url(self) -> str:
+        """What URLs begin with."""
+        return "http://api" if self.socket is not None else f"{self.scheme}://{self._host_and_port}"
+
+    def context(self) -> ssl.SSLContext:
+        """Return what certificates are checked by; raise InvalidError for an authority that cannot be read."""
+        try:
+            return ssl.create_default_context(cafile=None if self.ca is None else str(self.ca))
+        except (OSError, ssl.SSLError) as error:
+            raise InvalidError(f"authority {self.ca}: {getattr(error, 'strerror', None) or error}") from None
+
+    @property
+    def _host_and_port(self) -> str:
+        return self.address.partition("://")[2].rstrip("/") if "://" in self.address else self.address
+
+    @property
+    def _is_loopback(self) -> bool:
+        host = self._host_and_port.rpartition(":")[0].strip("[]")
+        try:
+            return ipaddress.ip_address(host).is_loopback
+        except ValueError:
+            return host == "localhost"
+
+
+def find_place(address: str | None = None, environ: Mapping[str, str] = os.environ) -> Place:
+    """Return where the API is, and the user's token; raise InvalidError."""
+    token, ca = environ.get(TOKEN_FILE), environ.get(CA)
+    return Place(
+        address or environ.get(API) or default_socket(),
+        None if not token else read_token(Path(token)),
+        None if not ca else Path(ca),
+    )
+
+
+def read_token(file: Path) -> str:
+    """Return a token's file's content; raise InvalidError where others may read it too."""
+    try:
+        mode, text = file.stat().st_mode, file.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidError(f"token file {file}: {getattr(error, 'strerror', None) or 'no token'}") from None
+    if mode & (stat.S_IRWXG | stat.S_IRWXO):
+        raise InvalidError(f"token file {file} lets others read it; chmod 600 {file}")
+    if not text or len(text.split()) != 1:
+        raise InvalidError(f"token file {file} holds no token")
+    return text

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 from rich.table import Table
 
 from controller.console import plain_or_terminal
@@ -30,6 +31,26 @@ def check(spec: Spec) -> None:
 
     found = load_topology(spec)
     typer.echo(f"{found.name}: {len(found.switches)} switches, {len(found.hosts)} hosts, {len(found.links)} links")
+
+
+@topology.command()
+def hosts(spec: Spec) -> None:
+    """Show a topology's hosts with their addresses and what they are made of."""
+    from dataplane.topology.file import load_topology  # noqa: PLC0415
+    from dataplane.topology.units import format_size  # noqa: PLC0415
+
+    found = load_topology(spec)
+    table = Table("host", "switch", "ipv4", "cores", "memory", "devices")
+    for host in found.hosts:
+        table.add_row(
+            host.name,
+            found.attachment[host.name].node,
+            str(host.ipv4),
+            "" if host.cores is None else str(host.cores),
+            ", ".join(f"{medium.kind} {format_size(medium.capacity_bytes)}" for medium in host.memory),
+            ", ".join(escape(f"{device.count} {device.kind} {device.model}".strip()) for device in host.devices),
+        )
+    plain_or_terminal().print(table)
 
 
 @topology.command()

@@ -46,6 +46,8 @@ def _devices(node: Node, held: Shares, request: Request) -> tuple[DeviceShare, .
     """Return the shares of devices, else the first that is missing."""
     free = {device.number: [WHOLE, device.memory_bytes or 0] for device in node.devices}
     for share in held.devices:
+        if share.number not in free:
+            raise HardwareError(f"{node.name}: there is no device {share.number}, of which something is held")
         free[share.number][0] -= share.thousandths
         free[share.number][1] -= share.memory_bytes
     taken: dict[int, DeviceShare] = {}

@@ -17,9 +17,7 @@ def fragments(node: Node, held: Shares, request: Request) -> int:
     All of them if it does not fit, or asks for no device; else those on devices that have less free than it asks of
     each, or are of no kind or model that it takes.
     """
-    free = {device.number: WHOLE for device in node.devices}
-    for share in held.devices:
-        free[share.number] -= share.thousandths
+    free = {device.number: WHOLE - held.of(device.number).thousandths for device in node.devices}
     if not request.devices or fits(node, held, request) is not None:
         return sum(free.values())
     return sum(

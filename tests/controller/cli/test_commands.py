@@ -189,6 +189,9 @@ def test_topologies_are_listed_checked_and_shown(tmp_path: Path) -> None:
         assert "switches" in run("topology", "check", name)
     shown = run("topology", "show", "leaf-spine")
     assert "│ leaf1     │ 4    │ spine1 │ 1    │ 10 Gbit/s │ 1 us  │ 256   │" in shown
+    of_hosts = run("topology", "hosts", "leaf-spine")
+    for part in ("│ h5", "10.0.5.1", "scm 1 TiB", "1 fpga Alveo U280"):
+        assert part in of_hosts
     bad = tmp_path / "bad.yaml"
     bad.write_text("millrace: 1\nname: bad\nswitches: [{name: s1, colour: red}]\n", encoding="utf-8")
     with pytest.raises(MillraceError, match=r"bad.yaml:3: switches\[0\].colour: unknown key"):

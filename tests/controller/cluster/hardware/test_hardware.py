@@ -163,6 +163,8 @@ def test_what_is_not_held_cannot_be_released() -> None:
     ):
         with pytest.raises(HardwareError, match=r"^h1: .* not held"):
             cluster.release("h1", shares)
+    with pytest.raises(HardwareError, match="h1: there is no device 9, of which something is held"):
+        fits(NODE, Shares(devices=(DeviceShare(9, 1),)), one(1))
     with pytest.raises(HardwareError, match="h2: there is no such node"):
         cluster.fits("h2", Request())
 

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
-from dataplane.cgroups import Limits, Usage, limits_of, parse_cpus, usage_of
+import pytest
+
+from dataplane.cgroups import Limits, Usage, group_of, limits_of, parse_cpus, usage_of
 from tests.recorded import write_tree
 
 STATUS = "Name:\tbash\nCpus_allowed:\tff\nCpus_allowed_list:\t0-3,6\n"
@@ -93,6 +97,39 @@ def test_a_machine_without_control_groups_limits_nothing(tmp_path: Path) -> None
 def test_lists_of_cpus() -> None:
     assert parse_cpus("0-2,5\n") == {0, 1, 2, 5}
     assert parse_cpus("") == parse_cpus("a-b") == parse_cpus("0-3,") == parse_cpus("0-99999999") == frozenset()
+
+
+@pytest.fixture
+def half_a_cpu() -> Iterator[Path]:
+    """A control group of this machine with half a CPU, and the file that takes processes into it."""
+    folder = group_of().folders.get("cpu")
+    if folder is None:
+        pytest.skip("no control group of this machine has the cpu controller")
+    group = folder / f"millrace-test-{os.getpid()}"
+    group.mkdir()
+    try:
+        if (group / "cpu.max").exists():
+            (group / "cpu.max").write_text("50000 100000")
+        elif (group / "cpu.cfs_quota_us").exists():
+            (group / "cpu.cfs_quota_us").write_text("50000")
+        else:
+            pytest.skip("the groups below ours have no cpu controller")
+        yield group / "cgroup.procs"
+    finally:
+        group.rmdir()
+
+
+@pytest.mark.root
+def test_a_process_in_a_real_group_is_limited_and_counted(half_a_cpu: Path) -> None:
+    process = subprocess.Popen(["sleep", "60"])
+    try:
+        half_a_cpu.write_text(str(process.pid))
+        assert limits_of(process=str(process.pid)).cpu_milli == 500
+        assert (limits_of().cpu_milli or 1000) > 500
+        assert (usage_of(process=str(process.pid)).throttled_ns or 0) >= 0
+    finally:
+        process.kill()
+        process.wait()
 
 
 def test_this_machine() -> None:

@@ -36,7 +36,7 @@ class Counting(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What one execution takes: operations of a unit ("flop", "comparison", ...), bytes read and written.
+    """What an execution takes: operations of a unit ("flop", on integers "op", "comparison", ...), bytes read, written.
 
     `operations` is None where their number depends on the algorithm, `counting` says what number it is else.
     """
@@ -87,7 +87,13 @@ def work_of(operator: Operator) -> Work | None:
     width = 0.0 if operator.number_format is None else _BITS[operator.number_format] / 8
     read, written = kind.traffic(sizes, width)
     operations = None if kind.operations is None else kind.operations(sizes)
-    return Work(operations, kind.unit, kind.counting, math.ceil(read), math.ceil(written))
+    return Work(operations, _unit(operator, kind), kind.counting, math.ceil(read), math.ceil(written))
+
+
+def _unit(operator: Operator, kind: Kind) -> str:
+    """Return what is counted: what is a floating-point operation else is an integer one on integers."""
+    is_integer = operator.number_format is not None and operator.number_format.value.startswith("int")
+    return "op" if is_integer and kind.unit == "flop" else kind.unit
 
 
 def _sizes(operator: Operator, kind: Kind) -> Sizes:

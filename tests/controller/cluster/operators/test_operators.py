@@ -121,7 +121,7 @@ def test_a_product_is_counted_by_doing_it() -> None:
     done = sum(2 for _ in range(m) for _ in range(n) for _ in range(k))
     work = work_of(Operator.of("x", "gemm", {"m": m, "n": n, "k": k}, NumberFormat.INT4))
     assert work is not None
-    assert work.operations == done
+    assert (work.operations, work.unit) == (done, "op")
     assert (work.read_bytes, work.written_bytes) == (math.ceil(35 / 2), 6)
     assert work.intensity == done / 24
 

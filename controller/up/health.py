@@ -10,6 +10,7 @@ from typing import Final
 
 import grpc
 import grpc.aio
+import msgspec
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from collectors.feed.client import FeedClient, FeedClientSettings
@@ -35,9 +36,10 @@ def checks_of(plan: UpPlan) -> Mapping[str, Check]:
     settings = plan.settings
     return {
         "fabric": lambda: check_fabric(plan.stats_file, plan.switches),
-        "collector": lambda: check_collector(settings.collector.address),
-        "paths": lambda: check_paths(settings.paths.address),
-        "controller": lambda: check_controller(settings.controller.address),
+        "collector": lambda: check_collector(settings.address("collector")),
+        "paths": lambda: check_paths(settings.address("paths")),
+        "controller": lambda: check_controller(settings.address("controller")),
+        "api": lambda: check_api(settings.address("api")),
     }
 
 
@@ -133,3 +135,26 @@ async def check_controller(address: str) -> Health:
         parts.append(status.source_problem)
     is_right = len(status.live) == status.switches and status.source_problem is None
     return Health(ok=is_right and status.wanted_version is not None, text="; ".join(parts))
+
+
+async def check_api(address: str) -> Health:
+    """Return whether the service access point can answer and write."""
+    from httpx import AsyncClient, AsyncHTTPTransport, HTTPError  # noqa: PLC0415 - takes a while to load
+
+    transport = AsyncHTTPTransport(uds=address.removeprefix("unix:").removeprefix("//"))
+    async with AsyncClient(transport=transport, base_url="http://api") as client:
+        try:
+            answer = await client.get("/readyz", timeout=ANSWER_S)
+        except HTTPError as error:
+            return Health(ok=False, text=f"{address}: {error or type(error).__name__}")
+    if answer.status_code not in (200, 503):
+        return Health(ok=False, text=f"/readyz answers {answer.status_code}")
+    found = msgspec.json.decode(answer.content, type=_ReadyAnswer)
+    return Health(ok=answer.status_code == 200, text=f"storage {found.storage}, revision {found.revision}")
+
+
+class _ReadyAnswer(msgspec.Struct):
+    """What is looked at of /readyz."""
+
+    storage: str
+    revision: int

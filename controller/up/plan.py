@@ -15,6 +15,7 @@ from collectors.feed.server import FeedSettings
 from collectors.history.settings import HistorySettings
 from collectors.ingest.receiver import ReceiverSettings
 from collectors.process import CollectorProcessSettings
+from controller.api.settings import ApiSettings, StoragePlace
 from controller.daemon_settings import DaemonSettings, RetrySettings
 from controller.demo.prepare import ScaledLoad, sampled_watch, scaled_load, senders
 from controller.demo.scenario import ScenarioSettings, with_buffers
@@ -82,7 +83,7 @@ def make_plan(settings: UpSettings, state: StateFolder) -> UpPlan:
     }
     watches = settings.watches or _watches(topology, load)
     make = _Maker(settings, state, topology, watches)
-    daemons = [make.collector(), make.paths(), make.controller(switches)]
+    daemons = [make.collector(), make.paths(), make.controller(switches), make.api()]
     if not settings.switches:
         daemons.insert(0, make.fabric(load))
     return UpPlan(topology, load, switches, tuple(daemons), settings, state)
@@ -139,13 +140,13 @@ class _Maker:
         settings = CollectorProcessSettings(
             topology=self.topology_file,
             receiver=ReceiverSettings(address=section.listen, udp_port=self._report_port()),
-            feed=FeedSettings(address=section.address),
+            feed=FeedSettings(address=self.settings.address("collector")),
             collector=replace(section.state, state=state),
             events=section.events,
             history=section.history or HistorySettings(folder=str(self.state.path / "history")),
             metrics=section.metrics,
         )
-        addresses = {"reports": f"{section.listen}:{self._report_port()}/udp", "feed": section.address}
+        addresses = {"reports": f"{section.listen}:{self._report_port()}/udp", "feed": settings.feed.address}
         if section.metrics is not None:
             addresses["metrics"] = f"http://{section.metrics.address}:{section.metrics.port}/metrics"
         return DaemonPlan("collector", ("collector",), settings, addresses, reloads=True)
@@ -157,23 +158,23 @@ class _Maker:
         decide = section.decide if section.decide.watch is not None else replace(section.decide, watch=load)
         settings = PathServerSettings(
             topology=self.topology_file,
-            feed=self.settings.collector.address,
-            listen=section.address,
+            feed=self.settings.address("collector"),
+            listen=self.settings.address("paths"),
             interval_ns=section.interval_ns,
             flows=section.flows,
             decide=decide,
             engineering=section.engineering,
             records=RecordSettings(database=str(self.state.path / "paths.sqlite")),
         )
-        return DaemonPlan("paths", ("paths", "serve"), settings, {"routes": section.address})
+        return DaemonPlan("paths", ("paths", "serve"), settings, {"routes": settings.listen})
 
     def controller(self, switches: Mapping[str, str]) -> DaemonPlan:
         section = self.settings.controller
         settings = DaemonSettings(
             topology=self.topology_file,
             switches=dict(switches),
-            path_server=self.settings.paths.address,
-            collector=self.settings.collector.address,
+            path_server=self.settings.address("paths"),
+            collector=self.settings.address("collector"),
             hellos=section.hellos,
             watches=self.watches,
             reporting=section.reporting,
@@ -181,12 +182,24 @@ class _Maker:
             jobs=section.jobs,
             store=section.store,
             retry=_RETRY,
-            listen=section.address,
+            listen=self.settings.address("controller"),
         )
-        addresses = {"status": section.address}
+        addresses = {"status": self.settings.address("controller")}
         if section.jobs is not None:
             addresses["jobs"] = section.jobs.listen
         return DaemonPlan("controller", ("controller",), settings, addresses, reloads=True)
+
+    def api(self) -> DaemonPlan:
+        section = self.settings.api
+        settings = ApiSettings(
+            storage=section.storage or StoragePlace(sqlite=str(self.state.path / "api.sqlite")),
+            listen=(self.settings.address("api"), *section.listen),
+            tls=section.tls,
+            audit=section.audit,
+            limits=section.limits,
+            retention=section.retention,
+        )
+        return DaemonPlan("api", ("api", "serve"), settings, {"HTTP": ", ".join(settings.addresses)}, reloads=True)
 
     @property
     def _program(self) -> str:

@@ -12,6 +12,7 @@ from collectors.metrics.settings import MetricsSettings
 from collectors.settings import CollectorSettings
 from controller.aggregation.service.settings import JobSettings
 from controller.aggregation.settings import AggregationSettings
+from controller.api.settings import ApiLimits, AuditSettings, Retention, StoragePlace, TlsSettings
 from controller.gnmi.settings import Hellos
 from controller.paths.engineering.settings import EngineeringSettings
 from controller.paths.settings import DecideSettings, ManagedFlow
@@ -45,8 +46,8 @@ class FabricSection(Strict, frozen=True):
 class CollectorSection(Strict, frozen=True):
     """The collector; see docs/telemetry.md."""
 
-    address: str
-    """gRPC address of its feed."""
+    address: str | None = None
+    """gRPC address of its feed; default: a socket in `run`."""
     udp_port: Annotated[int, msgspec.Meta(ge=1, le=65535)] | None = None
     """UDP port of reports on loopback; default: the topology's."""
     listen: str = "127.0.0.1"
@@ -64,8 +65,8 @@ class CollectorSection(Strict, frozen=True):
 class PathsSection(Strict, frozen=True):
     """The path server; see docs/paths.md."""
 
-    address: str
-    """gRPC address of routes and decisions."""
+    address: str | None = None
+    """gRPC address of routes and decisions; default: a socket in `run`."""
     interval_ns: Positive = 100_000_000
     """Time between two rounds of decisions."""
     flows: tuple[ManagedFlow, ...] = ()
@@ -79,8 +80,8 @@ class PathsSection(Strict, frozen=True):
 class ControllerSection(Strict, frozen=True):
     """The controller; see docs/controller.md."""
 
-    address: str
-    """gRPC address of its status."""
+    address: str | None = None
+    """gRPC address of its status; default: a socket in `run`."""
     hellos: Hellos = Hellos()
     """Hellos between neighbouring switches."""
     reporting: Reporting = NO_REPORTING
@@ -91,6 +92,25 @@ class ControllerSection(Strict, frozen=True):
     """The job service; default: none."""
     store: StoreSettings | None = None
     """Named content in switches; default: none."""
+
+
+class ApiSection(Strict, frozen=True):
+    """The service access point: what schedulers keep, over HTTP; its resources are in the state folder."""
+
+    address: str | None = None
+    """Where this user's own daemons and commands reach it, a UNIX socket; default: in `run`."""
+    listen: tuple[str, ...] = ()
+    """Further addresses, HOST:PORT; others than loopback need `tls`."""
+    storage: StoragePlace | None = None
+    """Where resources are kept; default: a file of SQLite in the state folder."""
+    tls: TlsSettings | None = None
+    """Certificate and key for HOST:PORT."""
+    audit: AuditSettings | None = None
+    """The log of who did what; default: none."""
+    limits: ApiLimits = ApiLimits()
+    """What it takes."""
+    retention: Retention = Retention()
+    """What is forgotten."""
 
 
 class RestartSettings(Strict, frozen=True):
@@ -122,12 +142,6 @@ class UpSettings(Strict, frozen=True):
     """A file, a bundled name, or a family such as fat-tree:k=4."""
     run: str
     """Folder of the sockets of the supervisor and the switches; only this user can enter it."""
-    collector: CollectorSection
-    """The collector."""
-    paths: PathsSection
-    """The path server."""
-    controller: ControllerSection
-    """The controller."""
     time: Time = Time.VIRTUAL
     """Of the fabric that is started: virtual (one process, no root) or kernel (namespaces, root)."""
     switches: dict[str, str] = msgspec.field(default_factory=dict)
@@ -136,7 +150,20 @@ class UpSettings(Strict, frozen=True):
     """Which flows carry telemetry; default: all, sampled so that reports leave room on the links."""
     fabric: FabricSection = FabricSection()
     """The fabric that is started."""
+    collector: CollectorSection = CollectorSection()
+    """The collector."""
+    paths: PathsSection = PathsSection()
+    """The path server."""
+    controller: ControllerSection = ControllerSection()
+    """The controller."""
+    api: ApiSection = ApiSection()
+    """The service access point."""
     restart: RestartSettings = RestartSettings()
     """Restarts and stops."""
     logs: LogSettings = LogSettings()
     """The daemons' logs."""
+
+    def address(self, daemon: str) -> str:
+        """Return where a daemon is to be reached."""
+        section: CollectorSection | PathsSection | ControllerSection | ApiSection = getattr(self, daemon)
+        return section.address or f"unix:{self.run}/{daemon}.sock"

@@ -31,6 +31,8 @@ paths:
   address: unix:{run}/paths.sock
 controller:
   address: unix:{run}/controller.sock
+api:
+  address: unix:{run}/api.sock
 """
 
 
@@ -82,10 +84,10 @@ class StateFolder:
         finally:
             os.close(descriptor)
 
-    def write_settings(self, topology: str, time: Time) -> None:
-        """Write the first settings file."""
+    def write_settings(self, topology: str, time: Time, run: Path | None = None) -> None:
+        """Write the first settings file; `run`, of the sockets, is a folder of the user's own by default."""
         spec = str(Path(topology).resolve()) if Path(topology).is_file() else topology
-        text = _TEMPLATE.format(topology=_quoted(spec), time=time, run=default_run(self.path))
+        text = _TEMPLATE.format(topology=_quoted(spec), time=time, run=run or default_run(self.path))
         write_private(self.settings, text)
 
 

@@ -4,26 +4,31 @@ Each daemon is killed by SIGKILL so many times, in random order, after random pa
 every daemon is green is measured, and that: the controller says that all switches hold what they should; the history's
 rows of before are there, and new ones come; counters of reports go on; what the API acknowledged is there, once.
 
-Usage: python -m tests.soak.up [--topology NAME] [--time virtual|kernel] [--kills N] [--seed N] [--limit-s S]
+Usage: python -m tests.soak.up [--topology NAME] [--time virtual|kernel] [--kills N] [--seed N] [--pause-s S]
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
 import os
 import random
 import signal
+import socket
 import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+
+import httpx
 
 from collectors.history.query import query
 from controller.errors import ControllerError
@@ -31,6 +36,7 @@ from controller.status.service import ControllerClient, ControllerClientSettings
 from controller.up.control import SOCKET, Question, ask
 from controller.up.state import StateFolder, run_folder_of
 from controller.up.values import UpState
+from dataplane.fabric.live.settings import Time
 
 POLL_S = 0.05
 START_S = 120.0
@@ -43,6 +49,8 @@ class Report:
     kills: dict[str, int] = field(default_factory=dict)
     green_s: dict[str, list[float]] = field(default_factory=dict)
     """Of each daemon, how long all was not green after each of its deaths."""
+    acknowledged: int = 0
+    """Writes to the API."""
     problems: list[str] = field(default_factory=list)
 
     def rows(self) -> list[tuple[str, int, float, float]]:
@@ -80,6 +88,63 @@ class Running:
         )
 
 
+@dataclass(slots=True)
+class ApiWriter:
+    """Creates tasks at the API, one after the other, over its deaths; what was acknowledged must be there, once."""
+
+    socket: str
+    acknowledged: set[str] = field(default_factory=set)
+    asked: int = 0
+    _stop: threading.Event = field(default_factory=threading.Event)
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Write in a thread while the block lasts."""
+        thread = threading.Thread(target=self._write, name="api-writer")
+        thread.start()
+        try:
+            yield
+        finally:
+            self._stop.set()
+            thread.join()
+
+    def lost(self) -> list[str]:
+        """Return what is not as it was acknowledged."""
+        with self._client() as client:
+            names = list[str]()
+            query: dict[str, str] = {"limit": "500"}
+            while True:
+                page = client.get("/v1/tasks", params=query).raise_for_status().json()
+                names += [item["metadata"]["name"] for item in page["items"]]
+                if not page.get("continue"):
+                    break
+                query["continue"] = page["continue"]
+        problems = []
+        if missing := self.acknowledged - set(names):
+            problems.append(f"{len(missing)} of {len(self.acknowledged)} acknowledged tasks are gone")
+        if len(names) != len(set(names)):
+            problems.append("tasks are there twice")
+        return problems
+
+    def _client(self) -> httpx.Client:
+        return httpx.Client(transport=httpx.HTTPTransport(uds=self.socket), base_url="http://api", timeout=5.0)
+
+    def _write(self) -> None:
+        while not self._stop.is_set():
+            with contextlib.suppress(httpx.HTTPError), self._client() as client:
+                while not self._stop.is_set():
+                    name = f"task-{self.asked}"
+                    self.asked += 1
+                    task = {"kind": "Task", "metadata": {"name": name}, "spec": {"program": {"kind": "python"}}}
+                    answer = client.post("/v1/tasks", json=task)
+                    if answer.status_code == 201:
+                        self.acknowledged.add(name)
+                    elif answer.status_code < 500:
+                        raise AssertionError(answer.text)
+                    self._stop.wait(0.02)
+            self._stop.wait(0.05)
+
+
 @contextmanager
 def running(folder: Path, topology: str, at: str, *words: str) -> Iterator[Running]:
     """Run `millrace up` with a state folder of its own while the block lasts."""
@@ -87,15 +152,19 @@ def running(folder: Path, topology: str, at: str, *words: str) -> Iterator[Runni
     # Compiled code is the user's, not this folder's.
     environ.setdefault("XDG_CACHE_HOME", str(Path.home() / ".cache"))
     (folder / "run").mkdir(mode=0o700, exist_ok=True)
-    state = folder / "state"
-    command = [sys.executable, "-m", "controller.cli", "up", topology, "--time", at, "--state", str(state), *words]
+    state = StateFolder(folder / "state")
+    state.prepare()
+    state.write_settings(topology, Time(at), folder / "run" / "millrace")
+    # A port of its own, so that several run on a machine.
+    text = state.settings.read_text(encoding="utf-8")
+    state.settings.write_text(
+        text.replace("collector:\n", f"collector:\n  udp_port: {free_port()}\n"), encoding="utf-8"
+    )
+    command = [sys.executable, "-m", "controller.cli", "up", "--state", str(state.path), *words]
     with (folder / "up.log").open("ab") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, env=environ)
     try:
-        while not (state / "millrace.yaml").exists() and process.poll() is None:
-            time.sleep(POLL_S)
-        folder_of_state = StateFolder(state)
-        yield Running(process, folder_of_state, run_folder_of(folder_of_state) / SOCKET)
+        yield Running(process, state, run_folder_of(state) / SOCKET)
     finally:
         process.send_signal(signal.SIGTERM)
         try:
@@ -103,6 +172,14 @@ def running(folder: Path, topology: str, at: str, *words: str) -> Iterator[Runni
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+def free_port() -> int:
+    """Return a UDP port of loopback that nobody has at present."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
 
 
 def soak(
@@ -114,17 +191,18 @@ def soak(
         first = up.until_green(START_S)
         order = [daemon.name for daemon in first.daemons for _ in range(kills)]
         rng.shuffle(order)
-        before = Kept.of(up)
-        for daemon in order:
-            time.sleep(rng.uniform(*pause_s))
-            try:
-                report.green_s.setdefault(daemon, []).append(_kill(up, daemon, limit_s))
-            except TimeoutError as error:
-                report.problems.append(f"{daemon}: not green {limit_s:g} s after its death: {error}")
-                break
-            report.kills[daemon] = report.kills.get(daemon, 0) + 1
-        after = Kept.of(up)
-        report.problems += before.lost(after)
+        before, writer = Kept.of(up), ApiWriter(str(up.socket.parent / "api.sock"))
+        with writer.writing():
+            for daemon in order:
+                time.sleep(rng.uniform(*pause_s))
+                try:
+                    report.green_s.setdefault(daemon, []).append(_kill(up, daemon, limit_s))
+                except TimeoutError as error:
+                    report.problems.append(f"{daemon}: not green {limit_s:g} s after its death: {error}")
+                    break
+                report.kills[daemon] = report.kills.get(daemon, 0) + 1
+        report.problems += before.lost(Kept.of(up)) + writer.lost()
+        report.acknowledged = len(writer.acknowledged)
     return report
 
 
@@ -190,9 +268,10 @@ def main() -> int:
     parser.add_argument("--time", default="virtual", choices=["virtual", "kernel"])
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--pause-s", type=float, default=4.0, help="the longest pause between two deaths")
     parser.add_argument("--limit-s", type=float, default=60.0)
     options = parser.parse_args()
-    report = soak(options.topology, options.time, options.kills, options.seed, options.limit_s)
+    report = soak(options.topology, options.time, options.kills, options.seed, options.limit_s, (0.0, options.pause_s))
     print(f"{'killed':<12} {'times':>5} {'median s':>9} {'max s':>7}   until all is green")
     for name, times, median_s, max_s in report.rows():
         print(f"{name:<12} {times:>5} {median_s:>9.2f} {max_s:>7.2f}")

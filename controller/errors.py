@@ -4,6 +4,7 @@ MillraceError
 └── ControllerError
     ├── SessionError       a P4Runtime session to a switch failed: names switch, what was done, code and cause
     ├── PathError          the path server cannot do what was asked
+    ├── AltoError          a request to the ALTO server is not one that it can answer
     ├── CostMapError       what lies between hosts is not known now
     ├── JobError           the job service cannot do what was asked
     ├── HardwareError      a node, a request or a share is not what it can be (controller/cluster/hardware/errors.py)
@@ -54,6 +55,17 @@ class SessionError(ControllerError):
 
 class PathError(ControllerError):
     """The path server cannot do what was asked."""
+
+
+class AltoError(ControllerError):
+    """A request to the ALTO server cannot be answered; `code` is one of RFC 7285's, `field` the path of a member."""
+
+    def __init__(
+        self, code: str, *, field: str | None = None, value: str | None = None, syntax_error: str | None = None
+    ) -> None:
+        self.code, self.field, self.value, self.syntax_error = code, field, value, syntax_error
+        parts = (code, field, None if value is None else repr(value), syntax_error)
+        super().__init__(": ".join(part for part in parts if part is not None))
 
 
 class CostMapError(ControllerError):

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from controller.cli.alto import alto
 from controller.cli.api import api
 from controller.cli.common import SettingsFile, log_to_stderr, ready, say
 from controller.cli.devices import devices
@@ -32,6 +33,7 @@ app = typer.Typer(
 )
 app.add_typer(api)
 app.add_typer(fabric)
+app.add_typer(alto)
 app.add_typer(job)
 app.add_typer(nic)
 app.add_typer(paths)

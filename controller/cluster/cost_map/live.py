@@ -84,10 +84,10 @@ class CostMapKeeper:
         """Return the map in force; raise CostMapError where there is none, or none that is new enough."""
         if self._problem is not None:
             raise CostMapError(self._problem)
-        if self._snapshot is None:
-            raise CostMapError("no cost map: the collector has sent nothing yet")
         if self._live is None:
-            raise CostMapError("no cost map: the path server has sent no routes yet")
+            waits_for_routes = self._snapshot is not None and self._routes is None
+            missing = "the path server has sent no routes" if waits_for_routes else "the collector has sent nothing"
+            raise CostMapError(f"no cost map: {missing} yet")
         age_ns = self._live.age_ns(now_ns)
         if age_ns > self.stale_after_ns:
             limit_s = self.stale_after_ns / _S

@@ -1,0 +1,107 @@
+"""Network maps: the fabric's endpoints in PIDs, each host its own (`hosts`), or the hosts of a switch (`switches`)."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from ipaddress import IPv4Address, IPv6Address
+from typing import Final
+
+import msgspec
+
+from controller.alto.values import VersionTag
+from controller.cluster.cost_map import CostMap, CostModel
+from controller.cluster.cost_map.pairs import PairColumns
+from dataplane.topology.values import HostNode
+
+HOSTS: Final = "hosts"
+SWITCHES: Final = "switches"
+
+_FORBIDDEN: Final = re.compile(r"[^A-Za-z0-9_:-]")
+_LONGEST: Final = 64
+
+Group = dict[str, tuple[str, ...]]
+"""Prefixes by type of address, as RFC 7285's EndpointAddrGroup."""
+
+
+def pid_of(name: str) -> str:
+    """Return a node's PID, section 10.1: its name, other signs than letters, digits, `-`, `_` and `:` as @XX.
+
+    No two names have the same; one that is too long ends in a digest of it.
+    """
+    found = _FORBIDDEN.sub(lambda sign: "".join(f"@{byte:02x}" for byte in sign.group().encode()), name)
+    if len(found) <= _LONGEST:
+        return found
+    return f"{found[: _LONGEST - 18]}@@{hashlib.blake2b(name.encode(), digest_size=8).hexdigest()}"
+
+
+@dataclass(frozen=True)
+class NetworkMap:
+    """A network map: its PIDs in order with their addresses, and each address's place among them."""
+
+    resource_id: str
+    groups: dict[str, Group]
+    place_of: dict[IPv4Address | IPv6Address, int]
+
+    @cached_property
+    def pids(self) -> tuple[str, ...]:
+        """The PIDs in order."""
+        return tuple(self.groups)
+
+    @cached_property
+    def numbers(self) -> dict[str, int]:
+        """Each PID's place."""
+        return {pid: place for place, pid in enumerate(self.groups)}
+
+    @cached_property
+    def vtag(self) -> VersionTag:
+        """The version: it changes when, and only when, the content does."""
+        digest = hashlib.blake2b(msgspec.json.encode(self.groups), digest_size=20).hexdigest()
+        return VersionTag(resource_id=self.resource_id, tag=digest)
+
+    def pairs(self, costs: CostMap) -> PairColumns:
+        """Return the figures of [source PID, destination PID]; between switches without access links."""
+        if self.resource_id == HOSTS:
+            return costs.pairs
+        between, destinations = costs.between, costs.model.destinations
+        return PairColumns(
+            between.delay_ns[:, destinations].T,
+            between.available_bps[:, destinations].T,
+            between.loss_ppb[:, destinations].T,
+            between.age_ns[:, destinations].T,
+            between.measured[:, destinations].T,
+        )
+
+
+def network_maps(model: CostModel) -> dict[str, NetworkMap]:
+    """Return the maps of a topology by resource id, the default one first."""
+    topology = model.topology
+    nodes = [topology.host[name] for name in model.hosts]
+    addresses = [_addresses(node) for node in nodes]
+    own = {pid_of(node.name): _group(found) for node, found in zip(nodes, addresses, strict=True)}
+    places = model.host_destination.tolist()
+    switches = [model.table.switches[switch] for switch in model.destinations]
+    members: list[list[IPv4Address | IPv6Address]] = [[] for _ in switches]
+    for place, found in zip(places, addresses, strict=True):
+        members[place].extend(found)
+    grouped = {pid_of(name): _group(tuple(found)) for name, found in zip(switches, members, strict=True)}
+    by_host = {address: place for place, found in enumerate(addresses) for address in found}
+    by_switch = {address: places[place] for address, place in by_host.items()}
+    return {
+        HOSTS: NetworkMap(HOSTS, own, by_host),
+        SWITCHES: NetworkMap(SWITCHES, grouped, by_switch),
+    }
+
+
+def _addresses(node: HostNode) -> tuple[IPv4Address | IPv6Address, ...]:
+    return (node.ipv4,) if node.ipv6 is None else (node.ipv4, node.ipv6)
+
+
+def _group(addresses: tuple[IPv4Address | IPv6Address, ...]) -> Group:
+    found = {
+        f"ipv{version}": tuple(f"{one}/{one.max_prefixlen}" for one in addresses if one.version == version)
+        for version in (4, 6)
+    }
+    return {kind: prefixes for kind, prefixes in found.items() if prefixes}

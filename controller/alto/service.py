@@ -1,0 +1,252 @@
+"""What the ALTO server answers, whatever carries it: requests as bytes in, answers as bytes out; no socket, no clock.
+
+Whole cost maps are kept as bytes as long as the cost map is in force that they were made of.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from ipaddress import IPv4Address, IPv6Address
+from threading import Lock
+from typing import Final, Protocol
+
+import msgspec
+import numpy as np
+
+from controller.alto import answers
+from controller.alto.answers import HOST_PROPERTY, SWITCH_PROPERTY, Table
+from controller.alto.metrics import BY_TYPE, METRICS, Metric
+from controller.alto.network_maps import HOSTS, NetworkMap, network_maps
+from controller.alto.requests import Constraint, address_of, constraints_of, read, typed
+from controller.alto.values import (
+    COST_MAP_TYPE,
+    DIRECTORY_TYPE,
+    ENDPOINT_COST_TYPE,
+    NETWORK_MAP_TYPE,
+    PROPERTY_TYPE,
+    AskedCostType,
+    CostFilter,
+    EndpointCostRequest,
+    ErrorCode,
+    Meta,
+    NetworkFilter,
+    PropertyRequest,
+)
+from controller.cluster.cost_map import CostModel
+from controller.cluster.cost_map.live import LiveCosts
+from controller.cluster.cost_map.pairs import PairColumns
+from controller.errors import AltoError
+
+Address = IPv4Address | IPv6Address
+
+_KEPT_BYTES: Final = 64 << 20
+"""Whole cost maps that are kept, all together."""
+_BY_NAME: Final = {metric.type_name: metric for metric in METRICS}
+
+
+class CostSource(Protocol):
+    """Where the map in force comes from: `controller.network_state.follower.CostMapFollower`."""
+
+    def current(self) -> LiveCosts:
+        """Return the newest map; raise CostMapError where there is none that can be believed."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer: its media type, the version of its content (None: it has none), how old its figures are."""
+
+    body: bytes
+    media_type: str
+    tag: str | None = None
+    age_ns: int | None = None
+
+
+class AltoService:
+    """Answers requests about one topology; any thread may call it. See the module."""
+
+    def __init__(
+        self, model: CostModel, source: CostSource, now_ns: Callable[[], int], *, base: str, most_pairs: int
+    ) -> None:
+        self.maps = network_maps(model)
+        self._model, self._source, self._now_ns, self._most_pairs = model, source, now_ns, most_pairs
+        body = answers.directory(self.maps, base)
+        self._directory = Answer(body, DIRECTORY_TYPE)
+        self._bodies = {name: answers.network_map(found) for name, found in self.maps.items()}
+        self._kept: OrderedDict[tuple[str, str], tuple[int, Answer]] = OrderedDict()
+        self._lock = Lock()
+
+    def directory(self) -> Answer:
+        """Return the information resource directory."""
+        return self._directory
+
+    def network_map(self, network: str) -> Answer | None:
+        """Return a network map, None for one that is not there."""
+        found = self.maps.get(network)
+        return None if found is None else Answer(self._bodies[network], NETWORK_MAP_TYPE, found.vtag.tag)
+
+    def filtered_network_map(self, network: str, body: bytes) -> Answer | None:
+        """Return a part of a network map; raise AltoError."""
+        found = self.maps.get(network)
+        if found is None:
+            return None
+        asked = read(body, NetworkFilter)
+        for kind in asked.address_types:
+            if kind not in {"ipv4", "ipv6"}:
+                raise AltoError(ErrorCode.INVALID_FIELD_VALUE, field="address-types", value=kind)
+        return Answer(answers.network_map(found, asked.pids, asked.address_types), NETWORK_MAP_TYPE)
+
+    def cost_map(self, network: str, type_name: str) -> Answer | None:
+        """Return a whole cost map, None for one that is not there; raise AltoError, CostMapError."""
+        found, metric = self.maps.get(network), _BY_NAME.get(type_name)
+        if found is None or metric is None:
+            return None
+        live = self._source.current()
+        key = network, type_name
+        with self._lock:
+            version, kept = self._kept.get(key, (0, None))
+        if kept is not None and version == live.version:
+            return kept
+        self._check_pairs(len(found.pids) ** 2, "pids")
+        table = self._table(live, found, metric, None, None)
+        tag = table.tag()
+        body = answers.cost_map(table, found, tag, answers.cost_map_id(network, metric))
+        answer = Answer(body, COST_MAP_TYPE, tag, live.age_ns(self._now_ns()))
+        self._keep(key, live.version, answer)
+        return answer
+
+    def filtered_cost_map(self, network: str, body: bytes) -> Answer | None:
+        """Return a part of a cost map; raise AltoError, CostMapError."""
+        found = self.maps.get(network)
+        if found is None:
+            return None
+        asked = read(body, CostFilter)
+        metric, constraints = _metric(asked.cost_type), constraints_of(asked.constraints)
+        srcs, dsts = (_known(found, names) for names in (asked.pids.srcs, asked.pids.dsts))
+        self._check_pairs(_count(found, srcs) * _count(found, dsts), "pids")
+        live = self._source.current()
+        table = _constrained(self._table(live, found, metric, srcs, dsts), constraints)
+        tag = table.tag()
+        made = answers.cost_map(table, found, tag, f"{network}-costs-filtered")
+        return Answer(made, COST_MAP_TYPE, tag, live.age_ns(self._now_ns()))
+
+    def endpoint_costs(self, body: bytes, client: Address | None) -> Answer:
+        """Return costs between addresses, that of who asks where a list is empty; raise AltoError, CostMapError."""
+        asked = read(body, EndpointCostRequest)
+        metric, constraints = _metric(asked.cost_type), constraints_of(asked.constraints)
+        if not asked.endpoints.srcs and not asked.endpoints.dsts:
+            raise AltoError(ErrorCode.INVALID_FIELD_VALUE, field="endpoints", value="")
+        hosts = self.maps[HOSTS]
+        srcs = _endpoints(hosts, asked.endpoints.srcs, "endpoints/srcs", client)
+        dsts = _endpoints(hosts, asked.endpoints.dsts, "endpoints/dsts", client)
+        self._check_pairs(len(srcs) * len(dsts), "endpoints")
+        live = self._source.current()
+        found = self._table(live, hosts, metric, list(srcs.values()), list(dsts.values()))
+        table = _constrained(replace(found, srcs=list(srcs), dsts=list(dsts)), constraints)
+        tag = table.tag()
+        return Answer(answers.endpoint_costs(table, tag), ENDPOINT_COST_TYPE, tag, live.age_ns(self._now_ns()))
+
+    def endpoint_properties(self, body: bytes) -> Answer:
+        """Return properties of addresses; those of others than hosts are left out; raise AltoError."""
+        asked = read(body, PropertyRequest)
+        readers = {name: self._property(name) for name in asked.properties}
+        self._check_pairs(len(readers) * len(asked.endpoints), "endpoints")
+        places = self.maps[HOSTS].place_of
+        found = {}
+        for text in asked.endpoints:
+            place = places.get(address_of(text, "endpoints"))
+            if place is not None:
+                found[text] = {name: reader(place) for name, reader in readers.items()}
+        used = tuple(self.maps[name.partition(".")[0]].vtag for name in readers if name.endswith(".pid"))
+        meta = Meta(dependent_vtags=used)
+        return Answer(msgspec.json.encode({"meta": meta, "endpoint-properties": found}), PROPERTY_TYPE)
+
+    def _property(self, name: str) -> Callable[[int], str]:
+        """Return what reads a property of a host by its place."""
+        network, _, rest = name.partition(".")
+        if rest == "pid" and network in self.maps:
+            return partial(self._pid, self.maps[network])
+        if name == HOST_PROPERTY:
+            return self._model.hosts.__getitem__
+        if name == SWITCH_PROPERTY:
+            return lambda place: self._model.table.switches[int(self._model.host_switch[place])]
+        raise AltoError(ErrorCode.INVALID_FIELD_VALUE, field="properties", value=name)
+
+    def _pid(self, network: NetworkMap, place: int) -> str:
+        return network.pids[place if network.resource_id == HOSTS else int(self._model.host_destination[place])]
+
+    def _table(
+        self, live: LiveCosts, network: NetworkMap, metric: Metric, srcs: list[int] | None, dsts: list[int] | None
+    ) -> Table:
+        """Return costs between PIDs by their places, None: all."""
+        pairs, age_ns = network.pairs(live.costs), live.age_ns(self._now_ns())
+        if srcs is not None or dsts is not None:
+            every = range(len(network.pids))
+            pairs = _part(pairs, every if srcs is None else srcs, every if dsts is None else dsts)
+        values, there = metric.values(pairs)
+        names = [network.pids if places is None else [network.pids[one] for one in places] for places in (srcs, dsts)]
+        return Table(metric, names[0], names[1], values, there, metric.context(pairs, age_ns))
+
+    def _check_pairs(self, pairs: int, field: str) -> None:
+        if pairs > self._most_pairs:
+            raise AltoError(
+                ErrorCode.INVALID_FIELD_VALUE, field=field, value=f"{pairs} pairs; at most {self._most_pairs}"
+            )
+
+    def _keep(self, key: tuple[str, str], version: int, answer: Answer) -> None:
+        with self._lock:
+            self._kept[key] = version, answer
+            self._kept.move_to_end(key)
+            while sum(len(kept.body) for _, kept in self._kept.values()) > _KEPT_BYTES:
+                self._kept.popitem(last=False)
+
+
+def _metric(asked: AskedCostType) -> Metric:
+    """Return the metric of a cost type; raise AltoError for one that is not there."""
+    modes = {mode for mode, name in BY_TYPE if name == asked.cost_metric}
+    if not modes:
+        raise AltoError(ErrorCode.INVALID_FIELD_VALUE, field="cost-type/cost-metric", value=asked.cost_metric)
+    if asked.cost_mode not in modes:
+        raise AltoError(ErrorCode.INVALID_FIELD_VALUE, field="cost-type/cost-mode", value=asked.cost_mode)
+    return BY_TYPE[asked.cost_mode, asked.cost_metric]
+
+
+def _known(network: NetworkMap, pids: Sequence[str]) -> list[int] | None:
+    """Return the places of PIDs, None for all of them; those that are not there are as if not asked for."""
+    return [network.numbers[pid] for pid in dict.fromkeys(pids) if pid in network.numbers] if pids else None
+
+
+def _count(network: NetworkMap, places: list[int] | None) -> int:
+    return len(network.pids) if places is None else len(places)
+
+
+def _endpoints(hosts: NetworkMap, texts: Sequence[str], field: str, client: Address | None) -> dict[str, int]:
+    """Return endpoints as they were written with their hosts' places; addresses of no host are left out."""
+    if not texts:
+        if client is None:
+            raise AltoError(ErrorCode.MISSING_FIELD, field=field)
+        texts = (typed(client),)
+    places = {text: hosts.place_of.get(address_of(text, field)) for text in texts}
+    return {text: place for text, place in places.items() if place is not None}
+
+
+def _part(pairs: PairColumns, srcs: Sequence[int], dsts: Sequence[int]) -> PairColumns:
+    chosen = np.ix_(np.array(srcs, np.intp), np.array(dsts, np.intp))
+    return PairColumns(
+        pairs.delay_ns[chosen],
+        pairs.available_bps[chosen],
+        pairs.loss_ppb[chosen],
+        pairs.age_ns[chosen],
+        pairs.measured[chosen],
+    )
+
+
+def _constrained(table: Table, constraints: Sequence[Constraint]) -> Table:
+    """Return only the costs that pass every test."""
+    there = table.there
+    for constraint in constraints:
+        there = there & constraint.passed_by(table.values)
+    return replace(table, there=there)

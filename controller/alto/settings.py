@@ -1,0 +1,36 @@
+"""Settings of the ALTO server."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from controller.network_state.settings import NetworkStateSettings
+from dataplane.config import Strict
+from dataplane.rpc.own_folder import default_address
+
+ADDRESS = default_address("alto")
+
+Positive = Annotated[int, msgspec.Meta(ge=1)]
+
+
+class AltoSettings(Strict, frozen=True):
+    """Everything that `millrace alto serve` reads from its file."""
+
+    topology: str
+    """The topology: a file, a bundled name, or a family such as fat-tree:k=4."""
+    listen: str = ADDRESS
+    """Where it is served: unix:PATH, or a loopback address as 127.0.0.1:8010. Nothing authenticates who asks."""
+    base: str | None = None
+    """What URIs in the directory begin with, as http://alto.example:8010; default: http://HOST:PORT, else a path."""
+    network_state: NetworkStateSettings = NetworkStateSettings()
+    """Where the network's state comes from, and how old it may be."""
+    most_pairs: Positive = 4_000_000
+    """Costs that one answer may have."""
+    request_bytes: Positive = 4 << 20
+    """The largest body of a request."""
+    request_timeout_ns: Positive = 10_000_000_000
+    """How long a request's body may take to arrive, and its answer to be read."""
+    connections: Positive = 128
+    """Requests at a time; more are answered with 503."""

@@ -1,0 +1,150 @@
+"""Objects of ALTO as JSON has them (RFC 7285 section 11; RFC 9439 section 3): requests, and what answers are made of.
+
+Fields of requests that are not known here are ignored, as the protocol wants it for its extensions.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+DIRECTORY_TYPE: Final = "application/alto-directory+json"
+NETWORK_MAP_TYPE: Final = "application/alto-networkmap+json"
+NETWORK_FILTER_TYPE: Final = "application/alto-networkmapfilter+json"
+COST_MAP_TYPE: Final = "application/alto-costmap+json"
+COST_FILTER_TYPE: Final = "application/alto-costmapfilter+json"
+PROPERTY_TYPE: Final = "application/alto-endpointprop+json"
+PROPERTY_PARAMETERS_TYPE: Final = "application/alto-endpointpropparams+json"
+ENDPOINT_COST_TYPE: Final = "application/alto-endpointcost+json"
+ENDPOINT_COST_PARAMETERS_TYPE: Final = "application/alto-endpointcostparams+json"
+ERROR_TYPE: Final = "application/alto-error+json"
+
+
+class Kebab(msgspec.Struct, frozen=True, rename="kebab", omit_defaults=True, kw_only=True):
+    """Base of ALTO's objects: `cost_type` is written cost-type, what is not said is left out."""
+
+
+class ErrorCode(StrEnum):
+    """Codes of refusals, RFC 7285 section 8.5.2."""
+
+    SYNTAX = "E_SYNTAX"
+    MISSING_FIELD = "E_MISSING_FIELD"
+    INVALID_FIELD_TYPE = "E_INVALID_FIELD_TYPE"
+    INVALID_FIELD_VALUE = "E_INVALID_FIELD_VALUE"
+
+
+class CostMode(StrEnum):
+    """What may be done with costs: reckon, or only compare."""
+
+    NUMERICAL = "numerical"
+    ORDINAL = "ordinal"
+
+
+class VersionTag(Kebab, frozen=True):
+    """A version of a resource."""
+
+    resource_id: str
+    tag: str
+
+
+class CostContext(Kebab, frozen=True):
+    """Where a metric comes from (RFC 9439 section 3.1); `parameters` are this server's, see `Provenance`."""
+
+    cost_source: str
+    parameters: Provenance | None = None
+
+
+class Provenance(Kebab, frozen=True):
+    """How an answer's figures are known: of so many pairs, and how old (ms) state and oldest figure are."""
+
+    unit: str
+    pairs_measured: int
+    pairs_partly_measured: int
+    pairs_nominal: int
+    state_age_ms: float
+    oldest_figure_age_ms: float | None = None
+
+
+class CostType(Kebab, frozen=True):
+    """A metric and its mode."""
+
+    cost_mode: str
+    cost_metric: str
+    description: str | None = None
+    cost_context: CostContext | None = None
+
+
+class Meta(Kebab, frozen=True):
+    """What is said of an answer."""
+
+    vtag: VersionTag | None = None
+    dependent_vtags: tuple[VersionTag, ...] = ()
+    cost_type: CostType | None = None
+
+
+class ErrorMeta(Kebab, frozen=True):
+    """Why a request was refused: the field (by its path) and its value, or where the syntax fails."""
+
+    code: ErrorCode
+    syntax_error: str | None = None
+    field: str | None = None
+    value: str | None = None
+
+
+class ErrorAnswer(Kebab, frozen=True):
+    """A refusal."""
+
+    meta: ErrorMeta
+
+
+class AskedCostType(Kebab, frozen=True):
+    """The cost type of a request."""
+
+    cost_mode: str
+    cost_metric: str
+
+
+class Pids(Kebab, frozen=True):
+    """PIDs of a cost map that are asked for; none: all."""
+
+    srcs: tuple[str, ...] = ()
+    dsts: tuple[str, ...] = ()
+
+
+class NetworkFilter(Kebab, frozen=True):
+    """A request for a part of a network map, section 11.3.1.3; no PIDs: all."""
+
+    pids: tuple[str, ...]
+    address_types: tuple[str, ...] = ()
+
+
+class CostFilter(Kebab, frozen=True):
+    """A request for a part of a cost map, section 11.3.2.3."""
+
+    cost_type: AskedCostType
+    constraints: tuple[str, ...] = ()
+    pids: Pids = Pids()
+
+
+class Endpoints(Kebab, frozen=True):
+    """Addresses as `ipv4:10.0.0.1`; none: that of who asks."""
+
+    srcs: tuple[str, ...] = ()
+    dsts: tuple[str, ...] = ()
+
+
+class EndpointCostRequest(Kebab, frozen=True):
+    """A request for costs between addresses, section 11.5.1.3."""
+
+    cost_type: AskedCostType
+    endpoints: Endpoints
+    constraints: tuple[str, ...] = ()
+
+
+class PropertyRequest(Kebab, frozen=True):
+    """A request for properties of addresses, section 11.4.1.3."""
+
+    properties: tuple[str, ...]
+    endpoints: tuple[str, ...]

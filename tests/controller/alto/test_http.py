@@ -1,0 +1,194 @@
+"""The ALTO server over real sockets, on a collector's feed: media types, versions, refusals, its settings."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import stat
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TypeVar
+
+import httpx
+import msgspec
+import pytest
+
+from collectors.collector import Collector
+from collectors.feed.server import FeedServer, FeedSettings
+from controller.alto.process import listen, load_settings, serve
+from controller.alto.settings import AltoSettings
+from controller.errors import ControllerError
+from controller.network_state.settings import NetworkStateSettings
+from dataplane.clock import MonotonicClock
+from dataplane.errors import ConfigError
+from tests.controller.cluster.cost_map.fabrics import fabric
+
+T = TypeVar("T")
+TOPOLOGY = fabric("ring:switches=3,hosts=2")
+FILTER = {"content-type": "application/alto-costmapfilter+json"}
+
+
+def run(scenario: Callable[[Path], Awaitable[T]]) -> T:
+    async def bounded() -> T:
+        # A unix socket's path has about 100 bytes; pytest's own folders may be longer.
+        with TemporaryDirectory(prefix="alto") as folder:
+            return await asyncio.wait_for(scenario(Path(folder)), 20)
+
+    return asyncio.run(bounded())
+
+
+@asynccontextmanager
+async def collecting(folder: Path) -> AsyncIterator[None]:
+    server = FeedServer(Collector(TOPOLOGY, MonotonicClock()), FeedSettings(address=f"unix:{folder}/feed"))
+    await server.start()
+    try:
+        yield
+    finally:
+        await server.stop()
+
+
+@asynccontextmanager
+async def serving(folder: Path, **more: object) -> AsyncIterator[httpx.AsyncClient]:
+    """Serve at a UNIX socket, or at `listen`; return a client."""
+    state = NetworkStateSettings(feed=f"unix:{folder}/feed", path_server=None, interval_ns=10_000_000)
+    fields = {"topology": "unused", "listen": f"unix:{folder}/alto", "network_state": state, **more}
+    settings = msgspec.convert(fields, AltoSettings)
+    stop, lines = asyncio.Event(), asyncio.Queue[str]()
+    task = asyncio.create_task(serve(settings, TOPOLOGY, MonotonicClock(), stop, on_ready=lines.put_nowait))
+    ready = asyncio.create_task(lines.get())
+    await asyncio.wait((ready, task), return_when=asyncio.FIRST_COMPLETED)
+    if task.done():
+        await task
+    line = await ready
+    try:
+        if settings.listen.startswith("unix:"):
+            transport = httpx.AsyncHTTPTransport(uds=settings.listen.removeprefix("unix:"))
+            client = httpx.AsyncClient(transport=transport, base_url="http://alto")
+        else:
+            client = httpx.AsyncClient(base_url=line.removeprefix("ALTO directory at ").removesuffix("/directory"))
+        async with client:
+            yield client
+    finally:
+        stop.set()
+        await task
+
+
+async def until_it_knows(client: httpx.AsyncClient) -> httpx.Response:
+    """Ask until the first snapshot has come."""
+    while (found := await client.get("/costmap/hosts/delay-ow-num")).status_code == 503:
+        assert "the collector has sent nothing yet" in found.text
+        assert found.headers["retry-after"] == "5"
+    return found
+
+
+def test_a_client_finds_its_way_from_the_directory() -> None:
+    async def scenario(folder: Path) -> None:
+        async with collecting(folder), serving(folder) as client:
+            await until_it_knows(client)
+            found = (await client.get("/directory")).json()
+            for name, resource in found["resources"].items():
+                if "accepts" not in resource:
+                    answer = await client.get(resource["uri"], headers={"accept": resource["media-type"]})
+                    assert (answer.status_code, answer.headers["content-type"]) == (200, resource["media-type"]), name
+            body = {"cost-type": {"cost-mode": "numerical", "cost-metric": "delay-ow"}, "pids": {"srcs": ["h1"]}}
+            answer = await client.post("/costmap/hosts/filtered", json=body, headers=FILTER)
+            assert answer.status_code == 200
+            assert answer.headers["content-type"] == "application/alto-costmap+json"
+            assert list(answer.json()["cost-map"]) == ["h1"]
+
+    run(scenario)
+
+
+def test_over_loopback_uris_are_whole_and_who_asks_may_be_left_out() -> None:
+    async def scenario(folder: Path) -> None:
+        async with collecting(folder), serving(folder, listen="127.0.0.1:0") as client:
+            await until_it_knows(client)
+            directory = (await client.get("/directory")).json()
+            uri = directory["resources"]["endpoint-cost"]["uri"]
+            assert uri == f"{client.base_url}/endpointcost/lookup".replace("//endpoint", "/endpoint")
+            body = {
+                "cost-type": {"cost-mode": "numerical", "cost-metric": "delay-ow"},
+                "endpoints": {"dsts": [f"ipv4:{TOPOLOGY.hosts[0].ipv4}"]},
+            }
+            answer = await client.post(
+                uri, json=body, headers={"content-type": "application/alto-endpointcostparams+json"}
+            )
+            # Who asks from 127.0.0.1 is no host of the fabric.
+            assert answer.json()["endpoint-cost-map"] == {}
+
+    run(scenario)
+
+
+def test_whoever_has_the_content_gets_it_no_second_time() -> None:
+    async def scenario(folder: Path) -> None:
+        async with collecting(folder), serving(folder) as client:
+            first = await until_it_knows(client)
+            again = await client.get("/costmap/hosts/delay-ow-num", headers={"if-none-match": first.headers["etag"]})
+            assert (again.status_code, again.content) == (304, b"")
+            assert int(again.headers["age"]) >= 0
+            other = await client.get("/costmap/hosts/delay-ow-num", headers={"if-none-match": '"other"'})
+            assert other.status_code == 200
+
+    run(scenario)
+
+
+def test_refusals() -> None:
+    async def scenario(folder: Path) -> None:
+        async with collecting(folder), serving(folder, request_bytes=1000) as client:
+            await until_it_knows(client)
+            bad = await client.post("/costmap/hosts/filtered", content=b"{}", headers=FILTER)
+            assert (bad.status_code, bad.headers["content-type"]) == (400, "application/alto-error+json")
+            assert bad.json() == {"meta": {"code": "E_MISSING_FIELD", "field": "cost-type"}}
+            for answer, status, text in (
+                (await client.post("/costmap/hosts/filtered", json={}), 415, "alto-costmapfilter+json"),
+                (await client.get("/directory", headers={"accept": "text/html"}), 406, "alto-directory+json"),
+                (await client.get("/costmap/hosts/hops"), 404, "no such resource"),
+                (await client.get("/networkmap/racks"), 404, "no such resource"),
+                (await client.get("/nowhere"), 404, ""),
+                (await client.put("/directory"), 405, ""),
+                (await client.post("/costmap/hosts/filtered", content=b" " * 1001, headers=FILTER), 413, ""),
+            ):
+                assert answer.status_code == status
+                assert text in answer.text
+                assert "Traceback" not in answer.text
+
+    run(scenario)
+
+
+def test_a_body_that_does_not_come_ends_the_request() -> None:
+    async def scenario(folder: Path) -> None:
+        async with collecting(folder), serving(folder, request_timeout_ns=50_000_000):
+            reader, writer = await asyncio.open_unix_connection(f"{folder}/alto")
+            head = "POST /costmap/hosts/filtered HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n"
+            writer.write(f"{head}Content-Type: {FILTER['content-type']}\r\n\r\n".encode())
+            assert b" 408 " in await reader.readline()
+            writer.close()
+
+    run(scenario)
+
+
+def test_its_socket_is_its_users_alone_and_no_other_address_is_served() -> None:
+    async def scenario(folder: Path) -> None:
+        async with serving(folder):
+            assert stat.S_IMODE((folder / "alto").stat().st_mode) == 0o600
+            with pytest.raises(ControllerError, match="another process listens there"):
+                listen(f"unix:{folder}/alto")
+        listen(f"unix:{folder}/alto").close()  # what a server leaves behind is taken over
+
+    run(scenario)
+    with pytest.raises(ControllerError, match="nothing authenticates them"):
+        listen("0.0.0.0:0")
+    with pytest.raises(ControllerError, match="is neither unix:PATH nor HOST:PORT"):
+        listen("here")
+
+
+def test_settings_are_strict(tmp_path: Path) -> None:
+    path = tmp_path / "alto.yaml"
+    path.write_text("topology: abilene\nnetwork_state: {path_server: null}\n")
+    assert load_settings(path).network_state.path_server is None
+    path.write_text("topology: abilene\nlisten_at: 127.0.0.1:80\n")
+    with pytest.raises(ConfigError, match="listen_at"):
+        load_settings(path)
+    assert json.loads(msgspec.json.encode(AltoSettings(topology="abilene")))["most_pairs"] == 4_000_000

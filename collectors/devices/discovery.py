@@ -5,6 +5,7 @@ from __future__ import annotations
 from collectors.devices.memory import read_media
 from collectors.devices.nvml import Nvml
 from collectors.devices.pci import PciDevice, read_pci_devices
+from collectors.devices.platform import read_platform_devices
 from collectors.devices.processors import read_processors
 from collectors.devices.root import Root
 from collectors.devices.sensors import read_device_sample
@@ -16,11 +17,10 @@ from dataplane.topology.values import Device
 
 def discover(root: Root, nvml: Nvml | str) -> Machine:
     """Return what the machine below a root folder has; `nvml` describes NVIDIA's devices, or says why it cannot."""
-    on_pci = {found.address: _from_pci(root, found) for found in read_pci_devices(root)}
     by_nvml, notes = _by_nvml(nvml)
-    for found in by_nvml:
-        on_pci[found.address] = _merged(on_pci.get(found.address), found)
-    devices = tuple(on_pci[address] for address in sorted(on_pci))
+    here = _in_sysfs(root)
+    here |= {found.address: _merged(here.get(found.address), found) for found in by_nvml}
+    devices = tuple(here[address] for address in sorted(here))
     processors = read_processors(root)
     media = read_media(root)
     if not processors.online:
@@ -43,6 +43,15 @@ def _by_nvml(nvml: Nvml | str) -> tuple[tuple[FoundDevice, ...], tuple[str, ...]
         return nvml.devices()
     except CollectorError as error:
         return (), (str(error),)
+
+
+def _in_sysfs(root: Root) -> dict[str, FoundDevice]:
+    """Return the devices that /sys knows, by address."""
+    found = {device.address: _from_pci(root, device) for device in read_pci_devices(root)}
+    for part in read_platform_devices(root):
+        device = Device(part.kind, 1, part.model, None, part.bus)
+        found[part.address] = FoundDevice(device, part.address, part.driver)
+    return found
 
 
 def _from_pci(root: Root, found: PciDevice) -> FoundDevice:

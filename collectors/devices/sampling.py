@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from collectors.devices.disks import read_disks
 from collectors.devices.interfaces import read_interfaces
 from collectors.devices.memory import read_memory_use
 from collectors.devices.nvml import Nvml
 from collectors.devices.pci import read_pci_devices
+from collectors.devices.platform import read_platform_devices
 from collectors.devices.processors import (
     CpuTimes,
     busy_share,
@@ -18,7 +20,7 @@ from collectors.devices.processors import (
 )
 from collectors.devices.root import Root
 from collectors.devices.sensors import read_busy_us, read_device_sample
-from collectors.devices.values import DeviceSample, HostSample, InterfaceSample
+from collectors.devices.values import DeviceSample, DiskSample, HostSample, InterfaceSample
 from collectors.errors import CollectorError
 from dataplane.cgroups import usage_of
 from dataplane.clock import Clock
@@ -35,7 +37,8 @@ class Sampler:
     def __init__(self, root: Root, clock: Clock, nvml: Nvml | None = None) -> None:
         self._root, self._clock, self._nvml = root, clock, nvml
         self._processors = read_processors(root)
-        self._addresses = [device.address for device in read_pci_devices(root)]
+        found = (*read_pci_devices(root), *read_platform_devices(root))
+        self._addresses = [device.address for device in found]
         self._cpu_times: CpuTimes | None = None
         self._busy_us: dict[str, tuple[int, int]] = {}
 
@@ -66,7 +69,7 @@ class Sampler:
         )
 
     def devices(self) -> tuple[DeviceSample, ...]:
-        """Return how busy each device is, by PCI address; those that NVML does not answer for are sampled by /sys."""
+        """Return how busy each device is, by address; those that NVML does not answer for are sampled by /sys."""
         found = {address: self._device(address) for address in self._addresses}
         if self._nvml is not None:
             try:
@@ -79,6 +82,10 @@ class Sampler:
     def interfaces(self) -> tuple[InterfaceSample, ...]:
         """Return the counters of the network devices."""
         return read_interfaces(self._root, self._clock.now_ns())
+
+    def disks(self) -> tuple[DiskSample, ...]:
+        """Return the counters of the disks."""
+        return read_disks(self._root, self._clock.now_ns())
 
     def _device(self, address: str) -> DeviceSample:
         now_ns, busy_us = self._clock.now_ns(), read_busy_us(self._root, address)

@@ -33,7 +33,8 @@ class Processors:
 class FoundDevice:
     """A device that computes: `device` describes it as a topology file does, the rest says where it is.
 
-    `address` is its PCI address (0000:c1:00.0); `uuid` its maker's name for it; '' and None for what nobody says.
+    `address` is its PCI address (0000:c1:00.0), or its name in the device tree; `uuid` its maker's name for it; '' and
+    None for what nobody says.
     """
 
     device: Device
@@ -183,3 +184,26 @@ class InterfaceRates:
     def tx_share(self) -> float | None:
         """Of the link's rate; may exceed 1, as counters are read a moment apart."""
         return None if self.link_rate_bps is None else self.tx_bps / self.link_rate_bps
+
+
+@dataclass(frozen=True, slots=True)
+class DiskSample:
+    """A disk's counters, as Linux keeps them; `busy_ns` is how long it had anything to do."""
+
+    name: str
+    time_ns: int
+    read_bytes: int
+    written_bytes: int
+    busy_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class DiskRates:
+    """What a disk read and wrote a second in the interval that ended at `time_ns`, and its share of busy time."""
+
+    name: str
+    time_ns: int
+    interval_ns: int
+    read_bytes_per_s: int
+    written_bytes_per_s: int
+    busy: float

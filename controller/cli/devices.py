@@ -114,21 +114,30 @@ def _print_json(value: object) -> None:
 
 def _watch(sampler: Sampler, output: Output, interval_s: float, samples: int | None) -> None:
     """Print a sample an interval, the first one after an interval, as shares of time lie between two."""
+    from collectors.devices.disks import disk_rates  # noqa: PLC0415
     from collectors.devices.interfaces import interface_rates  # noqa: PLC0415
 
     sampler.host()
     sampler.devices()
     before = {sample.name: sample for sample in sampler.interfaces()}
+    disks_before = {sample.name: sample for sample in sampler.disks()}
     for _ in islice(count(), samples):
         time.sleep(interval_s)
         host, found, after = sampler.host(), sampler.devices(), sampler.interfaces()
         rates = [interface_rates(before[now.name], now) for now in after if now.name in before]
         known = [rate for rate in rates if rate is not None]
+        disks = sampler.disks()
+        disk_figures = [disk_rates(disks_before[now.name], now) for now in disks if now.name in disks_before]
+        known_disks = [rate for rate in disk_figures if rate is not None]
         if output is Output.JSON:
-            _print_json({"host": host, "devices": found, "interfaces": known})
+            _print_json({"host": host, "devices": found, "interfaces": known, "disks": known_disks})
         else:
             _print_samples(host, found, known)
+            for disk in known_disks:
+                megabytes = f"read {disk.read_bytes_per_s / 1e6:.2f}, written {disk.written_bytes_per_s / 1e6:.2f} MB/s"
+                typer.echo(f"  {disk.name} {megabytes}, busy {disk.busy:.0%}")
         before = {sample.name: sample for sample in after}
+        disks_before = {sample.name: sample for sample in disks}
 
 
 def _print_samples(host: HostSample, devices: tuple[DeviceSample, ...], rates: list[InterfaceRates]) -> None:

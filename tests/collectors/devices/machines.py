@@ -87,7 +87,25 @@ SERVER_LINKS = {
     f"{PCI}/0000:81:00.0/driver": "../../../bus/pci/drivers/amdgpu",
     f"{PCI}/0000:c2:01.0/physfn": "../0000:c2:00.0",
 }
+BOARD_LINKS = {
+    "sys/class/drm/card0": "../../devices/platform/display/drm/card0",
+    "sys/class/drm/card1": "../../devices/platform/soc/fde60000.gpu/drm/card1",
+    "sys/class/accel/accel0": "../../devices/platform/soc/fdab0000.npu/accel/accel0",
+    "sys/class/accel/accel1": "../../devices/pci0000:00/0000:d1:00.0/accel/accel1",
+    "sys/devices/platform/display/drm/card0/device": "../../../display",
+    "sys/devices/platform/display/subsystem": "../../../bus/platform",
+    "sys/devices/platform/soc/fde60000.gpu/drm/card1/device": "../../../fde60000.gpu",
+    "sys/devices/platform/soc/fde60000.gpu/subsystem": "../../../../bus/platform",
+    "sys/devices/platform/soc/fde60000.gpu/driver": "../../../../bus/platform/drivers/panthor",
+    "sys/devices/platform/soc/fdab0000.npu/accel/accel0/device": "../../../fdab0000.npu",
+    "sys/devices/platform/soc/fdab0000.npu/subsystem": "../../../../bus/platform",
+    "sys/devices/platform/soc/fdab0000.npu/driver": "../../../../bus/platform/drivers/rocket",
+    "sys/devices/pci0000:00/0000:d1:00.0/accel/accel1/device": "../../../0000:d1:00.0",
+    "sys/devices/pci0000:00/0000:d1:00.0/subsystem": "../../../bus/pci",
+}
 BOARD = {
+    "sys/devices/platform/soc/fde60000.gpu/of_node/compatible": "rockchip,rk3588-mali\0arm,mali-valhall-csf\0",
+    "sys/devices/platform/soc/fde60000.gpu/drm/renderD128/dev": "226:128\n",
     "proc/cpuinfo": (
         "processor\t: 0\nBogoMIPS\t: 108.00\nCPU implementer\t: 0x41\nCPU part\t: 0xd08\n\n"
         "processor\t: 1\nBogoMIPS\t: 108.00\n\nHardware\t: BCM2711\nModel\t\t: Board\n"

@@ -14,7 +14,7 @@ from collectors.devices.root import Root
 from collectors.devices.values import Machine
 from dataplane.cgroups import Limits
 from dataplane.topology.values import Bus, BusKind, Device, DeviceKind, MediumKind, MemoryMedium
-from tests.collectors.devices.machines import BOARD, SERVER, SERVER_LINKS
+from tests.collectors.devices.machines import BOARD, BOARD_LINKS, SERVER, SERVER_LINKS
 from tests.recorded import write_tree
 
 NO_NVML = "NVML: not here"
@@ -71,11 +71,22 @@ def test_what_is_not_known_is_noted(tmp_path: Path) -> None:
     assert len(empty.notes) == 3
 
 
-def test_a_board_without_numa_pci_or_names(tmp_path: Path) -> None:
-    found = discover(Root(write_tree(tmp_path, BOARD)), NO_NVML)
+def test_a_board_without_numa_or_pci(tmp_path: Path) -> None:
+    found = discover(Root(write_tree(tmp_path, BOARD, BOARD_LINKS)), NO_NVML)
     assert (found.processors.cpus, found.processors.model, found.processors.sockets) == (2, "", None)
     assert found.memory == (MemoryMedium(MediumKind.DRAM, 3884360 << 10),)
-    assert (found.cores, found.grouped_devices) == (2, ())
+    system = Bus(BusKind.SYSTEM)
+    assert (found.cores, found.grouped_devices) == (
+        2,
+        (
+            Device(DeviceKind.NPU, 1, "rocket", None, system),
+            Device(DeviceKind.GPU, 1, "rockchip,rk3588-mali", None, system),
+        ),
+    )
+    assert [(each.address, each.driver) for each in found.devices] == [
+        ("fdab0000.npu", "rocket"),
+        ("fde60000.gpu", "panthor"),
+    ]
 
 
 def test_control_groups_leave_less_than_the_machine_has(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from collectors.devices.root import Root
 from collectors.devices.sampling import Sampler
 from collectors.devices.values import Pressure
 from dataplane.clock import MonotonicClock, VirtualClock
-from tests.collectors.devices.machines import BOARD, PCI, SERVER, SERVER_LINKS
+from tests.collectors.devices.machines import BOARD, BOARD_LINKS, PCI, SERVER, SERVER_LINKS
 from tests.recorded import write_tree
 
 SECOND = 1_000_000_000
@@ -49,7 +49,9 @@ def test_devices_of_a_server(tmp_path: Path) -> None:
 
 
 def test_a_board_says_little_and_that_is_said(tmp_path: Path) -> None:
-    sample = Sampler(Root(write_tree(tmp_path, BOARD)), VirtualClock()).host()
+    sampler = Sampler(Root(write_tree(tmp_path, BOARD, BOARD_LINKS)), VirtualClock())
+    assert [device.missing["utilisation"] for device in sampler.devices()] == ["the driver does not say it in /sys"] * 2
+    sample = sampler.host()
     assert set(sample.missing) == {"cpu_busy", "clock_hz", "memory_used_bytes", "memory_total_bytes", "pressure"}
     assert (sample.memory_used_bytes, sample.pressure) == (None, {})
 

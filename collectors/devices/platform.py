@@ -1,0 +1,48 @@
+"""Devices of systems on a chip, which hang on no PCI: GPUs by DRM, accelerators by the accel class.
+
+Sources: Documentation/gpu/drm-uapi.rst (render nodes: those that compute, not merely display) and
+Documentation/accel/introduction.rst of Linux. The model is the first entry of the device tree's `compatible`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from collectors.devices.root import Root
+from dataplane.topology.values import Bus, BusKind, DeviceKind
+
+_CLASSES: Final = (("drm", re.compile(r"card\d+"), DeviceKind.GPU), ("accel", re.compile(r"accel\d+"), DeviceKind.NPU))
+
+
+@dataclass(frozen=True, slots=True)
+class PlatformDevice:
+    """A computing device of a system on a chip; `address` is its name in the device tree, such as fde60000.gpu."""
+
+    address: str
+    kind: DeviceKind
+    model: str
+    driver: str
+    bus: Bus
+
+
+def read_platform_devices(root: Root) -> tuple[PlatformDevice, ...]:
+    """Return the devices that compute and hang on the platform bus, by address."""
+    found = {}
+    for name, pattern, kind in _CLASSES:
+        for entry in root.names("sys", "class", name):
+            folder = ("sys", "class", name, entry, "device")
+            if not pattern.fullmatch(entry) or _last(root.link(*folder, "subsystem")) != "platform":
+                continue
+            if kind is DeviceKind.GPU and not any(node.startswith("renderD") for node in root.names(*folder, "drm")):
+                continue
+            address = _last(root.link(*folder))
+            model = (root.text(*folder, "of_node", "compatible") or "").split("\0")[0]
+            driver = _last(root.link(*folder, "driver"))
+            found[address] = PlatformDevice(address, kind, model or driver, driver, Bus(BusKind.SYSTEM))
+    return tuple(found[address] for address in sorted(found))
+
+
+def _last(path: str | None) -> str:
+    return (path or "").rpartition("/")[2]

@@ -37,8 +37,8 @@ class Sampler:
     def __init__(self, root: Root, clock: Clock, nvml: Nvml | None = None) -> None:
         self._root, self._clock, self._nvml = root, clock, nvml
         self._processors = read_processors(root)
-        found = (*read_pci_devices(root), *read_platform_devices(root))
-        self._addresses = [device.address for device in found]
+        self._addresses = [device.address for device in read_pci_devices(root)]
+        self._addresses += [device.address for device in read_platform_devices(root)]
         self._cpu_times: CpuTimes | None = None
         self._busy_us: dict[str, tuple[int, int]] = {}
 

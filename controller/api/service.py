@@ -6,7 +6,7 @@ While the storage is away, reads are answered from what is in memory and say how
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
@@ -202,12 +202,14 @@ class Service:
         self.watches.open += 1
         try:
             yield line_of(WatchEvent(EventType.BOOKMARK, after))
-            async for line, revision in self._catch_up(kind, selection, after):
-                after = revision
-                if line is not None:
-                    yield line
-            async for part in self._follow(kind, selection, after):
-                yield part
+            async with aclosing(self._catch_up(kind, selection, after)) as missed:
+                async for line, revision in missed:
+                    after = revision
+                    if line is not None:
+                        yield line
+            async with aclosing(self._follow(kind, selection, after)) as parts:
+                async for part in parts:
+                    yield part
         except ApiError as error:
             yield line_of(WatchEvent(EventType.ERROR, after, status=error.status, detail=str(error)))
         finally:
@@ -215,7 +217,7 @@ class Service:
 
     async def _catch_up(
         self, kind: Kind[Any], selection: Selection, after: int
-    ) -> AsyncIterator[tuple[bytes | None, int]]:
+    ) -> AsyncGenerator[tuple[bytes | None, int], None]:
         """Yield what happened before what the ring still has, from the storage, with its revisions."""
         if self.cache.ring.position_after(after) is not None:
             return
@@ -232,7 +234,7 @@ class Service:
         except StorageError as error:
             raise UnavailableError(f"the storage does not answer: {error}") from None
 
-    async def _follow(self, kind: Kind[Any], selection: Selection, after: int) -> AsyncIterator[bytes]:
+    async def _follow(self, kind: Kind[Any], selection: Selection, after: int) -> AsyncGenerator[bytes, None]:
         """Yield what the ring gets; a watcher whose position it has left is too slow."""
         ring = self.cache.ring
         position = ring.position_after(after)

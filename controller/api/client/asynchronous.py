@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
@@ -186,11 +187,13 @@ class Resources(Generic[R]):
         backoff = self._client.backoff()
         while True:
             try:
-                async for line in self._client.lines(calls.watching(self.kind, labels, fields, after)):
-                    event = calls.event_of(self.kind, line)
-                    backoff.reset()
-                    after = event.revision
-                    yield event
+                call = calls.watching(self.kind, labels, fields, after)
+                async with aclosing(self._client.lines(call)) as lines:
+                    async for line in lines:
+                        event = calls.event_of(self.kind, line)
+                        backoff.reset()
+                        after = event.revision
+                        yield event
                 error: ApiError = UnavailableError(f"API at {self._client.place.address}: it ended the watch")
             except (UnavailableError, TooManyError) as problem:
                 error = problem
@@ -202,8 +205,9 @@ class Resources(Generic[R]):
             found = await self._listed(labels, fields)
             yield found
             try:
-                async for event in self.watch(found.revision, labels=labels, fields=fields):
-                    yield event
+                async with aclosing(self.watch(found.revision, labels=labels, fields=fields)) as events:
+                    async for event in events:
+                        yield event
             except GoneError as error:
                 await self._wait(error, 0)
 

@@ -18,7 +18,7 @@ from controller.api.server.answers import HealthAnswer, TokenList, UnitShares
 from controller.api.server.gate import WHAT
 from controller.api.server.handlers import IfMatch, expected_of, handlers_of
 from controller.api.server.metrics import Metrics
-from controller.api.server.problems import failed, malformed, refused
+from controller.api.server.problems import failed, malformed, refused, too_deep
 from controller.api.service import Service
 from controller.api.tokens import NewToken, TokenRequest, Tokens, TokenShown
 from controller.errors import ApiError
@@ -33,7 +33,7 @@ def application(service: Service, tokens: Tokens, metrics: Metrics, *, version: 
     routes = [handler for kind in KINDS for handler in handlers_of(kind, service)]
     return Litestar(
         route_handlers=[*routes, *_actions(service), *_health(service, metrics), *_tokens(tokens)],
-        exception_handlers={ApiError: refused, HTTPException: malformed, Exception: failed},
+        exception_handlers={ApiError: refused, HTTPException: malformed, RecursionError: too_deep, Exception: failed},
         openapi_config=OpenAPIConfig(
             title="Millrace: service access point",
             version=version,

@@ -11,8 +11,9 @@ from typing import Any, Final
 
 from collectors.token_bucket import TokenBucket
 from controller.api.server.audit import AuditLog, AuditRecord
+from controller.api.server.listening import ABORT
 from controller.api.server.metrics import Metrics
-from controller.api.server.problems import MEDIA_TYPE, encoded, headers_of, problem_of
+from controller.api.server.problems import BODY, MEDIA_TYPE, encoded, headers_of, problem_of
 from controller.api.settings import ApiLimits
 from controller.errors import ApiError, InvalidError, TooLargeError, TooManyError, UnauthorizedError
 from dataplane.clock import Clock
@@ -30,10 +31,6 @@ _MOST_BUCKETS: Final = 4096
 _REFUSED: Final = (401, 403, 429)
 WHAT: Final = "millrace.what"
 """Where a route leaves what it is about, for the audit log."""
-
-
-class SlowReaderError(Exception):
-    """Whoever asked takes nothing of the answer; the connection is closed."""
 
 
 class Buckets:
@@ -93,7 +90,7 @@ class Gate:
         if scope["type"] != "http":
             return
         asked, started = _Asked((scope.get("client") or ("",))[0]), time.perf_counter()
-        answer = self._answering(asked, send)
+        answer = self._answering(asked, scope, send)
         try:
             asked.principal = self._identified(scope, asked, without_token)
             if not self._requests.take(asked.principal.name):
@@ -102,12 +99,10 @@ class Gate:
                 )
             body = await self._body(scope, receive)
             scope["user"], scope["auth"] = asked.principal, None
+            scope.setdefault("state", {})[BODY] = body
             await self._application(scope, _replayed(body, receive), answer)
         except ApiError as error:
             await _refuse(error, answer, closes=True)
-        except SlowReaderError:
-            self._metrics.slow_readers.inc()
-            raise
         finally:
             asked.what = str(scope.get("state", {}).get(WHAT, ""))
             self._note(scope, asked, time.perf_counter() - started)
@@ -150,7 +145,7 @@ class Gate:
             self._metrics.slow_requests.inc()
             raise InvalidError(f"the body did not come within {self._limits.body_s:g} s") from None
 
-    def _answering(self, asked: _Asked, send: Send) -> Send:
+    def _answering(self, asked: _Asked, scope: Scope, send: Send) -> Send:
         async def answer(message: dict[str, Any]) -> None:
             if message["type"] == "http.response.start":
                 asked.status = message["status"]
@@ -158,7 +153,8 @@ class Gate:
                 async with asyncio.timeout(self._limits.send_s):
                     await send(message)
             except TimeoutError:
-                raise SlowReaderError from None
+                self._metrics.slow_readers.inc()
+                scope[ABORT]()  # whoever waits for its end hears of it
 
         return answer
 

@@ -26,6 +26,8 @@ from dataplane.rpc.server import is_unix
 logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
 
 _BACKLOG: Final = 1024
+ABORT: Final = "millrace.abort"
+"""Where a request has what ends its connection at once, whatever it still has to send."""
 GRACE_S: Final = 2.0
 
 
@@ -50,6 +52,16 @@ def protocol_of(limits: ApiLimits, on_slow: Callable[[], None]) -> type[asyncio.
 
     class Guarded(H11Protocol):
         _deadline: asyncio.TimerHandle | None = None
+
+        def __init__(self, *arguments: Any, **named: Any) -> None:  # noqa: ANN401 - uvicorn's
+            super().__init__(*arguments, **named)
+            inner = self.app
+
+            async def with_abort(scope: Any, receive: Any, send: Any) -> None:  # noqa: ANN401 - ASGI's
+                scope[ABORT] = self.transport.abort
+                await inner(scope, receive, send)
+
+            self.app = with_abort
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)

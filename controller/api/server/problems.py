@@ -15,6 +15,8 @@ from controller.errors import ApiError, TooManyError
 
 LOGGER = logging.getLogger("millrace.api")
 
+BODY: Final = "millrace.body"
+"""Where the gate leaves a request's body."""
 MEDIA_TYPE: Final = "application/problem+json"
 
 
@@ -44,13 +46,21 @@ def refused(_: Request[Any, Any, Any], error: ApiError) -> Response[bytes]:
     return Response(encoded(problem), status_code=error.status, media_type=MEDIA_TYPE, headers=headers_of(error))
 
 
-def malformed(_: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:
+def malformed(request: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:
     """Answer what Litestar refuses: no such route, a parameter or a body that is not what the schema says."""
     extra: Any = error.extra
     lines = [_in_words(part) for part in extra] if isinstance(extra, list) else []
+    if isinstance(extra, list) and any(isinstance(part, dict) and part.get("source") == "body" for part in extra):
+        lines = _wrong_in_body(request) or lines
     detail = "; ".join(lines) or error.detail or HTTPStatus(error.status_code).phrase
     problem = problem_of(error.status_code, detail)
     return Response(encoded(problem), status_code=error.status_code, media_type=MEDIA_TYPE)
+
+
+def too_deep(_: Request[Any, Any, Any], __: Exception) -> Response[bytes]:
+    """Answer a body whose parts are in one another without end."""
+    problem = problem_of(400, "the body's parts are in one another too deeply")
+    return Response(encoded(problem), status_code=400, media_type=MEDIA_TYPE)
 
 
 def failed(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
@@ -59,6 +69,17 @@ def failed(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]
     LOGGER.debug("where", exc_info=error)
     problem = problem_of(500, "the server has made a mistake, which its log names")
     return Response(encoded(problem), status_code=500, media_type=MEDIA_TYPE)
+
+
+def _wrong_in_body(request: Request[Any, Any, Any]) -> list[str]:
+    """Return what is wrong with a body, by msgspec's own words: Litestar shortens the key."""
+    schema = request.route_handler.parsed_fn_signature.parameters["data"].annotation
+    try:
+        msgspec.json.decode(request.scope["state"][BODY], type=schema)
+    except msgspec.MsgspecError as error:
+        message, _, key = str(error).partition(" - at `$")
+        return [_in_words({"message": message, "key": key.rstrip("`").lstrip(".")})]
+    return []
 
 
 def _in_words(part: Any) -> str:  # noqa: ANN401 - Litestar's messages

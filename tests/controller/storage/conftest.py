@@ -2,66 +2,15 @@
 
 from __future__ import annotations
 
-import shutil
-import socket
-import subprocess
-import time
-import urllib.request
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-_READY_S = 20.0
+from tests.controller.storage.etcd_process import Etcd
 
 
 @pytest.fixture(scope="module")
 def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Return the address of an etcd that ends with the module's tests."""
-    program = shutil.which("etcd")
-    if program is None:
-        pytest.skip("needs etcd: apt install etcd-server")
-    folder = tmp_path_factory.mktemp("etcd")
-    with _Etcd(program, folder) as address:
+    with Etcd(tmp_path_factory.mktemp("etcd")) as address:
         yield address
-
-
-class _Etcd:
-    def __init__(self, program: str, folder: Path) -> None:
-        clients, peers = (f"http://127.0.0.1:{_free_port()}" for _ in range(2))
-        self._clients = clients
-        self._log = folder / "log"
-        self._command = [
-            *(program, "--name", "n1", "--data-dir", str(folder / "data")),
-            *("--listen-client-urls", clients, "--advertise-client-urls", clients),
-            *("--listen-peer-urls", peers, "--initial-advertise-peer-urls", peers),
-            *("--initial-cluster", f"n1={peers}"),
-        ]
-
-    def __enter__(self) -> str:
-        with self._log.open("wb") as log:
-            self._process = subprocess.Popen(self._command, stdout=log, stderr=log)
-        deadline = time.monotonic() + _READY_S
-        while not self._is_healthy():
-            if self._process.poll() is not None or time.monotonic() > deadline:
-                self.__exit__()
-                raise AssertionError(f"etcd does not come: {self._log.read_text()[-2000:]}")
-            time.sleep(0.05)
-        return self._clients.removeprefix("http://")
-
-    def __exit__(self, *_: object) -> None:
-        self._process.kill()
-        self._process.wait()
-
-    def _is_healthy(self) -> bool:
-        try:
-            with urllib.request.urlopen(f"{self._clients}/health", timeout=1) as answer:
-                return bool(answer.status == 200)
-        except OSError:
-            return False
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

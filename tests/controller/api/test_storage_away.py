@@ -1,0 +1,92 @@
+"""etcd goes away and comes back: reads go on and say how old they are, writes fail at once, nothing is half done."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from controller.api.client import ApiClient, Event
+from controller.api.client.calls import Call
+from controller.api.registry.events import EventType
+from controller.api.registry.placements import Binding, BindingRequest
+from controller.api.resources import Node, Pod
+from controller.api.resources.pod import Phase
+from controller.api.settings import EtcdPlace, StoragePlace
+from controller.errors import ApiError, NotFoundError, UnavailableError
+from dataplane.rpc.access import Role
+from tests.controller.api.api_server import Served, serving, settings_in
+from tests.controller.api.test_resources_over_http import node, pod
+from tests.controller.storage.etcd_process import Etcd
+
+WAIT_S = 90.0
+
+
+async def until(condition: Callable[[str], bool], client: ApiClient) -> None:
+    """Wait until the server's health is so."""
+    async with asyncio.timeout(30):
+        while not condition((await client.health()).status):
+            await asyncio.sleep(0.05)
+
+
+async def act(served: Served, etcd: Etcd) -> None:
+    client = served.client
+    pods, nodes = client.of(Pod), client.of(Node)
+    made = await pods.create(pod("a"))
+    await nodes.create(node("h1"))
+    user = await served.client_of(Role.USER)
+    events = pods.watch(made.metadata.revision)
+    assert (await anext(events)).type is EventType.BOOKMARK
+
+    await asyncio.to_thread(etcd.__exit__)
+    await until(lambda status: status == "degraded", client)
+    with pytest.raises(ApiError, match="503"):
+        await client.answer(Call("GET", "/readyz"))
+    found = await pods.list()
+    assert found.items == (made,)
+    assert found.age_s is not None
+    assert await pods.get("a") == made
+    with pytest.raises(NotFoundError, match="there is no Pod x"):
+        await pods.get("x")
+    assert (await user.of(Node).list()).age_s is not None  # tokens count as before
+    for write in (
+        pods.create(pod("b")),
+        pods.replace(replace(made, spec=replace(made.spec, priority=1))),
+        pods.delete("a"),
+        client.bind(BindingRequest(bindings=(Binding(pod="a", node="h1"),))),
+    ):
+        started = time.monotonic()
+        with pytest.raises(UnavailableError, match="the storage does not answer, nothing is written"):
+            await write
+        assert time.monotonic() - started < 5
+
+    await asyncio.to_thread(etcd.__enter__)
+    await until(lambda status: status == "ok", client)
+    now = await pods.list()
+    assert (now.items, now.age_s) == ((made,), None)  # nothing was half done
+    await client.bind(BindingRequest(bindings=(Binding(pod="a", node="h1"),)))
+    seen: Event[Pod] = await anext(events)
+    while seen.type is EventType.BOOKMARK:
+        seen = await anext(events)
+    assert seen.resource is not None
+    assert (seen.name, seen.resource.status.phase) == ("a", Phase.BOUND)
+    await events.aclose()
+    await user.close()
+
+
+@pytest.mark.slow
+def test_etcd_goes_away_and_comes_back(tmp_path: Path) -> None:
+    etcd = Etcd(tmp_path / "etcd")
+
+    async def main() -> None:
+        with etcd as address:
+            place = StoragePlace(etcd=EtcdPlace(addresses=(address,), timeout_s=2.0))
+            async with asyncio.timeout(WAIT_S), serving(settings_in(tmp_path, place), tmp_path) as served:
+                await act(served, etcd)
+
+    (tmp_path / "etcd").mkdir()
+    asyncio.run(main())

@@ -17,6 +17,7 @@ from controller.cli.nic import nic
 from controller.cli.paths import paths
 from controller.cli.ports import ports
 from controller.cli.resources import delete, describe, get
+from controller.cli.scheduler import scheduler
 from controller.cli.stf import stf
 from controller.cli.store import store
 from controller.cli.telemetry.commands import telemetry
@@ -38,6 +39,7 @@ app.add_typer(job)
 app.add_typer(nic)
 app.add_typer(paths)
 app.add_typer(ports)
+app.add_typer(scheduler)
 app.add_typer(store)
 app.add_typer(telemetry)
 app.add_typer(topology)

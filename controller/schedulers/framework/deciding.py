@@ -60,7 +60,11 @@ def filtered(profile: Profile, pod: PendingPod, snapshot: Snapshot) -> tuple[Fla
     passing: Flags = np.ones(len(snapshot.columns.nodes), np.bool_)
     left, refused = len(passing), []
     for one in profile.filters:
-        if (flags := _checked_flags(one.name, one.policy.passes(pod, snapshot), len(passing))) is None:
+        try:
+            answer = one.policy.passes(pod, snapshot)
+        except Exception as error:  # a plug-in may raise what it likes
+            raise _raised(one.name, pod, error) from error
+        if (flags := _checked_flags(one.name, answer, len(passing))) is None:
             continue
         passing = passing & flags
         now = int(np.count_nonzero(passing))
@@ -74,7 +78,10 @@ def filtered(profile: Profile, pod: PendingPod, snapshot: Snapshot) -> tuple[Fla
 
 def checked_points(score: WeightedScore, pod: PendingPod, snapshot: Snapshot, nodes: Ids) -> Longs:
     """Return a score's points; raise SchedulerError where they are not one for each node, 0 to `MOST_POINTS`."""
-    points = score.policy.points(pod, snapshot, nodes)
+    try:
+        points = score.policy.points(pod, snapshot, nodes)
+    except Exception as error:  # a plug-in may raise what it likes
+        raise _raised(score.name, pod, error) from error
     if not isinstance(points, np.ndarray) or points.shape != nodes.shape or points.dtype.kind not in "iu":
         raise SchedulerError(f"policy {score.name}: pod {pod.name}: it does not give an integer for each node")
     # As unsigned numbers, negative ones are the largest: one look at all of them.
@@ -82,6 +89,11 @@ def checked_points(score: WeightedScore, pod: PendingPod, snapshot: Snapshot, no
         wrong = points.min() if points.min() < 0 else points.max()
         raise SchedulerError(f"policy {score.name}: pod {pod.name}: {wrong} points are not 0 to {MOST_POINTS}")
     return points
+
+
+def _raised(name: str, pod: PendingPod, error: Exception) -> SchedulerError:
+    problem = " ".join(f"{type(error).__name__}: {error}".split())
+    return SchedulerError(f"policy {name}: pod {pod.name}: it failed: {problem}")
 
 
 def _checked_flags(name: str, flags: Flags | None, nodes: int) -> Flags | None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from controller.cluster.hardware import DeviceRequest, fits
+from controller.cluster.cost_map import UNREACHABLE_NS
+from controller.cluster.hardware import DeviceRequest, Node, fits
 from controller.schedulers.framework.columns import Flags
 from controller.schedulers.framework.snapshot import Snapshot
-from controller.schedulers.framework.values import PendingPod
+from controller.schedulers.framework.values import Peer, PendingPod
 from dataplane.config import Strict
 
 
@@ -34,7 +35,7 @@ class Ready:
 
 
 class StatedLocation:
-    """Refuses all nodes but those that the pod's user stated."""
+    """Refuses all nodes but those that the pod's user stated: by name, by labels, by a kind of device."""
 
     Settings = NoSettings
     is_local = True
@@ -43,16 +44,91 @@ class StatedLocation:
         del settings
 
     def passes(self, pod: PendingPod, snapshot: Snapshot) -> Flags | None:
-        """Return which nodes were stated; all, if none was."""
-        if not pod.locations:
+        """Return which nodes were stated; all, if nothing was."""
+        if not (pod.locations or pod.labels or pod.device_kind is not None):
             return None
-        found = np.zeros(len(snapshot.columns.nodes), np.bool_)
-        found[[snapshot.columns.number[name] for name in pod.locations if name in snapshot.columns.number]] = True
+        nodes = snapshot.columns.nodes
+        return np.fromiter((_where(pod, node) is None for node in nodes), np.bool_, len(nodes))
+
+    def reason(self, pod: PendingPod, snapshot: Snapshot, node: int) -> str:
+        """Return what was stated."""
+        return _where(pod, snapshot.columns.nodes[node]) or "it is where the pod is to run"
+
+
+def _where(pod: PendingPod, node: Node) -> str | None:
+    """Return what of the stated location a node is not, None if it is all of it."""
+    if pod.locations and node.name not in pod.locations:
+        return f"the pod is to run on {' or '.join(pod.locations)}"
+    for name, value in pod.labels:
+        if node.labels.get(name) != value:
+            return f"its label {name} is {node.labels.get(name, 'not there')!s}, not {value}"
+    if pod.device_kind is not None and all(device.kind is not pod.device_kind for device in node.devices):
+        return f"it has no {pod.device_kind}"
+    return None
+
+
+class NetworkNeed:
+    """Refuses nodes to whose peers the way is not what the pod needs: bandwidth that is free, delay, either way.
+
+    A pod that needs something of a network of which nothing is known is refused everywhere.
+    """
+
+    Settings = NoSettings
+    # Pods of which needs are stated do not come in simulations; all others pass everywhere.
+    is_local = True
+
+    def __init__(self, settings: NoSettings) -> None:
+        del settings
+
+    def passes(self, pod: PendingPod, snapshot: Snapshot) -> Flags | None:
+        """Return from which nodes all peers that the pod needs something of are reached as it needs it."""
+        needs = [peer for peer in pod.peers if peer.min_bps or peer.max_delay_ns is not None]
+        if not needs:
+            return None
+        found = np.full(len(snapshot.columns.nodes), snapshot.costs is not None)
+        for peer in needs if snapshot.costs is not None else ():
+            found &= _reached(peer, snapshot)
         return found
 
-    def reason(self, pod: PendingPod, snapshot: Snapshot, node: int) -> str:  # noqa: ARG002 - a filter's signature
-        """Return what was stated."""
-        return f"the pod is to run on {' or '.join(pod.locations)}"
+    def reason(self, pod: PendingPod, snapshot: Snapshot, node: int) -> str:
+        """Return which way is not as needed, and what it is like."""
+        if snapshot.costs is None:
+            return "nothing is known of the network"
+        name = snapshot.columns.names[node]
+        for peer in pod.peers:
+            if not (peer.min_bps or peer.max_delay_ns is not None) or _reached(peer, snapshot)[node]:
+                continue
+            known = snapshot.costs.model.host_number
+            if peer.host not in known or name not in known:
+                return f"{peer.host}: nothing is known of the way there"
+            costs = (snapshot.costs.cost(name, peer.host), snapshot.costs.cost(peer.host, name))
+            delay_ns, free_bps = max(cost.delay_ns for cost in costs), min(cost.available_bps for cost in costs)
+            return (
+                f"{peer.host}: {free_bps / 1e6:.1f} Mbit/s are free and the delay is {delay_ns / 1e6:.3f} ms "
+                f"({costs[0].available_basis}); {_said(peer)} needed"
+            )
+        return "all peers are reached as needed"
+
+
+def _said(peer: Peer) -> str:
+    delay = None if peer.max_delay_ns is None else f"at most {peer.max_delay_ns / 1e6:.3f} ms"
+    rate = f"{peer.min_bps / 1e6:.1f} Mbit/s" if peer.min_bps else None
+    return " and ".join(filter(None, (rate, delay)))
+
+
+def _reached(peer: Peer, snapshot: Snapshot) -> Flags:
+    """Return from which nodes, and back, a peer is reached as needed; a node reaches itself however it is needed."""
+    assert snapshot.costs is not None
+    hosts, pairs = snapshot.host, snapshot.costs.pairs
+    row = snapshot.costs.model.host_number.get(peer.host)
+    if row is None:
+        return np.zeros(len(hosts), np.bool_)
+    found: Flags = hosts >= 0
+    for src, dst in ((row, hosts), (hosts, row)):
+        found &= (pairs.delay_ns[src, dst] != UNREACHABLE_NS) & (pairs.available_bps[src, dst] >= peer.min_bps)
+        if peer.max_delay_ns is not None:
+            found &= pairs.delay_ns[src, dst] <= peer.max_delay_ns
+    return found
 
 
 class DeviceModel:

@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from controller.schedulers.errors import SchedulerError
-from controller.schedulers.framework.filters import DeviceModel, FitsResources, Ready, StatedLocation
+from controller.schedulers.framework.filters import DeviceModel, FitsResources, NetworkNeed, Ready, StatedLocation
 from controller.schedulers.framework.scores import LeastUsed, MostUsed, NetworkCost, Spread
 
 GROUP: Final = "millrace.schedulers.policies"
@@ -20,6 +20,7 @@ BUILT_IN: Final[Mapping[str, Callable[..., Any]]] = {
     "location": StatedLocation,
     "device-model": DeviceModel,
     "fits": FitsResources,
+    "network-need": NetworkNeed,
     "least-used": LeastUsed,
     "most-used": MostUsed,
     "network-cost": NetworkCost,

@@ -29,7 +29,7 @@ class ProfileSettings(Strict, frozen=True):
 
     name: str = "default"
     filters: tuple[PolicySettings, ...] = tuple(
-        PolicySettings(policy=policy) for policy in ("ready", "location", "device-model", "fits")
+        PolicySettings(policy=policy) for policy in ("ready", "location", "device-model", "fits", "network-need")
     )
     scores: tuple[PolicySettings, ...] = (
         PolicySettings(policy="network-cost", weight=2),

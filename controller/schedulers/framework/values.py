@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from controller.cluster.hardware.requests import Request
+from dataplane.topology.values import DeviceKind
 
 MOST_POINTS: Final = 1000
 """The points of the best node; scores give 0 to so many."""
@@ -16,23 +17,30 @@ NOTHING_ASKED: Final = Request()
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """A host of the topology that a pod reads from, or talks to, and how many bytes that are."""
+    """A host of the topology that a pod reads from, or talks to, and how many bytes that are.
+
+    `min_bps` and `max_delay_ns` are what the way must be like, in both directions; 0 and None: like any.
+    """
 
     host: str
     nbytes: int = 0
+    min_bps: int = 0
+    max_delay_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class PendingPod:
     """A pod that waits for a node.
 
-    `locations` are the nodes that its user stated, all if there are none; `group` is what it is to be spread over
-    nodes with. A larger `priority` comes first.
+    `locations` are the nodes that its user stated, all if there are none; `labels` and `device_kind` are what a node
+    must have. `group` is what it is to be spread over nodes with. A larger `priority` comes first.
     """
 
     name: str
     request: Request = NOTHING_ASKED
     priority: int = 0
     locations: tuple[str, ...] = ()
+    labels: tuple[tuple[str, str], ...] = ()
+    device_kind: DeviceKind | None = None
     peers: tuple[Peer, ...] = ()
     group: str = ""

@@ -1,0 +1,138 @@
+"""What `millrace scheduler serve` runs: a scheduler over the service access point, until it is to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+from collectors.signals import stop_on_signals
+from collectors.values import Snapshot as NetworkSnapshot
+from controller.api.client import ApiClient, find_place
+from controller.cluster.cost_map import CostMap
+from controller.cluster.cost_map.model import CostModel
+from controller.errors import CostMapError
+from controller.network_state.follower import follow
+from controller.running import run_until
+from controller.schedulers.errors import SchedulerError
+from controller.schedulers.framework.profiles import profiles_of
+from controller.schedulers.serving.metrics import Metrics
+from controller.schedulers.serving.scheduler import Costs, Scheduler
+from controller.schedulers.settings import SchedulerSettings
+from dataplane.clock import MonotonicClock
+from dataplane.config import load
+from dataplane.errors import MillraceError
+from dataplane.metrics_server import MetricsServer
+from dataplane.topology.file import load_topology
+
+LOGGER = logging.getLogger("millrace.scheduler")
+
+
+def load_settings(path: Path) -> SchedulerSettings:
+    """Return a settings file's content; raise ConfigError with file, line and key."""
+    return load(path, SchedulerSettings)
+
+
+def run(
+    settings: SchedulerSettings,
+    on_ready: Callable[[str], None] | None = None,
+    *,
+    reload: Callable[[], SchedulerSettings] | None = None,
+) -> None:
+    """Schedule until SIGINT or SIGTERM; SIGHUP puts the profiles of `reload` in force, the rest stays."""
+    asyncio.run(_until_signalled(settings, on_ready, reload))
+
+
+async def _until_signalled(
+    settings: SchedulerSettings,
+    on_ready: Callable[[str], None] | None,
+    reload: Callable[[], SchedulerSettings] | None,
+) -> None:
+    def on_scheduler(scheduler: Scheduler) -> None:
+        if reload is not None:
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, take_profiles, scheduler, reload)
+
+    await serve(settings, stop_on_signals(), on_ready=on_ready, on_scheduler=on_scheduler)
+
+
+def take_profiles(scheduler: Scheduler, read: Callable[[], SchedulerSettings]) -> None:
+    """Have a scheduler decide by the profiles that its settings name now; what cannot be leaves them as they are."""
+    try:
+        scheduler.take_profiles(profiles_of(read().profiles))
+    except MillraceError as error:
+        LOGGER.warning("profiles stay as they were: %s", error)
+    else:
+        LOGGER.info("profiles %s are in force", ", ".join(scheduler.profiles))
+
+
+async def serve(
+    settings: SchedulerSettings,
+    stop: asyncio.Event,
+    *,
+    on_ready: Callable[[str], None] | None = None,
+    on_scheduler: Callable[[Scheduler], None] | None = None,
+) -> None:
+    """Schedule until `stop` is set; raise MillraceError for settings that cannot be.
+
+    The service access point need not be there yet. `on_ready` gets one line, once policies are made.
+    """
+    profiles = profiles_of(settings.profiles)
+    metrics = Metrics(time.time_ns)
+    async with AsyncExitStack() as stack:
+        costs = await stack.enter_async_context(_costs(settings))
+        client = ApiClient(find_place(settings.api), on_wait=LOGGER.warning)
+        await stack.enter_async_context(client)
+        where = _serve_metrics(settings, metrics, stack)
+        scheduler = Scheduler(client, settings, profiles, costs=costs, clock=MonotonicClock(), metrics=metrics)
+        if on_scheduler is not None:
+            on_scheduler(scheduler)
+        if on_ready is not None:
+            on_ready(f"profiles {', '.join(profiles)}, API at {client.place.address}{where}")
+        await run_until(scheduler.run(), stop)
+
+
+def _serve_metrics(settings: SchedulerSettings, metrics: Metrics, stack: AsyncExitStack) -> str:
+    if settings.metrics is None:
+        return ""
+    address, port = settings.metrics.address, settings.metrics.port
+    try:
+        server = MetricsServer(metrics.registry, address, port)
+    except OSError as error:
+        raise SchedulerError(f"metrics at {address}:{port}: {os.strerror(error.errno or 0)}") from None
+    stack.callback(server.close)
+    return f", metrics at http://{address}:{server.port}/metrics"
+
+
+@asynccontextmanager
+async def _costs(settings: SchedulerSettings) -> AsyncIterator[Costs]:
+    """Give what lies between nodes: as telemetry says now, else nominal figures, which say so of themselves."""
+    if settings.topology is None:
+        if settings.network is not None:
+            raise SchedulerError("network: without a topology nothing can be made of the network's state")
+        yield lambda: None
+        return
+    model = CostModel(load_topology(settings.topology))
+    nominal = CostMap.of(model, NetworkSnapshot(0, {}, {}, {}))
+    if settings.network is None:
+        yield lambda: nominal
+        return
+    async with follow(model, settings.network) as follower:
+        said: list[str] = []
+
+        def current() -> CostMap:
+            try:
+                found = follower.current().costs
+            except CostMapError as error:
+                if not said:
+                    LOGGER.warning("decisions are by nominal figures: %s", error)
+                    said.append(str(error))
+                return nominal
+            said.clear()
+            return found
+
+        yield current

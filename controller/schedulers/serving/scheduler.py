@@ -1,0 +1,346 @@
+"""The scheduler: pods that wait at the service access point are decided about one after the other, and bound.
+
+Bound means one request that writes pods, their nodes' shares and the decision together, if nothing of it has changed
+since: so two schedulers never give the same share away, and one that is killed has placed a pod whole or not at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from msgspec.structs import replace
+
+from controller.api.client import ApiClient
+from controller.api.registry.placements import Binding, BindingRequest, NewDecision, PlacementAnswer, State, bind
+from controller.api.resources import Decision, Metadata, Node, Pod, PodGroup
+from controller.api.resources.decision import DecisionSpec
+from controller.api.resources.hardware import device_shares
+from controller.cluster.cost_map import CostMap
+from controller.cluster.hardware import Shares
+from controller.errors import ApiError, ControllerError, NotFoundError, StaleError
+from controller.schedulers.framework import Choice, Explanation, Profile, Snapshot, decide, explain, place_group
+from controller.schedulers.serving.decisions import decision_name, decision_of, is_measured
+from controller.schedulers.serving.metrics import Metrics
+from controller.schedulers.serving.pending import PendingQueue
+from controller.schedulers.serving.view import ClusterView, is_ready, is_waiting
+from controller.schedulers.settings import SchedulerSettings
+from dataplane.clock import Clock
+
+LOGGER: Final = logging.getLogger("millrace.scheduler")
+_NS_PER_S: Final = 1_000_000_000
+
+Costs = Callable[[], CostMap | None]
+"""What lies between nodes now, None where nothing is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """What was decided about a pod or a group; without shares it was refused."""
+
+    pods: tuple[Pod, ...]
+    choices: tuple[Choice, ...]
+    shares: tuple[Shares, ...]
+    explanations: tuple[Explanation, ...]
+    reason: str
+
+
+class Scheduler:
+    """Places pods of its profiles. `run` follows the service access point and decides, until it is cancelled."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        settings: SchedulerSettings,
+        profiles: Mapping[str, Profile],
+        *,
+        costs: Costs,
+        clock: Clock,
+        metrics: Metrics,
+    ) -> None:
+        self.view = ClusterView()
+        self.queue = PendingQueue(settings.queue)
+        self.profiles = dict(profiles)
+        self._client, self._settings, self._costs = client, settings, costs
+        self._clock, self._metrics = clock, metrics
+        self._changed = asyncio.Event()
+        self._listed: set[type[Node | Pod | PodGroup]] = set()
+        self._said: dict[str, str] = {}
+        self._strangers: set[str] = set()
+
+    async def run(self) -> None:
+        """Follow and decide until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for kind in (Node, Pod, PodGroup):
+                group.create_task(self._follow(kind))
+            group.create_task(self._decide_for_ever())
+
+    def take_profiles(self, profiles: Mapping[str, Profile]) -> None:
+        """Decide by other profiles from now on; who was refused is looked at again."""
+        self.profiles = dict(profiles)
+        self._strangers.clear()
+        self._refill()
+        self.queue.wake(self._clock.now_ns())
+        self._changed.set()
+
+    async def _follow(self, kind: type[Node | Pod | PodGroup]) -> None:
+        async for told in self._client.of(kind).follow():
+            if hasattr(told, "items"):
+                self.view.take_all(kind, told.items)
+                self._listed.add(kind)
+                self._refill()
+                self._wake()
+            elif told.name:
+                self._take(kind, told.name, told.resource if told.type != "DELETE" else None)
+
+    def _take(self, kind: type[Node | Pod | PodGroup], name: str, resource: Node | Pod | PodGroup | None) -> None:
+        """Take what has become of a resource; who waits is looked at again if that may help."""
+        before = self.view.nodes.get(name) if kind is Node else None
+        if resource is None:
+            self.view.remove(kind, name)
+            if kind is Pod:
+                self._forget(name)
+            self._wake()
+            return
+        if not self.view.take(resource):
+            return
+        if isinstance(resource, Node):
+            if before is None or _may_help(before, resource):
+                self._wake()
+            return
+        if isinstance(resource, Pod):
+            self._put(resource)
+        else:
+            self._refill()
+        self._changed.set()
+
+    def _wake(self) -> None:
+        self.queue.wake(self._clock.now_ns())
+        self._changed.set()
+
+    def _put(self, pod: Pod) -> None:
+        """Let a pod wait that is to be placed here, or its group; any other does not."""
+        name = pod.metadata.name
+        if not is_waiting(pod):
+            self._forget(name)
+            return
+        if pod.spec.profile not in self.profiles:
+            self._note_stranger(pod.spec.profile)
+            return
+        now_ns = self._clock.now_ns()
+        if pod.spec.group is None:
+            self.queue.put(f"pod/{name}", pod.spec.priority, now_ns)
+        elif self._group_is_complete(pod.spec.group):
+            group = self.view.groups[pod.spec.group]
+            self.queue.put(f"group/{pod.spec.group}", group.spec.priority, now_ns)
+        self._metrics.waiting.set(len(self.queue))
+
+    def _forget(self, pod: str) -> None:
+        self.queue.forget(f"pod/{pod}")
+        self._said.pop(pod, None)
+        self._metrics.waiting.set(len(self.queue))
+
+    def _group_is_complete(self, name: str) -> bool:
+        """Return whether as many pods are there as a group has to have."""
+        group = self.view.groups.get(name)
+        return group is not None and len(self.view.members(name)) >= max(group.spec.size - group.status.bound, 1)
+
+    def _refill(self) -> None:
+        """Have all wait that are to be placed: those that there was no room for, too."""
+        for pod in sorted(self.view.waiting(), key=lambda pod: (-pod.spec.priority, pod.metadata.created_ns)):
+            self._put(pod)
+
+    def _note_stranger(self, profile: str) -> None:
+        if profile not in self._strangers:
+            self._strangers.add(profile)
+            LOGGER.warning("pods of profile %s are left to another scheduler: there is none of that name here", profile)
+
+    async def _decide_for_ever(self) -> None:
+        while True:
+            self._changed.clear()
+            now_ns = self._clock.now_ns()
+            name = self.queue.first_due(now_ns) if len(self._listed) == 3 else None
+            if name is None:
+                due_ns = self.queue.next_due_ns() if len(self._listed) == 3 else None
+                await self._wait(None if due_ns is None else max(due_ns - now_ns, 0))
+                continue
+            await self._decide(name)
+            if self.queue.refused_full and self.queue.has_room:
+                self.queue.refused_full = 0
+                self._refill()
+
+    async def _wait(self, wait_ns: int | None) -> None:
+        try:
+            async with asyncio.timeout(None if wait_ns is None else wait_ns / _NS_PER_S):
+                await self._changed.wait()
+        except TimeoutError:
+            pass
+
+    async def _decide(self, name: str) -> None:
+        """Decide about a pod or a group, and write what came of it."""
+        kind, _, subject = name.partition("/")
+        pods = self._pods_of(kind, subject)
+        if not pods:
+            self.queue.forget(name)
+            return
+        begun_ns = self._clock.now_ns()
+        try:
+            outcome = self._outcome(subject, pods)
+            spec = self._spec(kind, subject, outcome, begun_ns)
+            if outcome.shares:
+                await self._bind(name, subject, outcome, spec)
+            else:
+                await self._refuse(name, subject, outcome, spec)
+        except StaleError as error:
+            self._metrics.conflicts.inc()
+            LOGGER.info("%s %s: decided again: %s", kind, subject, error)
+            self.queue.again(name, self._clock.now_ns())
+            await self._read_again(pods)
+        except ControllerError as error:
+            self._metrics.failures.inc()
+            LOGGER.warning("%s %s: %s", kind, subject, error)
+            self.queue.refused(name, self._clock.now_ns())
+            self.queue.wake(self._clock.now_ns())
+            if isinstance(error, ApiError):
+                # Whether it was done is not known: what is there says so.
+                await self._read_again(pods)
+        self._metrics.seconds.observe((self._clock.now_ns() - begun_ns) / _NS_PER_S)
+
+    def _pods_of(self, kind: str, subject: str) -> tuple[Pod, ...]:
+        if kind == "group":
+            return self.view.members(subject) if self._group_is_complete(subject) else ()
+        pod = self.view.pods.get(subject)
+        return (pod,) if pod is not None and is_waiting(pod) and pod.spec.profile in self.profiles else ()
+
+    def _outcome(self, subject: str, pods: tuple[Pod, ...]) -> _Outcome:
+        snapshot = self.view.snapshot(self._costs())
+        if reason := self._cannot(pods):
+            return _Outcome(pods, (), (), (), reason)
+        profile = self.profiles[pods[0].spec.profile]
+        pending = [self.view.pending(pod) for pod in pods]
+        most = self._settings.explained_nodes
+        if len(pods) == 1:
+            choice = decide(profile, pending[0], snapshot)
+            why = explain(profile, pending[0], snapshot, choice=choice, most=most)
+            shares = (snapshot.shares(choice.node, pending[0].request),) if choice.is_placed else ()
+            return _Outcome(pods, (choice,), shares, (why,), why.summary)
+        found = place_group(profile, pending, snapshot)
+        if not found.is_placed:
+            blocked = next((choice.pod for choice in found.choices if not choice.is_placed), pending[0])
+            why = explain(profile, blocked, snapshot, most=most)
+            return _Outcome(pods, (), (), (why,), f"group {subject} is not placed whole: {blocked.name}: {why.summary}")
+        explanations = tuple(_explained(profile, snapshot, found.choices, found.shares, most))
+        return _Outcome(pods, found.choices, found.shares, explanations, f"all {len(pods)} pods of group {subject}")
+
+    @staticmethod
+    def _cannot(pods: Sequence[Pod]) -> str:
+        """Return what of a request this scheduler does not know how to serve; empty if nothing."""
+        profiles = {pod.spec.profile for pod in pods}
+        if len(profiles) > 1:
+            return f"its pods are of profiles {' and '.join(sorted(profiles))}: a group has one"
+        for pod in pods:
+            if pod.spec.location is not None and pod.spec.location.device is not None:
+                return f"pod {pod.metadata.name} states a device's number, which is not served: state its kind"
+        return ""
+
+    def _spec(self, kind: str, subject: str, outcome: _Outcome, begun_ns: int) -> DecisionSpec:
+        spec = decision_of(
+            outcome.explanations,
+            outcome.shares,
+            subject_kind="pod" if kind == "pod" else "podgroup",
+            subjects=[subject] if kind == "pod" else [pod.metadata.name for pod in outcome.pods],
+            scheduler=self._settings.name,
+            reason=outcome.reason,
+            begun_ns=self._metrics.now_ns() - (self._clock.now_ns() - begun_ns),
+            decided_ns=self._metrics.now_ns(),
+        )
+        measured = None
+        if outcome.shares:
+            choice, snapshot = outcome.choices[-1], self.view.snapshot(self._costs())
+            measured = is_measured(snapshot, choice.pod, snapshot.columns.names[choice.node])
+        return replace(spec, profile=outcome.pods[0].spec.profile, measured=measured)
+
+    async def _bind(self, name: str, subject: str, outcome: _Outcome, spec: DecisionSpec) -> None:
+        decision = NewDecision(name=decision_name(subject, secrets.token_hex(5)), spec=spec)
+        names = [placement.node for placement in spec.placements]
+        bindings = tuple(
+            Binding(
+                pod=pod.metadata.name,
+                node=node,
+                devices=device_shares(shares),
+                pod_revision=pod.metadata.revision,
+                shares_version=self.view.nodes[node].shares_version,
+            )
+            for pod, node, shares in zip(outcome.pods, names, outcome.shares, strict=True)
+        )
+        request = BindingRequest(bindings=bindings, decision=decision)
+        expected = bind(self._state(outcome.pods, names), request, self._metrics.now_ns())
+        answer = await self._client.bind(request)
+        self._assume(expected, answer)
+        self.queue.forget(name)
+        for pod, node in zip(outcome.pods, names, strict=True):
+            self._said.pop(pod.metadata.name, None)
+            self._metrics.decisions.labels("bound").inc()
+            LOGGER.info("pod %s: %s", pod.metadata.name, outcome.reason if len(names) == 1 else f"{node}, in {subject}")
+
+    def _state(self, pods: Sequence[Pod], nodes: Sequence[str]) -> State:
+        """Return what is known of what a binding is about, to be looked through as the server will."""
+        groups = {pod.spec.group for pod in pods if pod.spec.group is not None}
+        return State(
+            {pod.metadata.name: pod for pod in pods},
+            {name: self.view.nodes[name] for name in nodes},
+            {name: self.view.groups[name] for name in groups if name in self.view.groups},
+        )
+
+    def _assume(self, made: State, answer: PlacementAnswer) -> None:
+        """Know what was bound before the watch says so: the next decision is about what is left."""
+        for resource in (*made.pods.values(), *made.nodes.values(), *made.groups.values()):
+            if resource is not None:
+                metadata = replace(resource.metadata, revision=answer.revision)
+                self.view.take(replace(resource, metadata=metadata))
+
+    async def _refuse(self, name: str, subject: str, outcome: _Outcome, spec: DecisionSpec) -> None:
+        self.queue.refused(name, self._clock.now_ns())
+        self._metrics.decisions.labels("refused").inc()
+        if self._said.get(subject) == outcome.reason:
+            return
+        LOGGER.info("%s: %s", name.replace("/", " ", 1), outcome.reason)
+        decision = Decision(metadata=Metadata(name=decision_name(subject, secrets.token_hex(5))), spec=spec)
+        await self._client.of(Decision).create(decision)
+        self._said[subject] = outcome.reason
+
+    async def _read_again(self, pods: Sequence[Pod]) -> None:
+        """Read what a decision was about as it is now, without waiting for the watch; what fails is left to it."""
+        try:
+            for pod in pods:
+                try:
+                    self._take(Pod, pod.metadata.name, await self._client.of(Pod).get(pod.metadata.name))
+                except NotFoundError:
+                    self._take(Pod, pod.metadata.name, None)
+            for node in (await self._client.of(Node).list()).items:
+                self._take(Node, node.metadata.name, node)
+        except ApiError as error:
+            LOGGER.warning("%s", error)
+
+
+def _explained(
+    profile: Profile, snapshot: Snapshot, choices: Sequence[Choice], shares: Sequence[Shares], most: int
+) -> Iterator[Explanation]:
+    """Yield why each pod of a group was placed where it is, each with what those before it took."""
+    for choice, some in zip(choices, shares, strict=True):
+        yield explain(profile, choice.pod, snapshot, choice=choice, most=most)
+        snapshot = snapshot.taking(choice.node, some, choice.pod.group)
+
+
+def _may_help(before: Node, now: Node) -> bool:
+    """Return whether what has changed of a node may let a pod in that was refused."""
+    return (
+        (is_ready(now) and not is_ready(before))
+        or before.hardware != now.hardware
+        or before.metadata.labels != now.metadata.labels
+        or before.shares != now.shares
+    )

@@ -1,0 +1,168 @@
+"""What a scheduler knows of the cluster: nodes, pods and groups as watches tell them, ready to be decided by."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+
+from controller.api.resources import Node, Pod, PodGroup
+from controller.api.resources.base import Resource
+from controller.api.resources.pod import Phase
+from controller.cluster.cost_map import CostMap
+from controller.cluster.hardware import Cluster, values
+from controller.cluster.hardware.errors import HardwareError
+from controller.cluster.hardware.values import NOTHING
+from controller.schedulers.framework import Peer, PendingPod, Snapshot
+from controller.schedulers.framework.columns import FreeColumns, NodeColumns
+
+R = TypeVar("R", bound=Resource)
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A node's resource, and what schedulers see of it; without a value it is left out, for the `problem`."""
+
+    node: Node
+    value: values.Node | None
+    held: values.Shares
+    problem: str = ""
+
+
+class ClusterView:
+    """Resources by name; older versions of what is known are not taken.
+
+    `problems` are nodes that are left out, and why.
+    """
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, Node] = {}
+        self.pods: dict[str, Pod] = {}
+        self.groups: dict[str, PodGroup] = {}
+        self.problems: dict[str, str] = {}
+        self._snapshot: Snapshot | None = None
+        self._known: dict[str, _Known] = {}
+        self._columns: NodeColumns | None = None
+
+    def take_all(self, kind: type[R], resources: Iterable[R]) -> None:
+        """Take all resources of a kind, in place of those known."""
+        known = self._of(kind)
+        known.clear()
+        known.update((one.metadata.name, one) for one in resources)
+        self._snapshot = None
+
+    def take(self, resource: Resource) -> bool:
+        """Take a resource as it is now; return whether it is newer than what was known."""
+        known = self._of(type(resource))
+        before = known.get(resource.metadata.name)
+        if before is not None and before.metadata.revision >= resource.metadata.revision:
+            return False
+        known[resource.metadata.name] = resource
+        if not isinstance(resource, PodGroup):
+            self._snapshot = None
+        return True
+
+    def remove(self, kind: type[Resource], name: str) -> None:
+        """Take a resource out."""
+        self._of(kind).pop(name, None)
+        self._snapshot = None
+
+    def waiting(self) -> Iterable[Pod]:
+        """Return pods that are to be placed."""
+        return (pod for pod in self.pods.values() if is_waiting(pod))
+
+    def members(self, group: str) -> tuple[Pod, ...]:
+        """Return pods of a group that are to be placed, in order of name."""
+        found = (pod for pod in self.waiting() if pod.spec.group == group)
+        return tuple(sorted(found, key=lambda pod: pod.metadata.name))
+
+    def snapshot(self, costs: CostMap | None) -> Snapshot:
+        """Return the present state as policies see it."""
+        if self._snapshot is None or self._snapshot.costs is not costs:
+            self._snapshot = self._made(costs)
+        return self._snapshot
+
+    def pending(self, pod: Pod) -> PendingPod:
+        """Return a pod as policies see it; peers that are pods count where they are, and not while they are nowhere."""
+        spec, location = pod.spec, pod.spec.location
+        peers = []
+        for peer in spec.peers:
+            other = None if peer.pod is None else self.pods.get(peer.pod)
+            host = peer.host if peer.pod is None else None if other is None else other.status.node
+            if host is not None:
+                peers.append(Peer(host, 0, peer.min_bps, peer.max_delay_ns))
+        return PendingPod(
+            pod.metadata.name,
+            spec.request.value,
+            spec.priority,
+            locations=(location.node,) if location is not None and location.node is not None else (),
+            labels=tuple(spec.node_labels.items()),
+            device_kind=None if location is None else location.device_kind,
+            peers=tuple(peers),
+            group=spec.group or "",
+        )
+
+    def _made(self, costs: CostMap | None) -> Snapshot:
+        self._known = {name: self._known_of(node) for name, node in self.nodes.items()}
+        self.problems = {name: one.problem for name, one in self._known.items() if one.problem}
+        good = {name: one for name, one in self._known.items() if one.value is not None}
+        found = tuple(one.value for one in good.values() if one.value is not None)
+        if self._columns is None or not _are_same(found, self._columns.nodes):
+            self._columns = NodeColumns.of(found)
+        columns = self._columns
+        cluster = Cluster({value.name: value for value in found}, {name: one.held for name, one in good.items()})
+        ready = np.array([is_ready(self.nodes[name]) for name in columns.names], np.bool_)
+        return Snapshot(columns, FreeColumns.of(columns, cluster), ready, costs, self._groups_of(columns.number))
+
+    def _known_of(self, node: Node) -> _Known:
+        """Return a node as schedulers see it; what has not changed is not made again."""
+        before = self._known.get(node.metadata.name)
+        if before is not None and before.node is node:
+            return before
+        try:
+            if before is not None and before.value is not None and _has_same(before.node, node):
+                return _Known(node, before.value, node.held)
+            value = node.value
+            if value is None:
+                return _Known(node, None, NOTHING, "it has not said what it has")
+            value.check(node.held)
+            return _Known(node, value, node.held)
+        except HardwareError as error:
+            return _Known(node, None, NOTHING, str(error))
+
+    def _groups_of(self, numbers: Mapping[str, int]) -> dict[str, dict[int, int]]:
+        counts: defaultdict[str, defaultdict[int, int]] = defaultdict(lambda: defaultdict(int))
+        for pod in self.pods.values():
+            if pod.spec.group is not None and pod.status.node in numbers:
+                counts[pod.spec.group][numbers[str(pod.status.node)]] += 1
+        return {group: dict(nodes) for group, nodes in counts.items()}
+
+    def _of(self, kind: type[Resource]) -> dict[str, Resource]:
+        tables: dict[type[Resource], dict[str, Resource]] = {
+            Node: self.nodes,  # type: ignore[dict-item]
+            Pod: self.pods,  # type: ignore[dict-item]
+            PodGroup: self.groups,  # type: ignore[dict-item]
+        }
+        return tables[kind]
+
+
+def _are_same(some: Sequence[object], others: Sequence[object]) -> bool:
+    return len(some) == len(others) and all(one is other for one, other in zip(some, others, strict=True))
+
+
+def _has_same(before: Node, now: Node) -> bool:
+    return before.hardware == now.hardware and before.metadata.labels == now.metadata.labels
+
+
+def is_waiting(pod: Pod) -> bool:
+    """Return whether a pod is to be placed."""
+    status = pod.status
+    return status.node is None and status.phase is Phase.PENDING and pod.metadata.deleting_ns is None
+
+
+def is_ready(node: Node) -> bool:
+    """Return whether a node takes pods."""
+    return node.status.ready and not node.spec.unschedulable and node.metadata.deleting_ns is None

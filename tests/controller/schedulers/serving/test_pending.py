@@ -1,0 +1,87 @@
+"""The queue of who waits: order, backoff, waking, bounds."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controller.schedulers.serving.pending import PendingQueue
+from controller.schedulers.settings import QueueSettings
+
+SETTINGS = QueueSettings(most=3, first_wait_ns=10, longest_wait_ns=100)
+
+
+def test_priority_then_age() -> None:
+    queue = PendingQueue(SETTINGS)
+    for name, priority in (("old", 0), ("young", 0), ("urgent", 5)):
+        assert queue.put(name, priority, 0)
+    order = []
+    while (first := queue.first_due(0)) is not None:
+        order.append(first)
+        queue.forget(first)
+    assert order == ["urgent", "old", "young"]
+
+
+def test_a_full_queue_counts_who_it_turns_away() -> None:
+    queue = PendingQueue(SETTINGS)
+    assert [queue.put(f"p{n}", 0, 0) for n in range(5)] == [True, True, True, False, False]
+    assert (len(queue), queue.refused_full, queue.has_room) == (3, 2, False)
+    assert queue.put("p1", 9, 0)
+    assert queue.first_due(0) == "p1"
+
+
+def test_who_is_refused_waits_for_a_change_and_longer_each_time() -> None:
+    queue = PendingQueue(SETTINGS)
+    queue.put("p", 0, 0)
+    waits, now_ns = [], 0
+    for _ in range(6):
+        queue.refused("p", now_ns)
+        assert queue.next_due_ns() == now_ns + 100
+        queue.wake(now_ns)
+        due_ns = queue.next_due_ns()
+        assert due_ns is not None
+        assert queue.first_due(due_ns - 1) is None
+        assert queue.first_due(due_ns) == "p"
+        waits.append(due_ns - now_ns)
+        now_ns = due_ns
+    assert waits == [10, 20, 40, 80, 100, 100]
+
+
+def test_who_lost_a_race_is_looked_at_soon() -> None:
+    queue = PendingQueue(SETTINGS)
+    queue.put("p", 0, 0)
+    queue.again("p", 50)
+    assert queue.next_due_ns() == 60
+
+
+def test_a_change_much_later_wakes_at_once() -> None:
+    queue = PendingQueue(SETTINGS)
+    queue.put("p", 0, 0)
+    queue.refused("p", 0)
+    queue.wake(70)
+    assert queue.first_due(70) == "p"
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["put", "refused", "again", "wake", "forget"]), st.integers(0, 4), st.integers(0, 50))
+    )
+)
+def test_whoever_waits_is_due_some_day(steps: list[tuple[str, int, int]]) -> None:
+    queue, now_ns, wanted = PendingQueue(SETTINGS), 0, set[str]()
+    for act, number, later_ns in steps:
+        now_ns += later_ns
+        name = f"p{number}"
+        if act == "put":
+            wanted |= {name} if queue.put(name, 0, now_ns) else set()
+        elif act == "wake":
+            queue.wake(now_ns)
+        elif act == "forget":
+            queue.forget(name)
+            wanted.discard(name)
+        else:
+            getattr(queue, act)(name, now_ns)
+        assert len(queue) == len(wanted) <= SETTINGS.most
+        assert (queue.next_due_ns() is None) == (not wanted)
+        if wanted:
+            assert queue.first_due(now_ns + SETTINGS.longest_wait_ns) in wanted

@@ -12,7 +12,7 @@ import numpy as np
 from collectors.values import LinkCondition, LinkState, Snapshot
 from controller.cluster.cost_map.columns import ACCESS, AVAILABLE, DELAY, LOSS, LinkColumns
 from controller.cluster.cost_map.model import CostModel
-from controller.cluster.cost_map.pairs import PairColumns, between_hosts, between_switches, fold_some
+from controller.cluster.cost_map.pairs import PairColumns, between_hosts, between_switches, refold_between
 from controller.cluster.cost_map.routing import NO_ROUTES, Routing
 from controller.cluster.cost_map.values import UNREACHABLE_NS, Basis, HostCost, HostLinkState, Load
 from controller.intents import RouteSet
@@ -21,6 +21,8 @@ from dataplane.topology.values import LinkKey, Topology
 DEFAULT_STALE_AFTER_NS: Final = 10_000_000_000
 """A figure older than this is not believed."""
 _MOST_PATHS: Final = 64
+_FEW_OF: Final = 8
+"""Where more than one link in so many has changed, all is computed anew."""
 _BASIS: Final = (Basis.NOMINAL, Basis.PARTLY_MEASURED, Basis.MEASURED)
 
 
@@ -178,10 +180,11 @@ class CostMap:
         rows = links.differing(self.links)
         inner = rows[rows < self.model.inner.stop]
         between = self.between
-        if len(inner):
+        if len(inner) > len(self.model.table.links) // _FEW_OF:
+            between = between_switches(self.routing, links)
+        elif len(inner):
             between = between.copy()
-            concerned = self.routing.weights[:, inner].any(axis=1)
-            fold_some(self.routing, links, between, np.flatnonzero(concerned).tolist())
+            refold_between(self.routing, links, between, inner)
         return replace(self, links=links, between=between)
 
 

@@ -43,6 +43,7 @@ class CostModel:
         keys = [*self.table.links, *ups, *(LinkKey(key.dst, key.src) for key in ups)]
         self.nominal = LinkColumns.nominal(topology.directed_links[key] for key in keys)
         self.graph = graph_of(self.table)
+        self.row_between = {(key.src, key.dst): row for row, key in enumerate(self.table.links)}
         self.base_weights = lru_cache(maxsize=_REMEMBERED)(self._base_weights)
 
     def number(self, host: str) -> int:

@@ -11,7 +11,7 @@ import numpy as np
 from controller.algorithms.link_table import Ids
 from controller.cluster.cost_map.columns import Bytes, LinkColumns, Longs
 from controller.cluster.cost_map.kernels.compiled import compiled
-from controller.cluster.cost_map.kernels.fold import expand, fold, overlay
+from controller.cluster.cost_map.kernels.fold import expand, fold, overlay, refold
 from controller.cluster.cost_map.kernels.structures import Figures, Hosts
 from controller.cluster.cost_map.routing import Routing
 from dataplane.native import pointer_to
@@ -54,12 +54,23 @@ def between_switches(routing: Routing, links: LinkColumns) -> PairColumns:
     """Return the costs of [destination, switch]."""
     model = routing.model
     costs = PairColumns.empty(len(model.destinations), len(model.table.switches))
-    fold_some(routing, links, costs, range(len(model.destinations)))
+    _fold(routing, links, costs, range(len(model.destinations)))
     return costs
 
 
-def fold_some(routing: Routing, links: LinkColumns, costs: PairColumns, destinations: Iterable[int]) -> None:
-    """Write the costs to some destinations again."""
+def refold_between(routing: Routing, links: LinkColumns, costs: PairColumns, rows: Longs) -> None:
+    """Write the costs anew that links between switches have a part in whose figures have changed."""
+    graph, figures, native = routing.model.graph, _figures(links, routing.model.inner), costs.native()
+    switches, changed = len(routing.model.table.switches), np.ascontiguousarray(rows, np.uint32)
+    reached, queue = np.zeros(switches, np.uint8), np.zeros(switches, np.uint32)
+    tables = (pointer_to(table) for table in (routing.weights, routing.order, routing.counts))
+    scratch = pointer_to(reached), pointer_to(queue)
+    run = compiled(refold)
+    run(graph, *tables, len(routing.counts), pointer_to(changed), len(changed), *scratch, figures, native)
+
+
+def _fold(routing: Routing, links: LinkColumns, costs: PairColumns, destinations: Iterable[int]) -> None:
+    """Write the costs to some destinations."""
     graph, figures, native = routing.model.graph, _figures(links, routing.model.inner), costs.native()
     run, switches = compiled(fold), len(routing.model.table.switches)
     for place in destinations:

@@ -107,10 +107,13 @@ def _spread(model: CostModel, weights: Ids, route: WeightedRoute) -> None:
     target = model.destination_number.get(number[route.destination])
     if target is None:
         return
-    rows = [int(model.table.rows((route.switch, name))[0]) for name, _ in route.next_hops]
-    leaving = model.table.leaving(number[route.switch])
-    weights[target, leaving.start : leaving.stop] = 0
-    weights[target, rows] = [weight for _, weight in route.next_hops]
+    leaving, own = model.table.leaving(number[route.switch]), weights[target]
+    own[leaving.start : leaving.stop] = 0
+    for name, weight in route.next_hops:
+        row = model.row_between.get((route.switch, name))
+        if row is None:
+            raise PathError(f"there is no link {route.switch}->{name}")
+        own[row] = weight
 
 
 def _sort(model: CostModel, weights: Ids, order: Ids) -> Ids:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from controller.cluster.cost_map.kernels.fold import expand, fold, overlay, sort_switches
+from controller.cluster.cost_map.kernels.fold import expand, fold, overlay, refold, sort_switches
 from dataplane.native import Kernel, Library, kernel_library
 
 
@@ -18,4 +18,4 @@ def compiled(kernel: Kernel[..., Any]) -> Callable[..., Any]:
 
 @cache
 def _library() -> Library:
-    return kernel_library(sort_switches, fold, expand, overlay)
+    return kernel_library(sort_switches, fold, refold, expand, overlay)

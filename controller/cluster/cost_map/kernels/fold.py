@@ -5,7 +5,7 @@ from __future__ import annotations
 from controller.algorithms.structures import Graph
 from controller.cluster.cost_map.kernels.structures import Figures, Hosts
 from controller.cluster.cost_map.values import NEVER_NS, PPB, UNLIMITED_BPS, UNREACHABLE_NS
-from dataplane.native import Array, as_i64, as_u64, i64, kernel, u8, u32, u64
+from dataplane.native import Array, as_i64, as_u64, i64, kernel, offset, u8, u32, u64
 
 ALL = 7
 """All three figures, of every link so far."""
@@ -55,6 +55,63 @@ def fold(  # noqa: PLR0917 - kernels have no keywords
     write(costs, start + as_u64(order[0]), 0, UNLIMITED_BPS, 0, NEVER_NS, ALL)
     for place in range(1, count):
         fold_switch(graph, weights, order[place], links, costs, start)
+
+
+@kernel
+def refold(  # noqa: PLR0917 - kernels have no keywords
+    graph: Graph,
+    weights: Array[u32],
+    order: Array[u32],
+    counts: Array[u32],
+    destinations: u32,
+    rows: Array[u32],
+    changed: u32,
+    reached: Array[u8],
+    queue: Array[u32],
+    links: Figures,
+    costs: Figures,
+) -> None:
+    """Write the costs to all destinations anew where figures of some links have changed: those behind these links.
+
+    `weights` are [destination, link], `order` and `costs` [destination, switch], `counts` by destination; `rows` are
+    the `changed` links. `reached` and `queue` are scratch memory, a number for each switch.
+    """
+    for place in range(destinations):
+        start: u64 = as_u64(place) * as_u64(graph.switches)
+        own: Array[u32] = offset(weights, as_u64(place) * as_u64(graph.links))
+        if reach(graph, own, rows, changed, reached, queue) != 0:
+            for position in range(1, counts[place]):
+                switch: u32 = order[start + as_u64(position)]
+                if reached[switch] != 0:
+                    fold_switch(graph, own, switch, links, costs, start)
+
+
+@kernel(inline=True)
+def reach(  # noqa: PLR0917 - kernels have no keywords
+    graph: Graph, weights: Array[u32], rows: Array[u32], changed: u32, reached: Array[u8], queue: Array[u32]
+) -> u32:
+    """Mark the switches whose packets to a destination cross any of some links; return how many there are."""
+    for switch in range(graph.switches):
+        reached[switch] = 0
+    found: u32 = 0
+    for number in range(changed):
+        link: u32 = rows[number]
+        tail: u32 = graph.tail[link]
+        if weights[link] != 0 and reached[tail] == 0:
+            reached[tail] = 1
+            queue[found] = tail
+            found += 1
+    done: u32 = 0
+    while done < found:
+        ahead: u32 = queue[done]
+        done += 1
+        for place in range(graph.in_start[ahead], graph.in_start[ahead + 1]):
+            behind: u32 = graph.tail[graph.in_link[place]]
+            if weights[graph.in_link[place]] != 0 and reached[behind] == 0:
+                reached[behind] = 1
+                queue[found] = behind
+                found += 1
+    return found
 
 
 @kernel(inline=True)

@@ -14,7 +14,9 @@ from typing import Any
 
 import pytest
 
+from tests.collectors.devices.machines import SERVER, SERVER_LINKS
 from tests.collectors.devices.nvml_library import environment_with_library
+from tests.recorded import write_tree
 
 pytest.importorskip("pynvml", reason="nvidia-ml-py is not installed (the extra nvml)")
 
@@ -93,3 +95,26 @@ def test_no_driver(tmp_path: Path) -> None:
         said(os.environ | {"LD_LIBRARY_PATH": str(tmp_path)})
         == "NVML: libnvidia-ml.so.1, of NVIDIA's driver, is not here"
     )
+
+
+LOST = """
+import sys
+from pathlib import Path
+from collectors.devices.discovery import discover
+from collectors.devices.nvml import open_nvml
+from collectors.devices.root import Root
+from collectors.devices.sampling import Sampler
+from dataplane.clock import VirtualClock
+with open_nvml() as nvml:
+    root = Root(Path(sys.argv[1]))
+    print(discover(root, nvml).notes[0])
+    print(Sampler(root, VirtualClock(), nvml).devices()[0].missing["utilisation"])
+"""
+
+
+def test_a_driver_that_does_not_answer_is_a_note_and_a_reason(tmp_path: Path) -> None:
+    environment = environment_with_library(tmp_path, lost=True)
+    server = write_tree(tmp_path / "server", SERVER, SERVER_LINKS)
+    command = [sys.executable, "-c", LOST, str(server)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["NVML: GPU is lost", "NVML: GPU is lost"]

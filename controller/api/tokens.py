@@ -96,10 +96,12 @@ class Tokens:
         return shown(_record(stored))
 
     async def run(self, retry_s: float = 0.5) -> None:
-        """Follow the storage until cancelled."""
+        """Follow the storage until cancelled; the log says once why that is impossible."""
+        said = ""
         while True:
             try:
                 page = await self._storage.scan(ROOT)
+                said = ""
                 self._records = {record.id: record for record in map(_record, page.items)}
                 self.loaded.set()
                 async for events in self._storage.watch(ROOT, after=page.revision):
@@ -111,7 +113,9 @@ class Tokens:
             except CompactedError:
                 LOGGER.warning("changes of tokens were forgotten before they were seen: all are read again")
             except StorageError as error:
-                LOGGER.warning("tokens: the storage does not answer: %s", error)
+                if str(error) != said:
+                    said = str(error)
+                    LOGGER.warning("tokens: the storage does not answer: %s", said)
                 await asyncio.sleep(retry_s)
 
 

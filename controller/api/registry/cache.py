@@ -36,16 +36,20 @@ class ResourceCache:
         self.known_ns = now_ns()
 
     async def run(self, retry_s: float = 0.5) -> None:
-        """Follow the storage until cancelled."""
+        """Follow the storage until cancelled; the log says once why that is impossible."""
+        said = ""
         while True:
             try:
                 await self._load()
+                said = ""
                 async for events in self._storage.watch(ROOT, after=self.ring.revision):
                     self._apply(events)
             except CompactedError:
                 LOGGER.warning("changes were forgotten before they were seen: everything is read again")
             except StorageError as error:
-                LOGGER.warning("the storage does not answer: %s", error)
+                if str(error) != said:
+                    said = str(error)
+                    LOGGER.warning("the storage does not answer: %s", said)
                 await asyncio.sleep(retry_s)
 
     def get(self, kind: Kind[R], name: str) -> R:

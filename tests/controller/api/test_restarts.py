@@ -1,0 +1,123 @@
+"""What outlives a server, what is forgotten, and what SIGHUP changes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from controller.api.client import ApiClient, Place
+from controller.api.process import serve
+from controller.api.registry.cache import ResourceCache
+from controller.api.registry.events import EventType
+from controller.api.registry.registry import Registry
+from controller.api.resources import Decision, Metadata, Pod
+from controller.api.resources.decision import DECISION, DecisionSpec, Outcome
+from controller.api.retention import forget_decisions
+from controller.api.tokens import TokenRequest
+from controller.errors import GoneError, StorageError, UnavailableError
+from controller.storage.sqlite import SqliteStorage
+from dataplane.rpc.access import Role
+from tests.controller.api.api_server import serving, settings_in
+from tests.controller.api.certificates import DAY, Authority
+from tests.controller.api.test_resources_over_http import happenings, pod
+from tests.controller.api.test_strangers import tls_settings
+
+
+def test_a_watch_resumes_over_a_restart_and_is_gone_after_compaction(tmp_path: Path) -> None:
+    async def main() -> None:
+        settings = settings_in(tmp_path)
+        async with serving(settings, tmp_path) as served:
+            first = await served.client.of(Pod).create(pod("a"))
+            token = await served.client.create_token(TokenRequest(name="ann", role=Role.USER))
+            second = await served.client.of(Pod).create(pod("b"))
+        async with serving(settings, tmp_path) as served:
+            pods = served.client.of(Pod)
+            async with ApiClient(Place(served.url, token.token), tries=1) as user:
+                assert (await user.of(Pod).list()).items == (first, second)
+            third = await pods.create(pod("c"))
+            missed = await happenings(pods.watch(first.metadata.revision), 2)
+            assert [one.resource for one in missed] == [second, third]
+        async with await SqliteStorage.open(str(tmp_path / "storage")) as storage:
+            await storage.compact(third.metadata.revision)
+        async with serving(settings, tmp_path) as served:
+            pods = served.client.of(Pod)
+            with pytest.raises(GoneError, match=f"revision {first.metadata.revision} is forgotten.*list again"):
+                await anext(pods.watch(first.metadata.revision))
+            assert (await anext(pods.watch(third.metadata.revision))).type is EventType.BOOKMARK
+
+    asyncio.run(main())
+
+
+def test_of_decisions_the_newest_are_kept(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with await SqliteStorage.open(str(tmp_path / "storage")) as storage:
+            times = iter(range(1, 1000))
+            registry = Registry(storage, lambda: next(times))
+            for number in range(150):
+                spec = DecisionSpec(subject_kind="pod", subjects=("a",), outcome=Outcome.BOUND)
+                await registry.create(DECISION, Decision(metadata=Metadata(name=f"d{number}"), spec=spec))
+            cache = ResourceCache(storage, time.monotonic_ns)
+            following = asyncio.create_task(cache.run())
+            await cache.loaded.wait()
+            assert await forget_decisions(10, registry, cache) == 140
+            left = await registry.list(DECISION, limit=100)
+            assert {one.metadata.name for one in left.items} == {f"d{number}" for number in range(140, 150)}
+            following.cancel()
+
+    asyncio.run(main())
+
+
+def test_one_server_has_a_sqlite_file(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with serving(settings_in(tmp_path), tmp_path):
+            other = replace(settings_in(tmp_path), listen=("127.0.0.1:0",))
+            with pytest.raises(StorageError, match="cannot open the storage: database is locked"):
+                await serve(other, asyncio.Event())
+
+    asyncio.run(main())
+
+
+def test_certificates_are_read_again_on_a_signal(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    old, folder = Authority(tmp_path), tmp_path / "new"
+    folder.mkdir()
+    fresh = Authority(folder)
+    certificate, key = old.sign("server", 30 * DAY)
+
+    async def hang_up(said: str) -> None:
+        os.kill(os.getpid(), signal.SIGHUP)
+        async with asyncio.timeout(10):
+            while said not in caplog.text:
+                await asyncio.sleep(0.01)
+
+    async def main() -> None:
+        async with serving(tls_settings(tmp_path, certificate, key), tmp_path) as served:
+            made = await served.client.create_token(TokenRequest(name="ann", role=Role.USER))
+
+            async def ask(authority: Authority) -> None:
+                async with ApiClient(Place(served.url, made.token, authority.file), tries=1) as client:
+                    await client.of(Pod).list()
+
+            (tmp_path / "audit").rename(tmp_path / "kept")
+            late, late_key = fresh.sign("late", -DAY)
+            late.replace(certificate)
+            late_key.replace(key)
+            await hang_up("what was in use stays: certificate")
+            await ask(old)
+            good, good_key = fresh.sign("good", 30 * DAY)
+            good.replace(certificate)
+            good_key.replace(key)
+            await hang_up(f"certificate {certificate} is in use")
+            await ask(fresh)
+            with pytest.raises(UnavailableError, match="its certificate is refused"):
+                await ask(old)
+            assert (tmp_path / "audit").is_file()  # opened again after it was renamed
+            assert '"path":"/v1/tokens"' in (tmp_path / "kept").read_text()
+
+    with caplog.at_level("INFO", logger="millrace.api"):
+        asyncio.run(main())

@@ -32,9 +32,10 @@ class Daemon:
         settings: RestartSettings,
         *,
         on_change: Callable[[], None],
+        environ: Mapping[str, str] | None = None,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Run `millrace ARGUMENTS`; `on_change` is called with each new state."""
+        """Run `millrace ARGUMENTS` with `environ` beside our own; `on_change` is called with each new state."""
         self.name, self.restarts = name, 0
         self.state, self.last_error = State.STOPPED, None
         self.has_been_ready = False
@@ -42,6 +43,9 @@ class Daemon:
         """Ends by itself before it was ready for the first time."""
         self._arguments, self._log, self._settings = tuple(arguments), log, settings
         self._on_change, self._now_s = on_change, now_s
+        self._environ = dict(environ or {})
+        self.ready_line: str | None = None
+        """What it said when it was ready last."""
         self._process: asyncio.subprocess.Process | None = None
         self._last_line: str | None = None
         self._since_s = now_s()
@@ -108,7 +112,7 @@ class Daemon:
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
-            env=environment(os.environ),
+            env=environment(os.environ) | self._environ,
             start_new_session=True,  # a terminal's Ctrl-C is the supervisor's: it stops daemons in order
         )
         self._set(State.STARTING)
@@ -132,7 +136,7 @@ class Daemon:
             self._last_line = line
             self._log.write(line)
             if READY in line and self.state is State.STARTING:
-                self.has_been_ready = True
+                self.has_been_ready, self.ready_line = True, line
                 self._set(State.READY)
 
     def _note_end(self, status: int, wait_s: float) -> None:

@@ -15,6 +15,7 @@ from collectors.feed.server import FeedSettings
 from collectors.history.settings import HistorySettings
 from collectors.ingest.receiver import ReceiverSettings
 from collectors.process import CollectorProcessSettings
+from controller.api.client.place import TOKEN_FILE
 from controller.api.settings import ApiSettings, StoragePlace
 from controller.daemon_settings import DaemonSettings, RetrySettings
 from controller.demo.prepare import ScaledLoad, sampled_watch, scaled_load, senders
@@ -51,6 +52,13 @@ class DaemonPlan:
     """What can be reached where."""
     reloads: bool = False
     """SIGHUP has it read its settings again."""
+    token: Path | None = None
+    """The file of its token for the service access point, where it has one."""
+
+    @property
+    def environ(self) -> Mapping[str, str]:
+        """What it finds in its environment beside ours."""
+        return {} if self.token is None else {TOKEN_FILE: str(self.token)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from controller.running import until_first_ends
 from controller.up.control import Answer, Question, prepare_run, serving
 from controller.up.daemon import Daemon
 from controller.up.errors import UpError
 from controller.up.lines import DaemonLog, Say
-from controller.up.plan import UpPlan, settings_file, write_generated
+from controller.up.plan import DaemonPlan, UpPlan, settings_file, write_generated
 from controller.up.values import DaemonState, Health, State, UpState
 from dataplane.errors import MillraceError
 from dataplane.notify import notify
@@ -34,6 +35,7 @@ class Supervisor:
         """Say lines to a terminal; `reload` reads the settings again."""
         self._plan, self._reload = plan, reload
         self._changed, self._stop = asyncio.Event(), asyncio.Event()
+        self._failure: UpError | None = None
         self._checks: Mapping[str, Check] = {}
         self._logs = ExitStack()
         self._log = self._open_log(SUPERVISOR, say)
@@ -44,6 +46,7 @@ class Supervisor:
                 self._open_log(daemon.name, say),
                 plan.settings.restart,
                 on_change=self._changed.set,
+                environ=daemon.environ,
             )
             for daemon in plan.daemons
         )
@@ -55,7 +58,8 @@ class Supervisor:
         self._follow_signals()
         with self._logs:
             async with serving(socket, self._answer):
-                running = {daemon.name: asyncio.create_task(daemon.run()) for daemon in self._daemons}
+                plans = zip(self._daemons, self._plan.daemons, strict=True)
+                running = [asyncio.create_task(self._keep(daemon, planned)) for daemon, planned in plans]
                 self._load_checks()
                 try:
                     await self._until_ready()
@@ -132,6 +136,8 @@ class Supervisor:
     async def _until_ready(self) -> None:
         """Return when every daemon was ready once, or it is time to stop; raise UpError for one that never will be."""
         while not self._stop.is_set():
+            if self._failure is not None:
+                raise self._failure
             failed = next((daemon for daemon in self._daemons if daemon.early_ends >= _TRIES), None)
             if failed is not None:
                 raise UpError(f"the {failed.name} cannot run: {failed.last_error}")
@@ -140,11 +146,27 @@ class Supervisor:
             self._changed.clear()
             await self._changed.wait()
 
-    async def _end(self, running: Mapping[str, asyncio.Task[None]]) -> None:
+    async def _keep(self, daemon: Daemon, planned: DaemonPlan) -> None:
+        """Run a daemon, with its token, until it is stopped."""
+        if planned.token is not None:
+            from controller.up.access import ensure_token  # noqa: PLC0415 - loads the API's client
+
+            made = ensure_token(planned.token, planned.name, self._plan.settings.address("api"))
+            try:
+                await until_first_ends(made, _wait(self._stop))
+            except MillraceError as error:
+                self._failure = UpError(f"the {planned.name} cannot run: {error}")
+                self._changed.set()
+                return
+        if not self._stop.is_set():
+            await daemon.run()
+
+    async def _end(self, running: Sequence[asyncio.Task[None]]) -> None:
         """Stop daemons, the last started first: who asks before who is asked."""
+        self._stop.set()
         for daemon in reversed(self._daemons):
             await daemon.stop()
-        await asyncio.gather(*running.values())
+        await asyncio.gather(*running)
 
     def _follow_signals(self) -> None:
         loop = asyncio.get_running_loop()
@@ -165,6 +187,10 @@ class Supervisor:
             case "down":
                 self._stop_now()
         return Answer()
+
+
+async def _wait(event: asyncio.Event) -> None:
+    await event.wait()
 
 
 def changed_daemons(old: UpPlan, new: UpPlan) -> set[str]:

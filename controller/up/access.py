@@ -1,0 +1,46 @@
+"""A daemon's own token for the service access point: made at the first start, kept in a file of its user's."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Final
+
+from controller.api.client import ApiClient, Place
+from controller.api.client.place import read_token
+from controller.api.tokens import TokenRequest
+from controller.errors import ApiError, UnauthorizedError
+from controller.up.state import write_private
+from dataplane.rpc.access import Role
+
+_RETRY_S: Final = 0.2
+
+
+async def ensure_token(file: Path, daemon: str, api: str) -> None:
+    """Return once `file` has a token that the API at a UNIX socket takes, for as long as that needs.
+
+    Raises ApiError for a file that is no token's, UpError where none can be written.
+    """
+    while True:
+        if file.exists():
+            read_token(file)  # one that others can read is refused at once
+        try:
+            if not file.exists() or not await _is_taken(file, api):
+                async with ApiClient(Place(api)) as client:
+                    made = await client.create_token(TokenRequest(name=f"up-{daemon}", role=Role.SERVICE))
+                write_private(file, f"{made.token}\n")
+        except ApiError:
+            # Not there yet, or not able to write: its own health says so.
+            await asyncio.sleep(_RETRY_S)
+        else:
+            return
+
+
+async def _is_taken(file: Path, api: str) -> bool:
+    """Return whether the API knows a token: its data may be another's than the file."""
+    async with ApiClient(Place(api, read_token(file))) as client:
+        try:
+            await client.health()
+        except UnauthorizedError:
+            return False
+    return True

@@ -34,3 +34,5 @@ def say(daemon: str) -> Callable[[str], None]:
 def log_to_stderr(daemon: str) -> None:
     """Send the daemon's log to stderr, one line a record."""
     logging.basicConfig(format=f"millrace {daemon}: %(message)s", level=logging.INFO)
+    # A line for each request to the service access point says nothing.
+    logging.getLogger("httpx").setLevel(logging.WARNING)

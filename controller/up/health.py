@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
@@ -17,7 +18,7 @@ from collectors.feed.client import FeedClient, FeedClientSettings
 from controller.paths.service.client import RouteClient, RouteClientSettings
 from controller.status.service import ControllerClient, ControllerClientSettings
 from controller.up.plan import UpPlan
-from controller.up.values import Health
+from controller.up.values import Health, metrics_address
 from dataplane.errors import MillraceError
 from dataplane.fabric.live.stats import read_stats
 from dataplane.rpc.addresses import client_options
@@ -28,11 +29,13 @@ _OLDEST_STATS_S: Final = 4.0
 _WAIT_NS: Final = 500_000_000
 _AT_A_TIME: Final = 32
 
+_SAMPLE: Final = re.compile(r"^millrace_scheduler_(\w+)(?:\{[^}]*\})? (\S+)$", re.MULTILINE)
+
 Check = Callable[[], Awaitable[Health]]
 
 
-def checks_of(plan: UpPlan) -> Mapping[str, Check]:
-    """Return the question to each daemon, by its name."""
+def checks_of(plan: UpPlan, ready_line: Callable[[str], str | None]) -> Mapping[str, Check]:
+    """Return the question to each daemon, by its name; `ready_line` is what it said when it was ready last."""
     settings = plan.settings
     return {
         "fabric": lambda: check_fabric(plan.stats_file, plan.switches),
@@ -40,6 +43,7 @@ def checks_of(plan: UpPlan) -> Mapping[str, Check]:
         "paths": lambda: check_paths(settings.address("paths")),
         "controller": lambda: check_controller(settings.address("controller")),
         "api": lambda: check_api(settings.address("api")),
+        "scheduler": lambda: check_scheduler(ready_line("scheduler")),
     }
 
 
@@ -151,6 +155,26 @@ async def check_api(address: str) -> Health:
         return Health(ok=False, text=f"/readyz answers {answer.status_code}")
     found = msgspec.json.decode(answer.content, type=_ReadyAnswer)
     return Health(ok=answer.status_code == 200, text=f"storage {found.storage}, revision {found.revision}")
+
+
+async def check_scheduler(ready_line: str | None) -> Health:
+    """Return whether the scheduler answers, and how many pods it has decided about."""
+    from httpx import AsyncClient, HTTPError  # noqa: PLC0415
+
+    url = metrics_address(ready_line)
+    if url is None:
+        return Health(ok=False, text="it serves no metrics")
+    async with AsyncClient() as client:
+        try:
+            answer = (await client.get(url, timeout=ANSWER_S)).raise_for_status()
+        except HTTPError as error:
+            return Health(ok=False, text=f"{url}: {error or type(error).__name__}")
+    totals = dict.fromkeys(("decisions_total", "waiting", "failures_total"), 0.0)
+    for name, value in _SAMPLE.findall(answer.text):
+        if name in totals:
+            totals[name] += float(value)
+    decided, waiting, failures = (int(total) for total in totals.values())
+    return Health(ok=True, text=f"{decided} decisions, {waiting} pods wait, {failures} failures")
 
 
 class _ReadyAnswer(msgspec.Struct):

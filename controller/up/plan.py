@@ -20,9 +20,11 @@ from controller.api.settings import ApiSettings, StoragePlace
 from controller.daemon_settings import DaemonSettings, RetrySettings
 from controller.demo.prepare import ScaledLoad, sampled_watch, scaled_load, senders
 from controller.demo.scenario import ScenarioSettings, with_buffers
+from controller.network_state.settings import NetworkStateSettings
 from controller.p4runtime.session import FABRIC, FABRIC_AGGREGATION, fabric_program
 from controller.paths.settings import PathServerSettings, RecordSettings
 from controller.paths.telemetry_load import TelemetryLoad
+from controller.schedulers.settings import SchedulerSettings
 from controller.tables.base import WATCH_ALL
 from controller.tables.telemetry.int_watch import Watch
 from controller.up.errors import UpError
@@ -91,7 +93,7 @@ def make_plan(settings: UpSettings, state: StateFolder) -> UpPlan:
     }
     watches = settings.watches or _watches(topology, load)
     make = _Maker(settings, state, topology, watches)
-    daemons = [make.collector(), make.paths(), make.controller(switches), make.api()]
+    daemons = [make.collector(), make.paths(), make.controller(switches), make.api(), make.scheduler()]
     if not settings.switches:
         daemons.insert(0, make.fabric(load))
     return UpPlan(topology, load, switches, tuple(daemons), settings, state)
@@ -208,6 +210,25 @@ class _Maker:
             retention=section.retention,
         )
         return DaemonPlan("api", ("api", "serve"), settings, {"HTTP": ", ".join(settings.addresses)}, reloads=True)
+
+    def scheduler(self) -> DaemonPlan:
+        section, defaults = self.settings.scheduler, SchedulerSettings()
+        settings = SchedulerSettings(
+            api=self.settings.address("api"),
+            profiles=section.profiles or defaults.profiles,
+            topology=self.topology_file,
+            network=NetworkStateSettings(
+                feed=self.settings.address("collector"),
+                path_server=self.settings.address("paths"),
+                stale_after_ns=section.stale_after_ns,
+            ),
+            queue=section.queue,
+            metrics=section.metrics,
+            explained_nodes=section.explained_nodes,
+        )
+        # Its own token: it may do what schedulers do, and no more, and what it did has its name.
+        token = self.state.path / "tokens" / "scheduler"
+        return DaemonPlan("scheduler", ("scheduler", "serve"), settings, {}, reloads=True, token=token)
 
     @property
     def _program(self) -> str:

@@ -16,6 +16,9 @@ from controller.api.settings import ApiLimits, AuditSettings, Retention, Storage
 from controller.gnmi.settings import Hellos
 from controller.paths.engineering.settings import EngineeringSettings
 from controller.paths.settings import DecideSettings, ManagedFlow
+from controller.schedulers.framework.profiles import ProfileSettings
+from controller.schedulers.settings import MetricsSettings as SchedulerMetrics
+from controller.schedulers.settings import QueueSettings
 from controller.store.settings import StoreSettings
 from controller.tables.telemetry.int_watch import Watch
 from controller.tables.telemetry.reporting import NO_REPORTING, Reporting
@@ -113,6 +116,21 @@ class ApiSection(Strict, frozen=True):
     """What is forgotten."""
 
 
+class SchedulerSection(Strict, frozen=True):
+    """The scheduler; `millrace scheduler --help`."""
+
+    profiles: Annotated[tuple[ProfileSettings, ...], msgspec.Meta(min_length=1)] | None = None
+    """Ways to decide; default: one, that of the scheduler."""
+    queue: QueueSettings = msgspec.field(default_factory=QueueSettings)
+    """How pods wait."""
+    stale_after_ns: Positive = 10_000_000_000
+    """Figures of the network that are older are not believed."""
+    metrics: SchedulerMetrics = SchedulerMetrics(port=0)
+    """Where Prometheus finds its metrics, which are its sign of life; default: a free port of loopback."""
+    explained_nodes: Annotated[int, msgspec.Meta(ge=1, le=256)] = 16
+    """Of so many nodes a decision keeps the reasons."""
+
+
 class RestartSettings(Strict, frozen=True):
     """How daemons that die are started again, and how they are stopped."""
 
@@ -158,6 +176,8 @@ class UpSettings(Strict, frozen=True):
     """The controller."""
     api: ApiSection = ApiSection()
     """The service access point."""
+    scheduler: SchedulerSection = SchedulerSection()
+    """The scheduler."""
     restart: RestartSettings = RestartSettings()
     """Restarts and stops."""
     logs: LogSettings = LogSettings()

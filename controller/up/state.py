@@ -59,7 +59,7 @@ class StateFolder:
 
     def prepare(self) -> None:
         """Make the folders, for this user only; raise UpError where that cannot be."""
-        for folder in (self.path, self.generated, self.logs):
+        for folder in (self.path, self.generated, self.logs, self.path / "tokens"):
             try:
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             except OSError as error:

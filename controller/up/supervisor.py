@@ -16,7 +16,7 @@ from controller.up.daemon import Daemon
 from controller.up.errors import UpError
 from controller.up.lines import DaemonLog, Say
 from controller.up.plan import DaemonPlan, UpPlan, settings_file, write_generated
-from controller.up.values import DaemonState, Health, State, UpState
+from controller.up.values import DaemonState, Health, State, UpState, metrics_address
 from dataplane.errors import MillraceError
 from dataplane.notify import notify
 
@@ -88,7 +88,7 @@ class Supervisor:
                     since_s=daemon.since_s,
                     restarts=daemon.restarts,
                     last_error=daemon.last_error,
-                    addresses=dict(plan.addresses),
+                    addresses=_addresses(daemon, plan),
                     health=health,
                 )
                 for daemon, plan, health in zip(self._daemons, self._plan.daemons, healths, strict=True)
@@ -124,7 +124,10 @@ class Supervisor:
         """Load what asks daemons, gRPC and all, while they start."""
         from controller.up.health import checks_of  # noqa: PLC0415
 
-        self._checks = checks_of(self._plan)
+        self._checks = checks_of(self._plan, self._ready_line)
+
+    def _ready_line(self, name: str) -> str | None:
+        return next(daemon.ready_line for daemon in self._daemons if daemon.name == name)
 
     async def _health(self, daemon: Daemon) -> Health:
         from controller.up.health import asked  # noqa: PLC0415
@@ -187,6 +190,12 @@ class Supervisor:
             case "down":
                 self._stop_now()
         return Answer()
+
+
+def _addresses(daemon: Daemon, planned: DaemonPlan) -> dict[str, str]:
+    """Return what can be reached where: what is planned, and a port that was free."""
+    metrics = metrics_address(daemon.ready_line)
+    return dict(planned.addresses) | ({} if metrics is None else {"metrics": metrics})
 
 
 async def _wait(event: asyncio.Event) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
+from typing import Final
 
 import msgspec
 
@@ -23,6 +25,15 @@ class Health(msgspec.Struct, frozen=True):
 
     ok: bool
     text: str
+
+
+_METRICS: Final = re.compile(r"metrics at (?P<url>http://[^\s,]+)")
+
+
+def metrics_address(ready_line: str | None) -> str | None:
+    """Return where a daemon that has said that it is ready serves metrics; None where it does not."""
+    found = _METRICS.search(ready_line or "")
+    return None if found is None else found["url"]
 
 
 class DaemonState(msgspec.Struct, frozen=True):

@@ -1,0 +1,90 @@
+"""A fabric in the kernel that stays up: a switch that dies is started again, so is the fabric after kill -9."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import grpc
+import pytest
+from finsy.proto import p4r, p4r_grpc
+
+from dataplane.errors import FabricError
+from dataplane.fabric.kernel.manifest import RUN_ROOT, Manifest
+from dataplane.fabric.live.stats import read_stats
+from dataplane.fabric.live.values import FabricCounters
+
+pytestmark = pytest.mark.root
+
+SETTINGS = """
+topology: "leaf-spine:spines=1,leaves=1,hosts=2"
+time: kernel
+switches: {folder}/switches
+reports: 127.0.0.1:{port}
+demands: {folder}/demands.csv
+stats_file: {folder}/stats.json
+"""
+WAIT_S = 60.0
+
+
+def start(folder: Path) -> subprocess.Popen[str]:
+    """Start the daemon; return it when it is ready."""
+    command = [sys.executable, "-m", "controller.cli", "fabric", "serve", "--settings", str(folder / "fabric.yaml")]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    said = next(process.stderr)
+    assert "ready: 2 switches" in said, said + process.stderr.read()
+    return process
+
+
+def answers(folder: Path, switch: str) -> bool:
+    with grpc.insecure_channel(f"unix:{folder}/switches/{switch}.sock") as channel:
+        version = p4r_grpc.P4RuntimeStub(channel).Capabilities(p4r.CapabilitiesRequest(), timeout=WAIT_S)
+    return version.p4runtime_api_version.startswith("1.")
+
+
+def until(folder: Path, is_so: Callable[[FabricCounters], bool]) -> FabricCounters:
+    deadline = time.monotonic() + WAIT_S
+    while time.monotonic() < deadline:
+        try:
+            found = read_stats(folder / "stats.json")
+        except FabricError:
+            found = None
+        if found is not None and is_so(found):
+            return found
+        time.sleep(0.05)
+    pytest.fail("not in time")
+
+
+def test_switches_and_the_fabric_itself_come_back(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as collector:
+        collector.bind(("127.0.0.1", 0))
+        text = SETTINGS.format(folder=tmp_path, port=collector.getsockname()[1])
+        (tmp_path / "fabric.yaml").write_text(text, encoding="utf-8")
+        (tmp_path / "demands.csv").write_text("bit/s,h1,h2\nh1,0,800000\nh2,0,0\n", encoding="utf-8")
+        first = start(tmp_path)
+        try:
+            assert answers(tmp_path, "leaf1")
+            until(tmp_path, lambda found: found.pid == first.pid and found.traffic.sent > 0)
+            (manifest,) = [
+                found for path in RUN_ROOT.iterdir() if (found := Manifest.load(path)) and found.owner.pid == first.pid
+            ]
+            manifest.processes[0].send(signal.SIGKILL)
+            until(tmp_path, lambda found: found.restarts == 1)
+        finally:
+            first.kill()
+            first.communicate()
+        again = start(tmp_path)
+        try:
+            assert answers(tmp_path, "leaf1")
+            assert answers(tmp_path, "spine1")
+            assert all(not process.is_alive() for process in manifest.processes)
+        finally:
+            again.terminate()
+            again.communicate(timeout=WAIT_S)
+    assert not (RUN_ROOT / manifest.fabric_id).exists()

@@ -36,6 +36,7 @@ from controller.errors import (
     StorageError,
     UnavailableError,
 )
+from controller.storage import Event
 from dataplane.rpc.access import Principal, Role
 
 _AWAY_TIMEOUT_S = 6.0
@@ -171,6 +172,8 @@ class Service:
                     access.check(principal, Verb.RELEASE, POD, pod)
                 elif item.node in state.nodes:
                     access.check(principal, Verb.STATUS, NODE, state.nodes[item.node])
+                else:
+                    access.check_bind(principal)
 
         return await actions.release(self.registry, request, check)
 
@@ -223,11 +226,14 @@ class Service:
             return
         try:
             async with aclosing(self.registry.storage.watch(prefix_of(kind), after=after)) as watch:
-                async for events in watch:
+                async for events in _with_pauses(watch, self._limits.heartbeat_s):
+                    if events is None:
+                        yield line_of(WatchEvent(EventType.BOOKMARK, after)), after
+                        continue
                     for event in events:
-                        happening = happening_of(event)
-                        yield None if happening is None else happening.line(selection), event.revision
-                    if self.cache.ring.position_after(events[-1].revision) is not None:
+                        happening, after = happening_of(event), event.revision
+                        yield None if happening is None else happening.line(selection), after
+                    if self.cache.ring.position_after(after) is not None:
                         return
         except CompactedError as error:
             raise GoneError(f"{error}: list again") from None
@@ -307,6 +313,26 @@ class Service:
             return resource
         stamped: Any = replace(resource.status, heartbeat_ns=self.registry.now_ns())
         return replace(resource, status=stamped)
+
+
+async def _with_pauses(
+    watch: AsyncGenerator[tuple[Event, ...], None], seconds: float
+) -> AsyncGenerator[tuple[Event, ...] | None, None]:
+    """Yield what a watch yields, and None whenever nothing came for a time."""
+    waiting: asyncio.Future[tuple[Event, ...]] | None = None
+    try:
+        while True:
+            waiting = waiting or asyncio.ensure_future(anext(watch))
+            done, _ = await asyncio.wait((waiting,), timeout=seconds)
+            if not done:
+                yield None
+                continue
+            found, waiting = waiting.result(), None
+            yield found
+    finally:
+        if waiting is not None:
+            waiting.cancel()
+            await asyncio.gather(waiting, return_exceptions=True)
 
 
 def _line(event: Happening, kind: Kind[Any], selection: Selection, after: int) -> bytes | None:

@@ -54,6 +54,22 @@ def test_a_watch_resumes_over_a_restart_and_is_gone_after_compaction(tmp_path: P
     asyncio.run(main())
 
 
+def test_a_watch_that_resumes_before_the_restart_has_a_heartbeat_too(tmp_path: Path) -> None:
+    async def main() -> None:
+        settings = settings_in(tmp_path, heartbeat_s=0.05)
+        async with serving(settings, tmp_path) as served:
+            first = (await served.client.of(Pod).create(pod("a"))).metadata.revision
+            await served.client.create_token(TokenRequest(name="ann", role=Role.USER))  # a revision without a pod
+        async with serving(settings, tmp_path) as served:
+            watch = served.client.of(Pod).watch(first)
+            assert [(await anext(watch)).type for _ in range(3)] == [EventType.BOOKMARK] * 3
+            made = await served.client.of(Pod).create(pod("b"))
+            assert [one.resource for one in await happenings(watch, 1)] == [made]
+            await watch.aclose()
+
+    asyncio.run(main())
+
+
 def test_of_decisions_the_newest_are_kept(tmp_path: Path) -> None:
     async def main() -> None:
         async with await SqliteStorage.open(str(tmp_path / "storage")) as storage:

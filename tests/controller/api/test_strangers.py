@@ -199,6 +199,7 @@ def test_a_user_reads_everything_and_writes_work(play: Play) -> None:
                 mine.of(Node).delete("h1"),
                 mine.bind(BindingRequest(bindings=(Binding(pod="a", node="h1"),))),
                 mine.release(ReleaseRequest(releases=(Release(pod="a"),))),
+                mine.release(ReleaseRequest(releases=(Release(pod="none", node="none"),))),
                 mine.share_units("gpus", (), expected=1),
                 mine.tokens(),
             )

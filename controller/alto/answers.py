@@ -58,18 +58,25 @@ class Table:
         digest.update(msgspec.json.encode((self.srcs, self.dsts, self.context.cost_source)))
         return digest.hexdigest()
 
-    def rows(self) -> dict[str, dict[str, Any]]:
-        """Return the costs by source and destination; a source without any is left out."""
+    def rows(self) -> dict[str, msgspec.Raw]:
+        """Return the costs by source and destination; a source without any is left out.
+
+        Row by row, so that other threads of the process go on while a large map is written.
+        """
         whole: list[bool] = np.all(self.there, axis=1).tolist()
         names = self.dsts
-        found: dict[str, dict[str, Any]] = {}
+        found: dict[str, msgspec.Raw] = {}
         for place, (src, row) in enumerate(zip(self.srcs, self.values, strict=True)):
             if whole[place]:
-                found[src] = dict(zip(names, row.tolist(), strict=True))
+                found[src] = _written(dict(zip(names, row.tolist(), strict=True)))
             elif self.there[place].any():
                 there, values = np.flatnonzero(self.there[place]).tolist(), row.tolist()
-                found[src] = {names[one]: values[one] for one in there}
+                found[src] = _written({names[one]: values[one] for one in there})
         return found
+
+
+def _written(row: dict[str, Any]) -> msgspec.Raw:
+    return msgspec.Raw(msgspec.json.encode(row))
 
 
 def cost_map(table: Table, network_map: NetworkMap, tag: str, resource_id: str) -> bytes:

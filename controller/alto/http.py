@@ -1,13 +1,14 @@
 """The ALTO server over HTTP: Litestar's routes over `service`; they can be mounted in another application as they are.
 
-Answers are made beside the event loop. A refusal is ALTO's (application/alto-error+json); where the network's state is
-not known, 503 says why in a line.
+Answers are made beside the event loop, one at a time. A refusal is ALTO's (application/alto-error+json); where the
+network's state is not known, 503 says why in a line.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -34,6 +35,7 @@ from controller.errors import AltoError, CostMapError
 
 if TYPE_CHECKING:
     from litestar.handlers import HTTPRouteHandler
+    from litestar.types import Guard
 
 _Asked = Request[Any, Any, Any]
 _TEXT: Final = "text/plain"
@@ -49,11 +51,16 @@ def application(service: AltoService, *, request_bytes: int, timeout_s: float) -
     )
 
 
-def router(service: AltoService, *, request_bytes: int, timeout_s: float, path: str = "/") -> Router:
+def router(
+    service: AltoService, *, request_bytes: int | None, timeout_s: float, path: str = "/", guards: Sequence[Guard] = ()
+) -> Router:
     """Return the routes below a path; who mounts them says who may ask, by guards or before they are reached."""
-    routes = [*_gets(service), *_posts(service, timeout_s)]
+    worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="alto")
+    routes = [*_gets(service, worker), *_posts(service, worker, timeout_s)]
     return Router(
         path=path,
+        guards=guards,
+        include_in_schema=False,  # the directory says what there is
         route_handlers=routes,
         request_max_body_size=request_bytes,
         exception_handlers={
@@ -65,7 +72,7 @@ def router(service: AltoService, *, request_bytes: int, timeout_s: float, path: 
     )
 
 
-def _gets(service: AltoService) -> list[HTTPRouteHandler]:
+def _gets(service: AltoService, worker: Executor) -> list[HTTPRouteHandler]:
     @get("/directory")
     async def directory(request: _Asked) -> Response[bytes]:
         _check_accept(request, DIRECTORY_TYPE)
@@ -79,12 +86,12 @@ def _gets(service: AltoService) -> list[HTTPRouteHandler]:
     @get("/costmap/{network:str}/{type_name:str}")
     async def cost_map(request: _Asked, network: FromPath[str], type_name: FromPath[str]) -> Response[bytes]:
         _check_accept(request, COST_MAP_TYPE)
-        return _response(request, await asyncio.to_thread(service.cost_map, network, type_name))
+        return _response(request, await _run(worker, service.cost_map, network, type_name))
 
     return [directory, network_map, cost_map]
 
 
-def _posts(service: AltoService, timeout_s: float) -> list[HTTPRouteHandler]:
+def _posts(service: AltoService, worker: Executor, timeout_s: float) -> list[HTTPRouteHandler]:
     async def answer(
         request: _Asked, accepts: str, gives: str, make: Callable[[bytes], Answer | None]
     ) -> Response[bytes]:
@@ -93,7 +100,7 @@ def _posts(service: AltoService, timeout_s: float) -> list[HTTPRouteHandler]:
             raise HTTPException(status_code=415, detail=f"the body is to be {accepts}")
         async with asyncio.timeout(timeout_s):
             body = await request.body()
-        return _response(request, await asyncio.to_thread(make, body))
+        return _response(request, await _run(worker, make, body))
 
     @post("/networkmap/{network:str}/filtered", status_code=200)
     async def filtered_network_map(request: _Asked, network: FromPath[str]) -> Response[bytes]:
@@ -115,6 +122,10 @@ def _posts(service: AltoService, timeout_s: float) -> list[HTTPRouteHandler]:
         return await answer(request, PROPERTY_PARAMETERS_TYPE, PROPERTY_TYPE, service.endpoint_properties)
 
     return [filtered_network_map, filtered_cost_map, endpoint_costs, endpoint_properties]
+
+
+async def _run(worker: Executor, call: Callable[..., Answer | None], *arguments: object) -> Answer | None:
+    return await asyncio.get_running_loop().run_in_executor(worker, call, *arguments)
 
 
 def _response(request: _Asked, answer: Answer | None) -> Response[bytes]:

@@ -19,6 +19,7 @@ from collectors.signals import stop_on_signals
 from controller.api.registry.cache import ResourceCache
 from controller.api.registry.registry import Registry
 from controller.api.retention import keep_within
+from controller.api.server.alto import alto_view
 from controller.api.server.application import application
 from controller.api.server.audit import AuditLog
 from controller.api.server.gate import Gate
@@ -74,7 +75,8 @@ async def serve(settings: ApiSettings, stop: asyncio.Event, on_ready: Callable[[
         service = Service(registry, cache, WatchLimits(limits.heartbeat_s, limits.watches))
         metrics = Metrics(service, audit)
         reads = settings.audit is not None and settings.audit.reads
-        inner = application(service, tokens, metrics, version=_version())
+        more = [] if settings.alto is None else [await stack.enter_async_context(alto_view(settings.alto, limits))]
+        inner = application(service, tokens, metrics, version=_version(), more=more)
         gate = Gate(inner, tokens.principal_of, limits, clock, audit=audit, metrics=metrics, audit_reads=reads)
         servers = [
             HttpServer(

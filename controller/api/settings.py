@@ -7,6 +7,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from controller.alto.settings import AltoView
 from dataplane.config import Strict
 from dataplane.rpc.own_folder import default_address
 from dataplane.rpc.server import is_unix
@@ -152,6 +153,9 @@ class ApiSettings(Strict, frozen=True):
     limits: ApiLimits = ApiLimits()
 
     retention: Retention = Retention()
+
+    alto: AltoView | None = None
+    """With it the cost map is served below /alto, as an ALTO server (RFC 7285) serves it."""
 
     def __post_init__(self) -> None:
         open_to_all = next((place for place in self.listen or () if not _is_safe(place)), None)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from litestar import Litestar, Request, Response, delete, get, post, put
+from litestar import Litestar, Request, Response, Router, delete, get, post, put
 from litestar.exceptions import HTTPException
 from litestar.openapi import OpenAPIConfig
 from litestar.openapi.plugins import JsonRenderPlugin
@@ -28,11 +29,13 @@ _Asked = Request[Principal, None, Any]
 _Name = FromPath[str]
 
 
-def application(service: Service, tokens: Tokens, metrics: Metrics, *, version: str) -> Litestar:
-    """Return the application over a service."""
+def application(
+    service: Service, tokens: Tokens, metrics: Metrics, *, version: str, more: Sequence[Router] = ()
+) -> Litestar:
+    """Return the application over a service, and what is served beside it."""
     routes = [handler for kind in KINDS for handler in handlers_of(kind, service)]
     return Litestar(
-        route_handlers=[*routes, *_actions(service), *_health(service, metrics), *_tokens(tokens)],
+        route_handlers=[*routes, *_actions(service), *_health(service, metrics), *_tokens(tokens), *more],
         exception_handlers={ApiError: refused, HTTPException: malformed, RecursionError: too_deep, Exception: failed},
         openapi_config=OpenAPIConfig(
             title="Millrace: service access point",

@@ -21,9 +21,10 @@ from controller.api.resources.pod import Container, PodSpec
 from controller.schedulers.process import serve
 from controller.schedulers.serving.scheduler import Scheduler
 from controller.schedulers.settings import QueueSettings, SchedulerSettings
-from tests.controller.api.api_server import WAIT_S, serving, settings_in
+from tests.controller.api.api_server import serving, settings_in
 from tests.controller.schedulers.framework.clusters import node
 
+WAIT_S = 120.0
 QUICK = QueueSettings(first_wait_ns=1_000_000, longest_wait_ns=1_000_000_000)
 
 

@@ -113,3 +113,8 @@ def play(tmp_path: Path) -> Play:
         asyncio.run(main())
 
     return run
+
+
+def placed_name(name: str) -> Callable[[dict[str, Pod]], bool]:
+    """Return whether a pod is placed, as `pods_when` asks."""
+    return lambda pods: name in pods and pods[name].status.node is not None

@@ -1,9 +1,9 @@
-"""What the schedulers stand on: the cost map of 1,000 hosts and its views, and the simulation.
+"""What the schedulers stand on: the cost map of 1,000 hosts and its views, storage, and the simulation.
 
 The cost map is of a fat tree of 1,024 hosts and 320 switches, with telemetry of every link that a switch sends on, as
 the feed brings it, 1,000 weighted routes and four explicit ones. Its opponent is the plain twin that the tests have (in
 fractions, path by path), of some pairs drawn by a seed: `cost_map_ratio` is the twin's time for a pair over ours. The
-simulation is measured by ground_simulation.py.
+simulation is measured by ground_simulation.py, storage and service access point by ground_storage.py.
 
     .venv/bin/python -m tests.benchmarks.ground     # --quick: 128 hosts, fewer tasks; --only cost_map
 """
@@ -32,7 +32,7 @@ from controller.cluster.cost_map.reference import pair_figures
 from controller.intents import RouteSet
 from dataplane.rpc.messages import parse
 from dataplane.topology.families import from_text
-from tests.benchmarks import ground_simulation
+from tests.benchmarks import ground_simulation, ground_storage
 from tests.controller.cluster.cost_map.fabrics import link_state, route_set
 
 NAMES: Final = (
@@ -41,6 +41,10 @@ NAMES: Final = (
     "cost_change_ms",
     "cost_follow_ms",
     "alto_map_ms",
+    "writes_per_s",
+    "watch_p99_ms",
+    "api_creates_per_s",
+    "api_watch_p99_ms",
     "sim_tasks_per_s",
     "sim_error",
 )
@@ -144,11 +148,12 @@ def main(argv: list[str]) -> None:
     """Print a table and, last, one line of JSON."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="128 hosts, fewer tasks")
-    parser.add_argument("--only", choices=("cost_map", "simulation"), help="one part alone")
+    parser.add_argument("--only", choices=("cost_map", "storage", "simulation"), help="one part alone")
     arguments = parser.parse_args(argv)
     quick = arguments.quick
     parts: dict[str, Callable[[], Mapping[str, float]]] = {
         "cost_map": lambda: cost_map("fat-tree:k=8" if quick else "fat-tree:k=16"),
+        "storage": lambda: ground_storage.figures(2_000 if quick else ground_storage.WRITES),
         "simulation": lambda: ground_simulation.figures(5_000 if quick else ground_simulation.TASKS),
     }
     found: dict[str, float] = {}

@@ -85,7 +85,11 @@ async def serve(
     metrics = Metrics(time.time_ns)
     async with AsyncExitStack() as stack:
         costs = await stack.enter_async_context(_costs(settings))
-        client = ApiClient(find_place(settings.api), on_wait=LOGGER.warning)
+
+        def away(line: str) -> None:
+            scheduler.note_away(line)
+
+        client = ApiClient(find_place(settings.api), on_wait=away)
         await stack.enter_async_context(client)
         where = _serve_metrics(settings, metrics, stack)
         scheduler = Scheduler(client, settings, profiles, costs=costs, clock=MonotonicClock(), metrics=metrics)

@@ -71,6 +71,7 @@ class Scheduler:
         self._listed: set[type[Node | Pod | PodGroup]] = set()
         self._said: dict[str, str] = {}
         self._strangers: set[str] = set()
+        self._is_away = False
 
     async def run(self) -> None:
         """Follow and decide until cancelled."""
@@ -87,8 +88,17 @@ class Scheduler:
         self.queue.wake(self._clock.now_ns())
         self._changed.set()
 
+    def note_away(self, line: str) -> None:
+        """Take note that the service access point is waited for; of several watches the first one says it."""
+        if not self._is_away:
+            self._is_away = True
+            LOGGER.warning("%s", line)
+
     async def _follow(self, kind: type[Node | Pod | PodGroup]) -> None:
         async for told in self._client.of(kind).follow():
+            if self._is_away:
+                self._is_away = False
+                LOGGER.info("the service access point answers again")
             if hasattr(told, "items"):
                 self.view.take_all(kind, told.items)
                 self._listed.add(kind)

@@ -196,6 +196,9 @@ def test_profiles_of_others_are_left_alone_and_reload(play: Play, caplog: pytest
             take_profiles(scheduler, broken)
             assert "profiles stay as they were: profile default: there is no policy 'x'" in caplog.text
             assert set(scheduler.profiles) == {"default"}
+            scheduler.note_away("waiting 0.1 s: nobody is there")
+            scheduler.note_away("waiting 0.2 s: nobody is there")
+            assert caplog.text.count("nobody is there") == 1
             take_profiles(scheduler, lambda: SchedulerSettings(profiles=(ProfileSettings(), SPREAD)))
             await cluster.pods_when(placed)
 

@@ -55,13 +55,22 @@ def run(settings: ApiSettings, on_ready: Callable[[str], None] | None = None) ->
 
 
 async def _until_signalled(settings: ApiSettings, on_ready: Callable[[str], None] | None) -> None:
-    await serve(settings, stop_on_signals(), on_ready)
+    again = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, again.set)
+    await serve(settings, stop_on_signals(), on_ready, again=again)
 
 
-async def serve(settings: ApiSettings, stop: asyncio.Event, on_ready: Callable[[str], None] | None = None) -> None:
+async def serve(
+    settings: ApiSettings,
+    stop: asyncio.Event,
+    on_ready: Callable[[str], None] | None = None,
+    *,
+    again: asyncio.Event | None = None,
+) -> None:
     """Serve until `stop` is set; raise MillraceError for an address, a file or a storage that cannot be had.
 
-    `on_ready` gets one line, where it is served, once resources and tokens have been read.
+    `on_ready` gets one line, where it is served, once resources and tokens have been read. Whenever `again` is set
+    certificates are read and the audit log is opened again.
     """
     clock, limits = MonotonicClock(), settings.limits
     files, context = _tls(settings)
@@ -99,7 +108,8 @@ async def serve(settings: ApiSettings, stop: asyncio.Event, on_ready: Callable[[
                 await tokens.loaded.wait()
                 for server in servers:
                     await server.start()
-                _reload_on_hangup(audit, files, context)
+                if again is not None:
+                    group.create_task(_reload(again, audit, files, context))
                 if on_ready is not None:
                     on_ready(f"API at {', '.join(_said(place, one, context) for place, one in listening)}")
 
@@ -172,10 +182,13 @@ async def _keep_certificate(files: TlsFiles | None) -> None:
             LOGGER.warning("%s", error)
 
 
-def _reload_on_hangup(audit: AuditLog, files: TlsFiles | None, context: ssl.SSLContext | None) -> None:
-    """Have SIGHUP open the audit log again, and use what the certificates' files hold then."""
-
-    def reload() -> None:
+async def _reload(
+    again: asyncio.Event, audit: AuditLog, files: TlsFiles | None, context: ssl.SSLContext | None
+) -> None:
+    """Open the audit log again, and use what the certificates' files hold then, each time that `again` is set."""
+    while True:
+        await again.wait()
+        again.clear()
         try:
             audit.reopen()
             if files is not None and context is not None:
@@ -184,8 +197,6 @@ def _reload_on_hangup(audit: AuditLog, files: TlsFiles | None, context: ssl.SSLC
                 LOGGER.info("certificate %s is in use", files.certificate)
         except MillraceError as error:
             LOGGER.warning("what was in use stays: %s", error)
-
-    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload)
 
 
 def _said(place: str, listening: socket.socket, context: ssl.SSLContext | None) -> str:

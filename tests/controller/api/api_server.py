@@ -27,6 +27,8 @@ class Served:
     url: str
     client: ApiClient
     """Of the socket: its administrator."""
+    again: asyncio.Event
+    """What SIGHUP sets in a process."""
 
     async def client_of(self, role: Role, subject: str | None = None, lasts_s: float | None = None) -> ApiClient:
         request = TokenRequest(name=subject or role.value, role=role, subject=subject, lasts_s=lasts_s)
@@ -45,8 +47,8 @@ def settings_in(folder: Path, storage: StoragePlace | None = None, **limits: flo
 
 @asynccontextmanager
 async def serving(settings: ApiSettings, folder: Path) -> AsyncIterator[Served]:
-    stop, lines = asyncio.Event(), asyncio.Queue[str]()
-    task = asyncio.create_task(serve(settings, stop, lines.put_nowait))
+    stop, again, lines = asyncio.Event(), asyncio.Event(), asyncio.Queue[str]()
+    task = asyncio.create_task(serve(settings, stop, lines.put_nowait, again=again))
     ready = asyncio.create_task(lines.get())
     await asyncio.wait((task, ready), return_when=asyncio.FIRST_COMPLETED)
     if task.done():
@@ -55,7 +57,7 @@ async def serving(settings: ApiSettings, folder: Path) -> AsyncIterator[Served]:
     socket, url = ready.result().removeprefix("API at ").split(", ")
     try:
         async with ApiClient(Place(socket), tries=1) as client:
-            yield Served(folder, socket, url, client)
+            yield Served(folder, socket, url, client, again)
     finally:
         stop.set()
         await task

@@ -35,11 +35,10 @@ def node(name: str) -> Node:
 
 async def happenings(events: AsyncIterator[Event[Pod]], count: int) -> list[Event[Pod]]:
     found: list[Event[Pod]] = []
-    async for event in events:
+    while len(found) < count:
+        event = await anext(events)
         if event.type is not EventType.BOOKMARK:
             found.append(event)
-        if len(found) == count:
-            break
     return found
 
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
 import time
+from contextlib import aclosing
 from pathlib import Path
 
 import pytest
@@ -23,7 +22,7 @@ from controller.api.tokens import TokenRequest
 from controller.errors import GoneError, StorageError, UnavailableError
 from controller.storage.sqlite import SqliteStorage
 from dataplane.rpc.access import Role
-from tests.controller.api.api_server import serving, settings_in
+from tests.controller.api.api_server import Served, serving, settings_in
 from tests.controller.api.certificates import DAY, Authority
 from tests.controller.api.test_resources_over_http import happenings, pod
 from tests.controller.api.test_strangers import tls_settings
@@ -49,7 +48,8 @@ def test_a_watch_resumes_over_a_restart_and_is_gone_after_compaction(tmp_path: P
             pods = served.client.of(Pod)
             with pytest.raises(GoneError, match=f"revision {first.metadata.revision} is forgotten.*list again"):
                 await anext(pods.watch(first.metadata.revision))
-            assert (await anext(pods.watch(third.metadata.revision))).type is EventType.BOOKMARK
+            async with aclosing(pods.watch(third.metadata.revision)) as watch:
+                assert (await anext(watch)).type is EventType.BOOKMARK
 
     asyncio.run(main())
 
@@ -99,14 +99,14 @@ def test_one_server_has_a_sqlite_file(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_certificates_are_read_again_on_a_signal(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_certificates_are_read_again_when_asked(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     old, folder = Authority(tmp_path), tmp_path / "new"
     folder.mkdir()
     fresh = Authority(folder)
     certificate, key = old.sign("server", 30 * DAY)
 
-    async def hang_up(said: str) -> None:
-        os.kill(os.getpid(), signal.SIGHUP)
+    async def hang_up(served: Served, said: str) -> None:
+        served.again.set()
         async with asyncio.timeout(10):
             while said not in caplog.text:
                 await asyncio.sleep(0.01)
@@ -123,12 +123,12 @@ def test_certificates_are_read_again_on_a_signal(tmp_path: Path, caplog: pytest.
             late, late_key = fresh.sign("late", -DAY)
             late.replace(certificate)
             late_key.replace(key)
-            await hang_up("what was in use stays: certificate")
+            await hang_up(served, "what was in use stays: certificate")
             await ask(old)
             good, good_key = fresh.sign("good", 30 * DAY)
             good.replace(certificate)
             good_key.replace(key)
-            await hang_up(f"certificate {certificate} is in use")
+            await hang_up(served, f"certificate {certificate} is in use")
             await ask(fresh)
             with pytest.raises(UnavailableError, match="its certificate is refused"):
                 await ask(old)

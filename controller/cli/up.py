@@ -43,7 +43,7 @@ def up(
     ] = None,
     detach: Annotated[bool, typer.Option("--detach", "-d", help="Return when everything is ready.")] = False,
 ) -> None:
-    """Start a fabric, collector, path server and controller under one supervisor, and keep them running."""
+    """Start a fabric and all daemons under one supervisor, which keeps them running."""
     from controller.up import command  # noqa: PLC0415
     from dataplane.fabric.live.settings import Time  # noqa: PLC0415
 

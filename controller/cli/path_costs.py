@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,7 +16,6 @@ from controller.cli.units import milliseconds, percent, seconds
 from controller.paths.settings import ADDRESS
 
 if TYPE_CHECKING:
-    from collectors.values import Snapshot
     from controller.cluster.cost_map import CostMap, HostCost, Load
     from dataplane.topology.values import Topology
 
@@ -49,6 +48,7 @@ def cost(  # noqa: PLR0917 - a command line's options
     nominal: Annotated[bool, typer.Option("--nominal", help="Ask nobody: the topology's figures.")] = False,
     history: Annotated[Path | None, typer.Option(metavar="FOLDER", help="A history, instead of the feed.")] = None,
     at: Annotated[str | None, typer.Option(metavar="TIME", help=f"The moment in the history, as {_A_TIME}.")] = None,
+    since: Annotated[str | None, typer.Option(metavar="TIME", help="With --at: means from then until that.")] = None,
     add: Annotated[
         list[str] | None, typer.Option(metavar="SRC:DST:RATE", help="Predict with this load more, as h1:h2:40Mbit/s.")
     ] = None,
@@ -57,15 +57,16 @@ def cost(  # noqa: PLR0917 - a command line's options
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Say what packets from host to host meet now: delay, free bandwidth, loss, how it is known, and their paths."""
-    from controller.cluster.cost_map import CostMap  # noqa: PLC0415
     from dataplane.topology.file import load_topology  # noqa: PLC0415
 
     loads = [_load(text) for text in add or ()]
     if (at is None) != (history is None):
         raise typer.BadParameter("--history and --at go together")
+    if since is not None and at is None:
+        raise typer.BadParameter("--since goes with --history and --at")
     found = load_topology(topology)
     if nominal or history is not None:
-        costs = CostMap.of(found, _snapshot(history, at))
+        costs = _told(found, history, at, since)
     else:
         costs = _ask(found, feed, None if base_routes else server)
     costs = costs.with_loads(loads) if loads else costs
@@ -80,15 +81,25 @@ def cost(  # noqa: PLR0917 - a command line's options
         _show_pairs(costs, src, dst, form)
 
 
-def _snapshot(history: Path | None, at: str | None) -> Snapshot:
-    """Return what a history says of a moment; without one nothing was measured."""
+def _told(topology: Topology, history: Path | None, at: str | None, since: str | None) -> CostMap:
+    """Return the map of a moment of a history, or of the time up to it; without one nothing was measured."""
     from collectors.values import Snapshot  # noqa: PLC0415
+    from controller.cluster.cost_map import CostMap  # noqa: PLC0415
+    from controller.cluster.cost_map.cost_map import DEFAULT_STALE_AFTER_NS  # noqa: PLC0415
 
     if history is None or at is None:
-        return Snapshot(0, {}, {}, {})
-    from controller.cluster.cost_map.past import snapshot_at  # noqa: PLC0415
+        return CostMap.of(topology, Snapshot(0, {}, {}, {}))
+    from controller.cluster.cost_map.past import snapshot_at, snapshot_over  # noqa: PLC0415
 
-    return snapshot_at(history, _moment(at))
+    typer.echo("paths are base routes: a history has links, not routes", err=True)
+    end = _moment("--at", at)
+    if since is None:
+        return CostMap.of(topology, snapshot_at(history, end))
+    start = _moment("--since", since)
+    snapshot = snapshot_over(history, start, end)
+    # Whatever was measured within the time counts.
+    window_ns = (end - start) // timedelta(microseconds=1) * 1000
+    return CostMap.of(topology, snapshot, stale_after_ns=window_ns + DEFAULT_STALE_AFTER_NS)
 
 
 def _ask(topology: Topology, feed: str, path_server: str | None) -> CostMap:
@@ -165,9 +176,9 @@ def _load(text: str) -> Load:
         raise typer.BadParameter(f"{text!r} is not SRC:DST:RATE, as h1:h2:40Mbit/s: {error}") from None
 
 
-def _moment(text: str) -> datetime:
+def _moment(option: str, text: str) -> datetime:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise typer.BadParameter(f"--at {text!r} is not a time such as {_A_TIME}") from None
+        raise typer.BadParameter(f"{option} {text!r} is not a time such as {_A_TIME}") from None
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

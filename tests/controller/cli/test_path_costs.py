@@ -78,6 +78,11 @@ def test_a_history_is_asked(capsys: pytest.CaptureFixture[str], triangle: str, h
     at = "2023-11-14T22:14:00"  # when the history was written
     listed = rows(cost(capsys, "-t", triangle, "--history", history, "--at", at, "--format", "json"))
     assert {row["delay_basis"] for row in listed} > {"nominal"}
+    times = ("--since", "2023-11-14T22:13", "--at", "2023-11-14T22:15")
+    window = rows(cost(capsys, "-t", triangle, "--history", history, *times, "--format", "json"))
+    assert {row["delay_basis"] for row in window} > {"nominal"}
+    _, _, said = millrace(capsys, ("-t", triangle, "--history", history, "--at", at))
+    assert "paths are base routes: a history has links, not routes" in said
     assert "nothing of any link at" in problem(capsys, "-t", triangle, "--history", history, "--at", "2023-11-14T23:14")
 
 
@@ -99,7 +104,8 @@ def test_a_matrix_and_its_picture(capsys: pytest.CaptureFixture[str], tmp_path: 
         (("-t", "abilene", "--nominal", "--add", "h1:h2"), "is not SRC:DST:RATE"),
         (("-t", "abilene", "--nominal", "--add", "h1:h-losa:1Mbit/s"), "topology abilene has no host 'h1'"),
         (("-t", "abilene", "--at", "2026-01-31T12:00"), "--history and --at go together"),
-        (("-t", "abilene", "--history", "x", "--at", "noon"), "is not a time such as"),
+        (("-t", "abilene", "--history", "x", "--at", "noon"), "--at 'noon' is not a time such as"),
+        (("-t", "abilene", "--nominal", "--since", "noon"), "--since goes with --history and --at"),
         (("-t", "abilene", "--nominal", "--picture", "map.jpg"), "a picture's name ends in .png or .svg"),
         (("-t", "abilene", "--base-routes", "--feed", "unix:/nonexistent/feed"), "/nonexistent/feed"),
     ],

@@ -40,6 +40,8 @@ from controller.storage import Event
 from dataplane.rpc.access import Principal, Role
 
 _AWAY_TIMEOUT_S = 6.0
+_AT_ONCE = 256
+"""Events that a watch is told in one piece."""
 
 
 class Health:
@@ -242,16 +244,18 @@ class Service:
 
     async def _follow(self, kind: Kind[Any], selection: Selection, after: int) -> AsyncGenerator[bytes, None]:
         """Yield what the ring gets; a watcher whose position it has left is too slow."""
-        ring = self.cache.ring
+        ring, begin = self.cache.ring, after
         position = ring.position_after(after)
         while not self.stopping.is_set():
-            found = None if position is None else ring.since(position)
+            found = None if position is None else ring.since(position, _AT_ONCE)
             if position is None or found is None:
                 self.watches.too_slow += 1
                 raise GoneError(f"this watch is too slow: it ends after revision {after}; watch again from there")
-            lines = [line for event in found if (line := _line(event, kind, selection, after)) is not None]
+            lines = [line for event in found if (line := _line(event, kind, selection, begin)) is not None]
             position += len(found)
-            after = max(after, ring.revision)
+            # The rest of the last one's revision may still be to come.
+            seen = ring.revision if position == ring.end else found[-1].revision - 1
+            after = max(after, seen)
             if lines:
                 yield b"".join(lines)
             if not await ring.wait_beyond(position, self._limits.heartbeat_s):

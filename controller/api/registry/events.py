@@ -129,10 +129,10 @@ class EventRing:
             return None
         return self._base + bisect_right(self._events, revision, key=lambda event: event.revision)
 
-    def since(self, position: int) -> list[Happening] | None:
-        """Return what stands from a position on; None if that is not here any more."""
+    def since(self, position: int, most: int) -> list[Happening] | None:
+        """Return what stands from a position on, at most so many; None if that is not here any more."""
         start = position - self._base
-        return None if start < 0 else self._events[start:]
+        return None if start < 0 else self._events[start : start + most]
 
     @property
     def end(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from contextlib import aclosing
 from pathlib import Path
@@ -13,15 +14,21 @@ from msgspec.structs import replace
 from controller.api.client import ApiClient, Place
 from controller.api.process import serve
 from controller.api.registry.cache import ResourceCache
+from controller.api.registry.encoding import encode, key_of
 from controller.api.registry.events import EventType
 from controller.api.registry.registry import Registry
+from controller.api.registry.selection import ALL
 from controller.api.resources import Decision, Metadata, Pod
 from controller.api.resources.decision import DECISION, DecisionSpec, Outcome
+from controller.api.resources.pod import POD
 from controller.api.retention import forget_decisions
+from controller.api.service import Service
 from controller.api.tokens import TokenRequest
 from controller.errors import GoneError, StorageError, UnavailableError
+from controller.storage import Put
 from controller.storage.sqlite import SqliteStorage
 from dataplane.rpc.access import Role
+from dataplane.rpc.access.values import LOCAL
 from tests.controller.api.api_server import Served, serving, settings_in
 from tests.controller.api.certificates import DAY, Authority
 from tests.controller.api.test_resources_over_http import happenings, pod
@@ -66,6 +73,32 @@ def test_a_watch_that_resumes_before_the_restart_has_a_heartbeat_too(tmp_path: P
             made = await served.client.of(Pod).create(pod("b"))
             assert [one.resource for one in await happenings(watch, 1)] == [made]
             await watch.aclose()
+
+    asyncio.run(main())
+
+
+def test_many_events_come_in_pieces_each_once(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with await SqliteStorage.open(str(tmp_path / "storage")) as storage:
+            service = Service(Registry(storage, time.time_ns), ResourceCache(storage, time.monotonic_ns))
+            running = asyncio.create_task(service.run())
+            await service.cache.loaded.wait()
+            names = [f"p{number:04}" for number in range(900)]
+            for start in range(0, 900, 100):  # a hundred of one revision, so that pieces end within
+                puts = (Put(key_of(POD, name), encode(pod(name))) for name in names[start : start + 100])
+                newest = await storage.transact(tuple(puts))
+            while service.cache.ring.revision < newest:
+                await asyncio.sleep(0)
+            found = b""
+            lines = await service.watch(LOCAL, POD, ALL, 0)
+            while found.count(b'"PUT"') < 900:
+                part = await anext(lines)
+                assert part.count(b"\n") <= 256
+                found += part
+            told = [json.loads(line)["name"] for line in found.splitlines() if b'"PUT"' in line]
+            assert told == names
+            service.stop()
+            running.cancel()
 
     asyncio.run(main())
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from controller.up.control import SOCKET, Question, ask
 from controller.up.errors import UpError
-from controller.up.state import StateFolder, default_state, run_folder_of
+from controller.up.state import StateFolder, default_state, free_port, run_folder_of
 from controller.up.values import UpState
 from dataplane.fabric.live.settings import Time
 
@@ -199,8 +199,10 @@ def _first_settings(options: UpOptions, folder: StateFolder) -> None:
         raise UpError(f"which topology? {folder.settings} is not there yet: `millrace up abilene`")
     from dataplane.topology.file import load_topology  # noqa: PLC0415
 
-    load_topology(options.topology)  # a slip of the pen is not written down
-    folder.write_settings(options.topology, options.time or Time.VIRTUAL)
+    topology = load_topology(options.topology)  # a slip of the pen is not written down
+    # Several fabrics of one machine have a port each.
+    port = None if topology.collector is None else free_port(topology.collector.udp_port)
+    folder.write_settings(options.topology, options.time or Time.VIRTUAL, udp_port=port)
 
 
 def _check_fits(options: UpOptions, topology: str, at: Time, file: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,7 +28,7 @@ time: {time}                   # of the fabric that is started: virtual, or kern
 run: {run}
 collector:
   address: unix:{run}/collector.sock
-paths:
+{port}paths:
   address: unix:{run}/paths.sock
 controller:
   address: unix:{run}/controller.sock
@@ -84,10 +85,16 @@ class StateFolder:
         finally:
             os.close(descriptor)
 
-    def write_settings(self, topology: str, time: Time, run: Path | None = None) -> None:
-        """Write the first settings file; `run`, of the sockets, is a folder of the user's own by default."""
+    def write_settings(
+        self, topology: str, time: Time, run: Path | None = None, *, udp_port: int | None = None
+    ) -> None:
+        """Write the first settings file; `run`, of the sockets, is a folder of the user's own by default.
+
+        Reports come to `udp_port` of loopback, by default to the topology's.
+        """
         spec = str(Path(topology).resolve()) if Path(topology).is_file() else topology
-        text = _TEMPLATE.format(topology=_quoted(spec), time=time, run=run or default_run(self.path))
+        port = "" if udp_port is None else f"  udp_port: {udp_port}  # of reports, on loopback\n"
+        text = _TEMPLATE.format(topology=_quoted(spec), time=time, run=run or default_run(self.path), port=port)
         write_private(self.settings, text)
 
 
@@ -117,6 +124,19 @@ def run_folder_of(state: StateFolder) -> Path:
     from controller.up.settings import UpSettings  # noqa: PLC0415 - loads the daemons' settings
 
     return Path(load(state.settings, UpSettings).run)
+
+
+def free_port(wanted: int) -> int | None:
+    """Return None if a UDP port of loopback is free, else another one that is."""
+    for port in (wanted, 0):
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            found: int = probe.getsockname()[1]
+            return None if found == wanted else found
+    return None
 
 
 def write_private(path: Path, text: str) -> None:

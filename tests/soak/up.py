@@ -16,7 +16,6 @@ import json
 import os
 import random
 import signal
-import socket
 import statistics
 import subprocess
 import sys
@@ -34,7 +33,7 @@ from collectors.history.query import query
 from controller.errors import ControllerError
 from controller.status.service import ControllerClient, ControllerClientSettings
 from controller.up.control import SOCKET, Question, ask
-from controller.up.state import StateFolder, run_folder_of
+from controller.up.state import StateFolder, free_port, run_folder_of
 from controller.up.values import UpState
 from dataplane.fabric.live.settings import Time
 
@@ -157,12 +156,8 @@ def running(folder: Path, topology: str, at: str, *words: str) -> Iterator[Runni
     (folder / "run").mkdir(mode=0o700, exist_ok=True)
     state = StateFolder(folder / "state")
     state.prepare()
-    state.write_settings(topology, Time(at), folder / "run" / "millrace")
     # A port of its own, so that several run on a machine.
-    text = state.settings.read_text(encoding="utf-8")
-    state.settings.write_text(
-        text.replace("collector:\n", f"collector:\n  udp_port: {free_port()}\n"), encoding="utf-8"
-    )
+    state.write_settings(topology, Time(at), folder / "run" / "millrace", udp_port=free_port(0))
     command = [sys.executable, "-m", "controller.cli", "up", "--state", str(state.path), *words]
     with (folder / "up.log").open("ab") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, env=environ)
@@ -175,14 +170,6 @@ def running(folder: Path, topology: str, at: str, *words: str) -> Iterator[Runni
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-
-
-def free_port() -> int:
-    """Return a UDP port of loopback that nobody has at present."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
 
 
 def soak(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import stat
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from controller.up.command import UpOptions, run
 from controller.up.errors import UpError
 from controller.up.plan import UpPlan, make_plan, settings_file, write_generated
 from controller.up.settings import UpSettings
-from controller.up.state import StateFolder, default_run, default_state
+from controller.up.state import StateFolder, default_run, default_state, free_port
 from controller.up.supervisor import changed_daemons
 from dataplane.config import Strict, load
 from dataplane.errors import ConfigError, MillraceError
@@ -49,6 +50,17 @@ def test_the_first_settings_are_for_their_user_only_and_can_be_read(state: State
     assert stat.S_IMODE(state.settings.stat().st_mode) == 0o600
     assert (settings.topology, settings.time) == ("abilene", Time.VIRTUAL)
     assert settings.collector.address == f"unix:{default_run(state.path)}/collector.sock"
+
+
+def test_a_port_that_is_taken_is_not_written_down(state: StateFolder) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+        other = free_port(port)
+        assert other not in (None, port)
+    assert free_port(port) is None
+    state.write_settings("abilene", Time.VIRTUAL, udp_port=other)
+    assert load(state.settings, UpSettings).collector.udp_port == other
 
 
 def test_daemons_settings_are_derived_and_agree(state: StateFolder) -> None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import os
+import logging
 import socket
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import AbstractContextManager
 from ipaddress import ip_address
 from pathlib import Path
-
-import uvicorn
+from typing import Any, Final
 
 from collectors.signals import stop_on_signals
 from controller.alto.http import application
@@ -18,15 +17,19 @@ from controller.alto.service import AltoService
 from controller.alto.settings import AltoSettings
 from controller.cluster.cost_map import CostModel
 from controller.errors import ControllerError
+from controller.http_server import HttpLimits, HttpServer, listening_at, send_in_time
 from controller.network_state.follower import follow
-from controller.running import run_until
 from dataplane.clock import Clock, MonotonicClock
 from dataplane.config import load
 from dataplane.rpc.addresses import unavailable
+from dataplane.rpc.server import is_unix
 from dataplane.topology.file import load_topology
 from dataplane.topology.values import Topology
 
-_GRACE_S = 2
+LOGGER = logging.getLogger("millrace.alto")
+
+_PURPOSE: Final = "cannot serve ALTO"
+_HEADER_BYTES: Final = 16 << 10
 
 
 def load_settings(path: Path) -> AltoSettings:
@@ -53,56 +56,47 @@ async def serve(
 ) -> None:
     """Serve until `stop` is set; raise ControllerError for an address that cannot be had or that others can reach."""
     model = CostModel(topology)
-    with closing(listen(settings.listen)) as listening:
+    with listen(settings.listen) as listening:
         base = _base(settings, listening)
         async with follow(model, settings.network_state, clock=clock) as follower:
             service = AltoService(model, follower, clock.now_ns, base=base, most_pairs=settings.most_pairs)
-            server = _server(settings, service)
+            server = _server(settings, service, listening)
             where = f"ALTO directory at {_shown(settings, listening)}"
-            await run_until(_serve(server, listening, lambda: on_ready and on_ready(where)), stop)
+            try:
+                await server.start()
+                if on_ready is not None:
+                    on_ready(where)
+                await stop.wait()
+            finally:
+                await server.stop()
 
 
-def _server(settings: AltoSettings, service: AltoService) -> uvicorn.Server:
+def _server(settings: AltoSettings, service: AltoService, listening: socket.socket) -> HttpServer:
     timeout_s = settings.request_timeout_ns / 1e9
-    app = application(service, request_bytes=settings.request_bytes, timeout_s=timeout_s)
-    config = uvicorn.Config(
-        app,
-        access_log=False,
-        log_config=None,
-        lifespan="off",
-        server_header=False,
-        limit_concurrency=settings.connections,
-        timeout_keep_alive=max(1, round(timeout_s)),
-        timeout_graceful_shutdown=_GRACE_S,
-        ws="none",
-        proxy_headers=False,
-    )
-    return uvicorn.Server(config)
+    routes = application(service, request_bytes=settings.request_bytes, timeout_s=timeout_s)
+
+    async def serve_in_time(scope: Any, receive: Any, send: Any) -> None:  # noqa: ANN401 - ASGI's
+        async def answer(message: Any) -> None:  # noqa: ANN401 - ASGI's
+            await send_in_time(scope, send, message, timeout_s, _log_slow)
+
+        await routes(scope, receive, answer)
+
+    limits = HttpLimits(_HEADER_BYTES, timeout_s, timeout_s, timeout_s, settings.connections)
+    return HttpServer(serve_in_time, listening, limits, None, _log_slow)
 
 
-async def _serve(server: uvicorn.Server, listening: socket.socket, on_ready: Callable[[], object]) -> None:
-    """Serve until cancelled; signals are left to who runs this."""
-    server.config.load()
-    server.lifespan = server.config.lifespan_class(server.config)
-    await server.startup(sockets=[listening])
-    on_ready()
-    try:
-        await server.main_loop()
-    finally:
-        await server.shutdown(sockets=[listening])
+def _log_slow() -> None:
+    LOGGER.info("a client was too slow: its connection is closed")
 
 
-def listen(address: str) -> socket.socket:
-    """Return a socket that listens at a UNIX path, for its user only, or at a loopback address; ControllerError."""
+def listen(address: str) -> AbstractContextManager[socket.socket]:
+    """Listen at a UNIX path, for its user only, or at a loopback address; raise ControllerError for any other."""
     problem = unavailable(address)
-    if problem is None and not address.startswith("unix:"):
+    if problem is None and not is_unix(address):
         problem = _exposed(address)
     if problem is not None:
-        raise ControllerError(f"cannot serve ALTO at {address}: {problem}")
-    try:
-        return _unix(Path(address.removeprefix("unix:"))) if address.startswith("unix:") else _loopback(address)
-    except OSError as error:
-        raise ControllerError(f"cannot serve ALTO at {address}: {error.strerror or error}") from error
+        raise ControllerError(f"{_PURPOSE} at {address}: {problem}")
+    return listening_at(address, _PURPOSE, ControllerError)
 
 
 def _exposed(address: str) -> str | None:
@@ -113,27 +107,6 @@ def _exposed(address: str) -> str | None:
     except ValueError:
         is_loopback = host == "localhost"
     return None if is_loopback else "others can reach it and nothing authenticates them; use loopback or unix:PATH"
-
-
-def _unix(path: Path) -> socket.socket:
-    if path.is_socket():
-        path.unlink()  # left by a server that was killed: `unavailable` found that nobody listens there
-    found = socket.socket(socket.AF_UNIX)
-    before = os.umask(0o177)
-    try:
-        found.bind(str(path))
-    finally:
-        os.umask(before)
-    return found
-
-
-def _loopback(address: str) -> socket.socket:
-    host, _, port = address.rpartition(":")
-    family, kind, protocol, _, place = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)[0]
-    found = socket.socket(family, kind, protocol)
-    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    found.bind(place)
-    return found
 
 
 def _base(settings: AltoSettings, listening: socket.socket) -> str:

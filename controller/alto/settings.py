@@ -36,6 +36,6 @@ class AltoSettings(AltoView, frozen=True):
     request_bytes: Positive = 4 << 20
     """The largest body of a request."""
     request_timeout_ns: Positive = 10_000_000_000
-    """How long a request's body may take to arrive, and its answer to be read."""
+    """How long the head and the body of a request may take to arrive, and a reader may take nothing of its answer."""
     connections: Positive = 128
     """Requests at a time; more are answered with 503."""

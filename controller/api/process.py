@@ -23,12 +23,12 @@ from controller.api.server.alto import alto_view
 from controller.api.server.application import application
 from controller.api.server.audit import AuditLog
 from controller.api.server.gate import Gate
-from controller.api.server.listening import HttpServer, address_of, listening_socket
 from controller.api.server.metrics import Metrics
 from controller.api.service import Service, WatchLimits
 from controller.api.settings import ApiSettings, EtcdPlace, StoragePlace
 from controller.api.tokens import Tokens
 from controller.errors import ApiError
+from controller.http_server import HttpServer, address_of, listening_at
 from controller.running import run_until
 from controller.storage import Storage
 from controller.storage.sqlite import SqliteStorage
@@ -78,7 +78,10 @@ async def serve(
         audit = AuditLog(None if settings.audit is None else Path(settings.audit.file), time.time_ns)
         stack.callback(audit.close)
         storage = await stack.enter_async_context(opened(settings.storage))
-        listening = [(place, _listening(place, stack)) for place in settings.addresses]
+        listening = [
+            (place, stack.enter_context(listening_at(place, "cannot serve the API", ApiError)))
+            for place in settings.addresses
+        ]
         registry, tokens = Registry(storage, time.time_ns), Tokens(storage, time.time_ns)
         cache = ResourceCache(storage, clock.now_ns, capacity=limits.watch_events)
         service = Service(registry, cache, WatchLimits(limits.heartbeat_s, limits.watches))
@@ -91,7 +94,7 @@ async def serve(
             HttpServer(
                 gate.local if is_unix(place) else gate.remote,
                 one,
-                limits,
+                limits.http,
                 None if is_unix(place) else context,
                 metrics.slow_requests.inc,
             )
@@ -118,15 +121,6 @@ async def serve(
         finally:
             service.stop()
             await asyncio.gather(*(server.stop() for server in servers))
-
-
-def _listening(place: str, stack: AsyncExitStack) -> socket.socket:
-    """Return a socket that listens until the stack is left."""
-    found = listening_socket(place)
-    if is_unix(place):
-        stack.callback(Path(place.removeprefix("unix:").removeprefix("//")).unlink, missing_ok=True)
-    stack.callback(found.close)
-    return found
 
 
 @asynccontextmanager

@@ -8,6 +8,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from controller.alto.settings import AltoView
+from controller.http_server import HttpLimits
 from dataplane.config import Strict
 from dataplane.rpc.own_folder import default_address
 from dataplane.rpc.server import is_unix
@@ -125,6 +126,11 @@ class ApiLimits(Strict, frozen=True):
 
     refusals_per_s: Positive = 10
     """Wrong tokens of one address; more get no answer of their own."""
+
+    @property
+    def http(self) -> HttpLimits:
+        """What concerns connections."""
+        return HttpLimits(self.header_bytes, self.head_s, self.send_s, self.idle_s, self.connections)
 
 
 class Retention(Strict, frozen=True):

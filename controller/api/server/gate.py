@@ -11,11 +11,11 @@ from typing import Any, Final
 
 from collectors.token_bucket import TokenBucket
 from controller.api.server.audit import AuditLog, AuditRecord
-from controller.api.server.listening import ABORT
 from controller.api.server.metrics import Metrics
 from controller.api.server.problems import BODY, MEDIA_TYPE, encoded, headers_of, problem_of
 from controller.api.settings import ApiLimits
 from controller.errors import ApiError, InvalidError, TooLargeError, TooManyError, UnauthorizedError
+from controller.http_server import send_in_time
 from dataplane.clock import Clock
 from dataplane.errors import AccessError
 from dataplane.rpc.access import Principal
@@ -149,12 +149,7 @@ class Gate:
         async def answer(message: dict[str, Any]) -> None:
             if message["type"] == "http.response.start":
                 asked.status = message["status"]
-            try:
-                async with asyncio.timeout(self._limits.send_s):
-                    await send(message)
-            except TimeoutError:
-                self._metrics.slow_readers.inc()
-                scope[ABORT]()  # whoever waits for its end hears of it
+            await send_in_time(scope, send, message, self._limits.send_s, self._metrics.slow_readers.inc)
 
         return answer
 

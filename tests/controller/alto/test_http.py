@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import stat
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TypeVar
@@ -169,19 +170,54 @@ def test_a_body_that_does_not_come_ends_the_request() -> None:
     run(scenario)
 
 
+def test_a_head_that_does_not_come_ends_the_connection() -> None:
+    async def scenario(folder: Path) -> None:
+        async with collecting(folder), serving(folder, request_timeout_ns=50_000_000):
+            reader, writer = await asyncio.open_unix_connection(f"{folder}/alto")
+            writer.write(b"GET /directory HT")
+            with suppress(ConnectionResetError):
+                assert await reader.read() == b""
+            writer.close()
+
+    run(scenario)
+
+
+def test_a_reader_that_takes_nothing_is_disconnected(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "millrace.alto")
+
+    async def scenario(folder: Path) -> None:
+        async with collecting(folder), serving(folder, request_timeout_ns=100_000_000) as client:
+            await until_it_knows(client)
+            with socket.socket(socket.AF_UNIX) as reader:
+                reader.setblocking(False)
+                loop = asyncio.get_running_loop()
+                await loop.sock_connect(reader, f"{folder}/alto")
+                with suppress(ConnectionResetError, BrokenPipeError):  # once it is disconnected
+                    while True:
+                        await loop.sock_sendall(reader, b"GET /directory HTTP/1.1\r\nHost: a\r\n\r\n" * 100)
+            assert (await client.get("/directory")).status_code == 200
+
+    run(scenario)
+    assert "a client was too slow" in caplog.text
+
+
 def test_its_socket_is_its_users_alone_and_no_other_address_is_served() -> None:
     async def scenario(folder: Path) -> None:
         async with serving(folder):
             assert stat.S_IMODE((folder / "alto").stat().st_mode) == 0o600
-            with pytest.raises(ControllerError, match="another process listens there"):
-                listen(f"unix:{folder}/alto")
-        listen(f"unix:{folder}/alto").close()  # what a server leaves behind is taken over
+            with pytest.raises(ControllerError, match="another process listens there"), listen(f"unix:{folder}/alto"):
+                pass
+        assert not (folder / "alto").exists()
+        with socket.socket(socket.AF_UNIX) as killed:
+            killed.bind(str(folder / "alto"))
+        with listen(f"unix:{folder}/alto"):  # what a killed server leaves behind is taken over
+            pass
 
     run(scenario)
-    with pytest.raises(ControllerError, match="nothing authenticates them"):
-        listen("0.0.0.0:0")
-    with pytest.raises(ControllerError, match="is neither unix:PATH nor HOST:PORT"):
-        listen("here")
+    with pytest.raises(ControllerError, match="nothing authenticates them"), listen("0.0.0.0:0"):
+        pass
+    with pytest.raises(ControllerError, match="is neither unix:PATH nor HOST:PORT"), listen("here"):
+        pass
 
 
 def test_settings_are_strict(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Listening with uvicorn: sockets of our own, deadlines against those who never finish a request, an end."""
+"""HTTP by uvicorn: sockets of our own, deadlines for slow requests and slow readers, an orderly end."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import logging
 import os
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,8 +18,6 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
-from controller.api.settings import ApiLimits
-from controller.errors import ApiError
 from dataplane.rpc.addresses import unavailable
 from dataplane.rpc.server import is_unix
 
@@ -27,19 +26,66 @@ logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
 
 _BACKLOG: Final = 1024
 ABORT: Final = "millrace.abort"
-"""Where a request has what ends its connection at once, whatever it still has to send."""
+"""Where a request's scope has the function that ends its connection at once, whatever it still has to send."""
 GRACE_S: Final = 2.0
 
 
-def listening_socket(address: str) -> socket.socket:
-    """Return a socket that listens; a UNIX socket is its user's alone. Raise ApiError."""
+@dataclass(frozen=True, slots=True)
+class HttpLimits:
+    """What a connection may take.
+
+    header_bytes: the largest head of a request. head_s: its head, and TLS's handshake, take no longer. send_s: a reader
+    that takes nothing of an answer for so long is disconnected. idle_s: a connection without a request is closed after
+    so long. connections: at a time; more are answered with 503.
+    """
+
+    header_bytes: int
+    head_s: float
+    send_s: float
+    idle_s: float
+    connections: int
+
+
+def listening_socket(address: str, purpose: str, error: Callable[[str], Exception]) -> socket.socket:
+    """Return a socket that listens; a UNIX socket is its user's alone.
+
+    Raise `error`, its line beginning with `purpose` ("cannot serve ..."), for an address that cannot be had.
+    """
     problem = unavailable(address)
     if problem is not None:
-        raise ApiError(f"cannot serve the API at {address}: {problem}")
+        raise error(f"{purpose} at {address}: {problem}")
     try:
         return _unix(address) if is_unix(address) else _tcp(address)
-    except OSError as error:
-        raise ApiError(f"cannot serve the API at {address}: {error.strerror or error}") from None
+    except OSError as cause:
+        raise error(f"{purpose} at {address}: {cause.strerror or cause}") from None
+
+
+@contextlib.contextmanager
+def listening_at(address: str, purpose: str, error: Callable[[str], Exception]) -> Iterator[socket.socket]:
+    """Have `listening_socket` for as long as the context lasts; a UNIX socket's file goes with it."""
+    found = listening_socket(address, purpose, error)
+    try:
+        yield found
+    finally:
+        found.close()
+        if is_unix(address):
+            Path(_path(address)).unlink(missing_ok=True)
+
+
+async def send_in_time(
+    scope: dict[str, Any],
+    send: Callable[[Any], Any],
+    message: dict[str, Any],
+    send_s: float,
+    on_slow: Callable[[], None],
+) -> None:
+    """Send a part of an answer; end the connection of a reader that takes nothing of it for `send_s`."""
+    try:
+        async with asyncio.timeout(send_s):
+            await send(message)
+    except TimeoutError:
+        on_slow()
+        scope[ABORT]()  # the application sees the end of the connection
 
 
 def address_of(asked: str, listening: socket.socket) -> str:
@@ -47,7 +93,7 @@ def address_of(asked: str, listening: socket.socket) -> str:
     return asked if is_unix(asked) else f"{asked.rpartition(':')[0]}:{listening.getsockname()[1]}"
 
 
-def protocol_of(limits: ApiLimits, on_slow: Callable[[], None]) -> type[asyncio.Protocol]:
+def protocol_of(limits: HttpLimits, on_slow: Callable[[], None]) -> type[asyncio.Protocol]:
     """Return uvicorn's protocol with a deadline for the head of each request, also the first one of a connection."""
 
     class Guarded(H11Protocol):
@@ -100,7 +146,7 @@ class HttpServer:
         self,
         application: Any,  # noqa: ANN401 - ASGI
         listening: socket.socket,
-        limits: ApiLimits,
+        limits: HttpLimits,
         context: ssl.SSLContext | None,
         on_slow: Callable[[], None],
     ) -> None:
@@ -114,7 +160,7 @@ class HttpServer:
             access_log=False,
             proxy_headers=False,
             limit_concurrency=limits.connections,
-            timeout_keep_alive=round(limits.idle_s),
+            timeout_keep_alive=max(1, round(limits.idle_s)),
             h11_max_incomplete_event_size=limits.header_bytes,
         )
         self._config.load()
@@ -155,8 +201,12 @@ class HttpServer:
         return protocol
 
 
+def _path(address: str) -> str:
+    return address.removeprefix("unix:").removeprefix("//")
+
+
 def _unix(address: str) -> socket.socket:
-    path = address.removeprefix("unix:").removeprefix("//")
+    path = _path(address)
     found = socket.socket(socket.AF_UNIX)
     mask = os.umask(0o177)
     try:

@@ -21,11 +21,12 @@ export PIP_NO_PYTHON_VERSION_WARNING := 1
 # Half of the time in which a process starts would be spent on compiling our own modules.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test check lint format types layers pythons p4 p4-check protos picture unit shell lock same-python clean
+.PHONY: help demo test deep check lint format types layers pythons p4 p4-check protos picture unit shell lock same-python clean
 
 help:
 	@echo "make demo    run the whole circle on Abilene (TIME=virtual|kernel, TOPOLOGY=file or name)"
 	@echo "make test    everything a reviewer would check: format, lint, types, layers, P4 build, each Python, tests"
+	@echo "make deep    what takes too long for every change: programs and daemons that are killed hundreds of times, soaks"
 	@echo "make shell   a p4runtime-shell on a running switch (ADDR=$(ADDR) DEVICE=$(DEVICE); CONFIG=p4info,json to push)"
 	@echo "make pythons import all, compile all kernels, run the demo under each Python from 3.11 to 3.14 found here"
 	@echo "make p4      compile p4/ again (needs p4c-bm2-ss)"
@@ -106,6 +107,15 @@ unit: $(VENV)/.dev
 	$(BIN)/python -m pytest -n auto -m "not root"
 	$(BIN)/python -m pytest -n 4 -m "root and bmv2"
 	$(BIN)/python -m pytest -n 4 --dist loadfile -m "root and not bmv2"
+
+# An hour or so; root for what needs namespaces.
+deep: $(VENV)/.dev
+	$(BIN)/python -m pytest -m slow tests/soak
+	$(BIN)/python -m tests.soak.storage
+	$(BIN)/python -m tests.soak.api
+	$(BIN)/python -m tests.soak.etcd_away
+	$(BIN)/python -m tests.soak.up
+	$(BIN)/python tests/soak/switch.py --minutes 10
 
 shell: $(SHELL_VENV)/.ready
 	@$(SHELL_VENV)/bin/python -m p4runtime_sh --grpc-addr $(ADDR) --device-id $(DEVICE) --election-id $(ELECTION) $(if $(CONFIG),--config $(CONFIG))

@@ -33,7 +33,32 @@ async def until(condition: Callable[[str], bool], client: ApiClient) -> None:
             await asyncio.sleep(0.05)
 
 
-async def act(served: Served, etcd: Etcd) -> None:
+async def read_and_be_refused(client: ApiClient, user: ApiClient, made: Pod) -> int:
+    """Read what there is, with its age, and try each kind of write; return how many were refused."""
+    pods = client.of(Pod)
+    found = await pods.list()
+    assert found.items == (made,)
+    assert found.age_s is not None
+    assert await pods.get("a") == made
+    with pytest.raises(NotFoundError, match="there is no Pod x"):
+        await pods.get("x")
+    assert (await user.of(Node).list()).age_s is not None  # tokens count as before
+    writes = (
+        pods.create(pod("b")),
+        pods.replace(replace(made, spec=replace(made.spec, priority=1))),
+        pods.delete("a"),
+        client.bind(BindingRequest(bindings=(Binding(pod="a", node="h1"),))),
+    )
+    for write in writes:
+        started = time.monotonic()
+        with pytest.raises(UnavailableError, match="the storage does not answer, nothing is written"):
+            await write
+        assert time.monotonic() - started < 5
+    return len(writes)
+
+
+async def act(served: Served, etcd: Etcd, away_s: float = 0.0) -> int:
+    """Stop etcd for at least so long; return how many writes were refused meanwhile."""
     client = served.client
     pods, nodes = client.of(Pod), client.of(Node)
     made = await pods.create(pod("a"))
@@ -46,23 +71,9 @@ async def act(served: Served, etcd: Etcd) -> None:
     await until(lambda status: status == "degraded", client)
     with pytest.raises(ApiError, match="503"):
         await client.answer(Call("GET", "/readyz"))
-    found = await pods.list()
-    assert found.items == (made,)
-    assert found.age_s is not None
-    assert await pods.get("a") == made
-    with pytest.raises(NotFoundError, match="there is no Pod x"):
-        await pods.get("x")
-    assert (await user.of(Node).list()).age_s is not None  # tokens count as before
-    for write in (
-        pods.create(pod("b")),
-        pods.replace(replace(made, spec=replace(made.spec, priority=1))),
-        pods.delete("a"),
-        client.bind(BindingRequest(bindings=(Binding(pod="a", node="h1"),))),
-    ):
-        started = time.monotonic()
-        with pytest.raises(UnavailableError, match="the storage does not answer, nothing is written"):
-            await write
-        assert time.monotonic() - started < 5
+    stopped, refused = time.monotonic(), 0
+    while refused == 0 or time.monotonic() - stopped < away_s:
+        refused += await read_and_be_refused(client, user, made)
 
     await asyncio.to_thread(etcd.__enter__)
     await until(lambda status: status == "ok", client)
@@ -76,6 +87,7 @@ async def act(served: Served, etcd: Etcd) -> None:
     assert (seen.name, seen.resource.status.phase) == ("a", Phase.BOUND)
     await events.aclose()
     await user.close()
+    return refused
 
 
 @pytest.mark.slow

@@ -1,0 +1,40 @@
+"""etcd is away for a minute: the service access point reads on, refuses writes at once, and needs no restart.
+
+Usage: python -m tests.soak.etcd_away [--seconds N]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import tempfile
+from pathlib import Path
+
+from controller.api.settings import EtcdPlace, StoragePlace
+from tests.controller.api.api_server import serving, settings_in
+from tests.controller.api.test_storage_away import act
+from tests.controller.storage.etcd_process import Etcd
+
+
+async def soak(folder: Path, away_s: float) -> int:
+    """Return how many writes were refused while etcd was away."""
+    (folder / "etcd").mkdir()
+    etcd = Etcd(folder / "etcd")
+    with etcd as address:
+        place = StoragePlace(etcd=EtcdPlace(addresses=(address,), timeout_s=2.0))
+        async with serving(settings_in(folder, place), folder) as served:
+            return await act(served, etcd, away_s)
+
+
+def main() -> None:
+    """Run; an assertion that fails says what did not hold."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=60.0)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="etcd-away-") as folder:
+        refused = asyncio.run(soak(Path(folder), options.seconds))
+    print(f"etcd away for {options.seconds:g} s: {refused} writes refused, all reads answered, then as before")
+
+
+if __name__ == "__main__":
+    main()

@@ -96,10 +96,11 @@ class Circle:
         *,
         flows: tuple[ManagedFlow, ...] = (ManagedFlow(src=MANAGED.src_host, dst=MANAGED.dst_host),),
         links: LinkSettings | None = None,
+        hold_down_ns: int = 600 * S,
     ) -> None:
-        """Look after `flows`, all that telemetry shows where there are none."""
+        """Look after `flows`, all that telemetry shows where there are none; decisions hold for `hold_down_ns`."""
         self.fabric, self.folder, self._flows = fabric, folder, flows
-        self._links = links or LinkSettings()
+        self._links, self._hold_down_ns = links or LinkSettings(), hold_down_ns
         self._home = fabric.topology.collector.host if fabric.topology.collector else ""
         self._daemons: dict[str, subprocess.Popen[bytes]] = {}
         topology = folder / "topology.yaml"
@@ -213,7 +214,7 @@ class Circle:
     # inside
 
     def _settings(self, topology: str) -> dict[str, Strict]:
-        decide = DecideSettings(min_gain=0.25, min_gain_ns=40 * MS, hold_down_ns=600 * S, settle_ns=500 * MS)
+        decide = DecideSettings(min_gain=0.25, min_gain_ns=40 * MS, hold_down_ns=self._hold_down_ns, settle_ns=500 * MS)
         return {
             "collector": CollectorProcessSettings(
                 topology=topology,

@@ -21,10 +21,10 @@ from collectors.history.settings import HistorySettings
 from collectors.ingest.receiver import ReceiverSettings, ReportReceiver
 from collectors.metrics.settings import MetricsSettings
 from collectors.settings import CollectorSettings
-from collectors.signals import stop_on_signals
 from dataplane.clock import Clock, MonotonicClock
 from dataplane.config import Strict, load
 from dataplane.errors import MillraceError
+from dataplane.running import stop_on_signals
 from dataplane.topology.file import load_topology
 from dataplane.topology.values import Topology
 

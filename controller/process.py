@@ -12,7 +12,6 @@ from pathlib import Path
 
 from collectors.feed.client import FeedClient, FeedClientSettings
 from collectors.feed.job_names import tell_jobs
-from collectors.signals import stop_on_signals
 from controller.aggregation.service.server import JobService
 from controller.daemon import Daemon
 from controller.daemon_settings import DaemonSettings
@@ -28,7 +27,6 @@ from controller.owners.telemetry import Telemetry
 from controller.p4runtime.grpc_session import GrpcSession
 from controller.p4runtime.session import FABRIC, FABRIC_AGGREGATION, check_schema, fabric_program, load_schema
 from controller.paths.service.client import RouteClient, RouteClientSettings
-from controller.running import run_until
 from controller.status.service import StatusServer
 from controller.status.values import ControllerStatus, SwitchProblem
 from controller.store.reconciler import StoreReconciler
@@ -37,6 +35,7 @@ from dataplane.clock import Clock, MonotonicClock
 from dataplane.config import load
 from dataplane.errors import MillraceError
 from dataplane.rpc.backoff import Backoff
+from dataplane.running import run_until, stop_on_signals
 from dataplane.topology.file import load_topology
 from dataplane.topology.values import Topology
 

@@ -11,7 +11,6 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Final
 
-from collectors.signals import stop_on_signals
 from controller.alto.http import application
 from controller.alto.service import AltoService
 from controller.alto.settings import AltoSettings
@@ -23,6 +22,7 @@ from dataplane.clock import Clock, MonotonicClock
 from dataplane.config import load
 from dataplane.rpc.addresses import unavailable
 from dataplane.rpc.server import is_unix
+from dataplane.running import stop_on_signals
 from dataplane.topology.file import load_topology
 from dataplane.topology.values import Topology
 

@@ -15,7 +15,6 @@ from pathlib import Path
 
 import grpc
 
-from collectors.signals import stop_on_signals
 from controller.api.registry.cache import ResourceCache
 from controller.api.registry.registry import Registry
 from controller.api.retention import keep_within
@@ -29,7 +28,6 @@ from controller.api.settings import ApiSettings, EtcdPlace, StoragePlace
 from controller.api.tokens import Tokens
 from controller.errors import ApiError
 from controller.http_server import HttpServer, address_of, listening_at
-from controller.running import run_until
 from controller.storage import Storage
 from controller.storage.sqlite import SqliteStorage
 from dataplane.clock import MonotonicClock
@@ -38,6 +36,7 @@ from dataplane.errors import MillraceError
 from dataplane.rpc.access.certificates import load_into, now_utc, server_context, validity_of
 from dataplane.rpc.server import is_unix
 from dataplane.rpc.tls import TlsFiles
+from dataplane.running import run_until, stop_on_signals
 
 LOGGER = logging.getLogger("millrace.api")
 

@@ -121,7 +121,7 @@ def counters(switch: Switch, device_id: DeviceId = 1, form: FormatOption = Forma
 
 
 async def _until_stopped(producer: Producer) -> None:
-    from collectors.signals import stop_on_signals  # noqa: PLC0415
+    from dataplane.running import stop_on_signals  # noqa: PLC0415
 
     stop = stop_on_signals()
     while not stop.is_set():

@@ -19,10 +19,10 @@ from finsy.proto import gnmi, gnmi_grpc
 from controller.errors import SessionError
 from controller.gnmi.mirror import PortMirror, subscription
 from controller.gnmi.observer import PortObserver
-from controller.running import until_first_ends
 from dataplane.errors import SwitchError
 from dataplane.rpc.backoff import Backoff
 from dataplane.rpc.call_errors import reason_of
+from dataplane.running import until_first_ends
 from dataplane.switch.ports.states import HelloSettings
 
 LOGGER: Final = logging.getLogger("millrace.controller")

@@ -37,9 +37,9 @@ from controller.p4runtime.session import (
     read_request,
     write_request,
 )
-from controller.running import until_first_ends
 from controller.tables.entities import Batch, Entity, EntityKey
 from dataplane.config import Strict
+from dataplane.running import until_first_ends
 
 LOGGER = logging.getLogger("millrace.controller")
 

@@ -11,14 +11,12 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
-from collectors.signals import stop_on_signals
 from collectors.values import Snapshot as NetworkSnapshot
 from controller.api.client import ApiClient, find_place
 from controller.cluster.cost_map import CostMap
 from controller.cluster.cost_map.model import CostModel
 from controller.errors import CostMapError
 from controller.network_state.follower import follow
-from controller.running import run_until
 from controller.schedulers.errors import SchedulerError
 from controller.schedulers.framework.profiles import profiles_of
 from controller.schedulers.serving.metrics import Metrics
@@ -28,6 +26,7 @@ from dataplane.clock import MonotonicClock
 from dataplane.config import load
 from dataplane.errors import MillraceError
 from dataplane.metrics_server import MetricsServer
+from dataplane.running import run_until, stop_on_signals
 from dataplane.topology.file import load_topology
 
 LOGGER = logging.getLogger("millrace.scheduler")

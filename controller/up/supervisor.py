@@ -10,7 +10,6 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from controller.running import until_first_ends
 from controller.up.control import Answer, Question, prepare_run, serving
 from controller.up.daemon import Daemon
 from controller.up.errors import UpError
@@ -19,6 +18,7 @@ from controller.up.plan import DaemonPlan, UpPlan, settings_file, write_generate
 from controller.up.values import DaemonState, Health, State, UpState, metrics_address
 from dataplane.errors import MillraceError
 from dataplane.notify import notify
+from dataplane.running import until_first_ends
 
 if TYPE_CHECKING:
     from controller.up.health import Check

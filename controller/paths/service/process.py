@@ -9,16 +9,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 from collectors.feed.client import FeedClient, FeedClientSettings
-from collectors.signals import stop_on_signals
 from controller.paths.core import PathServerCore
 from controller.paths.records.database import open_path_database
 from controller.paths.records.recorder import Recorder
 from controller.paths.records.store import PathStore
 from controller.paths.service.server import Feed, PathServer
 from controller.paths.settings import PathServerSettings
-from controller.running import run_until
 from dataplane.clock import Clock, UtcClock
 from dataplane.config import load
+from dataplane.running import run_until, stop_on_signals
 from dataplane.topology.file import load_topology
 from dataplane.topology.values import Topology
 

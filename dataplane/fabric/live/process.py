@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from dataplane.config import load
 from dataplane.errors import FabricError
 from dataplane.fabric.live.settings import FabricSettings, Time
 from dataplane.fabric.live.stats import make_folder
+from dataplane.running import run_until, stop_on_signals
 from dataplane.topology.file import load_topology
 from dataplane.topology.values import Topology
 
@@ -39,21 +39,6 @@ def run(settings: FabricSettings, on_ready: OnReady) -> None:
 async def _run_virtual(settings: FabricSettings, topology: Topology, on_ready: OnReady) -> None:
     from dataplane.fabric.live.virtual import LiveVirtualFabric  # noqa: PLC0415 - loads the compiler
 
-    loop, stop = asyncio.get_running_loop(), asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
     fabric = LiveVirtualFabric(settings, topology)
     line = f"{len(topology.switches)} switches of {topology.name} in virtual time, at unix:{settings.switches}/"
-    working = asyncio.create_task(fabric.run(lambda: on_ready(line)))
-    stopping = asyncio.create_task(stop.wait())
-    try:
-        await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in (working, stopping):
-            task.cancel()
-        await asyncio.gather(working, stopping, return_exceptions=True)
-    error = None if working.cancelled() else working.exception()
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    if error is not None:
-        raise error
+    await run_until(fabric.run(lambda: on_ready(line)), stop_on_signals())

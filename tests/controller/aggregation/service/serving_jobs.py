@@ -21,12 +21,12 @@ from controller.aggregation.service.settings import JobSettings
 from controller.base_paths import next_hops
 from controller.errors import ControllerError
 from controller.intents import Worker
-from controller.running import run_until
 from dataplane.allreduce.client import AllReducer
 from dataplane.allreduce.engine import EngineSettings
 from dataplane.allreduce.membership import Membership
 from dataplane.allreduce.reference.aggregator import Job
 from dataplane.clock import MonotonicClock
+from dataplane.running import run_until
 from dataplane.topology.families import leaf_spine
 from tests.controller.aggregation.states import nominal
 from tests.dataplane.allreduce.serving import MAIN_SERVER, Server

@@ -1,9 +1,19 @@
-"""Running a process's work until it is to stop."""
+"""Running a daemon's work until it is to stop."""
 
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections.abc import Coroutine
+
+
+def stop_on_signals() -> asyncio.Event:
+    """Return an event that SIGINT and SIGTERM set; call it inside the running event loop."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    return stop
 
 
 async def run_until(work: Coroutine[object, object, None], stop: asyncio.Event) -> None:

@@ -134,6 +134,13 @@ class _Figures:
 _LIVE: Final = tuple(field.name for field in fields(_Figures))
 
 
+def rates_of(states: Mapping[LinkKey, LinkState]) -> Longs:
+    """Return the links' rates (bit/s), in the mapping's order."""
+    if isinstance(states, LinkStates):
+        return states.integers("rate_bps")
+    return np.array([state.rate_bps for state in states.values()], np.int64)
+
+
 def _columns_of(states: LinkStates) -> _Figures:
     """Return the figures as they came over the feed: no state of a single link is made."""
     loss = states.floats("loss")

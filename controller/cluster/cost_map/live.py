@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from collectors.values import Snapshot
+from controller.cluster.cost_map.columns import rates_of
 from controller.cluster.cost_map.cost_map import DEFAULT_STALE_AFTER_NS, CostMap
 from controller.cluster.cost_map.model import CostModel
 from controller.cluster.cost_map.routing import NO_ROUTES
@@ -123,7 +126,17 @@ class CostMapKeeper:
 
     def _misfit(self, snapshot: Snapshot) -> str | None:
         """Return what is wrong with links that are not this topology's, None for its own."""
-        other = next((key for key in snapshot.links if key not in self.model.nominal.numbers), None)
-        if other is None:
+        name, nominal = self.model.topology.name, self.model.nominal
+        rows = [nominal.numbers.get(key) for key in snapshot.links]
+        if None in rows:
+            other = next(key for key in snapshot.links if key not in nominal.numbers)
+            return f"the collector measures another network: topology {name} has no link {other}"
+        differs = np.flatnonzero(rates_of(snapshot.links) != nominal.rate_bps[np.array(rows, np.intp)])
+        if not len(differs):
             return None
-        return f"the collector measures another network: topology {self.model.topology.name} has no link {other}"
+        link = list(snapshot.links)[differs[0]]
+        here_bps = int(nominal.rate_bps[nominal.numbers[link]])
+        return (
+            f"the collector measures another network: {link} has {snapshot.links[link].rate_bps} bit/s there, "
+            f"{here_bps} bit/s in topology {name}"
+        )

@@ -18,7 +18,8 @@ __all__ = ["feed", "history"]
 @pytest.fixture
 def triangle(tmp_path: Path) -> str:
     path = tmp_path / "triangle.yaml"
-    path.write_text(TRIANGLE)
+    rates = "defaults: {link: {rate: 1 Gbit/s}, access: {rate: 1 Gbit/s}}"  # as the feed's collector has them
+    path.write_text(f"{TRIANGLE}{rates}\n")
     return str(path)
 
 
@@ -72,6 +73,10 @@ def test_load_is_predicted(capsys: pytest.CaptureFixture[str]) -> None:
 def test_the_feed_is_asked(capsys: pytest.CaptureFixture[str], triangle: str, feed: str) -> None:
     listed = rows(cost(capsys, "-t", triangle, "--base-routes", "--feed", feed, "--format", "json"))
     assert {row["delay_basis"] for row in listed} > {"nominal"}
+    faster = Path(triangle).read_text().replace("1 Gbit/s", "10 Gbit/s")
+    Path(triangle).write_text(faster)
+    said = problem(capsys, "-t", triangle, "--base-routes", "--feed", feed)
+    assert "measures another network: h1->s1 has 1000000000 bit/s there, 10000000000 bit/s in topology triangle" in said
 
 
 def test_a_history_is_asked(capsys: pytest.CaptureFixture[str], triangle: str, history: str) -> None:

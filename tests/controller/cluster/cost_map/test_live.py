@@ -65,6 +65,16 @@ def test_another_networks_figures_are_refused() -> None:
     assert keeper.current(0).version == 1
 
 
+def test_the_same_network_with_other_rates_is_refused() -> None:
+    states = [link_state(RING.topology, key, random.Random(1)) for key in RING.topology.directed_links]
+    states[3] = replace(states[3], rate_bps=states[3].rate_bps // 12_000)
+    keeper = CostMapKeeper(RING, wants_routes=False)
+    keeper.observe(Snapshot(0, {state.link: state for state in states}, {}, {}), 0)
+    problem = rf"another network: {states[3].link} has {states[3].rate_bps} bit/s there, \d+ bit/s in topology ring"
+    with pytest.raises(CostMapError, match=problem):
+        keeper.current(0)
+
+
 def test_routes_of_another_network_are_refused_until_right_ones_come() -> None:
     keeper = CostMapKeeper(RING, wants_routes=True)
     keeper.observe(IDLE, 0)

@@ -98,7 +98,8 @@ def test_flows_stay_in_order(receiver: Receiver, threads: int) -> None:
 def test_flows_stay_in_order_where_the_device_pushes_back(receiver: Receiver, threads: int) -> None:
     """The socket is full most of the time: frames wait in one worker's queue of it, and none of another's overtakes."""
     out = receiver.port(threads)
-    with QueuedBench([PortSettings(1), PortSettings(2, queue_frames=4096)], threads, {2: out}) as bench:
+    ports = [PortSettings(1), PortSettings(2, queue_frames=4 * ROUNDS * threads)]  # no frame finds it full
+    with QueuedBench(ports, threads, {2: out}) as bench:
         bench.switch.commit(own_program("copies"))
         for number in range(0, 4 * ROUNDS, 4):
             for flow in range(threads):

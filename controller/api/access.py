@@ -30,6 +30,7 @@ class Verb(StrEnum):
     DELETE = "delete"
     BIND = "bind"
     RELEASE = "release"
+    EVICT = "evict"
     SHARE = "share"
 
 
@@ -84,6 +85,12 @@ def check_bind(principal: Principal) -> None:
         raise _forbidden(principal, Verb.BIND, "pods")
 
 
+def check_evict(principal: Principal) -> None:
+    """Raise ForbiddenError for who neither schedules nor keeps what is wanted."""
+    if principal.role not in _ALL:
+        raise _forbidden(principal, Verb.EVICT, "pods")
+
+
 def check_share(principal: Principal) -> None:
     """Raise ForbiddenError for who does not balance loads."""
     if principal.role not in _ALL:
@@ -109,5 +116,6 @@ _WORDS: Final = {
     Verb.DELETE: "delete",
     Verb.BIND: "bind",
     Verb.RELEASE: "release",
+    Verb.EVICT: "evict",
     Verb.SHARE: "share out",
 }

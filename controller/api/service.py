@@ -19,13 +19,14 @@ from controller.api.registry import actions
 from controller.api.registry.cache import ResourceCache, happening_of
 from controller.api.registry.encoding import prefix_of
 from controller.api.registry.events import EventType, Happening, WatchEvent, line_of
+from controller.api.registry.evictions import EvictionRequest
 from controller.api.registry.placements import BindingRequest, PlacementAnswer, ReleaseRequest, State
 from controller.api.registry.registry import Listing, Registry, away
 from controller.api.registry.selection import Selection
 from controller.api.resources import Centre, Kind, Node, Pod, Resource, UnitPool
 from controller.api.resources.base import R
 from controller.api.resources.node import NODE
-from controller.api.resources.pod import POD
+from controller.api.resources.pod import POD, Phase, PodStatus
 from controller.api.resources.unit_pool import UnitHolding
 from controller.errors import (
     ApiError,
@@ -40,6 +41,7 @@ from controller.storage import Event
 from dataplane.rpc.access import Principal, Role
 
 _AWAY_TIMEOUT_S = 6.0
+_ALIVE = (Phase.PENDING, Phase.BOUND, Phase.STARTING, Phase.RUNNING)
 _AT_ONCE = 256
 """Events that a watch is told in one piece."""
 
@@ -162,6 +164,12 @@ class Service:
         access.check_bind(principal)
         self.health.check()
         return await actions.bind(self.registry, request)
+
+    async def evict(self, principal: Principal, request: EvictionRequest) -> PlacementAnswer:
+        """Have pods stop and give back what they hold, all or none."""
+        access.check_evict(principal)
+        self.health.check()
+        return await actions.evict(self.registry, request)
 
     async def release(self, principal: Principal, request: ReleaseRequest) -> PlacementAnswer:
         """Have pods give back what they hold, all or none."""
@@ -360,8 +368,16 @@ def _keeping_place(found: Any, made: Any) -> Any:  # noqa: ANN401 - a resource o
     status, name = found.status, found.metadata.name
     if made.status.epoch != status.epoch:
         raise StaleError(f"Pod {name} is in epoch {status.epoch}, not {made.status.epoch} any more")
-    kept = {part: getattr(status, part) for part in ("node", "devices", "decision", "bound_ns")}
-    return replace(made, status=replace(made.status, **kept))
+    kept = {part: getattr(status, part) for part in ("node", "devices", "decision", "bound_ns", "then", "nominated")}
+    return replace(made, status=_stopping(status, replace(made.status, **kept)))
+
+
+def _stopping(before: PodStatus, now: PodStatus) -> PodStatus:
+    """Return the status of a pod that was evicted: who reports has not seen that yet, or is at it."""
+    if before.then is None:
+        return now
+    phase = Phase.STOPPING if now.phase in _ALIVE else now.phase
+    return replace(now, phase=phase, reasons=now.reasons or before.reasons)
 
 
 def _check_held(found: Resource, wanted: Resource) -> None:

@@ -15,6 +15,7 @@ from controller.api.client import calls
 from controller.api.client.calls import Call
 from controller.api.client.place import Place, find_place
 from controller.api.client.values import Event, Listing
+from controller.api.registry.evictions import EvictionRequest
 from controller.api.registry.placements import BindingRequest, PlacementAnswer, ReleaseRequest
 from controller.api.resources import UnitPool
 from controller.api.resources.base import R
@@ -60,6 +61,10 @@ class ApiClient:
     async def release(self, request: ReleaseRequest) -> PlacementAnswer:
         """Have pods give back what they hold, all or none."""
         return await self.ask(calls.writing("POST", "/v1/releases", request), PlacementAnswer)
+
+    async def evict(self, request: EvictionRequest) -> PlacementAnswer:
+        """Have pods stop and give back what they hold, all or none; raise StaleError for one that was bound anew."""
+        return await self.ask(calls.writing("POST", "/v1/evictions", request), PlacementAnswer)
 
     async def share_units(self, pool: str, shares: tuple[UnitHolding, ...], *, expected: int) -> UnitPool:
         """Say who holds the units of a pool that is of a revision."""

@@ -1,4 +1,4 @@
-"""What writes several resources in one transaction: bindings, releases, shares of pools."""
+"""What writes several resources in one transaction: bindings, releases, evictions, shares of pools."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from controller.api.registry import placements
+from controller.api.registry import evictions, placements
 from controller.api.registry.encoding import decode, encode, key_of
+from controller.api.registry.evictions import EvictionRequest
 from controller.api.registry.placements import (
     BindingRequest,
     NewDecision,
@@ -57,6 +58,17 @@ async def release(
         return await _write(registry, state, made, request.decision)
 
     return await retried(once, "what is released")
+
+
+async def evict(registry: Registry, request: EvictionRequest) -> PlacementAnswer:
+    """Have pods stop and give back what they hold, all or none; raise StaleError for one that was bound anew."""
+
+    async def once() -> PlacementAnswer:
+        pods = {name: await _find(registry, POD, name) for name in request.pods}
+        state = await _state(registry, pods, {item.node for item in request.nominations})
+        return await _write(registry, state, evictions.evict(state, request), request.decision)
+
+    return await retried(once, "what is evicted")
 
 
 async def share_units(

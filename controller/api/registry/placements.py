@@ -115,6 +115,8 @@ def bind(state: State, request: BindingRequest, now_ns: int) -> State:
             bound_ns=now_ns,
             containers=(),
             reasons=(),
+            then=None,
+            nominated=None,
         )
         made.pods[binding.pod] = replace(pod, status=status)
     _bind_groups(made, request)
@@ -255,7 +257,9 @@ def _leave_group(made: State, pod: Pod) -> None:
 
 def _released(pod: Pod, item: Release, now_ns: int) -> Pod:
     finished = now_ns if item.phase in _ENDED else None
-    status = replace(pod.status, phase=item.phase, node=None, devices=(), finished_ns=finished, reasons=item.reasons)
+    status = replace(
+        pod.status, phase=item.phase, node=None, devices=(), finished_ns=finished, reasons=item.reasons, then=None
+    )
     return replace(pod, status=status)
 
 

@@ -121,7 +121,10 @@ class ContainerStatus(Strict, frozen=True):
 
 
 class PodStatus(Strict, frozen=True):
-    """Where it is and how it fares; node, devices, epoch and decision are written by bindings and releases."""
+    """Where it is and how it fares.
+
+    Bindings and releases write node, devices, epoch and decision, evictions write `then` and `nominated`.
+    """
 
     phase: Phase = Phase.PENDING
     node: Name | None = None
@@ -130,6 +133,10 @@ class PodStatus(Strict, frozen=True):
     """Counts its bindings: what an older one has started is to end."""
     decision: Name | None = None
     bound_ns: TimeNs | None = None
+    then: Phase | None = None
+    """What an evicted pod is once its node has released it: it is stopping until then."""
+    nominated: Name | None = None
+    """Of a pod that waits: the node on which others make room for it."""
     started_ns: TimeNs | None = None
     finished_ns: TimeNs | None = None
     containers: Annotated[tuple[ContainerStatus, ...], Meta(max_length=16)] = ()

@@ -13,6 +13,7 @@ from litestar.params import FromPath, JSONBody
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from controller.api.access import check_tokens
+from controller.api.registry.evictions import EvictionRequest
 from controller.api.registry.placements import BindingRequest, PlacementAnswer, ReleaseRequest
 from controller.api.resources import KINDS, UnitPool
 from controller.api.server.answers import HealthAnswer, TokenList, UnitShares
@@ -60,11 +61,16 @@ def _actions(service: Service) -> list[Any]:
         request.scope["state"][WHAT] = ", ".join(one.pod for one in data.releases)
         return await service.release(request.user, data)
 
+    @post("/v1/evictions", operation_id="evict", tags=["actions"], status_code=200, summary="Have pods stop and go.")
+    async def evict(request: _Asked, data: JSONBody[EvictionRequest]) -> PlacementAnswer:
+        request.scope["state"][WHAT] = ", ".join(one.pod for one in data.evictions)
+        return await service.evict(request.user, data)
+
     @put("/v1/unitpools/{name:str}/shares", operation_id="shareUnits", tags=["actions"], summary="Share units out.")
     async def share(request: _Asked, name: FromPath[str], data: JSONBody[UnitShares], if_match: IfMatch) -> UnitPool:
         return await service.share_units(request.user, name, data.shares, expected=expected_of(if_match))
 
-    return [bind, release, share]
+    return [bind, release, evict, share]
 
 
 def _health(service: Service, metrics: Metrics) -> list[Any]:

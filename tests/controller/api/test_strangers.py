@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from controller.api.client import ApiClient, Place, find_place
 from controller.api.process import serve
+from controller.api.registry.evictions import Eviction, EvictionRequest
 from controller.api.registry.placements import Binding, BindingRequest, Release, ReleaseRequest
 from controller.api.resources import Centre, Decision, Metadata, Node, Pod, ProbeResult, Task
 from controller.api.resources.node import Image, NodeSpec, NodeStatus
@@ -155,6 +156,7 @@ def test_a_node_touches_its_own_node_and_the_pods_on_it(play: Play) -> None:
                 pods.delete("on-h1"),
                 mine.bind(BindingRequest(bindings=(Binding(pod="on-h1", node="h1"),))),
                 mine.release(ReleaseRequest(releases=(Release(pod="on-h2"),))),
+                mine.evict(EvictionRequest(evictions=(Eviction(pod="on-h1", epoch=1),))),
                 mine.of(Decision).list(),
                 mine.tokens(),
                 mine.create_token(TokenRequest(name="x", role=Role.ADMIN)),
@@ -199,6 +201,7 @@ def test_a_user_reads_everything_and_writes_work(play: Play) -> None:
                 mine.of(Node).delete("h1"),
                 mine.bind(BindingRequest(bindings=(Binding(pod="a", node="h1"),))),
                 mine.release(ReleaseRequest(releases=(Release(pod="a"),))),
+                mine.evict(EvictionRequest(evictions=(Eviction(pod="a", epoch=1),))),
                 mine.release(ReleaseRequest(releases=(Release(pod="none", node="none"),))),
                 mine.share_units("gpus", (), expected=1),
                 mine.tokens(),

@@ -7,27 +7,22 @@ import logging
 import os
 import signal
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Callable
+from contextlib import AsyncExitStack
 from pathlib import Path
 
-from collectors.values import Snapshot as NetworkSnapshot
 from controller.api.client import ApiClient, find_place
-from controller.cluster.cost_map import CostMap
-from controller.cluster.cost_map.model import CostModel
-from controller.errors import CostMapError
-from controller.network_state.follower import follow
+from controller.schedulers.costs import costs_of
 from controller.schedulers.errors import SchedulerError
 from controller.schedulers.framework.profiles import profiles_of
 from controller.schedulers.serving.metrics import Metrics
-from controller.schedulers.serving.scheduler import Costs, Scheduler
+from controller.schedulers.serving.scheduler import Scheduler
 from controller.schedulers.settings import SchedulerSettings
 from dataplane.clock import MonotonicClock
 from dataplane.config import load
 from dataplane.errors import MillraceError
 from dataplane.metrics_server import MetricsServer
 from dataplane.running import run_until, stop_on_signals
-from dataplane.topology.file import load_topology
 
 LOGGER = logging.getLogger("millrace.scheduler")
 
@@ -83,7 +78,7 @@ async def serve(
     profiles = profiles_of(settings.profiles)
     metrics = Metrics(time.time_ns)
     async with AsyncExitStack() as stack:
-        costs = await stack.enter_async_context(_costs(settings))
+        costs = await stack.enter_async_context(costs_of(settings.topology, settings.network, LOGGER))
 
         def away(line: str) -> None:
             scheduler.note_away(line)
@@ -109,33 +104,3 @@ def _serve_metrics(settings: SchedulerSettings, metrics: Metrics, stack: AsyncEx
         raise SchedulerError(f"metrics at {address}:{port}: {os.strerror(error.errno or 0)}") from None
     stack.callback(server.close)
     return f", metrics at http://{address}:{server.port}/metrics"
-
-
-@asynccontextmanager
-async def _costs(settings: SchedulerSettings) -> AsyncIterator[Costs]:
-    """Give what lies between nodes: as telemetry says now, else nominal figures, which say so of themselves."""
-    if settings.topology is None:
-        if settings.network is not None:
-            raise SchedulerError("network: without a topology nothing can be made of the network's state")
-        yield lambda: None
-        return
-    model = CostModel(load_topology(settings.topology))
-    nominal = CostMap.of(model, NetworkSnapshot(0, {}, {}, {}))
-    if settings.network is None:
-        yield lambda: nominal
-        return
-    async with follow(model, settings.network) as follower:
-        said: list[str] = []
-
-        def current() -> CostMap:
-            try:
-                found = follower.current().costs
-            except CostMapError as error:
-                if not said:
-                    LOGGER.warning("decisions are by nominal figures: %s", error)
-                    said.append(str(error))
-                return nominal
-            said.clear()
-            return found
-
-        yield current

@@ -94,7 +94,7 @@ class NetworkNeed:
         """Return which way is not as needed, and what it is like."""
         if snapshot.costs is None:
             return "nothing is known of the network"
-        name = snapshot.columns.names[node]
+        name = snapshot.host_name(node)
         for peer in pod.peers:
             if not (peer.min_bps or peer.max_delay_ns is not None) or _reached(peer, snapshot)[node]:
                 continue

@@ -121,7 +121,7 @@ class NetworkCost:
 
     def _between(self, peer: Peer, snapshot: Snapshot, node: int) -> str:
         assert snapshot.costs is not None
-        name, known = snapshot.columns.names[node], snapshot.costs.model.host_number
+        name, known = snapshot.host_name(node), snapshot.costs.model.host_number
         if peer.host not in known or name not in known:
             return f"{peer.host}: not in the topology"
         if peer.host == name:

@@ -18,7 +18,9 @@ class Snapshot:
     """Nodes, what of them is free, which take work, what lies between them, and which groups' pods are where.
 
     `ready` is by node; `groups` say how many pods of a group each node (by number) has. Without `costs` nothing is
-    known of the network. It belongs to one moment: who made it from books that change takes a new one for the next.
+    known of the network. `host_names` are the topology's hosts that the nodes are on, in their order; without them a
+    node is the host of its name. It belongs to one moment: who made it from books that change takes a new one for the
+    next.
     """
 
     columns: NodeColumns
@@ -26,6 +28,7 @@ class Snapshot:
     ready: Flags
     costs: CostMap | None = None
     groups: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    host_names: tuple[str, ...] | None = None
 
     @classmethod
     def of(cls, cluster: Cluster, costs: CostMap | None = None, *, not_ready: frozenset[str] = frozenset()) -> Snapshot:
@@ -36,9 +39,13 @@ class Snapshot:
 
     @cached_property
     def host(self) -> Ids:
-        """Each node's number in the cost map, -1 for one that is no host of it."""
+        """The number in the cost map of each node's host, -1 for one that it does not have."""
         known = {} if self.costs is None else self.costs.model.host_number
-        return np.array([known.get(name, -1) for name in self.columns.names], np.int64)
+        return np.array([known.get(name, -1) for name in self.host_names or self.columns.names], np.int64)
+
+    def host_name(self, node: int) -> str:
+        """Return the name that a node's host has in the topology."""
+        return (self.host_names or self.columns.names)[node]
 
     def shares(self, node: int, request: Request) -> Shares:
         """Return the shares that a request gets of a node; raise HardwareError where it does not fit."""

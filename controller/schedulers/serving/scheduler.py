@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,9 +20,9 @@ from controller.api.registry.placements import Binding, BindingRequest, NewDecis
 from controller.api.resources import Decision, Metadata, Node, Pod, PodGroup
 from controller.api.resources.decision import DecisionSpec
 from controller.api.resources.hardware import device_shares
-from controller.cluster.cost_map import CostMap
 from controller.cluster.hardware import Shares
 from controller.errors import ApiError, ControllerError, NotFoundError, StaleError
+from controller.schedulers.costs import Costs
 from controller.schedulers.framework import Choice, Explanation, Profile, Snapshot, decide, explain, place_group
 from controller.schedulers.serving.decisions import decision_name, decision_of, is_measured
 from controller.schedulers.serving.metrics import Metrics
@@ -33,9 +33,6 @@ from dataplane.clock import Clock
 
 LOGGER: Final = logging.getLogger("millrace.scheduler")
 _NS_PER_S: Final = 1_000_000_000
-
-Costs = Callable[[], CostMap | None]
-"""What lies between nodes now, None where nothing is known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -229,3 +229,21 @@ def test_profiles_that_cannot_be(settings: ProfileSettings, words: str) -> None:
 def test_profiles_of_one_name() -> None:
     with pytest.raises(SchedulerError, match="profile default is there twice"):
         profiles_of([ProfileSettings(), ProfileSettings()])
+
+
+def test_nodes_with_names_of_their_own_are_at_their_hosts() -> None:
+    """Two nodes may be on one host of the topology, as virtual machines are."""
+    topology = from_text("fat-tree:k=4")
+    hosts = [host.name for host in topology.hosts[:3]]
+    cluster = Cluster.of((node("vm-a"), node("vm-b"), node("vm-c")))
+    costs = CostMap.of(topology, NetworkSnapshot(0, {}, {}, {}))
+    snapshot = dataclasses.replace(Snapshot.of(cluster, costs), host_names=(hosts[0], hosts[0], hosts[2]))
+    pod = PendingPod("p", peers=(Peer(hosts[0], min_bps=1_000_000),))
+    why = explain(profile("network-cost", filters=("network-need",)), pod, snapshot)
+    assert {one.node: one.points for one in why.candidates}.keys() == {"vm-a", "vm-b", "vm-c"}
+    assert [one.node for one in why.candidates][-1] == "vm-c"
+    assert "it is there" in why.candidates[0].scores[0].reason
+    assert "nominal" in why.candidates[-1].scores[0].reason
+    nowhere = dataclasses.replace(snapshot, host_names=(hosts[0], "unknown", hosts[2]))
+    refused = explain(profile("network-cost", filters=("network-need",)), pod, nowhere).refused
+    assert [(one.node, one.reason) for one in refused] == [("vm-b", f"{hosts[0]}: nothing is known of the way there")]

@@ -5,6 +5,7 @@
 | user | everything | pods, pod groups, tasks: but no status |
 | node | its Node, the pods on it | its Node (to create it, and its status), status and release of the pods on it |
 | centre | its Centre, tasks and probe results of it | its Centre (likewise), status of its tasks, its probe results |
+| placement | nodes, pods, pod groups, decisions | pods and their releases, nodes, status of pod groups |
 | service | everything | everything |
 | admin | everything, and tokens | everything, and tokens |
 """
@@ -51,6 +52,14 @@ _OWN_VERBS: Final[dict[str, set[Verb]]] = {
     "ProbeResult": {Verb.READ, Verb.CREATE, Verb.STATUS},
 }
 
+_PLACEMENT: Final[dict[str, set[Verb]]] = {
+    "Node": {Verb.READ, Verb.REPLACE, Verb.STATUS},
+    "Pod": {Verb.READ, Verb.CREATE, Verb.STATUS, Verb.DELETE, Verb.RELEASE},
+    "PodGroup": {Verb.READ, Verb.STATUS},
+    "Decision": {Verb.READ},
+}
+"""What the main controller needs, and no more."""
+
 
 def check(principal: Principal, verb: Verb, kind: Kind[Any], resource: Resource) -> None:
     """Raise ForbiddenError for what a principal may not do with a resource."""
@@ -59,6 +68,10 @@ def check(principal: Principal, verb: Verb, kind: Kind[Any], resource: Resource)
         return
     if role is Role.USER:
         if verb is not Verb.READ and not (kind.name in _USERS and verb in _USERS_VERBS):
+            raise _forbidden(principal, verb, f"a {kind.name}")
+        return
+    if role is Role.PLACEMENT:
+        if verb not in _PLACEMENT.get(kind.name, ()):
             raise _forbidden(principal, verb, f"a {kind.name}")
         return
     name = resource.metadata.name
@@ -72,7 +85,9 @@ def check_list(principal: Principal, kind: Kind[Any], selection: Selection) -> N
     """Raise ForbiddenError for a list, or watch, of more than a principal may read."""
     if principal.role in (*_ALL, Role.USER):
         return
-    field = _OWN_FIELDS[principal.role].get(kind.name)
+    if principal.role is Role.PLACEMENT and kind.name in _PLACEMENT:
+        return
+    field = _OWN_FIELDS.get(principal.role, {}).get(kind.name)
     if field is None:
         raise _forbidden(principal, Verb.READ, kind.plural)
     if not any((term.name, term.how, term.value) == (field, How.EQUAL, principal.subject) for term in selection.fields):

@@ -44,7 +44,7 @@ def serve(settings: SettingsFile) -> None:
 
 @token.command("create")
 def create_token(  # noqa: PLR0917 - a command line's options
-    role: Annotated[str, typer.Option(help="user, node, centre, service or admin.")],
+    role: Annotated[str, typer.Option(help="user, node, centre, placement, service or admin.")],
     name: Annotated[str | None, typer.Option(help="Whose it is; by default the node or centre.")] = None,
     node: _Node = None,
     centre: _Centre = None,

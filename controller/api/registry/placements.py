@@ -14,7 +14,7 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from controller.api.resources import Decision, Node, Pod, PodGroup
-from controller.api.resources.base import Count, Line, Lines, Metadata, Name
+from controller.api.resources.base import Count, Line, Lines, Metadata, Name, TimeNs
 from controller.api.resources.decision import DecisionSpec
 from controller.api.resources.hardware import DeviceShare, DeviceShares
 from controller.api.resources.node import Share
@@ -60,14 +60,16 @@ class BindingRequest(Strict, frozen=True):
 class Release(Strict, frozen=True):
     """A pod gives back what it holds; `phase` is what it is then: pending is placed again, succeeded and failed rest.
 
-    With an epoch, only if it has not been bound anew since. A pod that is being deleted goes. `node` is for what a pod
-    holds that is not there any more.
+    With an epoch, only if it has not been bound anew since; with `heartbeat_ns`, only if its node has reported last
+    then (0: never). A pod that is being deleted goes. `node` is for what is held there for a pod that is not there
+    any more, or elsewhere.
     """
 
     pod: Name
     epoch: Count | None = None
     phase: Phase = Phase.PENDING
     node: Name | None = None
+    heartbeat_ns: TimeNs | None = None
     reasons: Lines = ()
 
 
@@ -130,12 +132,17 @@ def release(state: State, request: ReleaseRequest, now_ns: int) -> State:
     made = State(groups=dict(state.groups))
     for item in request.releases:
         pod = state.pods.get(item.pod)
+        if pod is not None and item.node is not None:
+            if item.node == pod.status.node:
+                raise StaleError(f"Pod {item.pod} is on node {item.node}: what it holds is its own")
+            pod = None
         name = item.node if pod is None else pod.status.node
         if name is None:
             raise StaleError(f"Pod {item.pod} holds nothing")
         if pod is not None and item.epoch is not None and item.epoch != pod.status.epoch:
             raise StaleError(f"Pod {item.pod} is in epoch {pod.status.epoch}, not {item.epoch} any more")
         node = made.nodes.get(name) or state.nodes.get(name)
+        _check_silent(item, name, node)
         if node is not None:
             made.nodes[name] = replace(node, shares=tuple(share for share in node.shares if share.pod != item.pod))
         if pod is not None:
@@ -240,8 +247,10 @@ def _bind_groups(made: State, request: BindingRequest) -> None:
         group = made.groups.get(name)
         if group is None:
             raise NotFoundError(f"there is no PodGroup {name}")
+        if not group.needed:
+            raise StaleError(f"PodGroup {name} has {group.status.phase.value}")
         bound = group.status.bound + count
-        if bound < group.spec.size:
+        if count < group.needed:
             raise StaleError(f"PodGroup {name} is placed whole: {bound} of {group.spec.size} pods are here")
         decision = None if request.decision is None else request.decision.name
         status = replace(group.status, bound=bound, phase=GroupPhase.BOUND, decision=decision)
@@ -261,6 +270,12 @@ def _released(pod: Pod, item: Release, now_ns: int) -> Pod:
         pod.status, phase=item.phase, node=None, devices=(), finished_ns=finished, reasons=item.reasons, then=None
     )
     return replace(pod, status=status)
+
+
+def _check_silent(item: Release, name: str, node: Node | None) -> None:
+    """Raise StaleError where a node has reported that was to be silent."""
+    if item.heartbeat_ns is not None and node is not None and (node.status.heartbeat_ns or 0) != item.heartbeat_ns:
+        raise StaleError(f"Node {name} has reported since: Pod {item.pod} stays")
 
 
 def _next_version(node: Node) -> Node:

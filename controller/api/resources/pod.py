@@ -142,6 +142,8 @@ class PodStatus(Strict, frozen=True):
     containers: Annotated[tuple[ContainerStatus, ...], Meta(max_length=16)] = ()
     load: Load | None = None
     reasons: Lines = ()
+    retries: Count = 0
+    """How often it was placed again after it had failed on its node."""
 
 
 class Pod(Resource, frozen=True):

@@ -154,7 +154,7 @@ class Scheduler:
     def _group_is_complete(self, name: str) -> bool:
         """Return whether as many pods are there as a group has to have."""
         group = self.view.groups.get(name)
-        return group is not None and len(self.view.members(name)) >= max(group.spec.size - group.status.bound, 1)
+        return group is not None and 0 < group.needed <= len(self.view.members(name))
 
     def _refill(self) -> None:
         """Have all wait that are to be placed: those that there was no room for, too."""

@@ -16,6 +16,8 @@ class Role(StrEnum):
     """A compute centre's agent; its subject is the centre's name."""
     SERVICE = "service"
     """Schedulers and controllers of ours."""
+    PLACEMENT = "placement"
+    """The main controller."""
     ADMIN = "admin"
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from controller.api.registry.placements import Binding, BindingRequest, Release, ReleaseRequest, State, bind, release
 from controller.api.resources import Metadata, Node, Pod, PodGroup
 from controller.api.resources.hardware import Device, DeviceNeed, DeviceShare, Hardware, MemoryMedium, Request
-from controller.api.resources.node import NodeSpec
+from controller.api.resources.node import NodeSpec, NodeStatus
 from controller.api.resources.pod import Container, Phase, PodSpec
 from controller.api.resources.pod_group import GroupPhase, PodGroupSpec
 from controller.errors import ApiError, InvalidError, NotFoundError, StaleError
@@ -132,6 +133,34 @@ def test_a_group_is_placed_whole() -> None:
     assert (made.groups["g"].status.bound, made.groups["g"].status.phase) == (2, GroupPhase.BOUND)
 
 
+def test_what_a_group_has_lost_is_placed_one_by_one_and_nothing_once_it_has_ended() -> None:
+    group = PodGroup(metadata=Metadata(name="g"), spec=PodGroupSpec(size=3))
+    before = state(*(pod(name, group="g") for name in "abc"), groups=(group,))
+    bound = after(before, bind(before, request(*(Binding(pod=name, node="h1") for name in "abc")), now_ns=1))
+    lost = ReleaseRequest(releases=(Release(pod="a", epoch=1), Release(pod="b", epoch=1)))
+    left = after(bound, release(bound, lost, now_ns=2))
+    assert (left.groups["g"].status.bound, left.groups["g"].needed) == (1, 1)
+    again = bind(left, request(Binding(pod="b", node="h2")), now_ns=3)
+    assert again.groups["g"].status.bound == 2
+    for phase in (GroupPhase.FAILED, GroupPhase.FINISHED):
+        ended = replace(left.groups["g"], status=replace(left.groups["g"].status, phase=phase))
+        assert ended.needed == 0
+        left.groups["g"] = ended
+        with pytest.raises(StaleError, match=f"PodGroup g has {phase.value}"):
+            bind(left, request(Binding(pod="a", node="h2")), now_ns=4)
+
+
+def test_a_node_that_has_reported_since_keeps_its_pods() -> None:
+    before = state(pod("a"))
+    bound = after(before, bind(before, request(Binding(pod="a", node="h1")), now_ns=1))
+    reported = replace(bound.nodes["h1"], status=NodeStatus(heartbeat_ns=7))
+    silent = ReleaseRequest(releases=(Release(pod="a", epoch=1, heartbeat_ns=0),))
+    with pytest.raises(StaleError, match="Node h1 has reported since: Pod a stays"):
+        release(State(bound.pods, {"h1": reported}), silent, now_ns=2)
+    for nodes in (bound.nodes, {}):  # never a report; the node is gone
+        assert release(State(bound.pods, nodes), silent, now_ns=2).pods["a"] is not None
+
+
 def test_a_release_gives_back_what_a_binding_took() -> None:
     before = state(pod("a"))
     bound = after(before, bind(before, request(Binding(pod="a", node="h1")), now_ns=1))
@@ -154,3 +183,13 @@ def test_what_a_pod_holds_that_is_gone_is_released_by_node() -> None:
     bound.pods["a"] = None
     made = release(bound, ReleaseRequest(releases=(Release(pod="a", node="h1"),)), now_ns=2)
     assert made.nodes["h1"].shares == ()
+
+
+def test_what_is_held_for_a_pod_elsewhere_is_released_alone() -> None:
+    before = state(pod("a"))
+    bound = after(before, bind(before, request(Binding(pod="a", node="h1")), now_ns=1))
+    bound.nodes["h2"] = replace(bound.nodes["h2"], shares=bound.nodes["h1"].shares)
+    made = release(bound, ReleaseRequest(releases=(Release(pod="a", node="h2"),)), now_ns=2)
+    assert (made.pods, made.nodes["h2"].shares) == ({}, ())
+    with pytest.raises(StaleError, match="Pod a is on node h1: what it holds is its own"):
+        release(bound, ReleaseRequest(releases=(Release(pod="a", node="h1"),)), now_ns=2)

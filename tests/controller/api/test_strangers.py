@@ -17,9 +17,10 @@ from controller.api.client import ApiClient, Place, find_place
 from controller.api.process import serve
 from controller.api.registry.evictions import Eviction, EvictionRequest
 from controller.api.registry.placements import Binding, BindingRequest, Release, ReleaseRequest
-from controller.api.resources import Centre, Decision, Metadata, Node, Pod, ProbeResult, Task
+from controller.api.resources import Centre, Decision, Metadata, Node, Pod, PodGroup, ProbeResult, Task
 from controller.api.resources.node import Image, NodeSpec, NodeStatus
 from controller.api.resources.pod import Phase
+from controller.api.resources.pod_group import PodGroupSpec
 from controller.api.resources.probe_result import ProbeResultSpec
 from controller.api.resources.task import Program, ProgramKind, TaskSpec
 from controller.api.settings import ApiSettings, TlsSettings
@@ -163,6 +164,35 @@ def test_a_node_touches_its_own_node_and_the_pods_on_it(play: Play) -> None:
             )
             await mine.release(ReleaseRequest(releases=(Release(pod="on-h1", phase=Phase.SUCCEEDED),)))
             await refused(pods.get("on-h1"))  # not on it any more
+
+    play(act)
+
+
+def test_the_main_controller_touches_pods_nodes_and_the_status_of_groups(play: Play) -> None:
+    async def act(served: Served) -> None:
+        admin = served.client
+        await admin.of(Node).create(node("h1"))
+        await admin.of(Pod).create(pod("a"))
+        await admin.bind(BindingRequest(bindings=(Binding(pod="a", node="h1"),)))
+        group = await admin.of(PodGroup).create(PodGroup(metadata=Metadata(name="g"), spec=PodGroupSpec(size=1)))
+        async with await served.client_of(Role.PLACEMENT) as mine:
+            assert len((await mine.of(Pod).list()).items) == 1
+            found = await mine.of(Node).get("h1")
+            found = await mine.of(Node).replace(replace(found, spec=replace(found.spec, unschedulable=True)))
+            await mine.of(Node).replace_status(replace(found, status=NodeStatus(reason="silent")))
+            await mine.of(PodGroup).replace_status(replace(group, status=replace(group.status, reasons=("why",))))
+            await mine.release(ReleaseRequest(releases=(Release(pod="a", epoch=1),)))
+            await mine.of(Pod).delete("a")
+            await mine.of(Pod).create(pod("b"))
+            await refused(
+                mine.of(Node).create(node("h2")),
+                mine.of(Node).delete("h1"),
+                mine.of(PodGroup).delete("g"),
+                mine.of(PodGroup).replace(replace(group, metadata=Metadata(name="g"))),
+                mine.of(Task).list(),
+                mine.bind(BindingRequest(bindings=(Binding(pod="b", node="h1"),))),
+                mine.tokens(),
+            )
 
     play(act)
 

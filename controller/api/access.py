@@ -102,7 +102,7 @@ def check_bind(principal: Principal) -> None:
 
 def check_evict(principal: Principal) -> None:
     """Raise ForbiddenError for who neither schedules nor keeps what is wanted."""
-    if principal.role not in _ALL:
+    if principal.role not in (*_ALL, Role.PLACEMENT):
         raise _forbidden(principal, Verb.EVICT, "pods")
 
 
